@@ -1,0 +1,25 @@
+# CUDA is on by itself where nvcc is found. Architectures are explicit: cmake 3.25 does not know new ones.
+set(LAYERCAST_HAVE_CUDA OFF)
+if(LAYERCAST_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: switched off")
+  return()
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(LAYERCAST_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "CUDA: nvcc not found")
+  endif()
+  message(STATUS "CUDA: nvcc not found; CUDA kernels are left out")
+  return()
+endif()
+
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+endif()
+set(CMAKE_CUDA_STANDARD 17)  # the newest that cmake 3.25 can ask nvcc for
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+set(LAYERCAST_HAVE_CUDA ON)
+message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")

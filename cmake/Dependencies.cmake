@@ -1,0 +1,14 @@
+# Everything outside, as imported targets. A missing optional one is said in one line.
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(cppzmq REQUIRED)
+find_package(hwy REQUIRED)
+find_path(LAYERCAST_XXHASH_INCLUDE xxhash.h REQUIRED)
+
+add_library(layercast_xxhash INTERFACE)
+target_include_directories(layercast_xxhash SYSTEM INTERFACE ${LAYERCAST_XXHASH_INCLUDE})
+
+include(Torch)  # layercast::libtorch, LAYERCAST_HAVE_TORCH
+include(Cuda)   # LAYERCAST_HAVE_CUDA

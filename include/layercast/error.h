@@ -1,0 +1,38 @@
+// The one error type: what the world can cause (a bad file, a wrong message, a dead peer).
+// Value; immutable; thrown, and caught only where an RPC, a thread or a language border ends.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "layercast/export.h"
+
+namespace layercast {
+
+enum class ErrorCode {
+  kInvalidArgument,     // the caller's argument or configuration can never work
+  kNotFound,            // a file, tensor, version or peer that was named does not exist
+  kFailedPrecondition,  // right call, wrong moment: calls out of order, torn engine
+  kCorrupt,             // bytes that break their format, or do not match their digest
+  kUnavailable,         // a peer that is gone or cannot be reached
+  kDeadlineExceeded,    // a wait ended before its event; the message names whom it waited for
+  kResourceExhausted,   // a declared bound (memory, message size, sessions) would be exceeded
+  kCancelled,           // somebody asked for the work to stop
+  kUnsupported,         // understood, and not offered by this build or peer
+  kInternal,            // a bug in Layercast
+};
+
+// "invalid_argument", "corrupt", ...: the spelling on the wire and in --json output.
+LAYERCAST_PUBLIC std::string_view ErrorCodeName(ErrorCode code);
+
+class LAYERCAST_PUBLIC Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+}  // namespace layercast

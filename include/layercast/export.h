@@ -1,0 +1,4 @@
+// Marks what the shared library exports; everything else is hidden.
+#pragma once
+
+#define LAYERCAST_PUBLIC __attribute__((visibility("default")))

@@ -1,0 +1,33 @@
+// What a version is called: `{lineage, step, digest}`. Values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "layercast/export.h"
+
+namespace layercast {
+
+// A 128-bit XXH3 digest. All zero: none.
+struct LAYERCAST_PUBLIC Digest {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+
+  bool operator==(const Digest&) const = default;
+  explicit operator bool() const { return (high | low) != 0; }
+  std::string ToHex() const;  // 32 lower-case digits
+  static std::optional<Digest> FromHex(std::string_view text);
+};
+
+struct LAYERCAST_PUBLIC Version {
+  std::string lineage;     // a training run; versions of two lineages are never ordered
+  std::uint64_t step = 0;  // grows within a lineage
+  Digest digest;           // of the canonical manifest, which holds every tensor's digest
+
+  bool operator==(const Version&) const = default;
+  std::string ToString() const;  // "run-17@42:0123456789abcdef" (the digest shortened)
+};
+
+}  // namespace layercast

@@ -1,0 +1,13 @@
+// LAYERCAST_CHECK: an assertion about our own code. Nothing that arrives from outside may reach one.
+#pragma once
+
+#include "layercast/error.h"
+
+namespace layercast {
+
+[[noreturn]] void ThrowCheckFailure(const char* condition, const char* file, int line);
+
+}  // namespace layercast
+
+#define LAYERCAST_CHECK(condition) \
+  (static_cast<bool>(condition) ? void(0) : ::layercast::ThrowCheckFailure(#condition, __FILE__, __LINE__))

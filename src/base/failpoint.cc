@@ -1,0 +1,64 @@
+#include "src/base/failpoint.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+[[noreturn]] void Malformed(std::string_view item) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "LAYERCAST_FAILPOINTS: expected name=kill|stop|throw|corrupt[@skip], got '" + std::string(item) + "'");
+}
+
+}  // namespace
+
+FailPoints::FailPoints(std::string_view specification) {
+  static const std::map<std::string, Action, std::less<>> kActions = {
+      {"kill", Action::kKill}, {"stop", Action::kStop}, {"throw", Action::kThrow}, {"corrupt", Action::kCorrupt}};
+  while (!specification.empty()) {
+    const std::string_view item = specification.substr(0, specification.find(','));
+    specification.remove_prefix(std::min(specification.size(), item.size() + 1));
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) Malformed(item);
+    const std::size_t at = std::min(item.find('@'), item.size());
+    const auto action = kActions.find(item.substr(equals + 1, at - equals - 1));
+    if (action == kActions.end()) Malformed(item);
+    long skip = 0;
+    if (at < item.size()) {
+      const auto parsed = std::from_chars(item.data() + at + 1, item.data() + item.size(), skip);
+      if (parsed.ec != std::errc() || parsed.ptr != item.data() + item.size() || skip < 0) Malformed(item);
+    }
+    armed_.emplace(std::piecewise_construct, std::forward_as_tuple(item.substr(0, equals)),
+                   std::forward_as_tuple(action->second, skip));
+  }
+}
+
+FailPoints FailPoints::FromEnvironment() {
+  const char* specification = std::getenv("LAYERCAST_FAILPOINTS");
+  return FailPoints(specification == nullptr ? "" : specification);
+}
+
+bool FailPoints::Hit(std::string_view name) {
+  if (armed_.empty()) return false;
+  const auto found = armed_.find(name);
+  if (found == armed_.end() || found->second.remaining.fetch_sub(1) != 0) return false;
+  log::warn("failpoint {} fired", name);
+  switch (found->second.action) {
+    case Action::kKill: ::kill(::getpid(), SIGKILL); break;
+    case Action::kStop: ::kill(::getpid(), SIGSTOP); break;
+    case Action::kThrow: throw Error(ErrorCode::kInternal, "failpoint " + std::string(name));
+    case Action::kCorrupt: return true;
+  }
+  return false;
+}
+
+}  // namespace layercast

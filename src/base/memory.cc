@@ -1,0 +1,43 @@
+#include "layercast/memory.h"
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector register
+}
+
+std::byte* HostMemory::Allocate(std::size_t bytes) {
+  void* address = ::operator new(bytes, kAlignment, std::nothrow);
+  if (address == nullptr) {
+    throw Error(ErrorCode::kResourceExhausted, "cannot allocate " + std::to_string(bytes) + " bytes of host memory");
+  }
+  return static_cast<std::byte*>(address);
+}
+
+void HostMemory::Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept {
+  ::operator delete(address, kAlignment);
+}
+
+Buffer::Buffer(MemoryResource& memory, std::size_t bytes)
+    : memory_(&memory), data_(memory.Allocate(bytes)), size_(bytes) {}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) memory_->Deallocate(data_, size_);
+}
+
+}  // namespace layercast

@@ -1,0 +1,39 @@
+#include "src/tensor/region.h"
+
+#include <cstring>
+#include <string>
+
+#include "layercast/error.h"
+
+namespace layercast {
+
+void CheckInside(const Region& region, std::uint64_t tensor_bytes) {
+  const auto fail = [&](const char* what) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "region of tensor " + std::to_string(region.tensor) + ": " + what + ": offset " +
+                    std::to_string(region.offset) + ", " + std::to_string(region.rows) + " rows of " +
+                    std::to_string(region.row_bytes) + " bytes, stride " + std::to_string(region.stride) +
+                    ", expected inside " + std::to_string(tensor_bytes) + " bytes");
+  };
+  if (region.rows == 0 || region.row_bytes == 0) {
+    if (region.offset > tensor_bytes) fail("starts past the end");
+    return;
+  }
+  if (region.offset > tensor_bytes || region.row_bytes > tensor_bytes - region.offset) fail("leaves the tensor");
+  if (region.rows == 1) return;
+  if (region.stride < region.row_bytes) fail("rows overlap");
+  const std::uint64_t room = tensor_bytes - region.offset - region.row_bytes;
+  if (region.rows - 1 > room / region.stride) fail("leaves the tensor");
+}
+
+void Pack(const RegionView& view, std::byte* destination) {
+  if (view.stride == view.row_bytes || view.rows == 1) {
+    if (view.num_bytes() != 0) std::memcpy(destination, view.base, view.num_bytes());
+    return;
+  }
+  for (std::size_t row = 0; row < view.rows; ++row) {
+    std::memcpy(destination + row * view.row_bytes, view.row(row), view.row_bytes);
+  }
+}
+
+}  // namespace layercast

@@ -1,0 +1,32 @@
+#include "src/base/bounded_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace layercast {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(BoundedQueue, PushesBackWhenFull) {
+  BoundedQueue<int> queue(1);
+  EXPECT_TRUE(queue.Push(1, Deadline::After(milliseconds(0))));
+  EXPECT_FALSE(queue.Push(2, Deadline::After(milliseconds(0))));
+  EXPECT_EQ(queue.Pop(Deadline::After(milliseconds(0))), 1);
+}
+
+TEST(BoundedQueue, HandsOverInOrderBetweenThreads) {
+  BoundedQueue<int> queue(3);
+  const Deadline deadline = Deadline::After(milliseconds(10'000));
+  std::thread producer([&] {
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(queue.Push(int{i}, deadline));
+    queue.Close();
+  });
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(queue.Pop(deadline), i);
+  EXPECT_EQ(queue.Pop(deadline), std::nullopt);
+  producer.join();
+}
+
+}  // namespace
+}  // namespace layercast
