@@ -1,0 +1,69 @@
+// A quantization recipe: what a full-precision weight of one layer becomes in the captured buffers.
+// One file per recipe; reference/quantization.md's formulas are quoted there. Used by the load plan (which
+// kernel tensors a layer has) and by the quantize stage.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/tensor.h"
+#include "src/base/worker_pool.h"
+#include "src/tensor/scan.h"
+
+namespace layercast {
+
+// Which axis of the whole weight this rank holds a part of.
+enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
+
+// Largest magnitudes that a scale is made from where this rank's part of the weight is not enough.
+struct AmaxInput {
+  float tensor = -1.0F;         // of the whole fused weight, over all ranks; negative: not given
+  std::span<const float> rows;  // of this rank's rows, over all columns of all ranks; empty: not given
+};
+
+enum class AmaxNeed : std::uint8_t { kNone, kTensor, kRows };
+
+// One kernel tensor to write: contiguous, row-major host memory of `spec`'s size.
+struct KernelTensorView {
+  TensorSpec spec;  // name is the suffix alone: "weight", "weight_scale"
+  std::byte* data = nullptr;
+};
+
+// Immutable; thread-safe.
+class Recipe {
+ public:
+  virtual ~Recipe() = default;
+  virtual std::string_view name() const = 0;
+
+  // The kernel tensors that a weight [rows, cols] of `dtype` becomes on this rank, values first; names are
+  // suffixes that replace "weight". Throws kInvalidArgument when the recipe cannot hold that shape.
+  virtual std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const = 0;
+
+  // What Quantize needs from the manifest for a weight that is sharded over ranks along `axis`.
+  virtual AmaxNeed Needs(ShardAxis axis) const = 0;
+
+  // A piece of the weight that begins at a multiple of this many rows (and ends at one, or at the last row)
+  // may be quantized by itself, given what Needs says: what the fused fast path relies on.
+  virtual std::int64_t row_granularity() const = 0;
+
+  // Quantizes rows [first_row, first_row + piece.rows) of the weight into `outputs` (of the whole weight, as
+  // KernelTensors lists them). `piece` has all columns. Throws kCorrupt on NaN or infinity, with the row and
+  // column in the weight; nothing may be read from `outputs` then.
+  virtual void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+                        std::span<const KernelTensorView> outputs, WorkerPool& pool) const = 0;
+};
+
+struct RecipeOptions {
+  bool power_of_two_scales = false;  // fp8_per_block: round each scale up to a power of two (UE8M0)
+};
+
+// "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block". Throws kInvalidArgument listing those known.
+std::unique_ptr<const Recipe> MakeRecipe(std::string_view name, const RecipeOptions& options = {});
+std::vector<std::string> KnownRecipes();
+
+}  // namespace layercast
