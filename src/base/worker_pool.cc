@@ -9,8 +9,8 @@ struct WorkerPool::Loop {
   std::size_t count;
   const std::function<void(std::size_t)>& body;
   std::atomic<std::size_t> next{0};
-  std::mutex failure_mutex;
-  std::exception_ptr failure;  // guarded by failure_mutex
+  std::mutex failure_mutex{};
+  std::exception_ptr failure{};  // guarded by failure_mutex
 
   bool open() const { return next.load(std::memory_order_relaxed) < count; }
 
