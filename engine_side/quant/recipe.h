@@ -11,14 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "layercast/model/parameter.h"
 #include "layercast/tensor.h"
 #include "src/base/worker_pool.h"
 #include "src/tensor/scan.h"
 
 namespace layercast {
-
-// Which axis of the whole weight this rank holds a part of.
-enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
 
 // Largest magnitudes that a scale is made from where this rank's part of the weight is not enough.
 struct AmaxInput {

@@ -1,0 +1,83 @@
+// The load plan: where every tensor of one manifest goes on one rank, by layer. Made once from the module tree,
+// on meta; replayed for every version of the same layout. Immutable value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/model/module.h"
+#include "layercast/version.h"
+#include "src/tensor/manifest.h"
+
+namespace layercast {
+
+struct Placement {
+  std::uint32_t tensor = 0;     // index in the manifest
+  std::uint32_t parameter = 0;  // index in LoadPlan::parameters()
+  Box source;                   // of the tensor
+  Box destination;              // of the parameter: as many elements, in the same order
+  std::string_view shard_id;    // lives as long as the module tree
+};
+
+struct PlannedParameter {
+  std::uint32_t layer = 0;  // index in LoadPlan::layers()
+  TensorSpec spec;          // full name ("model.layers.0.self_attn.qkv_proj.weight"), this rank's fused shape
+  ShardAxis shard_axis = ShardAxis::kNone;
+  bool quantize = false;
+  std::vector<Box> padding;  // zero, whatever the checkpoint says
+};
+
+struct PlannedLayer {
+  std::string path;        // "model.layers.0.self_attn.qkv_proj"
+  std::string class_name;  // "QKVParallelLinear"
+  std::uint32_t first_parameter = 0, num_parameters = 0;
+  std::uint32_t first_placement = 0, num_placements = 0;
+};
+
+struct SkippedTensor {
+  std::uint32_t tensor = 0;
+  std::string rule;  // "rotary_emb.inv_freq is computed, not loaded"
+};
+
+// A tensor that stands for another one (a tied lm_head): not placed, but must hold the same bytes.
+struct AliasedTensor {
+  std::uint32_t tensor = 0;
+  std::uint32_t owner = 0;  // index of the tensor that is placed
+};
+
+class LoadPlan {
+ public:
+  // `partial`: names of parameters that may stay without a tensor; everything else must be covered exactly
+  // once. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor.
+  static LoadPlan Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {});
+
+  // In the tree's order: the order that publishers send in.
+  const std::vector<PlannedLayer>& layers() const { return layers_; }
+  const std::vector<PlannedParameter>& parameters() const { return parameters_; }
+  const std::vector<Placement>& placements() const { return placements_; }  // by layer, then by destination
+  const std::vector<SkippedTensor>& skipped() const { return skipped_; }
+  const std::vector<AliasedTensor>& aliases() const { return aliases_; }
+  const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
+  // The placements of a tensor, as indices into placements().
+  std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
+
+  const Digest& layout_digest() const { return layout_digest_; }  // of the manifest it was made for
+  std::uint64_t placed_bytes() const { return placed_bytes_; }    // source bytes that this rank keeps
+
+ private:
+  std::vector<PlannedLayer> layers_;
+  std::vector<PlannedParameter> parameters_;
+  std::vector<Placement> placements_;
+  std::vector<SkippedTensor> skipped_;
+  std::vector<AliasedTensor> aliases_;
+  std::vector<std::uint32_t> cast_tensors_;
+  std::vector<std::uint32_t> tensor_placements_;  // placement indices, grouped by tensor
+  std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end
+  Digest layout_digest_;
+  std::uint64_t placed_bytes_ = 0;
+};
+
+}  // namespace layercast

@@ -1,0 +1,30 @@
+// A parameter of the module tree: pure data. On meta it has a dtype, a shape and a sharding, and no memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layercast/export.h"
+#include "layercast/memory.h"
+#include "layercast/tensor.h"
+
+namespace layercast {
+
+// Which axis of the whole weight a rank holds a part of.
+enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
+
+// Resource: owns its storage once it has some. One thread at a time.
+struct LAYERCAST_PUBLIC Parameter {
+  TensorSpec spec;  // name within its module ("weight"); shape of this rank's part, fused
+  ShardAxis shard_axis = ShardAxis::kNone;
+  bool quantize = false;  // a recipe applies (linear weights); otherwise copied as it is
+  Buffer storage;         // empty while on meta
+
+  bool on_meta() const { return !storage; }
+  // Gives it memory of its size, uninitialized but for what the memory resource does.
+  void MaterializeOn(MemoryResource& memory);
+  void ToMeta() { storage = Buffer(); }
+};
+
+}  // namespace layercast

@@ -1,0 +1,38 @@
+// Where one piece of one checkpoint tensor goes. Values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "layercast/export.h"
+#include "layercast/tensor.h"
+
+namespace layercast {
+
+// A half-open box of elements: `extent[d]` of them from `begin[d]` on, for each of `rank` dimensions.
+struct LAYERCAST_PUBLIC Box {
+  static constexpr std::size_t kMaxRank = 4;
+
+  std::uint8_t rank = 0;
+  std::array<std::int64_t, kMaxRank> begin{};
+  std::array<std::int64_t, kMaxRank> extent{};
+
+  static Box Whole(const Shape& shape);
+  // `whole` with dimension `axis` narrowed to [first, first + count).
+  static Box Slice(const Shape& shape, std::size_t axis, std::int64_t first, std::int64_t count);
+  std::int64_t num_elements() const;
+  bool operator==(const Box&) const = default;
+};
+
+// An owner's answer to "where does this tensor go": the source box of the checkpoint tensor lands in the
+// destination box of the owner's parameter number `parameter`. The two boxes hold equally many elements, in
+// the same row-major order.
+struct PlacedPiece {
+  std::uint32_t parameter = 0;
+  Box source;
+  Box destination;
+  std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
+};
+
+}  // namespace layercast

@@ -1,0 +1,104 @@
+// A data channel: how chunks get from a publisher's memory to a rank. One folder per transport; all of them pass one
+// conformance suite (tests/conformance). Sessions sit above and trust none: they check digest, count and version.
+//
+// Pull: the publisher's end only offers memory; the receiving end asks, and supplies the memory that bytes go to. A
+// slow or dead receiver therefore holds nobody up, and nothing is written after a failure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/memory.h"
+#include "src/base/deadline.h"
+#include "src/tensor/region.h"
+
+namespace layercast {
+
+// What a publisher lets receivers read: the tensors of a version (or of one stream slot), by manifest index.
+// Immutable while it is offered; the memory is borrowed.
+struct OfferedTensor {
+  const std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+struct Offer {
+  std::uint64_t id = 0;                // unique within a publisher
+  std::vector<OfferedTensor> tensors;  // tensors[i] is tensor i of the manifest; empty (null, 0): not in this offer
+};
+
+// The publisher's end; serves any number of receivers. Thread-safe.
+class OfferingEnd {
+ public:
+  virtual ~OfferingEnd() = default;
+  // Where receivers connect: opaque to the session, which carries it in its handshake.
+  virtual std::string address() const = 0;
+  // Memory that this channel can hand over without a copy; null when any host memory will do. Offers of such a
+  // channel must lie in it.
+  virtual MemoryResource* arena() { return nullptr; }
+  virtual void Add(const Offer& offer) = 0;
+  // After it returns, no receiver reads the offer's memory through a copying channel any more, and a new request for it
+  // is answered with kNotFound. Receivers that attached keep the mapping: the session's release says when they let go.
+  virtual void Remove(std::uint64_t offer_id) = 0;
+};
+
+struct ChunkRequest {
+  std::uint64_t ticket = 0;  // the caller's name for it, unique among those under way
+  std::uint64_t offer_id = 0;
+  std::span<const Region> regions;   // read during Submit only
+  std::span<std::byte> destination;  // at least the regions' bytes, untouched by the caller until completion;
+                                     // may be empty for a channel that attaches
+};
+
+struct ChunkCompletion {
+  std::uint64_t ticket = 0;
+  // One view per region, in order. An attaching channel's are in the publisher's memory and stay valid until Close;
+  // a copying channel's are in `destination`, packed.
+  std::vector<RegionView> views;
+};
+
+// The receiving end: one connection to one publisher. One thread only.
+class FetchingEnd {
+ public:
+  virtual ~FetchingEnd() = default;
+  virtual bool attaches() const = 0;  // hands out views of the publisher's memory: requests need no destination
+  // Asks for a chunk. Throws kUnavailable when the publisher is gone.
+  virtual void Submit(const ChunkRequest& request) = 0;
+  // The next completion, in any order; nullopt when the deadline passes first. Throws kUnavailable (the peer is gone),
+  // kNotFound (the offer is), kInvalidArgument (it refused the regions): the connection is then of no more use.
+  virtual std::optional<ChunkCompletion> Poll(Deadline deadline) = 0;
+  // Drops every request under way; when it returns no destination is written any more. Idempotent, never throws;
+  // also done by the destructor.
+  virtual void Close() noexcept = 0;
+};
+
+// What an end says of its host in the handshake: decides which channels are viable between two ends.
+struct HostIdentity {
+  std::string boot_id;  // equal: the same running kernel
+  std::string process;  // "<pid>@<pid namespace>": equal: the same process
+  static HostIdentity Mine();
+  bool operator==(const HostIdentity&) const = default;
+};
+
+// A transport by name. Stateless; thread-safe.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;  // "shm"
+  // Whether a receiver at `mine` can reach a publisher at `theirs`; on false `reason` says why not.
+  virtual bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const = 0;
+  // `bind_host`: the interface a network channel listens on ("127.0.0.1").
+  virtual std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const = 0;
+  // Throws kUnavailable or kDeadlineExceeded naming `address`.
+  virtual std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const = 0;
+};
+
+// Every transport of this build, the one to prefer first: inproc, shm, zmq.
+std::vector<std::unique_ptr<Transport>> AllTransports();
+
+}  // namespace layercast

@@ -1,0 +1,47 @@
+// The ordered chunks that one rank wants of a version. Both ends know it by its digest. Value.
+// FORMAT.md specifies its encoding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layercast/version.h"
+#include "src/tensor/region.h"
+
+namespace layercast {
+
+// A run of `num_regions` regions, the unit of transfer and of digest: the digest of a chunk is that of its regions'
+// packed bytes, one after the other.
+struct Chunk {
+  std::uint32_t first_region = 0;
+  std::uint32_t num_regions = 0;
+  std::uint64_t num_bytes = 0;
+};
+
+class Schedule {
+ public:
+  // Appends one chunk.
+  void Add(std::span<const Region> regions);
+
+  const std::vector<Chunk>& chunks() const { return chunks_; }
+  std::span<const Region> RegionsOf(const Chunk& chunk) const {
+    return std::span(regions_).subspan(chunk.first_region, chunk.num_regions);
+  }
+  const std::vector<Region>& regions() const { return regions_; }
+  std::uint64_t total_bytes() const { return total_bytes_; }
+
+  std::vector<std::byte> Encode() const;
+  // Throws kCorrupt; never reads outside `bytes`. Whether the regions lie inside their tensors is the
+  // publisher's check, who knows them (CheckInside).
+  static Schedule Decode(std::span<const std::byte> bytes);
+  Digest digest() const;  // of the encoding
+
+ private:
+  std::vector<Chunk> chunks_;
+  std::vector<Region> regions_;
+  std::uint64_t total_bytes_ = 0;
+};
+
+}  // namespace layercast
