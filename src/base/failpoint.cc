@@ -15,13 +15,14 @@ namespace layercast {
 namespace {
 
 [[noreturn]] void Malformed(std::string_view item) {
-  throw Error(ErrorCode::kInvalidArgument,
-              "LAYERCAST_FAILPOINTS: expected name=kill|stop|throw|corrupt[@skip], got '" + std::string(item) + "'");
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      "LAYERCAST_FAILPOINTS: expected [role:]name=kill|stop|throw|corrupt[@skip], got '" + std::string(item) + "'");
 }
 
 }  // namespace
 
-FailPoints::FailPoints(std::string_view specification) {
+FailPoints::FailPoints(std::string_view specification, std::string_view role) {
   static const std::map<std::string, Action, std::less<>> kActions = {
       {"kill", Action::kKill}, {"stop", Action::kStop}, {"throw", Action::kThrow}, {"corrupt", Action::kCorrupt}};
   while (!specification.empty()) {
@@ -37,14 +38,18 @@ FailPoints::FailPoints(std::string_view specification) {
       const auto parsed = std::from_chars(item.data() + at + 1, item.data() + item.size(), skip);
       if (parsed.ec != std::errc() || parsed.ptr != item.data() + item.size() || skip < 0) Malformed(item);
     }
-    armed_.emplace(std::piecewise_construct, std::forward_as_tuple(item.substr(0, equals)),
-                   std::forward_as_tuple(action->second, skip));
+    std::string_view name = item.substr(0, equals);
+    if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
+      if (name.substr(0, colon) != role) continue;
+      name.remove_prefix(colon + 1);
+    }
+    armed_.emplace(std::piecewise_construct, std::forward_as_tuple(name), std::forward_as_tuple(action->second, skip));
   }
 }
 
-FailPoints FailPoints::FromEnvironment() {
+FailPoints FailPoints::FromEnvironment(std::string_view role) {
   const char* specification = std::getenv("LAYERCAST_FAILPOINTS");
-  return FailPoints(specification == nullptr ? "" : specification);
+  return FailPoints(specification == nullptr ? "" : specification, role);
 }
 
 bool FailPoints::Hit(std::string_view name) {

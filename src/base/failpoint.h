@@ -1,7 +1,8 @@
 // Named places where a test makes something go wrong: a process killed, a wait that never ends, a byte
 // flipped. Armed by the environment variable LAYERCAST_FAILPOINTS, read once by main:
-//   name=action[@skip][,name=action...]     action: kill | stop | throw | corrupt
-// `skip` lets that many passes go by first. Each firing is logged as "failpoint NAME fired".
+//   [role:]name=action[@skip][,name=action...]     action: kill | stop | throw | corrupt
+// `skip` lets that many passes go by first. With a role ("publisher", "rank1") only that process arms the item.
+// Each fires once, logged as "failpoint NAME fired". docs/cli.md lists the names.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@ class FailPoints {
  public:
   FailPoints() = default;
   // Throws kInvalidArgument on a malformed specification.
-  explicit FailPoints(std::string_view specification);
-  static FailPoints FromEnvironment();
+  explicit FailPoints(std::string_view specification, std::string_view role = {});
+  static FailPoints FromEnvironment(std::string_view role = {});
 
   // Kills or stops this process, or throws kInternal, if `name` is armed with that; true: corrupt the data.
   bool Hit(std::string_view name);

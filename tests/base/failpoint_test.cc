@@ -17,6 +17,16 @@ TEST(FailPoints, FireOnceAfterTheirSkips) {
   EXPECT_FALSE(points.Hit("not armed"));
 }
 
+TEST(FailPoints, AreArmedInTheProcessTheyNameAlone) {
+  constexpr const char* kSpecification = "rank1:quantize=corrupt,verify=corrupt";
+  FailPoints rank_0(kSpecification, "rank0");
+  FailPoints rank_1(kSpecification, "rank1");
+  EXPECT_FALSE(rank_0.Hit("quantize"));
+  EXPECT_TRUE(rank_0.Hit("verify"));
+  EXPECT_TRUE(rank_1.Hit("quantize"));
+  EXPECT_TRUE(rank_1.Hit("verify"));
+}
+
 TEST(FailPoints, RefuseWhatTheyDoNotUnderstand) {
   EXPECT_THROW(FailPoints("stage.quantize"), Error);
   EXPECT_THROW(FailPoints("stage.quantize=explode"), Error);
