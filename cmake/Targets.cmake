@@ -1,6 +1,9 @@
 # One static library per folder; what it may use is what it links. The installed shared library is made
 # of all of them (cmake/Install.cmake).
 
+# Everything that needs no torch, its tests included: `cmake --build ... --target core`.
+add_custom_target(core)
+
 # layercast_library(layercast_wire SOURCES a.cc b.cc DEPENDS layercast_tensor PRIVATE_DEPENDS foo)
 function(layercast_library name)
   cmake_parse_arguments(ARG "TORCH" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
@@ -9,6 +12,7 @@ function(layercast_library name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} layercast_warnings)
   if(NOT ARG_TORCH)
+    add_dependencies(core ${name})
     set_property(GLOBAL APPEND PROPERTY LAYERCAST_CORE_LIBRARIES ${name})
   endif()
 endfunction()
@@ -24,8 +28,33 @@ function(layercast_test name)
     set(ARG_LABELS core)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  if("core" IN_LIST ARG_LABELS)
+    add_dependencies(core ${name})
+  endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main layercast_warnings)
   # One ctest per program: the suites are quick, and starting hundreds of processes is not.
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# layercast_program(rl_loop SOURCES main.cc DEPENDS layercast_engine)
+# A program for people: it lands in bin/ of the build folder.
+function(layercast_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} layercast_warnings)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+endfunction()
+
+# layercast_pytest(bit_identity_test SOURCES test_bit_identity.py LABELS torch [TIMEOUT 600])
+# For tests whose oracle is Python. They find the programs by $LAYERCAST_BIN (bin/ of the build folder).
+function(layercast_pytest name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  add_test(NAME ${name} COMMAND ${LAYERCAST_PYTHON} -m pytest -q -p no:cacheprovider ${ARG_SOURCES})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "LAYERCAST_BIN=${PROJECT_BINARY_DIR}/bin;PYTHONDONTWRITEBYTECODE=1")
 endfunction()

@@ -7,7 +7,7 @@ if(LAYERCAST_TORCH STREQUAL "OFF")
   return()
 endif()
 
-if(NOT LAYERCAST_TORCH_DIR)
+if(NOT EXISTS "${LAYERCAST_TORCH_DIR}/lib/libtorch_cpu.so")
   foreach(python ${CMAKE_SOURCE_DIR}/.venv/bin/python python3)
     execute_process(
       COMMAND ${python} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0])"
