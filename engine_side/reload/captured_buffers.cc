@@ -1,0 +1,128 @@
+#include "layercast/captured_buffers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine_side/reload/strided.h"
+#include "layercast/error.h"
+#include "src/base/digest.h"
+
+namespace layercast {
+namespace {
+
+[[noreturn]] void Refuse(const CapturedBuffer& buffer, const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, "captured buffer '" + buffer.name + "': " + what);
+}
+
+void CheckOne(const CapturedBuffer& buffer) {
+  const std::int64_t bytes = NumBytes(buffer.dtype, buffer.shape);
+  if (buffer.address == nullptr && bytes != 0) Refuse(buffer, "its address is null");
+  if (buffer.strides.empty()) return;
+  if (buffer.strides.size() != buffer.shape.size()) {
+    Refuse(buffer, "expected " + std::to_string(buffer.shape.size()) + " strides for shape " + ToString(buffer.shape) +
+                       ", got " + std::to_string(buffer.strides.size()));
+  }
+  if (std::any_of(buffer.strides.begin(), buffer.strides.end(), [](std::int64_t stride) { return stride < 0; })) {
+    Refuse(buffer, "strides " + ToString(buffer.strides) + " go backwards");
+  }
+  if (BitsPerElement(buffer.dtype) % 8 != 0) {
+    Refuse(buffer, "elements of " + std::string(Name(buffer.dtype)) + " cannot be strided");
+  }
+}
+
+void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
+  std::erase_if(buffers, [](const CapturedBuffer* buffer) { return ExtentBytes(*buffer) == 0; });
+  std::sort(buffers.begin(), buffers.end(),
+            [](const CapturedBuffer* a, const CapturedBuffer* b) { return a->address < b->address; });
+  for (std::size_t i = 1; i < buffers.size(); ++i) {
+    const CapturedBuffer& before = *buffers[i - 1];
+    if (before.device == buffers[i]->device && before.address + ExtentBytes(before) > buffers[i]->address) {
+      Refuse(*buffers[i], "it overlaps '" + before.name + "'");
+    }
+  }
+}
+
+template <typename T>
+void Append(const T& value, std::vector<std::byte>& out) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof(T));
+}
+
+void AppendDescription(const CapturedBuffer& buffer, std::vector<std::byte>& out) {
+  Append(buffer.name.size(), out);
+  for (const char c : buffer.name) out.push_back(static_cast<std::byte>(c));
+  Append(buffer.address, out);
+  Append(buffer.dtype, out);
+  Append(buffer.device.kind, out);
+  Append(buffer.device.index, out);
+  Append(buffer.shape.size(), out);
+  for (const std::int64_t dim : buffer.shape) Append(dim, out);
+  for (const std::int64_t stride : buffer.strides) Append(stride, out);
+}
+
+bool ByName(const CapturedBuffer& a, const CapturedBuffer& b) { return a.name < b.name; }
+
+}  // namespace
+
+CapturedBuffers CapturedBuffers::Adopt(std::vector<CapturedBuffer> buffers,
+                                       std::function<std::vector<CapturedBuffer>()> current) {
+  std::sort(buffers.begin(), buffers.end(), ByName);
+  std::vector<const CapturedBuffer*> pointers;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    CheckOne(buffers[i]);
+    if (i > 0 && buffers[i].name == buffers[i - 1].name) Refuse(buffers[i], "it is named twice");
+    pointers.push_back(&buffers[i]);
+  }
+  CheckNoOverlap(std::move(pointers));
+  CapturedBuffers table(std::move(buffers));
+  table.current_ = std::move(current);
+  return table;
+}
+
+const CapturedBuffer* CapturedBuffers::Find(std::string_view name) const {
+  const auto found = std::lower_bound(buffers_.begin(), buffers_.end(), name,
+                                      [](const CapturedBuffer& buffer, std::string_view n) { return buffer.name < n; });
+  return found != buffers_.end() && found->name == name ? &*found : nullptr;
+}
+
+Digest CapturedBuffers::TableDigest() const {
+  std::vector<std::byte> description;
+  for (const CapturedBuffer& buffer : buffers_) AppendDescription(buffer, description);
+  return DigestOf(description);
+}
+
+void CapturedBuffers::CheckUnmoved() const {
+  if (!current_) return;
+  std::vector<CapturedBuffer> now = current_();
+  std::sort(now.begin(), now.end(), ByName);
+  std::string moved;
+  for (const CapturedBuffer& buffer : buffers_) {
+    const auto found = std::lower_bound(now.begin(), now.end(), buffer, ByName);
+    if (found == now.end() || !(*found == buffer)) moved += (moved.empty() ? "'" : ", '") + buffer.name + "'";
+  }
+  if (moved.empty() && now.size() == buffers_.size()) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              "captured buffers must never move, but the engine now has other addresses, shapes or strides for " +
+                  (moved.empty() ? "buffers that it never handed over" : moved));
+}
+
+std::vector<std::byte> CapturedBuffers::Read(const CapturedBuffer& buffer) const {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
+  ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
+    std::memcpy(bytes.data() + offset, address, count);
+  });
+  return bytes;
+}
+
+Digest CapturedBuffers::ServedDigest() const {
+  Digester digester;
+  for (const CapturedBuffer& buffer : buffers_) {
+    digester.Update(std::as_bytes(std::span(buffer.name)));
+    ForEachRun(buffer, [&](const std::byte* address, std::size_t /*offset*/, std::size_t count) {
+      digester.Update({address, count});
+    });
+  }
+  return digester.Finish();
+}
+
+}  // namespace layercast

@@ -1,0 +1,19 @@
+// Walks a strided tensor as runs of contiguous bytes, in row-major order. Used to write and to read captured buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "layercast/captured_buffers.h"
+
+namespace layercast {
+
+// Calls visit(address, row_major_offset, bytes) for every contiguous run of the buffer's elements.
+void ForEachRun(const CapturedBuffer& buffer,
+                const std::function<void(std::byte* address, std::size_t offset, std::size_t bytes)>& visit);
+
+// One past the furthest byte from the address that an element occupies.
+std::size_t ExtentBytes(const CapturedBuffer& buffer);
+
+}  // namespace layercast
