@@ -1,0 +1,93 @@
+// The trainer's side: publishes versions that engines take. One Publisher per training process.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layercast/export.h"
+#include "layercast/tensor.h"
+#include "layercast/version.h"
+#include "layercast/weights_iterator.h"
+
+namespace layercast {
+
+// What is published: the tensors' specs, known before any byte is, and a way to walk them.
+struct LAYERCAST_PUBLIC Weights {
+  // In any order; a walk must yield exactly these. May be empty for a snapshot, which learns them as it walks.
+  std::vector<TensorSpec> specs;
+  // Starts a walk. Called once for a snapshot; for a stream once per walk, and a source that can be walked only once
+  // throws kFailedPrecondition the second time.
+  std::function<std::unique_ptr<WeightsIterator>()> walk;
+  // The tensors' memory stays unchanged until the version is released, so that it may be sent from where it lies.
+  bool borrowed = false;
+
+  // A checkpoint folder, in the order of its files.
+  static Weights FromCheckpoint(const std::string& directory);
+  // An iterator that is already there: walked once.
+  static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights);
+};
+
+enum class PublishAs : std::uint8_t { kSnapshot, kStream };
+
+struct PublisherOptions {
+  std::string endpoint = "tcp://127.0.0.1:0";  // control link; port 0 picks one
+  bool allow_remote = false;                   // an address beyond loopback is refused without it
+  std::size_t retained_versions = 2;           // snapshots kept for late joiners; older ones go when nobody reads them
+  std::size_t threads = 2;                     // for copying, amax and digests
+  std::uint64_t stream_window_bytes = 256U
+                                      << 20;  // tensors of a stream that may wait for receivers: the rest pushes back
+  std::chrono::milliseconds peer_timeout{5000};
+};
+
+struct PublishOptions {
+  std::string lineage;
+  std::uint64_t step = 0;
+  PublishAs mode = PublishAs::kSnapshot;
+  // Streams: the order of the receivers' schedules (layer order) instead of the walk's own. Needs a source that gives
+  // tensors by name, i.e. a checkpoint.
+  bool layer_order = false;
+};
+
+// Follows one published version. Value; copies follow the same version. Thread-safe.
+class LAYERCAST_PUBLIC PublishedVersion {
+ public:
+  const Version& version() const;
+  // Until nobody reads it any more and it has been replaced or withdrawn (snapshot), or until every receiver of the
+  // walk has its bytes (stream): borrowed memory may change then. False when the time passes first.
+  bool WaitReleased(std::chrono::milliseconds timeout) const;
+
+ private:
+  friend class Publisher;
+  struct State;
+  explicit PublishedVersion(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;  // the second owner is the publisher
+};
+
+// Resource; thread-safe.
+class LAYERCAST_PUBLIC Publisher {
+ public:
+  explicit Publisher(const PublisherOptions& options);
+  ~Publisher();
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  // "tcp://127.0.0.1:41234": what engines are told.
+  std::string endpoint() const;
+
+  // Snapshot: copies (or borrows) every tensor, checks it, and offers the version; what was copied may change when this
+  // returns. Stream: offers the version; each session of receivers walks it. Throws kCorrupt naming tensor and index on
+  // NaN or infinity, kInvalidArgument on a step that is not newer than the lineage's last, a repeated name, or no
+  // tensor.
+  PublishedVersion Publish(const PublishOptions& options, Weights weights);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace layercast
