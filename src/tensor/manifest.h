@@ -27,8 +27,10 @@ struct ManifestEntry {
 
 class Manifest {
  public:
-  Manifest() = default;
-  // Throws kInvalidArgument on a repeated name.
+  // No tensors, no lineage, step 0.
+  Manifest();
+  // Throws kInvalidArgument on a repeated name, and on what MANIFEST.md does not allow. A negative amax
+  // becomes -1.
   Manifest(std::string lineage, std::uint64_t step, std::vector<ManifestEntry> entries);
 
   const std::vector<ManifestEntry>& entries() const { return entries_; }
@@ -37,16 +39,20 @@ class Manifest {
   std::int64_t Find(std::string_view name) const;
   std::uint64_t total_bytes() const { return total_bytes_; }
 
-  // `{lineage, step, digest of the canonical form}`.
+  // The digest is that of everything but lineage and step: of the weights, whatever they are called.
   const Version& version() const { return version_; }
   // Of names, dtypes and shapes alone: equal for every version that one load plan can be replayed for.
   const Digest& layout_digest() const { return layout_digest_; }
 
   std::vector<std::byte> Encode() const;
   // Throws kCorrupt on anything but a canonical manifest; never reads outside `bytes`.
+  // Manifest::Decode(b).Encode() == b.
   static Manifest Decode(std::span<const std::byte> bytes);
 
  private:
+  void CheckEntries();  // and adds up total_bytes_
+  void IndexNames();
+
   std::vector<ManifestEntry> entries_;
   std::vector<std::uint32_t> by_name_;  // entry indices, sorted by name
   std::uint64_t total_bytes_ = 0;

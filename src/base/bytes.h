@@ -1,0 +1,68 @@
+// Little-endian fields in byte strings, for every binary form of our own (manifest, wire). The reader
+// trusts nothing: it never looks outside its bytes, and says where it stopped and what it missed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace layercast {
+
+// Value; one thread only.
+class ByteWriter {
+ public:
+  void Reserve(std::size_t bytes) { bytes_.reserve(bytes); }
+  std::size_t size() const { return bytes_.size(); }
+
+  template <typename T>
+  void Put(T value) {
+    static_assert(std::is_unsigned_v<T>);
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i)));
+    }
+  }
+  void PutBytes(std::string_view text);
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::vector<std::byte> Take() && { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Value; one thread only; the bytes are borrowed. `subject` ("manifest") opens every message.
+class ByteReader {
+ public:
+  ByteReader(std::string subject, std::span<const std::byte> bytes) : subject_(std::move(subject)), bytes_(bytes) {}
+
+  std::size_t position() const { return position_; }
+  std::size_t remaining() const { return bytes_.size() - position_; }
+
+  // Throws kCorrupt when fewer than sizeof(T) bytes are left; `field` says what they were to be.
+  template <typename T>
+  T Get(std::string_view field) {
+    static_assert(std::is_unsigned_v<T>);
+    const std::span<const std::byte> raw = GetBytes(sizeof(T), field);
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < sizeof(T); ++i) value |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
+    return static_cast<T>(value);
+  }
+  std::span<const std::byte> GetBytes(std::size_t count, std::string_view field);
+  std::string GetText(std::size_t count, std::string_view field);
+  // Throws kCorrupt if anything is left.
+  void ExpectEnd() const;
+  // Throws kCorrupt: "manifest: at byte 17: `message`".
+  [[noreturn]] void Fail(const std::string& message) const;
+
+ private:
+  std::string subject_;
+  std::span<const std::byte> bytes_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace layercast

@@ -1,0 +1,58 @@
+#include "src/base/utf8.h"
+
+#include <cstdint>
+
+namespace layercast {
+namespace {
+
+// Length of the well-formed sequence that `text` begins with; 0: none.
+std::size_t SequenceLength(std::string_view text) {
+  const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const auto continues = [&](std::size_t i, std::uint8_t low = 0x80, std::uint8_t high = 0xBF) {
+    return i < text.size() && at(i) >= low && at(i) <= high;
+  };
+  const std::uint8_t lead = at(0);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2) return 0;
+  if (lead < 0xE0) return continues(1) ? 2 : 0;
+  if (lead < 0xF0) {
+    const bool second = lead == 0xE0 ? continues(1, 0xA0) : lead == 0xED ? continues(1, 0x80, 0x9F) : continues(1);
+    return second && continues(2) ? 3 : 0;
+  }
+  if (lead < 0xF5) {
+    const bool second = lead == 0xF0 ? continues(1, 0x90) : lead == 0xF4 ? continues(1, 0x80, 0x8F) : continues(1);
+    return second && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<std::size_t> FindInvalidUtf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = SequenceLength(text.substr(i));
+    if (length == 0) return i;
+    i += length;
+  }
+  return std::nullopt;
+}
+
+std::string Quote(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out = "'";
+  for (std::size_t i = 0; i < text.size();) {
+    if (i >= kMost) return out + "...'";
+    const auto byte = static_cast<std::uint8_t>(text[i]);
+    const std::size_t length = byte < 0x20 || byte == 0x7F ? 0 : SequenceLength(text.substr(i));
+    if (length == 0) {
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 0xF]};
+    } else {
+      out += text.substr(i, length);
+    }
+    i += length == 0 ? 1 : length;
+  }
+  return out + "'";
+}
+
+}  // namespace layercast

@@ -1,0 +1,33 @@
+#include "src/base/utf8.h"
+
+#include <gtest/gtest.h>
+
+namespace layercast {
+namespace {
+
+TEST(Utf8, WellFormedTextIsAccepted) {
+  for (const char* text : {"", "plain", "\u00e9", "\u20ac", "\U0001F600", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_FALSE(FindInvalidUtf8(text).has_value()) << text;
+  }
+}
+
+TEST(Utf8, TheFirstBadByteIsFound) {
+  EXPECT_EQ(FindInvalidUtf8("ab\xff"), 2U);
+  EXPECT_EQ(FindInvalidUtf8("\x80"), 0U);                  // a continuation alone
+  EXPECT_EQ(FindInvalidUtf8("a\xc3"), 1U);                 // cut short
+  EXPECT_EQ(FindInvalidUtf8("\xc0\xaf"), 0U);              // overlong
+  EXPECT_EQ(FindInvalidUtf8("\xe0\x80\x80"), 0U);          // overlong
+  EXPECT_EQ(FindInvalidUtf8("\xed\xa0\x80"), 0U);          // a surrogate
+  EXPECT_EQ(FindInvalidUtf8("\xf4\x90\x80\x80"), 0U);      // past U+10FFFF
+  EXPECT_EQ(FindInvalidUtf8("\xf0\x9f\x98"), 0U);          // cut short
+  EXPECT_EQ(FindInvalidUtf8("\u20ac\u20ac\xfe\x80"), 6U);  // no such lead byte
+}
+
+TEST(Quote, EscapesWhatATerminalShouldNotSee) {
+  EXPECT_EQ(Quote("model.norm"), "'model.norm'");
+  EXPECT_EQ(Quote("a\n\xff\u00e9"), "'a\\x0a\\xff\u00e9'");
+  EXPECT_EQ(Quote(std::string(1000, 'x')), "'" + std::string(200, 'x') + "...'");
+}
+
+}  // namespace
+}  // namespace layercast
