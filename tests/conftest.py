@@ -1,0 +1,25 @@
+"""What every Python test shares: import paths, and a folder of checkpoints that is made once and kept between runs."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+_HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE / "support"), str(_HERE / "oracle")]
+
+
+@pytest.fixture(scope="session")
+def checkpoint_cache(tmp_path_factory):
+    """LAYERCAST_TEST_CACHE (CMake sets it to a folder of the build), or a temporary folder."""
+    kept = os.environ.get("LAYERCAST_TEST_CACHE")
+    return pathlib.Path(kept) if kept else tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="session")
+def checkpoint(checkpoint_cache):
+    """checkpoint("llama", "a") -> the folder of that small random checkpoint."""
+    import checkpoints
+
+    return lambda spec, version: checkpoints.make(spec, checkpoint_cache, version)

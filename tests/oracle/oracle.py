@@ -1,0 +1,245 @@
+"""What an engine must serve, computed from a checkpoint's files by torch and safetensors alone.
+
+A second, independent and obvious implementation: it imports nothing of Layercast's and shares no code with it. Tests compare the
+bytes that `layercast export` reads back with served_tensors() of the same files.
+"""
+
+import json
+import pathlib
+
+import safetensors
+import torch
+
+RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block")
+FP8_MAX = 448.0
+BLOCK = 128
+VOCABULARY_PADDING = 64
+
+
+# Files.
+
+
+def read_config(folder):
+    return json.loads((pathlib.Path(folder) / "config.json").read_text())
+
+
+def read_tensors(folder):
+    """name -> tensor of a checkpoint folder, through its index where it has one."""
+    folder = pathlib.Path(folder)
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    else:
+        files = ["model.safetensors"]
+    return _read_files(folder / file for file in files)
+
+
+def read_export(folder, rank):
+    """name -> tensor of one rank, as `layercast export` wrote it."""
+    parts = sorted(pathlib.Path(folder).glob(f"model-rank-{rank}-part-*.safetensors"))
+    if not parts:
+        raise FileNotFoundError(f"no model-rank-{rank}-part-*.safetensors in {folder}")
+    return _read_files(parts)
+
+
+def _read_files(paths):
+    tensors = {}
+    for path in paths:
+        with safetensors.safe_open(path, framework="pt") as file:
+            for name in file.keys():
+                if name in tensors:
+                    raise ValueError(f"{path}: {name} is there twice")
+                tensors[name] = file.get_tensor(name)
+    return tensors
+
+
+# Sharding: half-open ranges of a checkpoint tensor's rows (or columns) that rank r of t keeps.
+
+
+def shard(size, t, r):
+    if size % t != 0:
+        raise ValueError(f"{size} is not divisible by {t}")
+    return range(r * size // t, (r + 1) * size // t)
+
+
+def kv_shard(rows, heads, t, r):
+    """Rows of k or v: every rank has at least one head, so heads are repeated where there are more ranks."""
+    if t <= heads:
+        return shard(rows, t, r)
+    if t % heads != 0:
+        raise ValueError(f"{t} is not divisible by {heads}")
+    return shard(rows, heads, r // (t // heads))
+
+
+def padded_vocabulary(size):
+    return -(-size // VOCABULARY_PADDING) * VOCABULARY_PADDING
+
+
+def vocabulary_shard(size, t, r):
+    """Rows that are there, and how many rows this rank holds with padding."""
+    rows = shard(padded_vocabulary(size), t, r)
+    return range(min(rows.start, size), min(rows.stop, size)), len(rows)
+
+
+def _rows(tensor, wanted):
+    return tensor[wanted.start : wanted.stop]
+
+
+# Recipes: `whole` is the fused weight of all ranks, `local` this rank's part of it, both in the model's dtype.
+
+
+def quantize(recipe, local, whole_amax, row_amax, power_of_two=False):
+    """suffix -> tensor. whole_amax: of the whole fused weight. row_amax: of this rank's rows over all columns of all ranks."""
+    if recipe == "none":
+        return {"weight": local}
+    if recipe == "fp8_per_tensor":
+        return _per_tensor(local.float(), whole_amax)
+    if recipe == "fp8_per_channel":
+        return _per_channel(local.float(), row_amax)
+    if recipe == "fp8_per_block":
+        return _per_block(local.float(), power_of_two)
+    raise ValueError(f"no recipe {recipe}")
+
+
+def _fp8(values):
+    return values.clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
+
+
+def _per_tensor(w, amax):
+    scale = amax.float().reshape(1) / FP8_MAX
+    if scale.item() == 0.0:
+        return {"weight": torch.zeros_like(w).to(torch.float8_e4m3fn), "weight_scale": scale}
+    return {"weight": _fp8(w * (1.0 / scale)), "weight_scale": scale}
+
+
+def _per_channel(w, row_amax):
+    scale = torch.clamp(row_amax.float() / FP8_MAX, min=1.0 / (FP8_MAX * 512.0)).reshape(-1, 1)
+    return {"weight": _fp8(w / scale), "weight_scale": scale}
+
+
+def _per_block(w, power_of_two):
+    n, k = w.shape
+    block_rows, block_columns = -(-n // BLOCK), -(-k // BLOCK)
+    padded = torch.zeros(block_rows * BLOCK, block_columns * BLOCK)
+    padded[:n, :k] = w
+    blocks = padded.view(block_rows, BLOCK, block_columns, BLOCK)
+    scale = blocks.abs().amax(dim=(1, 3)).clamp(min=1e-4) / FP8_MAX
+    if power_of_two:
+        scale = _round_up_to_power_of_two(scale)
+    quantized = blocks * (1.0 / scale)[:, None, :, None]
+    values = quantized.reshape(padded.shape)[:n, :k].to(torch.float8_e4m3fn)
+    return {"weight": values.contiguous(), "weight_scale_inv": scale}
+
+
+def _round_up_to_power_of_two(scale):
+    mantissa, exponent = torch.frexp(scale)  # scale = mantissa * 2^exponent, 0.5 <= mantissa < 1
+    return torch.where(mantissa == 0.5, scale, torch.ldexp(torch.ones_like(scale), exponent))
+
+
+# The model.
+
+
+class _Served:
+    """One rank's kernel tensors, gathered layer by layer."""
+
+    def __init__(self, checkpoint, config, t, r, recipe, power_of_two):
+        self.source, self.config = checkpoint, config
+        self.t, self.r = t, r
+        self.recipe, self.power_of_two = recipe, power_of_two
+        self.out = {}
+
+    def copy(self, name):
+        if name in self.source:
+            self.out[name] = self.source[name]
+
+    def vocabulary(self, name):
+        weight = self.source[name]
+        rows, held = vocabulary_shard(weight.shape[0], self.t, self.r)
+        local = torch.zeros((held, weight.shape[1]), dtype=weight.dtype)
+        local[: len(rows)] = _rows(weight, rows)
+        self.out[name] = local
+
+    def column(self, module, parts):
+        """parts: (checkpoint module, rows of it that this rank keeps), one after another in the fused layer."""
+        weights = [self.source[f"{part}.weight"] for part, _ in parts]
+        local = torch.cat([_rows(weight, rows) for weight, (_, rows) in zip(weights, parts)])
+        whole_amax = torch.stack([weight.abs().amax() for weight in weights]).amax()
+        self._quantized(module, local, whole_amax, local.abs().amax(dim=1))
+        if f"{parts[0][0]}.bias" in self.source:
+            self.out[f"{module}.bias"] = torch.cat([_rows(self.source[f"{part}.bias"], rows) for part, rows in parts])
+
+    def row(self, module):
+        weight = self.source[f"{module}.weight"]
+        columns = shard(weight.shape[1], self.t, self.r)
+        local = weight[:, columns.start : columns.stop].contiguous()
+        self._quantized(module, local, weight.abs().amax(), weight.abs().amax(dim=1))
+        self.copy(f"{module}.bias")
+
+    def _quantized(self, module, local, whole_amax, row_amax):
+        for suffix, tensor in quantize(self.recipe, local, whole_amax, row_amax, self.power_of_two).items():
+            self.out[f"{module}.{suffix}"] = tensor
+
+    def attention(self, layer):
+        heads = self.config["num_key_value_heads"]
+        parts = []
+        for name in ("q_proj", "k_proj", "v_proj"):
+            rows = self.source[f"{layer}.self_attn.{name}.weight"].shape[0]
+            kept = shard(rows, self.t, self.r) if name == "q_proj" else kv_shard(rows, heads, self.t, self.r)
+            parts.append((f"{layer}.self_attn.{name}", kept))
+        self.column(f"{layer}.self_attn.qkv_proj", parts)
+        self.row(f"{layer}.self_attn.o_proj")
+        self.copy(f"{layer}.self_attn.q_norm.weight")
+        self.copy(f"{layer}.self_attn.k_norm.weight")
+
+    def mlp(self, layer):
+        names = [f"{layer}.mlp.gate_proj", f"{layer}.mlp.up_proj"]
+        rows = shard(self.source[f"{names[0]}.weight"].shape[0], self.t, self.r)
+        self.column(f"{layer}.mlp.gate_up_proj", [(name, rows) for name in names])
+        self.row(f"{layer}.mlp.down_proj")
+
+    def model(self):
+        self.vocabulary("model.embed_tokens.weight")
+        for index in range(self.config["num_hidden_layers"]):
+            layer = f"model.layers.{index}"
+            self.attention(layer)
+            self.mlp(layer)
+            self.copy(f"{layer}.input_layernorm.weight")
+            self.copy(f"{layer}.post_attention_layernorm.weight")
+        self.copy("model.norm.weight")
+        if not self.config.get("tie_word_embeddings", False):
+            self.vocabulary("lm_head.weight")
+        return {name: tensor.contiguous() for name, tensor in self.out.items()}
+
+
+def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False):
+    """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint in `folder`."""
+    config = read_config(folder)
+    if config["model_type"] not in ("llama", "qwen2", "qwen3"):
+        raise ValueError(f"{folder}: no family {config['model_type']}")
+    dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
+    checkpoint = {name: tensor.to(dtype) for name, tensor in read_tensors(folder).items()}
+    return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
+
+
+# Comparing.
+
+
+def raw_bytes(tensor):
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def differences(served, expected):
+    """One line for each difference of two dictionaries of tensors: names, dtypes, shapes, then the first differing byte."""
+    lines = [f"{name}: served, and not expected" for name in sorted(served.keys() - expected.keys())]
+    lines += [f"{name}: expected, and not served" for name in sorted(expected.keys() - served.keys())]
+    for name in sorted(served.keys() & expected.keys()):
+        got, want = served[name], expected[name]
+        if (got.dtype, got.shape) != (want.dtype, want.shape):
+            lines.append(f"{name}: served {got.dtype} {list(got.shape)}, expected {want.dtype} {list(want.shape)}")
+            continue
+        unequal = (raw_bytes(got) != raw_bytes(want)).nonzero()
+        if len(unequal):
+            first = unequal[0].item()
+            lines.append(f"{name}: {len(unequal)} bytes differ, first at {first}: served {raw_bytes(got)[first]}, "
+                         f"expected {raw_bytes(want)[first]}")
+    return lines

@@ -1,0 +1,223 @@
+"""The oracle is checked too: by published vectors of sharding, by values worked out by hand, and by putting shards together again."""
+
+import pytest
+import torch
+
+import checkpoints
+import oracle
+
+
+def bounds(kept):
+    return kept.start, kept.stop
+
+
+# Sharding.
+
+
+def test_grouped_query_heads_are_repeated_when_there_are_more_ranks():
+    # 8 heads, 2 key/value heads, head_dim 4, 4 ranks.
+    assert [bounds(oracle.shard(32, 4, r)) for r in range(4)] == [(0, 8), (8, 16), (16, 24), (24, 32)]
+    assert [bounds(oracle.kv_shard(8, 2, 4, r)) for r in range(4)] == [(0, 4), (0, 4), (4, 8), (4, 8)]
+
+
+def test_rank_3_of_8_of_llama_3_8b():
+    assert bounds(oracle.shard(32 * 128, 8, 3)) == (1536, 2048)
+    assert bounds(oracle.kv_shard(8 * 128, 8, 8, 3)) == (384, 512)
+
+
+def test_value_heads_of_another_size():
+    assert bounds(oracle.shard(8 * 4, 2, 1)) == (16, 32)
+    assert bounds(oracle.kv_shard(8 * 2, 8, 2, 1)) == (8, 16)
+
+
+def test_heads_that_ranks_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match="14 is not divisible by 4"):
+        oracle.shard(14, 4, 0)
+    with pytest.raises(ValueError, match="4 is not divisible by 3"):
+        oracle.kv_shard(12, 3, 4, 0)
+
+
+def test_merged_columns_of_6_and_4_rows():
+    assert [[bounds(oracle.shard(size, 2, r)) for size in (6, 4)] for r in range(2)] == [[(0, 3), (0, 2)], [(3, 6), (2, 4)]]
+
+
+@pytest.mark.parametrize("size, padded", [(32001, 32064), (50272, 50304), (128256, 128256), (151936, 151936), (1003, 1024)])
+def test_the_vocabulary_is_padded_to_64(size, padded):
+    assert oracle.padded_vocabulary(size) == padded
+
+
+def test_the_last_rank_holds_the_padding():
+    got = [oracle.vocabulary_shard(100, 4, r) for r in range(4)]
+    assert [(bounds(rows), held) for rows, held in got] == [((0, 32), 32), ((32, 64), 32), ((64, 96), 32), ((96, 100), 32)]
+    assert oracle.vocabulary_shard(32, 4, 3) == (range(32, 32), 16)
+
+
+# Recipes, on values worked out by hand.
+
+
+def test_per_tensor_multiplies_by_the_reciprocal_of_the_scale():
+    w = torch.tensor([[448.0, -224.0], [1.0, 0.0]])
+    got = oracle.quantize("fp8_per_tensor", w, w.abs().amax(), None)
+    assert got["weight_scale"].tolist() == [1.0]
+    assert got["weight"].float().tolist() == w.tolist()
+    assert got["weight"].dtype == torch.float8_e4m3fn
+
+
+def test_per_tensor_and_per_channel_round_ties_differently():
+    # 0.00238037109375 * 448 / 6.5 is 0.1640625, halfway between two FP8 values: to even when divided, but the rounded reciprocal
+    # of the scale lifts the product above the tie.
+    w = torch.tensor([[6.5, 0.00238037109375]]).bfloat16()
+    assert w.tolist() == [[6.5, 0.00238037109375]]
+    tensor = oracle.quantize("fp8_per_tensor", w, w.abs().amax(), None)
+    channel = oracle.quantize("fp8_per_channel", w, None, w.abs().amax(dim=1))
+    assert tensor["weight"].float().tolist() == [[448.0, 0.171875]]
+    assert channel["weight"].float().tolist() == [[448.0, 0.15625]]
+
+
+def test_a_zero_tensor_has_scale_zero_and_no_nan():
+    got = oracle.quantize("fp8_per_tensor", torch.zeros(2, 3), torch.tensor(0.0), None)
+    assert got["weight_scale"].item() == 0.0
+    assert oracle.raw_bytes(got["weight"]).tolist() == [0] * 6
+
+
+def test_zero_rows_and_blocks_have_the_least_scale():
+    row = oracle.quantize("fp8_per_channel", torch.zeros(1, 4), None, torch.zeros(1))
+    assert row["weight_scale"].item() == torch.tensor(1.0 / (448 * 512), dtype=torch.float32).item()
+    block = oracle.quantize("fp8_per_block", torch.zeros(1, 4), None, None)
+    assert block["weight_scale_inv"].item() == (torch.tensor(1e-4) / 448.0).item()
+
+
+def test_each_block_has_its_own_scale_and_the_last_ones_are_ragged():
+    w = torch.ones(130, 200)
+    w[129, 199] = 7.0
+    w[0, 0] = -14.0
+    got = oracle.quantize("fp8_per_block", w, None, None)
+    want = torch.tensor([[14.0, 1.0], [1.0, 7.0]]) / 448.0
+    assert torch.equal(got["weight_scale_inv"], want)
+    assert got["weight"].shape == (130, 200)
+    assert got["weight"].float()[0, 0] == -448.0
+    assert got["weight"].float()[129, 199] == 448.0
+    assert got["weight"].float()[129, 128] == 64.0
+
+
+def test_power_of_two_scales_are_the_next_power_up():
+    w = torch.full((1, 1), 448.0 * 0.75)
+    got = oracle.quantize("fp8_per_block", w, None, None, power_of_two=True)
+    assert got["weight_scale_inv"].item() == 1.0
+    assert got["weight"].float().item() == 320.0  # 336 is halfway between 320 and 352; the even mantissa is 320's
+    exact = oracle.quantize("fp8_per_block", torch.full((1, 1), 224.0), None, None, power_of_two=True)
+    assert exact["weight_scale_inv"].item() == 0.5
+
+
+# Whole checkpoints.
+
+
+@pytest.mark.parametrize("spec", checkpoints.SPECS)
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
+    folder = checkpoint(spec, "a")
+    config = oracle.read_config(folder)
+    ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
+    source = {name: tensor.to(ranks[0]["model.norm.weight"].dtype) for name, tensor in oracle.read_tensors(folder).items()}
+    assert oracle.differences(put_together(ranks, config), source) == []
+
+
+def put_together(ranks, config):
+    """The inverse of sharding and fusion, from the layout alone: what each rank holds of q, k, v, gate, up."""
+    tp, heads, kv_heads = len(ranks), config["num_attention_heads"], config["num_key_value_heads"]
+    per_rank, replicas = heads // tp, max(1, tp // kv_heads)
+    kv_per_rank = max(1, kv_heads // tp)
+    out = {}
+    for name in ranks[0]:
+        shards = [rank[name] for rank in ranks]
+        module, _, suffix = name.rpartition(".")
+        if "qkv_proj" in name:
+            head_dim = shards[0].shape[0] // (per_rank + 2 * kv_per_rank)
+            split = [s.split([per_rank * head_dim, kv_per_rank * head_dim, kv_per_rank * head_dim]) for s in shards]
+            base = module.removesuffix("qkv_proj")
+            out[f"{base}q_proj.{suffix}"] = torch.cat([part[0] for part in split])
+            out[f"{base}k_proj.{suffix}"] = torch.cat([part[1] for part in split[::replicas]])
+            out[f"{base}v_proj.{suffix}"] = torch.cat([part[2] for part in split[::replicas]])
+            for rank, part in enumerate(split):
+                assert torch.equal(part[1], split[rank // replicas * replicas][1])
+        elif "gate_up_proj" in name:
+            base = module.removesuffix("gate_up_proj")
+            out[f"{base}gate_proj.{suffix}"] = torch.cat([s.chunk(2)[0] for s in shards])
+            out[f"{base}up_proj.{suffix}"] = torch.cat([s.chunk(2)[1] for s in shards])
+        elif name.endswith(("o_proj.weight", "down_proj.weight")):
+            out[name] = torch.cat(shards, dim=1)
+        elif name in ("model.embed_tokens.weight", "lm_head.weight"):
+            whole = torch.cat(shards)
+            assert not whole[config["vocab_size"] :].any()
+            out[name] = whole[: config["vocab_size"]]
+        else:
+            assert all(torch.equal(s, shards[0]) for s in shards)
+            out[name] = shards[0]
+    return out
+
+
+@pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel"])
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_a_quantized_shard_is_the_shard_of_the_quantized_weight(checkpoint, family, recipe):
+    folder = checkpoint(family, "a")
+    whole = oracle.served_tensors(folder, 1, 0, recipe)
+    for name in ("model.layers.1.self_attn.o_proj", "model.layers.1.mlp.down_proj"):
+        shards = [oracle.served_tensors(folder, 4, rank, recipe) for rank in range(4)]
+        joined = torch.cat([s[f"{name}.weight"].view(torch.uint8) for s in shards], dim=1)
+        assert torch.equal(joined, whole[f"{name}.weight"].view(torch.uint8))
+        assert all(torch.equal(s[f"{name}.weight_scale"], whole[f"{name}.weight_scale"]) for s in shards)
+
+
+@pytest.mark.parametrize("recipe", oracle.RECIPES[1:])
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_dequantized_weights_are_near_the_originals(checkpoint, family, recipe):
+    folder = checkpoint(family, "a")
+    plain = oracle.served_tensors(folder, 2, 1)
+    quantized = oracle.served_tensors(folder, 2, 1, recipe)
+    checked = 0
+    for name, tensor in quantized.items():
+        if tensor.dtype != torch.float8_e4m3fn:
+            assert name.endswith((".weight_scale", ".weight_scale_inv")) or torch.equal(tensor, plain[name])
+            continue
+        scale = quantized[name + ("_scale_inv" if recipe == "fp8_per_block" else "_scale")]
+        if recipe == "fp8_per_block":
+            n, k = tensor.shape
+            scale = scale.repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k]
+        weight = plain[name].float()
+        error = (tensor.float() * scale - weight).abs()
+        assert (error <= weight.abs() * 0.0626 + scale * 2.0**-10).all()  # three mantissa bits; subnormals of 2^-9
+        checked += 1
+    assert checked == 2 * 4
+
+
+@pytest.mark.parametrize("spec", checkpoints.SPECS)
+def test_checkpoints_are_what_transformers_reads_back(checkpoint, spec):
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    folder = checkpoint(spec, "a")
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    logits = model(torch.tensor([[3, 11, 4, 250]])).logits.float()
+    assert torch.isfinite(logits).all() and logits.abs().max() < 1e3
+
+
+def test_checkpoints_are_the_same_every_time_and_their_versions_differ(checkpoint, tmp_path):
+    for spec in checkpoints.SPECS:
+        a, b = (oracle.read_tensors(checkpoint(spec, version)) for version in checkpoints.VERSIONS)
+        assert a.keys() == b.keys()
+        for name in a:
+            assert not torch.equal(a[name], b[name]), name
+    again = checkpoints.make("qwen3", tmp_path, "a")
+    for file in again.glob("*.safetensors"):
+        assert file.read_bytes() == (checkpoint("qwen3", "a") / file.name).read_bytes()
+    assert len(list(again.glob("*.safetensors"))) > 2
+
+
+def test_differences_names_every_kind():
+    a = {"x": torch.zeros(2), "y": torch.zeros(2), "only_a": torch.zeros(1), "z": torch.zeros(3, dtype=torch.bfloat16)}
+    b = {"x": torch.zeros(2), "y": torch.tensor([0.0, -0.0]), "only_b": torch.zeros(1), "z": torch.zeros(3)}
+    lines = oracle.differences(a, b)
+    assert [line.split(":")[0] for line in lines] == ["only_a", "only_b", "y", "z"]
+    assert "first at 7: served 0, expected 128" in lines[2]
+    assert oracle.differences(a, a) == []

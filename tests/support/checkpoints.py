@@ -1,0 +1,161 @@
+"""Small random checkpoints, written by Hugging Face transformers itself, for tests in any language.
+
+make(spec, folder, version) fills every parameter from a seed, so the same call gives the same bytes everywhere; two versions
+of a spec differ in every tensor. From a shell: python checkpoints.py FOLDER [SPEC...] writes versions a and b of each.
+Nothing is fetched: the configurations are here.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import zlib
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+
+VERSIONS = ("a", "b")
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """One configuration. All have grouped-query attention whose two key/value heads are fewer than 4 ranks, an odd
+    vocabulary, and, at every rank count, numbers of rows that no block size divides."""
+
+    name: str
+    family: str  # model_type of transformers: llama, qwen2, qwen3
+    config: dict
+    dtype: str = "bfloat16"  # of config.json: the dtype that a model is served in
+    stored_dtype: str = ""  # of the tensors in the files, where it is another one
+    shard_bytes: int = 0  # several files of about this many bytes; 0: a single file
+    old_spelling: bool = False  # torch_dtype, rope_theta, rope_scaling instead of dtype, rope_parameters
+
+
+_COMMON = {
+    "hidden_size": 160,
+    "intermediate_size": 344,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 1003,
+    "max_position_embeddings": 512,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+_LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def _spec(name, family, own=None, **fields):
+    return Spec(name, family, {**_COMMON, **(own or {})}, **fields)
+
+
+_ALL = (
+    # The three that every matrix runs over.
+    _spec("llama", "llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 40, "rope_parameters": _LLAMA3_ROPE},
+          shard_bytes=400_000),
+    _spec("qwen2", "qwen2", {"tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+          old_spelling=True),
+    _spec("qwen3", "qwen3", {"head_dim": 40, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+          shard_bytes=250_000),
+    # What they leave out.
+    _spec("llama_plain", "llama", {"tie_word_embeddings": True, "rope_parameters": _LLAMA3_ROPE}, dtype="float32",
+          old_spelling=True),
+    _spec("qwen2_untied", "qwen2", {"num_key_value_heads": 4, "vocab_size": 257}, dtype="float32"),
+    _spec("qwen3_tied", "qwen3", {"head_dim": 32, "tie_word_embeddings": True}, dtype="float32"),
+    # An fp32 trainer's files for a bf16 model: every tensor is cast while loading.
+    _spec("qwen3_fp32_files", "qwen3", {"head_dim": 40}, stored_dtype="float32", shard_bytes=500_000),
+    _spec("llama_fp16", "llama", {"head_dim": 20}, dtype="float16"),
+)
+SPECS = {spec.name: spec for spec in _ALL}
+FAMILIES = ("llama", "qwen2", "qwen3")
+
+
+def make(spec, folder, version):
+    """Path of the checkpoint `folder/<spec>_<version>`, written if it is not there yet. `version` seeds the weights."""
+    if isinstance(spec, str):
+        spec = SPECS[spec]
+    path = pathlib.Path(folder) / f"{spec.name}_{version}"
+    fingerprint = f"{zlib.crc32(pathlib.Path(__file__).read_bytes()):08x}"
+    stamp = path / ".made_by"
+    if stamp.is_file() and stamp.read_text() == fingerprint:
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = pathlib.Path(tempfile.mkdtemp(dir=path.parent, prefix=".making_"))
+    _write(spec, scratch, version)
+    (scratch / ".made_by").write_text(fingerprint)
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        scratch.rename(path)
+    except OSError:  # another process was first; its bytes are the same
+        shutil.rmtree(scratch, ignore_errors=True)
+    return path
+
+
+def _write(spec, folder, version):
+    import torch
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    config = transformers.AutoConfig.for_model(spec.family, **spec.config)
+    stored = getattr(torch, spec.stored_dtype or spec.dtype)
+    with torch.random.fork_rng():
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=stored)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(random_weight(f"{spec.name}/{version}/{name}", name, parameter.shape))
+    size = {"max_shard_size": spec.shard_bytes} if spec.shard_bytes else {}
+    model.save_pretrained(folder, **size)
+    _edit_config(folder / "config.json", spec)
+
+
+def random_weight(seed, name, shape):
+    """fp32 values that no test can pass by luck: norms are not one, biases not zero, rows differ in magnitude (so that scales
+    per tensor, row and block differ), and one row of each matrix is all zero."""
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
+    values = torch.randn(tuple(shape), generator=generator)
+    if name.endswith("norm.weight"):
+        return 1.0 + 0.2 * values
+    if len(shape) == 1:
+        return 0.1 * values
+    if "embed_tokens" in name:
+        return values
+    values *= shape[-1] ** -0.5
+    values *= torch.exp2(2.0 * torch.rand((shape[0], 1), generator=generator) - 1.0)
+    values[1] = 0.0
+    return values
+
+
+def _edit_config(path, spec):
+    config = json.loads(path.read_text())
+    config["dtype"] = spec.dtype
+    if spec.old_spelling:
+        config["torch_dtype"] = config.pop("dtype")
+        rope = config.pop("rope_parameters")
+        config["rope_theta"] = rope.pop("rope_theta")
+        config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def main(arguments):
+    if not arguments:
+        sys.exit("usage: checkpoints.py FOLDER [SPEC...]   specs: " + " ".join(SPECS))
+    for name in arguments[1:] or SPECS:
+        for version in VERSIONS:
+            print(make(name, arguments[0], version))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
