@@ -12,7 +12,7 @@ PUBLIC_FUNCTION = re.compile(r"LAYERCAST_PUBLIC [^;{(]*?(\w+)\(")
 
 
 def public_names(headers):
-    text = "\n".join(path.read_text() for path in sorted(headers.glob("*.h")))
+    text = "\n".join(path.read_text() for path in sorted(headers.rglob("*.h")))
     return set(PUBLIC_TYPE.findall(text)), set(PUBLIC_FUNCTION.findall(text)) - {"__attribute__"}, set(re.findall(r"\w+", text))
 
 
