@@ -1,6 +1,4 @@
-// Marks what the shared library exports; everything else is hidden, and so are the parts of an exported class that are
-// marked so.
+// Marks what the shared library exports; everything else is hidden.
 #pragma once
 
 #define LAYERCAST_PUBLIC __attribute__((visibility("default")))
-#define LAYERCAST_HIDDEN __attribute__((visibility("hidden")))

@@ -1,7 +1,7 @@
 """What an engine must serve, computed from a checkpoint's files by torch and safetensors alone.
 
-A second, independent and obvious implementation: it imports nothing of Layercast's and shares no code with it. Tests compare the
-bytes that `layercast export` reads back with served_tensors() of the same files.
+A second, independent and obvious implementation: it imports nothing of Layercast's and shares no code with it. Tests
+compare the bytes that `layercast export` reads back with served_tensors() of the same files.
 """
 
 import json
@@ -89,7 +89,8 @@ def _rows(tensor, wanted):
 
 
 def quantize(recipe, local, whole_amax, row_amax, power_of_two=False):
-    """suffix -> tensor. whole_amax: of the whole fused weight. row_amax: of this rank's rows over all columns of all ranks."""
+    """suffix -> tensor. whole_amax: of the whole fused weight. row_amax: of this rank's rows, over the columns of all
+    ranks."""
     if recipe == "none":
         return {"weight": local}
     if recipe == "fp8_per_tensor":
@@ -212,7 +213,7 @@ class _Served:
 
 
 def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False):
-    """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint in `folder`."""
+    """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint."""
     config = read_config(folder)
     if config["model_type"] not in ("llama", "qwen2", "qwen3"):
         raise ValueError(f"{folder}: no family {config['model_type']}")
@@ -229,7 +230,7 @@ def raw_bytes(tensor):
 
 
 def differences(served, expected):
-    """One line for each difference of two dictionaries of tensors: names, dtypes, shapes, then the first differing byte."""
+    """One line for each difference of two dictionaries of tensors: names, dtypes, shapes, the first differing byte."""
     lines = [f"{name}: served, and not expected" for name in sorted(served.keys() - expected.keys())]
     lines += [f"{name}: expected, and not served" for name in sorted(expected.keys() - served.keys())]
     for name in sorted(served.keys() & expected.keys()):

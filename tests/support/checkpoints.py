@@ -1,8 +1,8 @@
 """Small random checkpoints, written by Hugging Face transformers itself, for tests in any language.
 
-make(spec, folder, version) fills every parameter from a seed, so the same call gives the same bytes everywhere; two versions
-of a spec differ in every tensor. From a shell: python checkpoints.py FOLDER [SPEC...] writes versions a and b of each.
-Nothing is fetched: the configurations are here.
+make(spec, folder, version) fills every parameter from a seed, so the same call gives the same bytes everywhere; two
+versions of a spec differ in every tensor. From a shell: python checkpoints.py FOLDER [SPEC...] writes versions a and b
+of each. Nothing is fetched: the configurations are here.
 """
 
 import dataclasses
@@ -45,6 +45,7 @@ _COMMON = {
     "bos_token_id": None,
     "eos_token_id": None,
 }
+_DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
     "rope_theta": 500000.0,
@@ -63,10 +64,8 @@ _ALL = (
     # The three that every matrix runs over.
     _spec("llama", "llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 40, "rope_parameters": _LLAMA3_ROPE},
           shard_bytes=400_000),
-    _spec("qwen2", "qwen2", {"tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
-          old_spelling=True),
-    _spec("qwen3", "qwen3", {"head_dim": 40, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
-          shard_bytes=250_000),
+    _spec("qwen2", "qwen2", {"tie_word_embeddings": True, "rope_parameters": _DEFAULT_ROPE}, old_spelling=True),
+    _spec("qwen3", "qwen3", {"head_dim": 40, "rope_parameters": _DEFAULT_ROPE}, shard_bytes=250_000),
     # What they leave out.
     _spec("llama_plain", "llama", {"tie_word_embeddings": True, "rope_parameters": _LLAMA3_ROPE}, dtype="float32",
           old_spelling=True),
@@ -120,8 +119,8 @@ def _write(spec, folder, version):
 
 
 def random_weight(seed, name, shape):
-    """fp32 values that no test can pass by luck: norms are not one, biases not zero, rows differ in magnitude (so that scales
-    per tensor, row and block differ), and one row of each matrix is all zero."""
+    """fp32 values that no test can pass by luck: norms are not one, biases not zero, rows differ in magnitude (so that
+    scales per tensor, row and block differ), and one row of each matrix is all zero."""
     import torch
 
     generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))

@@ -1,0 +1,191 @@
+"""The program `layercast` as tests drive it: real processes, its JSON, its exit statuses (docs/cli.md).
+Used by conftest.py."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import time
+
+READY_SECONDS = 60
+COMMAND_SECONDS = 60
+
+
+class ProgramFailed(AssertionError):
+    """What was run, what it said, and the end of its standard error."""
+
+
+def tail(text, lines=25):
+    return "\n".join(text.splitlines()[-lines:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A command that has ended."""
+
+    command: list
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def json(self):
+        lines = self.output.splitlines()
+        if len(lines) != 1:
+            raise ProgramFailed(f"{self}\nexpected one JSON object on standard output")
+        return json.loads(lines[0])
+
+    def __str__(self):
+        return (f"$ {' '.join(self.command)}\nexit status {self.status}\nstdout: {self.output[-4000:]}\n"
+                f"stderr (end):\n{tail(self.errors)}")
+
+
+class Program:
+    """Runs subcommands with --json. Each takes the exit status it expects, so that no failure goes unnoticed."""
+
+    def __init__(self, path, scratch):
+        self.path = pathlib.Path(path)
+        self.scratch = pathlib.Path(scratch)
+        self._started = 0
+
+    def run(self, *arguments, status=0, timeout=COMMAND_SECONDS):
+        return self.finish(self.start(*arguments), status, timeout)
+
+    def start(self, *arguments):
+        """A command that goes on in the background; finish() waits for it."""
+        command = self._command(arguments)
+        return command, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finish(self, started, status=0, timeout=COMMAND_SECONDS):
+        command, process = started
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, errors = process.communicate()
+            raise ProgramFailed(f"{Outcome(command, -1, output, errors)}\nnot done after {timeout} s") from None
+        outcome = Outcome(command, process.returncode, output, errors)
+        if status is not None and outcome.status != status:
+            raise ProgramFailed(f"{outcome}\nexpected exit status {status}")
+        return outcome
+
+    def daemon(self, *arguments, failpoints=""):
+        self._started += 1
+        log = self.scratch / f"{arguments[0]}-{self._started}.stderr"
+        return Daemon(self._command(arguments), log, failpoints)
+
+    def _command(self, arguments):
+        return [str(self.path), *map(str, arguments), "--json"]
+
+    # The client subcommands, with what they print.
+
+    def reload(self, engine, *arguments, status=0, **options):
+        return self.run("reload", "--engine", endpoint(engine), *arguments, status=status, **options).json["engines"][0]
+
+    def generate(self, engine, tokens, *arguments, **options):
+        prompt = ",".join(map(str, tokens))
+        return self.run("generate", "--engine", endpoint(engine), "--tokens", prompt, *arguments, **options).json
+
+    def status(self, engine):
+        return self.run("status", "--engine", endpoint(engine)).json
+
+    def export(self, engine, folder):
+        return self.run("export", "--engine", endpoint(engine), "--out", folder).json
+
+
+def endpoint(daemon):
+    return daemon if isinstance(daemon, str) else daemon.endpoint
+
+
+class Daemon:
+    """`publish` or `serve`: ready when constructed. stop() sees that it ends cleanly; kill() always ends it."""
+
+    def __init__(self, command, log, failpoints=""):
+        self.command, self.log = command, log
+        environment = {key: value for key, value in os.environ.items() if key != "LAYERCAST_FAILPOINTS"}
+        if failpoints:
+            environment["LAYERCAST_FAILPOINTS"] = failpoints
+        with open(log, "w") as errors:
+            # A session of its own: kill() reaches its ranks and nothing else.
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment,
+                                            start_new_session=True)
+        try:
+            self.ready = self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+        self.endpoint, self.pids = self.ready["endpoint"], self.ready["pids"]
+        self.version = self.ready["version"]
+
+    def _wait_until_ready(self):
+        readable, _, _ = select.select([self.process.stdout], [], [], READY_SECONDS)
+        line = self.process.stdout.readline() if readable else ""
+        if not line:
+            raise ProgramFailed(f"$ {' '.join(self.command)}\nnot ready after {READY_SECONDS} s (exit status "
+                                f"{self.process.poll()})\nstderr (end):\n{tail(self.errors())}")
+        ready = json.loads(line)
+        if ready.get("ready") is not True:
+            raise ProgramFailed(f"$ {' '.join(self.command)}\nsaid {line}stderr (end):\n{tail(self.errors())}")
+        return ready
+
+    def errors(self):
+        return self.log.read_text(errors="replace")
+
+    def all_pids(self):
+        return sorted({self.process.pid, *self.pids})
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self, timeout=20):
+        """SIGTERM; it must end with status 0 and take all its processes with it."""
+        self.process.terminate()
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise ProgramFailed(f"{self}\nstill there {timeout} s after SIGTERM") from None
+        if status != 0:
+            raise ProgramFailed(f"{self}\nexit status {status} after SIGTERM")
+        wait_until(lambda: not any(is_running(pid) for pid in self.pids), 5, f"{self}: a process outlived it")
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.process.stdout.close()
+
+    def __str__(self):
+        return f"$ {' '.join(self.command)}\nstderr (end):\n{tail(self.errors())}"
+
+
+def is_running(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def wait_until(condition, seconds, otherwise):
+    """Polls what only another process can make true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ProgramFailed(otherwise)
+        time.sleep(0.01)
+
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident_bytes(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProgramFailed(f"process {pid} has no memory")

@@ -1,0 +1,78 @@
+"""The main promise: after a live reload an engine of several ranks serves, byte for byte, what a fresh engine holds
+after loading that version cold, and what the oracle computes from the same files; whatever the channel, the order, the split.
+
+One engine for each family x tp x recipe lives through every channel and order. Publishers live through a whole file."""
+
+import pytest
+
+import checkpoints
+import oracle
+
+CHANNELS = ("shm", "zmq")
+# How a version is published: a name, and the arguments. Each has its own split into chunks.
+WAYS = {
+    "snapshot": ("--mode", "snapshot", "--chunk-bytes", "65536"),
+    "stream in layer order": ("--mode", "stream", "--order", "layer", "--chunk-bytes", "1000000"),
+    "stream in checkpoint order": ("--mode", "stream", "--order", "checkpoint", "--chunk-bytes", "10000"),
+    "shuffled stream": ("--mode", "stream", "--order", "shuffled:7", "--chunk-bytes", "40000"),
+}
+
+
+@pytest.fixture(scope="module")
+def publisher(start_shared, checkpoint):
+    """publisher(family, version, way) -> a running publisher, started when first asked for."""
+    started = {}
+
+    def get(family, version, way):
+        key = (family, version, way)
+        if key not in started:
+            started[key] = start_shared("publish", "--checkpoint", checkpoint(family, version), *WAYS[way])
+        return started[key]
+
+    return get
+
+
+@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("tp", [1, 2, 4])
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, program, start, publisher, checkpoint,
+                                                       assert_serves):
+    folders = {version: checkpoint(family, version) for version in checkpoints.VERSIONS}
+    engine = start("serve", "--model", folders["a"], "--tp", tp, "--quantization", recipe)
+    assert len(set(engine.pids)) == tp
+    assert_serves(engine, folders["a"], recipe)
+    digests = {"a": served_digests(program.status(engine))}
+
+    version = "a"
+    for channel in CHANNELS:
+        for way in WAYS:
+            version = "b" if version == "a" else "a"
+            source = publisher(family, version, way)
+            assert not set(source.pids) & set(engine.pids)
+            done = program.reload(engine, "--publisher", source.endpoint, "--channel", channel)
+            cell = f"{way} over {channel}"
+            assert done["ok"] and done["version"] == source.version, cell
+            check_report(done["report"], channel, way)
+            # The digest is read back from the captured buffers; the bytes themselves are compared when a version is
+            # first served, and at the end.
+            if version not in digests:
+                assert_serves(engine, folders[version], recipe)
+                assert program.run("verify", "--engine", engine.endpoint, "--against", folders[version]).json["equal"]
+                digests[version] = served_digests(done["report"])
+            assert served_digests(done["report"]) == digests[version], cell
+    assert version == "a"
+    assert_serves(engine, folders["a"], recipe)
+    assert digests["a"] != digests["b"]
+    assert program.run("verify", "--engine", engine.endpoint, "--against", folders["b"], status=1).json["differences"]
+    engine.stop()
+
+
+def served_digests(report):
+    return [rank["served_digest"] for rank in report["ranks"]]
+
+
+def check_report(report, channel, way):
+    assert report["channel"]["name"] == channel
+    assert 0 < report["bytes"] == report["bytes_total"]
+    # A layer is done as soon as its tensors are there, unless a stream mixes layers; then the report says so.
+    assert bool(report["out_of_order"]) == (way in ("shuffled stream", "stream in checkpoint order"))

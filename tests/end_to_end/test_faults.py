@@ -1,0 +1,241 @@
+"""Whatever breaks while version B is on its way to an engine that serves A: the engine goes on serving A, whole, on
+every rank; it answers, says what happened, and takes the next version. Each fault is shown to have struck in mid-way."""
+
+import signal
+
+import pytest
+
+import oracle
+import program as layercast_program
+
+RECIPE = "fp8_per_channel"
+PROMPT = (3, 11, 4, 250)
+TRANSFER = ("--chunk-bytes", 16384)
+
+
+class Setting:
+    """An engine of two ranks that serves A, and what it takes to see that it still does, or that it serves B."""
+
+    def __init__(self, program, start, checkpoint, assert_serves):
+        self.program, self.start, self.assert_serves = program, start, assert_serves
+        self.folders = {version: checkpoint("qwen3", version) for version in ("a", "b")}
+
+    def serve(self, failpoints=""):
+        self.engine = self.start("serve", "--model", self.folders["a"], "--tp", 2, "--quantization", RECIPE,
+                                 failpoints=failpoints)
+        self.versions = {"a": self.engine.version}
+        self.answer_of_a = self.answer()["tokens"]
+
+    def publish(self, *arguments, folder=None, failpoints=""):
+        self.publisher = self.start("publish", "--checkpoint", folder or self.folders["b"], *TRANSFER, *arguments,
+                                    failpoints=failpoints)
+        return self.publisher
+
+    def answer(self):
+        return self.program.generate(self.engine, PROMPT, "--max-new", 6)
+
+    def reload(self, *arguments, status=None):
+        return self.program.reload(self.engine, *arguments, status=status)
+
+    def assert_failed_and_still_serving_a(self, done, *words):
+        assert not done["ok"]
+        assert done["version"] == self.versions["a"]
+        message = done["error"]["message"]
+        assert all(word in message for word in words), message
+        self.assert_serving_a()
+        assert self.program.status(self.engine)["last_error"] == done["error"]
+
+    def assert_serving_a(self):
+        answer = self.answer()
+        assert answer["tokens"] == self.answer_of_a
+        assert [span["version"] for span in answer["spans"]] == [self.versions["a"]]
+        assert self.program.status(self.engine)["state"] == "serving"
+        self.assert_serves(self.engine, self.folders["a"], RECIPE)
+
+    def assert_takes_b(self, publisher=None):
+        done = self.reload("--publisher", (publisher or self.publisher).endpoint, status=0)
+        assert done["version"] == (publisher or self.publisher).version
+        self.assert_serves(self.engine, self.folders["b"], RECIPE)
+        answer = self.answer()
+        assert answer["tokens"] != self.answer_of_a
+        assert [span["version"] for span in answer["spans"]] == [done["version"]]
+        assert self.program.status(self.engine)["last_error"] is None
+
+
+@pytest.fixture
+def setting(program, start, checkpoint, assert_serves):
+    return Setting(program, start, checkpoint, assert_serves)
+
+
+def struck_mid_transfer(report):
+    return 0 < report["bytes"] < report["bytes_total"]
+
+
+def fired(daemon, name):
+    return f"failpoint {name} fired" in daemon.errors()
+
+
+# A rank in trouble, in each stage. `whole` says that everything had arrived by then.
+RANK_FAULTS = {
+    "a corrupted chunk": ("receive.chunk=corrupt@3", False, ("digest",)),
+    "an error while buffering": ("layer_buffer=throw@5", False, ("rank 1", "layer_buffer")),
+    "an error while materializing": ("materialize=throw@4", False, ("rank 1", "materialize")),
+    "an error while fusing": ("fuse_and_shard=throw@4", False, ("rank 1", "fuse_and_shard")),
+    "an error while quantizing": ("quantize=throw@4", False, ("rank 1", "quantize")),
+    "an error while verifying": ("verify=throw", True, ("rank 1", "verify")),
+    "an error before the commit": ("commit.prepare=throw", True, ("rank 1", "commit.prepare")),
+    "a rank killed while receiving": ("receive.chunk=kill@3", False, ("rank 1",)),
+    "a rank killed while buffering": ("layer_buffer=kill@5", False, ("rank 1",)),
+    "a rank killed while quantizing": ("quantize=kill@4", False, ("rank 1",)),
+    "a rank killed before the commit": ("commit.prepare=kill", True, ("rank 1",)),
+}
+
+
+# Stages behind the channel are the same for both.
+RANK_CASES = [(fault, channel) for fault, (failpoint, _, _) in RANK_FAULTS.items() for channel in ("zmq", "shm")
+              if channel == "zmq" or failpoint.startswith(("receive", "layer_buffer"))]
+
+
+@pytest.mark.parametrize("fault, channel", RANK_CASES)
+def test_one_rank_fails(fault, channel, setting):
+    failpoint, whole, words = RANK_FAULTS[fault]
+    setting.serve(failpoints=f"rank1:{failpoint}")
+    publisher = setting.publish()
+    done = setting.reload("--publisher", publisher.endpoint, "--channel", channel)
+    assert fired(setting.engine, failpoint.partition("=")[0])
+    assert struck_mid_transfer(done["report"]) or whole
+    setting.assert_failed_and_still_serving_a(done, *words)
+    setting.assert_takes_b()
+
+
+def test_a_rank_killed_while_it_commits_leaves_one_whole_version(setting):
+    setting.serve(failpoints="rank1:commit.copy=kill@3")
+    publisher = setting.publish()
+    done = setting.reload("--publisher", publisher.endpoint)
+    assert fired(setting.engine, "commit.copy")
+    assert done["version"] in (setting.versions["a"], publisher.version)
+    served = "b" if done["version"] == publisher.version else "a"
+    assert done["ok"] == (served == "b")
+    setting.assert_serves(setting.engine, setting.folders[served], RECIPE)
+    assert (setting.answer()["tokens"] == setting.answer_of_a) == (served == "a")
+    setting.assert_takes_b()
+
+
+# The publisher in trouble.
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "stream"])
+@pytest.mark.parametrize("channel", ["shm", "zmq"])
+def test_a_publisher_is_killed(channel, mode, setting):
+    setting.serve()
+    publisher = setting.publish("--mode", mode, failpoints="publisher:send.chunk=kill@3")
+    done = setting.reload("--publisher", publisher.endpoint, "--channel", channel)
+    assert fired(publisher, "send.chunk")
+    assert struck_mid_transfer(done["report"])
+    setting.assert_failed_and_still_serving_a(done, publisher.endpoint)
+    setting.assert_takes_b(setting.publish())
+
+
+def test_a_stalled_publisher_is_given_up_and_the_engine_answers_meanwhile(setting):
+    setting.serve()
+    publisher = setting.publish(failpoints="publisher:send.chunk=stop@3")
+    waiting = setting.program.start("reload", "--engine", setting.engine.endpoint, "--publisher", publisher.endpoint,
+                                    "--channel", "zmq")
+    layercast_program.wait_until(lambda: fired(publisher, "send.chunk"), 20, "the publisher did not stall")
+    assert setting.answer()["tokens"] == setting.answer_of_a
+    outcome = setting.program.finish(waiting, status=1)
+    done = outcome.json["engines"][0]
+    assert struck_mid_transfer(done["report"])
+    setting.assert_failed_and_still_serving_a(done, publisher.endpoint)
+    publisher.signal(signal.SIGCONT)
+    setting.assert_takes_b()
+
+
+def test_a_chunk_that_was_changed_on_its_way_is_refused(setting):
+    setting.serve()
+    publisher = setting.publish(failpoints="publisher:send.chunk=corrupt@3")
+    done = setting.reload("--publisher", publisher.endpoint, "--channel", "zmq")
+    assert fired(publisher, "send.chunk") and struck_mid_transfer(done["report"])
+    setting.assert_failed_and_still_serving_a(done, "digest")
+    assert done["error"]["code"] == "corrupt"
+    setting.assert_takes_b()
+
+
+@pytest.mark.parametrize("channel", ["shm", "zmq"])
+def test_a_tensor_that_comes_short_is_refused(channel, setting):
+    setting.serve()
+    publisher = setting.publish("--mode", "stream", failpoints="publisher:send.tensor=corrupt@4")
+    done = setting.reload("--publisher", publisher.endpoint, "--channel", channel)
+    assert fired(publisher, "send.tensor") and struck_mid_transfer(done["report"])
+    setting.assert_failed_and_still_serving_a(done, "model.")
+    setting.assert_takes_b()
+
+
+# Bad weights.
+
+
+def spoiled(folder, out, edit):
+    """A copy of a checkpoint with edit(tensors) applied, in a single file."""
+    import safetensors.torch
+
+    tensors = oracle.read_tensors(folder)
+    edit(tensors)
+    out.mkdir()
+    (out / "config.json").write_bytes((folder / "config.json").read_bytes())
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    safetensors.torch.save_file(contiguous, out / "model.safetensors")
+    return out
+
+
+NAN_IN = "model.layers.1.mlp.up_proj.weight"
+
+
+def put_nan(tensors):
+    tensors[NAN_IN] = tensors[NAN_IN].clone()
+    tensors[NAN_IN][5, 7] = float("nan")
+
+
+def test_a_nan_is_refused_by_a_snapshot_before_it_is_published(setting, tmp_path):
+    folder = spoiled(setting.folders["b"], tmp_path / "nan", put_nan)
+    outcome = setting.program.run("publish", "--checkpoint", folder, status=1)
+    assert outcome.json["error"]["code"] == "corrupt"
+    assert NAN_IN in outcome.json["error"]["message"] and "[5, 7]" in outcome.json["error"]["message"]
+
+
+def test_a_nan_ends_a_stream(setting, tmp_path):
+    setting.serve()
+    publisher = setting.publish("--mode", "stream", folder=spoiled(setting.folders["b"], tmp_path / "nan", put_nan))
+    done = setting.reload("--publisher", publisher.endpoint)
+    assert struck_mid_transfer(done["report"])
+    setting.assert_failed_and_still_serving_a(done, NAN_IN, "[5, 7]")
+    setting.assert_takes_b(setting.publish())
+
+
+def test_a_nan_in_a_file_is_refused_while_it_is_read(setting, tmp_path):
+    setting.serve()
+    done = setting.reload("--weights-path", spoiled(setting.folders["b"], tmp_path / "nan", put_nan))
+    setting.assert_failed_and_still_serving_a(done, NAN_IN.rpartition(".")[0].replace("up_proj", ""))
+    setting.assert_takes_b(setting.publish())
+
+
+def test_tensors_that_do_not_fit_are_all_named_before_a_byte_moves(setting, tmp_path):
+    missing, extra = "model.layers.0.self_attn.q_proj.weight", "model.layers.7.mlp.up_proj.weight"
+    short = "model.norm.weight"
+
+    def edit(tensors):
+        tensors[extra] = tensors.pop(missing)
+        tensors[short] = tensors[short][:-1]
+
+    setting.serve()
+    publisher = setting.publish(folder=spoiled(setting.folders["b"], tmp_path / "unfit", edit))
+    done = setting.reload("--publisher", publisher.endpoint)
+    setting.assert_failed_and_still_serving_a(done, missing, extra, short, "159", "160")
+    assert done["report"] is None or done["report"]["bytes"] == 0
+    setting.assert_takes_b(setting.publish())
+
+
+def test_a_publisher_that_is_not_there_is_named(setting):
+    setting.serve()
+    done = setting.reload("--publisher", "tcp://127.0.0.1:9", "--timeout", 5)
+    setting.assert_failed_and_still_serving_a(done, "tcp://127.0.0.1:9")
+    assert done["error"]["code"] in ("unavailable", "deadline_exceeded")

@@ -1,0 +1,85 @@
+"""Answers that straddle commits. Each names the version that its tokens came from, and is, token for token, what a cold
+engine of that version says."""
+
+import pytest
+
+PROMPTS = ((3, 11, 4, 250), (7,), (101, 102, 103), (9, 8, 7, 6, 5, 4, 3, 2))
+ANSWERS_PER_PROMPT = 30
+MAX_NEW = 12
+RECIPE = "fp8_per_block"
+
+
+def ask(prompt, *more):
+    return ("--tokens", ",".join(map(str, prompt)), "--max-new", MAX_NEW, *more)
+
+
+def key(version):
+    return version["lineage"], version["step"], version["digest"]
+
+
+@pytest.fixture(scope="module")
+def cold(program, start_shared, checkpoint):
+    """version letter -> prompt -> the tokens of an engine that loaded it cold."""
+    answers = {}
+    for letter in ("a", "b"):
+        engine = start_shared("serve", "--model", checkpoint("qwen3", letter), "--tp", 2, "--quantization", RECIPE)
+        answers[letter] = {prompt: program.generate(engine, prompt, "--max-new", MAX_NEW)["tokens"]
+                           for prompt in PROMPTS}
+        engine.stop()
+    assert all(answers["a"][prompt] != answers["b"][prompt] for prompt in PROMPTS)
+    return answers
+
+
+def straddle(program, start, checkpoint, *reload_arguments):
+    """[(prompt, answer)] given while versions change, and which letter each version is."""
+    engine = start("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2, "--quantization", RECIPE)
+    publishers = {letter: start("publish", "--checkpoint", checkpoint("qwen3", letter),
+                                "--lineage", f"history-{letter}") for letter in ("a", "b")}
+    letters = {key(publisher.version): letter for letter, publisher in publishers.items()}
+    letters[key(engine.version)] = "a"
+    asking = [program.start("generate", "--engine", engine.endpoint, *ask(prompt, "--repeat", ANSWERS_PER_PROMPT))
+              for prompt in PROMPTS]
+    reloads = 0
+    while any(process.poll() is None for _, process in asking) and reloads < 200:
+        target = publishers["b" if reloads % 2 == 0 else "a"]
+        done = program.reload(engine, "--publisher", target.endpoint, *reload_arguments)
+        assert done["version"] == target.version
+        reloads += 1
+    answers = [(prompt, answer) for prompt, started in zip(PROMPTS, asking)
+               for answer in program.finish(started).json["answers"]]
+    assert len(answers) >= 100
+    return answers, letters
+
+
+def test_every_answer_is_that_of_the_version_it_names(program, start, checkpoint, cold):
+    answers, letters = straddle(program, start, checkpoint)
+    seen = set()
+    for prompt, answer in answers:
+        assert [(span["start"], span["end"]) for span in answer["spans"]] == [(0, MAX_NEW)]
+        letter = letters[key(answer["spans"][0]["version"])]
+        assert answer["tokens"] == cold[letter][prompt]
+        seen.add((prompt, letter))
+    assert {letter for _, letter in seen} == {"a", "b"}
+
+
+def test_an_answer_that_goes_on_across_a_commit_says_where_it_changed(program, start, checkpoint, cold):
+    answers, letters = straddle(program, start, checkpoint, "--pause-mode", "keep")
+    for prompt, answer in answers:
+        spans = answer["spans"]
+        assert spans[0]["start"] == 0 and spans[-1]["end"] == len(answer["tokens"]) == MAX_NEW
+        assert all(left["end"] == right["start"] for left, right in zip(spans, spans[1:]))
+        first = spans[0]
+        expected = cold[letters[key(first["version"])]][prompt]
+        assert answer["tokens"][: first["end"]] == expected[: first["end"]]
+    assert {letters[key(span["version"])] for _, answer in answers for span in answer["spans"]} == {"a", "b"}
+
+
+def test_abort_returns_what_there_is_and_marks_it(program, start, checkpoint, cold):
+    answers, letters = straddle(program, start, checkpoint, "--pause-mode", "abort")
+    for prompt, answer in answers:
+        assert answer["finish"] in ("length", "aborted")
+        assert (answer["finish"] == "length") == (len(answer["tokens"]) == MAX_NEW)
+        assert len({key(span["version"]) for span in answer["spans"]}) <= 1
+        if answer["spans"]:
+            expected = cold[letters[key(answer["spans"][0]["version"])]][prompt]
+            assert answer["tokens"] == expected[: len(answer["tokens"])]
