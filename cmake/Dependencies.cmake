@@ -12,9 +12,3 @@ target_include_directories(layercast_xxhash SYSTEM INTERFACE ${LAYERCAST_XXHASH_
 
 include(Torch)  # layercast::libtorch, LAYERCAST_HAVE_TORCH
 include(Cuda)   # LAYERCAST_HAVE_CUDA
-
-# The Python of tests whose oracle is Python.
-find_program(LAYERCAST_PYTHON NAMES python HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
-if(NOT LAYERCAST_PYTHON)
-  find_program(LAYERCAST_PYTHON NAMES python3 REQUIRED)
-endif()

@@ -1,21 +1,45 @@
-# The installed tree: one shared library `layercast` that exports the public API and hides the rest.
-get_property(core_libraries GLOBAL PROPERTY LAYERCAST_CORE_LIBRARIES)
-list(TRANSFORM core_libraries REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
-add_library(layercast SHARED ${core_libraries})
-add_library(Layercast::layercast ALIAS layercast)
-set_target_properties(layercast PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE CXX)
-target_link_libraries(layercast PRIVATE Threads::Threads spdlog::spdlog cppzmq hwy::hwy)
-target_include_directories(layercast PUBLIC
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-target_compile_features(layercast PUBLIC cxx_std_20)
-
+# The installed tree: one shared library `layercast` that exports the public API and hides the rest, the headers of
+# include/layercast, the program, and what find_package(Layercast) reads. No torch: who includes layercast/torch.h
+# brings the torch that their program links anyway.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+
+# It is made of every core library's objects, and links whatever those link outside this project.
+get_property(core_libraries GLOBAL PROPERTY LAYERCAST_CORE_LIBRARIES)
+set(objects "")
+set(outside "")
+foreach(library ${core_libraries})
+  list(APPEND objects $<TARGET_OBJECTS:${library}>)
+  get_target_property(linked ${library} LINK_LIBRARIES)
+  list(FILTER linked EXCLUDE REGEX "^layercast_")
+  list(APPEND outside ${linked})
+endforeach()
+list(REMOVE_DUPLICATES outside)
+
+add_library(layercast SHARED ${objects})
+add_library(Layercast::layercast ALIAS layercast)
+add_dependencies(core layercast)
+set_target_properties(layercast PROPERTIES
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE CXX
+  LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/exports.map)
+target_link_libraries(layercast PRIVATE ${outside})
+target_link_options(layercast PRIVATE LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map)
+if(NOT LAYERCAST_SANITIZE)
+  target_link_options(layercast PRIVATE LINKER:--no-undefined)
+endif()
+target_include_directories(layercast PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(layercast PUBLIC cxx_std_20)
+
 install(TARGETS layercast EXPORT LayercastTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/layercast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT LayercastTargets NAMESPACE Layercast:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Layercast)
-write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/LayercastConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/LayercastConfig.cmake
-  "include(\${CMAKE_CURRENT_LIST_DIR}/LayercastTargets.cmake)\n")
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/LayercastConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/LayercastConfigVersion.cmake
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Layercast)
+install(DIRECTORY include/layercast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+if(TARGET layercast_cli)
+  install(TARGETS layercast_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Layercast)
+install(EXPORT LayercastTargets NAMESPACE Layercast:: DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/LayercastConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+file(WRITE ${PROJECT_BINARY_DIR}/LayercastConfig.cmake "include(\${CMAKE_CURRENT_LIST_DIR}/LayercastTargets.cmake)\n")
+install(FILES ${PROJECT_BINARY_DIR}/LayercastConfig.cmake ${PROJECT_BINARY_DIR}/LayercastConfigVersion.cmake
+  DESTINATION ${package_folder})

@@ -45,16 +45,3 @@ function(layercast_program name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} layercast_warnings)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
-
-# layercast_pytest(bit_identity_test SOURCES test_bit_identity.py LABELS torch [TIMEOUT 600])
-# For tests whose oracle is Python. They find the programs by $LAYERCAST_BIN (bin/ of the build folder).
-function(layercast_pytest name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
-  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  add_test(NAME ${name} COMMAND ${LAYERCAST_PYTHON} -m pytest -q -p no:cacheprovider ${ARG_SOURCES})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-    ENVIRONMENT "LAYERCAST_BIN=${PROJECT_BINARY_DIR}/bin;PYTHONDONTWRITEBYTECODE=1")
-endfunction()

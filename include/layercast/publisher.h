@@ -63,7 +63,7 @@ class LAYERCAST_PUBLIC PublishedVersion {
 
  private:
   friend class Publisher;
-  struct State;
+  struct LAYERCAST_HIDDEN State;
   explicit PublishedVersion(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;  // the second owner is the publisher
 };
@@ -86,7 +86,7 @@ class LAYERCAST_PUBLIC Publisher {
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:
-  class Impl;
+  class LAYERCAST_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
 };
 

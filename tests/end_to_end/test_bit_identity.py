@@ -1,5 +1,6 @@
 """The main promise: after a live reload an engine of several ranks serves, byte for byte, what a fresh engine holds
-after loading that version cold, and what the oracle computes from the same files; whatever the channel, the order, the split.
+after loading that version cold, and what the oracle computes from the same files; whatever the channel, the order, the
+split.
 
 One engine for each family x tp x recipe lives through every channel and order. Publishers live through a whole file."""
 

@@ -1,5 +1,6 @@
 """Whatever breaks while version B is on its way to an engine that serves A: the engine goes on serving A, whole, on
-every rank; it answers, says what happened, and takes the next version. Each fault is shown to have struck in mid-way."""
+every rank; it answers, says what happened, and takes the next version. Each fault is shown to have struck
+in mid-way."""
 
 import signal
 
