@@ -1,0 +1,123 @@
+#include "src/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "layercast/error.h"
+#include "layercast/memory.h"
+#include "src/base/utf8.h"
+#include "src/checkpoint/survey.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kMostProblems = 10;
+
+void RefuseProblems(const CheckpointSurvey& survey) {
+  if (survey.problems.empty()) return;
+  std::string message;
+  const std::size_t shown = std::min(survey.problems.size(), kMostProblems);
+  for (std::size_t i = 0; i < shown; ++i) message += (i == 0 ? "" : "; ") + survey.problems[i].message;
+  if (shown < survey.problems.size()) message += "; and " + std::to_string(survey.problems.size() - shown) + " more";
+  throw Error(survey.problems.front().code, message);
+}
+
+bool IsAligned(const TensorView& tensor) {
+  const std::size_t alignment = static_cast<std::size_t>(std::max(BitsPerElement(tensor.dtype) / 8, 1));
+  return reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
+}
+
+// Makes `tensor` a view of a copy, and owns the copy.
+std::shared_ptr<const void> CopyAligned(TensorView& tensor) {
+  struct Copy {
+    HostMemory memory;
+    Buffer buffer;
+  };
+  const auto copy = std::make_shared<Copy>();
+  const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
+  copy->buffer = Buffer(copy->memory, bytes);
+  if (bytes != 0) std::memcpy(copy->buffer.data(), tensor.data, bytes);
+  tensor.data = copy->buffer.data();
+  return copy;
+}
+
+}  // namespace
+
+struct Checkpoint::Contents {
+  explicit Contents(CheckpointSurvey from) : survey(std::move(from)) {
+    specs.reserve(survey.tensors.size());
+    for (const auto& at : survey.tensors) {
+      specs.push_back(survey.stored(at).spec);
+      total_bytes += survey.stored(at).end - survey.stored(at).begin;
+    }
+    for (std::size_t i = 0; i < specs.size(); ++i) by_name.emplace(specs[i].name, i);
+  }
+
+  NamedTensor Tensor(std::size_t index) const {
+    const CheckpointSurvey::Located& at = survey.tensors.at(index);
+    const std::shared_ptr<const SafetensorsFile>& file = survey.files[at.file];
+    NamedTensor named{.name = specs[index].name, .tensor = file->View(at.tensor), .owner = file};
+    if (!IsAligned(named.tensor)) named.owner = CopyAligned(named.tensor);
+    return named;
+  }
+
+  CheckpointSurvey survey;
+  std::vector<TensorSpec> specs;
+  std::unordered_map<std::string_view, std::size_t> by_name;  // the keys live in specs
+  std::uint64_t total_bytes = 0;
+};
+
+Checkpoint::Checkpoint(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
+
+Checkpoint Checkpoint::Open(const std::filesystem::path& path) {
+  CheckpointSurvey survey = SurveyCheckpoint(path);
+  RefuseProblems(survey);
+  return Checkpoint(std::make_shared<const Contents>(std::move(survey)));
+}
+
+const std::filesystem::path& Checkpoint::path() const { return contents_->survey.path; }
+
+const std::vector<TensorSpec>& Checkpoint::specs() const { return contents_->specs; }
+
+std::uint64_t Checkpoint::total_bytes() const { return contents_->total_bytes; }
+
+std::int64_t Checkpoint::Find(std::string_view name) const {
+  const auto found = contents_->by_name.find(name);
+  return found == contents_->by_name.end() ? -1 : static_cast<std::int64_t>(found->second);
+}
+
+NamedTensor Checkpoint::Tensor(std::size_t index) const { return contents_->Tensor(index); }
+
+NamedTensor Checkpoint::Tensor(std::string_view name) const {
+  const std::int64_t index = Find(name);
+  if (index < 0) {
+    throw Error(ErrorCode::kNotFound, Quote(contents_->survey.path.native()) + ": no tensor called " + Quote(name) +
+                                          " among its " + std::to_string(specs().size()));
+  }
+  return contents_->Tensor(static_cast<std::size_t>(index));
+}
+
+std::string Checkpoint::FileOf(std::size_t index) const {
+  const CheckpointSurvey& survey = contents_->survey;
+  return survey.files[survey.tensors.at(index).file]->path().filename().native();
+}
+
+std::unique_ptr<WeightsIterator> Checkpoint::Weights() const {
+  std::vector<std::uint32_t> order(specs().size());
+  std::iota(order.begin(), order.end(), 0U);
+  return Weights(std::move(order));
+}
+
+std::unique_ptr<WeightsIterator> Checkpoint::Weights(std::vector<std::uint32_t> order) const {
+  return MakeWeightsIterator(
+      [contents = contents_, order = std::move(order), next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+        if (next == order.size()) return std::nullopt;
+        return contents->Tensor(order[next++]);
+      });
+}
+
+}  // namespace layercast

@@ -1,0 +1,38 @@
+// What a safetensors file says about its tensors, held to every rule of the format:
+//   8 bytes     N, little-endian, at most 100 000 000
+//   N bytes     UTF-8 JSON, {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {text:
+//   text}} the rest    the tensors' bytes, which the offsets tile exactly: no hole, no overlap, nothing behind them
+// Stricter than the reference reader where the format's text is: the header begins with its brace, no key is there
+// twice, and a tensor has no other fields.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/tensor.h"
+
+namespace layercast {
+
+inline constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
+inline constexpr char kSafetensorsMetadataKey[] = "__metadata__";
+
+// Value.
+struct SafetensorsHeader {
+  struct Stored {
+    TensorSpec spec;
+    std::uint64_t begin = 0;  // of its bytes in the file
+    std::uint64_t end = 0;
+  };
+  std::vector<Stored> tensors;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+
+// `file` is the whole file; `name` is what messages call it. Throws kCorrupt naming file, tensor, offset, expected and
+// got. Never reads outside `file`, whatever it holds.
+SafetensorsHeader ParseSafetensors(std::span<const std::byte> file, const std::string& name);
+
+}  // namespace layercast

@@ -1,0 +1,25 @@
+// `model.safetensors.index.json`: which file holds which tensor.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace layercast {
+
+inline constexpr char kWeightIndexName[] = "model.safetensors.index.json";
+
+// Value.
+struct WeightIndex {
+  std::map<std::string, std::string> weight_map;  // tensor -> file, a plain name in the index's folder
+
+  // Each file once, in natural order.
+  std::vector<std::string> Files() const;
+};
+
+// Throws kCorrupt, naming the file and the entry, unless it is strict JSON with a `weight_map` of text to plain file
+// names.
+WeightIndex ReadWeightIndex(const std::filesystem::path& path);
+
+}  // namespace layercast

@@ -1,0 +1,193 @@
+#include "src/checkpoint/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "layercast/error.h"
+#include "src/checkpoint/survey.h"
+#include "src/checkpoint/weight_index.h"
+#include "tests/support/safetensors_bytes.h"
+#include "tests/support/temp_folder.h"
+
+namespace layercast {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string MessageOf(ErrorCode code, const std::filesystem::path& path) {
+  try {
+    Checkpoint::Open(path);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> Names(const Checkpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : checkpoint.specs()) names.push_back(spec.name);
+  return names;
+}
+
+std::string BytesOf(const NamedTensor& named) {
+  return {reinterpret_cast<const char*>(named.tensor.data), static_cast<std::size_t>(named.tensor.num_bytes())};
+}
+
+std::string Index(const std::string& weight_map) {
+  return R"({"metadata":{"total_size":1},"weight_map":)" + weight_map + "}";
+}
+
+TEST(Checkpoint, OneFile) {
+  const TempFolder folder;
+  folder.Write("some.safetensors", SafetensorsBytes(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", "xyz"));
+  const Checkpoint checkpoint = Checkpoint::Open(folder / "some.safetensors");
+  EXPECT_EQ(checkpoint.specs(), (std::vector<TensorSpec>{{"a", DType::kU8, {3}}}));
+  EXPECT_EQ(checkpoint.total_bytes(), 3U);
+  EXPECT_EQ(checkpoint.FileOf(0), "some.safetensors");
+  EXPECT_EQ(BytesOf(checkpoint.Tensor("a")), "xyz");
+  EXPECT_EQ(checkpoint.Find("b"), -1);
+  EXPECT_THROW(checkpoint.Tensor("b"), Error);
+}
+
+TEST(Checkpoint, WithoutAnIndexEveryFileInNaturalOrder) {
+  const TempFolder folder;
+  for (const char* number : {"10", "9", "1"}) {
+    folder.Write("model-" + std::string(number) + ".safetensors", OneTensorFile("t" + std::string(number)));
+  }
+  folder.Write("config.json", "{}");
+  folder.Write(".hidden.safetensors", "not one");
+  EXPECT_THAT(Names(Checkpoint::Open(folder.path())), ElementsAre("t1", "t9", "t10"));
+}
+
+TEST(Checkpoint, ATensorInTwoFilesIsRefusedNamingBoth) {
+  const TempFolder folder;
+  folder.Write("a.safetensors", OneTensorFile("w"));
+  folder.Write("b.safetensors", OneTensorFile("w"));
+  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, folder.path()),
+              HasSubstr("tensor 'w': expected once, got it in 'a.safetensors' and in 'b.safetensors'"));
+}
+
+TEST(Checkpoint, FilesThatTheIndexDoesNotMentionAreDropped) {
+  const TempFolder folder;
+  folder.Write("model-1.safetensors", OneTensorFile("a"));
+  folder.Write("model-2.safetensors", OneTensorFile("b"));
+  folder.Write("consolidated.safetensors", OneTensorFile("a"));
+  folder.Write(kWeightIndexName, Index(R"({"b":"model-2.safetensors","a":"model-1.safetensors"})"));
+  EXPECT_THAT(Names(Checkpoint::Open(folder.path())), ElementsAre("a", "b"));
+  EXPECT_THAT(SurveyCheckpoint(folder.path()).ignored, ElementsAre("consolidated.safetensors"));
+}
+
+TEST(Checkpoint, FilesThatAreReferencedButMissingAreNamedTogether) {
+  const TempFolder folder;
+  folder.Write("model-1.safetensors", OneTensorFile("a"));
+  folder.Write(kWeightIndexName,
+               Index(R"({"a":"model-1.safetensors","b":"model-10.safetensors","c":"model-2.safetensors"})"));
+  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()),
+              HasSubstr("weight files referenced in index but missing: 'model-2.safetensors', 'model-10.safetensors'"));
+}
+
+TEST(Checkpoint, IndexAndHeadersAreComparedBothWays) {
+  const TempFolder folder;
+  folder.Write("1.safetensors", OneTensorFile("a"));
+  folder.Write("2.safetensors", OneTensorFile("b"));
+  folder.Write(kWeightIndexName, Index(R"({"a":"2.safetensors","c":"1.safetensors"})"));
+  const std::string message = MessageOf(ErrorCode::kCorrupt, folder.path());
+  EXPECT_THAT(message, HasSubstr("tensor 'a': expected in '2.safetensors', got it in '1.safetensors'"));
+  EXPECT_THAT(message, HasSubstr("tensor 'c': expected in '1.safetensors', got nothing of that name"));
+  EXPECT_THAT(message, HasSubstr("tensor 'b': expected in the weight_map of model.safetensors.index.json"));
+}
+
+TEST(Checkpoint, ABrokenFileIsNamedWithoutBlamingItsTensors) {
+  const TempFolder folder;
+  folder.Write("1.safetensors", OneTensorFile("a").substr(0, 20));
+  folder.Write("2.safetensors", OneTensorFile("b"));
+  folder.Write(kWeightIndexName, Index(R"({"a":"1.safetensors","b":"2.safetensors"})"));
+  const CheckpointSurvey survey = SurveyCheckpoint(folder.path());
+  ASSERT_EQ(survey.problems.size(), 1U);
+  EXPECT_THAT(survey.problems[0].message, HasSubstr("1.safetensors': header length at byte 0"));
+  EXPECT_EQ(survey.tensors.size(), 1U);
+}
+
+TEST(Checkpoint, ManyProblemsAreCountedNotListed) {
+  const TempFolder folder;
+  for (int i = 10; i < 35; ++i) folder.Write(std::to_string(i) + ".safetensors", "x");
+  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, folder.path()), HasSubstr("; and 15 more"));
+}
+
+TEST(Checkpoint, AnEmptyFolderSaysWhatWasLookedFor) {
+  const TempFolder folder;
+  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()),
+              HasSubstr("no weights: looked for model.safetensors.index.json and *.safetensors"));
+  folder.Write("pytorch_model.bin", "x");
+  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()),
+              HasSubstr("'pytorch_model.bin' is there, but *.bin is not read"));
+  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder / "nowhere"), HasSubstr("nowhere': no such checkpoint"));
+}
+
+TEST(Checkpoint, WhatIsNotAFileIsRefused) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "x.safetensors");
+  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, folder.path()), HasSubstr("expected a regular file"));
+  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, "/dev/null"), HasSubstr("expected a regular file"));
+}
+
+TEST(Checkpoint, AnIndexIsHeldToItsForm) {
+  const TempFolder folder;
+  folder.Write("m.safetensors", OneTensorFile("a"));
+  const auto message = [&](const std::string& index) {
+    folder.Write(kWeightIndexName, index);
+    return MessageOf(ErrorCode::kCorrupt, folder.path());
+  };
+  EXPECT_THAT(message(""), HasSubstr("expected to begin with '{'"));
+  EXPECT_THAT(message("{"), HasSubstr("not JSON"));
+  EXPECT_THAT(message("{}"), HasSubstr("expected a weight_map, got none"));
+  EXPECT_THAT(message(R"({"weight_map":[]})"), HasSubstr("weight_map: expected an object"));
+  EXPECT_THAT(message(Index(R"({"a":1})")),
+              HasSubstr("weight_map: 'a': expected the name of a file in the same folder"));
+  EXPECT_THAT(message(Index(R"({"a":["m.safetensors"]})")), HasSubstr("expected the name of a file"));
+  EXPECT_THAT(message(Index(R"({"a":"../m.safetensors"})")), HasSubstr("got '../m.safetensors'"));
+  EXPECT_THAT(message(Index(R"({"a":"/etc/passwd"})")), HasSubstr("expected the name of a file"));
+  EXPECT_THAT(message(Index(R"({"a":"m.safetensors","a":"m.safetensors"})")),
+              HasSubstr("'a' of 'weight_map' is there twice"));
+  EXPECT_EQ(message(Index(R"({"a":"m.safetensors"})")), "no error");
+}
+
+TEST(Checkpoint, IteratesLazilyInCheckpointOrderAndOutlivesItsMaker) {
+  const TempFolder folder;
+  folder.Write("m.safetensors", SafetensorsBytes(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
+                                                 R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                                                 "AB"));
+  std::optional<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  const auto all = checkpoint->Weights();
+  const auto some = checkpoint->Weights({1});
+  const NamedTensor kept = checkpoint->Tensor("b");
+  checkpoint.reset();
+  std::filesystem::remove(folder / "m.safetensors");
+  EXPECT_EQ(all->Next()->name, "a");
+  EXPECT_EQ(BytesOf(*all->Next()), "B");
+  EXPECT_FALSE(all->Next().has_value());
+  EXPECT_FALSE(all->Next().has_value());
+  EXPECT_EQ(some->Next()->name, "b");
+  EXPECT_EQ(BytesOf(kept), "B");
+}
+
+TEST(Checkpoint, TensorsAreAlignedWhateverTheFileDoes) {
+  const TempFolder folder;
+  for (int padding = 0; padding < 8; ++padding) {
+    folder.Write("m.safetensors", SafetensorsBytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                                   R"("b":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})" +
+                                                       std::string(static_cast<std::size_t>(padding), ' '),
+                                                   "Abcde"));
+    const NamedTensor named = Checkpoint::Open(folder.path()).Tensor("b");
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(named.tensor.data) % 4, 0U);
+    EXPECT_EQ(BytesOf(named), "bcde");
+  }
+}
+
+}  // namespace
+}  // namespace layercast
