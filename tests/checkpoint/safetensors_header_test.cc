@@ -72,7 +72,7 @@ TEST(SafetensorsReference, ATensorWithoutElements) {
 
 TEST(SafetensorsReference, ThreeDimensions) {
   const SafetensorsHeader header =
-      Parse("@\0\0\0\0\0\0\0{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}  "s +
+      Parse("@\0\0\0\0\0\0\0{\"attn.0\":{\"dtype\":\"F32\",\"shape\":[1,2,3],\"data_offsets\":[0,24]}}"s +
             std::string(24, '\1'));
   EXPECT_EQ(header.tensors.at(0).spec, (TensorSpec{"attn.0", DType::kF32, {1, 2, 3}}));
   EXPECT_EQ(header.tensors.at(0).begin, 72U);

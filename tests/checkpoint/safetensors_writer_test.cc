@@ -41,7 +41,7 @@ TEST(SafetensorsWriter, WritesTheReferenceImplementationsBytes) {
   SafetensorsWriter writer(folder / "f", {{"attn.0", DType::kF32, {1, 2, 3}}});
   writer.Write("attn.0", Bytes(std::string(24, '\1')));
   writer.Commit();
-  const std::string header = R"({"attn.0":{"dtype":"F32","shape":[1,2,3],"data_offsets":[0,24]}} )";
+  const std::string header = R"({"attn.0":{"dtype":"F32","shape":[1,2,3],"data_offsets":[0,24]}})";
   EXPECT_EQ(folder.Read("f"), SafetensorsBytes(header, std::string(24, '\1')));
 }
 
