@@ -40,8 +40,9 @@ struct FetchOptions {
 class FetchSink {
  public:
   virtual ~FetchSink() = default;
-  // Streams only: the tensor's largest magnitude, before the first of its chunks (a snapshot's are in its manifest).
-  virtual void OnAmax(std::uint32_t tensor, float amax) = 0;
+  // Streams only: the tensor's largest magnitude and digest, before the first of its chunks (a snapshot's are in its
+  // manifest). Called for every tensor of the manifest, also for those that the schedule wants nothing of.
+  virtual void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) = 0;
   // For each tensor that row_amax_tensors asked for, before the first of its chunks: one value per row.
   virtual void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) = 0;
   // Chunk number `chunk` of the schedule, one view per region; the views are valid until the call returns, or with an

@@ -1,0 +1,68 @@
+#include "engine_side/reload/kernel_layout.h"
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::uint64_t kStagingAlignment = 64;
+
+// "model.norm" of "model.norm.weight", with its dot.
+std::string_view PathOf(std::string_view full_name) { return full_name.substr(0, full_name.rfind('.') + 1); }
+
+// Empty when the buffer can hold the tensor.
+std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
+  if (buffer == nullptr) return "the engine has no captured buffer '" + spec.name + "' (" + Describe(spec) + ")";
+  if (buffer->dtype == spec.dtype && buffer->shape == spec.shape) return "";
+  return "captured buffer '" + spec.name + "': expected " + Describe(spec) + ", got " +
+         Describe(buffer->dtype, buffer->shape);
+}
+
+}  // namespace
+
+std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe) {
+  if (!parameter.quantize) return {parameter.spec};
+  std::vector<TensorSpec> tensors =
+      recipe.KernelTensors(parameter.spec.dtype, parameter.spec.shape.at(0), parameter.spec.shape.at(1));
+  for (TensorSpec& tensor : tensors) tensor.name = std::string(PathOf(parameter.spec.name)) + tensor.name;
+  return tensors;
+}
+
+KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured) {
+  std::string problems;
+  std::set<std::string_view> written;
+  for (std::uint32_t i = 0; i < plan.parameters().size(); ++i) {
+    first_.push_back(static_cast<std::uint32_t>(tensors_.size()));
+    for (TensorSpec& spec : KernelTensorsOf(plan.parameters()[i], recipe)) {
+      const CapturedBuffer* buffer = captured.Find(spec.name);
+      const std::string mismatch = Mismatch(spec, buffer);
+      if (!mismatch.empty()) {
+        problems += "\n  " + mismatch;
+        if (buffer != nullptr) written.insert(buffer->name);
+        continue;
+      }
+      written.insert(buffer->name);
+      const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
+      tensors_.push_back({i, std::move(spec), *buffer, staged_bytes_});
+      staged_bytes_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
+    }
+  }
+  first_.push_back(static_cast<std::uint32_t>(tensors_.size()));
+  for (const CapturedBuffer& buffer : captured.buffers()) {
+    if (!written.contains(buffer.name)) problems += "\n  captured buffer '" + buffer.name + "' belongs to no parameter";
+  }
+  if (!problems.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "the engine's captured buffers do not fit the model under recipe '" +
+                                                 std::string(recipe.name()) + "':" + problems);
+  }
+}
+
+std::span<const KernelTensor> KernelLayout::TensorsOf(std::uint32_t parameter) const {
+  return std::span(tensors_).subspan(first_[parameter], first_[parameter + 1] - first_[parameter]);
+}
+
+}  // namespace layercast

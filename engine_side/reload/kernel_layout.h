@@ -1,0 +1,41 @@
+// What each parameter of the plan becomes under a recipe, and which captured buffer each kernel tensor ends up in. Made
+// once; checked against the engine's table before anything is loaded. Immutable value.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine_side/plan/load_plan.h"
+#include "engine_side/quant/recipe.h"
+#include "layercast/captured_buffers.h"
+
+namespace layercast {
+
+struct KernelTensor {
+  std::uint32_t parameter = 0;       // index in LoadPlan::parameters()
+  TensorSpec spec;                   // full kernel name; logical, row-major shape
+  CapturedBuffer destination;        // where commit writes it
+  std::uint64_t staging_offset = 0;  // where it lies staged
+};
+
+class KernelLayout {
+ public:
+  // Throws kInvalidArgument naming every kernel tensor without a captured buffer, every captured buffer that nothing
+  // writes, and every dtype or shape that differs.
+  KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured);
+
+  const std::vector<KernelTensor>& tensors() const { return tensors_; }  // by parameter
+  std::span<const KernelTensor> TensorsOf(std::uint32_t parameter) const;
+  std::uint64_t staged_bytes() const { return staged_bytes_; }
+
+ private:
+  std::vector<KernelTensor> tensors_;
+  std::vector<std::uint32_t> first_;  // of each parameter's tensors; one more at the end
+  std::uint64_t staged_bytes_ = 0;
+};
+
+// The kernel tensors of one parameter, with full names.
+std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe);
+
+}  // namespace layercast

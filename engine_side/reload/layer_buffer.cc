@@ -1,0 +1,136 @@
+#include "engine_side/reload/layer_buffer.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+std::string Quoted(const std::vector<std::string>& items) {
+  std::string out = "[";
+  for (const std::string& item : items) out += (out.size() > 1 ? ", \"" : "\"") + item + "\"";
+  return out + "]";
+}
+
+// Word for word what users of layerwise reload know.
+std::string Warning(std::uint64_t bytes, const std::vector<std::string>& class_names) {
+  char megabytes[32];
+  std::snprintf(megabytes, sizeof(megabytes), "%.1f", static_cast<double>(bytes) / 1e6);
+  return "Allocating " + std::string(megabytes) + " MB of device memory to buffers to load " + Quoted(class_names) +
+         " layers. This extra memory usage can be avoided by ordering weights by their parent layer when reloading.";
+}
+
+}  // namespace
+
+std::uint64_t PackedBytes(const Placement& placement, const Manifest& manifest) {
+  const DType dtype = manifest.entry(placement.tensor).spec.dtype;
+  return static_cast<std::uint64_t>(placement.source.num_elements()) *
+         static_cast<std::uint64_t>(BitsPerElement(dtype)) / 8;
+}
+
+LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, MemoryResource& memory)
+    : plan_(plan),
+      manifest_(manifest),
+      memory_(memory),
+      arrived_bytes_(plan.layers().size()),
+      arrived_(plan.placements().size()) {
+  for (const PlannedLayer& layer : plan.layers()) {
+    std::uint32_t awaited = 0;
+    for (std::uint32_t i = 0; i < layer.num_placements; ++i) {
+      awaited += PackedBytes(plan.placements()[layer.first_placement + i], manifest) != 0 ? 1U : 0U;
+    }
+    placements_awaited_.push_back(awaited);
+  }
+}
+
+bool LayerBuffer::ArriveDirect(const Piece& piece) {
+  const Placement& placement = plan_.placements()[piece.placement];
+  const std::uint32_t layer = plan_.parameters()[placement.parameter].layer;
+  IntervalSet& arrived = arrived_[piece.placement];
+  if (!arrived.Add(piece.begin, piece.end)) {
+    throw Error(ErrorCode::kInvalidArgument, "layer " + plan_.layers()[layer].path + ": '" +
+                                                 manifest_.entry(placement.tensor).spec.name +
+                                                 "' arrived twice: expected each byte exactly once");
+  }
+  if (piece.begin == piece.end) return false;
+  arrived_bytes_[layer] += piece.end - piece.begin;
+  if (arrived.covered() == PackedBytes(placement, manifest_)) --placements_awaited_[layer];
+  return true;
+}
+
+bool LayerBuffer::Arrive(const Piece& piece) {
+  if (!ArriveDirect(piece)) return false;
+  const std::uint32_t layer = plan_.parameters()[plan_.placements()[piece.placement].parameter].layer;
+  if (!open_.contains(layer)) opening_order_.push_back(layer);
+  NoteInterleaving();
+  return true;
+}
+
+MaterializedLayer* LayerBuffer::MemoryOf(std::uint32_t layer) {
+  const auto found = open_.find(layer);
+  return found == open_.end() ? nullptr : &found->second;
+}
+
+MaterializedLayer& LayerBuffer::Open(std::uint32_t layer) {
+  MaterializedLayer& memory = open_[layer] = Materialize(plan_, plan_.layers()[layer], memory_);
+  bytes_ += memory.num_bytes();
+  peak_bytes_ = std::max(peak_bytes_, bytes_);
+  return memory;
+}
+
+bool LayerBuffer::Covered(std::uint32_t layer) const { return placements_awaited_[layer] == 0; }
+
+void LayerBuffer::Release(std::uint32_t layer) {
+  LAYERCAST_CHECK(Covered(layer));
+  bytes_ -= open_.at(layer).num_bytes();
+  open_.erase(layer);
+  std::erase(opening_order_, layer);
+  if (opening_order_.size() <= 1) interleaving_ = false;
+}
+
+// An episode begins when the open set grows from one layer to two, and is told once.
+void LayerBuffer::NoteInterleaving() {
+  if (interleaving_ || opening_order_.size() < 2) return;
+  interleaving_ = true;
+  OutOfOrderEpisode episode;
+  std::vector<std::string> class_names;
+  std::uint64_t buffered = 0;
+  for (const std::uint32_t layer : opening_order_) {
+    class_names.push_back(plan_.layers()[layer].class_name);
+    episode.layers.push_back(plan_.layers()[layer].path);
+    buffered += arrived_bytes_[layer];
+    for (std::string& name : AwaitedBy(layer)) episode.awaited.push_back(std::move(name));
+  }
+  episode.warning = Warning(buffered, class_names);
+  log::warn("{}", episode.warning);
+  log::warn("open layers: {}; tensors still awaited: {}", Quoted(episode.layers), Quoted(episode.awaited));
+  episodes_.push_back(std::move(episode));
+}
+
+std::vector<std::string> LayerBuffer::AwaitedBy(std::uint32_t layer) const {
+  std::vector<std::string> names;
+  const PlannedLayer& planned = plan_.layers()[layer];
+  for (std::uint32_t i = 0; i < planned.num_placements; ++i) {
+    const std::uint32_t index = planned.first_placement + i;
+    const Placement& placement = plan_.placements()[index];
+    const std::string& name = manifest_.entry(placement.tensor).spec.name;
+    const bool awaited = arrived_[index].covered() < PackedBytes(placement, manifest_);
+    if (awaited && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> LayerBuffer::AwaitedTensors() const {
+  std::vector<std::string> names;
+  for (std::uint32_t layer = 0; layer < plan_.layers().size(); ++layer) {
+    if (Covered(layer)) continue;
+    for (std::string& name : AwaitedBy(layer)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+}  // namespace layercast

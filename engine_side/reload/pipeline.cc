@@ -1,0 +1,171 @@
+#include "engine_side/reload/pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine_side/reload/box_runs.h"
+#include "engine_side/reload/fuse_and_shard.h"
+#include "layercast/error.h"
+#include "src/base/check.h"
+
+namespace layercast {
+namespace {
+
+// A view of whole rows of a matrix, as a matrix.
+MatrixView AsMatrix(const RegionView& view, DType dtype, std::int64_t cols) {
+  const std::int64_t row_bytes = cols * BitsPerElement(dtype) / 8;
+  MatrixView matrix{.dtype = dtype, .data = view.base, .rows = 0, .cols = cols, .row_stride = row_bytes};
+  if (row_bytes != 0) matrix.rows = static_cast<std::int64_t>(view.num_bytes()) / row_bytes;
+  if (view.rows > 1) matrix.row_stride = static_cast<std::int64_t>(view.stride);
+  return matrix;
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 20;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) out += (i == 0 ? "'" : ", '") + names[i] + "'";
+  if (names.size() > kMost) out += " and " + std::to_string(names.size() - kMost) + " more";
+  return out;
+}
+
+}  // namespace
+
+ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces)
+    : parts_(parts),
+      amax_(parts.plan, parts.manifest),
+      buffer_(parts.plan, parts.manifest, parts.memory),
+      quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.staging, parts.pool),
+      direct_(parts.plan.layers().size(), !pieces.empty()) {
+  if (pieces.empty()) return;
+  for (std::uint32_t i = 0; i < parts_.plan.parameters().size(); ++i) {
+    if (!CanGoDirect(i)) direct_[parts_.plan.parameters()[i].layer] = false;
+  }
+  // Quantized rows must come whole, and in multiples of what the recipe can take alone.
+  for (const Piece& piece : pieces) {
+    const Placement& placement = parts_.plan.placements()[piece.placement];
+    const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
+    if (!parameter.quantize) continue;
+    const auto row_bytes =
+        static_cast<std::uint64_t>(parameter.spec.shape[1] * BitsPerElement(parameter.spec.dtype) / 8);
+    const std::uint64_t unit = row_bytes * static_cast<std::uint64_t>(parts_.recipe.row_granularity());
+    const bool ends_well = piece.end % unit == 0 || piece.end == PackedBytes(placement, parts_.manifest);
+    if (piece.begin % unit != 0 || !ends_well) direct_[parameter.layer] = false;
+  }
+  for (std::uint32_t layer = 0; layer < direct_.size(); ++layer) {
+    if (direct_[layer]) ZeroStagedPadding(layer);
+  }
+}
+
+bool ReloadPipeline::CanGoDirect(std::uint32_t parameter) const {
+  const PlannedParameter& planned = parts_.plan.parameters()[parameter];
+  if (!planned.quantize) return true;
+  const std::int64_t rows = planned.spec.shape[0];
+  const std::int64_t unit = parts_.recipe.row_granularity();
+  if (unit <= 0 || !planned.padding.empty()) return false;
+  // A scale of the whole weight must be known before its first row is.
+  if (parts_.recipe.Needs(planned.shard_axis) == AmaxNeed::kTensor && amax_.OfParameter(parameter) < 0) return false;
+  for (const Placement& placement : parts_.plan.placements()) {
+    if (placement.parameter != parameter) continue;
+    const Box& box = placement.destination;
+    const bool whole_rows = box.begin[1] == 0 && box.extent[1] == planned.spec.shape[1];
+    const std::int64_t end = box.begin[0] + box.extent[0];
+    const bool fits_units = box.begin[0] % unit == 0 && (end % unit == 0 || end == rows);
+    if (!whole_rows || !fits_units) return false;
+    if (parts_.manifest.entry(placement.tensor).spec.dtype != planned.spec.dtype) return false;
+  }
+  return true;
+}
+
+void ReloadPipeline::ZeroStagedPadding(std::uint32_t layer) {
+  const PlannedLayer& planned = parts_.plan.layers()[layer];
+  for (std::uint32_t i = planned.first_parameter; i < planned.first_parameter + planned.num_parameters; ++i) {
+    const PlannedParameter& parameter = parts_.plan.parameters()[i];
+    if (parameter.quantize) continue;
+    std::byte* staged = parts_.staging.BytesOf(parts_.layout.TensorsOf(i).front()).data();
+    for (const Box& padding : parameter.padding) {
+      const BoxRuns runs(padding, parameter.spec.dtype, parameter.spec.shape);
+      for (std::uint64_t run = 0; run < runs.count(); ++run) {
+        std::memset(staged + runs.offset(run), 0, runs.run_bytes());
+      }
+    }
+  }
+}
+
+void ReloadPipeline::Accept(const Piece& piece, const RegionView& view) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
+  const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
+  parts_.failpoints.Hit("layer_buffer");
+  if (direct_[layer]) {
+    AcceptDirect(piece, view);
+  } else {
+    AcceptBuffered(piece, view);
+  }
+}
+
+void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
+  if (!buffer_.ArriveDirect(piece)) return;
+  const auto timing = clock_.Time("quantize");
+  if (parameter.quantize) {
+    const MatrixView rows = AsMatrix(view, parameter.spec.dtype, parameter.spec.shape[1]);
+    const std::int64_t packed_row = rows.cols * BitsPerElement(rows.dtype) / 8;
+    const std::int64_t first = static_cast<std::int64_t>(piece.begin) / packed_row;
+    quantize_.Run(placement.parameter, rows, placement.destination.begin[0] + first);
+  } else {
+    const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
+    quantize_.CheckFinite(source, view);
+    FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
+                 parts_.staging.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
+  }
+  if (buffer_.Covered(parameter.layer)) {
+    parts_.failpoints.Hit("quantize");
+    ++layers_done_;
+  }
+}
+
+void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
+  const PlannedLayer& layer = parts_.plan.layers()[parameter.layer];
+  {
+    const auto timing = clock_.Time("layer_buffer");
+    if (!buffer_.Arrive(piece)) return;
+  }
+  MaterializedLayer* memory = buffer_.MemoryOf(parameter.layer);
+  if (memory == nullptr) {
+    parts_.failpoints.Hit("materialize");
+    const auto timing = clock_.Time("materialize");
+    memory = &buffer_.Open(parameter.layer);
+    parts_.failpoints.Hit("fuse_and_shard");
+  }
+  {
+    const auto timing = clock_.Time("fuse_and_shard");
+    FuseAndShard(placement, piece, parts_.manifest.entry(placement.tensor).spec.dtype, view, parameter.spec,
+                 memory->parameters[placement.parameter - layer.first_parameter].data());
+  }
+  if (buffer_.Covered(parameter.layer)) ProcessLayer(parameter.layer);
+}
+
+void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
+  parts_.failpoints.Hit("quantize");
+  const auto timing = clock_.Time("quantize");
+  const PlannedLayer& planned = parts_.plan.layers()[layer];
+  const MaterializedLayer& memory = *buffer_.MemoryOf(layer);
+  for (std::uint32_t i = 0; i < planned.num_parameters; ++i) {
+    const std::uint32_t parameter = planned.first_parameter + i;
+    quantize_.Run(parameter, AsMatrix(parts_.plan.parameters()[parameter].spec, memory.parameters[i].data()), 0);
+  }
+  buffer_.Release(layer);
+  ++layers_done_;
+}
+
+void ReloadPipeline::Finish() {
+  const std::vector<std::string> awaited = buffer_.AwaitedTensors();
+  if (awaited.empty()) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              "the weights ended before " + std::to_string(awaited.size()) + " tensors were whole: " + Listed(awaited));
+}
+
+}  // namespace layercast

@@ -1,0 +1,71 @@
+// The layerwise pipeline: takes pieces as they arrive, and leaves a staged version. A layer is processed the moment its
+// last planned byte is here. First load and reload, files and wires, all go through it.
+//
+//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> staging
+//
+// Where a layer's recipe and pieces allow, its pieces go straight to staging (`direct`): same bytes, one pass over
+// memory, nothing buffered.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/plan/piece.h"
+#include "engine_side/reload/amax_table.h"
+#include "engine_side/reload/layer_buffer.h"
+#include "engine_side/reload/quantize.h"
+#include "engine_side/reload/stage_clock.h"
+#include "src/base/failpoint.h"
+
+namespace layercast {
+
+struct PipelineParts {
+  const LoadPlan& plan;
+  const Manifest& manifest;
+  const KernelLayout& layout;
+  const Recipe& recipe;
+  const Staging& staging;
+  MemoryResource& memory;  // for layer buffers
+  WorkerPool& pool;
+  FailPoints& failpoints;
+};
+
+// Resource; one thread only; for one version. Everything it borrows outlives it.
+class ReloadPipeline {
+ public:
+  // `pieces`: those that will arrive, if direct processing is wanted where it is possible; empty: five stages
+  // everywhere.
+  ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces);
+
+  AmaxTable& amax() { return amax_; }
+  StageClock& clock() { return clock_; }
+
+  // Takes one piece; `view` (in the tensor's dtype) is not used after the call returns. Throws kInvalidArgument on
+  // bytes that were here before, kCorrupt on NaN or infinity.
+  void Accept(const Piece& piece, const RegionView& view);
+  // Throws kFailedPrecondition naming every tensor that is still awaited.
+  void Finish();
+
+  std::uint64_t layers_done() const { return layers_done_; }
+  const LayerBuffer& buffer() const { return buffer_; }
+  bool IsDirect(std::uint32_t layer) const { return direct_[layer]; }
+
+ private:
+  bool CanGoDirect(std::uint32_t parameter) const;
+  void AcceptDirect(const Piece& piece, const RegionView& view);
+  void AcceptBuffered(const Piece& piece, const RegionView& view);
+  void ProcessLayer(std::uint32_t layer);
+  void ZeroStagedPadding(std::uint32_t layer);
+
+  PipelineParts parts_;
+  AmaxTable amax_;
+  LayerBuffer buffer_;
+  QuantizeStage quantize_;
+  StageClock clock_;
+  std::vector<bool> direct_;  // by layer
+  std::uint64_t layers_done_ = 0;
+};
+
+}  // namespace layercast

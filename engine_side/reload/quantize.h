@@ -1,0 +1,42 @@
+// Stage 4. Turns a full-precision parameter into its kernel tensors, in staging: values and scales where a recipe
+// applies, the same bytes elsewhere. NaN and infinity stop here, whatever let them through.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine_side/quant/recipe.h"
+#include "engine_side/reload/amax_table.h"
+#include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/staging.h"
+#include "src/tensor/region.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class QuantizeStage {
+ public:
+  QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe, const AmaxTable& amax,
+                const Staging& staging, WorkerPool& pool);
+
+  // Rows [first_row, first_row + rows) of a parameter; all of them, or a piece that the recipe's granularity allows.
+  // Throws kCorrupt naming layer, parameter and the first NaN or infinity.
+  void Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row);
+
+  // For bytes that go to staging as they are: throws kCorrupt naming the tensor when they hold a NaN or infinity.
+  void CheckFinite(const TensorSpec& tensor, const RegionView& view) const;
+
+ private:
+  const LoadPlan& plan_;
+  const KernelLayout& layout_;
+  const Recipe& recipe_;
+  const std::unique_ptr<const Recipe> copy_;  // for what is not quantized
+  const AmaxTable& amax_;
+  const Staging& staging_;
+  WorkerPool& pool_;
+};
+
+// A contiguous parameter as the matrix that recipes work on: the last dimension is a row.
+MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data);
+
+}  // namespace layercast

@@ -1,0 +1,55 @@
+// What a reload did, on one rank. Value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "layercast/export.h"
+#include "layercast/tensor.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// The stream went on to another layer while one was incomplete; ends when no more than one layer is open.
+struct OutOfOrderEpisode {
+  std::string warning;               // as logged
+  std::vector<std::string> layers;   // paths, in the order in which they were opened
+  std::vector<std::string> awaited;  // tensors that the layers were waiting for
+};
+
+struct CastTensor {
+  std::string name;
+  DType from = DType::kF32;
+  DType to = DType::kF32;
+};
+
+struct SkippedName {
+  std::string name;
+  std::string rule;
+};
+
+struct LAYERCAST_PUBLIC ReloadReport {
+  Version version;
+  std::string channel = "path";   // "shm", "zmq", "inproc"; "path" and "iterator" without a publisher
+  double gb_per_s = 0;            // received bytes / 1e9 / seconds of receiving; 0 when there was no channel
+  std::uint64_t bytes = 0;        // received
+  std::uint64_t bytes_total = 0;  // that the schedule holds
+  std::uint64_t layers = 0;       // processed
+  std::uint64_t peak_buffered_bytes = 0;
+  std::uint64_t staged_bytes = 0;
+  std::vector<OutOfOrderEpisode> out_of_order;
+  std::vector<CastTensor> cast;
+  std::vector<SkippedName> skipped;
+  std::map<std::string, double>
+      stage_ms;  // receive, layer_buffer, materialize, fuse_and_shard, quantize, verify, commit
+  double total_ms = 0;
+  Digest served_digest;   // read back from the captured buffers after the commit
+  Digest buffers_digest;  // of the table of addresses
+
+  // One JSON object with these fields (docs/cli.md).
+  std::string ToJson() const;
+};
+
+}  // namespace layercast

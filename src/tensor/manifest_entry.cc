@@ -1,0 +1,44 @@
+#include "src/tensor/manifest_entry.h"
+
+#include <span>
+
+#include "layercast/error.h"
+#include "src/base/digest.h"
+#include "src/tensor/scan.h"
+
+namespace layercast {
+namespace {
+
+// The tensor as a matrix whose rows are its last dimension.
+MatrixView Matrix(const TensorView& tensor) {
+  const std::int64_t elements = NumElements(tensor.shape);
+  const std::int64_t cols = tensor.shape.empty() || elements == 0 ? elements : tensor.shape.back();
+  return {.dtype = tensor.dtype,
+          .data = tensor.data,
+          .rows = cols == 0 ? 0 : elements / cols,
+          .cols = cols,
+          .row_stride = cols * BitsPerElement(tensor.dtype) / 8};
+}
+
+// "[3, 17]": the multi-dimensional index of element `flat`.
+std::string IndexOf(std::int64_t flat, const Shape& shape) {
+  Shape index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; flat /= shape[d]) index[d] = flat % shape[d];
+  return ToString(index);
+}
+
+}  // namespace
+
+ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
+  const ScanResult scan = Scan(Matrix(tensor), pool);
+  if (scan.first_non_finite >= 0) {
+    throw Error(ErrorCode::kCorrupt, "'" + name + "' (" + Describe(tensor.dtype, tensor.shape) +
+                                         "): expected finite values, got NaN or infinity at " +
+                                         IndexOf(scan.first_non_finite, tensor.shape));
+  }
+  return {.spec = {.name = name, .dtype = tensor.dtype, .shape = tensor.shape},
+          .digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}),
+          .amax = scan.amax};
+}
+
+}  // namespace layercast
