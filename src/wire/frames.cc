@@ -1,0 +1,238 @@
+#include "src/wire/frames.h"
+
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "src/base/bytes.h"
+#include "src/base/check.h"
+
+namespace layercast::wire {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
+
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
+    "hello",       "welcome",    "subscribe", "need_schedule", "subscribed", "tensor_ready",
+    "tensor_done", "stream_end", "ping",      "pong",          "bye",        "refused"};
+
+// Writing and reading are one description: `Fields(archive, message)` visits a message's fields in wire order, and the
+// archive is a Writer or a Reader. So the two cannot differ.
+
+class Writer {
+ public:
+  template <typename T>
+  void Number(T& value, std::string_view /*field*/) {
+    out_.Put(value);
+  }
+  void Float(float& value, std::string_view /*field*/) { out_.Put(std::bit_cast<std::uint32_t>(value)); }
+  void Flag(bool& value, std::string_view /*field*/) { out_.Put(static_cast<std::uint8_t>(value ? 1 : 0)); }
+  void Text(std::string& value, std::string_view /*field*/) {
+    LAYERCAST_CHECK(value.size() <= 0xFFFF);
+    out_.Put(static_cast<std::uint16_t>(value.size()));
+    out_.PutBytes(value);
+  }
+  void Bytes(std::vector<std::byte>& value, std::string_view /*field*/) {
+    LAYERCAST_CHECK(value.size() <= kMaxFrameBytes);
+    out_.Put(static_cast<std::uint32_t>(value.size()));
+    out_.PutBytes({reinterpret_cast<const char*>(value.data()), value.size()});
+  }
+  template <typename Count, typename T, typename Visit>
+  void List(std::vector<T>& items, std::size_t /*least_bytes*/, std::string_view /*field*/, Visit visit) {
+    out_.Put(static_cast<Count>(items.size()));
+    for (T& item : items) visit(item);
+  }
+  std::vector<std::byte> Take() && { return std::move(out_).Take(); }
+
+ private:
+  ByteWriter out_;
+};
+
+class Reader {
+ public:
+  Reader(std::string subject, std::span<const std::byte> bytes) : in_(std::move(subject), bytes) {}
+
+  template <typename T>
+  void Number(T& value, std::string_view field) {
+    value = in_.Get<T>(field);
+  }
+  void Float(float& value, std::string_view field) { value = std::bit_cast<float>(in_.Get<std::uint32_t>(field)); }
+  void Flag(bool& value, std::string_view field) {
+    const auto byte = in_.Get<std::uint8_t>(field);
+    if (byte > 1) in_.Fail(std::string(field) + ": expected 0 or 1, got " + std::to_string(byte));
+    value = byte == 1;
+  }
+  void Text(std::string& value, std::string_view field) { value = in_.GetText(in_.Get<std::uint16_t>(field), field); }
+  void Bytes(std::vector<std::byte>& value, std::string_view field) {
+    const auto bytes = in_.GetBytes(in_.Get<std::uint32_t>(field), field);
+    value.assign(bytes.begin(), bytes.end());
+  }
+  // `least_bytes` of one item: a count that the rest of the frame cannot hold is refused before anything is allocated.
+  template <typename Count, typename T, typename Visit>
+  void List(std::vector<T>& items, std::size_t least_bytes, std::string_view field, Visit visit) {
+    const std::size_t count = in_.Get<Count>(field);
+    if (count > in_.remaining() / least_bytes) {
+      in_.Fail(std::string(field) + ": " + std::to_string(count) + " of them do not fit in the " +
+               std::to_string(in_.remaining()) + " bytes that are left");
+    }
+    items.resize(count);
+    for (T& item : items) visit(item);
+  }
+  ByteReader& in() { return in_; }
+
+ private:
+  ByteReader in_;
+};
+
+template <typename Archive>
+void OneDigest(Archive& archive, Digest& digest) {
+  archive.Number(digest.high, "digest");
+  archive.Number(digest.low, "digest");
+}
+
+template <typename Archive>
+void Digests(Archive& archive, std::vector<Digest>& digests) {
+  archive.template List<std::uint32_t>(digests, 16, "chunk digests",
+                                       [&](Digest& digest) { OneDigest(archive, digest); });
+}
+
+template <typename Archive>
+void Floats(Archive& archive, std::vector<float>& values) {
+  archive.template List<std::uint32_t>(values, 4, "row amax", [&](float& value) { archive.Float(value, "row amax"); });
+}
+
+template <typename Archive>
+void Fields(Archive& archive, Hello& hello) {
+  archive.Number(hello.oldest_protocol, "oldest protocol");
+  archive.Number(hello.newest_protocol, "newest protocol");
+  archive.Text(hello.engine, "engine");
+  archive.Number(hello.attempt, "attempt");
+  archive.Number(hello.rank, "rank");
+  archive.Number(hello.tp_size, "tp_size");
+  archive.Text(hello.boot_id, "boot id");
+  archive.Text(hello.process, "process");
+  archive.Text(hello.lineage, "lineage");
+  archive.Flag(hello.step_known, "step known");
+  archive.Number(hello.step, "step");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, Welcome& welcome) {
+  archive.Number(welcome.protocol, "protocol");
+  archive.Text(welcome.publisher, "publisher");
+  archive.Text(welcome.boot_id, "boot id");
+  archive.Text(welcome.process, "process");
+  archive.Flag(welcome.stream, "mode");
+  archive.template List<std::uint16_t>(welcome.channels, 4, "channels", [&](ChannelAddress& channel) {
+    archive.Text(channel.name, "channel name");
+    archive.Text(channel.address, "channel address");
+  });
+  archive.Bytes(welcome.manifest, "manifest");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, Subscribe& subscribe) {
+  OneDigest(archive, subscribe.schedule_digest);
+  archive.Bytes(subscribe.schedule, "schedule");
+  archive.template List<std::uint32_t>(subscribe.row_amax_tensors, 4, "row amax tensors",
+                                       [&](std::uint32_t& tensor) { archive.Number(tensor, "tensor"); });
+}
+
+template <typename Archive>
+void Fields(Archive& archive, Subscribed& subscribed) {
+  archive.Number(subscribed.offer_id, "offer");
+  Digests(archive, subscribed.chunk_digests);
+  archive.template List<std::uint32_t>(subscribed.row_amax, 8, "row amaxes", [&](RowAmax& row_amax) {
+    archive.Number(row_amax.tensor, "tensor");
+    Floats(archive, row_amax.rows);
+  });
+}
+
+template <typename Archive>
+void Fields(Archive& archive, TensorReady& ready) {
+  archive.Number(ready.sequence, "sequence");
+  archive.Number(ready.tensor, "tensor");
+  archive.Number(ready.offer_id, "offer");
+  archive.Float(ready.amax, "amax");
+  OneDigest(archive, ready.digest);
+  Floats(archive, ready.row_amax);
+}
+
+template <typename Archive>
+void Fields(Archive& archive, TensorDone& done) {
+  archive.Number(done.sequence, "sequence");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, StreamEnd& end) {
+  archive.Number(end.tensors, "tensors");
+  Digests(archive, end.chunk_digests);
+}
+
+template <typename Archive>
+void Fields(Archive& archive, Refused& refused) {
+  auto code = static_cast<std::uint8_t>(refused.code);
+  archive.Number(code, "code");
+  // A code of a later protocol is still a refusal.
+  refused.code =
+      code <= static_cast<std::uint8_t>(ErrorCode::kInternal) ? static_cast<ErrorCode>(code) : ErrorCode::kInternal;
+  std::vector<std::byte> message;
+  for (const char c : refused.message) message.push_back(static_cast<std::byte>(c));
+  archive.Bytes(message, "message");
+  refused.message.assign(reinterpret_cast<const char*>(message.data()), message.size());
+}
+
+template <typename Archive, typename Empty>
+void Fields(Archive& /*archive*/, Empty& /*message*/) {
+  static_assert(std::is_empty_v<Empty>);
+}
+
+// The message of variant index `index`, default-constructed.
+template <std::size_t... I>
+Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
+  Message message;
+  ((index == I ? void(message.emplace<I>()) : void()), ...);
+  return message;
+}
+
+}  // namespace
+
+std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
+
+std::vector<std::byte> Encode(const Frame& frame) {
+  Writer writer;
+  Frame copy = frame;  // archives visit mutable fields; a writer leaves them as they are
+  std::uint32_t magic = kMagic;
+  auto type = static_cast<std::uint16_t>(copy.message.index() + 1);
+  writer.Number(magic, "magic");
+  writer.Number(copy.protocol, "protocol");
+  writer.Number(type, "type");
+  writer.Number(copy.session, "session");
+  std::visit([&](auto& message) { Fields(writer, message); }, copy.message);
+  return std::move(writer).Take();
+}
+
+Frame Decode(std::span<const std::byte> bytes) {
+  if (bytes.size() > kMaxFrameBytes) {
+    throw Error(ErrorCode::kCorrupt, "frame of " + std::to_string(bytes.size()) + " bytes, expected at most " +
+                                         std::to_string(kMaxFrameBytes));
+  }
+  Reader header("frame", bytes);
+  Frame frame;
+  std::uint32_t magic = 0;
+  std::uint16_t type = 0;
+  header.Number(magic, "magic");
+  if (magic != kMagic) header.in().Fail("expected the magic of a Layercast frame");
+  header.Number(frame.protocol, "protocol");
+  header.Number(type, "type");
+  header.Number(frame.session, "session");
+  if (type == 0 || type > kNames.size()) header.in().Fail("unknown message type " + std::to_string(type));
+
+  Reader body("message '" + std::string(kNames[type - 1U]) + "'", bytes.subspan(header.in().position()));
+  frame.message = MakeMessage(type - 1U, std::make_index_sequence<std::variant_size_v<Message>>());
+  std::visit([&](auto& message) { Fields(body, message); }, frame.message);
+  body.in().ExpectEnd();
+  return frame;
+}
+
+}  // namespace layercast::wire

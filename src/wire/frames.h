@@ -1,0 +1,132 @@
+// The messages of the control link between a receiver and a publisher, as values; FORMAT.md specifies their bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "layercast/error.h"
+#include "layercast/version.h"
+
+namespace layercast::wire {
+
+// This release speaks these protocols.
+inline constexpr std::uint16_t kOldestProtocol = 1;
+inline constexpr std::uint16_t kNewestProtocol = 1;
+inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
+
+struct Hello {
+  std::uint16_t oldest_protocol = kOldestProtocol;
+  std::uint16_t newest_protocol = kNewestProtocol;
+  std::string engine;
+  std::uint64_t attempt = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t tp_size = 1;
+  std::string boot_id;
+  std::string process;
+  std::string lineage;  // empty: any
+  bool step_known = false;
+  std::uint64_t step = 0;
+  bool operator==(const Hello&) const = default;
+};
+
+struct ChannelAddress {
+  std::string name;
+  std::string address;
+  bool operator==(const ChannelAddress&) const = default;
+};
+
+struct Welcome {
+  std::uint16_t protocol = kNewestProtocol;
+  std::string publisher;
+  std::string boot_id;
+  std::string process;
+  bool stream = false;
+  std::vector<ChannelAddress> channels;
+  std::vector<std::byte> manifest;
+  bool operator==(const Welcome&) const = default;
+};
+
+struct Subscribe {
+  Digest schedule_digest;
+  std::vector<std::byte> schedule;  // empty: the publisher may know it by its digest
+  std::vector<std::uint32_t> row_amax_tensors;
+  bool operator==(const Subscribe&) const = default;
+};
+
+struct NeedSchedule {
+  bool operator==(const NeedSchedule&) const = default;
+};
+
+struct RowAmax {
+  std::uint32_t tensor = 0;
+  std::vector<float> rows;
+  bool operator==(const RowAmax&) const = default;
+};
+
+struct Subscribed {
+  std::uint64_t offer_id = 0;
+  std::vector<Digest> chunk_digests;
+  std::vector<RowAmax> row_amax;
+  bool operator==(const Subscribed&) const = default;
+};
+
+struct TensorReady {
+  std::uint32_t sequence = 0;
+  std::uint32_t tensor = 0;
+  std::uint64_t offer_id = 0;
+  float amax = 0;
+  Digest digest;
+  std::vector<float> row_amax;
+  bool operator==(const TensorReady&) const = default;
+};
+
+struct TensorDone {
+  std::uint32_t sequence = 0;
+  bool operator==(const TensorDone&) const = default;
+};
+
+struct StreamEnd {
+  std::uint32_t tensors = 0;
+  std::vector<Digest> chunk_digests;
+  bool operator==(const StreamEnd&) const = default;
+};
+
+struct Ping {
+  bool operator==(const Ping&) const = default;
+};
+struct Pong {
+  bool operator==(const Pong&) const = default;
+};
+struct Bye {
+  bool operator==(const Bye&) const = default;
+};
+
+struct Refused {
+  ErrorCode code = ErrorCode::kInternal;
+  std::string message;
+  bool operator==(const Refused&) const = default;
+};
+
+// In the order of their type numbers, from 1 on.
+using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
+                             Ping, Pong, Bye, Refused>;
+
+struct Frame {
+  std::uint16_t protocol = kNewestProtocol;
+  std::uint64_t session = 0;
+  Message message;
+  bool operator==(const Frame&) const = default;
+};
+
+// "hello", "tensor_ready", ...
+std::string_view MessageName(const Message& message);
+
+std::vector<std::byte> Encode(const Frame& frame);
+// Throws kCorrupt naming the message and the byte it broke at.
+Frame Decode(std::span<const std::byte> bytes);
+
+}  // namespace layercast::wire

@@ -1,0 +1,89 @@
+#include "src/wire/frames.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace layercast::wire {
+namespace {
+
+std::vector<std::byte> Some(std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + 1);
+  return bytes;
+}
+
+// One of each, with every field away from its default.
+std::vector<Frame> Examples() {
+  return {
+      {1, 7, Hello{1, 2, "engine-0", 3, 1, 4, "boot", "17@4026", "run-17", true, 42}},
+      {1, 7, Welcome{1, "trainer", "boot", "18@4026", true, {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}}, Some(20)}},
+      {1, 7, Subscribe{{1, 2}, Some(9), {3, 5}}},
+      {1, 7, NeedSchedule{}},
+      {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
+      {1, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}}},
+      {1, 7, TensorDone{9}},
+      {1, 7, StreamEnd{2, {{1, 2}}}},
+      {1, 7, Ping{}},
+      {1, 7, Pong{}},
+      {1, 7, Bye{}},
+      {1, 7, Refused{ErrorCode::kCorrupt, "why"}},
+  };
+}
+
+TEST(Frames, EveryMessageComesBack) {
+  EXPECT_EQ(Examples().size(), std::variant_size_v<Message>);
+  for (const Frame& frame : Examples()) EXPECT_EQ(Decode(Encode(frame)), frame) << MessageName(frame.message);
+}
+
+TEST(Frames, HaveTheBytesThatFormatMdSays) {
+  const std::vector<std::byte> bytes = Encode({1, 0x0102030405060708, TensorDone{0x0A0B0C0D}});
+  const unsigned char expected[] = {'L', 'C', 'W', 'F', 1, 0, 7, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x0D, 0x0C, 0x0B, 0x0A};
+  ASSERT_EQ(bytes.size(), sizeof(expected));
+  for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_EQ(std::to_integer<unsigned char>(bytes[i]), expected[i]) << i;
+}
+
+TEST(Frames, TruncatedAnywhereAreRefused) {
+  for (const Frame& frame : Examples()) {
+    const std::vector<std::byte> bytes = Encode(frame);
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_THROW(Decode(std::span(bytes).first(length)), Error) << MessageName(frame.message) << " " << length;
+    }
+  }
+}
+
+TEST(Frames, WithBytesLeftOverAreRefused) {
+  for (const Frame& frame : Examples()) {
+    std::vector<std::byte> bytes = Encode(frame);
+    bytes.push_back(std::byte{0});
+    EXPECT_THROW(Decode(bytes), Error) << MessageName(frame.message);
+  }
+}
+
+// A flipped bit is refused, or is another message whose encoding is those bytes: never anything in between.
+TEST(Frames, SurviveEverySingleBitFlip) {
+  for (const Frame& frame : Examples()) {
+    const std::vector<std::byte> good = Encode(frame);
+    for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+      std::vector<std::byte> bytes = good;
+      bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+      try {
+        const Frame decoded = Decode(bytes);
+        const bool later_code = std::holds_alternative<Refused>(decoded.message);
+        if (!later_code) {
+          EXPECT_EQ(Encode(decoded), bytes) << MessageName(frame.message) << " bit " << bit;
+        }
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
+      }
+    }
+  }
+}
+
+TEST(Frames, ACountThatLiesIsRefusedBeforeAnythingIsAllocated) {
+  std::vector<std::byte> bytes = Encode({1, 7, StreamEnd{2, {}}});
+  for (std::size_t i = bytes.size() - 4; i < bytes.size(); ++i) bytes[i] = std::byte{0xFF};
+  EXPECT_THAT([&] { Decode(bytes); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("do not fit")));
+}
+
+}  // namespace
+}  // namespace layercast::wire
