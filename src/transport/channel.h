@@ -32,7 +32,8 @@ struct Offer {
   std::vector<OfferedTensor> tensors;  // tensors[i] is tensor i of the manifest; empty (null, 0): not in this offer
 };
 
-// The publisher's end; serves any number of receivers. Thread-safe.
+// The publisher's end; serves any number of receivers. Thread-safe. Its destructor ends every connection; nobody
+// reads any offer's memory through a copying channel after it.
 class OfferingEnd {
  public:
   virtual ~OfferingEnd() = default;
@@ -41,9 +42,11 @@ class OfferingEnd {
   // Memory that this channel can hand over without a copy; null when any host memory will do. Offers of such a
   // channel must lie in it.
   virtual MemoryResource* arena() { return nullptr; }
+  // Throws kInvalidArgument when memory lies outside the arena, or the identifier is offered already.
   virtual void Add(const Offer& offer) = 0;
   // After it returns, no receiver reads the offer's memory through a copying channel any more, and a new request for it
   // is answered with kNotFound. Receivers that attached keep the mapping: the session's release says when they let go.
+  // Receivers that stopped reading lose their connection after a second or so; nothing happens if it is not offered.
   virtual void Remove(std::uint64_t offer_id) = 0;
 };
 
@@ -67,10 +70,12 @@ class FetchingEnd {
  public:
   virtual ~FetchingEnd() = default;
   virtual bool attaches() const = 0;  // hands out views of the publisher's memory: requests need no destination
-  // Asks for a chunk. Throws kUnavailable when the publisher is gone.
+  // Asks for a chunk. Throws what Poll throws.
   virtual void Submit(const ChunkRequest& request) = 0;
-  // The next completion, in any order; nullopt when the deadline passes first. Throws kUnavailable (the peer is gone),
-  // kNotFound (the offer is), kInvalidArgument (it refused the regions): the connection is then of no more use.
+  // The next completion, in any order; nullopt when the deadline passes first, and at once when nothing is under way.
+  // Throws kUnavailable (the peer is gone, or has been silent for seconds), kNotFound (the offer is), kInvalidArgument
+  // (it refused the regions), kCorrupt (it breaks the protocol), each naming the address: the connection is then of no
+  // more use, and every later call throws the same again. After Close: kFailedPrecondition.
   virtual std::optional<ChunkCompletion> Poll(Deadline deadline) = 0;
   // Drops every request under way; when it returns no destination is written any more. Idempotent, never throws;
   // also done by the destructor.
@@ -80,12 +85,14 @@ class FetchingEnd {
 // What an end says of its host in the handshake: decides which channels are viable between two ends.
 struct HostIdentity {
   std::string boot_id;  // equal: the same running kernel
+  std::string network;  // the network namespace; equal: the same loopback interface and abstract sockets
+  std::string user;     // the effective user id
   std::string process;  // "<pid>@<pid namespace>": equal: the same process
   static HostIdentity Mine();
   bool operator==(const HostIdentity&) const = default;
 };
 
-// A transport by name. Stateless; thread-safe.
+// A transport by name. Thread-safe. Keep it as long as you go on connecting: `shm` keeps mappings for the next version.
 class Transport {
  public:
   virtual ~Transport() = default;

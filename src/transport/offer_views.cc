@@ -1,0 +1,26 @@
+#include "src/transport/offer_views.h"
+
+#include <string>
+
+#include "layercast/error.h"
+
+namespace layercast {
+
+std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::span<const Region> regions) {
+  std::vector<RegionView> views;
+  views.reserve(regions.size());
+  for (const Region& region : regions) {
+    if (region.tensor >= tensors.size()) {
+      throw Error(ErrorCode::kInvalidArgument, "region of tensor " + std::to_string(region.tensor) +
+                                                   ": expected a number below " + std::to_string(tensors.size()));
+    }
+    const OfferedTensor& tensor = tensors[region.tensor];
+    CheckInside(region, tensor.bytes);
+    // An empty tensor may have no address, and null + 0 is all that may be computed from null.
+    const std::byte* base = region.num_bytes() == 0 ? tensor.data : tensor.data + region.offset;
+    views.push_back({base, region.row_bytes, region.rows, region.stride});
+  }
+  return views;
+}
+
+}  // namespace layercast

@@ -1,0 +1,43 @@
+// The fixture of the conformance suite: every case runs on every transport of this build.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "tests/conformance/published_bytes.h"
+
+namespace layercast::test {
+
+class Channel : public testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<FetchingEnd> Connect() {
+    return transport_->Connect(publisher_->address(), Deadline::After(kPatience));
+  }
+
+  std::unique_ptr<Transport> transport_ = TransportNamed(GetParam());
+  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering("127.0.0.1");
+};
+
+inline std::vector<std::string> TransportNames() {
+  std::vector<std::string> names;
+  for (const auto& transport : AllTransports()) names.emplace_back(transport->name());
+  return names;
+}
+
+// The error that `step` throws must have this code, and name the publisher's address.
+template <typename Step>
+void ExpectError(ErrorCode code, const std::string& address, const Step& step) {
+  try {
+    step();
+    ADD_FAILURE() << "expected " << ErrorCodeName(code) << ", got no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(ErrorCodeName(error.code()), ErrorCodeName(code)) << error.what();
+    EXPECT_NE(std::string(error.what()).find(address), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace layercast::test

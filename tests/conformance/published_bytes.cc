@@ -1,0 +1,91 @@
+#include "tests/conformance/published_bytes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace layercast::test {
+
+std::unique_ptr<Transport> TransportNamed(const std::string& name) {
+  for (std::unique_ptr<Transport>& transport : AllTransports()) {
+    if (transport->name() == name) return std::move(transport);
+  }
+  throw std::runtime_error("no transport '" + name + "'");
+}
+
+PublishedBytes::PublishedBytes(OfferingEnd& end, std::uint64_t offer_id, std::span<const std::size_t> sizes,
+                               std::uint64_t round)
+    : end_(end) {
+  MemoryResource& memory = end.arena() != nullptr ? *end.arena() : host_;
+  offer_.id = offer_id;
+  for (std::size_t tensor = 0; tensor < sizes.size(); ++tensor) {
+    Buffer& buffer = buffers_.emplace_back(memory, sizes[tensor]);
+    for (std::size_t i = 0; i < sizes[tensor]; ++i) buffer.data()[i] = PatternByte(round, tensor, i);
+    offer_.tensors.push_back({buffer.data(), sizes[tensor]});
+  }
+  end_.Add(offer_);
+  offered_ = true;
+}
+
+PublishedBytes::~PublishedBytes() { Withdraw(); }
+
+void PublishedBytes::Withdraw() {
+  if (std::exchange(offered_, false)) end_.Remove(offer_.id);
+}
+
+void PublishedBytes::Overwrite(std::byte with) {
+  for (const Buffer& buffer : buffers_) std::fill_n(buffer.data(), buffer.size(), with);
+}
+
+std::vector<std::byte> ExpectedBytes(std::span<const Region> regions, std::uint64_t round) {
+  std::vector<std::byte> bytes;
+  for (const Region& region : regions) {
+    for (std::uint64_t row = 0; row < region.rows; ++row) {
+      for (std::uint64_t i = 0; i < region.row_bytes; ++i) {
+        bytes.push_back(PatternByte(round, region.tensor, region.offset + row * region.stride + i));
+      }
+    }
+  }
+  return bytes;
+}
+
+std::vector<std::byte> BytesOf(const ChunkCompletion& completion) {
+  std::size_t total = 0;
+  for (const RegionView& view : completion.views) total += view.num_bytes();
+  std::vector<std::byte> bytes(total);
+  std::byte* next = bytes.data();
+  for (const RegionView& view : completion.views) {
+    Pack(view, next);
+    next += view.num_bytes();
+  }
+  return bytes;
+}
+
+Fetch::Fetch(std::vector<Region> wanted) : regions(std::move(wanted)) {
+  std::uint64_t bytes = 0;
+  for (const Region& region : regions) bytes += region.num_bytes();
+  destination.resize(bytes);
+}
+
+void Fetch::Submit(FetchingEnd& end, std::uint64_t ticket, std::uint64_t offer_id) {
+  end.Submit({ticket, offer_id, regions, destination});
+}
+
+bool Fetch::IsRight(const ChunkCompletion& completion, std::uint64_t round) const {
+  if (completion.views.size() != regions.size()) return false;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    if (completion.views[i].row_bytes != regions[i].row_bytes || completion.views[i].rows != regions[i].rows)
+      return false;
+  }
+  return BytesOf(completion) == ExpectedBytes(regions, round);
+}
+
+ChunkCompletion FetchOne(FetchingEnd& end, std::uint64_t offer_id, Fetch& fetch) {
+  fetch.Submit(end, 1, offer_id);
+  std::optional<ChunkCompletion> completion = end.Poll(Deadline::After(kPatience));
+  if (!completion) throw std::runtime_error("no completion came");
+  return *std::move(completion);
+}
+
+}  // namespace layercast::test

@@ -1,0 +1,67 @@
+// What the conformance suite offers and expects: tensors of known bytes, in memory that the channel can hand over.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/memory.h"
+#include "src/transport/channel.h"
+
+namespace layercast::test {
+
+constexpr std::chrono::seconds kPatience{20};  // a test that waits this long has failed
+
+std::unique_ptr<Transport> TransportNamed(const std::string& name);
+
+// Byte `index` of tensor `tensor` in round `round`: no two neighbours, tensors or rounds look alike.
+inline std::byte PatternByte(std::uint64_t round, std::uint64_t tensor, std::uint64_t index) {
+  const std::uint64_t mixed =
+      (index + 1) * 0x9E3779B97F4A7C15U + tensor * 0xD1B54A32D192ED03U + round * 0x8CB92BA72F3D8DD7U;
+  return static_cast<std::byte>(mixed >> 56);
+}
+
+// Tensors of given sizes, filled with the pattern, offered until the end of its life. Resource.
+class PublishedBytes {
+ public:
+  PublishedBytes(OfferingEnd& end, std::uint64_t offer_id, std::span<const std::size_t> sizes, std::uint64_t round = 0);
+  ~PublishedBytes();
+  PublishedBytes(const PublishedBytes&) = delete;
+  PublishedBytes& operator=(const PublishedBytes&) = delete;
+
+  std::uint64_t id() const { return offer_.id; }
+  const std::vector<OfferedTensor>& tensors() const { return offer_.tensors; }
+  void Withdraw();                 // Remove, now
+  void Overwrite(std::byte with);  // only after Withdraw
+
+ private:
+  OfferingEnd& end_;
+  HostMemory host_;
+  std::vector<Buffer> buffers_;
+  Offer offer_;
+  bool offered_ = false;
+};
+
+// The obvious way: the bytes that these regions must bring, one by one.
+std::vector<std::byte> ExpectedBytes(std::span<const Region> regions, std::uint64_t round = 0);
+// What arrived, view by view, packed.
+std::vector<std::byte> BytesOf(const ChunkCompletion& completion);
+
+// A chunk on its way: its regions and the memory that it goes to.
+struct Fetch {
+  explicit Fetch(std::vector<Region> wanted);
+  void Submit(FetchingEnd& end, std::uint64_t ticket, std::uint64_t offer_id);
+  bool IsRight(const ChunkCompletion& completion, std::uint64_t round = 0) const;
+
+  std::vector<Region> regions;
+  std::vector<std::byte> destination;
+};
+
+// Submits one chunk and waits for it. Throws what the channel throws.
+ChunkCompletion FetchOne(FetchingEnd& end, std::uint64_t offer_id, Fetch& fetch);
+
+}  // namespace layercast::test
