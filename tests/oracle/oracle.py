@@ -108,9 +108,10 @@ def _fp8(values):
 
 def _per_tensor(w, amax):
     scale = amax.float().reshape(1) / FP8_MAX
-    if scale.item() == 0.0:
-        return {"weight": torch.zeros_like(w).to(torch.float8_e4m3fn), "weight_scale": scale}
-    return {"weight": _fp8(w * (1.0 / scale)), "weight_scale": scale}
+    reciprocal = 1.0 / scale
+    if torch.isinf(reciprocal):  # all zero, or so small that it might as well be
+        return {"weight": torch.zeros_like(w).to(torch.float8_e4m3fn), "weight_scale": torch.zeros(1)}
+    return {"weight": _fp8(w * reciprocal), "weight_scale": scale}
 
 
 def _per_channel(w, row_amax):
