@@ -36,35 +36,54 @@ class MatrixPages {
   std::size_t count_;
 };
 
-// Call Next() for each kPrefetchStep bytes consumed. `Pages` is like MatrixPages; prefetching never faults.
-template <class Pages>
-class PagePrefetcher {
+// Four pages, a pair of lines of each in turn.
+class PageGroup {
  public:
-  explicit PagePrefetcher(const Pages& pages) : pages_(pages) { StartGroup(kWays); }
+  static constexpr std::size_t kPages = 4;
+
+  // `pages` gives the address of page 0 ... kPages - 1; any address will do, since prefetching never faults.
+  template <class Pages>
+  void Start(std::size_t page_bytes, const Pages& pages) {
+    for (std::size_t i = 0; i < kPages; ++i) page_[i] = pages(i);
+    step_ = 0;
+    end_ = kPages * page_bytes / kPrefetchStep;
+  }
+  bool done() const { return step_ == end_; }
 
   void Next() {
-    if (step_ == end_) return;
-    const std::uintptr_t address = page_[step_ % kWays] + step_ / kWays * kPrefetchStep;
+    if (done()) return;
+    const std::uintptr_t address = page_[step_ % kPages] + step_ / kPages * kPrefetchStep;
     __builtin_prefetch(reinterpret_cast<const void*>(address));
     __builtin_prefetch(reinterpret_cast<const void*>(address + kPrefetchStep / 2));
-    if (++step_ == end_) StartGroup(first_page_ + kWays);
+    ++step_;
   }
 
  private:
-  static constexpr std::size_t kWays = 4;
+  std::size_t step_ = 0;
+  std::size_t end_ = 0;
+  std::uintptr_t page_[kPages] = {};
+};
 
-  void StartGroup(std::size_t first_page) {
-    first_page_ = first_page;
-    step_ = 0;
-    end_ = first_page < pages_.count() ? kWays * pages_.page_bytes() / kPrefetchStep : 0;
-    for (std::size_t way = 0; way < kWays; ++way) page_[way] = pages_(first_page + way);
+// A whole matrix, one group ahead of a reader that calls Next() for each kPrefetchStep bytes that it consumes.
+class PagePrefetcher {
+ public:
+  explicit PagePrefetcher(const MatrixPages& pages) : pages_(pages) { StartGroup(); }
+
+  void Next() {
+    group_.Next();
+    if (group_.done()) StartGroup();
   }
 
-  Pages pages_;
-  std::size_t first_page_ = 0;
-  std::size_t step_ = 0;
-  std::size_t end_ = 0;  // 0: nothing is left to prefetch
-  std::uintptr_t page_[kWays] = {};
+ private:
+  void StartGroup() {
+    next_page_ += PageGroup::kPages;
+    if (next_page_ >= pages_.count()) return;
+    group_.Start(pages_.page_bytes(), [this](std::size_t i) { return pages_(next_page_ + i); });
+  }
+
+  MatrixPages pages_;
+  std::size_t next_page_ = 0;
+  PageGroup group_;
 };
 
 }  // namespace layercast

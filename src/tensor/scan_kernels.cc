@@ -36,8 +36,8 @@ hn::Vec<D> LoadAny(D d, const std::byte* from) {
 }
 
 // The largest `bits & ~sign` of `count` elements. Rows may begin at any byte.
-template <class T, class Prefetcher>
-T MaxBits(const std::byte* row, std::size_t count, Prefetcher& prefetcher) {
+template <class T>
+T MaxBits(const std::byte* row, std::size_t count, PagePrefetcher& prefetcher) {
   const hn::CappedTag<T, kStep<T> / 2> d;
   const std::size_t lanes = hn::Lanes(d);
   constexpr T kNoSign = std::numeric_limits<T>::max() / 2;

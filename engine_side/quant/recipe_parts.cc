@@ -1,0 +1,103 @@
+#include "engine_side/quant/recipe_parts.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <iomanip>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/tensor/element.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::int64_t kMinJobBytes = std::int64_t{2} << 20;
+constexpr std::int64_t kJobsPerThread = 4;
+
+std::string Place(std::int64_t row, std::int64_t col) {
+  return "row " + std::to_string(row) + ", column " + std::to_string(col);
+}
+
+[[noreturn]] void ThrowNonFinite(const MatrixView& piece, std::int64_t first_row, std::int64_t index) {
+  const std::int64_t row = index / piece.cols;
+  const std::int64_t col = index % piece.cols;
+  const double value = ElementValue(piece.dtype, piece.row(row), col);
+  const std::string what = std::isnan(value) ? "NaN" : value > 0 ? "infinity" : "-infinity";
+  throw Error(ErrorCode::kCorrupt, "the weight has " + what + " at " + Place(first_row + row, col));
+}
+
+void CheckAmax(float found, float given, const std::string& where) {
+  if (found <= given) return;
+  std::ostringstream message;
+  message << std::setprecision(9) << "the weight has magnitude " << found << where << ", more than the " << given
+          << " that came with it";
+  throw Error(ErrorCode::kCorrupt, message.str());
+}
+
+}  // namespace
+
+void CheckFp8Source(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols) {
+  if (dtype != DType::kBF16 && dtype != DType::kF16 && dtype != DType::kF32) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(recipe) + " takes weights of bf16, f16 or f32, got " + std::string(Name(dtype)));
+  }
+  NumElements({rows, cols});  // throws on a negative or absurd size
+}
+
+void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
+                std::span<const KernelTensorView> outputs) {
+  LAYERCAST_CHECK(!outputs.empty() && outputs[0].spec.shape.size() == 2);
+  const std::int64_t rows = outputs[0].spec.shape[0];
+  LAYERCAST_CHECK(outputs.size() == recipe.KernelTensors(piece.dtype, rows, piece.cols).size());
+  LAYERCAST_CHECK(outputs[0].spec.shape[1] == piece.cols);
+  LAYERCAST_CHECK(first_row >= 0 && piece.rows >= 0 && first_row + piece.rows <= rows);
+  LAYERCAST_CHECK(first_row % recipe.row_granularity() == 0);
+  LAYERCAST_CHECK(first_row + piece.rows == rows || piece.rows % recipe.row_granularity() == 0);
+}
+
+void CheckValues(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax, WorkerPool& pool) {
+  const ScanResult found = Scan(piece, pool);
+  if (found.first_non_finite >= 0) ThrowNonFinite(piece, first_row, found.first_non_finite);
+  if (amax.tensor >= 0.0F) CheckAmax(found.amax, amax.tensor, "");
+  if (amax.rows.empty()) return;
+  std::vector<float> rows(static_cast<std::size_t>(piece.rows));
+  ScanRows(piece, pool, rows);
+  for (std::int64_t r = 0; r < piece.rows; ++r) {
+    CheckAmax(rows[static_cast<std::size_t>(r)], amax.rows[static_cast<std::size_t>(first_row + r)],
+              " in row " + std::to_string(first_row + r));
+  }
+}
+
+void ThrowWrongValue(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax, WorkerPool& pool) {
+  CheckValues(piece, first_row, amax, pool);
+  LAYERCAST_CHECK(false && "a kernel refused a value that the scan accepts");
+  std::abort();  // not reached
+}
+
+MatrixView RowsOf(const MatrixView& matrix, std::int64_t first, std::int64_t count) {
+  MatrixView part = matrix;
+  part.data = matrix.row(first);
+  part.rows = count;
+  return part;
+}
+
+bool ForBands(const MatrixView& matrix, std::int64_t granularity, WorkerPool& pool,
+              const std::function<bool(std::int64_t, std::int64_t)>& body) {
+  const std::int64_t row_bytes = std::max<std::int64_t>(1, matrix.cols * BitsPerElement(matrix.dtype) / 8);
+  const auto jobs_wanted = static_cast<std::int64_t>(pool.threads()) * kJobsPerThread;
+  const std::int64_t rows = std::max(matrix.rows / jobs_wanted, kMinJobBytes / row_bytes);
+  const std::int64_t band = (rows / granularity + 1) * granularity;
+  const std::int64_t jobs = (matrix.rows + band - 1) / band;
+  std::atomic<bool> good = true;
+  pool.For(static_cast<std::size_t>(jobs), [&](std::size_t job) {
+    const std::int64_t first = static_cast<std::int64_t>(job) * band;
+    if (!body(first, std::min(band, matrix.rows - first))) good = false;
+  });
+  return good;
+}
+
+}  // namespace layercast

@@ -1,0 +1,50 @@
+// What recipes share: their checks, and how a weight is cut into jobs.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "engine_side/quant/recipe.h"
+
+namespace layercast {
+
+// One per recipe, in the file of its name.
+std::unique_ptr<const Recipe> MakeNone();
+std::unique_ptr<const Recipe> MakeFp8PerTensor();
+std::unique_ptr<const Recipe> MakeFp8PerChannel();
+std::unique_ptr<const Recipe> MakeFp8PerBlock(bool power_of_two_scales);
+
+// Throws kInvalidArgument unless the FP8 recipe can take such a weight: bf16, f16 or f32, nothing negative.
+void CheckFp8Source(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols);
+
+// The outputs' memory as numbers of type T, from row `row` of `row_elements` elements on.
+template <class T>
+T* OutputRow(const KernelTensorView& output, std::int64_t row, std::int64_t row_elements) {
+  return reinterpret_cast<T*>(output.data) + row * row_elements;
+}
+
+// Checks (LAYERCAST_CHECK: the caller is ours) that `piece` lies inside the weight whose kernel tensors are
+// `outputs`, and begins and ends where the recipe's row_granularity allows.
+void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
+                std::span<const KernelTensorView> outputs);
+
+// Throws kCorrupt, naming what is wrong in the first place of the piece where something is: NaN or infinity, or a
+// magnitude above the one given for the tensor or the row. Returns if nothing is.
+void CheckValues(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax, WorkerPool& pool);
+
+// The same where a kernel has seen that something is wrong.
+[[noreturn]] void ThrowWrongValue(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+                                  WorkerPool& pool);
+
+// Rows [first, first + count) of a matrix.
+MatrixView RowsOf(const MatrixView& matrix, std::int64_t first, std::int64_t count);
+
+// Calls body(first row, rows) for bands that are multiples of `granularity` rows (but for the last one), a few per
+// thread and not too small. True if every body returned true.
+bool ForBands(const MatrixView& matrix, std::int64_t granularity, WorkerPool& pool,
+              const std::function<bool(std::int64_t, std::int64_t)>& body);
+
+}  // namespace layercast

@@ -1,0 +1,159 @@
+#include "engine_side/quant/recipe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "layercast/error.h"
+#include "tests/quant/quantized.h"
+#include "tests/quant/weights.h"
+
+namespace layercast {
+namespace {
+
+using testing::HasSubstr;
+
+std::string MessageOf(const std::function<void()>& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(Recipe, AnUnknownNameListsTheKnownOnes) {
+  const std::string message = MessageOf([] { MakeRecipe("int3"); }, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(message, HasSubstr("'int3'"));
+  for (const std::string& name : KnownRecipes()) {
+    EXPECT_THAT(message, HasSubstr(name));
+    EXPECT_EQ(MakeRecipe(name)->name(), name);
+  }
+}
+
+TEST(Recipe, KernelTensorsHaveTheFieldsNamesAndShapes) {
+  using Specs = std::vector<TensorSpec>;
+  EXPECT_EQ(MakeRecipe("none")->KernelTensors(DType::kBF16, 3, 5), (Specs{{"weight", DType::kBF16, {3, 5}}}));
+  EXPECT_EQ(MakeRecipe("fp8_per_tensor")->KernelTensors(DType::kBF16, 3, 5),
+            (Specs{{"weight", DType::kF8E4M3, {3, 5}}, {"weight_scale", DType::kF32, {1}}}));
+  EXPECT_EQ(MakeRecipe("fp8_per_channel")->KernelTensors(DType::kF16, 3, 5),
+            (Specs{{"weight", DType::kF8E4M3, {3, 5}}, {"weight_scale", DType::kF32, {3, 1}}}));
+  EXPECT_EQ(MakeRecipe("fp8_per_block")->KernelTensors(DType::kF32, 129, 256),
+            (Specs{{"weight", DType::kF8E4M3, {129, 256}}, {"weight_scale_inv", DType::kF32, {2, 2}}}));
+}
+
+TEST(Recipe, Fp8RefusesASourceThatIsNotFloatingPoint) {
+  for (const char* name : {"fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    const auto call = [&] { MakeRecipe(name)->KernelTensors(DType::kI8, 2, 2); };
+    const std::string message = MessageOf(call, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(message, HasSubstr(name));
+    EXPECT_THAT(message, HasSubstr("i8"));
+  }
+}
+
+TEST(Recipe, WhatARankMustBeToldDependsOnWhatItHolds) {
+  const auto needs = [](const char* name, ShardAxis axis) { return MakeRecipe(name)->Needs(axis); };
+  EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kNone), AmaxNeed::kNone);
+  EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kRows), AmaxNeed::kTensor);
+  EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kCols), AmaxNeed::kTensor);
+  EXPECT_EQ(needs("fp8_per_channel", ShardAxis::kRows), AmaxNeed::kNone);
+  EXPECT_EQ(needs("fp8_per_channel", ShardAxis::kCols), AmaxNeed::kRows);
+  EXPECT_EQ(needs("fp8_per_block", ShardAxis::kCols), AmaxNeed::kNone);
+  EXPECT_EQ(needs("none", ShardAxis::kCols), AmaxNeed::kNone);
+}
+
+TEST(Recipe, NoneCopiesStridedRowsOfAnyType) {
+  WorkerPool pool(2);
+  const Weight weight = MakeWeight("bits", DType::kF32, 7, 33, 12);
+  const auto recipe = MakeRecipe("none");
+  const Quantized got = QuantizeWhole(*recipe, weight.view(), {}, pool);
+  for (std::int64_t r = 0; r < 7; ++r) {
+    EXPECT_EQ(std::memcmp(got.tensors[0].data() + r * 132, weight.view().row(r), 132), 0);
+  }
+  const std::vector<std::byte> ones(24, std::byte{0xff});  // int8 has no NaN
+  EXPECT_EQ(QuantizeWhole(*recipe, {DType::kI8, ones.data(), 3, 8, 8}, {}, pool).tensors[0], ones);
+}
+
+TEST(Recipe, NanAndInfinityAreRefusedWithTheirPlace) {
+  struct Bad {
+    DType dtype;
+    std::uint32_t bits;
+    const char* name;
+  };
+  const Bad kinds[] = {{DType::kBF16, 0x7fc0, "NaN"},
+                       {DType::kBF16, 0xff80, "-infinity"},
+                       {DType::kF16, 0x7c00, " infinity"},
+                       {DType::kF32, 0xffffffff, "NaN"}};
+  WorkerPool pool(2);
+  for (const std::string& name : KnownRecipes()) {
+    for (const Bad& bad : kinds) {
+      Weight weight = MakeWeight("random", bad.dtype, 300, 200, 8);
+      weight.SetBits(257, 199, bad.bits);
+      weight.SetBits(299, 0, bad.bits);
+      const std::vector<float> rows(300, 1.0F);
+      for (const AmaxInput& amax : {AmaxInput{}, AmaxInput{.tensor = 1.0F, .rows = rows}}) {
+        const auto recipe = MakeRecipe(name);
+        const auto call = [&] { QuantizeWhole(*recipe, weight.view(), amax, pool); };
+        const std::string message = MessageOf(call, ErrorCode::kCorrupt);
+        EXPECT_THAT(message, HasSubstr(bad.name)) << name;
+        EXPECT_THAT(message, HasSubstr("row 257, column 199")) << name;
+      }
+    }
+  }
+}
+
+TEST(Recipe, ThePlaceOfANanInAPieceIsItsPlaceInTheWeight) {
+  Weight weight = MakeWeight("random", DType::kBF16, 256, 64);
+  weight.SetBits(200, 3, 0x7fc0);
+  WorkerPool pool(1);
+  const std::vector<float> rows(256, 1.0F);
+  for (const std::string& name : KnownRecipes()) {
+    const auto recipe = MakeRecipe(name);
+    Quantized out(*recipe, DType::kBF16, 256, 64);
+    const auto call = [&] {
+      recipe->Quantize(weight.Part(128, 128, 0, 64), 128, {.tensor = 1.0F, .rows = rows}, out.views(), pool);
+    };
+    EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("row 200, column 3")) << name;
+  }
+}
+
+TEST(Recipe, AGivenAmaxThatIsTooSmallIsRefused) {
+  Weight weight = MakeWeight("constant", DType::kBF16, 4, 70);
+  weight.SetBits(2, 69, 0xc040);  // -3.0
+  WorkerPool pool(1);
+  const auto per_tensor = MakeRecipe("fp8_per_tensor");
+  for (const float amax : {0.0F, 1e-38F, 2.98F}) {
+    const auto call = [&] { QuantizeWhole(*per_tensor, weight.view(), {.tensor = amax, .rows = {}}, pool); };
+    EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3, more than"));
+  }
+  const auto per_channel = MakeRecipe("fp8_per_channel");
+  const std::vector<float> rows = {1.0F, 1.0F, 2.5F, 1.0F};
+  const auto call = [&] { QuantizeWhole(*per_channel, weight.view(), {.tensor = -1.0F, .rows = rows}, pool); };
+  EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3 in row 2, more than the 2.5"));
+}
+
+TEST(Recipe, AGivenAmaxThatIsNoNumberIsRefused) {
+  const Weight weight = MakeWeight("constant", DType::kBF16, 2, 70);
+  WorkerPool pool(1);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {nan, infinity}) {
+    const std::vector<float> rows = {1.0F, bad};
+    EXPECT_THROW(QuantizeWhole(*MakeRecipe("fp8_per_tensor"), weight.view(), {.tensor = bad, .rows = {}}, pool), Error);
+    EXPECT_THROW(QuantizeWhole(*MakeRecipe("fp8_per_channel"), weight.view(), {.tensor = -1.0F, .rows = rows}, pool),
+                 Error);
+  }
+}
+
+TEST(Recipe, APieceForPerTensorNeedsTheWholeWeightsAmax) {
+  const Weight weight = MakeWeight("random", DType::kBF16, 4, 64);
+  WorkerPool pool(1);
+  const auto recipe = MakeRecipe("fp8_per_tensor");
+  Quantized out(*recipe, DType::kBF16, 4, 64);
+  const auto call = [&] { recipe->Quantize(weight.Part(0, 2, 0, 64), 0, {}, out.views(), pool); };
+  EXPECT_THAT(MessageOf(call, ErrorCode::kInvalidArgument), HasSubstr("2 of 4 rows"));
+}
+
+}  // namespace
+}  // namespace layercast
