@@ -1,14 +1,12 @@
 #include "src/checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "layercast/error.h"
-#include "layercast/memory.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/survey.h"
 
@@ -26,25 +24,6 @@ void RefuseProblems(const CheckpointSurvey& survey) {
   throw Error(survey.problems.front().code, message);
 }
 
-bool IsAligned(const TensorView& tensor) {
-  const std::size_t alignment = static_cast<std::size_t>(std::max(BitsPerElement(tensor.dtype) / 8, 1));
-  return reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
-}
-
-// Makes `tensor` a view of a copy, and owns the copy.
-std::shared_ptr<const void> CopyAligned(TensorView& tensor) {
-  struct Copy {
-    HostMemory memory;
-    Buffer buffer;
-  };
-  const auto copy = std::make_shared<Copy>();
-  const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
-  copy->buffer = Buffer(copy->memory, bytes);
-  if (bytes != 0) std::memcpy(copy->buffer.data(), tensor.data, bytes);
-  tensor.data = copy->buffer.data();
-  return copy;
-}
-
 }  // namespace
 
 struct Checkpoint::Contents {
@@ -57,13 +36,7 @@ struct Checkpoint::Contents {
     for (std::size_t i = 0; i < specs.size(); ++i) by_name.emplace(specs[i].name, i);
   }
 
-  NamedTensor Tensor(std::size_t index) const {
-    const CheckpointSurvey::Located& at = survey.tensors.at(index);
-    const std::shared_ptr<const SafetensorsFile>& file = survey.files[at.file];
-    NamedTensor named{.name = specs[index].name, .tensor = file->View(at.tensor), .owner = file};
-    if (!IsAligned(named.tensor)) named.owner = CopyAligned(named.tensor);
-    return named;
-  }
+  NamedTensor Tensor(std::size_t index) const { return survey.Tensor(survey.tensors.at(index)); }
 
   CheckpointSurvey survey;
   std::vector<TensorSpec> specs;

@@ -30,8 +30,7 @@ class Checkpoint {
   // Index of the tensor called `name`, or -1.
   std::int64_t Find(std::string_view name) const;
 
-  // A view into the mapped file, which `owner` keeps mapped; where the file does not align the tensor to its element
-  // type, of an aligned copy that `owner` owns.
+  // As CheckpointSurvey::Tensor: kept alive by its owner, and aligned to its element type.
   NamedTensor Tensor(std::size_t index) const;
   // Throws kNotFound.
   NamedTensor Tensor(std::string_view name) const;

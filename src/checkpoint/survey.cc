@@ -1,12 +1,14 @@
 #include "src/checkpoint/survey.h"
 
 #include <algorithm>
-#include <optional>
+#include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 
+#include "layercast/memory.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/natural_order.h"
 #include "src/checkpoint/weight_index.h"
@@ -43,6 +45,25 @@ std::vector<std::string> FilesEndingIn(const fs::path& folder, std::string_view 
       message += "; " + Quote(found.front()) + " is there, but *" + std::string(suffix) + " is not read";
   }
   throw Error(ErrorCode::kNotFound, message);
+}
+
+bool IsAligned(const TensorView& tensor) {
+  const std::size_t alignment = static_cast<std::size_t>(std::max(BitsPerElement(tensor.dtype) / 8, 1));
+  return reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
+}
+
+// Makes `tensor` a view of a copy, and owns the copy.
+std::shared_ptr<const void> CopyAligned(TensorView& tensor) {
+  struct Copy {
+    HostMemory memory;
+    Buffer buffer;
+  };
+  const auto copy = std::make_shared<Copy>();
+  const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
+  copy->buffer = Buffer(copy->memory, bytes);
+  if (bytes != 0) std::memcpy(copy->buffer.data(), tensor.data, bytes);
+  tensor.data = copy->buffer.data();
+  return copy;
 }
 
 // Where each name is, while the survey is made.
@@ -144,6 +165,13 @@ CheckpointSurvey SurveyFolder(const fs::path& folder) {
 }
 
 }  // namespace
+
+NamedTensor CheckpointSurvey::Tensor(const Located& at) const {
+  const std::shared_ptr<const SafetensorsFile>& file = files[at.file];
+  NamedTensor named{.name = stored(at).spec.name, .tensor = file->View(at.tensor), .owner = file};
+  if (!IsAligned(named.tensor)) named.owner = CopyAligned(named.tensor);
+  return named;
+}
 
 CheckpointSurvey SurveyCheckpoint(const fs::path& path) {
   std::error_code error;

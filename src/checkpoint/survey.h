@@ -33,6 +33,9 @@ struct CheckpointSurvey {
   std::vector<Problem> problems;     // files that are missing or broken; index and headers that differ; repeated names
 
   const SafetensorsHeader::Stored& stored(const Located& at) const { return files[at.file]->tensors()[at.tensor]; }
+  // A view into the mapped file, which `owner` keeps mapped; where the file does not align the tensor to its element
+  // type, of an aligned copy that `owner` owns.
+  NamedTensor Tensor(const Located& at) const;
 };
 
 // `path` is a safetensors file, or a folder: its files are those that model.safetensors.index.json mentions, else every

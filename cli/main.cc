@@ -1,0 +1,101 @@
+// The program `layercast`: finds the subcommand, runs it, and turns what it throws into an exit status. Nothing else
+// in the program decides one.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/output.h"
+#include "cli/subcommand.h"
+#include "layercast/error.h"
+#include "src/base/log.h"
+
+namespace layercast::cli {
+namespace {
+
+enum ExitStatus { kDone = 0, kFailed = 1, kWrongUsage = 2 };
+
+std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
+  std::vector<std::unique_ptr<Subcommand>> all;
+  all.push_back(MakeInspect());
+  return all;
+}
+
+// One sentence for people; for scripts an object, unless they have one.
+int Refuse(ExitStatus status, Output& output, const std::string& who, ErrorCode code, const std::string& message) {
+  std::fprintf(stderr, "%s: %s\n", who.c_str(), message.c_str());
+  if (!output.json() || output.printed()) return status;
+  try {
+    output.Print(ErrorJson(code, message), "");
+  } catch (const Error&) {
+    // Nobody reads standard output; the status still says it.
+  }
+  return status;
+}
+
+int Run(Subcommand& subcommand, Output& output) {
+  const std::string who = std::string("layercast ") + subcommand.name();
+  try {
+    log::SetUp(subcommand.name());
+    subcommand.Run(output);
+    return kDone;
+  } catch (const UsageError& error) {
+    return Refuse(kWrongUsage, output, who, ErrorCode::kInvalidArgument, error.what());
+  } catch (const CLI::ParseError& error) {
+    return Refuse(kWrongUsage, output, who, ErrorCode::kInvalidArgument, error.what());
+  } catch (const Error& error) {
+    return Refuse(kFailed, output, who, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return Refuse(kFailed, output, who, ErrorCode::kResourceExhausted, "out of memory");
+  } catch (const std::exception& error) {
+    return Refuse(kFailed, output, who, ErrorCode::kInternal, error.what());
+  }
+}
+
+// --help and --version are no errors, though the library throws them.
+int AnswerOrRefuse(const CLI::App& app, const CLI::ParseError& error, std::span<char* const> arguments) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+  // The flag may stand behind the mistake: look for it where the parser did not get to.
+  Output output(std::ranges::find(arguments, std::string_view("--json")) != arguments.end());
+  std::string who = "layercast";
+  for (const CLI::App* named : app.get_subcommands()) who += " " + named->get_name();
+  std::string message = error.what();
+  if (app.get_subcommands().empty() && !app.remaining().empty()) {
+    message = "expected a subcommand, got '" + app.remaining().front() + "'";
+  }
+  return Refuse(kWrongUsage, output, who, ErrorCode::kInvalidArgument, message + " (" + who + " --help says more)");
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Layercast moves new policy weights from an RL trainer into running inference engines.", "layercast");
+  app.set_version_flag("--version", "layercast " LAYERCAST_VERSION);
+  app.require_subcommand(1);
+  bool json = false;
+  const std::vector<std::unique_ptr<Subcommand>> subcommands = MakeSubcommands();
+  for (const auto& subcommand : subcommands) {
+    CLI::App& declared = *app.add_subcommand(subcommand->name(), subcommand->description());
+    declared.add_flag("--json", json, "One JSON object on standard output, and nothing else there");
+    subcommand->Declare(declared);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return AnswerOrRefuse(app, error, std::span(argv, static_cast<std::size_t>(argc)));
+  }
+  Output output(json);
+  for (const auto& subcommand : subcommands) {
+    if (app.got_subcommand(subcommand->name())) return Run(*subcommand, output);
+  }
+  return kWrongUsage;
+}
+
+}  // namespace
+}  // namespace layercast::cli
+
+int main(int argc, char** argv) { return layercast::cli::Main(argc, argv); }

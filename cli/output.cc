@@ -1,0 +1,25 @@
+#include "cli/output.h"
+
+#include <cstdio>
+
+#include "src/base/check.h"
+
+namespace layercast::cli {
+
+Json ErrorJson(ErrorCode code, std::string_view message) {
+  return {{"error", {{"code", ErrorCodeName(code)}, {"message", message}}}};
+}
+
+void Output::Print(const Json& object, std::string_view text) {
+  LAYERCAST_CHECK(!json_ || !printed_);
+  printed_ = true;
+  // Paths and messages may hold bytes that are not UTF-8: they are replaced, not refused.
+  std::string out = json_ ? object.dump(-1, ' ', false, Json::error_handler_t::replace) : std::string(text);
+  if (!out.ends_with('\n')) out.push_back('\n');
+  const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size();
+  if (!written || std::fflush(stdout) != 0) {
+    throw Error(ErrorCode::kUnavailable, "standard output: cannot write " + std::to_string(out.size()) + " bytes");
+  }
+}
+
+}  // namespace layercast::cli

@@ -1,0 +1,35 @@
+// What a subcommand prints: one JSON object for scripts, or text for people. Logs go elsewhere (src/base/log.h).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "layercast/error.h"
+
+namespace layercast::cli {
+
+// Keeps fields in the order in which they were set.
+using Json = nlohmann::ordered_json;
+
+// {"error": {"code": "corrupt", "message": "..."}}
+Json ErrorJson(ErrorCode code, std::string_view message);
+
+// Resource; main's thread only.
+class Output {
+ public:
+  explicit Output(bool json) : json_(json) {}
+
+  bool json() const { return json_; }
+  bool printed() const { return printed_; }
+
+  // With --json `object`, on one line; else `text`. Standard output is flushed, so that a reader of a pipe sees it.
+  // With --json it may be called once. Throws kUnavailable if standard output takes nothing more.
+  void Print(const Json& object, std::string_view text);
+
+ private:
+  bool json_;
+  bool printed_ = false;
+};
+
+}  // namespace layercast::cli

@@ -1,0 +1,37 @@
+// How a subcommand joins the program: one file that defines its class and its Make function, which is declared at the
+// end here, one line in main.cc, one in CMakeLists.txt. docs/cli.md says what scripts may rely on.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "cli/output.h"
+
+namespace layercast::cli {
+
+// Wrong usage that only Run can see (an address that does not parse, flags that exclude each other): exit status 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Resource; main's thread only. Main builds all of them, lets each declare its flags, and runs the one that was named.
+class Subcommand {
+ public:
+  virtual ~Subcommand() = default;
+  virtual const char* name() const = 0;
+  virtual const char* description() const = 0;  // one line of --help
+
+  // Adds options that store into members. `--json` and `--help` are there already.
+  virtual void Declare(CLI::App& app) = 0;
+  // Returns when done: exit status 0. What it throws is said on standard error, and with --json also printed, unless
+  // an object was printed before: exit status 2 for UsageError and CLI::ParseError, else 1. Subcommands that run on
+  // handle SIGINT and SIGTERM themselves.
+  virtual void Run(Output& output) = 0;
+};
+
+std::unique_ptr<Subcommand> MakeInspect();
+
+}  // namespace layercast::cli
