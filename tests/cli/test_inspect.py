@@ -1,0 +1,137 @@
+"""The program's conventions (docs/cli.md), as `layercast inspect` keeps them."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+import torch
+
+PROGRAM = os.environ["LAYERCAST_PROGRAM"]
+
+
+def run(*arguments, status):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == status, done
+    return done
+
+
+def run_json(*arguments, status):
+    done = run(*arguments, "--json", status=status)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, done.stdout
+    return json.loads(lines[0]), done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    safetensors.torch.save_file({"b": torch.ones(2, 3), "a": torch.zeros(4, dtype=torch.bfloat16)},
+                                tmp_path / "1.safetensors")
+    safetensors.torch.save_file({"c": torch.arange(3)}, tmp_path / "2.safetensors")
+    return tmp_path
+
+
+def write_index(folder, weight_map):
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def test_a_good_folder(folder):
+    report, errors = run_json("inspect", folder, status=0)
+    assert errors == ""
+    assert report["files"] == ["1.safetensors", "2.safetensors"]
+    assert [(t["name"], t["dtype"], t["shape"], t["file"]) for t in report["tensors"]] == [
+        ("b", "f32", [2, 3], "1.safetensors"), ("a", "bf16", [4], "1.safetensors"), ("c", "i64", [3], "2.safetensors")]
+    assert report["bytes"] == 24 + 8 + 24
+    assert report["problems"] == [] and "error" not in report
+    assert all(len(t["digest"]) == 32 for t in report["tensors"]) and len(report["digest"]) == 32
+
+
+def test_text_for_people(folder):
+    done = run("inspect", folder, status=0)
+    assert "3 tensors, 56 bytes, 2 files" in done.stdout
+    assert "index, headers and files agree" in done.stdout
+    assert "b  [2, 3] f32" in done.stdout
+
+
+def test_digests_depend_on_the_bytes_alone(folder, tmp_path):
+    before, _ = run_json("inspect", folder, status=0)
+    again, _ = run_json("inspect", folder, status=0)
+    assert before == again
+    safetensors.torch.save_file({"c": torch.arange(3) + 1}, folder / "2.safetensors")
+    after, _ = run_json("inspect", folder, status=0)
+    assert [x["digest"] == y["digest"] for x, y in zip(before["tensors"], after["tensors"])] == [True, True, False]
+    assert before["digest"] != after["digest"]
+
+
+def test_an_index_that_disagrees_is_told_in_full(folder):
+    write_index(folder, {"a": "1.safetensors", "b": "2.safetensors", "d": "2.safetensors", "e": "3.safetensors"})
+    report, errors = run_json("inspect", folder, status=1)
+    said = "\n".join(report["problems"])
+    assert "missing: '3.safetensors'" in said
+    assert "tensor 'b': expected in '2.safetensors', got it in '1.safetensors'" in said
+    assert "tensor 'd': expected in '2.safetensors', got nothing of that name" in said
+    assert "tensor 'c': expected in the weight_map" in said
+    assert len(report["problems"]) == 4
+    assert report["error"]["code"] == "not_found" and report["error"]["message"] in errors
+    assert len(report["tensors"]) == 3 and report["digest"] is None
+
+
+def test_files_that_the_index_does_not_mention_are_no_problem(folder):
+    write_index(folder, {"a": "1.safetensors", "b": "1.safetensors"})
+    report, _ = run_json("inspect", folder, status=0)
+    assert report["files"] == ["1.safetensors"] and report["ignored"] == ["2.safetensors"]
+
+
+def test_a_broken_file_beside_a_good_one(folder):
+    whole = (folder / "2.safetensors").read_bytes()
+    (folder / "2.safetensors").write_bytes(whole[:-1])
+    report, errors = run_json("inspect", folder, status=1)
+    assert report["error"]["code"] == "corrupt"
+    assert "2.safetensors': tensor 'c': data_offsets [0, 24]" in report["problems"][0]
+    assert [t["name"] for t in report["tensors"]] == ["b", "a"]
+    assert errors.count("\n") == 1
+
+
+def test_a_tensor_in_two_files(folder):
+    safetensors.torch.save_file({"a": torch.ones(1)}, folder / "3.safetensors")
+    report, _ = run_json("inspect", folder, status=1)
+    assert "tensor 'a': expected once, got it in '1.safetensors' and in '3.safetensors'" in report["error"]["message"]
+
+
+def test_nan_is_no_disagreement_but_said(folder):
+    safetensors.torch.save_file({"c": torch.tensor([[0.0, 1.0], [float("nan"), 2.0]])}, folder / "2.safetensors")
+    report, errors = run_json("inspect", folder, status=0)
+    assert report["digest"] is None and report["problems"] == []
+    assert "'c'" in errors and "[1, 0]" in errors
+
+
+def test_nothing_there(tmp_path):
+    report, errors = run_json("inspect", tmp_path, status=1)
+    assert report["error"]["code"] == "not_found"
+    assert "looked for model.safetensors.index.json and *.safetensors" in report["error"]["message"]
+    assert errors == f"layercast inspect: {report['error']['message']}\n"
+    report, _ = run_json("inspect", tmp_path / "nowhere", status=1)
+    assert report["error"]["code"] == "not_found"
+    assert run("inspect", tmp_path, status=1).stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["inspect"], ["inspect", "x", "y"], ["inspect", "x", "--flag"],
+                                       ["--flag"]], ids=" ".join)
+def test_wrong_usage(arguments):
+    done = run(*arguments, status=2)
+    assert done.stdout == "" and done.stderr.startswith("layercast") and "--help" in done.stderr
+    report, _ = run_json(*arguments, status=2)
+    assert report["error"]["code"] == "invalid_argument"
+
+
+def test_help_and_version():
+    assert run("--version", status=0).stdout.startswith("layercast ")
+    assert "inspect" in run("--help", status=0).stdout
+    assert "--json" in run("inspect", "--help", status=0).stdout
+
+
+def test_standard_output_that_is_full_is_a_failure(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "inspect", str(folder)], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "standard output" in done.stderr
