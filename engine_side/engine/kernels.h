@@ -23,6 +23,7 @@ class Activations {
   void Reset(std::size_t rows, std::size_t cols);  // all zero
   float* row(std::size_t index) { return values_.data() + index * stride_; }
   const float* row(std::size_t index) const { return values_.data() + index * stride_; }
+  std::span<float> values() { return values_; }  // of all rows, padding included
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
   std::size_t stride() const { return stride_; }
