@@ -69,25 +69,25 @@ HWY_INLINE V Select(V mask, V yes, V no) {
 
 // fl(x / s) for kDivision: from q = fl(x * r), the remainder's FMA and one more give the exact quotient's rounding
 // where there is an FMA; s is a normal number.
-template <Quotient kQuotient, class DF, class V = hn::Vec<DF>>
+template <Quotient By, class DF, class V = hn::Vec<DF>>
 HWY_INLINE V Divide(DF df, V magnitude, const Scale& scale) {
   const V reciprocal = hn::Set(df, scale.reciprocal);
 #if HWY_TARGET <= HWY_AVX2
   const V quotient = hn::Mul(magnitude, reciprocal);
-  if constexpr (kQuotient == Quotient::kReciprocal) return quotient;
+  if constexpr (By == Quotient::kReciprocal) return quotient;
   const V remainder = hn::NegMulAdd(quotient, hn::Set(df, scale.scale), magnitude);
   return hn::MulAdd(remainder, reciprocal, quotient);
 #else
-  if constexpr (kQuotient == Quotient::kReciprocal) return hn::Mul(magnitude, reciprocal);
+  if constexpr (By == Quotient::kReciprocal) return hn::Mul(magnitude, reciprocal);
   return hn::Div(magnitude, hn::Set(df, scale.scale));
 #endif
 }
 
 // The codes of magnitudes, in the low 7 bits of each lane; the other bits are garbage.
-template <Quotient kQuotient, class DF, class V = hn::Vec<DF>>
+template <Quotient By, class DF, class V = hn::Vec<DF>>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(DF df, V magnitude, const Scale& scale) {
   const hn::RebindToUnsigned<DF> du;
-  const V p = Divide<kQuotient>(df, magnitude, scale);
+  const V p = Divide<By>(df, magnitude, scale);
   const auto exponent = hn::And(hn::BitCast(du, p), hn::Set(du, 0x7f800000U));
   const V power = hn::BitCast(df, hn::Max(exponent, hn::Set(du, 121U << 23)));
   const auto t = hn::BitCast(du, hn::MulAdd(power, hn::Set(df, 1048576.0F + 19.0F), p));
@@ -95,7 +95,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(DF df, V magnitude, const Sc
 }
 
 // Two vectors of 16-bit lanes: even and odd elements are cast in 32-bit lanes, so that their order is kept.
-template <Quotient kQuotient, class D8>
+template <Quotient By, class D8>
 HWY_INLINE hn::Vec<D8> Codes(BF16 /*type*/, D8 d8, const std::byte* source, const Scale& scale) {
   const hn::RepartitionToWide<D8> d16;
   const hn::RepartitionToWide<decltype(d16)> d32;
@@ -104,8 +104,8 @@ HWY_INLINE hn::Vec<D8> Codes(BF16 /*type*/, D8 d8, const std::byte* source, cons
   const auto half = [&](const std::uint16_t* from) HWY_ATTR {
     const auto w = hn::LoadU(d16, from);
     const auto u = hn::BitCast(d32, hn::And(w, hn::Set(d16, BF16::kNoSign)));
-    const auto even = Encode<kQuotient>(df, hn::BitCast(df, hn::ShiftLeft<16>(u)), scale);
-    const auto odd = Encode<kQuotient>(df, hn::BitCast(df, hn::And(u, hn::Set(d32, 0xffff0000U))), scale);
+    const auto even = Encode<By>(df, hn::BitCast(df, hn::ShiftLeft<16>(u)), scale);
+    const auto odd = Encode<By>(df, hn::BitCast(df, hn::And(u, hn::Set(d32, 0xffff0000U))), scale);
     const auto code = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(odd)), hn::BitCast(d16, even));
     return hn::BitCast(d8, Select(hn::Set(d16, std::uint16_t{0x80}), hn::ShiftRight<8>(w), code));
   };
@@ -125,14 +125,14 @@ HWY_INLINE auto LoadFloats(F16 /*type*/, const std::byte* source, std::size_t ve
 }
 
 // Four vectors of fp32 lanes.
-template <Quotient kQuotient, class Type, class D8>
+template <Quotient By, class Type, class D8>
 HWY_INLINE hn::Vec<D8> Codes(Type type, D8 d8, const std::byte* source, const Scale& scale) {
   const hn::RepartitionToWide<D8> d16;
   const hn::CappedTag<float, kChunk / 4> df;
   const hn::RebindToUnsigned<decltype(df)> d32;
   const auto quarter = [&](std::size_t vector) HWY_ATTR {
     const auto w = LoadFloats(type, source, vector);
-    const auto code = Encode<kQuotient>(df, hn::Abs(w), scale);
+    const auto code = Encode<By>(df, hn::Abs(w), scale);
     const auto sign = hn::ShiftRight<24>(hn::BitCast(d32, w));
     return hn::BitCast(d16, Select(hn::Set(d32, 0x80U), sign, code));
   };

@@ -52,18 +52,18 @@ HWY_INLINE V ScanChunk(Type /*type*/, D d, const std::byte* source, V max) {
   return max;
 }
 
-template <class Type, Quotient kQuotient>
+template <class Type, Quotient By>
 HWY_INLINE void ConvertChunk(const std::byte* source, const Scale& scale, bool stream, std::uint8_t* values) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t i = 0; i < kChunk; ++i) {
     const auto w = static_cast<float>(ElementValue(DTypeOf(Type{}), source, static_cast<std::int64_t>(i)));
-    values[i] = EncodeE4M3(kQuotient == Quotient::kDivision ? w / scale.scale : w * scale.reciprocal);
+    values[i] = EncodeE4M3(By == Quotient::kDivision ? w / scale.scale : w * scale.reciprocal);
   }
   static_cast<void>(stream);
 #else
   const hn::CappedTag<std::uint8_t, kChunk> d8;
   for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d8)) {
-    const auto codes = Codes<kQuotient>(Type{}, d8, source + i * sizeof(typename Type::Bits), scale);
+    const auto codes = Codes<By>(Type{}, d8, source + i * sizeof(typename Type::Bits), scale);
     if (stream) {
       hn::Stream(codes, d8, values + i);
     } else {
@@ -77,7 +77,7 @@ HWY_INLINE void ConvertChunk(const std::byte* source, const Scale& scale, bool s
 enum class Do { kScan, kConvert, kBoth };
 
 // Scans `count` elements at `scan` and converts as many at `source`.
-template <class Type, Quotient kQuotient, Do kDo, class Prefetcher>
+template <class Type, Quotient By, Do What, class Prefetcher>
 HWY_INLINE void Run(std::size_t count, const std::byte* scan, Maxima<Type>& maxima, Prefetcher& prefetcher,
                     const std::byte* source, const Scale& scale, std::uint8_t* values) {
   constexpr std::size_t kSize = sizeof(typename Type::Bits);
@@ -86,22 +86,22 @@ HWY_INLINE void Run(std::size_t count, const std::byte* scan, Maxima<Type>& maxi
   auto max = hn::Load(d, maxima.lanes);
   std::size_t i = 0;
   for (; i + kChunk <= count; i += kChunk) {
-    if constexpr (kDo != Do::kConvert) {
+    if constexpr (What != Do::kConvert) {
       for (std::size_t bytes = 0; bytes < kChunk * kSize; bytes += kPrefetchStep) prefetcher.Next();
       max = ScanChunk(Type{}, d, scan + i * kSize, max);
     }
-    if constexpr (kDo != Do::kScan) ConvertChunk<Type, kQuotient>(source + i * kSize, scale, stream, values + i);
+    if constexpr (What != Do::kScan) ConvertChunk<Type, By>(source + i * kSize, scale, stream, values + i);
   }
   if (i < count) {  // the rest, padded with zeros
     HWY_ALIGN std::byte padded[kChunk * kSize] = {};
-    if constexpr (kDo != Do::kConvert) {
+    if constexpr (What != Do::kConvert) {
       std::memcpy(padded, scan + i * kSize, (count - i) * kSize);
       max = ScanChunk(Type{}, d, padded, max);
     }
-    if constexpr (kDo != Do::kScan) {
+    if constexpr (What != Do::kScan) {
       std::memcpy(padded, source + i * kSize, (count - i) * kSize);
       HWY_ALIGN std::uint8_t codes[kChunk];
-      ConvertChunk<Type, kQuotient>(padded, scale, false, codes);
+      ConvertChunk<Type, By>(padded, scale, false, codes);
       std::memcpy(values + i, codes, count - i);
     }
   }
@@ -253,17 +253,16 @@ class BlockPass {
     Maxima<Type>& maxima = maxima_[static_cast<std::size_t>(b)];
     const Scale& scale = tile_scales_[static_cast<std::size_t>(b)];
     constexpr auto kWhole = static_cast<std::size_t>(kFp8Block);
-    constexpr Quotient kQuotient = Quotient::kReciprocal;
+    constexpr Quotient kBy = Quotient::kReciprocal;
     if (convert == kWhole && scan == kWhole) {
-      Run<Type, kQuotient, Do::kBoth>(kWhole, next.source + offset, maxima, prefetcher_, now.source + offset, scale,
-                                      values);
+      Run<Type, kBy, Do::kBoth>(kWhole, next.source + offset, maxima, prefetcher_, now.source + offset, scale, values);
       return;
     }
     if (scan > 0) {
-      Run<Type, kQuotient, Do::kScan>(scan, next.source + offset, maxima, prefetcher_, nullptr, {}, nullptr);
+      Run<Type, kBy, Do::kScan>(scan, next.source + offset, maxima, prefetcher_, nullptr, {}, nullptr);
     }
     if (convert > 0) {
-      Run<Type, kQuotient, Do::kConvert>(convert, nullptr, maxima, prefetcher_, now.source + offset, scale, values);
+      Run<Type, kBy, Do::kConvert>(convert, nullptr, maxima, prefetcher_, now.source + offset, scale, values);
     }
   }
 

@@ -1,7 +1,7 @@
 // fp8_per_tensor: one scale, that of the whole fused weight over all ranks.
 //   s = amax / 448; q = cvt(clamp(w * (1/s), -448, 448)); a zero tensor is q = 0, s = 0
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "engine_side/quant/fp8_kernels.h"
 #include "engine_side/quant/fp8_scale.h"
@@ -34,7 +34,7 @@ class Fp8PerTensor final : public Recipe {
     float scale = 0.0F;
     if (IsZeroTensor(tensor_amax)) {
       CheckValues(piece, first_row, {.tensor = tensor_amax, .rows = {}}, pool);
-      std::memset(values, 0, static_cast<std::size_t>(piece.rows * piece.cols));
+      std::fill_n(values, piece.rows * piece.cols, std::uint8_t{0});
     } else {
       scale = TensorScale(tensor_amax);
       const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {

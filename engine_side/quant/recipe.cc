@@ -34,6 +34,7 @@ std::unique_ptr<const Recipe> MakeRecipe(std::string_view name, const RecipeOpti
 
 std::vector<std::string> KnownRecipes() {
   std::vector<std::string> names;
+  names.reserve(kRecipes.size());
   for (const Entry& entry : kRecipes) names.emplace_back(entry.name);
   return names;
 }
