@@ -48,11 +48,30 @@ struct AliasedTensor {
   std::uint32_t owner = 0;  // index of the tensor that is placed
 };
 
+// Why a manifest does not fit a model: one line for each thing wrong.
+struct PlanProblems {
+  std::vector<std::string> missing;     // names of tensors that should be there
+  std::vector<std::string> repeated;    // "'a' and 'b' both fill ..."
+  std::vector<std::string> unexpected;  // "There is no module or parameter named ..."
+  std::vector<std::string> misfits;     // "layer ...: 'a' expected [8, 4] bf16, got [8, 2] bf16"
+
+  bool empty() const { return missing.empty() && repeated.empty() && unexpected.empty() && misfits.empty(); }
+  // Every problem, each with the words that say of which kind it is.
+  std::vector<std::string> Lines() const;
+  // All kinds in one text, at most 20 of each and how many more there are.
+  std::string Summary() const;
+};
+
+struct CheckedPlan;
+
 class LoadPlan {
  public:
   // `partial`: names of parameters that may stay without a tensor; everything else must be covered exactly
-  // once. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor.
+  // once. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor. Takes time
+  // linear in the number of tensors.
   static LoadPlan Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {});
+  // The same, with what is wrong beside the placements that could be made.
+  static CheckedPlan Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {});
 
   // In the tree's order: the order that publishers send in.
   const std::vector<PlannedLayer>& layers() const { return layers_; }
@@ -68,6 +87,8 @@ class LoadPlan {
   std::uint64_t placed_bytes() const { return placed_bytes_; }    // source bytes that this rank keeps
 
  private:
+  class Builder;
+
   std::vector<PlannedLayer> layers_;
   std::vector<PlannedParameter> parameters_;
   std::vector<Placement> placements_;
@@ -78,6 +99,11 @@ class LoadPlan {
   std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end
   Digest layout_digest_;
   std::uint64_t placed_bytes_ = 0;
+};
+
+struct CheckedPlan {
+  LoadPlan plan;
+  PlanProblems problems;
 };
 
 }  // namespace layercast

@@ -22,7 +22,8 @@ struct Chunk {
 
 class Schedule {
  public:
-  // Appends one chunk.
+  // Appends one chunk, its regions in canonical form (rows without gaps become one row; one row has
+  // stride 0). Throws kInvalidArgument on a chunk without regions, and on a region without bytes or whose rows overlap.
   void Add(std::span<const Region> regions);
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
@@ -33,7 +34,8 @@ class Schedule {
   std::uint64_t total_bytes() const { return total_bytes_; }
 
   std::vector<std::byte> Encode() const;
-  // Throws kCorrupt; never reads outside `bytes`. Whether the regions lie inside their tensors is the
+  // Throws kCorrupt on anything but what Encode writes; never reads outside `bytes`, and allocates in proportion to
+  // them. Decode(b).Encode() == b. Whether the regions lie inside their tensors is the
   // publisher's check, who knows them (CheckInside).
   static Schedule Decode(std::span<const std::byte> bytes);
   Digest digest() const;  // of the encoding

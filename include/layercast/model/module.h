@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,10 +21,16 @@
 namespace layercast {
 
 // A checkpoint's name for a part of a fused layer: {"q_proj", "q"}. The parent routes `q_proj.<rest>` to the
-// layer that declares it, with that shard id.
+// layer that declares it, with that shard id. Both views live as long as the layer.
 struct ShardName {
   std::string_view checkpoint_name;
   std::string_view shard_id;
+};
+
+// Checkpoint tensors whose name ends with these whole path segments are skipped, for this reason.
+struct SkipRule {
+  std::string_view suffix;  // "rotary_emb.inv_freq"
+  std::string_view rule;    // "rotary_emb.inv_freq is computed, not loaded"
 };
 
 class Module;
@@ -36,7 +44,7 @@ struct LAYERCAST_PUBLIC Resolution {
   std::string alias_of;             // the tied tensor it stands for ("model.embed_tokens.weight"), if it does
 };
 
-// Resource; one thread at a time. Owners are the leaf modules that have parameters: the *layers*.
+// Resource; one thread at a time. Owners are the modules that have parameters: the *layers*.
 class LAYERCAST_PUBLIC Module {
  public:
   explicit Module(std::string class_name) : class_name_(std::move(class_name)) {}
@@ -50,31 +58,61 @@ class LAYERCAST_PUBLIC Module {
   std::span<Parameter> parameters() { return parameters_; }
 
   // The one question an owner answers, for `load_weights` and for the load plan alike: where does the tensor
-  // `spec`, called `name` within this module ("weight"), come to lie? Throws kInvalidArgument, saying what was
-  // expected and what came, when it does not fit.
+  // `spec`, called `name` within this module ("weight"), come to lie? The default: all of it in all of the
+  // parameter of that name. Throws kNotFound for a name it has no parameter for, kInvalidArgument ("expected
+  // [8, 4] bf16, got [8, 2] bf16"; the caller puts layer and tensor before it) when the tensor does not fit.
+  // A piece of no elements says: a part of that parameter, but not of this rank's.
   virtual std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
                                          const TensorSpec& spec) const;
   // Names under which checkpoints hold parts of this (fused) layer.
   virtual std::span<const ShardName> shard_names() const { return {}; }
   // Elements of a parameter that no checkpoint tensor fills and that are zero: vocabulary padding.
   virtual std::vector<Box> Padding(std::uint32_t parameter) const;
+  // What this module and those below it skip.
+  virtual std::span<const SkipRule> skip_rules() const { return {}; }
+  // Path, from the root, of the layer whose parameters this one shares (a tied lm_head, which has none itself).
+  virtual std::string_view tied_to() const { return {}; }
 
   // Finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
 
   // The recursive door that model authors know: every tensor of the stream is routed to its owner and copied
   // into its parameter's storage (materialized on host memory if it is on meta), cast to the parameter's dtype.
-  // Returns the names that were loaded.
+  // Returns the names that were loaded. A stream may hold any part of the model (a bucket), in any order; the
+  // same name twice in one stream, or tied tensors with different bytes, are errors.
   std::set<std::string> load_weights(WeightsIterator& weights);
 
  protected:
+  // Children and parameters keep their order: it is that of the load plan. Throws on a name that is taken.
   Module& AddChild(std::string name, std::unique_ptr<Module> child);
   Parameter& AddParameter(Parameter parameter);
+  // Index of the parameter called `name`; throws kNotFound.
+  std::uint32_t ParameterIndex(std::string_view name) const;
 
  private:
+  // Where a path segment leads: to the child that has this name, or that declares it as a shard name.
+  struct Route {
+    std::uint32_t child = kParameter;
+    bool declared = false;  // by the child's shard_names; a child's or parameter's own name comes first
+    std::string shard_id{};
+
+    static constexpr std::uint32_t kParameter = 0xFFFFFFFF;
+  };
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  struct Walk;
+
+  void AddName(const std::string& name, Route route);
+  // Descends from `walk.module` as far as routes lead, or until a rule skips the name.
+  void Follow(Walk& walk) const;
+  void PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& resolution) const;
+  std::vector<std::string> NamesBelow() const;
+
   std::string class_name_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, Route, Hash, std::equal_to<>> routes_;
 };
 
 }  // namespace layercast

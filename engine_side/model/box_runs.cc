@@ -1,0 +1,106 @@
+#include "engine_side/model/box_runs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/tensor/cast.h"
+
+namespace layercast {
+namespace {
+
+// Bytes of `elements`, which fill whole bytes: packed 4-bit types are only placed whole.
+std::int64_t Bytes(DType dtype, std::int64_t elements) { return elements * BitsPerElement(dtype) / 8; }
+
+void CopyElements(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t count) {
+  if (from == to) {
+    std::memcpy(destination, source, static_cast<std::size_t>(Bytes(from, count)));
+  } else {
+    Cast(from, source, to, destination, static_cast<std::size_t>(count));
+  }
+}
+
+void CheckBox(const Shape& shape, const Box& box) {
+  bool inside = box.rank == shape.size();
+  for (std::size_t axis = 0; inside && axis < box.rank; ++axis) {
+    inside = box.begin[axis] >= 0 && box.extent[axis] >= 0 && box.begin[axis] <= shape[axis] &&
+             box.extent[axis] <= shape[axis] - box.begin[axis];
+  }
+  if (!inside) throw Error(ErrorCode::kInvalidArgument, "a box leaves its tensor " + ToString(shape));
+}
+
+}  // namespace
+
+BoxRuns::BoxRuns(const Shape& shape, const Box& box) {
+  CheckBox(shape, box);
+  if (box.num_elements() == 0) {
+    num_runs_ = 0;
+    return;
+  }
+  std::int64_t stride = 1;
+  bool uniform = true;  // the runs so far are equally far apart, and so are those of the next dimension
+  bool whole = true;    // all dimensions behind this one are taken whole
+  for (std::size_t axis = box.rank; axis-- > 0;) {
+    first_ += box.begin[axis] * stride;
+    if (whole) {
+      run_length_ *= box.extent[axis];
+      whole = box.extent[axis] == shape[axis];
+    } else {
+      outer_ = std::max(outer_, axis + 1);
+      num_runs_ *= box.extent[axis];
+      if (uniform) runs_per_block_ *= box.extent[axis];
+      uniform = uniform && box.extent[axis] == shape[axis];
+    }
+    extent_[axis] = box.extent[axis];
+    stride_[axis] = stride;
+    stride *= shape[axis];
+  }
+}
+
+Run BoxRuns::At(std::int64_t index) const {
+  Run run{first_, run_length_};
+  for (std::size_t axis = outer_; axis-- > 0;) {
+    run.offset += index % extent_[axis] * stride_[axis];
+    index /= extent_[axis];
+  }
+  return run;
+}
+
+std::optional<Run> BoxRuns::Next() {
+  if (next_ == num_runs_) return std::nullopt;
+  return At(next_++);
+}
+
+void CopyBox(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
+             std::byte* destination) {
+  LAYERCAST_CHECK(source_box.num_elements() == box.num_elements());
+  BoxRuns from(source.shape, source_box);
+  BoxRuns to(spec.shape, box);
+  Run read;
+  Run write;
+  while (true) {
+    if (read.count == 0) {
+      const std::optional<Run> next = from.Next();
+      if (!next) return;
+      read = *next;
+    }
+    if (write.count == 0) write = to.Next().value();
+    const std::int64_t count = std::min(read.count, write.count);
+    CopyElements(source.dtype, source.data + Bytes(source.dtype, read.offset), spec.dtype,
+                 destination + Bytes(spec.dtype, write.offset), count);
+    read = {read.offset + count, read.count - count};
+    write = {write.offset + count, write.count - count};
+  }
+}
+
+void ZeroBox(const TensorSpec& spec, const Box& box, std::byte* destination) {
+  BoxRuns runs(spec.shape, box);
+  while (const std::optional<Run> run = runs.Next()) {
+    std::memset(destination + Bytes(spec.dtype, run->offset), 0,
+                static_cast<std::size_t>(Bytes(spec.dtype, run->count)));
+  }
+}
+
+}  // namespace layercast

@@ -1,0 +1,32 @@
+#include "engine_side/model/fit.h"
+
+#include <string>
+
+#include "layercast/error.h"
+#include "src/tensor/cast.h"
+
+namespace layercast {
+
+void CheckFits(const TensorSpec& spec, DType dtype, const Shape& shape) {
+  if (spec.shape == shape && (spec.dtype == dtype || CanCast(spec.dtype, dtype))) return;
+  throw Error(ErrorCode::kInvalidArgument, "expected " + Describe(dtype, shape) + ", got " + Describe(spec));
+}
+
+std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view divisor_name, std::int64_t divisor) {
+  const auto refuse = [&](const char* what) {
+    throw Error(ErrorCode::kInvalidArgument, std::string(name) + " " + std::to_string(value) + what +
+                                                 std::string(divisor_name) + " " + std::to_string(divisor));
+  };
+  if (value < 1 || divisor < 1) refuse(" must be at least 1, and so must ");
+  if (value % divisor != 0) refuse(" is not divisible by ");
+  return value / divisor;
+}
+
+void CheckParallel(const ParallelConfig& parallel) {
+  if (parallel.tp_rank >= 0 && parallel.tp_rank < parallel.tp_size) return;
+  throw Error(ErrorCode::kInvalidArgument, "expected tp_rank from 0 to tp_size - 1, got tp_rank " +
+                                               std::to_string(parallel.tp_rank) + " of tp_size " +
+                                               std::to_string(parallel.tp_size));
+}
+
+}  // namespace layercast

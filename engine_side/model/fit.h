@@ -1,0 +1,23 @@
+// The checks that layers share when they say where a tensor goes, and the words in which they refuse one.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "layercast/parallel.h"
+#include "layercast/tensor.h"
+
+namespace layercast {
+
+// Throws kInvalidArgument "expected [8, 4] bf16, got [8, 2] bf16" unless `spec` has this shape and a dtype that may be
+// cast to `dtype`.
+void CheckFits(const TensorSpec& spec, DType dtype, const Shape& shape);
+
+// value / divisor. Throws kInvalidArgument "num_attention_heads 14 is not divisible by tp_size 4", and on anything
+// below 1.
+std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view divisor_name, std::int64_t divisor);
+
+// Throws kInvalidArgument unless 0 <= tp_rank < tp_size.
+void CheckParallel(const ParallelConfig& parallel);
+
+}  // namespace layercast

@@ -1,0 +1,123 @@
+// From a checkpoint's name to the layer that owns it: Module::Resolve.
+#include <algorithm>
+#include <utility>
+
+#include "layercast/error.h"
+#include "layercast/model/module.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kNamesInMessages = 20;
+
+// "a.b.c" -> {"a", "b.c"}
+std::pair<std::string_view, std::string_view> SplitFirst(std::string_view path) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string_view::npos) return {path, {}};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+
+bool EndsWithSegments(std::string_view path, std::string_view suffix) {
+  if (!path.ends_with(suffix)) return false;
+  return path.size() == suffix.size() || path[path.size() - suffix.size() - 1] == '.';
+}
+
+std::string Join(std::string_view path, std::string_view name) {
+  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
+}
+
+}  // namespace
+
+struct Module::Walk {
+  const Module* module;
+  std::string path;           // of `module`, from the root
+  std::string_view rest;      // what is left of the name
+  std::string_view shard_id;  // declared by a route on the way
+  const SkipRule* skipped_by = nullptr;
+};
+
+void Module::Follow(Walk& walk) const {
+  while (true) {
+    const Module& module = *walk.module;
+    const auto rules = module.skip_rules();
+    const auto rule =
+        std::ranges::find_if(rules, [&](const SkipRule& r) { return EndsWithSegments(walk.rest, r.suffix); });
+    if (rule != rules.end()) {
+      walk.skipped_by = &*rule;
+      return;
+    }
+    const auto [head, tail] = SplitFirst(walk.rest);
+    const auto route = module.routes_.find(head);
+    if (route == module.routes_.end() || route->second.child == Route::kParameter || tail.empty()) return;
+    const auto& [name, child] = module.children_[route->second.child];
+    if (!walk.path.empty()) walk.path += '.';
+    walk.path += name;
+    walk.module = child.get();
+    walk.rest = tail;
+    if (route->second.declared) walk.shard_id = route->second.shard_id;
+  }
+}
+
+Resolution Module::Resolve(const TensorSpec& spec) const {
+  Walk walk{this, {}, spec.name, {}};
+  Follow(walk);
+  Resolution resolution;
+  if (walk.skipped_by != nullptr) {
+    resolution.skip_rule = walk.skipped_by->rule;
+    return resolution;
+  }
+  if (const std::string_view tied_to = walk.module->tied_to(); !tied_to.empty()) {
+    resolution.alias_of = Join(tied_to, walk.rest);
+    const std::string_view rest = walk.rest;
+    walk = Walk{this, {}, resolution.alias_of, {}};
+    Follow(walk);
+    if (walk.rest != rest || walk.path != tied_to) {
+      throw Error(ErrorCode::kInvalidArgument, Quote(spec.name) + " is tied to " + Quote(resolution.alias_of) +
+                                                   ", which is not below " + class_name_);
+    }
+  }
+  PlaceInOwner(walk, spec, resolution);
+  return resolution;
+}
+
+void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& resolution) const {
+  resolution.owner = walk.module;
+  resolution.owner_path = walk.path;
+  try {
+    resolution.pieces = walk.module->Place(walk.rest, walk.shard_id, spec);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) {
+      throw Error(error.code(), "layer " + (walk.path.empty() ? class_name_ : walk.path) + ": " + Quote(spec.name) +
+                                    " " + error.what());
+    }
+    const auto [head, tail] = SplitFirst(walk.rest);
+    if (!tail.empty() && walk.module->routes_.contains(head)) {
+      throw Error(ErrorCode::kNotFound, "Attempted to load nested weight " + Quote(spec.name) +
+                                            " into a single parameter " + Quote(Join(walk.path, head)));
+    }
+    std::string names;
+    const std::vector<std::string> available = walk.module->NamesBelow();
+    for (std::size_t i = 0; i < std::min(available.size(), kNamesInMessages); ++i) {
+      names += (i == 0 ? "" : ", ") + available[i];
+    }
+    if (available.size() > kNamesInMessages) {
+      names += " and " + std::to_string(available.size() - kNamesInMessages) + " more";
+    }
+    throw Error(ErrorCode::kNotFound, "There is no module or parameter named " + Quote(spec.name) + " in " +
+                                          class_name_ + ". The available parameters belonging to " + walk.path + " (" +
+                                          walk.module->class_name_ + ") are: {" + names + "}");
+  }
+}
+
+std::vector<std::string> Module::NamesBelow() const {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters_) names.push_back(parameter.spec.name);
+  for (const auto& [name, child] : children_) {
+    if (names.size() > kNamesInMessages) break;
+    for (const std::string& below : child->NamesBelow()) names.push_back(Join(name, below));
+  }
+  return names;
+}
+
+}  // namespace layercast

@@ -1,0 +1,152 @@
+#include "engine_side/plan/piece.h"
+
+#include <algorithm>
+#include <string>
+
+#include "engine_side/model/box_runs.h"
+#include "layercast/error.h"
+#include "src/base/check.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::uint64_t kSmallestChunk = 16;        // an element of every type fits
+constexpr std::size_t kMostRegionsPerChunk = 1024;  // small ones are gathered up to here
+
+// The source box of a placement in bytes. Its logical rows are runs along the last dimension; what lies contiguous
+// in the tensor (one logical row or many) is a run, and equally spaced runs are a block.
+struct SourceBytes {
+  BoxRuns runs;
+  std::uint64_t element = 0;  // bytes of one; 1 for packed types, which are placed whole
+  std::uint64_t total = 0;    // packed bytes
+  std::uint64_t row = 0;      // bytes of a logical row
+  std::uint64_t run = 0;      // bytes of a run: whole logical rows
+  std::uint64_t block = 0;    // bytes of a block's runs
+
+  SourceBytes(const TensorSpec& spec, const Box& box) : runs(spec.shape, box) {
+    const auto bits = static_cast<std::uint64_t>(BitsPerElement(spec.dtype));
+    const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements) * bits / 8; };
+    element = std::max<std::uint64_t>(bits / 8, 1);
+    total = bytes(box.num_elements());
+    run = bytes(runs.run_length());
+    block = run * static_cast<std::uint64_t>(runs.runs_per_block());
+    // A packed type's row need not fill bytes: such a tensor is one row.
+    row = bits % 8 != 0 ? total : bytes(box.rank == 0 ? 1 : box.extent[box.rank - 1U]);
+  }
+
+  std::uint64_t RunOffset(std::uint64_t index) const {
+    return static_cast<std::uint64_t>(runs.At(static_cast<std::int64_t>(index)).offset) * element;
+  }
+};
+
+// Where the next piece that begins at `begin` ends.
+class Cutter {
+ public:
+  Cutter(const SourceBytes& source, const Box& destination, std::uint64_t chunk_bytes, std::uint64_t row_multiple)
+      : source_(source), chunk_bytes_(chunk_bytes), multiple_(destination.rank < 2 ? 1 : row_multiple) {
+    if (destination.rank < 2) return;
+    first_row_ = static_cast<std::uint64_t>(destination.begin[destination.rank - 2U]);
+    rows_ = static_cast<std::uint64_t>(destination.extent[destination.rank - 2U]);
+  }
+
+  std::uint64_t End(std::uint64_t begin) const {
+    const std::uint64_t fit = chunk_bytes_ / source_.row;
+    if (fit == 0) {  // a row that is longer than a chunk
+      const std::uint64_t step = chunk_bytes_ / source_.element * source_.element;
+      return std::min(begin + step, begin - begin % source_.row + source_.row);
+    }
+    const std::uint64_t bound =
+        source_.run > source_.row ? RunEnd(begin) : begin - begin % source_.block + source_.block;
+    const std::uint64_t rows = std::min(fit, (bound - begin) / source_.row);
+    return begin + source_.row * AtMultiple(begin / source_.row, rows, begin + rows * source_.row == source_.total);
+  }
+
+ private:
+  std::uint64_t RunEnd(std::uint64_t begin) const { return begin - begin % source_.run + source_.run; }
+
+  // At most `rows` rows from row `index` on, ending at a multiple (in the parameter's rows) wherever one is in reach.
+  std::uint64_t AtMultiple(std::uint64_t index, std::uint64_t rows, bool to_the_end) const {
+    if (multiple_ <= 1) return rows;
+    const std::uint64_t row = first_row_ + index % rows_;
+    const std::uint64_t past = row % multiple_;
+    if (past != 0) return std::min(rows, multiple_ - past);
+    if (to_the_end || rows < multiple_) return rows;
+    return rows - rows % multiple_;
+  }
+
+  const SourceBytes& source_;
+  std::uint64_t chunk_bytes_;
+  std::uint64_t multiple_;
+  std::uint64_t first_row_ = 0;
+  std::uint64_t rows_ = 1;
+};
+
+Region RegionIn(const SourceBytes& source, std::uint32_t tensor, std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t run = begin / source.run;
+  const std::uint64_t inside = begin % source.run;
+  if (inside + (end - begin) <= source.run) return {tensor, source.RunOffset(run) + inside, end - begin, 1, 0};
+  // Whole runs of one block.
+  LAYERCAST_CHECK(inside == 0 && end % source.run == 0 && begin / source.block == (end - 1) / source.block);
+  const std::uint64_t stride = static_cast<std::uint64_t>(source.runs.stride()) * source.element;
+  return {tensor, source.RunOffset(run), source.run, (end - begin) / source.run, stride};
+}
+
+// Gathers pieces into chunks.
+class Gatherer {
+ public:
+  Gatherer(const ScheduleOptions& options, PlannedSchedule& out) : options_(options), out_(out) {}
+
+  void Add(const Piece& piece, const Region& region) {
+    const bool full = bytes_ + region.num_bytes() > options_.chunk_bytes || regions_.size() == kMostRegionsPerChunk;
+    const bool other = options_.one_tensor_per_chunk && !regions_.empty() && regions_.back().tensor != region.tensor;
+    if (full || other) Close();
+    regions_.push_back(region);
+    out_.pieces.push_back(piece);
+    bytes_ += region.num_bytes();
+  }
+
+  void Close() {
+    if (!regions_.empty()) out_.schedule.Add(regions_);
+    regions_.clear();
+    bytes_ = 0;
+  }
+
+ private:
+  const ScheduleOptions& options_;
+  PlannedSchedule& out_;
+  std::vector<Region> regions_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+Region RegionOf(const LoadPlan& plan, const Manifest& manifest, const Piece& piece) {
+  const Placement& placement = plan.placements().at(piece.placement);
+  const SourceBytes source(manifest.entry(placement.tensor).spec, placement.source);
+  LAYERCAST_CHECK(piece.begin < piece.end && piece.end <= source.total);
+  return RegionIn(source, placement.tensor, piece.begin, piece.end);
+}
+
+PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, const ScheduleOptions& options) {
+  if (options.chunk_bytes < kSmallestChunk) {
+    throw Error(ErrorCode::kInvalidArgument, "chunk_bytes: expected at least " + std::to_string(kSmallestChunk) +
+                                                 ", got " + std::to_string(options.chunk_bytes));
+  }
+  PlannedSchedule out;
+  Gatherer gatherer(options, out);
+  for (std::uint32_t i = 0; i < plan.placements().size(); ++i) {
+    const Placement& placement = plan.placements()[i];
+    const SourceBytes source(manifest.entry(placement.tensor).spec, placement.source);
+    const bool rows_matter = plan.parameters()[placement.parameter].quantize;
+    const Cutter cutter(source, placement.destination, options.chunk_bytes, rows_matter ? options.row_multiple : 1);
+    for (std::uint64_t begin = 0; begin < source.total;) {
+      const Piece piece{i, begin, cutter.End(begin)};
+      gatherer.Add(piece, RegionIn(source, placement.tensor, piece.begin, piece.end));
+      begin = piece.end;
+    }
+  }
+  gatherer.Close();
+  return out;
+}
+
+}  // namespace layercast

@@ -1,0 +1,113 @@
+// Linear layers, by how a rank holds its part: "weight" [rows, cols] and, where there is one, "bias" [rows].
+// Used by model families; the arithmetic is that of tensor parallel engines, replicated key/value heads included.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/dtype.h"
+#include "layercast/export.h"
+#include "layercast/model/module.h"
+#include "layercast/parallel.h"
+
+namespace layercast {
+
+// What every layer of a model is built with. Value.
+struct LayerContext {
+  ParallelConfig parallel;
+  DType dtype = DType::kBF16;
+  bool quantize = true;  // linear weights take the engine's recipe; false for a router
+};
+
+// Every rank holds all of it.
+class LAYERCAST_PUBLIC ReplicatedLinear final : public Module {
+ public:
+  ReplicatedLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size, bool bias);
+};
+
+// The input dimension is split; the bias is whole on every rank.
+class LAYERCAST_PUBLIC RowParallelLinear final : public Module {
+ public:
+  RowParallelLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size, bool bias);
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
+
+ private:
+  std::int64_t input_size_;
+  std::int64_t first_column_;
+};
+
+// The output dimension is split. The base of the fused layers: it holds one shard, they hold several.
+class LAYERCAST_PUBLIC ColumnParallelLinear : public Module {
+ public:
+  ColumnParallelLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size, bool bias);
+  // With an empty shard id the tensor is all shards, one after the other: fused on disk.
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
+  std::span<const ShardName> shard_names() const override { return shard_names_; }
+
+ protected:
+  // A part of a fused layer that checkpoints hold as a tensor of its own.
+  struct Shard {
+    std::string checkpoint_name;  // "q_proj"
+    std::string id;               // "q"
+    std::int64_t size = 0;        // rows of the whole shard
+    std::int64_t rows = 0;        // of them this rank's: `rows` from `first` on
+    std::int64_t first = 0;
+  };
+
+  ColumnParallelLinear(std::string class_name, const LayerContext& context, std::int64_t input_size,
+                       std::vector<Shard> shards, bool bias);
+  // What a shard id that is none of these is told.
+  virtual std::string UnknownShard(std::string_view shard_id) const;
+  const std::vector<Shard>& shards() const { return shards_; }
+
+ private:
+  static std::vector<Shard> One(const ParallelConfig& parallel, std::int64_t output_size);
+
+  const std::vector<Shard> shards_;
+  std::vector<ShardName> shard_names_;
+};
+
+// One of the tensors that a MergedColumnParallelLinear fuses. Its shard id is its index: "0", "1", ...
+struct MergedShard {
+  std::string checkpoint_name;  // "gate_proj"
+  std::int64_t output_size = 0;
+};
+
+class LAYERCAST_PUBLIC MergedColumnParallelLinear final : public ColumnParallelLinear {
+ public:
+  MergedColumnParallelLinear(const LayerContext& context, std::int64_t input_size,
+                             const std::vector<MergedShard>& shards, bool bias);
+
+ protected:
+  std::string UnknownShard(std::string_view shard_id) const override;
+
+ private:
+  static std::vector<Shard> Split(const ParallelConfig& parallel, const std::vector<MergedShard>& shards);
+};
+
+struct AttentionHeads {
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t v_head_dim = 0;  // 0: as head_dim
+};
+
+// Grouped-query attention's fused projection: q_proj, k_proj, v_proj with the shard ids "q", "k", "v". Where tp_size
+// exceeds the number of key/value heads, tp_size / num_kv_heads neighbouring ranks hold the same one.
+class LAYERCAST_PUBLIC QKVParallelLinear final : public ColumnParallelLinear {
+ public:
+  QKVParallelLinear(const LayerContext& context, std::int64_t hidden_size, const AttentionHeads& heads, bool bias);
+
+ protected:
+  std::string UnknownShard(std::string_view shard_id) const override;
+
+ private:
+  static std::vector<Shard> SplitHeads(const ParallelConfig& parallel, const AttentionHeads& heads);
+};
+
+}  // namespace layercast
