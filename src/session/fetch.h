@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "layercast/memory.h"
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
@@ -32,7 +33,8 @@ struct ReceiverIdentity {
 
 struct FetchOptions {
   std::string channel;    // "shm", "zmq", "inproc": that one or an error; empty: the best that both ends have
-  std::size_t slots = 4;  // receive slots of a copying channel: chunks under way at once (its credits)
+  std::size_t slots = 4;               // chunks under way at once: the credits of this receiver
+  MemoryResource* memory = nullptr;    // of the slots of a copying channel; null: host memory
   std::chrono::milliseconds peer_timeout{5000};  // silence of a publisher that counts as its loss
 };
 

@@ -1,0 +1,96 @@
+#include "src/session/publisher_link.h"
+
+#include <array>
+#include <random>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPingInterval{500};
+
+std::uint64_t RandomSession() {
+  std::random_device random;
+  return (static_cast<std::uint64_t>(random()) << 32) | random();
+}
+
+}  // namespace
+
+PublisherLink::PublisherLink(const std::string& endpoint, milliseconds peer_timeout)
+    : endpoint_(endpoint),
+      peer_timeout_(peer_timeout),
+      session_(RandomSession()),
+      context_(1),
+      socket_(context_, zmq::socket_type::dealer),
+      last_heard_(Deadline::Clock::now()),
+      last_ping_(last_heard_) {
+  socket_.set(zmq::sockopt::linger, 200);  // long enough for a last "bye", and bounded
+  socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
+  socket_.set(zmq::sockopt::sndhwm, 1000);
+  socket_.set(zmq::sockopt::rcvhwm, 1000);
+  try {
+    socket_.connect(endpoint);
+  } catch (const zmq::error_t& error) {
+    throw Error(ErrorCode::kInvalidArgument, "publisher endpoint '" + endpoint + "': " + error.what());
+  }
+}
+
+void PublisherLink::Send(const wire::Message& message) {
+  const std::vector<std::byte> bytes = wire::Encode({.protocol = wire::kNewestProtocol, .session = session_, .message = message});
+  if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
+    throw Error(ErrorCode::kUnavailable, "publisher " + endpoint_ + " takes no messages: cannot send '" +
+                                             std::string(wire::MessageName(message)) + "'");
+  }
+}
+
+std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std::string& stage) {
+  while (true) {
+    // What has arrived counts before silence does: the sink may have kept this thread away for long.
+    while (std::optional<wire::Message> message = TakeOne()) {
+      if (std::holds_alternative<wire::Pong>(*message)) continue;
+      if (const auto* refused = std::get_if<wire::Refused>(&*message)) {
+        throw Error(refused->code, "publisher " + endpoint_ + ", " + stage + ": " + refused->message);
+      }
+      return message;
+    }
+    KeepAlive(stage);
+    if (deadline.Passed()) return std::nullopt;
+    std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
+    zmq::poll(items.data(), items.size(), deadline.AtMost(kPingInterval).Remaining());
+  }
+}
+
+wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
+  if (std::optional<wire::Message> message = Receive(deadline, stage)) return std::move(*message);
+  throw Error(ErrorCode::kDeadlineExceeded, "publisher " + endpoint_ + ", " + stage + ": no answer before the deadline");
+}
+
+void PublisherLink::KeepAlive(const std::string& stage) {
+  const auto now = Deadline::Clock::now();
+  if (now - last_ping_ >= kPingInterval) {
+    // A ping that went out long ago and was never answered is silence; a long pause of our own is not.
+    if (now - last_ping_ > 2 * kPingInterval) last_heard_ = now;
+    last_ping_ = now;
+    Send(wire::Ping{});
+  }
+  if (now - last_heard_ >= peer_timeout_) {
+    throw Error(ErrorCode::kUnavailable, "publisher " + endpoint_ + " was silent for " +
+                                             std::to_string(peer_timeout_.count()) + " ms, " + stage);
+  }
+}
+
+std::optional<wire::Message> PublisherLink::TakeOne() {
+  zmq::message_t raw;
+  while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
+    wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
+    if (frame.session != session_) continue;  // of an obsolete attempt
+    last_heard_ = Deadline::Clock::now();
+    return std::move(frame.message);
+  }
+  return std::nullopt;
+}
+
+}  // namespace layercast

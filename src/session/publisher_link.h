@@ -1,0 +1,44 @@
+// The receiver's end of the control link to one publisher: sends and receives frames of one session, keeps the lease
+// alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <zmq.hpp>
+
+#include "src/base/deadline.h"
+#include "src/wire/frames.h"
+
+namespace layercast {
+
+class PublisherLink {
+ public:
+  // Does not wait: a publisher that is not there shows as silence. Throws kInvalidArgument on a malformed endpoint.
+  PublisherLink(const std::string& endpoint, std::chrono::milliseconds peer_timeout);
+
+  void Send(const wire::Message& message);
+  // The next message that is not a pong, or nullopt when the deadline passes first. Throws what the publisher refused
+  // with; kUnavailable when it has been silent for peer_timeout; both name it and `stage`.
+  std::optional<wire::Message> Receive(Deadline deadline, const std::string& stage);
+  // As Receive, but a passed deadline is kDeadlineExceeded.
+  wire::Message Expect(Deadline deadline, const std::string& stage);
+
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  void KeepAlive(const std::string& stage);
+  std::optional<wire::Message> TakeOne();
+
+  const std::string endpoint_;
+  const std::chrono::milliseconds peer_timeout_;
+  const std::uint64_t session_;
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  Deadline::Clock::time_point last_heard_;
+  Deadline::Clock::time_point last_ping_;
+};
+
+}  // namespace layercast
