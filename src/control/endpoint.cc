@@ -1,0 +1,27 @@
+#include "src/control/endpoint.h"
+
+#include "layercast/error.h"
+
+namespace layercast {
+
+std::string HostOf(const std::string& endpoint) {
+  if (endpoint.starts_with("ipc://") || endpoint.starts_with("inproc://")) return "";
+  constexpr std::string_view kTcp = "tcp://";
+  const std::size_t colon = endpoint.rfind(':');
+  if (!endpoint.starts_with(kTcp) || colon < kTcp.size() || colon + 1 == endpoint.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "endpoint '" + endpoint + "': expected tcp://HOST:PORT or ipc://PATH, e.g. tcp://127.0.0.1:7700");
+  }
+  return endpoint.substr(kTcp.size(), colon - kTcp.size());
+}
+
+void CheckBindable(const std::string& endpoint, bool allow_remote) {
+  const std::string host = HostOf(endpoint);
+  const bool loopback = host.empty() || host == "localhost" || host == "[::1]" || host.starts_with("127.");
+  if (loopback || allow_remote) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "endpoint '" + endpoint + "' can be reached from other hosts, and peers are not authenticated: bind a "
+              "loopback address, or allow remote peers explicitly");
+}
+
+}  // namespace layercast

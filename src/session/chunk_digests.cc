@@ -1,0 +1,64 @@
+#include "src/session/chunk_digests.h"
+
+#include <string>
+
+#include "layercast/error.h"
+#include "src/base/digest.h"
+#include "src/tensor/scan.h"
+
+namespace layercast {
+
+RegionView ViewOf(const OfferedTensor& tensor, const Region& region) {
+  CheckInside(region, tensor.bytes);
+  return {.base = tensor.data + region.offset,
+          .row_bytes = static_cast<std::size_t>(region.row_bytes),
+          .rows = static_cast<std::size_t>(region.rows),
+          .stride = static_cast<std::size_t>(region.rows > 1 ? region.stride : region.row_bytes)};
+}
+
+Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
+  Digester digester;
+  for (const Region& region : regions) {
+    const RegionView view = ViewOf(tensors[region.tensor], region);
+    for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
+  }
+  return digester.Finish();
+}
+
+std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool) {
+  std::vector<Digest> digests(schedule.chunks().size());
+  pool.For(digests.size(),
+           [&](std::size_t i) { digests[i] = ChunkDigest(schedule.RegionsOf(schedule.chunks()[i]), tensors); });
+  return digests;
+}
+
+std::vector<float> RowAmaxOf(const TensorSpec& spec, const std::byte* data, WorkerPool& pool) {
+  const std::int64_t rows = spec.shape.empty() ? 1 : spec.shape[0];
+  std::vector<float> amax(static_cast<std::size_t>(rows));
+  if (rows == 0) return amax;
+  const std::int64_t row_bytes = spec.num_bytes() / rows;
+  ScanRows({.dtype = spec.dtype, .data = data, .rows = rows, .cols = spec.num_elements() / rows, .row_stride = row_bytes},
+           pool, amax);
+  return amax;
+}
+
+void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream) {
+  for (const Chunk& chunk : schedule.chunks()) {
+    const std::span<const Region> regions = schedule.RegionsOf(chunk);
+    if (regions.empty()) throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk without regions");
+    for (const Region& region : regions) {
+      if (region.tensor >= manifest.entries().size()) {
+        throw Error(ErrorCode::kInvalidArgument, "the schedule asks for tensor " + std::to_string(region.tensor) +
+                                                     ", expected one of " + std::to_string(manifest.entries().size()));
+      }
+      CheckInside(region, static_cast<std::uint64_t>(manifest.entry(region.tensor).spec.num_bytes()));
+      if (stream && region.tensor != regions.front().tensor) {
+        throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk of tensors " +
+                                                     std::to_string(regions.front().tensor) + " and " +
+                                                     std::to_string(region.tensor) + ": a stream's have one");
+      }
+    }
+  }
+}
+
+}  // namespace layercast

@@ -1,0 +1,30 @@
+// What a publisher computes of a tensor's bytes for one schedule: the digests of chunks, and rows' largest magnitudes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/base/worker_pool.h"
+#include "src/tensor/manifest.h"
+#include "src/tensor/region.h"
+#include "src/transport/channel.h"
+#include "src/wire/schedule.h"
+
+namespace layercast {
+
+// Where a region of an offered tensor lies. Throws kInvalidArgument when it leaves the tensor.
+RegionView ViewOf(const OfferedTensor& tensor, const Region& region);
+
+// Of a chunk: its regions' bytes, one after the other, rows packed.
+Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
+std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool);
+
+// One value for each index of the first dimension.
+std::vector<float> RowAmaxOf(const TensorSpec& spec, const std::byte* data, WorkerPool& pool);
+
+// Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a stream, no
+// chunk holds two tensors.
+void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream);
+
+}  // namespace layercast

@@ -1,0 +1,48 @@
+#include "src/session/offered_version.h"
+
+#include <utility>
+
+namespace layercast {
+
+OfferedVersion::OfferedVersion(Manifest manifest, Offer offer)
+    : manifest_(std::move(manifest)), encoded_manifest_(manifest_.Encode()), offer_(std::move(offer)) {}
+
+OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order)
+    : manifest_(std::move(manifest)),
+      encoded_manifest_(manifest_.Encode()),
+      walk_(std::move(walk)),
+      layer_order_(layer_order) {}
+
+void OfferedVersion::AddReader() {
+  const std::lock_guard lock(mutex_);
+  ++readers_;
+}
+
+void OfferedVersion::RemoveReader() {
+  const std::lock_guard lock(mutex_);
+  --readers_;
+  changed_.notify_all();
+}
+
+int OfferedVersion::readers() const {
+  const std::lock_guard lock(mutex_);
+  return readers_;
+}
+
+void OfferedVersion::Retire() {
+  const std::lock_guard lock(mutex_);
+  retired_ = true;
+  changed_.notify_all();
+}
+
+bool OfferedVersion::retired() const {
+  const std::lock_guard lock(mutex_);
+  return retired_;
+}
+
+bool OfferedVersion::WaitReleased(Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline.at(), [this] { return retired_ && readers_ == 0; });
+}
+
+}  // namespace layercast

@@ -1,0 +1,59 @@
+// A version that a publisher offers: its manifest, and its bytes (snapshot) or a way to walk them (stream). Who reads it
+// now is counted, so that its owner knows when the memory may go.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/weights_iterator.h"
+#include "src/base/deadline.h"
+#include "src/session/fetch.h"
+#include "src/tensor/manifest.h"
+#include "src/transport/channel.h"
+
+namespace layercast {
+
+// Starts a walk; with names, in their order (for sources that give tensors by name), else in its own.
+using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)>;
+
+// Immutable but for the count of readers. Thread-safe.
+class OfferedVersion {
+ public:
+  // A snapshot: `offer` holds every tensor of the manifest.
+  OfferedVersion(Manifest manifest, Offer offer);
+  // A stream. `layer_order`: walk in the order of the first receiver's schedule.
+  OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order);
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::vector<std::byte>& encoded_manifest() const { return encoded_manifest_; }
+  PublishMode mode() const { return walk_ ? PublishMode::kStream : PublishMode::kSnapshot; }
+  const Offer& offer() const { return offer_; }
+  bool layer_order() const { return layer_order_; }
+  std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
+
+  void AddReader();
+  void RemoveReader();
+  int readers() const;
+  // No new reader will come. Released: that, and none is left.
+  void Retire();
+  bool retired() const;
+  bool WaitReleased(Deadline deadline) const;
+
+ private:
+  const Manifest manifest_;
+  const std::vector<std::byte> encoded_manifest_;
+  const Offer offer_;
+  const WalkFunction walk_;
+  const bool layer_order_ = false;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  int readers_ = 0;       // guarded by mutex_
+  bool retired_ = false;  // guarded by mutex_
+};
+
+}  // namespace layercast

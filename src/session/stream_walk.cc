@@ -1,0 +1,184 @@
+#include "src/session/stream_walk.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/session/chunk_digests.h"
+#include "src/tensor/manifest_entry.h"
+
+namespace layercast {
+
+StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
+                       const StreamEnvironment& environment)
+    : version_(std::move(version)), readers_(std::move(readers)), environment_(environment) {
+  for (const StreamReader& reader : readers_) {
+    present_.insert(reader.key);
+    trailers_.emplace_back(reader.schedule->chunks().size());
+    auto& chunks_of = chunks_of_.emplace_back();
+    for (std::uint32_t i = 0; i < reader.schedule->chunks().size(); ++i) {
+      chunks_of.emplace(reader.schedule->RegionsOf(reader.schedule->chunks()[i]).front().tensor, i);
+    }
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+StreamWalk::~StreamWalk() {
+  thread_.request_stop();
+  changed_.notify_all();
+  thread_.join();
+  for (const auto& [sequence, slot] : slots_) {
+    for (OfferingEnd* end : environment_.ends) end->Remove(slot.offer_id);
+  }
+}
+
+void StreamWalk::Done(const SessionKey& reader, std::uint32_t sequence) {
+  const std::lock_guard lock(mutex_);
+  const auto slot = slots_.find(sequence);
+  if (slot != slots_.end()) slot->second.awaited.erase(reader);
+  changed_.notify_all();
+}
+
+void StreamWalk::Leave(const SessionKey& reader) {
+  const std::lock_guard lock(mutex_);
+  present_.erase(reader);
+  for (auto& [sequence, slot] : slots_) slot.awaited.erase(reader);
+  changed_.notify_all();
+}
+
+bool StreamWalk::ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
+void StreamWalk::Run(const std::stop_token& stop) {
+  try {
+    WalkAll(stop);
+  } catch (const Error& error) {
+    log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
+    for (const StreamReader& reader : readers_) {
+      environment_.outbox.Put(reader.key, wire::Refused{error.code(), error.what()});
+    }
+  } catch (const std::exception& error) {
+    // The source is the user's code: whatever it throws ends this walk and nothing else.
+    log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
+    for (const StreamReader& reader : readers_) {
+      environment_.outbox.Put(reader.key, wire::Refused{ErrorCode::kInternal, std::string("the source failed: ") + error.what()});
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+}
+
+std::vector<std::string> StreamWalk::Order() const {
+  std::vector<std::string> names;
+  if (!version_->layer_order()) return names;
+  std::vector<bool> listed(version_->manifest().entries().size());
+  const auto list = [&](std::uint32_t tensor) {
+    if (listed[tensor]) return;
+    listed[tensor] = true;
+    names.push_back(version_->manifest().entry(tensor).spec.name);
+  };
+  for (const Region& region : readers_.front().schedule->regions()) list(region.tensor);
+  for (std::uint32_t tensor = 0; tensor < listed.size(); ++tensor) list(tensor);  // what that rank does not keep
+  return names;
+}
+
+void StreamWalk::WalkAll(const std::stop_token& stop) {
+  const Manifest& manifest = version_->manifest();
+  const std::unique_ptr<WeightsIterator> weights = version_->Walk(Order());
+  std::uint32_t sequence = 0;
+  while (std::optional<NamedTensor> named = weights->Next()) {
+    const std::int64_t tensor = manifest.Find(named->name);
+    if (tensor < 0) {
+      throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named->name + "', which it did not declare");
+    }
+    const TensorSpec& spec = manifest.entry(static_cast<std::uint32_t>(tensor)).spec;
+    if (named->tensor.dtype != spec.dtype || named->tensor.shape != spec.shape) {
+      throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) + ", and yielded " +
+                                                   Describe(named->tensor.dtype, named->tensor.shape));
+    }
+    if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
+    Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
+  }
+  for (std::size_t i = 0; i < readers_.size(); ++i) {
+    environment_.outbox.Put(readers_[i].key, wire::StreamEnd{sequence, trailers_[i]});
+  }
+  while (!stop.stop_requested() && !slots_.empty()) MakeRoom(environment_.window_bytes, stop);
+}
+
+// Waits until the window has room for `bytes` (one tensor always fits an empty one). False: nobody is left to send to.
+bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
+  while (true) {
+    RetireDoneSlots();
+    std::unique_lock lock(mutex_);
+    if (present_.empty() || stop.stop_requested()) return false;
+    if (slots_.empty() || window_used_ + bytes <= environment_.window_bytes) return true;
+    changed_.wait(lock, stop, [this] {
+      return present_.empty() || std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot.second.awaited.empty(); });
+    });
+  }
+}
+
+void StreamWalk::RetireDoneSlots() {
+  std::vector<Slot> done;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto slot = slots_.begin(); slot != slots_.end();) {
+      if (!slot->second.awaited.empty()) {
+        ++slot;
+        continue;
+      }
+      window_used_ -= slot->second.memory.size();
+      done.push_back(std::move(slot->second));
+      slot = slots_.erase(slot);
+    }
+  }
+  for (const Slot& slot : done) {
+    for (OfferingEnd* end : environment_.ends) end->Remove(slot.offer_id);
+  }
+}
+
+void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
+  const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
+  const auto bytes = static_cast<std::size_t>(entry.spec.num_bytes());
+  Slot slot{.memory = Buffer(environment_.memory, std::max<std::size_t>(bytes, 1)),
+            .offer_id = environment_.first_offer_id + sequence,
+            .awaited = {}};
+  if (bytes != 0) std::memcpy(slot.memory.data(), named.tensor.data, bytes);
+  Offer offer{.id = slot.offer_id, .tensors = {{slot.memory.data(), bytes}}};
+
+  DigestChunks(tensor, slot);
+  if (environment_.failpoints.Hit("send.tensor")) offer.tensors.front().bytes = bytes / 2;
+  for (OfferingEnd* end : environment_.ends) end->Add(offer);
+  {
+    const std::lock_guard lock(mutex_);
+    slot.awaited = present_;
+    window_used_ += slot.memory.size();
+    slots_.emplace(sequence, std::move(slot));
+  }
+  for (const StreamReader& reader : readers_) {
+    wire::TensorReady ready{.sequence = sequence, .tensor = tensor, .offer_id = offer.id, .amax = entry.amax, .digest = entry.digest, .row_amax = {}};
+    if (reader.row_amax_tensors.contains(tensor)) ready.row_amax = RowAmaxOf(entry.spec, named.tensor.data, environment_.pool);
+    environment_.outbox.Put(reader.key, std::move(ready));
+  }
+}
+
+void StreamWalk::DigestChunks(std::uint32_t tensor, Slot& slot) {
+  const OfferedTensor whole{slot.memory.data(), slot.memory.size()};
+  for (std::size_t r = 0; r < readers_.size(); ++r) {
+    const Schedule& schedule = *readers_[r].schedule;
+    const auto [first, last] = chunks_of_[r].equal_range(tensor);
+    for (auto chunk = first; chunk != last; ++chunk) {
+      const auto wanted = schedule.RegionsOf(schedule.chunks()[chunk->second]);
+      std::vector<Region> regions(wanted.begin(), wanted.end());
+      for (Region& region : regions) region.tensor = 0;
+      trailers_[r][chunk->second] = ChunkDigest(regions, {&whole, 1});
+      if (environment_.failpoints.Hit("send.chunk")) slot.memory.data()[regions.front().offset] ^= std::byte{1};
+    }
+  }
+}
+
+}  // namespace layercast
