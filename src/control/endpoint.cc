@@ -20,8 +20,9 @@ void CheckBindable(const std::string& endpoint, bool allow_remote) {
   const bool loopback = host.empty() || host == "localhost" || host == "[::1]" || host.starts_with("127.");
   if (loopback || allow_remote) return;
   throw Error(ErrorCode::kInvalidArgument,
-              "endpoint '" + endpoint + "' can be reached from other hosts, and peers are not authenticated: bind a "
-              "loopback address, or allow remote peers explicitly");
+              "endpoint '" + endpoint +
+                  "' can be reached from other hosts, and peers are not authenticated: bind a "
+                  "loopback address, or allow remote peers explicitly");
 }
 
 }  // namespace layercast

@@ -16,12 +16,18 @@ const wire::ChannelAddress* FindOffered(const wire::Welcome& welcome, std::strin
 
 }  // namespace
 
-ChosenChannel ChooseChannel(const wire::Welcome& welcome, const std::string& forced, Deadline deadline) {
+wire::Host MyHost() {
   const HostIdentity mine = HostIdentity::Mine();
-  const HostIdentity theirs{.boot_id = welcome.boot_id, .process = welcome.process};
+  return {mine.boot_id, mine.network, mine.user, mine.process};
+}
+
+ChosenChannel ChooseChannel(const wire::Welcome& welcome, std::span<const std::unique_ptr<Transport>> transports,
+                            const std::string& forced, Deadline deadline) {
+  const HostIdentity mine = HostIdentity::Mine();
+  const HostIdentity theirs{welcome.host.boot_id, welcome.host.network, welcome.host.user, welcome.host.process};
   std::string reasons;
   bool known = forced.empty();
-  for (const std::unique_ptr<Transport>& transport : AllTransports()) {
+  for (const std::unique_ptr<Transport>& transport : transports) {
     const std::string name(transport->name());
     if (!forced.empty() && name != forced) continue;
     known = true;

@@ -17,8 +17,12 @@ struct ChosenChannel {
   std::unique_ptr<FetchingEnd> end;
 };
 
+// This host, as the handshake carries it.
+wire::Host MyHost();
+
 // `forced` empty: any. Throws kUnsupported naming every channel and why it is not viable; with a forced one there is no
 // falling back to another.
-ChosenChannel ChooseChannel(const wire::Welcome& welcome, const std::string& forced, Deadline deadline);
+ChosenChannel ChooseChannel(const wire::Welcome& welcome, std::span<const std::unique_ptr<Transport>> transports,
+                            const std::string& forced, Deadline deadline);
 
 }  // namespace layercast

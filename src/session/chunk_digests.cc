@@ -37,8 +37,9 @@ std::vector<float> RowAmaxOf(const TensorSpec& spec, const std::byte* data, Work
   std::vector<float> amax(static_cast<std::size_t>(rows));
   if (rows == 0) return amax;
   const std::int64_t row_bytes = spec.num_bytes() / rows;
-  ScanRows({.dtype = spec.dtype, .data = data, .rows = rows, .cols = spec.num_elements() / rows, .row_stride = row_bytes},
-           pool, amax);
+  ScanRows(
+      {.dtype = spec.dtype, .data = data, .rows = rows, .cols = spec.num_elements() / rows, .row_stride = row_bytes},
+      pool, amax);
   return amax;
 }
 

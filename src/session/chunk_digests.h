@@ -23,8 +23,8 @@ std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const Offer
 // One value for each index of the first dimension.
 std::vector<float> RowAmaxOf(const TensorSpec& spec, const std::byte* data, WorkerPool& pool);
 
-// Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a stream, no
-// chunk holds two tensors.
+// Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a
+// stream, no chunk holds two tensors.
 void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream);
 
 }  // namespace layercast

@@ -34,14 +34,12 @@ Digest DigestOfViews(std::span<const RegionView> views) {
 }
 
 wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
-  const HostIdentity host = HostIdentity::Mine();
   wire::Hello hello;
   hello.engine = self.engine;
   hello.attempt = self.attempt;
   hello.rank = static_cast<std::uint32_t>(self.rank);
   hello.tp_size = static_cast<std::uint32_t>(self.tp_size);
-  hello.boot_id = host.boot_id;
-  hello.process = host.process;
+  hello.host = MyHost();
   hello.lineage = lineage;
   hello.step_known = step.has_value();
   hello.step = step.value_or(0);
@@ -51,7 +49,8 @@ wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, 
 // Chunks under way on a data channel, each with the memory that it goes to.
 class ChunkWindow {
  public:
-  ChunkWindow(FetchingEnd& end, std::size_t slots, MemoryResource& memory) : end_(end), slots_(slots), memory_(memory) {}
+  ChunkWindow(FetchingEnd& end, std::size_t slots, MemoryResource& memory)
+      : end_(end), slots_(slots), memory_(memory) {}
 
   bool HasRoom() const { return in_flight_ < slots_; }
   bool empty() const { return in_flight_ == 0; }
@@ -106,7 +105,7 @@ class Session final : public FetchSession {
     auto welcome = Expect<wire::Welcome>(deadline, "opening a session");
     manifest_ = Manifest::Decode(welcome.manifest);
     mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
-    ChosenChannel chosen = ChooseChannel(welcome, options_.channel, deadline);
+    ChosenChannel chosen = ChooseChannel(welcome, options_.transports, options_.channel, deadline);
     stats_.channel = chosen.name;
     channel_ = std::move(chosen.end);
   }
@@ -154,7 +153,8 @@ class Session final : public FetchSession {
                                          std::string(wire::MessageName(message)) + "'");
   }
 
-  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors, Deadline deadline) {
+  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors,
+                             Deadline deadline) {
     const std::string stage = "subscribing to " + manifest_.version().ToString();
     wire::Subscribe subscribe;
     subscribe.schedule_digest = schedule.digest();
@@ -224,7 +224,8 @@ class Session final : public FetchSession {
       while (!early.contains(next)) {
         for (; submitted < count && window.HasRoom(); ++submitted) {
           const Chunk& chunk = schedule.chunks()[submitted];
-          window.Submit(static_cast<std::uint32_t>(submitted), subscribed.offer_id, schedule.RegionsOf(chunk), chunk.num_bytes);
+          window.Submit(static_cast<std::uint32_t>(submitted), subscribed.offer_id, schedule.RegionsOf(chunk),
+                        chunk.num_bytes);
         }
         ChunkCompletion completion = NextChunk(window, deadline, stage);
         early.emplace(completion.ticket, std::move(completion));
@@ -237,8 +238,8 @@ class Session final : public FetchSession {
   }
 
   // Checks a chunk against its digest where that is known already, and hands it on. Returns the digest of its bytes.
-  Digest Deliver(const Schedule& schedule, std::uint32_t index, const ChunkCompletion& completion, const Digest* expected,
-                 FetchSink& sink) {
+  Digest Deliver(const Schedule& schedule, std::uint32_t index, const ChunkCompletion& completion,
+                 const Digest* expected, FetchSink& sink) {
     std::vector<std::byte> corrupted;
     std::vector<RegionView> views = completion.views;
     if (failpoints_.Hit("receive.chunk")) views = Corrupted(views, corrupted);
@@ -282,11 +283,13 @@ class Session final : public FetchSession {
     std::vector<std::optional<Digest>> digests(schedule.chunks().size());
     std::uint32_t tensors = 0;
     while (true) {
-      const std::string stage = "waiting for tensor " + std::to_string(tensors + 1) + " of the stream of " + manifest_.version().ToString();
+      const std::string stage =
+          "waiting for tensor " + std::to_string(tensors + 1) + " of the stream of " + manifest_.version().ToString();
       const auto begin = Clock::now();
       wire::Message message = link_.Expect(deadline, stage);
       stats_.receive_seconds += SecondsSince(begin);
-      if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckTrailer(schedule, *end, digests, tensors);
+      if (const auto* end = std::get_if<wire::StreamEnd>(&message))
+        return CheckTrailer(schedule, *end, digests, tensors);
       const auto* ready = std::get_if<wire::TensorReady>(&message);
       if (ready == nullptr || ready->tensor >= manifest_.entries().size()) {
         throw Error(ErrorCode::kCorrupt, "publisher " + link_.endpoint() + ", " + stage + ": unexpected '" +
@@ -300,7 +303,8 @@ class Session final : public FetchSession {
         sink.OnRowAmax(ready->tensor, ready->row_amax);
       }
       const auto wanted = chunks_of.find(ready->tensor);
-      if (wanted != chunks_of.end()) FetchTensor(schedule, wanted->second, ready->offer_id, window, sink, digests, deadline);
+      if (wanted != chunks_of.end())
+        FetchTensor(schedule, wanted->second, ready->offer_id, window, sink, digests, deadline);
       link_.Send(wire::TensorDone{ready->sequence});
     }
   }
@@ -317,7 +321,8 @@ class Session final : public FetchSession {
 
   // An offer of a stream holds one tensor, number 0.
   void FetchTensor(const Schedule& schedule, const std::vector<std::uint32_t>& chunks, std::uint64_t offer,
-                   ChunkWindow& window, FetchSink& sink, std::vector<std::optional<Digest>>& digests, Deadline deadline) {
+                   ChunkWindow& window, FetchSink& sink, std::vector<std::optional<Digest>>& digests,
+                   Deadline deadline) {
     std::size_t submitted = 0;
     for (std::size_t done = 0; done < chunks.size(); ++done) {
       for (; submitted < chunks.size() && window.HasRoom(); ++submitted) {
@@ -334,11 +339,12 @@ class Session final : public FetchSession {
     }
   }
 
-  void CheckTrailer(const Schedule& schedule, const wire::StreamEnd& end, const std::vector<std::optional<Digest>>& digests,
-                    std::uint32_t tensors) const {
+  void CheckTrailer(const Schedule& schedule, const wire::StreamEnd& end,
+                    const std::vector<std::optional<Digest>>& digests, std::uint32_t tensors) const {
     if (end.tensors != tensors || end.chunk_digests.size() != digests.size()) {
-      throw Error(ErrorCode::kCorrupt, "publisher " + link_.endpoint() + " says it sent " + std::to_string(end.tensors) +
-                                           " tensors in " + std::to_string(end.chunk_digests.size()) + " chunks, got " +
+      throw Error(ErrorCode::kCorrupt, "publisher " + link_.endpoint() + " says it sent " +
+                                           std::to_string(end.tensors) + " tensors in " +
+                                           std::to_string(end.chunk_digests.size()) + " chunks, got " +
                                            std::to_string(tensors) + " in " + std::to_string(digests.size()));
     }
     for (std::uint32_t i = 0; i < digests.size(); ++i) {
@@ -348,8 +354,8 @@ class Session final : public FetchSession {
   }
 
   std::string Stage(std::size_t chunk, std::size_t count) const {
-    return "chunk " + std::to_string(chunk + 1) + " of " + std::to_string(count) + " of " + manifest_.version().ToString() +
-           " over " + stats_.channel;
+    return "chunk " + std::to_string(chunk + 1) + " of " + std::to_string(count) + " of " +
+           manifest_.version().ToString() + " over " + stats_.channel;
   }
 
   const FetchOptions options_;
@@ -367,7 +373,8 @@ class Session final : public FetchSession {
 
 std::unique_ptr<FetchSession> FetchSession::Open(const std::string& endpoint, const ReceiverIdentity& self,
                                                  const std::string& lineage, std::optional<std::uint64_t> step,
-                                                 const FetchOptions& options, FailPoints& failpoints, Deadline deadline) {
+                                                 const FetchOptions& options, FailPoints& failpoints,
+                                                 Deadline deadline) {
   auto session = std::make_unique<Session>(endpoint, options, failpoints);
   session->Open(MakeHello(self, lineage, step), deadline);
   return session;

@@ -17,6 +17,7 @@
 #include "src/base/failpoint.h"
 #include "src/tensor/manifest.h"
 #include "src/tensor/region.h"
+#include "src/transport/channel.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -32,9 +33,11 @@ struct ReceiverIdentity {
 };
 
 struct FetchOptions {
+  // The transports to choose from; they outlive the session, and are kept for the next one.
+  std::span<const std::unique_ptr<Transport>> transports;
   std::string channel;    // "shm", "zmq", "inproc": that one or an error; empty: the best that both ends have
-  std::size_t slots = 4;               // chunks under way at once: the credits of this receiver
-  MemoryResource* memory = nullptr;    // of the slots of a copying channel; null: host memory
+  std::size_t slots = 4;  // chunks under way at once: the credits of this receiver
+  MemoryResource* memory = nullptr;              // of the slots of a copying channel; null: host memory
   std::chrono::milliseconds peer_timeout{5000};  // silence of a publisher that counts as its loss
 };
 

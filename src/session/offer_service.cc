@@ -13,6 +13,7 @@
 #include "src/base/bounded_queue.h"
 #include "src/base/log.h"
 #include "src/control/endpoint.h"
+#include "src/session/choose_channel.h"
 #include "src/session/chunk_digests.h"
 #include "src/session/outbox.h"
 #include "src/session/stream_walk.h"
@@ -23,7 +24,7 @@ namespace {
 using Clock = Deadline::Clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{500};            // how often leases are looked at
+constexpr milliseconds kTick{500};  // how often leases are looked at
 constexpr std::size_t kCachedSchedules = 256;
 constexpr std::size_t kQueuedJobs = 4096;
 
@@ -50,11 +51,15 @@ struct DigestJob {
 class OfferService::Impl {
  public:
   Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints)
-      : options_(options), pool_(pool), failpoints_(failpoints), context_(1), socket_(context_, zmq::socket_type::router) {
+      : options_(options),
+        pool_(pool),
+        failpoints_(failpoints),
+        context_(1),
+        socket_(context_, zmq::socket_type::router) {
     CheckBindable(options.endpoint, options.allow_remote);
     Bind();
     const std::string host = HostOf(options.endpoint);
-    for (const std::unique_ptr<Transport>& transport : AllTransports()) {
+    for (const std::unique_ptr<Transport>& transport : transports_) {
       names_.emplace_back(transport->name());
       ends_.push_back(transport->Offering(host.empty() ? "127.0.0.1" : host));
       end_pointers_.push_back(ends_.back().get());
@@ -83,7 +88,9 @@ class OfferService::Impl {
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
     if (version->mode() == PublishMode::kSnapshot) {
-      for (OfferingEnd* end : end_pointers_) end->Add(version->offer());
+      for (std::size_t i = 0; i < ends_.size(); ++i) {
+        if (Carries(i, *version)) ends_[i]->Add(version->offer());
+      }
     }
     const std::lock_guard lock(mutex_);
     versions_.push_back(std::move(version));
@@ -110,6 +117,11 @@ class OfferService::Impl {
     bound_ = socket_.get(zmq::sockopt::last_endpoint);
   }
 
+  // Borrowed memory lies where the trainer has it: a channel that hands over its own arena cannot carry it.
+  bool Carries(std::size_t end, const OfferedVersion& version) const {
+    return ends_[end]->arena() == nullptr || !version.borrowed();
+  }
+
   void RemoveFromEnds(const OfferedVersion& version) {
     if (version.mode() != PublishMode::kSnapshot) return;
     for (OfferingEnd* end : end_pointers_) end->Remove(version.offer().id);
@@ -119,7 +131,8 @@ class OfferService::Impl {
   void Run(const std::stop_token& stop) {
     Clock::time_point next_sweep = Clock::now() + kTick;
     while (!stop.stop_requested()) {
-      std::array<zmq::pollitem_t, 2> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.fd(), ZMQ_POLLIN, 0}}};
+      std::array<zmq::pollitem_t, 2> items = {
+          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.fd(), ZMQ_POLLIN, 0}}};
       zmq::poll(items.data(), items.size(), kTick);
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, message);
       TakeMessages();
@@ -176,27 +189,30 @@ class OfferService::Impl {
       if (session.walk != nullptr) session.walk->Done(key, done->sequence);
       return;
     }
-    throw Error(ErrorCode::kInvalidArgument, "a receiver never sends '" + std::string(wire::MessageName(message)) + "'");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a receiver never sends '" + std::string(wire::MessageName(message)) + "'");
   }
 
   void OnHello(const SessionKey& key, wire::Hello hello) {
     if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
     if (hello.newest_protocol < wire::kOldestProtocol || hello.oldest_protocol > wire::kNewestProtocol) {
-      throw Error(ErrorCode::kUnsupported, "no common protocol: the publisher speaks " + Range(wire::kOldestProtocol, wire::kNewestProtocol) +
-                                               ", the receiver " + Range(hello.oldest_protocol, hello.newest_protocol));
+      throw Error(ErrorCode::kUnsupported, "no common protocol: the publisher speaks " +
+                                               Range(wire::kOldestProtocol, wire::kNewestProtocol) + ", the receiver " +
+                                               Range(hello.oldest_protocol, hello.newest_protocol));
     }
     if (sessions_.size() >= options_.max_sessions) {
-      throw Error(ErrorCode::kResourceExhausted, "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
+      throw Error(ErrorCode::kResourceExhausted,
+                  "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
     }
     std::shared_ptr<OfferedVersion> version = FindVersion(hello);
     wire::Welcome welcome;
     welcome.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol);
     welcome.publisher = options_.name;
-    const HostIdentity host = HostIdentity::Mine();
-    welcome.boot_id = host.boot_id;
-    welcome.process = host.process;
+    welcome.host = MyHost();
     welcome.stream = version->mode() == PublishMode::kStream;
-    for (std::size_t i = 0; i < ends_.size(); ++i) welcome.channels.push_back({names_[i], ends_[i]->address()});
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      if (Carries(i, *version)) welcome.channels.push_back({names_[i], ends_[i]->address()});
+    }
     welcome.manifest = version->encoded_manifest();
     version->AddReader();
     Session& session = sessions_[key];
@@ -216,12 +232,15 @@ class OfferService::Impl {
     std::string offered;
     for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
       const Version& name = (*version)->manifest().version();
-      const bool matches = (hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step);
+      const bool matches =
+          (hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step);
       if (matches) return *version;
       offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
     }
-    const std::string wanted = (hello.lineage.empty() ? "any lineage" : hello.lineage) + (hello.step_known ? "@" + std::to_string(hello.step) : "");
-    throw Error(ErrorCode::kNotFound, "version " + wanted + " is not offered here; offered: " + (offered.empty() ? "none" : offered));
+    const std::string wanted = (hello.lineage.empty() ? "any lineage" : hello.lineage) +
+                               (hello.step_known ? "@" + std::to_string(hello.step) : "");
+    throw Error(ErrorCode::kNotFound,
+                "version " + wanted + " is not offered here; offered: " + (offered.empty() ? "none" : offered));
   }
 
   void OnSubscribe(Session& session, wire::Subscribe subscribe) {
@@ -232,7 +251,8 @@ class OfferService::Impl {
     CheckSchedule(*schedule, session.version->manifest(), stream);
     for (const std::uint32_t tensor : subscribe.row_amax_tensors) {
       if (tensor < session.version->manifest().entries().size()) continue;
-      throw Error(ErrorCode::kInvalidArgument, "row magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "row magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
     }
     session.schedule = schedule;
     session.row_amax_tensors.insert(subscribe.row_amax_tensors.begin(), subscribe.row_amax_tensors.end());
@@ -252,7 +272,8 @@ class OfferService::Impl {
     if (subscribe.schedule.empty()) return nullptr;
     auto schedule = std::make_shared<const Schedule>(Schedule::Decode(subscribe.schedule));
     if (schedule->digest() != subscribe.schedule_digest) {
-      throw Error(ErrorCode::kCorrupt, "schedule: digest expected " + subscribe.schedule_digest.ToHex() + ", got " + schedule->digest().ToHex());
+      throw Error(ErrorCode::kCorrupt, "schedule: digest expected " + subscribe.schedule_digest.ToHex() + ", got " +
+                                           schedule->digest().ToHex());
     }
     if (schedules_.size() >= kCachedSchedules) schedules_.erase(schedules_.begin());
     return schedules_[subscribe.schedule_digest] = schedule;
@@ -263,22 +284,29 @@ class OfferService::Impl {
     std::vector<Session*> members;
     for (auto& [key, session] : sessions_) {
       const bool same = session.version == last.version && session.hello.engine == last.hello.engine &&
-                        session.hello.attempt == last.hello.attempt && session.schedule != nullptr && session.walk == nullptr;
+                        session.hello.attempt == last.hello.attempt && session.schedule != nullptr &&
+                        session.walk == nullptr;
       if (!same) continue;
       readers.push_back({key, session.schedule, session.row_amax_tensors});
       members.push_back(&session);
     }
     if (readers.size() < last.hello.tp_size) return;
     std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
-    const StreamEnvironment environment{.ends = end_pointers_, .memory = *arena_, .pool = pool_, .outbox = outbox_, .failpoints = failpoints_,
-                                        .window_bytes = options_.stream_window_bytes,
-                                        .first_offer_id = next_offer_id_.fetch_add(last.version->manifest().entries().size() + 1)};
+    const StreamEnvironment environment{
+        .ends = end_pointers_,
+        .memory = *arena_,
+        .pool = pool_,
+        .outbox = outbox_,
+        .failpoints = failpoints_,
+        .window_bytes = options_.stream_window_bytes,
+        .first_offer_id = next_offer_id_.fetch_add(last.version->manifest().entries().size() + 1)};
     walks_.push_back(std::make_unique<StreamWalk>(last.version, std::move(readers), environment));
     for (Session* member : members) member->walk = walks_.back().get();
   }
 
   bool IsUsed(const StreamWalk& walk) const {
-    return std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& session) { return session.second.walk == &walk; });
+    return std::any_of(sessions_.begin(), sessions_.end(),
+                       [&](const auto& session) { return session.second.walk == &walk; });
   }
 
   void DropSilent() {
@@ -287,7 +315,8 @@ class OfferService::Impl {
       if (Clock::now() - session.last_heard > 6 * options_.peer_timeout) silent.push_back(key);
     }
     for (const SessionKey& key : silent) {
-      log::warn("receiver {} was silent for {} ms: its lease is over", NameOf(key), (6 * options_.peer_timeout).count());
+      log::warn("receiver {} was silent for {} ms: its lease is over", NameOf(key),
+                (6 * options_.peer_timeout).count());
       Drop(key);
     }
   }
@@ -307,7 +336,8 @@ class OfferService::Impl {
   }
 
   void Send(const SessionKey& key, const wire::Message& message) {
-    const std::vector<std::byte> bytes = wire::Encode({.protocol = wire::kNewestProtocol, .session = key.session, .message = message});
+    const std::vector<std::byte> bytes =
+        wire::Encode({.protocol = wire::kNewestProtocol, .session = key.session, .message = message});
     try {
       socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);
@@ -339,12 +369,14 @@ class OfferService::Impl {
     const auto key = std::pair(job.version->offer().id, job.schedule->digest().ToHex());
     auto cached = chunk_digests_.find(key);
     if (cached == chunk_digests_.end()) {
-      if (chunk_digests_.size() >= kCachedSchedules) chunk_digests_.erase(chunk_digests_.begin());  // the oldest version's
+      if (chunk_digests_.size() >= kCachedSchedules)
+        chunk_digests_.erase(chunk_digests_.begin());  // the oldest version's
       cached = chunk_digests_.emplace(key, ChunkDigests(*job.schedule, tensors, pool_)).first;
     }
     subscribed.chunk_digests = cached->second;
     for (const std::uint32_t tensor : job.row_amax_tensors) {
-      subscribed.row_amax.push_back({tensor, RowAmaxOf(job.version->manifest().entry(tensor).spec, tensors[tensor].data, pool_)});
+      subscribed.row_amax.push_back(
+          {tensor, RowAmaxOf(job.version->manifest().entry(tensor).spec, tensors[tensor].data, pool_)});
     }
     for (Digest& digest : subscribed.chunk_digests) {
       if (failpoints_.Hit("send.chunk")) digest.low ^= 1;
@@ -353,13 +385,16 @@ class OfferService::Impl {
   }
 
   struct DigestOrder {
-    bool operator()(const Digest& a, const Digest& b) const { return std::pair(a.high, a.low) < std::pair(b.high, b.low); }
+    bool operator()(const Digest& a, const Digest& b) const {
+      return std::pair(a.high, a.low) < std::pair(b.high, b.low);
+    }
   };
 
   const OfferServiceOptions options_;
   WorkerPool& pool_;
   FailPoints& failpoints_;
   HostMemory host_memory_;
+  const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
   zmq::context_t context_;
   zmq::socket_t socket_;  // of the control thread, once it runs
   std::string bound_;
@@ -372,7 +407,8 @@ class OfferService::Impl {
   BoundedQueue<DigestJob> jobs_{kQueuedJobs};
 
   std::mutex mutex_;
-  std::vector<std::shared_ptr<OfferedVersion>> versions_;  // oldest first; guarded by mutex_; also owned by the publisher
+  std::vector<std::shared_ptr<OfferedVersion>>
+      versions_;  // oldest first; guarded by mutex_; also owned by the publisher
 
   // Of the control thread.
   std::map<SessionKey, Session> sessions_;

@@ -1,5 +1,5 @@
-// The publishing half of sessions: answers receivers on the control link, offers versions on every data channel. Used by
-// the trainer's Publisher, and by anything else that holds a version's bytes.
+// The publishing half of sessions: answers receivers on the control link, offers versions on every data channel. Used
+// by the trainer's Publisher, and by anything else that holds a version's bytes.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ struct OfferServiceOptions {
   std::size_t max_sessions = 1024;
 };
 
-// Resource; thread-safe. Threads: "layercast-offer" owns the control socket; one computes digests; one for each walk of a
-// stream; what the channels start.
+// Resource; thread-safe. Threads: "layercast-offer" owns the control socket; one computes digests; one for each walk of
+// a stream; what the channels start.
 class OfferService {
  public:
   // Throws kInvalidArgument or kUnavailable naming the endpoint. What it borrows outlives it.

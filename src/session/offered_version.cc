@@ -4,8 +4,11 @@
 
 namespace layercast {
 
-OfferedVersion::OfferedVersion(Manifest manifest, Offer offer)
-    : manifest_(std::move(manifest)), encoded_manifest_(manifest_.Encode()), offer_(std::move(offer)) {}
+OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed)
+    : manifest_(std::move(manifest)),
+      encoded_manifest_(manifest_.Encode()),
+      offer_(std::move(offer)),
+      borrowed_(borrowed) {}
 
 OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order)
     : manifest_(std::move(manifest)),

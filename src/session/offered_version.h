@@ -1,5 +1,5 @@
-// A version that a publisher offers: its manifest, and its bytes (snapshot) or a way to walk them (stream). Who reads it
-// now is counted, so that its owner knows when the memory may go.
+// A version that a publisher offers: its manifest, and its bytes (snapshot) or a way to walk them (stream). Who reads
+// it now is counted, so that its owner knows when the memory may go.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +24,8 @@ using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<co
 // Immutable but for the count of readers. Thread-safe.
 class OfferedVersion {
  public:
-  // A snapshot: `offer` holds every tensor of the manifest.
-  OfferedVersion(Manifest manifest, Offer offer);
+  // A snapshot: `offer` holds every tensor of the manifest. `borrowed`: in memory that is not the service's arena.
+  OfferedVersion(Manifest manifest, Offer offer, bool borrowed);
   // A stream. `layer_order`: walk in the order of the first receiver's schedule.
   OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order);
 
@@ -33,6 +33,7 @@ class OfferedVersion {
   const std::vector<std::byte>& encoded_manifest() const { return encoded_manifest_; }
   PublishMode mode() const { return walk_ ? PublishMode::kStream : PublishMode::kSnapshot; }
   const Offer& offer() const { return offer_; }
+  bool borrowed() const { return borrowed_; }
   bool layer_order() const { return layer_order_; }
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
@@ -49,6 +50,7 @@ class OfferedVersion {
   const std::vector<std::byte> encoded_manifest_;
   const Offer offer_;
   const WalkFunction walk_;
+  const bool borrowed_ = false;
   const bool layer_order_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -39,7 +39,8 @@ PublisherLink::PublisherLink(const std::string& endpoint, milliseconds peer_time
 }
 
 void PublisherLink::Send(const wire::Message& message) {
-  const std::vector<std::byte> bytes = wire::Encode({.protocol = wire::kNewestProtocol, .session = session_, .message = message});
+  const std::vector<std::byte> bytes =
+      wire::Encode({.protocol = wire::kNewestProtocol, .session = session_, .message = message});
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
     throw Error(ErrorCode::kUnavailable, "publisher " + endpoint_ + " takes no messages: cannot send '" +
                                              std::string(wire::MessageName(message)) + "'");
@@ -65,7 +66,8 @@ std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
   if (std::optional<wire::Message> message = Receive(deadline, stage)) return std::move(*message);
-  throw Error(ErrorCode::kDeadlineExceeded, "publisher " + endpoint_ + ", " + stage + ": no answer before the deadline");
+  throw Error(ErrorCode::kDeadlineExceeded,
+              "publisher " + endpoint_ + ", " + stage + ": no answer before the deadline");
 }
 
 void PublisherLink::KeepAlive(const std::string& stage) {

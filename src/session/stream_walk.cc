@@ -65,7 +65,8 @@ void StreamWalk::Run(const std::stop_token& stop) {
     // The source is the user's code: whatever it throws ends this walk and nothing else.
     log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
     for (const StreamReader& reader : readers_) {
-      environment_.outbox.Put(reader.key, wire::Refused{ErrorCode::kInternal, std::string("the source failed: ") + error.what()});
+      environment_.outbox.Put(reader.key,
+                              wire::Refused{ErrorCode::kInternal, std::string("the source failed: ") + error.what()});
     }
   }
   const std::lock_guard lock(mutex_);
@@ -97,7 +98,8 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     }
     const TensorSpec& spec = manifest.entry(static_cast<std::uint32_t>(tensor)).spec;
     if (named->tensor.dtype != spec.dtype || named->tensor.shape != spec.shape) {
-      throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) + ", and yielded " +
+      throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) +
+                                                   ", and yielded " +
                                                    Describe(named->tensor.dtype, named->tensor.shape));
     }
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
@@ -117,7 +119,8 @@ bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
     if (present_.empty() || stop.stop_requested()) return false;
     if (slots_.empty() || window_used_ + bytes <= environment_.window_bytes) return true;
     changed_.wait(lock, stop, [this] {
-      return present_.empty() || std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot.second.awaited.empty(); });
+      return present_.empty() ||
+             std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot.second.awaited.empty(); });
     });
   }
 }
@@ -160,8 +163,14 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
     slots_.emplace(sequence, std::move(slot));
   }
   for (const StreamReader& reader : readers_) {
-    wire::TensorReady ready{.sequence = sequence, .tensor = tensor, .offer_id = offer.id, .amax = entry.amax, .digest = entry.digest, .row_amax = {}};
-    if (reader.row_amax_tensors.contains(tensor)) ready.row_amax = RowAmaxOf(entry.spec, named.tensor.data, environment_.pool);
+    wire::TensorReady ready{.sequence = sequence,
+                            .tensor = tensor,
+                            .offer_id = offer.id,
+                            .amax = entry.amax,
+                            .digest = entry.digest,
+                            .row_amax = {}};
+    if (reader.row_amax_tensors.contains(tensor))
+      ready.row_amax = RowAmaxOf(entry.spec, named.tensor.data, environment_.pool);
     environment_.outbox.Put(reader.key, std::move(ready));
   }
 }

@@ -1,5 +1,5 @@
-// One walk of a stream, for all ranks of one engine: yields tensors into a bounded window, and goes on as the ranks take
-// them. The window being full is what pushes back on the trainer.
+// One walk of a stream, for all ranks of one engine: yields tensors into a bounded window, and goes on as the ranks
+// take them. The window being full is what pushes back on the trainer.
 #pragma once
 
 #include <condition_variable>
@@ -43,7 +43,8 @@ struct StreamEnvironment {
 // Resource; thread-safe: the walk runs on a thread of its own.
 class StreamWalk {
  public:
-  StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers, const StreamEnvironment& environment);
+  StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
+             const StreamEnvironment& environment);
   ~StreamWalk();  // stops it
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
@@ -74,11 +75,11 @@ class StreamWalk {
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::set<SessionKey> present_;           // guarded by mutex_
-  std::map<std::uint32_t, Slot> slots_;    // by sequence; guarded by mutex_
-  std::uint64_t window_used_ = 0;          // guarded by mutex_
-  bool ended_ = false;                     // guarded by mutex_
-  std::jthread thread_;                    // last: joined before the rest goes
+  std::set<SessionKey> present_;         // guarded by mutex_
+  std::map<std::uint32_t, Slot> slots_;  // by sequence; guarded by mutex_
+  std::uint64_t window_used_ = 0;        // guarded by mutex_
+  bool ended_ = false;                   // guarded by mutex_
+  std::jthread thread_;                  // last: joined before the rest goes
 };
 
 }  // namespace layercast

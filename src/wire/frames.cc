@@ -102,6 +102,14 @@ void Floats(Archive& archive, std::vector<float>& values) {
 }
 
 template <typename Archive>
+void OneHost(Archive& archive, Host& host) {
+  archive.Text(host.boot_id, "boot id");
+  archive.Text(host.network, "network namespace");
+  archive.Text(host.user, "user");
+  archive.Text(host.process, "process");
+}
+
+template <typename Archive>
 void Fields(Archive& archive, Hello& hello) {
   archive.Number(hello.oldest_protocol, "oldest protocol");
   archive.Number(hello.newest_protocol, "newest protocol");
@@ -109,8 +117,7 @@ void Fields(Archive& archive, Hello& hello) {
   archive.Number(hello.attempt, "attempt");
   archive.Number(hello.rank, "rank");
   archive.Number(hello.tp_size, "tp_size");
-  archive.Text(hello.boot_id, "boot id");
-  archive.Text(hello.process, "process");
+  OneHost(archive, hello.host);
   archive.Text(hello.lineage, "lineage");
   archive.Flag(hello.step_known, "step known");
   archive.Number(hello.step, "step");
@@ -120,8 +127,7 @@ template <typename Archive>
 void Fields(Archive& archive, Welcome& welcome) {
   archive.Number(welcome.protocol, "protocol");
   archive.Text(welcome.publisher, "publisher");
-  archive.Text(welcome.boot_id, "boot id");
-  archive.Text(welcome.process, "process");
+  OneHost(archive, welcome.host);
   archive.Flag(welcome.stream, "mode");
   archive.template List<std::uint16_t>(welcome.channels, 4, "channels", [&](ChannelAddress& channel) {
     archive.Text(channel.name, "channel name");

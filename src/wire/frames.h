@@ -18,6 +18,15 @@ inline constexpr std::uint16_t kOldestProtocol = 1;
 inline constexpr std::uint16_t kNewestProtocol = 1;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
+// What an end says of the host it runs on (transport/channel.h).
+struct Host {
+  std::string boot_id;
+  std::string network;
+  std::string user;
+  std::string process;
+  bool operator==(const Host&) const = default;
+};
+
 struct Hello {
   std::uint16_t oldest_protocol = kOldestProtocol;
   std::uint16_t newest_protocol = kNewestProtocol;
@@ -25,8 +34,7 @@ struct Hello {
   std::uint64_t attempt = 0;
   std::uint32_t rank = 0;
   std::uint32_t tp_size = 1;
-  std::string boot_id;
-  std::string process;
+  Host host;
   std::string lineage;  // empty: any
   bool step_known = false;
   std::uint64_t step = 0;
@@ -42,8 +50,7 @@ struct ChannelAddress {
 struct Welcome {
   std::uint16_t protocol = kNewestProtocol;
   std::string publisher;
-  std::string boot_id;
-  std::string process;
+  Host host;
   bool stream = false;
   std::vector<ChannelAddress> channels;
   std::vector<std::byte> manifest;
