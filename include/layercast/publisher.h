@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,14 +21,15 @@ namespace layercast {
 struct LAYERCAST_PUBLIC Weights {
   // In any order; a walk must yield exactly these. May be empty for a snapshot, which learns them as it walks.
   std::vector<TensorSpec> specs;
-  // Starts a walk. Called once for a snapshot; for a stream once per walk, and a source that can be walked only once
-  // throws kFailedPrecondition the second time.
-  std::function<std::unique_ptr<WeightsIterator>()> walk;
+  // Starts a walk; with names, in their order, which only a source that gives tensors by name can do. Called once for a
+  // snapshot; for a stream once for each engine that takes it: a source that can be walked only once throws
+  // kFailedPrecondition the second time.
+  std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)> walk;
   // The tensors' memory stays unchanged until the version is released, so that it may be sent from where it lies.
   bool borrowed = false;
 
   // A checkpoint folder, in the order of its files.
-  static Weights FromCheckpoint(const std::string& directory);
+  static Weights FromCheckpoint(const std::string& path);
   // An iterator that is already there: walked once.
   static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights);
 };
@@ -57,9 +59,13 @@ struct PublishOptions {
 class LAYERCAST_PUBLIC PublishedVersion {
  public:
   const Version& version() const;
-  // Until nobody reads it any more and it has been replaced or withdrawn (snapshot), or until every receiver of the
-  // walk has its bytes (stream): borrowed memory may change then. False when the time passes first.
+  // No engine may begin to take it from now on. A version is also withdrawn when enough newer ones were published.
+  void Withdraw() const;
+  // Until it is withdrawn and nobody reads it any more: borrowed memory may change then. False when the time passes
+  // first. True at once when the publisher is gone.
   bool WaitReleased(std::chrono::milliseconds timeout) const;
+  // Sessions of receivers that are open now.
+  int readers() const;
 
  private:
   friend class Publisher;

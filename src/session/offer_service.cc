@@ -70,7 +70,11 @@ class OfferService::Impl {
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 
-  ~Impl() {
+  ~Impl() { Stop(); }
+
+  void Stop() {
+    if (stopped_) return;
+    stopped_ = true;
     thread_.request_stop();
     outbox_.Ring();
     thread_.join();
@@ -79,7 +83,9 @@ class OfferService::Impl {
     digest_thread_.join();
     walks_.clear();
     for (auto& [key, session] : sessions_) session.version->RemoveReader();
+    sessions_.clear();
     for (const std::shared_ptr<OfferedVersion>& version : versions_) RemoveFromEnds(*version);
+    versions_.clear();
   }
 
   std::string endpoint() const { return bound_; }
@@ -417,6 +423,7 @@ class OfferService::Impl {
   // Of the digest thread.
   std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> chunk_digests_;
 
+  bool stopped_ = false;
   std::jthread digest_thread_;
   std::jthread thread_;
 };
@@ -424,6 +431,7 @@ class OfferService::Impl {
 OfferService::OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints)
     : impl_(std::make_unique<Impl>(options, pool, failpoints)) {}
 OfferService::~OfferService() = default;
+void OfferService::Stop() { impl_->Stop(); }
 std::string OfferService::endpoint() const { return impl_->endpoint(); }
 MemoryResource& OfferService::arena() { return impl_->arena(); }
 std::uint64_t OfferService::NextOfferId() { return impl_->NextOfferId(); }

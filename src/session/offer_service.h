@@ -33,6 +33,9 @@ class OfferService {
   OfferService(const OfferService&) = delete;
   OfferService& operator=(const OfferService&) = delete;
 
+  // Ends every session; when it returns nothing offered is read any more. Also done by the destructor.
+  void Stop();
+
   std::string endpoint() const;
   // Memory that every channel can hand over; copies of versions belong there.
   MemoryResource& arena();

@@ -1,0 +1,145 @@
+#include "layercast/publisher.h"
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/session/offer_service.h"
+#include "trainer_side/snapshot.h"
+
+namespace layercast {
+
+struct PublishedVersion::State {
+  std::shared_ptr<OfferedVersion> offered;  // the second owner is the service
+  std::mutex mutex;
+  Snapshot memory;                  // empty for a stream; guarded by mutex
+  OfferService* service = nullptr;  // null once the publisher is gone; guarded by mutex
+
+  void Withdraw() {
+    const std::lock_guard lock(mutex);
+    if (service != nullptr) service->Withdraw(offered);
+  }
+
+  // Once true, no channel reads the memory any more.
+  bool WaitReleased(std::chrono::milliseconds timeout) {
+    const bool released = offered->WaitReleased(Deadline::After(timeout));
+    const std::lock_guard lock(mutex);
+    if (service == nullptr) return true;
+    if (released) service->Forget(offered);
+    return released;
+  }
+
+  // The publisher goes: its arena, where the memory lies, goes with it.
+  void Orphan() {
+    offered->Retire();
+    const std::lock_guard lock(mutex);
+    memory = Snapshot();
+    service = nullptr;
+  }
+};
+
+const Version& PublishedVersion::version() const { return state_->offered->manifest().version(); }
+void PublishedVersion::Withdraw() const { state_->Withdraw(); }
+bool PublishedVersion::WaitReleased(std::chrono::milliseconds timeout) const { return state_->WaitReleased(timeout); }
+int PublishedVersion::readers() const { return state_->offered->readers(); }
+
+class Publisher::Impl {
+ public:
+  explicit Impl(const PublisherOptions& options)
+      : options_(options),
+        pool_(options.threads),
+        failpoints_(FailPoints::FromEnvironment("publisher")),
+        service_({.endpoint = options.endpoint,
+                  .allow_remote = options.allow_remote,
+                  .name = "publisher",
+                  .stream_window_bytes = options.stream_window_bytes,
+                  .peer_timeout = options.peer_timeout},
+                 pool_, failpoints_) {}
+
+  ~Impl() {
+    service_.Stop();
+    for (const auto& state : current_) state->Orphan();
+    for (const auto& state : retiring_) state->Orphan();
+  }
+
+  std::string endpoint() const { return service_.endpoint(); }
+
+  std::shared_ptr<PublishedVersion::State> Publish(const PublishOptions& options, Weights weights) {
+    const std::lock_guard lock(mutex_);
+    CheckNewer(options);
+    if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
+    FreeReleased();
+    auto state =
+        options.mode == PublishAs::kStream ? OfferStream(options, std::move(weights)) : OfferSnapshot(options, weights);
+    service_.Offer(state->offered);
+    last_step_[options.lineage] = options.step;
+    current_.push_back(state);
+    while (current_.size() > options_.retained_versions) {
+      current_.front()->Withdraw();
+      retiring_.push_back(std::move(current_.front()));
+      current_.pop_front();
+    }
+    return state;
+  }
+
+ private:
+  void CheckNewer(const PublishOptions& options) const {
+    const auto last = last_step_.find(options.lineage);
+    if (last == last_step_.end() || options.step > last->second) return;
+    throw Error(ErrorCode::kInvalidArgument, "lineage '" + options.lineage + "': expected a step after " +
+                                                 std::to_string(last->second) + ", got " +
+                                                 std::to_string(options.step));
+  }
+
+  std::shared_ptr<PublishedVersion::State> OfferSnapshot(const PublishOptions& options, const Weights& weights) {
+    auto state = std::make_shared<PublishedVersion::State>();
+    state->service = &service_;
+    state->memory = TakeSnapshot(options.lineage, options.step, weights, service_.arena(), pool_);
+    const struct Offer offer {
+      .id = service_.NextOfferId(), .tensors = state->memory.tensors
+    };
+    state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed);
+    return state;
+  }
+
+  std::shared_ptr<PublishedVersion::State> OfferStream(const PublishOptions& options, Weights weights) {
+    if (weights.specs.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
+    }
+    std::vector<ManifestEntry> entries;
+    for (TensorSpec& spec : weights.specs) entries.push_back({.spec = std::move(spec), .digest = {}, .amax = -1});
+    auto state = std::make_shared<PublishedVersion::State>();
+    state->service = &service_;
+    state->offered = std::make_shared<OfferedVersion>(Manifest(options.lineage, options.step, std::move(entries)),
+                                                      std::move(weights.walk), options.layer_order);
+    return state;
+  }
+
+  // Retired versions go once nobody reads them: looked at whenever a new one comes.
+  void FreeReleased() {
+    std::erase_if(retiring_, [](const auto& state) { return state->WaitReleased(std::chrono::milliseconds(0)); });
+  }
+
+  const PublisherOptions options_;
+  WorkerPool pool_;
+  FailPoints failpoints_;
+  std::mutex mutex_;
+  OfferService service_;
+  // The second owner is the caller's handle.
+  std::deque<std::shared_ptr<PublishedVersion::State>> current_;    // oldest first; guarded by mutex_
+  std::vector<std::shared_ptr<PublishedVersion::State>> retiring_;  // guarded by mutex_
+  std::map<std::string, std::uint64_t> last_step_;                  // by lineage; guarded by mutex_
+  OfferService service_;
+};
+
+Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Publisher::~Publisher() = default;
+std::string Publisher::endpoint() const { return impl_->endpoint(); }
+
+PublishedVersion Publisher::Publish(const PublishOptions& options, Weights weights) {
+  return PublishedVersion(impl_->Publish(options, std::move(weights)));
+}
+
+}  // namespace layercast

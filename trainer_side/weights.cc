@@ -1,0 +1,47 @@
+// Sources of weights: where a version's tensors come from.
+#include <atomic>
+#include <utility>
+
+#include "layercast/error.h"
+#include "layercast/publisher.h"
+#include "src/checkpoint/checkpoint.h"
+
+namespace layercast {
+
+Weights Weights::FromCheckpoint(const std::string& path) {
+  const Checkpoint checkpoint = Checkpoint::Open(path);
+  Weights weights;
+  weights.specs = checkpoint.specs();
+  weights.walk = [checkpoint](std::span<const std::string> order) {
+    if (order.empty()) return checkpoint.Weights();
+    std::vector<std::uint32_t> indices;
+    for (const std::string& name : order) {
+      const std::int64_t index = checkpoint.Find(name);
+      if (index < 0) {
+        throw Error(ErrorCode::kNotFound, "checkpoint " + checkpoint.path().string() + " has no tensor '" + name + "'");
+      }
+      indices.push_back(static_cast<std::uint32_t>(index));
+    }
+    return checkpoint.Weights(std::move(indices));
+  };
+  return weights;
+}
+
+Weights Weights::Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> iterator) {
+  Weights weights;
+  weights.specs = std::move(specs);
+  // std::function wants a copyable callable: the iterator is shared by its copies, and the first walk takes it.
+  auto once = std::make_shared<std::unique_ptr<WeightsIterator>>(std::move(iterator));
+  weights.walk = [once](std::span<const std::string> order) {
+    if (!order.empty()) {
+      throw Error(ErrorCode::kFailedPrecondition, "these weights come in their own order: they are an iterator");
+    }
+    if (*once == nullptr) {
+      throw Error(ErrorCode::kFailedPrecondition, "these weights can be walked only once, and have been");
+    }
+    return std::exchange(*once, nullptr);
+  };
+  return weights;
+}
+
+}  // namespace layercast
