@@ -131,7 +131,6 @@ class Publisher::Impl {
   std::deque<std::shared_ptr<PublishedVersion::State>> current_;    // oldest first; guarded by mutex_
   std::vector<std::shared_ptr<PublishedVersion::State>> retiring_;  // guarded by mutex_
   std::map<std::string, std::uint64_t> last_step_;                  // by lineage; guarded by mutex_
-  OfferService service_;
 };
 
 Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}
