@@ -41,6 +41,7 @@ class ReloadPipeline {
 
   AmaxTable& amax() { return amax_; }
   StageClock& clock() { return clock_; }
+  const std::map<std::string, double>& milliseconds() const { return clock_.milliseconds(); }
 
   // Takes one piece; `view` (in the tensor's dtype) is not used after the call returns. Throws kInvalidArgument on
   // bytes that were here before, kCorrupt on NaN or infinity.

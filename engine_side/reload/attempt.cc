@@ -1,0 +1,160 @@
+#include "engine_side/reload/attempt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/tensor/manifest_entry.h"
+
+namespace layercast {
+namespace {
+
+std::int64_t RowMultiple(const Recipe& recipe) { return std::max<std::int64_t>(recipe.row_granularity(), 1); }
+
+}  // namespace
+
+PreparedLayout::PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe,
+                               const CapturedBuffers& captured, std::uint64_t chunk_bytes)
+    : plan(LoadPlan::Build(model, manifest)), kernel(plan, recipe, captured) {
+  ScheduleOptions options;
+  options.chunk_bytes = chunk_bytes;
+  options.row_multiple = static_cast<std::uint64_t>(RowMultiple(recipe));
+  snapshot = MakeSchedule(plan, manifest, options);
+  options.one_tensor_per_chunk = true;
+  stream = MakeSchedule(plan, manifest, options);
+  stream_regions.resize(manifest.entries().size());
+  for (std::uint32_t i = 0; i < stream.pieces.size(); ++i) {
+    stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
+  }
+  row_amax_tensors = RowAmaxTensors(plan, recipe);
+}
+
+ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared,
+                             Manifest manifest, bool in_order, bool snapshot)
+    : environment_(environment),
+      prepared_(std::move(prepared)),
+      manifest_(std::move(manifest)),
+      snapshot_(snapshot),
+      pipeline_({.plan = prepared_->plan,
+                 .manifest = manifest_,
+                 .layout = prepared_->kernel,
+                 .recipe = environment.recipe,
+                 .staging = environment.staging,
+                 .memory = environment.layer_memory,
+                 .pool = environment.pool,
+                 .failpoints = environment.failpoints},
+                in_order && environment.direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
+      entries_(manifest_.entries()) {}
+
+void ReloadAttempt::Take(const NamedTensor& named) {
+  const std::int64_t found = manifest_.Find(named.name);
+  if (found < 0) {
+    // Not declared: harmless if it is one of those that are computed, not loaded.
+    const Resolution resolution = environment_.model.Resolve({named.name, named.tensor.dtype, named.tensor.shape});
+    if (!resolution.skip_rule.empty()) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                "'" + named.name + "' is not among the tensors that this reload was begun with");
+  }
+  const auto tensor = static_cast<std::uint32_t>(found);
+  const TensorSpec& spec = manifest_.entry(tensor).spec;
+  if (named.tensor.dtype != spec.dtype || named.tensor.shape != spec.shape) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected " + layercast::Describe(spec) + ", got " +
+                                                 layercast::Describe(named.tensor.dtype, named.tensor.shape));
+  }
+  if (!loaded_.insert(named.name).second) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' came twice in one reload");
+  }
+  const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
+  OnTensor(tensor, entry.amax, entry.digest);
+  if (std::binary_search(prepared_->row_amax_tensors.begin(), prepared_->row_amax_tensors.end(), tensor)) {
+    std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)));
+    const std::int64_t row_bytes = rows.empty() ? 0 : spec.num_bytes() / spec.shape[0];
+    ScanRows({.dtype = spec.dtype,
+              .data = named.tensor.data,
+              .rows = spec.shape[0],
+              .cols = rows.empty() ? 0 : spec.num_elements() / spec.shape[0],
+              .row_stride = row_bytes},
+             environment_.pool, rows);
+    OnRowAmax(tensor, rows);
+  }
+  for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
+    const Region& region = prepared_->stream.schedule.regions()[index];
+    const RegionView view{.base = named.tensor.data + region.offset,
+                          .row_bytes = static_cast<std::size_t>(region.row_bytes),
+                          .rows = static_cast<std::size_t>(region.rows),
+                          .stride = static_cast<std::size_t>(region.rows > 1 ? region.stride : region.row_bytes)};
+    bytes_ += view.num_bytes();
+    pipeline_.Accept(prepared_->stream.pieces[index], view);
+  }
+}
+
+void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& digest) {
+  entries_[tensor].amax = amax;
+  entries_[tensor].digest = digest;
+  loaded_.insert(entries_[tensor].spec.name);
+  pipeline_.amax().Set(tensor, amax);
+}
+
+void ReloadAttempt::OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) {
+  pipeline_.amax().SetRows(tensor, row_amax);
+}
+
+void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) {
+  const PlannedSchedule& planned = schedule();
+  const Chunk& wanted = planned.schedule.chunks()[chunk];
+  LAYERCAST_CHECK(regions.size() == wanted.num_regions);
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    bytes_ += regions[i].num_bytes();
+    pipeline_.Accept(planned.pieces[wanted.first_region + i], regions[i]);
+  }
+}
+
+void ReloadAttempt::Finish() {
+  pipeline_.Finish();
+  CheckAliases();
+  environment_.failpoints.Hit("verify");
+}
+
+// Tied tensors are loaded once, under their owner's name; another one that came with other bytes is a wrong model.
+void ReloadAttempt::CheckAliases() const {
+  for (const AliasedTensor& alias : prepared_->plan.aliases()) {
+    const ManifestEntry& one = entries_[alias.tensor];
+    const ManifestEntry& owner = entries_[alias.owner];
+    if (!one.digest || !owner.digest || one.digest == owner.digest) continue;
+    throw Error(ErrorCode::kCorrupt, "'" + one.spec.name + "' is tied to '" + owner.spec.name +
+                                         "', but holds other bytes: digest expected " + owner.digest.ToHex() + ", got " +
+                                         one.digest.ToHex());
+  }
+}
+
+Manifest ReloadAttempt::FinalManifest() const {
+  return Manifest(manifest_.version().lineage, manifest_.version().step, entries_);
+}
+
+void ReloadAttempt::Describe(ReloadReport& report) const {
+  const LoadPlan& plan = prepared_->plan;
+  report.bytes = bytes_;
+  report.bytes_total = schedule().schedule.total_bytes();
+  report.layers = pipeline_.layers_done();
+  report.peak_buffered_bytes = pipeline_.buffer().peak_bytes();
+  report.staged_bytes = prepared_->kernel.staged_bytes();
+  report.out_of_order = pipeline_.buffer().episodes();
+  report.cast.clear();
+  for (const std::uint32_t tensor : plan.cast_tensors()) {
+    const std::uint32_t placement = plan.PlacementsOf(tensor).front();
+    report.cast.push_back({manifest_.entry(tensor).spec.name, manifest_.entry(tensor).spec.dtype,
+                           plan.parameters()[plan.placements()[placement].parameter].spec.dtype});
+  }
+  report.skipped.clear();
+  for (const SkippedTensor& skipped : plan.skipped()) {
+    report.skipped.push_back({manifest_.entry(skipped.tensor).spec.name, skipped.rule});
+  }
+  for (const AliasedTensor& alias : plan.aliases()) {
+    report.skipped.push_back(
+        {manifest_.entry(alias.tensor).spec.name, "tied to " + manifest_.entry(alias.owner).spec.name});
+  }
+  for (const auto& [stage, milliseconds] : pipeline_.milliseconds()) report.stage_ms[stage] = milliseconds;
+}
+
+}  // namespace layercast

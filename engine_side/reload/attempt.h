@@ -1,0 +1,80 @@
+// One reload of one version: the pipeline, what feeds it, and what is known of it in the end. A receiver has at most one.
+// Resource; one thread only.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/plan/piece.h"
+#include "engine_side/reload/pipeline.h"
+#include "layercast/report.h"
+#include "layercast/weights_iterator.h"
+#include "src/session/fetch.h"
+
+namespace layercast {
+
+// What is made once for a layout of tensors, and replayed for every version of it. Immutable.
+struct PreparedLayout {
+  PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe, const CapturedBuffers& captured,
+                 std::uint64_t chunk_bytes);
+
+  LoadPlan plan;
+  KernelLayout kernel;
+  PlannedSchedule snapshot;  // chunks gather small tensors
+  PlannedSchedule stream;    // chunks of one tensor each; also how whole tensors are cut
+  std::vector<std::vector<std::uint32_t>> stream_regions;  // of each tensor, as indices into stream.pieces
+  std::vector<std::uint32_t> row_amax_tensors;
+};
+
+class ReloadAttempt final : public FetchSink {
+ public:
+  struct Environment {
+    const Module& model;
+    const Recipe& recipe;
+    const Staging& staging;
+    MemoryResource& layer_memory;
+    WorkerPool& pool;
+    FailPoints& failpoints;
+    bool direct;  // wanted where it is possible
+  };
+  // `prepared` is of the manifest's layout. `in_order`: the pieces come in its own order, so `direct` may be used.
+  ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared, Manifest manifest,
+                bool in_order, bool snapshot);
+
+  // Whole tensors, from files or an iterator.
+  void Take(const NamedTensor& tensor);
+  // From a session: the schedule that it asks for, and the sink that it fills.
+  const PlannedSchedule& schedule() const { return snapshot_ ? prepared_->snapshot : prepared_->stream; }
+  void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override;
+  void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) override;
+  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override;
+
+  // Everything has come: checks coverage and tied tensors. Throws naming what is wrong.
+  void Finish();
+
+  const PreparedLayout& prepared() const { return *prepared_; }
+  // With the digests of whole tensors that were seen: what names the version.
+  Manifest FinalManifest() const;
+  StageClock& clock() { return pipeline_.clock(); }
+  void Describe(ReloadReport& report) const;
+  const std::set<std::string>& loaded() const { return loaded_; }
+
+ private:
+  void CheckAliases() const;
+
+  const Environment environment_;
+  const std::shared_ptr<const PreparedLayout> prepared_;  // the second owner is the receiver's cache
+  const Manifest manifest_;
+  const bool snapshot_;
+  ReloadPipeline pipeline_;
+  std::vector<ManifestEntry> entries_;  // the manifest's, completed by what was seen
+  std::set<std::string> loaded_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace layercast

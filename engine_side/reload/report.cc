@@ -1,0 +1,44 @@
+#include "layercast/report.h"
+
+#include <nlohmann/json.hpp>
+
+namespace layercast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJsonValue(const Version& version) {
+  return {{"lineage", version.lineage}, {"step", version.step}, {"digest", version.digest.ToHex()}};
+}
+
+}  // namespace
+
+std::string ReloadReport::ToJson() const {
+  Json json;
+  json["version"] = ToJsonValue(version);
+  json["channel"] = {{"name", channel}, {"gb_per_s", gb_per_s}};
+  json["bytes"] = bytes;
+  json["bytes_total"] = bytes_total;
+  json["layers"] = layers;
+  json["peak_buffered_bytes"] = peak_buffered_bytes;
+  json["staged_bytes"] = staged_bytes;
+  json["out_of_order"] = Json::array();
+  for (const OutOfOrderEpisode& episode : out_of_order) {
+    json["out_of_order"].push_back(
+        {{"warning", episode.warning}, {"layers", episode.layers}, {"awaited", episode.awaited}});
+  }
+  json["cast"] = Json::array();
+  for (const CastTensor& tensor : cast) {
+    json["cast"].push_back({{"name", tensor.name}, {"from", Name(tensor.from)}, {"to", Name(tensor.to)}});
+  }
+  json["skipped"] = Json::array();
+  for (const SkippedName& tensor : skipped) json["skipped"].push_back({{"name", tensor.name}, {"rule", tensor.rule}});
+  json["stage_ms"] = Json::object();
+  for (const auto& [stage, milliseconds] : stage_ms) json["stage_ms"][stage] = milliseconds;
+  json["total_ms"] = total_ms;
+  json["served_digest"] = served_digest.ToHex();
+  json["buffers_digest"] = buffers_digest.ToHex();
+  return json.dump();
+}
+
+}  // namespace layercast
