@@ -123,8 +123,8 @@ void ReloadAttempt::CheckAliases() const {
     const ManifestEntry& owner = entries_[alias.owner];
     if (!one.digest || !owner.digest || one.digest == owner.digest) continue;
     throw Error(ErrorCode::kCorrupt, "'" + one.spec.name + "' is tied to '" + owner.spec.name +
-                                         "', but holds other bytes: digest expected " + owner.digest.ToHex() + ", got " +
-                                         one.digest.ToHex());
+                                         "', but holds other bytes: digest expected " + owner.digest.ToHex() +
+                                         ", got " + one.digest.ToHex());
   }
 }
 

@@ -1,5 +1,5 @@
-// One reload of one version: the pipeline, what feeds it, and what is known of it in the end. A receiver has at most one.
-// Resource; one thread only.
+// One reload of one version: the pipeline, what feeds it, and what is known of it in the end. A receiver has at most
+// one. Resource; one thread only.
 #pragma once
 
 #include <chrono>
@@ -25,8 +25,8 @@ struct PreparedLayout {
 
   LoadPlan plan;
   KernelLayout kernel;
-  PlannedSchedule snapshot;  // chunks gather small tensors
-  PlannedSchedule stream;    // chunks of one tensor each; also how whole tensors are cut
+  PlannedSchedule snapshot;                                // chunks gather small tensors
+  PlannedSchedule stream;                                  // chunks of one tensor each; also how whole tensors are cut
   std::vector<std::vector<std::uint32_t>> stream_regions;  // of each tensor, as indices into stream.pieces
   std::vector<std::uint32_t> row_amax_tensors;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine_side/reload/box_runs.h"
+#include "engine_side/model/box_runs.h"
 #include "src/base/check.h"
 #include "src/tensor/cast.h"
 
@@ -17,21 +17,21 @@ std::uint64_t ElementBytes(DType dtype) { return static_cast<std::uint64_t>(Bits
 void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                   const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
-  const BoxRuns destination(placement.destination, parameter.dtype, parameter.shape);
   if (view.num_bytes() == 0) return;
+  const BoxRuns destination(parameter.shape, placement.destination);
   const std::uint64_t source_size = ElementBytes(source);
   const std::uint64_t target_size = ElementBytes(parameter.dtype);
-  const std::uint64_t run_elements = destination.run_bytes() / target_size;
+  const auto run_elements = static_cast<std::uint64_t>(destination.run_length());
 
   // Both sides are rows of contiguous elements, of different lengths: copy the overlap, step, repeat.
   std::uint64_t element = piece.begin / source_size;  // of the placement, in row-major order
   std::uint64_t row = 0;
   std::uint64_t row_byte = 0;
   while (row < view.rows) {
-    const std::uint64_t run = element / run_elements;
+    const Run run = destination.At(static_cast<std::int64_t>(element / run_elements));
     const std::uint64_t in_run = element % run_elements;
     const std::uint64_t count = std::min(run_elements - in_run, (view.row_bytes - row_byte) / source_size);
-    std::byte* to = memory + destination.offset(run) + in_run * target_size;
+    std::byte* to = memory + (static_cast<std::uint64_t>(run.offset) + in_run) * target_size;
     const std::byte* from = view.row(row) + row_byte;
     if (source == parameter.dtype) {
       std::memcpy(to, from, count * target_size);

@@ -1,8 +1,6 @@
 #include "engine_side/reload/materialize.h"
 
-#include <cstring>
-
-#include "engine_side/reload/box_runs.h"
+#include "engine_side/model/box_runs.h"
 
 namespace layercast {
 
@@ -17,12 +15,7 @@ MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, M
   for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
     const PlannedParameter& parameter = plan.parameters()[layer.first_parameter + i];
     Buffer buffer(memory, static_cast<std::size_t>(parameter.spec.num_bytes()));
-    for (const Box& padding : parameter.padding) {
-      const BoxRuns runs(padding, parameter.spec.dtype, parameter.spec.shape);
-      for (std::uint64_t run = 0; run < runs.count(); ++run) {
-        std::memset(buffer.data() + runs.offset(run), 0, runs.run_bytes());
-      }
-    }
+    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, buffer.data());
     materialized.parameters.push_back(std::move(buffer));
   }
   return materialized;

@@ -1,9 +1,8 @@
 #include "engine_side/reload/pipeline.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "engine_side/reload/box_runs.h"
+#include "engine_side/model/box_runs.h"
 #include "engine_side/reload/fuse_and_shard.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -82,12 +81,7 @@ void ReloadPipeline::ZeroStagedPadding(std::uint32_t layer) {
     const PlannedParameter& parameter = parts_.plan.parameters()[i];
     if (parameter.quantize) continue;
     std::byte* staged = parts_.staging.BytesOf(parts_.layout.TensorsOf(i).front()).data();
-    for (const Box& padding : parameter.padding) {
-      const BoxRuns runs(padding, parameter.spec.dtype, parameter.spec.shape);
-      for (std::uint64_t run = 0; run < runs.count(); ++run) {
-        std::memset(staged + runs.offset(run), 0, runs.run_bytes());
-      }
-    }
+    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, staged);
   }
 }
 

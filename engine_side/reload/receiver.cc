@@ -127,8 +127,9 @@ class Receiver::Impl {
 
   void RecordMetadata() {
     if (phase_ != Phase::kIdle) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "record_metadata_for_reloading must be called right after construction, not while a reload is active.");
+      throw Error(
+          ErrorCode::kFailedPrecondition,
+          "record_metadata_for_reloading must be called right after construction, not while a reload is active.");
     }
     captured_.CheckUnmoved();
     recorded_ = true;
@@ -322,15 +323,14 @@ class Receiver::Impl {
     EnsureStaging(prepared->kernel);
     last_specs_.clear();
     for (const ManifestEntry& entry : manifest.entries()) last_specs_.push_back(entry.spec);
-    attempt_ = std::make_unique<ReloadAttempt>(
-        ReloadAttempt::Environment{.model = *model_,
-                                   .recipe = *recipe_,
-                                   .staging = *staging_,
-                                   .layer_memory = layer_memory_,
-                                   .pool = pool_,
-                                   .failpoints = failpoints_,
-                                   .direct = options_.direct},
-        prepared, std::move(manifest), in_order, snapshot);
+    attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
+                                                                          .recipe = *recipe_,
+                                                                          .staging = *staging_,
+                                                                          .layer_memory = layer_memory_,
+                                                                          .pool = pool_,
+                                                                          .failpoints = failpoints_,
+                                                                          .direct = options_.direct},
+                                               prepared, std::move(manifest), in_order, snapshot);
   }
 
   // The plan of this layout of tensors: made at its first version, replayed for the rest.

@@ -1,5 +1,5 @@
-// The engine's side, one rank: takes new weights and writes them into the engine's captured buffers. What a foreign engine
-// uses, and what the built-in one is served by.
+// The engine's side, one rank: takes new weights and writes them into the engine's captured buffers. What a foreign
+// engine uses, and what the built-in one is served by.
 #pragma once
 
 #include <chrono>
@@ -36,8 +36,8 @@ struct LAYERCAST_PUBLIC ReloadSource {
   std::optional<std::uint64_t> step;  // empty from a publisher: the newest
   std::unique_ptr<WeightsIterator> iterator;
   std::vector<TensorSpec> specs;  // of the iterator's tensors; empty: those of the last load
-  // False: names, shapes and dtypes are the captured buffers' own ("...qkv_proj.weight_scale"), this rank's, and are copied
-  // straight; checked just as hard.
+  // False: names, shapes and dtypes are the captured buffers' own ("...qkv_proj.weight_scale"), this rank's, and are
+  // copied straight; checked just as hard.
   bool is_checkpoint_format = true;
 };
 
@@ -46,15 +46,15 @@ LAYERCAST_PUBLIC ReloadSource FromOrigin();
 LAYERCAST_PUBLIC ReloadSource FromPath(std::string path, bool is_checkpoint_format = true);
 LAYERCAST_PUBLIC ReloadSource FromPublisher(std::string endpoint, std::string lineage = "",
                                             std::optional<std::uint64_t> step = std::nullopt);
-LAYERCAST_PUBLIC ReloadSource FromIterator(std::unique_ptr<WeightsIterator> iterator, std::vector<TensorSpec> specs = {},
-                                           bool is_checkpoint_format = true);
+LAYERCAST_PUBLIC ReloadSource FromIterator(std::unique_ptr<WeightsIterator> iterator,
+                                           std::vector<TensorSpec> specs = {}, bool is_checkpoint_format = true);
 
 struct ReceiverOptions {
   std::string engine = "engine";  // its name, in handshakes and errors
   std::string channel;            // the data channel to use, or an error; empty: the best there is
   std::size_t threads = 2;        // for kernels and copies
   std::uint64_t chunk_bytes = 4U << 20;
-  std::chrono::milliseconds timeout{300'000};    // of a whole reload
+  std::chrono::milliseconds timeout{300'000};     // of a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // silence that counts as the publisher's loss
   bool direct = true;  // let pieces go straight to staging where the recipe allows; false: five stages everywhere
   // Null: host memory. They outlive the receiver.
@@ -95,8 +95,8 @@ class LAYERCAST_PUBLIC Receiver {
   // Throws, naming every missing tensor, unless all of them came exactly once; else commits.
   ReloadReport finalize_layerwise_processing();
 
-  const std::optional<Version>& version() const;   // served now
-  const ReloadReport& report() const;              // of the latest reload, also of one that failed
+  const std::optional<Version>& version() const;  // served now
+  const ReloadReport& report() const;             // of the latest reload, also of one that failed
   const CapturedBuffers& captured() const;
   // Bytes of the latest staged version's manifest (docs: MANIFEST.md): what RedoCommit needs after a crash.
   std::vector<std::byte> StagedManifest() const;
