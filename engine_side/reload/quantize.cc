@@ -35,6 +35,10 @@ void QuantizeStage::Run(std::uint32_t parameter, const MatrixView& rows, std::in
   for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) {
     TensorSpec spec = tensor.spec;
     spec.name.erase(0, path.size());
+    if (!planned.quantize) {  // whatever its shape, copied as the matrix that it is handed over as
+      const MatrixView matrix = AsMatrix(spec, nullptr);
+      spec.shape = {matrix.rows, matrix.cols};
+    }
     outputs.push_back({std::move(spec), staging_.BytesOf(tensor).data()});
   }
 
