@@ -22,10 +22,10 @@ Region RandomRegion(std::mt19937& random) {
   region.tensor = static_cast<std::uint32_t>(below(kSizes.size()));
   const std::uint64_t size = kSizes[region.tensor];
   region.offset = below(size + 1);
-  region.row_bytes = below(std::min<std::uint64_t>(size - region.offset, 5000) + 1);
+  region.row_bytes = below(std::min<std::uint64_t>(size - region.offset, 2000) + 1);
   region.stride = region.row_bytes + below(100);
   region.rows = 1;
-  while (region.rows < 40 && region.offset + region.rows * region.stride + region.row_bytes <= size) ++region.rows;
+  while (region.rows < 20 && region.offset + region.rows * region.stride + region.row_bytes <= size) ++region.rows;
   return region;
 }
 
@@ -33,7 +33,7 @@ TEST_P(ChannelDelivery, BringsAnySchedule) {
   const PublishedBytes published(*publisher_, 7, kSizes);
   const auto receiver = Connect();
   std::mt19937 random(20);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 10; ++round) {
     std::map<std::uint64_t, Fetch> under_way;
     for (std::uint64_t ticket = 0; ticket < 8; ++ticket) {
       std::vector<Region> regions(random() % 12);

@@ -15,18 +15,18 @@ class ChannelFailure : public Channel {
   // One chunk over a new connection arrives.
   void ExpectServing(std::uint64_t offer_id) {
     const auto receiver = Connect();
-    Fetch fetch({{0, 10, 50'000, 1, 50'000}});
+    Fetch fetch({{0, 10, 20'000, 1, 20'000}});
     EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, offer_id, fetch)));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Every, ChannelFailure, testing::ValuesIn(TransportNames()),
                          [](const auto& test) { return test.param; });
 
-constexpr std::array<std::size_t, 2> kSizes{6'000'000, 4096};
+constexpr std::array<std::size_t, 2> kSizes{3'000'000, 4096};
 
 std::vector<Fetch> ManyFetches() {
   std::vector<Fetch> fetches;
-  for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 5'000'000, 1, 5'000'000}});
+  for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
   return fetches;
 }
 
@@ -166,7 +166,7 @@ TEST_P(ChannelFailure, NothingIsWrittenAfterClose) {
   ExpectServing(1);  // by now the rest would have come
   receiver->Close();
   for (const Fetch& fetch : fetches) {
-    EXPECT_EQ(std::count(fetch.destination.begin(), fetch.destination.end(), std::byte{0x5A}), 5'000'000);
+    EXPECT_EQ(std::count(fetch.destination.begin(), fetch.destination.end(), std::byte{0x5A}), 2'000'000);
   }
   ExpectError(ErrorCode::kFailedPrecondition, publisher_->address(), [&] { fetches[0].Submit(*receiver, 50, 1); });
   ExpectError(ErrorCode::kFailedPrecondition, publisher_->address(),
@@ -213,7 +213,7 @@ constexpr bool kMemoryIsOurs = true;
 
 TEST_P(ChannelFailure, AThousandRoundsLeaveMemoryAndDescriptorsFlat) {
   const auto receiver = Connect();
-  Fetch fetch({{0, 3, 100'000, 1, 100'000}, {1, 0, 10, 100, 40}});
+  Fetch fetch({{0, 3, 10'000, 1, 10'000}, {1, 0, 10, 100, 40}});
   const std::vector<std::byte> expected = ExpectedBytes(fetch.regions);
   const PublishedBytes source(*publisher_, 5000, kSizes);
   const auto round = [&](std::uint64_t id) {

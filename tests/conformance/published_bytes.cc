@@ -39,11 +39,14 @@ void PublishedBytes::Overwrite(std::byte with) {
 }
 
 std::vector<std::byte> ExpectedBytes(std::span<const Region> regions, std::uint64_t round) {
-  std::vector<std::byte> bytes;
+  std::uint64_t total = 0;
+  for (const Region& region : regions) total += region.num_bytes();
+  std::vector<std::byte> bytes(total);
+  std::byte* next = bytes.data();
   for (const Region& region : regions) {
     for (std::uint64_t row = 0; row < region.rows; ++row) {
       for (std::uint64_t i = 0; i < region.row_bytes; ++i) {
-        bytes.push_back(PatternByte(round, region.tensor, region.offset + row * region.stride + i));
+        *next++ = PatternByte(round, region.tensor, region.offset + row * region.stride + i);
       }
     }
   }
@@ -78,7 +81,9 @@ bool Fetch::IsRight(const ChunkCompletion& completion, std::uint64_t round) cons
     if (completion.views[i].row_bytes != regions[i].row_bytes || completion.views[i].rows != regions[i].rows)
       return false;
   }
-  return BytesOf(completion) == ExpectedBytes(regions, round);
+  const std::vector<std::byte> got = BytesOf(completion);
+  const std::vector<std::byte> expected = ExpectedBytes(regions, round);
+  return got.size() == expected.size() && (got.empty() || std::memcmp(got.data(), expected.data(), got.size()) == 0);
 }
 
 ChunkCompletion FetchOne(FetchingEnd& end, std::uint64_t offer_id, Fetch& fetch) {

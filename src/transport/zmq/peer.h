@@ -1,0 +1,34 @@
+// A receiver with work at the publisher: who it is to ZeroMQ, and which TCP connection it came on.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+
+namespace layercast::zmq_channel {
+
+// One TCP connection, by number and both addresses. ZeroMQ owns the descriptor and closes it when it likes; so it is
+// used only while both addresses are still the same. Value; immutable.
+class PeerConnection {
+ public:
+  explicit PeerConnection(int fd);
+  // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
+  // one slow peer's messages without closing the socket that all peers share.
+  void Cut() const;
+
+ private:
+  static std::string Addresses(int fd);  // empty when it is no connected TCP socket
+  int fd_;
+  std::string addresses_;
+};
+
+// Immutable but for the count. Owned by the service thread and by the pieces on their way.
+struct Peer {
+  std::string routing_id;
+  PeerConnection connection;
+  std::atomic<std::size_t> pieces_under_way{0};
+};
+
+}  // namespace layercast::zmq_channel

@@ -1,0 +1,41 @@
+// How a chunk leaves the publisher: as pieces, the long runs sent from where they lie, the short ones gathered first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/tensor/region.h"
+
+namespace layercast::zmq_channel {
+
+// Value; one thread only; the viewed memory is borrowed.
+class ReplyPlan {
+ public:
+  explicit ReplyPlan(std::vector<RegionView> views);
+
+  struct Next {
+    std::span<const std::byte> in_place;  // a piece to send as it lies, or empty: then call Gather
+    std::uint64_t offset = 0;             // of the piece inside the chunk
+  };
+  bool done() const { return started_ && view_ == views_.size(); }
+  // The next piece. An empty chunk has one, empty.
+  Next Take();
+  // After a Take that was not in place: copies the piece to `destination` (kPieceBytes) and returns its size.
+  std::size_t Gather(std::byte* destination);
+
+ private:
+  std::span<const std::byte> Run() const;  // what is left of the contiguous run at the cursor; empty at the end
+  void Advance(std::size_t bytes);
+  void SkipEmpty();
+
+  std::vector<RegionView> views_;
+  std::size_t view_ = 0;
+  std::size_t row_ = 0;
+  std::size_t column_ = 0;  // bytes of the run that are taken
+  std::uint64_t offset_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace layercast::zmq_channel

@@ -1,0 +1,53 @@
+#include "src/transport/zmq/sockets.h"
+
+#include "src/transport/zmq/messages.h"
+
+namespace layercast::zmq_channel {
+namespace {
+
+constexpr int kPeerTimeoutMs = 5000;
+constexpr int kSendQueue = 1024;  // messages: above what a well-behaved peer ever has waiting
+constexpr std::int64_t kSlack = 4096;
+
+void SetCommon(zmq::socket_t& socket) {
+  socket.set(zmq::sockopt::linger, 0);  // closing drops what is queued: nobody reads our memory after it
+  socket.set(zmq::sockopt::handshake_ivl, kPeerTimeoutMs);
+  socket.set(zmq::sockopt::tcp_maxrt, kPeerTimeoutMs);  // a peer that takes nothing is gone, frozen ones too
+  socket.set(zmq::sockopt::tcp_keepalive, 1);           // and one whose host vanished while idle
+  socket.set(zmq::sockopt::tcp_keepalive_idle, 30);
+  socket.set(zmq::sockopt::sndhwm, kSendQueue);
+}
+
+}  // namespace
+
+zmq::socket_t MakeRouter(zmq::context_t& context) {
+  zmq::socket_t socket(context, zmq::socket_type::router);
+  SetCommon(socket);
+  socket.set(zmq::sockopt::router_mandatory, true);  // a lost peer is an error, not silence
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kMaxRequestBytes));
+  socket.set(zmq::sockopt::rcvhwm, 32);
+  return socket;
+}
+
+zmq::socket_t MakeDealer(zmq::context_t& context) {
+  zmq::socket_t socket(context, zmq::socket_type::dealer);
+  SetCommon(socket);
+  socket.set(zmq::sockopt::immediate, true);    // nothing is queued for a connection that is not there
+  socket.set(zmq::sockopt::reconnect_ivl, -1);  // another publisher at the address would know nothing of our requests
+  socket.set(zmq::sockopt::connect_timeout, kPeerTimeoutMs);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPieceBytes) + kSlack);
+  socket.set(zmq::sockopt::rcvhwm,
+             64);  // above what a publisher has under way for one receiver, so that it always drains
+  return socket;
+}
+
+void WaitFor(std::span<zmq::pollitem_t> items, std::chrono::milliseconds timeout) {
+  try {
+    zmq::poll(items.data(), items.size(), timeout);
+  } catch (const zmq::error_t& error) {
+    if (error.num() != EINTR) throw;
+    for (zmq::pollitem_t& item : items) item.revents = 0;
+  }
+}
+
+}  // namespace layercast::zmq_channel

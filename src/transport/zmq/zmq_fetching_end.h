@@ -1,0 +1,61 @@
+// The receiver's end of the zmq channel: one DEALER; pieces are copied to where the caller wants them as they come.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "src/transport/channel.h"
+#include "src/transport/connection_guard.h"
+#include "src/transport/zmq/connection_monitor.h"
+#include "src/transport/zmq/messages.h"
+
+namespace layercast::zmq_channel {
+
+// One thread only.
+class ZmqFetchingEnd final : public FetchingEnd {
+ public:
+  // Throws kUnavailable or kDeadlineExceeded, naming `address`.
+  ZmqFetchingEnd(const std::string& address, Deadline deadline);
+  ~ZmqFetchingEnd() override { Close(); }
+
+  bool attaches() const override { return false; }
+  void Submit(const ChunkRequest& request) override;
+  std::optional<ChunkCompletion> Poll(Deadline deadline) override;
+  void Close() noexcept override;
+
+ private:
+  struct UnderWay {
+    std::span<std::byte> destination;  // exactly the chunk's bytes
+    std::uint64_t arrived = 0;
+    std::vector<RegionView> views;  // of the packed destination
+  };
+
+  void Greet(const std::string& address, Deadline deadline);
+  void Send(const std::vector<std::byte>& message);
+  // Takes what is there; true once a chunk is complete.
+  bool Receive();
+  void TakeMessage(std::span<const std::byte> message, zmq::message_t& piece);
+  void TakePiece(const PieceHeader& header, std::span<const std::byte> bytes);
+  // Waits for a message, until the deadline or the next heartbeat. Throws kUnavailable when there is nobody to wait
+  // for.
+  void Wait(Deadline deadline);
+  void ExpectConnected();
+
+  ConnectionGuard guard_;
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  ConnectionMonitor monitor_;
+  std::map<std::uint64_t, UnderWay> under_way_;
+  std::size_t regions_under_way_ = 0;
+  std::deque<ChunkCompletion> done_;
+  bool welcomed_ = false;
+  bool pinged_ = false;                                         // since the last message
+  Deadline::Clock::time_point heard_ = Deadline::Clock::now();  // when the last message was taken
+  Deadline::Clock::time_point pinged_at_;
+};
+
+}  // namespace layercast::zmq_channel

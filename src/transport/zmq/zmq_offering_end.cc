@@ -1,0 +1,182 @@
+#include "src/transport/zmq/zmq_offering_end.h"
+
+#include <chrono>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/base/thread_name.h"
+#include "src/transport/offer_views.h"
+#include "src/transport/zmq/sockets.h"
+
+namespace layercast::zmq_channel {
+namespace {
+
+constexpr std::size_t kPiecesUnderWay =
+    8;                                  // per receiver: enough to keep its connection busy, and what Remove waits for
+constexpr std::size_t kMaxPeers = 256;  // with work at one time
+constexpr int kMessagesAtOnce = 64;     // between two rounds of sending
+constexpr std::chrono::milliseconds kRemoveGrace{1000};
+
+}  // namespace
+
+void Service::Run(const std::stop_token& stop) {
+  NameThisThread("lc-zmq");
+  while (!stop.stop_requested()) {
+    FeedAll();
+    zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.get(), ZMQ_POLLIN, 0}};
+    WaitFor(items, std::chrono::milliseconds(1000));
+    wake_.Clear();
+    ReceiveAll();
+  }
+}
+
+void Service::ReceiveAll() {
+  for (int count = 0; count < kMessagesAtOnce; ++count) {
+    zmq::message_t routing_id;
+    zmq::message_t message;
+    if (!socket_.recv(routing_id, zmq::recv_flags::dontwait)) return;
+    // Frames of one message arrive together; a peer of ours sends exactly one.
+    bool one_frame = routing_id.more() && socket_.recv(message, zmq::recv_flags::dontwait).has_value();
+    for (zmq::message_t extra; socket_.get(zmq::sockopt::rcvmore);) {
+      one_frame = false;
+      if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
+    }
+    const int fd = zmq_msg_get(message.handle(), ZMQ_SRCFD);
+    try {
+      if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
+      Handle(routing_id.to_string(), fd, {static_cast<const std::byte*>(message.data()), message.size()});
+    } catch (const Error& error) {
+      log::warn("zmq: a receiver breaks the protocol and loses its connection: {}", error.what());
+      work_.erase(routing_id.to_string());
+      PeerConnection(fd).Cut();
+    }
+  }
+}
+
+void Service::Handle(const std::string& routing_id, int fd, std::span<const std::byte> message) {
+  bool taken = true;
+  switch (DecodeKind(message)) {
+    case Kind::kHello:
+      if (DecodeHello(message) == 0) throw Error(ErrorCode::kCorrupt, "HELLO: version 0");
+      taken = Send(routing_id, EncodeWelcome());
+      break;
+    case Kind::kPing:
+      DecodeBare(message);
+      taken = Send(routing_id, EncodePong());
+      break;
+    case Kind::kRequest: HandleRequest(routing_id, fd, DecodeRequest(message)); break;
+    default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+  }
+  if (!taken) PeerConnection(fd).Cut();
+}
+
+void Service::HandleRequest(const std::string& routing_id, int fd, const Request& request) {
+  try {
+    if (!work_.contains(routing_id)) {
+      if (work_.size() == kMaxPeers) throw Error(ErrorCode::kResourceExhausted, "too many receivers at one time");
+      work_[routing_id].peer = std::make_shared<Peer>(routing_id, PeerConnection(fd));
+    }
+    Work& work = work_.at(routing_id);
+    if (work.replies.size() == kMaxRequestsUnderWay || work.regions + request.regions.size() > kMaxRegionsUnderWay) {
+      throw Error(ErrorCode::kCorrupt, "too many requests under way");
+    }
+    const std::shared_ptr<Offered> offered = book_.Find(request.offer_id);
+    work.replies.push_back(
+        {request.ticket, offered, request.regions.size(), ReplyPlan(ViewsOf(offered->tensors, request.regions))});
+    work.regions += request.regions.size();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) throw;
+    work_.erase(routing_id);
+    if (!Send(routing_id, EncodeRefusal({request.ticket, error.code(), error.what()}))) PeerConnection(fd).Cut();
+  }
+}
+
+void Service::FeedAll() {
+  for (auto at = work_.begin(); at != work_.end();) {
+    const bool there = Feed(at->second);
+    const bool idle = at->second.replies.empty() && at->second.peer->pieces_under_way == 0;
+    at = there && !idle ? std::next(at) : work_.erase(at);
+  }
+}
+
+bool Service::Feed(Work& work) {
+  while (!work.replies.empty() && work.peer->pieces_under_way < kPiecesUnderWay) {
+    if (!SendPiece(work)) return false;
+    Reply& reply = work.replies.front();
+    if (!reply.plan.done()) continue;
+    work.regions -= reply.regions;
+    work.replies.pop_front();
+  }
+  return true;
+}
+
+bool Service::SendPiece(Work& work) {
+  Reply& reply = work.replies.front();
+  Piece* piece = book_.Begin(reply.offered, work.peer);
+  if (piece == nullptr) {
+    Send(work.peer->routing_id, EncodeRefusal({reply.ticket, ErrorCode::kNotFound, "the offer was removed"}));
+    return false;
+  }
+  const ReplyPlan::Next next = reply.plan.Take();
+  std::span<const std::byte> data = next.in_place;
+  if (data.empty()) {
+    if (!piece->gathered) piece->gathered = Buffer(book_.memory(), kPieceBytes);
+    data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data()));
+  }
+  piece->header = EncodePieceHeader({reply.ticket, next.offset, static_cast<std::uint32_t>(data.size())});
+  zmq::message_t routing_id(work.peer->routing_id);
+  zmq::message_t header(piece->header.data(), piece->header.size(), OfferBook::EndFrame, piece);
+  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), OfferBook::EndFrame, piece);
+  // Frames that are not taken give themselves back as they go out of scope.
+  if (SendFrame(routing_id, true) && SendFrame(header, true) && SendFrame(body, false)) return true;
+  work.peer->connection.Cut();
+  return false;
+}
+
+bool Service::Send(const std::string& routing_id, std::vector<std::byte> message) {
+  zmq::message_t to(routing_id);
+  zmq::message_t frame(message.data(), message.size());
+  return SendFrame(to, true) && SendFrame(frame, false);
+}
+
+bool Service::SendFrame(zmq::message_t& frame, bool more) {
+  try {
+    const auto flags = more ? zmq::send_flags::dontwait | zmq::send_flags::sndmore : zmq::send_flags::dontwait;
+    return socket_.send(frame, flags).has_value();
+  } catch (const zmq::error_t& error) {
+    if (error.num() == EHOSTUNREACH) return false;  // the peer is gone
+    throw;
+  }
+}
+
+ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_(wake_) {
+  zmq::socket_t socket = MakeRouter(context_);
+  const bool ipv6 = bind_host.find(':') != std::string::npos;
+  const std::string host = ipv6 && bind_host[0] != '[' ? "[" + bind_host + "]" : bind_host;
+  try {
+    socket.set(zmq::sockopt::ipv6, ipv6);
+    socket.bind("tcp://" + host + ":*");
+  } catch (const zmq::error_t& error) {
+    throw Error(ErrorCode::kInvalidArgument, "zmq: cannot listen on '" + bind_host + "': " + error.what());
+  }
+  address_ = socket.get(zmq::sockopt::last_endpoint);
+  thread_ = std::jthread([this, moved = std::move(socket)](const std::stop_token& stop) mutable {
+    Service service(std::move(moved), book_, wake_);
+    try {
+      service.Run(stop);
+    } catch (const std::exception& error) {
+      log::error("zmq: the data channel at {} ends: {}", address_, error.what());
+    }
+  });
+}
+
+ZmqOfferingEnd::~ZmqOfferingEnd() {
+  thread_.request_stop();
+  wake_.Wake();
+  thread_.join();
+}
+
+void ZmqOfferingEnd::Remove(std::uint64_t offer_id) { book_.Remove(offer_id, kRemoveGrace); }
+
+}  // namespace layercast::zmq_channel

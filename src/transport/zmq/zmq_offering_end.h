@@ -1,0 +1,73 @@
+// The publisher's end of the zmq channel: one ROUTER, one service thread ("lc-zmq") that owns it.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <zmq.hpp>
+
+#include "src/transport/channel.h"
+#include "src/transport/wake_fd.h"
+#include "src/transport/zmq/messages.h"
+#include "src/transport/zmq/offer_book.h"
+#include "src/transport/zmq/reply_plan.h"
+
+namespace layercast::zmq_channel {
+
+// Answers what receivers send, and feeds each of them a few pieces at a time, in turn: nobody's slowness is another's.
+// One thread only (the service's).
+class Service {
+ public:
+  Service(zmq::socket_t socket, OfferBook& book, const WakeFd& wake)
+      : socket_(std::move(socket)), book_(book), wake_(wake) {}
+  void Run(const std::stop_token& stop);
+
+ private:
+  struct Reply {
+    std::uint64_t ticket;
+    std::shared_ptr<Offered> offered;  // second owner: the book
+    std::size_t regions;
+    ReplyPlan plan;
+  };
+  struct Work {
+    std::shared_ptr<Peer> peer;  // second owner: its pieces on their way
+    std::deque<Reply> replies;
+    std::size_t regions = 0;  // of all replies
+  };
+
+  void ReceiveAll();
+  void Handle(const std::string& routing_id, int fd, std::span<const std::byte> message);
+  void HandleRequest(const std::string& routing_id, int fd, const Request& request);
+  void FeedAll();
+  bool Feed(Work& work);  // false when the peer is gone or was refused
+  bool SendPiece(Work& work);
+  // Sends a small message. False when the peer is gone or takes nothing.
+  bool Send(const std::string& routing_id, std::vector<std::byte> message);
+  bool SendFrame(zmq::message_t& frame, bool more);
+
+  zmq::socket_t socket_;
+  OfferBook& book_;
+  const WakeFd& wake_;
+  std::map<std::string, Work> work_;  // of peers with replies to send or on their way
+};
+
+// Thread-safe.
+class ZmqOfferingEnd final : public OfferingEnd {
+ public:
+  explicit ZmqOfferingEnd(const std::string& bind_host);
+  ~ZmqOfferingEnd() override;
+  std::string address() const override { return address_; }
+  void Add(const Offer& offer) override { book_.Add(offer); }
+  void Remove(std::uint64_t offer_id) override;
+
+ private:
+  WakeFd wake_;
+  OfferBook book_;  // outlives the context, whose threads give pieces back
+  zmq::context_t context_;
+  std::string address_;
+  std::jthread thread_;
+};
+
+}  // namespace layercast::zmq_channel

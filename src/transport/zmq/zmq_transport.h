@@ -1,0 +1,12 @@
+// Chunks as ZeroMQ messages over TCP: works wherever the control link does. FORMAT.md has the messages.
+#pragma once
+
+#include <memory>
+
+#include "src/transport/channel.h"
+
+namespace layercast {
+
+std::unique_ptr<Transport> MakeZmqTransport();
+
+}  // namespace layercast
