@@ -1,0 +1,110 @@
+#include "engine_side/model/config_fields.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+// Whether it is an integer of 64 bits; JSON has larger ones.
+bool IsInteger(const nlohmann::json& value) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+  return value.is_number_integer();
+}
+
+}  // namespace
+
+ConfigFields::ConfigFields(const nlohmann::json& object, std::string where)
+    : object_(object), where_(std::move(where)) {
+  if (!object_.is_object()) {
+    Refuse((where_.empty() ? std::string("expected an object, got ") : where_ + " expected an object, got ") +
+           object_.type_name());
+  }
+}
+
+const nlohmann::json* ConfigFields::Find(std::string_view name) const {
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> ConfigFields::Integer(std::string_view name, std::int64_t least, std::int64_t most) const {
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!IsInteger(*value) || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
+    Refuse(name, "an integer from " + std::to_string(least) + " to " + std::to_string(most), *value);
+  }
+  return value->get<std::int64_t>();
+}
+
+std::int64_t ConfigFields::Size(std::string_view name, std::optional<std::int64_t> otherwise, std::int64_t most) const {
+  if (const auto value = Integer(name, 1, most)) return *value;
+  if (!otherwise) Refuse(where_ + std::string(name) + " is missing");
+  return *otherwise;
+}
+
+double ConfigFields::Number(std::string_view name, double otherwise) const {
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0.0) {
+    Refuse(name, "a number above 0", *value);
+  }
+  return value->get<double>();
+}
+
+bool ConfigFields::Flag(std::string_view name, bool otherwise) const {
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) Refuse(name, "true or false", *value);
+  return value->get<bool>();
+}
+
+std::string ConfigFields::Text(std::string_view name, std::string_view otherwise) const {
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return std::string(otherwise);
+  if (!value->is_string()) Refuse(name, "a text", *value);
+  return value->get<std::string>();
+}
+
+std::vector<std::string> ConfigFields::Texts(std::string_view name) const {
+  std::vector<std::string> texts;
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return texts;
+  if (!value->is_array()) Refuse(name, "a list of texts", *value);
+  for (const nlohmann::json& item : *value) {
+    if (!item.is_string()) Refuse(name, "a list of texts", *value);
+    texts.push_back(item.get<std::string>());
+  }
+  return texts;
+}
+
+std::vector<std::int64_t> ConfigFields::Integers(std::string_view name) const {
+  std::vector<std::int64_t> integers;
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return integers;
+  const auto add = [&](const nlohmann::json& item) {
+    if (!IsInteger(item)) Refuse(name, "an integer or a list of integers", *value);
+    integers.push_back(item.get<std::int64_t>());
+  };
+  if (!value->is_array()) {
+    add(*value);
+  } else {
+    for (const nlohmann::json& item : *value) add(item);
+  }
+  return integers;
+}
+
+void ConfigFields::Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const {
+  constexpr std::size_t kMostShown = 100;
+  std::string shown = got.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown) + "...";
+  Refuse(where_ + std::string(name) + ": expected " + std::string(expected) + ", got " + shown);
+}
+
+void ConfigFields::Refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, "config.json: " + message);
+}
+
+}  // namespace layercast

@@ -1,0 +1,40 @@
+// Typed access to the fields of a config.json, with errors that name the field. Used by ModelConfig::Parse.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace layercast {
+
+// Borrows a JSON object; one thread only. A field that is null counts as absent. Everything throws kInvalidArgument
+// "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
+class ConfigFields {
+ public:
+  // `where` goes before every field's name ("rope_scaling.").
+  ConfigFields(const nlohmann::json& object, std::string where);
+
+  const nlohmann::json* Find(std::string_view name) const;  // null: absent
+  std::optional<std::int64_t> Integer(std::string_view name, std::int64_t least, std::int64_t most) const;
+  // A size, at least 1; what is absent and has no default is an error.
+  std::int64_t Size(std::string_view name, std::optional<std::int64_t> otherwise = std::nullopt,
+                    std::int64_t most = 0x7FFFFFFF) const;
+  double Number(std::string_view name, double otherwise) const;  // finite and above 0
+  bool Flag(std::string_view name, bool otherwise) const;
+  std::string Text(std::string_view name, std::string_view otherwise) const;
+  std::vector<std::string> Texts(std::string_view name) const;      // a list, or empty
+  std::vector<std::int64_t> Integers(std::string_view name) const;  // one, a list, or empty
+
+  [[noreturn]] void Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
+  // Throws "config.json: `message`".
+  [[noreturn]] static void Refuse(const std::string& message);
+
+ private:
+  const nlohmann::json& object_;
+  std::string where_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,16 @@
+// The factories of the built-in families: one file each, registered by name in ModelRegistry::Builtin.
+#pragma once
+
+#include <memory>
+
+#include "layercast/model/config.h"
+#include "layercast/model/module.h"
+#include "layercast/parallel.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildLlama(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+
+}  // namespace layercast

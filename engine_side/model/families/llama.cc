@@ -1,0 +1,16 @@
+// Llama: biases only where the configuration asks for them.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildLlama(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{parallel, dtype, true};
+  const AttentionOptions attention{.qkv_bias = config.attention_bias, .output_bias = config.attention_bias};
+  return std::make_unique<DecoderForCausalLM>("LlamaForCausalLM", context, config, [&](std::int64_t) {
+    return std::make_unique<DecoderLayer>(context, config, std::make_unique<Attention>(context, config, attention),
+                                          std::make_unique<GatedMlp>(context, config, config.mlp_bias));
+  });
+}
+
+}  // namespace layercast

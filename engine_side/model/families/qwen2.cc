@@ -1,0 +1,16 @@
+// Qwen2 and Qwen2.5: q, k and v always have a bias, nothing else has.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{parallel, dtype, true};
+  const AttentionOptions attention{.qkv_bias = true};
+  return std::make_unique<DecoderForCausalLM>("Qwen2ForCausalLM", context, config, [&](std::int64_t) {
+    return std::make_unique<DecoderLayer>(context, config, std::make_unique<Attention>(context, config, attention),
+                                          std::make_unique<GatedMlp>(context, config, false));
+  });
+}
+
+}  // namespace layercast

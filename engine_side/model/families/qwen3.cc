@@ -1,0 +1,17 @@
+// Qwen3: queries and keys are normalized head by head; head_dim is explicit.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildQwen3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{parallel, dtype, true};
+  const AttentionOptions attention{
+      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true};
+  return std::make_unique<DecoderForCausalLM>("Qwen3ForCausalLM", context, config, [&](std::int64_t) {
+    return std::make_unique<DecoderLayer>(context, config, std::make_unique<Attention>(context, config, attention),
+                                          std::make_unique<GatedMlp>(context, config, false));
+  });
+}
+
+}  // namespace layercast

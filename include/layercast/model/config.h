@@ -1,0 +1,63 @@
+// A model's config.json, parsed and checked: what families build trees from and engines compute with. Value.
+// Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling` and `dtype`, `rope_parameters`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/dtype.h"
+#include "layercast/export.h"
+#include "layercast/model_description.h"
+
+namespace layercast {
+
+// Rotary position embedding. What a type needs beyond theta is kept as it was written: "factor", "beta_fast", ...
+struct RopeConfig {
+  std::string type = "default";  // "linear", "dynamic", "llama3", "yarn", ...
+  double theta = 10000.0;
+  std::map<std::string, double> numbers;             // booleans are 0 and 1
+  std::map<std::string, std::vector<double>> lists;  // "short_factor", ...
+
+  bool operator==(const RopeConfig&) const = default;
+};
+
+struct LAYERCAST_PUBLIC ModelConfig {
+  // Throws kInvalidArgument, naming field and values, on text that is not such a configuration and on values that
+  // cannot be: sizes below 1, heads that do not divide.
+  static ModelConfig Parse(const ModelDescription& description);
+  static ModelConfig Parse(std::string_view config_json);
+
+  std::vector<std::string> architectures;  // "LlamaForCausalLM"
+  std::string model_type;                  // "llama"
+  DType dtype = DType::kF32;               // of the weights, as a cold load has them: f32, f16 or bf16
+
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;  // of the whole model's heads, never of a rank's
+  std::int64_t max_position_embeddings = 0;
+
+  double rms_norm_eps = 1e-6;
+  std::string hidden_act = "silu";
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+
+  RopeConfig rope;
+  std::optional<std::int64_t> sliding_window;  // in tokens, where some layer uses it
+  std::vector<std::string> layer_types;        // per layer: "full_attention" or "sliding_attention"
+
+  std::optional<std::int64_t> bos_token_id;
+  std::vector<std::int64_t> eos_token_ids;
+
+  std::string json;  // all of it, for families that read fields of their own
+};
+
+}  // namespace layercast

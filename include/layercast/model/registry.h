@@ -1,0 +1,42 @@
+// Which family builds the tree of which architecture. An object that main or the host builds, adds to, and hands over.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layercast/dtype.h"
+#include "layercast/export.h"
+#include "layercast/model/config.h"
+#include "layercast/model/module.h"
+#include "layercast/model_description.h"
+#include "layercast/parallel.h"
+
+namespace layercast {
+
+// Builds the tree of one rank on meta, its parameters in `dtype`.
+using ModelFactory =
+    std::function<std::unique_ptr<Module>(const ModelConfig& config, const ParallelConfig& parallel, DType dtype)>;
+
+// Value: copies are independent. Reading is thread-safe.
+class LAYERCAST_PUBLIC ModelRegistry {
+ public:
+  // With the families of this build: Llama, Qwen2, Qwen3.
+  static ModelRegistry Builtin();
+
+  // `architecture`: as `architectures` in config.json names it. Throws kInvalidArgument if it is registered already.
+  void Register(std::string architecture, ModelFactory factory);
+  std::vector<std::string> architectures() const;  // sorted
+
+  // The tree of the first of the configuration's architectures that is known, in the configuration's dtype. Throws
+  // kUnsupported listing those known if none is, and kInvalidArgument on a configuration that cannot be.
+  std::unique_ptr<Module> Build(const ModelConfig& config, const ParallelConfig& parallel) const;
+  std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel) const;
+
+ private:
+  std::map<std::string, ModelFactory> factories_;
+};
+
+}  // namespace layercast

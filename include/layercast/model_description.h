@@ -1,0 +1,31 @@
+// What a model is, without its weights: a Hugging Face config.json and the folder it lies in. Value; immutable.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "layercast/export.h"
+
+namespace layercast {
+
+class LAYERCAST_PUBLIC ModelDescription {
+ public:
+  // Reads `directory`/config.json. Throws kNotFound if it is not there. What it says is looked at by
+  // ModelConfig::Parse.
+  static ModelDescription FromDirectory(const std::filesystem::path& directory);
+  // `directory`: where the checkpoint lies that `reload_weights()` re-reads; may be empty.
+  static ModelDescription FromJson(std::string config_json, std::filesystem::path directory = {});
+
+  const std::string& config_json() const { return config_json_; }
+  const std::filesystem::path& directory() const { return directory_; }
+
+ private:
+  ModelDescription(std::string config_json, std::filesystem::path directory)
+      : config_json_(std::move(config_json)), directory_(std::move(directory)) {}
+
+  std::string config_json_;
+  std::filesystem::path directory_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,167 @@
+#include "layercast/model/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+using Json = nlohmann::json;
+
+Json Minimal() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"vocab_size", 100},
+          {"hidden_size", 64},
+          {"intermediate_size", 128},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 8}};
+}
+
+Json With(const Json& fields) {
+  Json json = Minimal();
+  json.update(fields);
+  return json;
+}
+
+ModelConfig Parse(const Json& fields) { return ModelConfig::Parse(With(fields).dump()); }
+
+std::string ErrorOf(const Json& fields) {
+  try {
+    (void)Parse(fields);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ModelConfig, FillsInWhatTheFormatLeavesOut) {
+  const ModelConfig config = Parse(Json::object());
+  EXPECT_THAT(config.architectures, ElementsAre("LlamaForCausalLM"));
+  EXPECT_EQ(config.num_key_value_heads, 8);
+  EXPECT_EQ(config.head_dim, 8);
+  EXPECT_EQ(config.dtype, DType::kF32);
+  EXPECT_EQ(config.rope, RopeConfig());
+  EXPECT_FALSE(config.tie_word_embeddings || config.attention_bias || config.mlp_bias);
+  EXPECT_THAT(config.layer_types, ElementsAre("full_attention", "full_attention", "full_attention"));
+  EXPECT_EQ(config.sliding_window, std::nullopt);
+  EXPECT_THAT(config.eos_token_ids, IsEmpty());
+}
+
+TEST(ModelConfig, ReadsBothSpellingsAlike) {
+  const Json rope = {{"rope_type", "llama3"},
+                     {"factor", 8.0},
+                     {"low_freq_factor", 1.0},
+                     {"high_freq_factor", 4.0},
+                     {"original_max_position_embeddings", 8192}};
+  Json with_theta = rope;
+  with_theta["rope_theta"] = 500000.0;
+  const ModelConfig old_one = Parse({{"torch_dtype", "bfloat16"}, {"rope_theta", 500000.0}, {"rope_scaling", rope}});
+  const ModelConfig new_one = Parse({{"dtype", "bfloat16"}, {"rope_parameters", with_theta}});
+  EXPECT_EQ(old_one.dtype, DType::kBF16);
+  EXPECT_EQ(new_one.dtype, DType::kBF16);
+  EXPECT_EQ(old_one.rope, new_one.rope);
+  EXPECT_EQ(new_one.rope.type, "llama3");
+  EXPECT_EQ(new_one.rope.theta, 500000.0);
+  EXPECT_THAT(new_one.rope.numbers,
+              UnorderedElementsAre(Pair("factor", 8.0), Pair("low_freq_factor", 1.0), Pair("high_freq_factor", 4.0),
+                                   Pair("original_max_position_embeddings", 8192.0)));
+}
+
+TEST(ModelConfig, KeepsWhatARopeTypeNeeds) {
+  const ModelConfig yarn = Parse({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"truncate", false}}}});
+  EXPECT_EQ(yarn.rope.type, "yarn");
+  EXPECT_THAT(yarn.rope.numbers, UnorderedElementsAre(Pair("factor", 4.0), Pair("truncate", 0.0)));
+  const ModelConfig longrope = Parse({{"rope_parameters", {{"rope_type", "longrope"}, {"short_factor", {1.0, 2.5}}}}});
+  EXPECT_THAT(longrope.rope.lists.at("short_factor"), ElementsAre(1.0, 2.5));
+  EXPECT_THAT(ErrorOf({{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}),
+              HasSubstr("rope_parameters.full_attention: expected a number or a list of numbers"));
+}
+
+TEST(ModelConfig, TakesHeadDimFromItsFieldOrFromAllHeads) {
+  EXPECT_EQ(Parse({{"head_dim", 128}}).head_dim, 128);  // not hidden_size / heads
+  EXPECT_EQ(Parse({{"head_dim", nullptr}}).head_dim, 8);
+  EXPECT_EQ(Parse({{"model_type", "qwen3"}}).head_dim, 128);
+  EXPECT_EQ(ErrorOf({{"num_attention_heads", 7}}),
+            "config.json: hidden_size 64 is not divisible by num_attention_heads 7, and there is no head_dim");
+  EXPECT_EQ(Parse({{"num_attention_heads", 7}, {"head_dim", 10}}).head_dim, 10);
+}
+
+TEST(ModelConfig, ResolvesSlidingWindowsAsTransformersDoes) {
+  const Json qwen = {{"sliding_window", 16}, {"max_window_layers", 2}};
+  EXPECT_EQ(Parse(qwen).sliding_window, std::nullopt);
+  EXPECT_THAT(Parse(qwen).layer_types, Each("full_attention"));
+  Json on = qwen;
+  on["use_sliding_window"] = true;
+  EXPECT_EQ(Parse(on).sliding_window, 16);
+  EXPECT_THAT(Parse(on).layer_types, ElementsAre("full_attention", "full_attention", "sliding_attention"));
+  EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention"}}}),
+              HasSubstr("layer_types holds 1 entries, num_hidden_layers is 3"));
+  EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}}),
+              HasSubstr("got \"linear_attention\""));
+}
+
+TEST(ModelConfig, ReadsOneEndTokenOrSeveral) {
+  EXPECT_THAT(Parse({{"eos_token_id", 2}}).eos_token_ids, ElementsAre(2));
+  EXPECT_THAT(Parse({{"eos_token_id", {128001, 128009}}}).eos_token_ids, ElementsAre(128001, 128009));
+  EXPECT_THAT(Parse({{"eos_token_id", nullptr}}).eos_token_ids, IsEmpty());
+}
+
+TEST(ModelConfig, NamesFieldAndValuesOfWhatCannotBe) {
+  EXPECT_EQ(ErrorOf({{"hidden_size", 0}}), "config.json: hidden_size: expected an integer from 1 to 2147483647, got 0");
+  EXPECT_EQ(ErrorOf({{"hidden_size", -64}}),
+            "config.json: hidden_size: expected an integer from 1 to 2147483647, got -64");
+  EXPECT_EQ(ErrorOf({{"vocab_size", "many"}}),
+            "config.json: vocab_size: expected an integer from 1 to 2147483647, got \"many\"");
+  EXPECT_EQ(ErrorOf({{"vocab_size", 1.5}}),
+            "config.json: vocab_size: expected an integer from 1 to 2147483647, got 1.5");
+  EXPECT_EQ(ErrorOf({{"vocab_size", 18446744073709551615ULL}}),
+            "config.json: vocab_size: expected an integer from 1 to 2147483647, got 18446744073709551615");
+  EXPECT_EQ(ErrorOf({{"intermediate_size", nullptr}}), "config.json: intermediate_size is missing");
+  EXPECT_EQ(ErrorOf({{"num_key_value_heads", 3}}),
+            "config.json: num_attention_heads 8 is not divisible by num_key_value_heads 3");
+  EXPECT_EQ(ErrorOf({{"tie_word_embeddings", 1}}), "config.json: tie_word_embeddings: expected true or false, got 1");
+  EXPECT_EQ(ErrorOf({{"torch_dtype", "float8"}}),
+            "config.json: torch_dtype: expected float32, float16 or bfloat16, got \"float8\"");
+  EXPECT_EQ(ErrorOf({{"dtype", "int8"}}), "config.json: dtype: expected float32, float16 or bfloat16, got \"int8\"");
+  EXPECT_EQ(ErrorOf({{"rms_norm_eps", 0}}), "config.json: rms_norm_eps: expected a number above 0, got 0");
+  EXPECT_EQ(ErrorOf({{"rope_scaling", 4}}), "config.json: rope_scaling. expected an object, got number");
+  EXPECT_EQ(ErrorOf({{"architectures", "LlamaForCausalLM"}}),
+            "config.json: architectures: expected a list of texts, got \"LlamaForCausalLM\"");
+}
+
+TEST(ModelConfig, RefusesTextThatIsNotAnObject) {
+  EXPECT_THROW((void)ModelConfig::Parse("{"), Error);
+  EXPECT_THROW((void)ModelConfig::Parse("[]"), Error);
+  EXPECT_THROW((void)ModelConfig::Parse(""), Error);
+}
+
+TEST(ModelDescription, SaysWhichConfigIsWrongOrNotThere) {
+  const auto message = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(message([] { (void)ModelDescription::FromDirectory("no/such/folder"); }),
+              HasSubstr("no/such/folder/config.json: cannot be opened"));
+  EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson("{}", "folder")); }),
+            "folder/config.json: vocab_size is missing");
+}
+
+}  // namespace
+}  // namespace layercast
