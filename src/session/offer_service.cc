@@ -76,7 +76,7 @@ class OfferService::Impl {
     if (stopped_) return;
     stopped_ = true;
     thread_.request_stop();
-    outbox_.Ring();
+    outbox_.wake_up().Ring();
     thread_.join();
     jobs_.Close();
     digest_thread_.request_stop();
@@ -138,7 +138,7 @@ class OfferService::Impl {
     Clock::time_point next_sweep = Clock::now() + kTick;
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {
-          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.fd(), ZMQ_POLLIN, 0}}};
+          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
       zmq::poll(items.data(), items.size(), kTick);
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, message);
       TakeMessages();

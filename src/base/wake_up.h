@@ -1,0 +1,33 @@
+// Wakes a thread that polls file descriptors. Thread-safe.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "src/base/unique_fd.h"
+
+namespace layercast {
+
+class WakeUp {
+ public:
+  WakeUp() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+  void Ring() {
+    const std::uint64_t one = 1;
+    // Fails only when the counter is full, and then it rings already.
+    [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof(one));
+  }
+  void Clear() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto read = ::read(fd_.get(), &count, sizeof(count));
+  }
+  // Readable between Ring and Clear.
+  int fd() const { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,101 @@
+#include <array>
+#include <utility>
+#include <zmq.hpp>
+
+#include "layercast/error.h"
+#include "src/control/rpc.h"
+
+namespace layercast {
+namespace {
+
+using Clock = Deadline::Clock;
+constexpr std::chrono::milliseconds kPingInterval{500};
+
+ErrorCode CodeNamed(const std::string& name) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
+    if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
+  }
+  return ErrorCode::kInternal;
+}
+
+}  // namespace
+
+class RpcClient::Impl {
+ public:
+  Impl(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
+      : peer_(std::move(role) + " " + endpoint),
+        peer_timeout_(peer_timeout),
+        context_(1),
+        socket_(context_, zmq::socket_type::dealer) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
+    try {
+      socket_.connect(endpoint);
+    } catch (const zmq::error_t& error) {
+      throw Error(ErrorCode::kInvalidArgument, peer_ + ": " + error.what());
+    }
+  }
+
+  Json Call(const std::string& method, const Json& params, Deadline deadline) {
+    const std::uint64_t id = ++last_id_;
+    Send({{"id", id}, {"method", method}, {"params", params}}, method);
+    Clock::time_point last_heard = Clock::now();
+    Clock::time_point next_ping = last_heard;
+    while (true) {
+      if (Clock::now() >= next_ping) {
+        Send({{"ping", id}}, method);
+        next_ping = Clock::now() + kPingInterval;
+      }
+      std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
+      zmq::poll(items.data(), items.size(), deadline.AtMost(kPingInterval).Remaining());
+      zmq::message_t raw;
+      while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
+        last_heard = Clock::now();
+        Json message = Json::parse(raw.to_string_view(), nullptr, false);
+        if (message.is_object() && message.value("id", Json()) == Json(id)) return Answer(std::move(message), method);
+      }
+      if (Clock::now() - last_heard >= peer_timeout_) {
+        throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
+                                                 " ms, calling '" + method + "'");
+      }
+      if (deadline.Passed()) {
+        throw Error(ErrorCode::kDeadlineExceeded, peer_ + " did not answer '" + method + "' before the deadline");
+      }
+    }
+  }
+
+ private:
+  void Send(const Json& message, const std::string& method) {
+    const std::string text = message.dump();
+    if (static_cast<std::int64_t>(text.size()) > kMaxRpcBytes) {
+      throw Error(ErrorCode::kInvalidArgument, "'" + method + "': the request has " + std::to_string(text.size()) +
+                                                   " bytes, expected at most " + std::to_string(kMaxRpcBytes));
+    }
+    if (!socket_.send(zmq::buffer(text), zmq::send_flags::dontwait)) {
+      throw Error(ErrorCode::kUnavailable, peer_ + " takes no messages, calling '" + method + "'");
+    }
+  }
+
+  Json Answer(Json message, const std::string& method) const {
+    if (message.contains("result")) return std::move(message["result"]);
+    const Json error = message.value("error", Json::object());
+    throw Error(CodeNamed(error.value("code", "internal")),
+                peer_ + ", '" + method + "': " + error.value("message", "an answer without result or error"));
+  }
+
+  const std::string peer_;
+  const std::chrono::milliseconds peer_timeout_;
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  std::uint64_t last_id_ = 0;
+};
+
+RpcClient::RpcClient(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
+    : impl_(std::make_unique<Impl>(std::move(role), endpoint, peer_timeout)) {}
+RpcClient::~RpcClient() = default;
+
+Json RpcClient::Call(const std::string& method, const Json& params, Deadline deadline) {
+  return impl_->Call(method, params, deadline);
+}
+
+}  // namespace layercast

@@ -1,0 +1,136 @@
+#include <array>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/base/wake_up.h"
+#include "src/control/endpoint.h"
+#include "src/control/rpc.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{500};
+
+// Answers on their way to the socket's thread. Replies share it with the server: they may outlive it.
+struct Answers {
+  std::mutex mutex;
+  std::vector<std::pair<std::string, std::string>> waiting;  // routing id, text; guarded by mutex
+  WakeUp wake_up;
+
+  void Put(const std::string& to, const Json& answer) {
+    {
+      const std::lock_guard lock(mutex);
+      // Bytes that are not UTF-8 (of a user's file name, say) must not stop an answer.
+      waiting.emplace_back(to, answer.dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+    wake_up.Ring();
+  }
+};
+
+}  // namespace
+
+class RpcServer::Impl {
+ public:
+  Impl(const std::string& endpoint, bool allow_remote, Handler handler)
+      : handler_(std::move(handler)), context_(1), socket_(context_, zmq::socket_type::router) {
+    CheckBindable(endpoint, allow_remote);
+    socket_.set(zmq::sockopt::linger, 500);
+    socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
+    socket_.set(zmq::sockopt::router_mandatory, true);
+    try {
+      socket_.bind(endpoint);
+    } catch (const zmq::error_t& error) {
+      throw Error(ErrorCode::kUnavailable, "endpoint '" + endpoint + "': " + error.what());
+    }
+    endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  }
+  ~Impl() {
+    thread_.request_stop();
+    answers_->wake_up.Ring();
+  }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::array<zmq::pollitem_t, 2> items = {
+          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}}};
+      zmq::poll(items.data(), items.size(), kTick);
+      SendAnswers();
+      TakeRequests();
+    }
+    SendAnswers();
+  }
+
+  void SendAnswers() {
+    answers_->wake_up.Clear();
+    std::vector<std::pair<std::string, std::string>> waiting;
+    {
+      const std::lock_guard lock(answers_->mutex);
+      waiting.swap(answers_->waiting);
+    }
+    for (const auto& [to, text] : waiting) Send(to, text);
+  }
+
+  void Send(const std::string& to, const std::string& text) {
+    try {
+      socket_.send(zmq::buffer(to), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
+      socket_.send(zmq::buffer(text), zmq::send_flags::dontwait);
+    } catch (const zmq::error_t& error) {
+      log::debug("a client is gone before its answer: {}", error.what());
+    }
+  }
+
+  void TakeRequests() {
+    zmq::message_t routing_id;
+    while (socket_.recv(routing_id, zmq::recv_flags::dontwait)) {
+      zmq::message_t body;
+      std::size_t parts = 0;
+      for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
+        if (!socket_.recv(body)) return;
+      }
+      if (parts == 1) Take(routing_id.to_string(), body.to_string_view());
+    }
+  }
+
+  void Take(const std::string& from, std::string_view text) {
+    const Json message = Json::parse(text, nullptr, false);
+    if (message.is_object() && message.contains("ping")) return Send(from, Json{{"pong", message["ping"]}}.dump());
+    const Json id = message.is_object() && message.contains("id") ? message["id"] : Json(nullptr);
+    const RpcReply reply([answers = answers_, from, id](Json answer) {
+      answer["id"] = id;
+      answers->Put(from, answer);
+    });
+    if (!message.is_object() || !message.contains("method") || !message["method"].is_string()) {
+      return reply.Failure("invalid_argument", "expected an object with 'id', 'method' and 'params' (docs: RPC.md)");
+    }
+    try {
+      handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
+    } catch (const Error& error) {
+      reply.Failure(std::string(ErrorCodeName(error.code())), error.what());
+    } catch (const Json::exception& error) {
+      reply.Failure("invalid_argument", std::string("params: ") + error.what());
+    }
+  }
+
+  const Handler handler_;
+  const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the second owners are replies
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  std::string endpoint_;
+  std::jthread thread_;
+};
+
+RpcServer::RpcServer(const std::string& endpoint, bool allow_remote, Handler handler)
+    : impl_(std::make_unique<Impl>(endpoint, allow_remote, std::move(handler))) {}
+RpcServer::~RpcServer() = default;
+std::string RpcServer::endpoint() const { return impl_->endpoint(); }
+
+}  // namespace layercast

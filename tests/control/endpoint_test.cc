@@ -1,0 +1,30 @@
+#include "src/control/endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+TEST(Endpoint, NamesItsHost) {
+  EXPECT_EQ(HostOf("tcp://127.0.0.1:7700"), "127.0.0.1");
+  EXPECT_EQ(HostOf("tcp://[::1]:0"), "[::1]");
+  EXPECT_EQ(HostOf("ipc:///tmp/engine"), "");
+  for (const char* wrong : {"", "127.0.0.1:7700", "tcp://", "tcp://host", "tcp://host:", "udp://host:1"}) {
+    EXPECT_THROW(HostOf(wrong), Error) << wrong;
+  }
+}
+
+TEST(Endpoint, BeyondLoopbackIsRefusedUnlessAllowed) {
+  for (const char* loopback :
+       {"tcp://127.0.0.1:0", "tcp://127.3.4.5:1", "tcp://localhost:1", "tcp://[::1]:1", "ipc://x"}) {
+    EXPECT_NO_THROW(CheckBindable(loopback, false)) << loopback;
+  }
+  EXPECT_THROW(CheckBindable("tcp://0.0.0.0:7700", false), Error);
+  EXPECT_THROW(CheckBindable("tcp://*:7700", false), Error);
+  EXPECT_NO_THROW(CheckBindable("tcp://0.0.0.0:7700", true));
+}
+
+}  // namespace
+}  // namespace layercast
