@@ -237,10 +237,10 @@ class BlockPass {
   }
 
   void Step(const Tile& now, const Tile& next, const Tile& after) {
-    constexpr auto kGroup = static_cast<std::int64_t>(PageGroup::kPages);
+    const auto group = static_cast<std::int64_t>(prefetcher_.count());
     maxima_ = {};
     for (std::int64_t r = 0; r < std::max(now.rows, next.rows); ++r) {
-      if (r % kGroup == 0) Prefetch(next, after, r + kGroup);
+      if (r % group == 0) Prefetch(next, after, r + group);
       for (std::int64_t b = 0; b < tile_blocks_; ++b) StepBlock(now, next, r, b);
     }
   }
