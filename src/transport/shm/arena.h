@@ -1,0 +1,50 @@
+// The publisher's shared memory: a MemoryResource over a few large memfds, whose freed ranges serve the next version.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "layercast/memory.h"
+#include "src/transport/shm/memfd.h"
+
+namespace layercast::shm_channel {
+
+// One memfd and its free ranges. Used under the arena's mutex only, but for `file`, which is immutable.
+struct Segment {
+  explicit Segment(std::size_t size);
+
+  Memfd file;
+  std::map<std::size_t, std::size_t> free;  // offset -> bytes; neighbours are joined
+  std::size_t faulted_in = 0;               // bytes from the start
+};
+
+// Where a run of bytes lies. `segment` is shared with offers, which keep it mapped while they need its descriptor.
+struct Location {
+  std::shared_ptr<const Segment> segment;
+  std::size_t offset = 0;
+};
+
+// Thread-safe.
+class Arena final : public MemoryResource {
+ public:
+  std::byte* Allocate(std::size_t bytes) override;
+  void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
+
+  // Throws kInvalidArgument unless [address, address + bytes) lies in one segment.
+  Location Locate(const std::byte* address, std::size_t bytes) const;
+  std::size_t segments() const;
+
+ private:
+  // The smallest free range that `bytes` fit in; null when there is none.
+  Segment* BestFit(std::size_t bytes, std::size_t& offset) const;
+  Segment& AddSegment(std::size_t bytes);
+  Segment* SegmentOf(const std::byte* address) const;
+
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::shared_ptr<Segment>> segments_;  // by base; guarded by mutex_; second owners: offers
+};
+
+}  // namespace layercast::shm_channel

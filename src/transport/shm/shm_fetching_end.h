@@ -1,0 +1,48 @@
+// The receiver's end of the shm channel: maps what an offer lies in, once, and answers requests with views.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "src/transport/channel.h"
+#include "src/transport/connection_guard.h"
+#include "src/transport/shm/offer_table.h"
+#include "src/transport/shm/segment_cache.h"
+#include "src/transport/shm/unix_socket.h"
+
+namespace layercast::shm_channel {
+
+// One thread only.
+class ShmFetchingEnd final : public FetchingEnd {
+ public:
+  // Throws kUnavailable or kDeadlineExceeded, naming `address`. `cache` is shared with the transport.
+  ShmFetchingEnd(const std::string& address, std::shared_ptr<SegmentCache> cache, Deadline deadline);
+  ~ShmFetchingEnd() override { Close(); }
+
+  bool attaches() const override { return true; }
+  void Submit(const ChunkRequest& request) override;
+  std::optional<ChunkCompletion> Poll(Deadline deadline) override;
+  void Close() noexcept override;
+
+ private:
+  const ReadTable& Attached(std::uint64_t offer_id);
+  void Attach(std::uint64_t offer_id);
+  // Sends, and waits for the answer. Throws kUnavailable when the publisher is gone, kCorrupt on garbage,
+  // kDeadlineExceeded.
+  Message Ask(const Message& question, std::vector<UniqueFd>& fds, Deadline deadline);
+  void ExpectThere();
+
+  const std::string address_;
+  ConnectionGuard guard_;
+  const std::shared_ptr<SegmentCache> cache_;
+  UniqueFd socket_;
+  std::map<std::uint64_t, ReadTable> tables_;
+  std::set<std::shared_ptr<const Mapping>> used_;  // what views may point into; until Close
+  std::deque<ChunkCompletion> done_;
+};
+
+}  // namespace layercast::shm_channel

@@ -1,0 +1,109 @@
+#include "src/transport/shm/shm_offering_end.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/base/thread_name.h"
+
+namespace layercast::shm_channel {
+namespace {
+
+constexpr std::size_t kMaxConnections = 256;
+constexpr std::chrono::milliseconds kGreeting{5000};
+constexpr int kStepMs = 1000;  // how late a missing greeting may be noticed
+
+}  // namespace
+
+ShmOfferingEnd::ShmOfferingEnd() : listener_(Listen(name_)) {
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    NameThisThread("lc-shm");
+    try {
+      Run(stop);
+    } catch (const std::exception& error) {
+      log::error("shm: the data channel at {} ends: {}", address(), error.what());
+    }
+  });
+}
+
+ShmOfferingEnd::~ShmOfferingEnd() {
+  thread_.request_stop();
+  wake_.Wake();
+  thread_.join();
+}
+
+void ShmOfferingEnd::Add(const Offer& offer) {
+  auto table = std::make_unique<WrittenTable>(offer, arena_);
+  const std::lock_guard lock(mutex_);
+  if (!offers_.emplace(offer.id, std::move(table)).second) {
+    throw Error(ErrorCode::kInvalidArgument, "shm: offer " + std::to_string(offer.id) + " is there already");
+  }
+}
+
+void ShmOfferingEnd::Remove(std::uint64_t offer_id) {
+  const std::lock_guard lock(mutex_);
+  offers_.erase(offer_id);
+}
+
+void ShmOfferingEnd::Run(const std::stop_token& stop) {
+  std::vector<Connection> connections;
+  std::vector<pollfd> wanted;
+  while (!stop.stop_requested()) {
+    wanted.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+    for (const Connection& connection : connections) wanted.push_back({connection.socket.get(), POLLIN, 0});
+    ::poll(wanted.data(), wanted.size(), kStepMs);
+    // From the back, so that removing one leaves the numbers of the rest alone.
+    for (std::size_t i = connections.size(); i-- > 0;) {
+      const bool ended = wanted[i + 2].revents != 0 && !Serve(connections[i]);
+      const bool rude = !connections[i].greeted && connections[i].greeting.Passed();
+      if (ended || rude) connections.erase(connections.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (wanted[1].revents != 0) AcceptAll(connections);
+  }
+}
+
+void ShmOfferingEnd::AcceptAll(std::vector<Connection>& connections) const {
+  while (UniqueFd socket = Accept(listener_)) {
+    if (connections.size() == kMaxConnections) continue;  // closes it
+    connections.push_back({std::move(socket), false, Deadline::After(kGreeting)});
+  }
+}
+
+bool ShmOfferingEnd::Serve(Connection& connection) {
+  Message message;
+  switch (ReceiveMessage(connection.socket, message)) {
+    case Received::kNothing: return true;
+    case Received::kEnd: return false;
+    case Received::kMessage:
+      if (Answer(connection, message)) return true;
+      [[fallthrough]];
+    case Received::kGarbage:
+      log::warn("shm: a receiver breaks the protocol or takes no answers, and loses its connection");
+      return false;
+  }
+  return false;
+}
+
+bool ShmOfferingEnd::Answer(Connection& connection, const Message& message) {
+  if (!connection.greeted) {
+    connection.greeted = message.kind == Kind::kHello && message.number != 0 && message.value == kChannelMagic;
+    return connection.greeted && SendMessage(connection.socket, {Kind::kWelcome, kVersion, kChannelMagic});
+  }
+  return message.kind == Kind::kAttach && message.number == 0 && Attach(connection.socket, message.value);
+}
+
+bool ShmOfferingEnd::Attach(const UniqueFd& socket, std::uint64_t offer_id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = offers_.find(offer_id);
+  if (found == offers_.end()) return SendMessage(socket, {Kind::kRefused, kNoSuchOffer, offer_id});
+  const WrittenTable& table = *found->second;
+  std::vector<int> fds = {table.fd()};
+  for (const auto& segment : table.segments()) fds.push_back(segment->file.fd.get());
+  return SendMessage(socket, {Kind::kAttached, static_cast<std::uint32_t>(table.segments().size()), offer_id}, fds);
+}
+
+}  // namespace layercast::shm_channel

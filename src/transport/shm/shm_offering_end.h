@@ -1,0 +1,54 @@
+// The publisher's end of the shm channel: the arena, the tables of its offers, and a service thread ("lc-shm") that
+// hands descriptors to receivers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/base/deadline.h"
+#include "src/transport/channel.h"
+#include "src/transport/shm/arena.h"
+#include "src/transport/shm/offer_table.h"
+#include "src/transport/shm/unix_socket.h"
+#include "src/transport/wake_fd.h"
+
+namespace layercast::shm_channel {
+
+// Thread-safe.
+class ShmOfferingEnd final : public OfferingEnd {
+ public:
+  ShmOfferingEnd();
+  ~ShmOfferingEnd() override;
+  std::string address() const override { return "shm://" + name_; }
+  MemoryResource* arena() override { return &arena_; }
+  void Add(const Offer& offer) override;
+  void Remove(std::uint64_t offer_id) override;
+
+ private:
+  struct Connection {
+    UniqueFd socket;
+    bool greeted = false;
+    Deadline greeting;
+  };
+
+  void Run(const std::stop_token& stop);
+  void AcceptAll(std::vector<Connection>& connections) const;
+  bool Serve(Connection& connection);  // false when it has ended
+  bool Answer(Connection& connection, const Message& message);
+  bool Attach(const UniqueFd& socket, std::uint64_t offer_id);
+
+  Arena arena_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::unique_ptr<WrittenTable>> offers_;  // guarded by mutex_
+  WakeFd wake_;
+  std::string name_;
+  UniqueFd listener_;
+  std::jthread thread_;
+};
+
+}  // namespace layercast::shm_channel

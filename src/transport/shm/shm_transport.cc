@@ -1,0 +1,39 @@
+#include "src/transport/shm/shm_transport.h"
+
+#include "src/transport/shm/shm_fetching_end.h"
+#include "src/transport/shm/shm_offering_end.h"
+
+namespace layercast {
+namespace {
+
+class ShmTransport final : public Transport {
+ public:
+  std::string_view name() const override { return "shm"; }
+  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
+    if (mine.boot_id.empty() || mine.boot_id != theirs.boot_id)
+      reason = "not on the same host";
+    else if (mine.network.empty() || mine.network != theirs.network)
+      reason = "in another network namespace";
+    else if (mine.user != theirs.user)
+      reason = "run by another user";
+    else
+      return true;
+    return false;
+  }
+  std::unique_ptr<OfferingEnd> Offering(const std::string& /*bind_host*/) const override {
+    return std::make_unique<shm_channel::ShmOfferingEnd>();
+  }
+  std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
+    return std::make_unique<shm_channel::ShmFetchingEnd>(address, cache_, deadline);
+  }
+
+ private:
+  // The second owners are this transport's connections, which may outlive it.
+  const std::shared_ptr<shm_channel::SegmentCache> cache_ = std::make_shared<shm_channel::SegmentCache>();
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> MakeShmTransport() { return std::make_unique<ShmTransport>(); }
+
+}  // namespace layercast

@@ -1,0 +1,45 @@
+// AF_UNIX sockets of type SEQPACKET with abstract names: short messages with descriptors beside them, between processes
+// of one user. Nothing here blocks longer than its deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/deadline.h"
+#include "src/base/unique_fd.h"
+
+namespace layercast::shm_channel {
+
+// What both ends send: FORMAT.md.
+enum class Kind : std::uint32_t { kHello = 1, kAttach = 2, kWelcome = 129, kAttached = 130, kRefused = 131 };
+struct Message {
+  Kind kind = Kind::kHello;
+  std::uint32_t number = 0;  // version, number of segments or code
+  std::uint64_t value = 0;   // magic or offer
+};
+static_assert(sizeof(Message) == 16);
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kChannelMagic = 0x4E48434D4853434C;  // "LCSHMCHN" as bytes in memory
+constexpr std::uint32_t kNoSuchOffer = 1;
+
+// A listening socket under a fresh name, which is returned. Throws kResourceExhausted.
+UniqueFd Listen(std::string& name);
+// Accepts without waiting; nothing when nobody waits or when the peer is another user's.
+UniqueFd Accept(const UniqueFd& listener);
+// Throws kUnavailable: nobody there, or another user's.
+UniqueFd Connect(const std::string& name, Deadline deadline);
+
+// Never waits. False when the peer is gone or takes nothing.
+bool SendMessage(const UniqueFd& socket, const Message& message, std::span<const int> fds = {});
+
+enum class Received : std::uint8_t { kNothing, kMessage, kEnd, kGarbage };
+// Never waits. Descriptors that come along are closed, unless `fds` asks for them.
+Received ReceiveMessage(const UniqueFd& socket, Message& message, std::vector<UniqueFd>* fds = nullptr);
+// Whether something can be received (or the peer is gone) before the deadline.
+bool WaitReadable(const UniqueFd& socket, Deadline deadline);
+
+}  // namespace layercast::shm_channel
