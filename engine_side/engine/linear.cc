@@ -97,6 +97,34 @@ void ExpandAny(DType dtype, const Table& table, const std::byte* bytes, std::siz
 
 constexpr std::size_t kTile = 4;
 
+#if HWY_TARGET == HWY_SCALAR
+void SumLanes(FloatTag, const hn::Vec<FloatTag> (&sums)[kTile], float* totals) {
+  for (std::size_t r = 0; r < kTile; ++r) totals[r] = hn::GetLane(sums[r]);
+}
+#else
+// The sum of a vector's 128-bit blocks.
+template <class D>
+hn::Vec<hn::CappedTag<float, 4> > SumBlocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return SumBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// The lanes' sums of four vectors at once: two steps of transposing and adding, then the blocks.
+void SumLanes(FloatTag d, const hn::Vec<FloatTag> (&sums)[kTile], float* totals) {
+  const hn::Repartition<std::uint64_t, FloatTag> pairs;
+  const auto a = hn::Add(hn::InterleaveLower(d, sums[0], sums[1]), hn::InterleaveUpper(d, sums[0], sums[1]));
+  const auto b = hn::Add(hn::InterleaveLower(d, sums[2], sums[3]), hn::InterleaveUpper(d, sums[2], sums[3]));
+  const auto lower = hn::InterleaveLower(pairs, hn::BitCast(pairs, a), hn::BitCast(pairs, b));
+  const auto upper = hn::InterleaveUpper(pairs, hn::BitCast(pairs, a), hn::BitCast(pairs, b));
+  const auto blocks = hn::Add(hn::BitCast(d, lower), hn::BitCast(d, upper));
+  hn::Store(SumBlocks(d, blocks), hn::CappedTag<float, 4>(), totals);
+}
+#endif
+
 template <std::size_t kTokens>
 void Tile(const float* x, std::size_t x_stride, const float* weight, std::size_t padded, float* y, std::size_t y_stride,
           std::size_t rows) {
@@ -113,10 +141,15 @@ void Tile(const float* x, std::size_t x_stride, const float* weight, std::size_t
       for (std::size_t r = 0; r < kTile; ++r) sums[t][r] = hn::MulAdd(v, w[r], sums[t][r]);
     }
   }
+  HWY_ALIGN float totals[kTile];
   for (std::size_t t = 0; t < kTokens; ++t) {
-    float totals[kTile];
-    for (std::size_t r = 0; r < kTile; ++r) totals[r] = hn::GetLane(hn::SumOfLanes(d, sums[t][r]));
-    std::copy_n(totals, rows, y + t * y_stride);
+    SumLanes(d, sums[t], totals);
+    float* to = y + t * y_stride;
+    if (rows == kTile) {
+      std::copy_n(totals, kTile, to);  // of a constant size: no call
+    } else {
+      std::copy_n(totals, rows, to);
+    }
   }
 }
 

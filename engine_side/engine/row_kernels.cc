@@ -44,28 +44,29 @@ FloatVec Round(DType dtype, FloatTag d, FloatVec v) {
   return v;
 }
 
-// values[i] := function(i, vector at i) for whole vectors; the rest by way of a padded copy.
-template <class Function>
-void Transform(std::span<float> values, const Function& function) {
-  const FloatTag d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= values.size(); i += lanes) {
-    hn::StoreU(function(i, hn::LoadU(d, values.data() + i)), d, values.data() + i);
-  }
-  if (i == values.size()) return;
-  HWY_ALIGN float rest[kChunk] = {};
-  std::copy(values.begin() + static_cast<std::ptrdiff_t>(i), values.end(), rest);
-  hn::Store(function(i, hn::Load(d, rest)), d, rest);
-  std::copy_n(rest, values.size() - i, values.data() + i);
-}
-
 // A vector from values + i, zero where that is past the end.
 FloatVec LoadRest(FloatTag d, std::span<const float> values, std::size_t i) {
   if (i + hn::Lanes(d) <= values.size()) return hn::LoadU(d, values.data() + i);
   HWY_ALIGN float rest[kChunk] = {};
   std::copy(values.begin() + static_cast<std::ptrdiff_t>(i), values.end(), rest);
   return hn::Load(d, rest);
+}
+
+// Of a vector, what is not past the end, to values + i.
+void StoreRest(FloatTag d, FloatVec v, std::span<float> values, std::size_t i) {
+  if (i + hn::Lanes(d) <= values.size()) return hn::StoreU(v, d, values.data() + i);
+  HWY_ALIGN float rest[kChunk];
+  hn::Store(v, d, rest);
+  std::copy_n(rest, values.size() - i, values.data() + i);
+}
+
+// values[i] := function(i, values[i]), a vector at a time.
+template <class Function>
+void Transform(std::span<float> values, const Function& function) {
+  const FloatTag d;
+  for (std::size_t i = 0; i < values.size(); i += hn::Lanes(d)) {
+    StoreRest(d, function(i, LoadRest(d, values, i)), values, i);
+  }
 }
 
 float Dot(const float* a, const float* b, std::size_t padded) {
@@ -98,6 +99,25 @@ void RmsNormRow(std::span<const float> x, std::span<const float> weight, float e
   Transform(y, [&](std::size_t i, FloatVec v) {
     return Round(dtype, d, hn::Mul(Round(dtype, d, hn::Mul(v, factor)), LoadRest(d, weight, i)));
   });
+}
+
+// first * cos - second * sin and second * cos + first * sin, each product and each sum rounded.
+void RotateHead(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype) {
+  const FloatTag d;
+  const std::size_t half = head.size() / 2;
+  const std::span<float> first = head.first(half);
+  const std::span<float> second = head.last(half);
+  for (std::size_t i = 0; i < half; i += hn::Lanes(d)) {
+    const auto a = LoadRest(d, first, i);
+    const auto b = LoadRest(d, second, i);
+    const auto c = LoadRest(d, cos, i);
+    const auto s = LoadRest(d, sin, i);
+    const auto rotated = [&](FloatVec x, FloatVec y) {
+      return Round(dtype, d, hn::Add(Round(dtype, d, hn::Mul(x, c)), Round(dtype, d, hn::Mul(y, s))));
+    };
+    StoreRest(d, rotated(a, hn::Neg(b)), first, i);
+    StoreRest(d, rotated(b, a), second, i);
+  }
 }
 
 void SiluMultiplyRow(std::span<float> gate, std::span<const float> up, DType dtype) {
@@ -149,6 +169,7 @@ namespace {
 
 HWY_EXPORT(RoundValues);
 HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(RotateHead);
 HWY_EXPORT(SiluMultiplyRow);
 HWY_EXPORT(AttendHead);
 
@@ -173,18 +194,7 @@ void RmsNorm(std::span<const float> x, std::span<const float> weight, float epsi
 void Rotate(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype) {
   const std::size_t half = head.size() / 2;
   LAYERCAST_CHECK(cos.size() == half && sin.size() == half);
-  // first * cos - second * sin and second * cos + first * sin, each product and each sum rounded.
-  std::vector<float> crossed(head.size());
-  for (std::size_t i = 0; i < half; ++i) {
-    crossed[i] = -head[i + half] * sin[i];
-    crossed[i + half] = head[i] * sin[i];
-    head[i] *= cos[i];
-    head[i + half] *= cos[i];
-  }
-  RoundTo(dtype, crossed);
-  RoundTo(dtype, head);
-  for (std::size_t i = 0; i < head.size(); ++i) head[i] += crossed[i];
-  RoundTo(dtype, head);
+  HWY_DYNAMIC_DISPATCH(RotateHead)(head, cos, sin, dtype);
 }
 
 void SiluMultiply(std::span<float> gate, std::span<const float> up, DType dtype) {
