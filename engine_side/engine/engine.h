@@ -1,0 +1,48 @@
+// The built-in engine: one rank's kernel-format weights in torch tensors, and the forward pass that reads them at their
+// captured addresses. Layercast gets the buffers as it would get those of any other engine. Used by the group of ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine_side/engine/collective.h"
+#include "engine_side/engine/decoder.h"
+#include "engine_side/engine/decoder_config.h"
+#include "engine_side/quant/recipe.h"
+#include "layercast/captured_buffers.h"
+#include "layercast/model/module.h"
+#include "layercast/parallel.h"
+
+namespace layercast {
+
+// Resource; one thread only. All ranks of an engine make the same Forward calls in the same order.
+class Engine {
+ public:
+  // Allocates, zeroed, every kernel tensor that the recipe makes of this rank's module tree, and records their addresses.
+  // `collective` outlives the engine; the tree and the recipe need not. Throws kUnsupported for a model that the forward
+  // pass cannot compute.
+  Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
+         Collective& collective);
+  ~Engine();
+
+  // Where the tensors lie now: name, address, dtype, shape, strides. Asked again, it proves that none has moved.
+  std::vector<CapturedBuffer> Buffers() const;
+  // The same, adopted. The engine outlives it.
+  CapturedBuffers Capture() const;
+
+  // See Decoder. Between two calls somebody may rewrite the captured buffers: the next call reads what is there then.
+  Logits Forward(std::span<const SequenceStep> steps) { return decoder_->Forward(steps); }
+  void Drop(std::uint64_t sequence) { decoder_->Drop(sequence); }
+  void DropAll() { decoder_->DropAll(); }
+  std::size_t Length(std::uint64_t sequence) const { return decoder_->Length(sequence); }
+  const DecoderConfig& config() const { return decoder_->config(); }
+
+ private:
+  struct Tensors;  // keeps torch out of this header
+  std::unique_ptr<Tensors> tensors_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+}  // namespace layercast

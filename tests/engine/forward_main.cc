@@ -1,0 +1,117 @@
+// Test program: the built-in engine's logits, or its greedy tokens, for the oracle in test_forward.py.
+//   engine_forward MODEL_DIR RANKS_DIR TP RECIPE   reads one JSON object from standard input:
+//     {"prompts": [[1, 2], ...]}               logits of every token, each prompt in steps of a few tokens
+//   and writes them to standard output as raw fp32, prompt after prompt.
+// RANKS_DIR/rank-R.safetensors hold the kernel tensors of rank R: this program loads nothing by the pipeline.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_side/engine/engine.h"
+#include "engine_side/engine/shared_memory_collective.h"
+#include "layercast/error.h"
+#include "layercast/model/registry.h"
+#include "layercast/model_description.h"
+#include "src/checkpoint/checkpoint.h"
+
+namespace {
+
+using namespace layercast;
+using Prompts = std::vector<std::vector<std::int32_t>>;
+
+void Fill(const Engine& engine, const std::filesystem::path& file) {
+  const Checkpoint kernel_tensors = Checkpoint::Open(file);
+  const std::vector<CapturedBuffer> buffers = engine.Buffers();
+  if (buffers.size() != kernel_tensors.specs().size()) {
+    throw Error(ErrorCode::kInvalidArgument, "the engine has " + std::to_string(buffers.size()) + " buffers, expected " +
+                                                 std::to_string(kernel_tensors.specs().size()));
+  }
+  for (const CapturedBuffer& buffer : buffers) {
+    const NamedTensor tensor = kernel_tensors.Tensor(buffer.name);
+    if (tensor.tensor.dtype != buffer.dtype || tensor.tensor.shape != buffer.shape) {
+      throw Error(ErrorCode::kInvalidArgument, buffer.name + ": the engine has " + Describe(buffer.dtype, buffer.shape) +
+                                                   ", expected " + Describe(tensor.tensor.dtype, tensor.tensor.shape));
+    }
+    std::memcpy(buffer.address, tensor.tensor.data, static_cast<std::size_t>(tensor.tensor.num_bytes()));
+  }
+}
+
+// All prompts side by side, each in steps of 1, 2, 3, ... tokens, so that prefill, decode and batching are all in it.
+std::vector<float> AllLogits(Engine& engine, const Prompts& prompts) {
+  std::vector<std::vector<float>> rows(prompts.size());
+  std::size_t begin = 0;
+  for (std::size_t count = 1;; ++count) {
+    std::vector<SequenceStep> steps;
+    std::vector<std::size_t> of_step;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      if (begin >= prompts[i].size()) continue;
+      const std::span<const std::int32_t> rest = std::span(prompts[i]).subspan(begin);
+      steps.push_back({i, rest.first(std::min(count, rest.size())), true});
+      of_step.insert(of_step.end(), steps.back().tokens.size(), i);
+    }
+    if (steps.empty()) break;
+    const Logits logits = engine.Forward(steps);
+    for (std::size_t r = 0; r < logits.rows(); ++r) {
+      const auto row = logits.row(r);
+      rows[of_step[r]].insert(rows[of_step[r]].end(), row.begin(), row.end());
+    }
+    begin += count;
+  }
+  std::vector<float> all;
+  for (const auto& of_prompt : rows) all.insert(all.end(), of_prompt.begin(), of_prompt.end());
+  return all;
+}
+
+int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, const std::string& recipe) {
+  const auto input = nlohmann::json::parse(std::cin);
+  const auto prompts = input.at("prompts").get<Prompts>();
+  const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model));
+  CollectiveSegment segment = CollectiveSegment::Create(tp_size);
+  std::vector<std::vector<float>> logits(static_cast<std::size_t>(tp_size));
+  std::vector<std::string> failures(logits.size());
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < tp_size; ++rank) {
+    threads.emplace_back([&, rank, index = static_cast<std::size_t>(rank)] {
+      try {
+        const ParallelConfig parallel{rank, tp_size};
+        SharedMemoryCollective collective(segment, rank, std::chrono::seconds(60));
+        const auto tree = ModelRegistry::Builtin().Build(config, parallel);
+        Engine engine(*tree, DecoderConfig::From(config), parallel, *MakeRecipe(recipe), collective);
+        Fill(engine, ranks / ("rank-" + std::to_string(rank) + ".safetensors"));
+        logits[index] = AllLogits(engine, prompts);
+      } catch (const std::exception& error) {
+        failures[index] = error.what();
+      }
+    });
+  }
+  threads.clear();
+  for (const std::string& failure : failures) {
+    if (!failure.empty()) throw Error(ErrorCode::kInternal, failure);
+  }
+  for (const auto& of_rank : logits) {
+    if (of_rank != logits[0]) throw Error(ErrorCode::kInternal, "the ranks' logits differ");
+  }
+  return std::fwrite(logits[0].data(), sizeof(float), logits[0].size(), stdout) == logits[0].size() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP RECIPE\n";
+    return 2;
+  }
+  try {
+    return Run(argv[1], argv[2], std::stoi(argv[3]), argv[4]);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,185 @@
+"""The built-in engine's logits against those of Hugging Face transformers on the same checkpoint.
+
+The kernel tensors come from the oracle, so that a failure here is one of the forward pass, not of loading.
+"""
+
+import json
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+import checkpoints
+import oracle
+
+PROGRAM = os.environ["LAYERCAST_ENGINE_FORWARD"]
+LENGTHS = (1, 2, 7, 33, 90)
+
+
+def prompts_for(vocab_size, lengths=LENGTHS):
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(vocab_size, (length,), generator=generator).tolist() for length in lengths]
+
+
+def engine_logits(folder, tmp_path, tp_size, recipe, prompts):
+    """One [tokens, vocabulary] tensor for each prompt."""
+    for rank in range(tp_size):
+        served = oracle.served_tensors(folder, tp_size, rank, recipe)
+        safetensors.torch.save_file(served, tmp_path / f"rank-{rank}.safetensors")
+    done = subprocess.run(
+        [PROGRAM, folder, tmp_path, str(tp_size), recipe],
+        input=json.dumps({"prompts": prompts}).encode(), capture_output=True, timeout=100, check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    rows = torch.frombuffer(bytearray(done.stdout), dtype=torch.float32)
+    rows = rows.view(sum(map(len, prompts)), -1)
+    return list(rows.split([len(prompt) for prompt in prompts]))
+
+
+def reference_model(folder, dtype):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+
+@torch.no_grad()
+def reference_logits(model, prompts):
+    return [model(torch.tensor([prompt])).logits[0].float() for prompt in prompts]
+
+
+def assert_close(got, expected):
+    largest = max(logits.abs().max() for logits in expected)
+    worst = max((a - b).abs().max() for a, b in zip(got, expected, strict=True))
+    assert worst / largest < 1e-5, f"max|difference| / max|logit| = {worst / largest:.2e}"
+
+
+def with_config(folder, tmp_path, **changes):
+    """The same checkpoint with another config.json."""
+    other = tmp_path / "model"
+    other.mkdir()
+    for file in folder.iterdir():
+        if file.name != "config.json":
+            (other / file.name).symlink_to(file.resolve())
+    config = json.loads((folder / "config.json").read_text())
+    for name, value in changes.items():
+        config.pop(name, None)
+        if value is not None:
+            config[name] = value
+    (other / "config.json").write_text(json.dumps(config))
+    return other
+
+
+@pytest.mark.parametrize("tp_size", [1, 2, 4])
+@pytest.mark.parametrize("spec", ["llama_plain", "llama", "qwen2_untied", "qwen3_tied"])
+def test_fp32_logits_agree(checkpoint, tmp_path, spec, tp_size):
+    folder = with_config(checkpoint(spec, "a"), tmp_path, dtype="float32", torch_dtype=None)
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
+    got = engine_logits(folder, tmp_path, tp_size, "none", prompts)
+    assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts))
+
+
+@pytest.mark.parametrize("tp_size", [1, 2])
+@pytest.mark.parametrize("spec, dtype, bits", [("llama", torch.bfloat16, 8), ("qwen2", torch.bfloat16, 8),
+                                               ("qwen3", torch.bfloat16, 8), ("llama_fp16", torch.float16, 11)])
+def test_rounded_argmax_differs_only_where_the_top_two_are_close(checkpoint, tmp_path, spec, dtype, bits, tp_size):
+    """Teacher-forced. The gap is the reference's, in units of the last place of its larger logit."""
+    folder = checkpoint(spec, "a")
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
+    got = torch.cat(engine_logits(folder, tmp_path, tp_size, "none", prompts))
+    expected = torch.cat(reference_logits(reference_model(folder, dtype), prompts))
+    top = expected.topk(2).values
+    ulp = torch.exp2(torch.floor(torch.log2(top[:, 0].abs())) - (bits - 1))
+    differs = got.argmax(-1) != expected.argmax(-1)
+    gaps = ((top[:, 0] - top[:, 1]) / ulp)[differs]
+    assert (gaps < 4).all(), gaps
+    assert differs.float().mean() < 0.2  # and they are the exception
+    # Rounding everywhere, and nothing worse.
+    assert (got - expected).abs().max() / expected.abs().max() < 2.0 ** -(bits - 4)
+
+
+def dequantized(folder, recipe):
+    """The reference model in fp32 with each quantized weight as the kernel reads it: value times scale."""
+    model = reference_model(folder, torch.float32)
+    served = oracle.served_tensors(folder, 1, 0, recipe)
+    state = model.state_dict()
+    for name, values in served.items():
+        if values.dtype != torch.float8_e4m3fn:
+            continue
+        if f"{name}_scale_inv" in served:
+            blocks = served[f"{name}_scale_inv"].repeat_interleave(128, 0).repeat_interleave(128, 1)
+            scale = blocks[: values.shape[0], : values.shape[1]]
+        else:
+            scale = served[f"{name}_scale"]
+        begin = 0
+        for part in parts_of(name):
+            rows = state[part].shape[0]
+            state[part].copy_((values.float() * scale)[begin : begin + rows])
+            begin += rows
+        assert begin == values.shape[0]
+    return model
+
+
+def parts_of(name):
+    for fused, parts in (("qkv_proj", ("q_proj", "k_proj", "v_proj")), ("gate_up_proj", ("gate_proj", "up_proj"))):
+        if fused in name:
+            return [name.replace(fused, part) for part in parts]
+    return [name]
+
+
+# Blocks of a rank's part are other blocks: per block there is no one reference for all rank counts.
+@pytest.mark.parametrize("recipe, tp_size", [("fp8_per_tensor", 1), ("fp8_per_tensor", 2), ("fp8_per_channel", 4),
+                                             ("fp8_per_block", 1)])
+def test_fp8_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_path, recipe, tp_size):
+    folder = checkpoint("llama_plain", "b")
+    prompts = prompts_for(checkpoints.SPECS["llama_plain"].config["vocab_size"])
+    got = engine_logits(folder, tmp_path, tp_size, recipe, prompts)
+    with torch.no_grad():
+        model = dequantized(folder, recipe)
+    assert_close(got, reference_logits(model, prompts))
+
+
+ROPES = {
+    "default": {"rope_type": "default", "rope_theta": 1e6},
+    "linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0},
+    "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+    "yarn": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 128},
+    "yarn_mscale": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "mscale": 0.8, "mscale_all_dim": 1.1,
+                    "beta_fast": 16, "truncate": False, "original_max_position_embeddings": 32},
+    "llama3": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+               "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+}
+
+
+@pytest.mark.parametrize("rope", ROPES)
+def test_rotary_embeddings_agree_to_the_last_position(checkpoint, tmp_path, rope):
+    folder = with_config(checkpoint("llama_plain", "a"), tmp_path, rope_parameters=ROPES[rope], rope_theta=None,
+                         rope_scaling=None)
+    prompts = prompts_for(1003, (512,))
+    got = engine_logits(folder, tmp_path, 1, "none", prompts)
+    assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts))
+
+
+def test_a_sliding_window_agrees(checkpoint, tmp_path):
+    folder = with_config(checkpoint("qwen2_untied", "a"), tmp_path, use_sliding_window=True, sliding_window=16,
+                         max_window_layers=1, layer_types=None)
+    prompts = prompts_for(257, (70,))
+    got = engine_logits(folder, tmp_path, 1, "none", prompts)
+    expected = reference_logits(reference_model(folder, torch.float32), prompts)
+    assert_close(got, expected)
+    full = reference_logits(reference_model(checkpoint("qwen2_untied", "a"), torch.float32), prompts)
+    assert (full[0] - expected[0]).abs().max() > 1e-3  # the window is felt
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
+    ({"hidden_act": "gelu"}, "computes silu alone"),
+    ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}, "rope_scaling": None}, "rope type 'longrope'"),
+    ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}, "rope_scaling": None}, "needs 'factor'"),
+])
+def test_what_it_cannot_compute_is_refused(checkpoint, tmp_path, changes, message):
+    folder = with_config(checkpoint("llama_plain", "a"), tmp_path, **changes)
+    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "none"], input=b'{"prompts": [[1]]}', capture_output=True,
+                          timeout=60, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr.decode()
