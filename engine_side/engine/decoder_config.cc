@@ -19,9 +19,10 @@ void CheckSupported(const ModelConfig& config) {
   if (std::ranges::none_of(config.architectures, is_known)) {
     std::string names;
     for (const std::string& name : config.architectures) names += (names.empty() ? "" : ", ") + name;
-    throw Error(ErrorCode::kUnsupported,
-                "the built-in engine computes LlamaForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM; config.json names " +
-                    (names.empty() ? "no architecture" : names));
+    throw Error(
+        ErrorCode::kUnsupported,
+        "the built-in engine computes LlamaForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM; config.json names " +
+            (names.empty() ? "no architecture" : names));
   }
   if (config.hidden_act != "silu") {
     throw Error(ErrorCode::kUnsupported,

@@ -27,8 +27,8 @@ struct DecoderConfig {
   std::size_t max_tokens = 0;        // a sequence's greatest length
   std::vector<std::size_t> windows;  // per layer: how many last positions a token sees, itself included; 0: all
 
-  // `max_tokens` may be less than max_position_embeddings, which 0 stands for. Throws kUnsupported, naming the field, for
-  // what the decoder cannot compute. (Part of the engine's library: the rotary embedding needs torch.)
+  // `max_tokens` may be less than max_position_embeddings, which 0 stands for. Throws kUnsupported, naming the field,
+  // for what the decoder cannot compute. (Part of the engine's library: the rotary embedding needs torch.)
   static DecoderConfig From(const ModelConfig& config, std::size_t max_tokens = 0);
 };
 

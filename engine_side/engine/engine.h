@@ -20,9 +20,9 @@ namespace layercast {
 // Resource; one thread only. All ranks of an engine make the same Forward calls in the same order.
 class Engine {
  public:
-  // Allocates, zeroed, every kernel tensor that the recipe makes of this rank's module tree, and records their addresses.
-  // `collective` outlives the engine; the tree and the recipe need not. Throws kUnsupported for a model that the forward
-  // pass cannot compute.
+  // Allocates, zeroed, every kernel tensor that the recipe makes of this rank's module tree, and records their
+  // addresses. `collective` outlives the engine; the tree and the recipe need not. Throws kUnsupported for a model that
+  // the forward pass cannot compute.
   Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
          Collective& collective);
   ~Engine();

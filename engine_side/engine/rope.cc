@@ -62,8 +62,9 @@ void CheckSupported(const ModelConfig& config) {
   const auto outer = Outer(config, "partial_rotary_factor");
   const double part = Find(config.rope, "partial_rotary_factor").value_or(outer.value_or(1.0));
   if (part != 1.0) {
-    throw Error(ErrorCode::kUnsupported, "config.json: the built-in engine rotates whole heads, partial_rotary_factor is " +
-                                             std::to_string(part));
+    throw Error(
+        ErrorCode::kUnsupported,
+        "config.json: the built-in engine rotates whole heads, partial_rotary_factor is " + std::to_string(part));
   }
 }
 

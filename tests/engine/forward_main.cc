@@ -30,14 +30,15 @@ void Fill(const Engine& engine, const std::filesystem::path& file) {
   const Checkpoint kernel_tensors = Checkpoint::Open(file);
   const std::vector<CapturedBuffer> buffers = engine.Buffers();
   if (buffers.size() != kernel_tensors.specs().size()) {
-    throw Error(ErrorCode::kInvalidArgument, "the engine has " + std::to_string(buffers.size()) + " buffers, expected " +
-                                                 std::to_string(kernel_tensors.specs().size()));
+    throw Error(ErrorCode::kInvalidArgument, "the engine has " + std::to_string(buffers.size()) +
+                                                 " buffers, expected " + std::to_string(kernel_tensors.specs().size()));
   }
   for (const CapturedBuffer& buffer : buffers) {
     const NamedTensor tensor = kernel_tensors.Tensor(buffer.name);
     if (tensor.tensor.dtype != buffer.dtype || tensor.tensor.shape != buffer.shape) {
-      throw Error(ErrorCode::kInvalidArgument, buffer.name + ": the engine has " + Describe(buffer.dtype, buffer.shape) +
-                                                   ", expected " + Describe(tensor.tensor.dtype, tensor.tensor.shape));
+      throw Error(ErrorCode::kInvalidArgument, buffer.name + ": the engine has " +
+                                                   Describe(buffer.dtype, buffer.shape) + ", expected " +
+                                                   Describe(tensor.tensor.dtype, tensor.tensor.shape));
     }
     std::memcpy(buffer.address, tensor.tensor.data, static_cast<std::size_t>(tensor.tensor.num_bytes()));
   }
@@ -69,7 +70,8 @@ std::vector<float> AllLogits(Engine& engine, const Prompts& prompts) {
   return all;
 }
 
-int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, const std::string& recipe) {
+int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size,
+        const std::string& recipe) {
   const auto input = nlohmann::json::parse(std::cin);
   const auto prompts = input.at("prompts").get<Prompts>();
   const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model));
