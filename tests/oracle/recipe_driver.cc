@@ -66,10 +66,7 @@ void Run(const Job& job) {
   for (std::int64_t first = 0; first < job.rows; first += job.piece) {
     const std::int64_t count = std::min(job.piece, job.rows - first);
     const MatrixView piece{job.dtype, weight.data() + first * row_bytes, count, job.cols, row_bytes};
-    AmaxInput amax{.tensor = tensor_amax, .rows = {}};
-    if (job.row_amax) {
-      amax.rows = std::span(row_amax).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-    }
+    const AmaxInput amax{.tensor = tensor_amax, .rows = row_amax};
     recipe->Quantize(piece, first, amax, outputs, pool);
   }
   for (const std::vector<std::byte>& bytes : memory)

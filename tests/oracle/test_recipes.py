@@ -120,6 +120,9 @@ def test_pieces_of_rows_give_the_same_bytes(recipe):
     size = 128 if recipe == "fp8_per_block" else 7
     amax = weight.abs().amax() if recipe == "fp8_per_tensor" else None
     assert_same(recipe, weight, f"piece={size}", tensor_amax=amax)
+    rows = weight.abs().amax(dim=1).float() * 1.5
+    if recipe == "fp8_per_channel":
+        assert_same(recipe, weight, f"piece={size}", row_amax=rows)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
