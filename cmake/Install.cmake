@@ -1,5 +1,5 @@
 # The installed tree: one shared library `layercast` that exports the public API and hides the rest, the headers of
-# include/layercast, the program, and what find_package(Layercast) reads. No torch: who includes layercast/torch.h
+# include/layercast, and what find_package(Layercast) reads (cli/ adds the program). No torch: who includes layercast/torch.h
 # brings the torch that their program links anyway.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -33,9 +33,6 @@ target_compile_features(layercast PUBLIC cxx_std_20)
 
 install(TARGETS layercast EXPORT LayercastTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/layercast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-if(TARGET layercast_cli)
-  install(TARGETS layercast_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Layercast)
 install(EXPORT LayercastTargets NAMESPACE Layercast:: DESTINATION ${package_folder})

@@ -1,5 +1,6 @@
-// Casts between the floating-point types that weights come in, with the bits of torch's `.to(dtype)`: to nearest, ties to
-// even; NaN stays NaN; fp64 goes through fp32 on its way to 16 bits. Used where a trainer's dtype is not the model's.
+// Casts between the floating-point types that weights come in, with the bits of torch's `.to(dtype)`: to nearest, ties
+// to even; NaN stays NaN; fp64 goes through fp32 on its way to 16 bits. Used where a trainer's dtype is not the
+// model's.
 #pragma once
 
 #include <cstddef>
