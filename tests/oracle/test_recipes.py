@@ -36,7 +36,8 @@ def assert_same(recipe, weight, *words, tensor_amax=None, row_amax=None):
         different = (got != want).nonzero()
         assert not len(different), (
             f"{recipe} {list(weight.shape)} {weight.dtype} {words}: {name}: {len(different)} of {len(want)} bytes "
-            f"differ, first at {different[0].item()}: got {got[different[0]].item()}, expected {want[different[0]].item()}")
+            f"differ, first at {different[0].item()}: got {got[different[0]].item()}, "
+            f"expected {want[different[0]].item()}")
         at += len(want)
     assert at == len(done.stdout)
 

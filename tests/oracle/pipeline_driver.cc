@@ -1,0 +1,186 @@
+// Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
+// the load plan, the pipeline and the receiver with the oracle.
+//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator] [pow2] [direct] [shuffled=SEED] [chunk=BYTES]
+//                   [fill=BYTE]
+// pieces: straight into the pipeline, in order or shuffled; path and iterator: through a Receiver.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine_side/reload/commit.h"
+#include "engine_side/reload/pipeline.h"
+#include "layercast/error.h"
+#include "layercast/model/registry.h"
+#include "layercast/receiver.h"
+#include "src/base/counting_memory.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/checkpoint_manifest.h"
+#include "src/checkpoint/safetensors_writer.h"
+#include "src/tensor/scan.h"
+
+namespace layercast {
+namespace {
+
+struct Job {
+  std::string folder, recipe, out, way = "pieces";
+  ParallelConfig parallel;
+  ScheduleOptions schedule;
+  bool power_of_two = false, direct = false;
+  long shuffle_seed = -1;
+  int fill = 0;
+};
+
+Job Parse(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 5) throw Error(ErrorCode::kInvalidArgument, "FOLDER TP RANK RECIPE OUT ...");
+  Job job;
+  job.folder = arguments[0];
+  job.parallel = {.tp_rank = std::stoi(arguments[2]), .tp_size = std::stoi(arguments[1])};
+  job.recipe = arguments[3];
+  job.out = arguments[4];
+  for (const std::string& word : std::span(arguments).subspan(5)) {
+    const std::string value = word.substr(word.find('=') + 1);
+    if (word == "pow2") job.power_of_two = true;
+    if (word == "direct") job.direct = true;
+    if (word.starts_with("way=")) job.way = value;
+    if (word.starts_with("shuffled=")) job.shuffle_seed = std::stol(value);
+    if (word.starts_with("chunk=")) job.schedule.chunk_bytes = std::stoull(value);
+    if (word.starts_with("fill=")) job.fill = std::stoi(value);
+  }
+  return job;
+}
+
+template <class Elements>
+void ShuffleIfAsked(const Job& job, Elements& elements) {
+  if (job.shuffle_seed < 0) return;
+  std::ranges::shuffle(elements, std::mt19937(static_cast<std::uint32_t>(job.shuffle_seed)));
+}
+
+// An engine's buffers for every kernel tensor of the plan.
+struct EngineMemory {
+  EngineMemory(const LoadPlan& plan, const Recipe& recipe, MemoryResource& memory) {
+    for (const PlannedParameter& parameter : plan.parameters()) {
+      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
+        storage.emplace_back(memory, static_cast<std::size_t>(spec.num_bytes()));
+        table.push_back({spec.name, storage.back().data(), spec.dtype, spec.shape, {}, {}});
+      }
+    }
+  }
+
+  std::vector<Buffer> storage;
+  std::vector<CapturedBuffer> table;
+};
+
+// Everything that a load needs. One thread only.
+struct Bench {
+  explicit Bench(const Job& given)
+      : job(given),
+        memory(host, static_cast<std::byte>(given.fill)),
+        checkpoint(Checkpoint::Open(given.folder)),
+        manifest(MakeManifest(checkpoint, "driver", 0, pool)),
+        recipe(MakeRecipe(given.recipe, {.power_of_two_scales = given.power_of_two})),
+        model(BuildModel(given)),
+        plan(LoadPlan::Build(*model, manifest)),
+        engine(plan, *recipe, memory),
+        captured(CapturedBuffers::Adopt(engine.table)) {}
+
+  static std::unique_ptr<Module> BuildModel(const Job& job);
+
+  const Job& job;
+  WorkerPool pool{2};
+  HostMemory host;
+  FillingMemory memory;
+  FailPoints failpoints;
+  Checkpoint checkpoint;
+  Manifest manifest;
+  std::unique_ptr<const Recipe> recipe;
+  std::unique_ptr<Module> model;
+  LoadPlan plan;
+  EngineMemory engine;
+  CapturedBuffers captured;
+};
+
+std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
+  return ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(job.folder), job.parallel);
+}
+
+void GiveRowAmax(Bench& bench, AmaxTable& amax) {
+  for (const std::uint32_t tensor : RowAmaxTensors(bench.plan, *bench.recipe)) {
+    const TensorSpec& spec = bench.manifest.entry(tensor).spec;
+    std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)));
+    ScanRows(AsMatrix(spec, bench.checkpoint.Tensor(spec.name).tensor.data), bench.pool, rows);
+    amax.SetRows(tensor, rows);
+  }
+}
+
+void LoadPieces(Bench& bench) {
+  const KernelLayout layout(bench.plan, *bench.recipe, bench.captured);
+  const Staging staging(layout, bench.memory);
+  ScheduleOptions options = bench.job.schedule;
+  options.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity());
+  std::vector<Piece> pieces = MakeSchedule(bench.plan, bench.manifest, options).pieces;
+  ReloadPipeline pipeline(
+      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.memory, bench.pool, bench.failpoints},
+      bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
+  GiveRowAmax(bench, pipeline.amax());
+  ShuffleIfAsked(bench.job, pieces);
+  for (const Piece& piece : pieces) {
+    const Region region = RegionOf(bench.plan, bench.manifest, piece);
+    const NamedTensor tensor = bench.checkpoint.Tensor(bench.manifest.entry(region.tensor).spec.name);
+    pipeline.Accept(piece, {tensor.tensor.data + region.offset, region.row_bytes, region.rows, region.stride});
+  }
+  pipeline.Finish();
+  Commit(layout, staging, bench.captured, bench.pool, bench.failpoints);
+}
+
+ReloadSource SourceOf(const Bench& bench) {
+  if (bench.job.way == "path") return FromPath(bench.job.folder);
+  std::vector<std::uint32_t> order(bench.checkpoint.specs().size());
+  std::iota(order.begin(), order.end(), 0U);
+  ShuffleIfAsked(bench.job, order);
+  return FromIterator(bench.checkpoint.Weights(order), bench.checkpoint.specs());
+}
+
+void LoadThroughReceiver(Bench& bench) {
+  ReceiverOptions options;
+  options.direct = bench.job.direct;
+  options.chunk_bytes = bench.job.schedule.chunk_bytes;
+  options.staging_memory = options.layer_memory = &bench.memory;
+  Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel, {bench.job.recipe, bench.job.power_of_two},
+                    CapturedBuffers::Adopt(bench.engine.table), options);
+  receiver.ReloadWeights(SourceOf(bench));
+}
+
+void WriteServed(const CapturedBuffers& captured, const std::string& path) {
+  std::vector<TensorSpec> specs;
+  for (const CapturedBuffer& buffer : captured.buffers()) specs.push_back({buffer.name, buffer.dtype, buffer.shape});
+  SafetensorsWriter writer(path, std::move(specs));
+  for (const CapturedBuffer& buffer : captured.buffers()) writer.Write(buffer.name, captured.Read(buffer));
+  writer.Commit();
+}
+
+void Run(const Job& job) {
+  Bench bench(job);
+  if (job.way == "pieces") {
+    LoadPieces(bench);
+  } else {
+    LoadThroughReceiver(bench);
+  }
+  WriteServed(bench.captured, job.out);
+}
+
+}  // namespace
+}  // namespace layercast
+
+int main(int argc, char** argv) {
+  try {
+    layercast::Run(layercast::Parse({argv + 1, argv + argc}));
+  } catch (const layercast::Error& error) {
+    std::cerr << layercast::ErrorCodeName(error.code()) << ": " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,63 @@
+"""The load plan, the five stages and the receiver against the oracle, byte for byte, before any wire or process comes
+in: every family, rank count and recipe; in order and in disorder, in large pieces and crumbs; by five stages and directly;
+over different fills of memory, so that a byte that nobody wrote shows."""
+
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+
+import checkpoints
+import oracle
+
+
+@pytest.fixture
+def load(checkpoint, tmp_path):
+    def run(spec, tp, rank, recipe, *words):
+        out = tmp_path / "served.safetensors"
+        command = [os.environ["LAYERCAST_PIPELINE_DRIVER"], checkpoint(spec, "a"), tp, rank, recipe, out, *words]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return safetensors.torch.load_file(out)
+
+    return run
+
+
+# What is done, and for which ranks.
+ALL_RANKS = ((1, 0), (2, 1), (4, 0), (4, 3))
+WAYS = {
+    "five stages": (ALL_RANKS, ("fill=165",)),
+    "directly": (ALL_RANKS, ("direct", "fill=90")),
+    "five stages, in disorder": (((2, 0),), ("fill=90", "shuffled=3", "chunk=5000")),
+    "directly, in disorder": (((2, 1),), ("direct", "fill=165", "shuffled=4", "chunk=20000")),
+    "crumbs": (((4, 2),), ("fill=255", "shuffled=5", "chunk=100")),
+    "files": (((1, 0), (4, 1)), ("way=path", "direct", "fill=165")),
+    "iterator, in disorder": (((2, 0), (4, 3)), ("way=iterator", "shuffled=6", "fill=90")),
+}
+
+
+def assert_served(load, checkpoint, spec, tp, rank, recipe, *words):
+    expected = oracle.served_tensors(checkpoint(spec, "a"), tp, rank, recipe, "pow2" in words)
+    assert oracle.differences(load(spec, tp, rank, recipe, *words), expected) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_a_family_is_served_as_the_oracle_says(family, recipe, way, load, checkpoint):
+    ranks, words = WAYS[way]
+    for tp, rank in ranks:
+        assert_served(load, checkpoint, family, tp, rank, recipe, *words)
+
+
+@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("spec", [name for name in checkpoints.SPECS if name not in checkpoints.FAMILIES])
+def test_other_dtypes_and_tied_embeddings(spec, recipe, load, checkpoint):
+    for words in (("fill=165",), ("direct", "fill=165", "way=path")):
+        assert_served(load, checkpoint, spec, 2, 1, recipe, *words)
+
+
+@pytest.mark.parametrize("words", [("fill=165",), ("direct", "fill=165")])
+def test_scales_of_powers_of_two(words, load, checkpoint):
+    assert_served(load, checkpoint, "llama", 2, 0, "fp8_per_block", "pow2", *words)
