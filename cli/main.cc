@@ -33,8 +33,8 @@ int Refuse(ExitStatus status, Output& output, const std::string& who, ErrorCode 
   if (!output.json() || output.printed()) return status;
   try {
     output.Print(ErrorJson(code, message), "");
-  } catch (const Error&) {
-    // Nobody reads standard output; the status still says it.
+  } catch (const Error& unsaid) {
+    std::fprintf(stderr, "%s: %s\n", who.c_str(), unsaid.what());
   }
   return status;
 }

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <utility>
+#include <tuple>
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
@@ -159,7 +159,9 @@ void Validate(std::vector<SafetensorsHeader::Stored>& tensors, std::uint64_t dat
     return name + ": tensor " + Quote(tensor.spec.name);
   };
   for (const auto& tensor : tensors) CheckSize(tensor, data_bytes, subject(tensor));
-  std::ranges::stable_sort(tensors, {}, [](const auto& tensor) { return std::pair(tensor.begin, tensor.end); });
+  std::ranges::sort(tensors, {}, [](const auto& tensor) {
+    return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.spec.name));
+  });
   std::uint64_t expected = 0;
   for (const auto& tensor : tensors) {
     if (tensor.begin != expected) {

@@ -40,7 +40,7 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<Ten
                                      const Metadata& metadata, Order order)
     : path_(std::move(path)), specs_(std::move(specs)) {
   if (order == Order::kAligned) {
-    std::ranges::stable_sort(specs_, [](const TensorSpec& a, const TensorSpec& b) {
+    std::ranges::sort(specs_, [](const TensorSpec& a, const TensorSpec& b) {
       return std::tie(b.dtype, a.name) < std::tie(a.dtype, b.name);
     });
   }
