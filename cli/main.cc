@@ -24,6 +24,7 @@ enum ExitStatus { kDone = 0, kFailed = 1, kWrongUsage = 2 };
 std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   std::vector<std::unique_ptr<Subcommand>> all;
   all.push_back(MakeInspect());
+  all.push_back(MakePlan());
   return all;
 }
 

@@ -33,5 +33,6 @@ class Subcommand {
 };
 
 std::unique_ptr<Subcommand> MakeInspect();
+std::unique_ptr<Subcommand> MakePlan();
 
 }  // namespace layercast::cli

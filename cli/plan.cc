@@ -1,0 +1,198 @@
+// layercast plan: where every tensor of a checkpoint, or of a publisher's newest version, goes on one rank of an
+// engine, what is skipped, and what would not fit.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/subcommand.h"
+#include "engine_side/plan/load_plan.h"
+#include "engine_side/quant/recipe.h"
+#include "layercast/model/registry.h"
+#include "src/base/failpoint.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/session/fetch.h"
+#include "src/transport/channel.h"
+
+namespace layercast::cli {
+namespace {
+
+// Of headers alone: a plan looks at names, dtypes and shapes.
+Manifest ManifestOfCheckpoint(const std::string& path) {
+  std::vector<ManifestEntry> entries;
+  const Checkpoint checkpoint = Checkpoint::Open(path);
+  for (const TensorSpec& spec : checkpoint.specs()) entries.push_back({spec, {}, -1.0F});
+  return Manifest({}, 0, std::move(entries));
+}
+
+Manifest ManifestOfPublisher(const std::string& endpoint, const ParallelConfig& parallel, Deadline deadline) {
+  const std::vector<std::unique_ptr<Transport>> transports = AllTransports();
+  FetchOptions options;
+  options.transports = transports;
+  FailPoints none;
+  const ReceiverIdentity self{"layercast plan", 0, parallel.tp_rank, parallel.tp_size};
+  return FetchSession::Open(endpoint, self, {}, {}, options, none, deadline)->manifest();
+}
+
+// What a recipe says to the weights that it would have to hold.
+std::vector<std::string> RecipeProblems(const LoadPlan& plan, const std::string& name) {
+  const std::unique_ptr<const Recipe> recipe = MakeRecipe(name);
+  std::vector<std::string> problems;
+  for (const PlannedParameter& parameter : plan.parameters()) {
+    if (!parameter.quantize) continue;
+    try {
+      (void)recipe->KernelTensors(parameter.spec.dtype, parameter.spec.shape.at(0), parameter.spec.shape.at(1));
+    } catch (const Error& error) {
+      problems.push_back(name + ": '" + parameter.spec.name + "': " + error.what());
+    }
+  }
+  return problems;
+}
+
+Json RangesOf(const Box& box) {
+  Json ranges = Json::array();
+  for (std::size_t axis = 0; axis < box.rank; ++axis) {
+    ranges.push_back({box.begin[axis], box.begin[axis] + box.extent[axis]});
+  }
+  return ranges;
+}
+
+// "[0:32, 0:128]"
+std::string TextOf(const Box& box) {
+  std::string text = "[";
+  for (std::size_t axis = 0; axis < box.rank; ++axis) {
+    text += (axis == 0 ? "" : ", ") + std::to_string(box.begin[axis]) + ":" +
+            std::to_string(box.begin[axis] + box.extent[axis]);
+  }
+  return text + "]";
+}
+
+// The same facts in both forms.
+class Report {
+ public:
+  Report(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel) : manifest_(manifest) {
+    json_ = {{"tp", parallel.tp_size},   {"rank", parallel.tp_rank}, {"placements", Json::array()},
+             {"skipped", Json::array()}, {"cast", Json::array()},    {"bytes", plan.placed_bytes()},
+             {"problems", Json::array()}};
+    for (const Placement& placement : plan.placements()) AddPlacement(plan, placement);
+    for (const SkippedTensor& skipped : plan.skipped()) AddSkipped(skipped.tensor, skipped.rule);
+    for (const AliasedTensor& alias : plan.aliases()) {
+      AddSkipped(alias.tensor, "tied to " + manifest.entry(alias.owner).spec.name);
+    }
+    for (const std::uint32_t tensor : plan.cast_tensors()) AddCast(plan, tensor);
+    text_ += std::to_string(plan.placements().size()) + " placements in " + std::to_string(plan.layers().size()) +
+             " layers, " + std::to_string(plan.placed_bytes()) + " of " + std::to_string(manifest.total_bytes()) +
+             " bytes on rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size) + "\n";
+  }
+
+  void AddProblem(const std::string& problem) {
+    json_["problems"].push_back(problem);
+    text_ += "problem: " + problem + "\n";
+  }
+
+  Json& json() { return json_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  void AddPlacement(const LoadPlan& plan, const Placement& placement) {
+    const TensorSpec& tensor = manifest_.entry(placement.tensor).spec;
+    const PlannedParameter& parameter = plan.parameters()[placement.parameter];
+    const PlannedLayer& layer = plan.layers()[parameter.layer];
+    const std::string name = parameter.spec.name.substr(layer.path.empty() ? 0 : layer.path.size() + 1);
+    json_["placements"].push_back({{"tensor", tensor.name},
+                                   {"dtype", Name(tensor.dtype)},
+                                   {"shape", tensor.shape},
+                                   {"source", RangesOf(placement.source)},
+                                   {"layer", layer.path},
+                                   {"class", layer.class_name},
+                                   {"parameter", name},
+                                   {"destination", RangesOf(placement.destination)},
+                                   {"shard", placement.shard_id}});
+    text_ += tensor.name + " " + TextOf(placement.source) + " -> " + parameter.spec.name + " " +
+             TextOf(placement.destination) + "  " + layer.class_name;
+    if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
+    text_ += "\n";
+  }
+
+  void AddSkipped(std::uint32_t tensor, const std::string& rule) {
+    const std::string& name = manifest_.entry(tensor).spec.name;
+    json_["skipped"].push_back({{"name", name}, {"rule", rule}});
+    text_ += "skipped: " + name + ": " + rule + "\n";
+  }
+
+  void AddCast(const LoadPlan& plan, std::uint32_t tensor) {
+    const std::span<const std::uint32_t> placements = plan.PlacementsOf(tensor);
+    if (placements.empty()) return;  // nothing of it is this rank's
+    const TensorSpec& spec = manifest_.entry(tensor).spec;
+    const DType to = plan.parameters()[plan.placements()[placements.front()].parameter].spec.dtype;
+    json_["cast"].push_back({{"name", spec.name}, {"from", Name(spec.dtype)}, {"to", Name(to)}});
+    text_ += "cast: " + spec.name + ": " + std::string(Name(spec.dtype)) + " to " + std::string(Name(to)) + "\n";
+  }
+
+  const Manifest& manifest_;
+  Json json_;
+  std::string text_;
+};
+
+class Plan final : public Subcommand {
+ public:
+  const char* name() const override { return "plan"; }
+  const char* description() const override {
+    return "Where every tensor goes on one rank, what is skipped, and what would not fit";
+  }
+
+  void Declare(CLI::App& app) override {
+    app.add_option("--model", model_, "A folder with config.json, and the checkpoint unless there is a --publisher")
+        ->required();
+    app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
+    app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
+    app.add_option("--quantization", recipe_, "Also says which weights this recipe cannot hold")
+        ->check(CLI::IsMember(KnownRecipes()));
+    app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint");
+    app.add_option("--timeout", timeout_, "Seconds to wait for the publisher")->check(CLI::PositiveNumber);
+  }
+
+  void Run(Output& output) override {
+    if (parallel_.tp_rank >= parallel_.tp_size) {
+      throw UsageError("--rank " + std::to_string(parallel_.tp_rank) + " is not below --tp " +
+                       std::to_string(parallel_.tp_size));
+    }
+    const Deadline deadline =
+        Deadline::After(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(timeout_)));
+    const auto tree = ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model_), parallel_);
+    const Manifest manifest =
+        publisher_.empty() ? ManifestOfCheckpoint(model_) : ManifestOfPublisher(publisher_, parallel_, deadline);
+    const CheckedPlan checked = LoadPlan::Check(*tree, manifest);
+    std::vector<std::string> problems = checked.problems.Lines();
+    std::ranges::copy(RecipeProblems(checked.plan, recipe_), std::back_inserter(problems));
+
+    Report report(checked.plan, manifest, parallel_);
+    for (const std::string& problem : problems) report.AddProblem(problem);
+    if (problems.empty()) return output.Print(report.json(), report.text());
+    const Error error(
+        ErrorCode::kInvalidArgument,
+        problems.front() +
+            (problems.size() == 1 ? "" : " (and " + std::to_string(problems.size() - 1) + " more problems)"));
+    report.json().update(ErrorJson(error.code(), error.what()));
+    output.Print(report.json(), report.text());
+    throw error;
+  }
+
+ private:
+  std::string model_;
+  ParallelConfig parallel_;
+  std::string recipe_ = "none";
+  std::string publisher_;
+  double timeout_ = 300;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakePlan() { return std::make_unique<Plan>(); }
+
+}  // namespace layercast::cli

@@ -1,0 +1,114 @@
+"""`layercast plan` keeps to docs/cli.md, and says what would not fit. That its placements are right, tests/end_to_end
+shows by carrying them out."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+import torch
+
+PROGRAM = os.environ["LAYERCAST_PROGRAM"]
+CONFIG = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 100, "hidden_size": 16,
+          "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "torch_dtype": "float32", "tie_word_embeddings": True}
+
+
+def run(*arguments, status):
+    done = subprocess.run([PROGRAM, "plan", *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == status, done
+    return done
+
+
+def run_json(*arguments, status):
+    done = run(*arguments, "--json", status=status)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, done.stdout
+    return json.loads(lines[0]), done.stderr
+
+
+def tensors():
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": (100, 16), "model.norm.weight": (16,),
+              layer + "input_layernorm.weight": (16,), layer + "post_attention_layernorm.weight": (16,),
+              layer + "self_attn.q_proj.weight": (16, 16), layer + "self_attn.q_proj.bias": (16,),
+              layer + "self_attn.k_proj.weight": (8, 16), layer + "self_attn.k_proj.bias": (8,),
+              layer + "self_attn.v_proj.weight": (8, 16), layer + "self_attn.v_proj.bias": (8,),
+              layer + "self_attn.o_proj.weight": (16, 16), layer + "mlp.gate_proj.weight": (24, 16),
+              layer + "mlp.up_proj.weight": (24, 16), layer + "mlp.down_proj.weight": (16, 24)}
+    return {name: torch.ones(shape) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def model(tmp_path):
+    def write(weights, **config):
+        (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **config}))
+        safetensors.torch.save_file(weights, tmp_path / "model.safetensors")
+        return tmp_path
+    return write
+
+
+def test_the_fields_of_a_plan(model):
+    weights = tensors()
+    weights["lm_head.weight"] = torch.ones(100, 16)
+    weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(2)
+    weights["model.norm.weight"] = torch.ones(16, dtype=torch.bfloat16)
+    plan, errors = run_json("--model", model(weights), "--tp", 2, "--rank", 1, status=0)
+    assert errors == ""
+    assert (plan["tp"], plan["rank"], plan["problems"]) == (2, 1, [])
+    key = next(p for p in plan["placements"] if p["tensor"].endswith("k_proj.weight"))
+    assert key == {"tensor": "model.layers.0.self_attn.k_proj.weight", "dtype": "f32", "shape": [8, 16],
+                   "source": [[4, 8], [0, 16]], "layer": "model.layers.0.self_attn.qkv_proj",
+                   "class": "QKVParallelLinear", "parameter": "weight", "destination": [[8, 12], [0, 16]], "shard": "k"}
+    assert {s["name"]: s["rule"] for s in plan["skipped"]} == {
+        "lm_head.weight": "tied to model.embed_tokens.weight",
+        "model.layers.0.self_attn.rotary_emb.inv_freq": "rotary_emb.inv_freq is computed, not loaded"}
+    assert plan["cast"] == [{"name": "model.norm.weight", "from": "bf16", "to": "f32"}]
+
+
+def test_text_for_people(model):
+    said = run("--model", model(tensors()), status=0).stdout
+    assert ("model.layers.0.mlp.up_proj.weight [0:24, 0:16] -> model.layers.0.mlp.gate_up_proj.weight [24:48, 0:16]  "
+            "MergedColumnParallelLinear shard 1") in said.splitlines()
+
+
+def test_everything_that_is_wrong_is_named_together(model):
+    weights = tensors()
+    del weights["model.layers.0.self_attn.k_proj.bias"]
+    weights["model.layers.0.self_attn.o_proj.bias"] = torch.ones(16)
+    weights["model.layers.0.mlp.up_proj.weight"] = torch.ones(24, 8)
+    weights["model.layers.0.self_attn.qkv_proj.weight"] = torch.ones(32, 16)
+    plan, errors = run_json("--model", model(weights), status=1)
+    kinds = sorted(problem.split(":")[0] for problem in plan["problems"])
+    assert kinds == ["does not fit", "missing", "repeated", "repeated", "repeated", "unexpected"]
+    assert "missing: model.layers.0.self_attn.k_proj.bias" in plan["problems"]
+    assert ("does not fit: layer model.layers.0.mlp.gate_up_proj: 'model.layers.0.mlp.up_proj.weight' expected "
+            "[24, 16] f32, got [24, 8] f32") in plan["problems"]
+    assert plan["error"]["code"] == "invalid_argument" and "5 more problems" in plan["error"]["message"]
+    assert len(errors.splitlines()) == 1
+    assert len(plan["placements"]) > 5  # what could be placed is shown all the same
+
+
+@pytest.mark.parametrize("config, flags, words", [
+    ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: LlamaForCausalLM, Qwen2ForCausalLM"),
+    ({}, ["--tp", 3], "num_attention_heads 4 is not divisible by tp_size 3"),
+    ({"hidden_size": 0}, [], "hidden_size: expected an integer from 1"),
+])
+def test_a_model_that_cannot_be(model, config, flags, words):
+    said, errors = run_json("--model", model(tensors(), **config), *flags, status=1)
+    assert words in said["error"]["message"] and words in errors
+
+
+def test_wrong_usage(model, tmp_path):
+    folder = model(tensors())
+    run("--model", folder, "--tp", 2, "--rank", 2, status=2)
+    run("--model", folder, "--quantization", "fp7", status=2)
+    run("--tp", 2, status=2)
+    assert run_json("--model", tmp_path / "nowhere", status=1)[0]["error"]["code"] == "not_found"
+
+
+def test_a_publisher_that_is_not_there_is_named(model):
+    said, _ = run_json("--model", model(tensors()), "--publisher", "tcp://127.0.0.1:9", "--timeout", 0.3, status=1)
+    assert said["error"]["code"] in ("unavailable", "deadline_exceeded")
+    assert "tcp://127.0.0.1:9" in said["error"]["message"]
