@@ -1,6 +1,7 @@
 #include "engine_side/engine/engine.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstddef>
@@ -49,28 +50,42 @@ void Collect(const Module& module, const std::string& path, const Recipe& recipe
 struct Engine::Tensors {
   struct Named {
     TensorSpec spec;
+    Buffer memory;  // empty where torch owns it
     at::Tensor tensor;
   };
   std::vector<Named> all;
+
+  static std::unique_ptr<Tensors> Make(const Module& model, const Recipe& recipe, MemoryResource* memory) {
+    std::vector<TensorSpec> specs;
+    Collect(model, "", recipe, specs);
+    auto tensors = std::make_unique<Tensors>();
+    for (TensorSpec& spec : specs) {
+      const at::TensorOptions options(TorchType(spec));
+      Buffer buffer = memory == nullptr ? Buffer() : Buffer(*memory, static_cast<std::size_t>(spec.num_bytes()));
+      at::Tensor tensor = buffer ? at::from_blob(buffer.data(), spec.shape, options) : at::zeros(spec.shape, options);
+      tensors->all.push_back({std::move(spec), std::move(buffer), std::move(tensor)});
+    }
+    return tensors;
+  }
 };
 
 Engine::Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
+               Collective& collective, MemoryResource& memory)
+    : Engine(Tensors::Make(model, recipe, &memory), config, parallel, collective) {}
+
+Engine::Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
                Collective& collective)
-    : tensors_(std::make_unique<Tensors>()) {
-  std::vector<TensorSpec> specs;
-  Collect(model, "", recipe, specs);
-  for (TensorSpec& spec : specs) {
-    at::Tensor tensor = at::zeros(spec.shape, at::TensorOptions(TorchType(spec)));
-    tensors_->all.push_back({std::move(spec), std::move(tensor)});
-  }
-  decoder_ = std::make_unique<Decoder>(config, parallel, Buffers(), collective);
-}
+    : Engine(Tensors::Make(model, recipe, nullptr), config, parallel, collective) {}
+
+Engine::Engine(std::unique_ptr<Tensors> tensors, const DecoderConfig& config, const ParallelConfig& parallel,
+               Collective& collective)
+    : tensors_(std::move(tensors)), decoder_(std::make_unique<Decoder>(config, parallel, Buffers(), collective)) {}
 
 Engine::~Engine() = default;
 
 std::vector<CapturedBuffer> Engine::Buffers() const {
   std::vector<CapturedBuffer> buffers;
-  for (const auto& [spec, tensor] : tensors_->all) {
+  for (const auto& [spec, memory, tensor] : tensors_->all) {
     buffers.push_back({.name = spec.name,
                        .address = static_cast<std::byte*>(tensor.data_ptr()),
                        .dtype = spec.dtype,

@@ -12,6 +12,7 @@
 #include "engine_side/engine/decoder_config.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/memory.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
 
@@ -20,9 +21,12 @@ namespace layercast {
 // Resource; one thread only. All ranks of an engine make the same Forward calls in the same order.
 class Engine {
  public:
-  // Allocates, zeroed, every kernel tensor that the recipe makes of this rank's module tree, and records their
-  // addresses. `collective` outlives the engine; the tree and the recipe need not. Throws kUnsupported for a model that
-  // the forward pass cannot compute.
+  // Allocates every kernel tensor that the recipe makes of this rank's module tree, in the tree's order, and records
+  // the addresses. The tensors hold what `memory` gives: a file that outlives a rank brings back what it served;
+  // without `memory` they are zero. `collective` and `memory` outlive the engine; the tree and the recipe need not.
+  // Throws kUnsupported for a model that the forward pass cannot compute.
+  Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
+         Collective& collective, MemoryResource& memory);
   Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
          Collective& collective);
   ~Engine();
@@ -41,6 +45,9 @@ class Engine {
 
  private:
   struct Tensors;  // keeps torch out of this header
+  Engine(std::unique_ptr<Tensors> tensors, const DecoderConfig& config, const ParallelConfig& parallel,
+         Collective& collective);
+
   std::unique_ptr<Tensors> tensors_;
   std::unique_ptr<Decoder> decoder_;
 };

@@ -7,13 +7,12 @@ import json
 import os
 import subprocess
 
+import checkpoints
+import oracle
 import pytest
 import safetensors.torch
 import torch
 import transformers
-
-import checkpoints
-import oracle
 
 PROGRAM = os.environ["LAYERCAST_ENGINE_FORWARD"]
 LENGTHS = (1, 2, 7, 33, 90)
