@@ -1,0 +1,133 @@
+// Layercast for programs that use libtorch: publish a torch::nn::Module or any (name, at::Tensor) pairs, and adopt
+// at::Tensors as captured buffers. The one header that needs libtorch; header-only, so it fits whichever torch the
+// program links.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "layercast/captured_buffers.h"
+#include "layercast/error.h"
+#include "layercast/publisher.h"
+#include "layercast/tensor.h"
+#include "layercast/weights_iterator.h"
+
+namespace layercast {
+
+using NamedAtTensor = std::pair<std::string, at::Tensor>;
+
+// Throws kUnsupported naming the type.
+inline DType DTypeOf(at::ScalarType type) {
+  switch (type) {
+    case at::ScalarType::Bool: return DType::kBool;
+    case at::ScalarType::Byte: return DType::kU8;
+    case at::ScalarType::Char: return DType::kI8;
+    case at::ScalarType::Short: return DType::kI16;
+    case at::ScalarType::Int: return DType::kI32;
+    case at::ScalarType::Long: return DType::kI64;
+    case at::ScalarType::UInt16: return DType::kU16;
+    case at::ScalarType::UInt32: return DType::kU32;
+    case at::ScalarType::UInt64: return DType::kU64;
+    case at::ScalarType::Half: return DType::kF16;
+    case at::ScalarType::BFloat16: return DType::kBF16;
+    case at::ScalarType::Float: return DType::kF32;
+    case at::ScalarType::Double: return DType::kF64;
+    case at::ScalarType::ComplexFloat: return DType::kC64;
+    case at::ScalarType::Float8_e4m3fn: return DType::kF8E4M3;
+    case at::ScalarType::Float8_e5m2: return DType::kF8E5M2;
+    case at::ScalarType::Float8_e8m0fnu: return DType::kF8E8M0;
+    case at::ScalarType::Float8_e4m3fnuz: return DType::kF8E4M3FNUZ;
+    case at::ScalarType::Float8_e5m2fnuz: return DType::kF8E5M2FNUZ;
+    default: throw Error(ErrorCode::kUnsupported, std::string("torch type ") + c10::toString(type) + " has no dtype");
+  }
+}
+
+inline TensorSpec SpecOf(const std::string& name, const at::Tensor& tensor) {
+  return {.name = name, .dtype = DTypeOf(tensor.scalar_type()), .shape = tensor.sizes().vec()};
+}
+
+// The tensor's bytes, row-major on the host: where it lies if it is so already, else a copy. Keeps them alive.
+inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tensor) {
+  TensorSpec spec = SpecOf(name, tensor);
+  auto host = std::make_shared<const at::Tensor>(tensor.detach().cpu().contiguous());
+  const auto* data = static_cast<const std::byte*>(host->const_data_ptr());
+  return {.name = std::move(spec.name),
+          .tensor = {.dtype = spec.dtype, .shape = std::move(spec.shape), .data = data, .device = {}},
+          .owner = std::move(host)};  // the second owner is whoever holds the tensor past the next step
+}
+
+// A list that is already there; walked any number of times, in any order. The values are read when a walk reaches them:
+// a snapshot's walk is over when Publish returns, a stream's when PublishedVersion says so.
+inline Weights TorchWeights(std::vector<NamedAtTensor> tensors) {
+  Weights weights;
+  std::unordered_map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    weights.specs.push_back(SpecOf(tensors[i].first, tensors[i].second));
+    places.emplace(tensors[i].first, i);
+  }
+  weights.walk = [tensors = std::move(tensors), places = std::move(places)](std::span<const std::string> order) {
+    std::vector<NamedAtTensor> list = order.empty() ? tensors : std::vector<NamedAtTensor>{};
+    for (const std::string& name : order) {
+      const auto place = places.find(name);
+      if (place == places.end()) throw Error(ErrorCode::kNotFound, "no tensor '" + name + "' to publish");
+      list.push_back(tensors[place->second]);
+    }
+    return MakeWeightsIterator([list = std::move(list), next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+      if (next == list.size()) return std::nullopt;
+      const NamedAtTensor& tensor = list[next++];
+      return NamedTensorOf(tensor.first, tensor.second);
+    });
+  };
+  return weights;
+}
+
+// A torch::nn::Module's parameters. (A template, so that this header need not include torch's larger ones.)
+template <typename TorchModule>
+  requires requires(const TorchModule& module) { module.named_parameters().begin()->key(); }
+Weights TorchWeights(const TorchModule& module) {
+  std::vector<NamedAtTensor> tensors;
+  for (const auto& parameter : module.named_parameters()) tensors.emplace_back(parameter.key(), parameter.value());
+  return TorchWeights(std::move(tensors));
+}
+
+// A generator that can be walked only once: what a layer-by-layer gather gives. `specs`: what it will yield, for a
+// stream; a snapshot learns them as it walks.
+inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, std::vector<TensorSpec> specs = {}) {
+  return Weights::Once(std::move(specs), MakeWeightsIterator([next = std::move(next)]() -> std::optional<NamedTensor> {
+                         const std::optional<NamedAtTensor> tensor = next();
+                         if (!tensor) return std::nullopt;
+                         return NamedTensorOf(tensor->first, tensor->second);
+                       }));
+}
+
+// An engine's tensors as captured buffers, strides and all. The tensors are kept alive, and asked for their addresses
+// again around every commit. Host tensors alone, for now: throws kUnsupported naming one that is elsewhere.
+inline CapturedBuffers AdoptTensors(std::vector<NamedAtTensor> tensors) {
+  auto table = [tensors = std::move(tensors)] {
+    std::vector<CapturedBuffer> buffers;
+    for (const auto& [name, tensor] : tensors) {
+      if (!tensor.device().is_cpu()) {
+        throw Error(ErrorCode::kUnsupported, "captured buffer '" + name + "' is on " + tensor.device().str());
+      }
+      buffers.push_back({.name = name,
+                         .address = static_cast<std::byte*>(tensor.data_ptr()),
+                         .dtype = DTypeOf(tensor.scalar_type()),
+                         .shape = tensor.sizes().vec(),
+                         .strides = tensor.strides().vec(),
+                         .device = {}});
+    }
+    return buffers;
+  };
+  return CapturedBuffers::Adopt(table(), table);
+}
+
+}  // namespace layercast

@@ -1,0 +1,123 @@
+#include "layercast/torch.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/nn/module.h>
+
+#include <cstring>
+
+namespace layercast {
+namespace {
+
+std::vector<std::pair<std::string, std::vector<std::byte>>> WalkAll(const Weights& weights,
+                                                                    std::span<const std::string> order = {}) {
+  std::vector<std::pair<std::string, std::vector<std::byte>>> walked;
+  const auto iterator = weights.walk(order);
+  while (const auto tensor = iterator->Next()) {
+    const auto bytes = static_cast<std::size_t>(tensor->tensor.num_bytes());
+    walked.emplace_back(tensor->name, std::vector<std::byte>(tensor->tensor.data, tensor->tensor.data + bytes));
+  }
+  return walked;
+}
+
+std::vector<std::byte> Bytes(const at::Tensor& tensor) {
+  const at::Tensor rows = tensor.contiguous();
+  const auto* data = static_cast<const std::byte*>(rows.const_data_ptr());
+  return {data, data + rows.nbytes()};
+}
+
+ErrorCode CodeOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::kInternal;
+}
+
+TEST(TorchWeights, GiveEveryParameterOfAModuleUnderItsName) {
+  auto module = std::make_shared<torch::nn::Module>();
+  auto child = module->register_module("layer", std::make_shared<torch::nn::Module>());
+  const at::Tensor first = child->register_parameter("weight", at::randn({3, 4}));
+  const at::Tensor second = module->register_parameter("scale", at::randn({5}, at::kBFloat16));
+  const Weights weights = TorchWeights(*module);
+  ASSERT_EQ(weights.specs.size(), 2U);
+  const auto walked = WalkAll(weights);
+  ASSERT_EQ(walked.size(), 2U);
+  EXPECT_EQ(walked[0].first, "scale");
+  EXPECT_EQ(walked[0].second, Bytes(second));
+  EXPECT_EQ(walked[1].first, "layer.weight");
+  EXPECT_EQ(walked[1].second, Bytes(first));
+  EXPECT_EQ(WalkAll(weights), walked);  // again
+}
+
+TEST(TorchWeights, GiveATransposedTensorRowMajor) {
+  const at::Tensor tensor = at::arange(12, at::kFloat).view({3, 4}).t();
+  const Weights weights = TorchWeights(std::vector<NamedAtTensor>{{"w", tensor}});
+  EXPECT_EQ(weights.specs[0], (TensorSpec{.name = "w", .dtype = DType::kF32, .shape = {4, 3}}));
+  EXPECT_EQ(WalkAll(weights)[0].second, Bytes(tensor));
+}
+
+TEST(TorchWeights, CanBeWalkedInAnotherOrderByName) {
+  const Weights weights = TorchWeights(std::vector<NamedAtTensor>{{"a", at::ones({1})}, {"b", at::zeros({2})}});
+  const std::vector<std::string> order = {"b", "a"};
+  const auto walked = WalkAll(weights, order);
+  ASSERT_EQ(walked.size(), 2U);
+  EXPECT_EQ(walked[0].first, "b");
+  const std::vector<std::string> unknown = {"c"};
+  EXPECT_EQ(CodeOf([&] { weights.walk(unknown); }), ErrorCode::kNotFound);
+}
+
+TEST(TorchWeights, OfAGeneratorAreWalkedOnce) {
+  int made = 0;
+  const Weights weights = TorchWeights([&made]() -> std::optional<NamedAtTensor> {
+    if (made == 2) return std::nullopt;
+    ++made;
+    return NamedAtTensor("t" + std::to_string(made), at::full({2}, made));
+  });
+  EXPECT_EQ(WalkAll(weights).size(), 2U);
+  EXPECT_EQ(CodeOf([&] { weights.walk({}); }), ErrorCode::kFailedPrecondition);
+}
+
+TEST(TorchWeights, RefuseATypeThatNoSafetensorsFileHolds) {
+  const at::Tensor tensor = at::zeros({2}, at::kComplexDouble);
+  EXPECT_EQ(CodeOf([&] { TorchWeights(std::vector<NamedAtTensor>{{"w", tensor}}); }), ErrorCode::kUnsupported);
+}
+
+TEST(TorchWeights, ArePublishedFromALivingModuleWithoutTouchingIt) {
+  auto module = std::make_shared<torch::nn::Module>();
+  const at::Tensor weight = module->register_parameter("weight", at::randn({8, 8}));
+  Publisher publisher({});
+  const Version first = publisher.Publish({.lineage = "run", .step = 1}, TorchWeights(*module)).version();
+  const Version same = publisher.Publish({.lineage = "run", .step = 2}, TorchWeights(*module)).version();
+  {
+    const at::NoGradGuard no_gradients;
+    weight.mul_(2);
+  }
+  const Version changed = publisher.Publish({.lineage = "run", .step = 3}, TorchWeights(*module)).version();
+  EXPECT_EQ(first.digest, same.digest);
+  EXPECT_NE(first.digest, changed.digest);
+  EXPECT_TRUE(weight.requires_grad());
+}
+
+TEST(AdoptTensors, KeepsAddressesAndStrides) {
+  const at::Tensor wide = at::arange(24, at::kFloat).view({4, 6});
+  const at::Tensor part = wide.slice(1, 0, 3);
+  const CapturedBuffers captured = AdoptTensors({{"part", part}});
+  const CapturedBuffer* buffer = captured.Find("part");
+  ASSERT_NE(buffer, nullptr);
+  EXPECT_EQ(buffer->address, static_cast<std::byte*>(part.data_ptr()));
+  EXPECT_EQ(buffer->strides, (std::vector<std::int64_t>{6, 1}));
+  EXPECT_EQ(captured.Read(*buffer), Bytes(part));
+}
+
+TEST(AdoptTensors, NoticesATensorThatMoved) {
+  at::Tensor tensor = at::zeros({4});
+  const CapturedBuffers captured = AdoptTensors({{"t", tensor}});
+  captured.CheckUnmoved();
+  tensor.set_data(at::zeros({4}));
+  EXPECT_EQ(CodeOf([&] { captured.CheckUnmoved(); }), ErrorCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace layercast
