@@ -324,18 +324,35 @@ class Session final : public FetchSession {
                    ChunkWindow& window, FetchSink& sink, std::vector<std::optional<Digest>>& digests,
                    Deadline deadline) {
     std::size_t submitted = 0;
-    for (std::size_t done = 0; done < chunks.size(); ++done) {
+    const auto next = [&](std::size_t done) {
       for (; submitted < chunks.size() && window.HasRoom(); ++submitted) {
         const Chunk& chunk = schedule.chunks()[chunks[submitted]];
         std::vector<Region> regions(schedule.RegionsOf(chunk).begin(), schedule.RegionsOf(chunk).end());
         for (Region& region : regions) region.tensor = 0;
         window.Submit(chunks[submitted], offer, regions, chunk.num_bytes);
       }
+      return NextChunk(window, deadline, Stage(chunks[done], schedule.chunks().size()));
+    };
+    for (std::size_t done = 0; done < chunks.size(); ++done) {
       // Streams are checked as a whole at the end, so the order within one tensor does not matter.
-      const ChunkCompletion completion = NextChunk(window, deadline, Stage(chunks[done], schedule.chunks().size()));
+      const ChunkCompletion completion = NamingTensor(schedule, chunks[done], [&] { return next(done); });
       const auto index = static_cast<std::uint32_t>(completion.ticket);
       digests[index] = Deliver(schedule, index, completion, nullptr, sink);
       window.Done(index);
+    }
+  }
+
+  // The channel knows the tensor by a number of the offer alone. A region that is not there was in the manifest: then
+  // the publisher does not hold what it promised.
+  template <typename Receive>
+  ChunkCompletion NamingTensor(const Schedule& schedule, std::uint32_t chunk, const Receive& receive) const {
+    try {
+      return receive();
+    } catch (const Error& error) {
+      const bool short_tensor = error.code() == ErrorCode::kInvalidArgument;
+      const std::uint32_t tensor = schedule.RegionsOf(schedule.chunks()[chunk]).front().tensor;
+      throw Error(short_tensor ? ErrorCode::kCorrupt : error.code(),
+                  "'" + manifest_.entry(tensor).spec.name + "': " + error.what());
     }
   }
 

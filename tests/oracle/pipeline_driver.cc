@@ -1,8 +1,9 @@
 // Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
 // the load plan, the pipeline and the receiver with the oracle.
-//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator] [pow2] [direct] [shuffled=SEED] [chunk=BYTES]
+//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [direct]
+//   [shuffled=SEED] [chunk=BYTES]
 //                   [fill=BYTE]
-// pieces: straight into the pipeline, in order or shuffled; path and iterator: through a Receiver.
+// pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -26,7 +27,7 @@ namespace layercast {
 namespace {
 
 struct Job {
-  std::string folder, recipe, out, way = "pieces";
+  std::string folder, recipe, out, way = "pieces", channel;
   ParallelConfig parallel;
   ScheduleOptions schedule;
   bool power_of_two = false, direct = false;
@@ -46,6 +47,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "pow2") job.power_of_two = true;
     if (word == "direct") job.direct = true;
     if (word.starts_with("way=")) job.way = value;
+    if (word.starts_with("channel=")) job.channel = value;
     if (word.starts_with("shuffled=")) job.shuffle_seed = std::stol(value);
     if (word.starts_with("chunk=")) job.schedule.chunk_bytes = std::stoull(value);
     if (word.starts_with("fill=")) job.fill = std::stoi(value);
@@ -138,6 +140,7 @@ void LoadPieces(Bench& bench) {
 
 ReloadSource SourceOf(const Bench& bench) {
   if (bench.job.way == "path") return FromPath(bench.job.folder);
+  if (bench.job.way != "iterator") return FromPublisher(bench.job.way);
   std::vector<std::uint32_t> order(bench.checkpoint.specs().size());
   std::iota(order.begin(), order.end(), 0U);
   ShuffleIfAsked(bench.job, order);
@@ -148,10 +151,13 @@ void LoadThroughReceiver(Bench& bench) {
   ReceiverOptions options;
   options.direct = bench.job.direct;
   options.chunk_bytes = bench.job.schedule.chunk_bytes;
+  options.channel = bench.job.channel;
   options.staging_memory = options.layer_memory = &bench.memory;
   Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel, {bench.job.recipe, bench.job.power_of_two},
                     CapturedBuffers::Adopt(bench.engine.table), options);
-  receiver.ReloadWeights(SourceOf(bench));
+  receiver.Stage(SourceOf(bench), 1);
+  receiver.Commit();
+  receiver.VerifyServed();
 }
 
 void WriteServed(const CapturedBuffers& captured, const std::string& path) {

@@ -1,6 +1,6 @@
 """The load plan, the five stages and the receiver against the oracle, byte for byte, before any wire or process comes
-in: every family, rank count and recipe; in order and in disorder, in large pieces and crumbs; by five stages and directly;
-over different fills of memory, so that a byte that nobody wrote shows."""
+in: every family, rank count and recipe; in order and in disorder, in large pieces and crumbs; by five stages and
+directly; over different fills of memory, so that a byte that nobody wrote shows."""
 
 import os
 import subprocess

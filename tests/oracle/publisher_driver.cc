@@ -1,0 +1,59 @@
+// Publishes a checkpoint through the public API until standard input ends: the other process of test_wire.py.
+//   publisher_driver FOLDER snapshot|stream [layer|checkpoint|SEED]
+// Prints its endpoint on a line when it is ready. A number instead of an order: shuffled by that seed.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "layercast/publisher.h"
+#include "src/checkpoint/checkpoint.h"
+
+namespace layercast {
+namespace {
+
+Weights Shuffled(const std::string& folder, std::uint32_t seed) {
+  const Checkpoint checkpoint = Checkpoint::Open(folder);
+  std::vector<std::uint32_t> order(checkpoint.specs().size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::shuffle(order, std::mt19937(seed));
+  Weights weights;
+  for (const std::uint32_t index : order) weights.specs.push_back(checkpoint.specs()[index]);
+  weights.walk = [checkpoint, order](std::span<const std::string>) { return checkpoint.Weights(order); };
+  return weights;
+}
+
+void Run(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2) throw Error(ErrorCode::kInvalidArgument, "FOLDER snapshot|stream [ORDER]");
+  const std::string order = arguments.size() > 2 ? arguments[2] : "layer";
+  PublishOptions options{.lineage = "wire", .step = 1};
+  if (arguments[1] == "stream") options.mode = PublishAs::kStream;
+  options.layer_order = order == "layer";
+  const bool shuffled = order != "layer" && order != "checkpoint";
+
+  Publisher publisher({});
+  const PublishedVersion published =
+      publisher.Publish(options, shuffled ? Shuffled(arguments[0], static_cast<std::uint32_t>(std::stoul(order)))
+                                          : Weights::FromCheckpoint(arguments[0]));
+  std::printf("%s\n", publisher.endpoint().c_str());
+  std::fflush(stdout);
+  while (std::cin.get() != std::char_traits<char>::eof()) {
+  }
+}
+
+}  // namespace
+}  // namespace layercast
+
+int main(int argc, char** argv) {
+  try {
+    layercast::Run({argv + 1, argv + argc});
+  } catch (const layercast::Error& error) {
+    std::cerr << layercast::ErrorCodeName(error.code()) << ": " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
