@@ -11,7 +11,6 @@ import program as layercast_program
 
 RECIPE = "fp8_per_channel"
 PROMPT = (3, 11, 4, 250)
-TRANSFER = ("--chunk-bytes", 16384)
 
 
 class Setting:
@@ -23,13 +22,13 @@ class Setting:
 
     def serve(self, failpoints=""):
         self.engine = self.start("serve", "--model", self.folders["a"], "--tp", 2, "--quantization", RECIPE,
-                                 failpoints=failpoints)
+                                 "--chunk-bytes", 16384, failpoints=failpoints)
         self.versions = {"a": self.engine.version}
         self.answer_of_a = self.answer()["tokens"]
 
     def publish(self, *arguments, folder=None, failpoints=""):
-        self.publisher = self.start("publish", "--checkpoint", folder or self.folders["b"], *TRANSFER, *arguments,
-                                    failpoints=failpoints)
+        self.publisher = self.start("publish", "--checkpoint", folder or self.folders["b"], *arguments,
+                                    "--chunk-bytes", 16384, failpoints=failpoints)
         return self.publisher
 
     def answer(self):

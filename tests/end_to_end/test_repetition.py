@@ -11,8 +11,8 @@ RECIPE = "fp8_per_block"
 @pytest.mark.parametrize("channel", ["shm", "zmq"])
 def test_ninety_reloads_of_one_version_change_nothing(channel, program, start, checkpoint, assert_serves):
     folder = checkpoint("qwen3", "a")
-    engine = start("serve", "--model", folder, "--tp", 2, "--quantization", RECIPE)
-    publisher = start("publish", "--checkpoint", folder, "--chunk-bytes", 65536)
+    engine = start("serve", "--model", folder, "--tp", 2, "--quantization", RECIPE, "--chunk-bytes", 65536)
+    publisher = start("publish", "--checkpoint", folder)
     watched = engine.all_pids() + publisher.all_pids()
 
     def reload():
