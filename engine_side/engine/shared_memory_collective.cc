@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x6c63636f6c6c3031;  // "lccoll01"
 constexpr int kMaxRanks = 64;
-constexpr int kSpins = 2000;                   // some ten microseconds: longer than a peer on its own core is late by
+constexpr int kSpins = 500;                    // some ten microseconds: by how much a peer on its own core is late
 constexpr std::chrono::milliseconds kNap{50};  // between looks at whether the peer still lives
 
 void Pause() {

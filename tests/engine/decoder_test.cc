@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine_side/engine/sampler.h"
 #include "engine_side/engine/shared_memory_collective.h"
 #include "layercast/error.h"
 #include "tests/engine/tiny_model.h"
@@ -74,6 +75,35 @@ TEST(Decoder, ASequenceGetsTheSameBitsAloneAndInABatch) {
       ASSERT_EQ(std::memcmp(alone.data(), later.row(i).data(), alone.size() * sizeof(float)), 0) << i;
     }
   }
+}
+
+// Tokens of each prompt, all prompts side by side; each with its own seed.
+std::vector<Tokens> Generate(Decoder& decoder, const std::vector<Tokens>& prompts, std::uint64_t first_seed) {
+  std::vector<Tokens> next = prompts;
+  std::vector<Tokens> generated(prompts.size());
+  for (std::uint64_t index = 0; index < 12; ++index) {
+    std::vector<SequenceStep> steps;
+    for (std::size_t i = 0; i < prompts.size(); ++i) steps.push_back({i, next[i]});
+    const Logits logits = decoder.Forward(steps);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const SamplingParams params{.temperature = 1.0, .seed = first_seed + i};
+      next[i] = {Sample(logits.row(i), params, index).token};
+      generated[i].push_back(next[i][0]);
+    }
+  }
+  decoder.DropAll();
+  return generated;
+}
+
+TEST(Decoder, ASequenceGetsTheSameSampledTokensAloneAndInABatch) {
+  OneRank rank(kKinds[2]);
+  std::vector<Tokens> prompts;
+  for (std::int32_t i = 0; i < 7; ++i) prompts.push_back(Prompt(2 + static_cast<std::size_t>(i), i));
+  const std::vector<Tokens> together = Generate(rank.decoder, prompts, 50);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(Generate(rank.decoder, {prompts[i]}, 50 + i)[0], together[i]) << i;
+  }
+  EXPECT_NE(Generate(rank.decoder, {prompts[0]}, 99)[0], together[0]);
 }
 
 TEST(Decoder, TheCacheGivesTheBitsOfAFullRecomputation) {
