@@ -1,0 +1,32 @@
+// JSON messages over a connected local stream socket, each behind its length: how the parent process of an engine talks to
+// its ranks. The other end's death is the end of the stream, noticed at once.
+#pragma once
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "src/base/unique_fd.h"
+
+namespace layercast {
+
+using Json = nlohmann::ordered_json;
+
+// Resource. Send is thread-safe; Receive is for one thread.
+class JsonStream {
+ public:
+  explicit JsonStream(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  // False when the other end is gone.
+  bool Send(const Json& message);
+  // Waits. nullopt when the other end is gone, or after Shutdown.
+  std::optional<Json> Receive();
+  // Ends both directions: a Receive that waits returns.
+  void Shutdown();
+
+ private:
+  UniqueFd socket_;
+  std::mutex send_mutex_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,195 @@
+#include "engine_side/server/rank_handle.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPingInterval{500};
+constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which does nothing else: it hangs, or was stopped
+
+ErrorCode CodeNamed(const std::string& name) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
+    if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
+  }
+  return ErrorCode::kInternal;
+}
+
+// In the child, between fork and exec: async-signal-safe calls alone.
+[[noreturn]] void Become(char* const* arguments, char* const* environment, const std::vector<int>& descriptors, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank never outlives its engine
+  if (::getppid() != parent) ::_exit(127);
+  for (const int fd : descriptors) ::fcntl(fd, F_SETFD, 0);
+  ::signal(SIGINT, SIG_IGN);  // of a terminal: the parent ends its ranks
+  ::execve(arguments[0], arguments, environment);
+  ::_exit(127);
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> Environment(bool keep_failpoints) {
+  std::vector<std::string> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (keep_failpoints || std::strncmp(*variable, "LAYERCAST_FAILPOINTS=", 21) != 0) environment.emplace_back(*variable);
+  }
+  return environment;
+}
+
+}  // namespace
+
+RankHandle::RankHandle(const RankLaunch& launch) : rank_(launch.rank), last_heard_(Deadline::Clock::now()) {
+  int sockets[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    throw Error(ErrorCode::kUnavailable, std::string("rank link: ") + std::strerror(errno));
+  }
+  UniqueFd mine(sockets[0]);
+  const UniqueFd theirs(sockets[1]);
+  std::vector<std::string> arguments = {launch.program};
+  arguments.insert(arguments.end(), launch.arguments.begin(), launch.arguments.end());
+  arguments.insert(arguments.end(), {"--link-fd", std::to_string(theirs.get())});
+  std::vector<int> descriptors = {theirs.get()};
+  for (const auto& [flag, fd] : launch.descriptors) {
+    arguments.insert(arguments.end(), {flag, std::to_string(fd)});
+    descriptors.push_back(fd);
+  }
+  std::vector<std::string> environment = Environment(launch.keep_failpoints);
+  const std::vector<char*> argument_pointers = Pointers(arguments);
+  const std::vector<char*> environment_pointers = Pointers(environment);
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) Become(argument_pointers.data(), environment_pointers.data(), descriptors, parent);
+  if (pid_ < 0) throw Error(ErrorCode::kUnavailable, "rank " + std::to_string(rank_) + ": cannot fork: " + std::strerror(errno));
+  stream_ = std::make_unique<JsonStream>(std::move(mine));
+  reader_ = std::thread([this] { Read(); });
+  watcher_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+}
+
+RankHandle::~RankHandle() {
+  watcher_.request_stop();
+  changed_.notify_all();
+  watcher_.join();
+  ::kill(pid_, SIGKILL);
+  stream_->Shutdown();
+  reader_.join();
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+}
+
+std::string RankHandle::Name() const { return "rank " + std::to_string(rank_) + " (process " + std::to_string(pid_) + ")"; }
+
+std::future<Json> RankHandle::Call(const std::string& method, const Json& params) {
+  std::future<Json> answer;
+  std::uint64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    std::promise<Json> promise;
+    answer = promise.get_future();
+    if (!alive_) {
+      promise.set_exception(std::make_exception_ptr(Error(ErrorCode::kUnavailable, Name() + " is gone")));
+      return answer;
+    }
+    id = ++last_id_;
+    waiting_.emplace(id, std::move(promise));
+  }
+  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose("died");
+  return answer;
+}
+
+void RankHandle::Read() {
+  while (std::optional<Json> message = stream_->Receive()) {
+    const std::lock_guard lock(mutex_);
+    last_heard_ = Deadline::Clock::now();
+    const auto waiting = waiting_.find(message->value("id", std::uint64_t{0}));
+    if (waiting == waiting_.end()) continue;  // a pong
+    if (message->contains("error")) {
+      const Json& error = (*message)["error"];
+      waiting->second.set_exception(
+          std::make_exception_ptr(Error(CodeNamed(error.value("code", "internal")), error.value("message", ""))));
+    } else {
+      waiting->second.set_value(message->value("result", Json::object()));
+    }
+    waiting_.erase(waiting);
+  }
+  Lose("died");
+}
+
+// A stopped or hung process keeps its socket open: only silence tells.
+void RankHandle::Watch(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested() && alive_) {
+    changed_.wait_for(lock, stop, kPingInterval, [] { return false; });
+    if (stop.stop_requested()) return;
+    const bool silent = Deadline::Clock::now() - last_heard_ > kSilence;
+    lock.unlock();
+    if (silent) {
+      Lose("was silent for " + std::to_string(kSilence.count()) + " ms");
+    } else {
+      stream_->Send({{"ping", 1}});
+    }
+    lock.lock();
+  }
+}
+
+void RankHandle::Lose(const std::string& why) {
+  std::map<std::uint64_t, std::promise<Json>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (alive_.exchange(false)) log::warn("{} {}", Name(), why);
+    waiting.swap(waiting_);
+  }
+  for (auto& [id, promise] : waiting) {
+    promise.set_exception(std::make_exception_ptr(Error(ErrorCode::kUnavailable, Name() + " " + why)));
+  }
+}
+
+void RankHandle::End(milliseconds grace) {
+  auto ended = Call("end", Json::object());
+  ended.wait_for(grace);
+}
+
+std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
+                          const std::vector<Json>& params, Deadline deadline) {
+  std::vector<std::future<Json>> answers;
+  for (std::size_t i = 0; i < ranks.size(); ++i) answers.push_back(ranks[i]->Call(method, params[i]));
+  std::vector<Json> results(ranks.size());
+  std::optional<Error> failure;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::string prefix = "rank " + std::to_string(i) + ": ";
+    try {
+      if (answers[i].wait_until(deadline.at()) != std::future_status::ready) {
+        throw Error(ErrorCode::kDeadlineExceeded, "no answer to '" + method + "' before the deadline");
+      }
+      results[i] = answers[i].get();
+    } catch (const Error& error) {
+      if (!failure) failure.emplace(error.code(), prefix + error.what());
+    }
+  }
+  if (failure) throw Error(*failure);
+  return results;
+}
+
+std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method, const Json& params,
+                          Deadline deadline) {
+  return CallAll(ranks, method, std::vector<Json>(ranks.size(), params), deadline);
+}
+
+}  // namespace layercast

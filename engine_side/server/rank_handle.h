@@ -1,0 +1,73 @@
+// One rank process, as the engine's parent process sees it: started, called, watched, ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_side/server/json_stream.h"
+#include "src/base/deadline.h"
+
+namespace layercast {
+
+struct RankLaunch {
+  std::string program;                 // to execute
+  std::vector<std::string> arguments;  // before the ones that name the descriptors
+  std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and what it hands over
+  int rank = 0;
+  bool keep_failpoints = true;  // false: a restarted rank arms none
+};
+
+// Resource; thread-safe.
+class RankHandle {
+ public:
+  // Throws kUnavailable if it cannot be started.
+  explicit RankHandle(const RankLaunch& launch);
+  ~RankHandle();  // kills it, and reaps it
+  RankHandle(const RankHandle&) = delete;
+  RankHandle& operator=(const RankHandle&) = delete;
+
+  int rank() const { return rank_; }
+  pid_t pid() const { return pid_; }
+  bool alive() const { return alive_.load(); }
+
+  // The answer comes, or the rank's error, or kUnavailable when it dies or falls silent meanwhile.
+  std::future<Json> Call(const std::string& method, const Json& params);
+  // Ends it: asks, waits for `grace`, kills.
+  void End(std::chrono::milliseconds grace);
+
+ private:
+  void Read();
+  void Watch(const std::stop_token& stop);
+  void Lose(const std::string& why);
+  std::string Name() const;
+
+  const int rank_;
+  pid_t pid_ = -1;
+  std::unique_ptr<JsonStream> stream_;
+  std::atomic<bool> alive_{true};
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::uint64_t last_id_ = 0;                                   // guarded by mutex_
+  std::map<std::uint64_t, std::promise<Json>> waiting_;         // guarded by mutex_
+  Deadline::Clock::time_point last_heard_;                      // guarded by mutex_
+  std::thread reader_;
+  std::jthread watcher_;
+};
+
+// Calls every rank and waits for all of them. Throws the first failure by rank order, prefixed "rank 1: "; by then all have
+// answered, failed, or passed the deadline (kDeadlineExceeded names the method and the rank).
+std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
+                          const std::vector<Json>& params, Deadline deadline);
+std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method, const Json& params,
+                          Deadline deadline);
+
+}  // namespace layercast
