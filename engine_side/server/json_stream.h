@@ -1,5 +1,5 @@
-// JSON messages over a connected local stream socket, each behind its length: how the parent process of an engine talks to
-// its ranks. The other end's death is the end of the stream, noticed at once.
+// JSON messages over a connected local stream socket, each behind its length: how the parent process of an engine talks
+// to its ranks. The other end's death is the end of the stream, noticed at once.
 #pragma once
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// Memory of one rank that outlives its process: a memfd that the engine's parent process holds. A rank that died comes back
-// to the weights it served, and to what it had staged. Used by the group of ranks.
+// Memory of one rank that outlives its process: a memfd that the engine's parent process holds. A rank that died comes
+// back to the weights it served, and to what it had staged. Used by the group of ranks.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,8 @@ ErrorCode CodeNamed(const std::string& name) {
 }
 
 // In the child, between fork and exec: async-signal-safe calls alone.
-[[noreturn]] void Become(char* const* arguments, char* const* environment, const std::vector<int>& descriptors, pid_t parent) {
+[[noreturn]] void Become(char* const* arguments, char* const* environment, const std::vector<int>& descriptors,
+                         pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank never outlives its engine
   if (::getppid() != parent) ::_exit(127);
   for (const int fd : descriptors) ::fcntl(fd, F_SETFD, 0);
@@ -49,7 +50,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 std::vector<std::string> Environment(bool keep_failpoints) {
   std::vector<std::string> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (keep_failpoints || std::strncmp(*variable, "LAYERCAST_FAILPOINTS=", 21) != 0) environment.emplace_back(*variable);
+    if (keep_failpoints || std::strncmp(*variable, "LAYERCAST_FAILPOINTS=", 21) != 0)
+      environment.emplace_back(*variable);
   }
   return environment;
 }
@@ -77,7 +79,8 @@ RankHandle::RankHandle(const RankLaunch& launch) : rank_(launch.rank), last_hear
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) Become(argument_pointers.data(), environment_pointers.data(), descriptors, parent);
-  if (pid_ < 0) throw Error(ErrorCode::kUnavailable, "rank " + std::to_string(rank_) + ": cannot fork: " + std::strerror(errno));
+  if (pid_ < 0)
+    throw Error(ErrorCode::kUnavailable, "rank " + std::to_string(rank_) + ": cannot fork: " + std::strerror(errno));
   stream_ = std::make_unique<JsonStream>(std::move(mine));
   reader_ = std::thread([this] { Read(); });
   watcher_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
@@ -87,14 +90,14 @@ RankHandle::~RankHandle() {
   watcher_.request_stop();
   changed_.notify_all();
   watcher_.join();
-  ::kill(pid_, SIGKILL);
+  Reap();
   stream_->Shutdown();
   reader_.join();
-  int status = 0;
-  ::waitpid(pid_, &status, 0);
 }
 
-std::string RankHandle::Name() const { return "rank " + std::to_string(rank_) + " (process " + std::to_string(pid_) + ")"; }
+std::string RankHandle::Name() const {
+  return "rank " + std::to_string(rank_) + " (process " + std::to_string(pid_) + ")";
+}
 
 std::future<Json> RankHandle::Call(const std::string& method, const Json& params) {
   std::future<Json> answer;
@@ -161,6 +164,19 @@ void RankHandle::Lose(const std::string& why) {
   }
 }
 
+void RankHandle::Kill() {
+  Reap();
+  Lose("was ended");
+}
+
+void RankHandle::Reap() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(reaped_, true)) return;
+  ::kill(pid_, SIGKILL);
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+}
+
 void RankHandle::End(milliseconds grace) {
   auto ended = Call("end", Json::object());
   ended.wait_for(grace);
@@ -187,8 +203,8 @@ std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const
   return results;
 }
 
-std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method, const Json& params,
-                          Deadline deadline) {
+std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
+                          const Json& params, Deadline deadline) {
   return CallAll(ranks, method, std::vector<Json>(ranks.size(), params), deadline);
 }
 

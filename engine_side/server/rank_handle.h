@@ -19,8 +19,8 @@
 namespace layercast {
 
 struct RankLaunch {
-  std::string program;                 // to execute
-  std::vector<std::string> arguments;  // before the ones that name the descriptors
+  std::string program;                                   // to execute
+  std::vector<std::string> arguments;                    // before the ones that name the descriptors
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and what it hands over
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
@@ -41,6 +41,8 @@ class RankHandle {
 
   // The answer comes, or the rank's error, or kUnavailable when it dies or falls silent meanwhile.
   std::future<Json> Call(const std::string& method, const Json& params);
+  // Ends it at once, and returns when it is gone: its memory is nobody's any more. Calls under way fail.
+  void Kill();
   // Ends it: asks, waits for `grace`, kills.
   void End(std::chrono::milliseconds grace);
 
@@ -48,6 +50,7 @@ class RankHandle {
   void Read();
   void Watch(const std::stop_token& stop);
   void Lose(const std::string& why);
+  void Reap();
   std::string Name() const;
 
   const int rank_;
@@ -56,18 +59,19 @@ class RankHandle {
   std::atomic<bool> alive_{true};
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::uint64_t last_id_ = 0;                                   // guarded by mutex_
-  std::map<std::uint64_t, std::promise<Json>> waiting_;         // guarded by mutex_
-  Deadline::Clock::time_point last_heard_;                      // guarded by mutex_
+  bool reaped_ = false;                                  // guarded by mutex_
+  std::uint64_t last_id_ = 0;                            // guarded by mutex_
+  std::map<std::uint64_t, std::promise<Json>> waiting_;  // guarded by mutex_
+  Deadline::Clock::time_point last_heard_;               // guarded by mutex_
   std::thread reader_;
   std::jthread watcher_;
 };
 
-// Calls every rank and waits for all of them. Throws the first failure by rank order, prefixed "rank 1: "; by then all have
-// answered, failed, or passed the deadline (kDeadlineExceeded names the method and the rank).
+// Calls every rank and waits for all of them. Throws the first failure by rank order, prefixed "rank 1: "; by then all
+// have answered, failed, or passed the deadline (kDeadlineExceeded names the method and the rank).
 std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
                           const std::vector<Json>& params, Deadline deadline);
-std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method, const Json& params,
-                          Deadline deadline);
+std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
+                          const Json& params, Deadline deadline);
 
 }  // namespace layercast

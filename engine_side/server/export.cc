@@ -1,0 +1,96 @@
+#include "engine_side/server/export.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "src/checkpoint/safetensors_writer.h"
+
+namespace layercast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostPartBytes = std::int64_t{4} << 30;
+
+// Consecutive buffers of at most kMostPartBytes together; one that is larger is a part of its own.
+std::vector<std::vector<const CapturedBuffer*>> Parts(const CapturedBuffers& captured) {
+  std::vector<std::vector<const CapturedBuffer*>> parts(1);
+  std::int64_t bytes = 0;
+  for (const CapturedBuffer& buffer : captured.buffers()) {
+    const std::int64_t size = NumBytes(buffer.dtype, buffer.shape);
+    if (bytes + size > kMostPartBytes && !parts.back().empty()) {
+      parts.emplace_back();
+      bytes = 0;
+    }
+    parts.back().push_back(&buffer);
+    bytes += size;
+  }
+  return parts;
+}
+
+}  // namespace
+
+Json ExportRank(const CapturedBuffers& captured, const std::string& directory, ParallelConfig parallel,
+                const Json& metadata) {
+  SafetensorsWriter::Metadata strings;
+  for (const auto& [key, value] : metadata.items()) strings[key] = value.get<std::string>();
+  strings["rank"] = std::to_string(parallel.tp_rank);
+  Json result = {{"files", Json::array()}, {"tensors", captured.buffers().size()}, {"bytes", 0}};
+  std::int64_t bytes = 0;
+  int part = 0;
+  for (const auto& buffers : Parts(captured)) {
+    const std::string name =
+        "model-rank-" + std::to_string(parallel.tp_rank) + "-part-" + std::to_string(part++) + ".safetensors";
+    std::vector<TensorSpec> specs;
+    for (const CapturedBuffer* buffer : buffers) specs.push_back({buffer->name, buffer->dtype, buffer->shape});
+    SafetensorsWriter writer(std::filesystem::path(directory) / name, specs, strings);
+    for (const CapturedBuffer* buffer : buffers) {
+      const std::vector<std::byte> served = captured.Read(*buffer);
+      writer.Write(buffer->name, served);
+      bytes += static_cast<std::int64_t>(served.size());
+    }
+    writer.Commit();
+    result["files"].push_back(name);
+  }
+  result["bytes"] = bytes;
+  return result;
+}
+
+Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model, ParallelConfig parallel,
+                 const QuantizationConfig& quantization, const std::string& directory) {
+  HostMemory memory;
+  std::vector<Buffer> cold_memory;
+  std::vector<CapturedBuffer> cold_buffers;
+  for (const CapturedBuffer& served : captured.buffers()) {
+    const auto bytes = static_cast<std::size_t>(NumBytes(served.dtype, served.shape));
+    cold_memory.emplace_back(memory, std::max<std::size_t>(bytes, 1));
+    cold_buffers.push_back({.name = served.name,
+                            .address = cold_memory.back().data(),
+                            .dtype = served.dtype,
+                            .shape = served.shape,
+                            .strides = {},
+                            .device = {}});
+  }
+  Receiver cold(std::move(model), parallel, quantization, CapturedBuffers::Adopt(std::move(cold_buffers)));
+  cold.ReloadWeights(FromPath(directory));
+
+  Json differences = Json::array();
+  std::size_t total = 0;
+  for (const CapturedBuffer& served : captured.buffers()) {
+    const std::vector<std::byte> now = captured.Read(served);
+    const std::vector<std::byte> expected = cold.captured().Read(*cold.captured().Find(served.name));
+    total += now.size();
+    const auto [at, other] = std::mismatch(now.begin(), now.end(), expected.begin());
+    if (at == now.end()) continue;
+    differences.push_back({{"rank", parallel.tp_rank},
+                           {"tensor", served.name},
+                           {"offset", at - now.begin()},
+                           {"served", std::to_integer<int>(*at)},
+                           {"expected", std::to_integer<int>(*other)}});
+  }
+  return {{"tensors", captured.buffers().size()}, {"bytes", total}, {"differences", differences}};
+}
+
+}  // namespace layercast

@@ -1,0 +1,26 @@
+// The served bytes of one rank, read back: written to files, or held against a cold load. Used by the rank process.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "layercast/captured_buffers.h"
+#include "layercast/model/module.h"
+#include "layercast/parallel.h"
+#include "layercast/receiver.h"
+
+namespace layercast {
+
+// Writes `model-rank-{rank}-part-{part}.safetensors`: every captured buffer, row-major. Returns {"files", "tensors",
+// "bytes"}.
+nlohmann::ordered_json ExportRank(const CapturedBuffers& captured, const std::string& directory,
+                                  ParallelConfig parallel, const nlohmann::ordered_json& metadata);
+
+// Loads the checkpoint into buffers beside the served ones and compares. Returns {"tensors", "bytes", "differences":
+// [{"rank", "tensor", "offset", "served", "expected"}]}, the first differing byte of each tensor.
+nlohmann::ordered_json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
+                                   ParallelConfig parallel, const QuantizationConfig& quantization,
+                                   const std::string& directory);
+
+}  // namespace layercast

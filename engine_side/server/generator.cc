@@ -1,0 +1,239 @@
+#include "engine_side/server/generator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostTokensAStep = 8192;
+constexpr int kMostFailures = 3;
+constexpr std::chrono::milliseconds kStepTimeout{60'000};
+constexpr std::chrono::milliseconds kIdle{200};
+
+}  // namespace
+
+PauseMode PauseModeNamed(const std::string& name) {
+  if (name == "wait") return PauseMode::kWait;
+  if (name == "abort") return PauseMode::kAbort;
+  if (name == "keep") return PauseMode::kKeep;
+  throw Error(ErrorCode::kInvalidArgument, "pause mode: expected wait, abort or keep, got '" + name + "'");
+}
+
+Generator::Generator(RankGroup& ranks) : ranks_(ranks) {
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+Generator::~Generator() {
+  thread_.request_stop();
+  changed_.notify_all();
+}
+
+void Generator::Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done) {
+  const std::lock_guard lock(mutex_);
+  if (!torn_.empty()) throw Error(ErrorCode::kFailedPrecondition, "the engine is torn and answers nothing: " + torn_);
+  Sequence sequence;
+  sequence.id = ++last_id_;
+  sequence.request = std::move(request);
+  sequence.done = std::move(done);
+  waiting_.push_back(std::move(sequence));
+  changed_.notify_all();
+}
+
+void Generator::Commit(PauseMode mode, const Version& version, const std::function<void()>& commit, Deadline deadline) {
+  std::future<void> done;
+  {
+    const std::lock_guard lock(mutex_);
+    if (commit_) throw Error(ErrorCode::kFailedPrecondition, "another version is being committed");
+    commit_.emplace(PendingCommit{mode, version, &commit, {}});
+    done = commit_->done.get_future();
+    changed_.notify_all();
+  }
+  if (done.wait_until(deadline.at()) != std::future_status::ready) {
+    const std::lock_guard lock(mutex_);
+    // Not begun: it never will be. Else it ends soon, whatever the deadline says.
+    if (commit_ && commit_->run == &commit) {
+      commit_.reset();
+      throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline of the commit");
+    }
+  }
+  done.get();
+}
+
+void Generator::Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline) {
+  std::future<void> holds;
+  {
+    const std::lock_guard lock(mutex_);
+    pause_mode_ = mode;
+    pause_ends_ = Clock::now() + lease;
+    holds = pause_holds_.emplace().get_future();
+    changed_.notify_all();
+  }
+  if (holds.wait_until(deadline.at()) == std::future_status::ready) return;
+  Resume();
+  throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline of the pause");
+}
+
+void Generator::Resume() {
+  const std::lock_guard lock(mutex_);
+  pause_mode_.reset();
+  pause_holds_.reset();
+  changed_.notify_all();
+}
+
+void Generator::SetTorn(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  torn_ = why;
+}
+
+bool Generator::Paused() const { return pause_mode_ && Clock::now() < pause_ends_; }
+
+void Generator::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, stop, kIdle, [this] {
+        return commit_ || pause_holds_ || (!Paused() && (!running_.empty() || !waiting_.empty()));
+      });
+      if (pause_mode_ && !Paused()) pause_mode_.reset();  // the lease is over
+    }
+    if (stop.stop_requested()) break;
+    RunCommit();
+    Admit();
+    bool step = !running_.empty();
+    {
+      const std::lock_guard lock(mutex_);
+      if (Paused() && *pause_mode_ != PauseMode::kWait) step = false;
+    }
+    if (step) Step();
+  }
+  AbortAll(running_);
+  const std::lock_guard lock(mutex_);
+  for (Sequence& sequence : waiting_) sequence.done(sequence, "aborted");
+}
+
+// New sequences begin unless a commit or a pause holds them back.
+void Generator::Admit() {
+  std::unique_lock lock(mutex_);
+  if (pause_holds_ && pause_mode_) {
+    lock.unlock();
+    const bool quiet = Quiet(*pause_mode_);
+    lock.lock();
+    if (quiet && pause_holds_) {
+      pause_holds_->set_value();
+      pause_holds_.reset();
+    }
+  }
+  if (commit_ || Paused() || !torn_.empty()) return;
+  for (; !waiting_.empty(); waiting_.pop_front()) running_.push_back(std::move(waiting_.front()));
+}
+
+// Whether sequences under way stand as `mode` wants them; ends them if that is what it wants.
+bool Generator::Quiet(PauseMode mode) {
+  if (mode == PauseMode::kAbort && !running_.empty()) {
+    Json sequences = Json::array();
+    for (const Sequence& sequence : running_) sequences.push_back(sequence.id);
+    AbortAll(running_);
+    ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
+  }
+  return mode == PauseMode::kKeep || running_.empty();
+}
+
+void Generator::RunCommit() {
+  std::optional<PendingCommit> commit;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!commit_) return;
+    if (commit_->mode == PauseMode::kWait && !running_.empty()) return;
+    commit = std::move(commit_);
+    commit_.reset();
+  }
+  Quiet(commit->mode);
+  try {
+    (*commit->run)();
+    version_ = commit->version;
+    {
+      const std::lock_guard lock(mutex_);
+      torn_.clear();
+    }
+    ForgetCaches();  // keys and values of the old version are never mixed with the new one's
+    commit->done.set_value();
+  } catch (...) {
+    ForgetCaches();
+    commit->done.set_exception(std::current_exception());
+  }
+}
+
+void Generator::ForgetCaches() {
+  for (Sequence& sequence : running_) sequence.cached = 0;
+}
+
+void Generator::Step() {
+  std::vector<Sequence*> batch;
+  Json steps = Json::array();
+  std::size_t tokens = 0;
+  for (Sequence& sequence : running_) {
+    std::vector<std::int32_t> next = sequence.NextTokens();
+    if (!batch.empty() && tokens + next.size() > kMostTokensAStep) break;
+    tokens += next.size();
+    const SequenceRequest& request = sequence.request;
+    steps.push_back({{"sequence", sequence.id},
+                     {"tokens", std::move(next)},
+                     {"temperature", request.temperature},
+                     {"top_p", request.top_p},
+                     {"top_k", request.top_k},
+                     {"seed", request.seed},
+                     {"index", sequence.tokens.size()}});
+    batch.push_back(&sequence);
+  }
+  try {
+    const std::vector<Json> answers = ranks_.Call("step", {{"steps", std::move(steps)}}, Deadline::After(kStepTimeout));
+    Take(answers.front(), batch);
+    failures_ = 0;
+  } catch (const Error& error) {
+    Recover(error.what());
+  }
+}
+
+void Generator::Take(const Json& picked, const std::vector<Sequence*>& batch) {
+  Json finished = Json::array();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    Sequence& sequence = *batch[i];
+    sequence.cached = sequence.request.prompt.size() + sequence.tokens.size();
+    sequence.tokens.push_back(picked.at("tokens").at(i).get<std::int32_t>());
+    sequence.logprobs.push_back(picked.at("logprobs").at(i).get<double>());
+    sequence.versions.push_back(version_.value_or(Version{}));
+    if (!sequence.finished()) continue;
+    finished.push_back(sequence.id);
+    const bool length = static_cast<std::int64_t>(sequence.tokens.size()) >= sequence.request.max_new;
+    sequence.done(sequence, length ? "length" : "stop");
+    sequence.done = nullptr;
+  }
+  if (finished.empty()) return;
+  running_.remove_if([](const Sequence& sequence) { return sequence.done == nullptr; });
+  ranks_.Call("drop", {{"sequences", std::move(finished)}}, Deadline::After(kStepTimeout));
+}
+
+// A rank is gone, or its group is broken: the processes start anew over the same weights, and sequences go on from
+// their tokens.
+void Generator::Recover(const std::string& why) {
+  log::warn("a forward step failed: {}", why);
+  if (++failures_ >= kMostFailures) {
+    AbortAll(running_);
+    failures_ = 0;
+  }
+  ranks_.Restart();
+  ForgetCaches();
+}
+
+void Generator::AbortAll(std::list<Sequence>& sequences) {
+  for (Sequence& sequence : sequences) sequence.done(sequence, "aborted");
+  sequences.clear();
+}
+
+}  // namespace layercast

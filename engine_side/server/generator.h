@@ -1,0 +1,84 @@
+// Generates: batches sequences, steps the ranks, and commits new versions between two forward steps. One thread does
+// all three, so no forward pass ever sees a version change.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_side/server/rank_group.h"
+#include "engine_side/server/sequence.h"
+
+namespace layercast {
+
+// What happens to sequences under way when a version commits, or a pause begins.
+enum class PauseMode { kWait, kAbort, kKeep };
+// "wait", "abort", "keep". Throws kInvalidArgument.
+PauseMode PauseModeNamed(const std::string& name);
+
+// Resource; thread-safe.
+class Generator {
+ public:
+  explicit Generator(RankGroup& ranks);
+  ~Generator();  // sequences under way end as aborted
+
+  // `done` is called once, on the generating thread.
+  void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done);
+
+  // Runs `commit` on the generating thread between two steps, as `mode` says, and serves as `version` from then on.
+  // Returns when it has run; throws what it throws. `kWait`: sequences under way finish first, new ones wait.
+  void Commit(PauseMode mode, const Version& version, const std::function<void()>& commit, Deadline deadline);
+
+  // A lease: without Resume it ends by itself. Returns when the pause holds.
+  void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
+  void Resume();
+  // No token is generated while an engine is torn; Commit of a whole version heals it.
+  void SetTorn(const std::string& why);
+
+ private:
+  struct PendingCommit {
+    PauseMode mode;
+    Version version;
+    const std::function<void()>* run;
+    std::promise<void> done;
+  };
+  void Run(const std::stop_token& stop);
+  void Admit();
+  bool Quiet(PauseMode mode);
+  void RunCommit();
+  void Step();
+  void Take(const Json& picked, const std::vector<Sequence*>& batch);
+  void Recover(const std::string& why);
+  void AbortAll(std::list<Sequence>& sequences);
+  void ForgetCaches();
+  bool Paused() const;
+
+  RankGroup& ranks_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Sequence> waiting_;                      // guarded by mutex_
+  std::optional<PendingCommit> commit_;               // guarded by mutex_
+  std::optional<PauseMode> pause_mode_;               // guarded by mutex_
+  std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_
+  std::optional<std::promise<void>> pause_holds_;     // guarded by mutex_
+  std::string torn_;                                  // why, if it is; guarded by mutex_
+
+  // Of the generating thread.
+  std::list<Sequence> running_;
+  std::optional<Version> version_;
+  std::uint64_t last_id_ = 0;
+  int failures_ = 0;  // of steps, in a row
+
+  std::jthread thread_;
+};
+
+}  // namespace layercast

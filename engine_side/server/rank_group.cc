@@ -1,0 +1,96 @@
+#include "engine_side/server/rank_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine_side/server/memory_file.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kGrace{2000};
+
+}  // namespace
+
+RankGroup::RankGroup(const RankGroupOptions& options) : options_(options) {
+  for (int rank = 0; rank < options_.tp_size; ++rank) {
+    const std::string suffix = "-rank-" + std::to_string(rank);
+    memory_.push_back({MemoryFile::Create("layercast-weights" + suffix),
+                       MemoryFile::Create("layercast-staging" + suffix),
+                       MemoryFile::Create("layercast-manifest" + suffix)});
+  }
+  ranks_ = Start(true);
+}
+
+RankGroup::~RankGroup() {
+  const Ranks ranks = this->ranks();
+  for (const auto& rank : *ranks) {
+    if (rank->alive()) rank->End(kGrace);
+  }
+}
+
+RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
+  if (options_.tp_size > 1) segment_ = std::make_unique<CollectiveSegment>(CollectiveSegment::Create(options_.tp_size));
+  auto ranks = std::make_shared<std::vector<std::unique_ptr<RankHandle>>>();
+  for (int rank = 0; rank < options_.tp_size; ++rank) {
+    const Memory& memory = memory_[static_cast<std::size_t>(rank)];
+    RankLaunch launch;
+    launch.program = options_.program;
+    launch.rank = rank;
+    launch.keep_failpoints = keep_failpoints;
+    launch.arguments = {"rank",
+                        "--model",
+                        options_.model,
+                        "--tp-rank",
+                        std::to_string(rank),
+                        "--tp",
+                        std::to_string(options_.tp_size),
+                        "--quantization",
+                        options_.recipe,
+                        "--engine",
+                        options_.engine};
+    if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
+    launch.descriptors = {{"--weights-fd", memory.weights.get()},
+                          {"--staging-fd", memory.staging.get()},
+                          {"--manifest-fd", memory.manifest.get()}};
+    if (segment_ != nullptr) launch.descriptors.emplace_back("--collective-fd", segment_->fd());
+    ranks->push_back(std::make_unique<RankHandle>(launch));
+  }
+  return ranks;
+}
+
+RankGroup::Ranks RankGroup::ranks() const {
+  const std::lock_guard lock(mutex_);
+  return ranks_;
+}
+
+std::vector<Json> RankGroup::Call(const std::string& method, const Json& params, Deadline deadline) {
+  return CallAll(*ranks(), method, params, deadline);
+}
+
+bool RankGroup::RestartIfLost() {
+  const std::lock_guard lock(mutex_);
+  if (std::all_of(ranks_->begin(), ranks_->end(), [](const auto& rank) { return rank->alive(); })) return false;
+  RestartLocked();
+  return true;
+}
+
+void RankGroup::Restart() {
+  const std::lock_guard lock(mutex_);
+  RestartLocked();
+}
+
+void RankGroup::RestartLocked() {
+  log::warn("starting all {} ranks anew over their memory", options_.tp_size);
+  for (const auto& rank : *ranks_) rank->Kill();
+  ranks_ = Start(false);
+}
+
+std::vector<int> RankGroup::pids() const {
+  std::vector<int> pids;
+  for (const auto& rank : *ranks()) pids.push_back(rank->pid());
+  return pids;
+}
+
+}  // namespace layercast

@@ -1,0 +1,57 @@
+// The ranks of one engine: their processes and the memory that outlives them. When one is lost all are started anew,
+// over the same memory: weights survive, KV caches do not.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/server/rank_handle.h"
+#include "src/base/unique_fd.h"
+
+namespace layercast {
+
+struct RankGroupOptions {
+  std::string program;  // `layercast`, whose subcommand `rank` is a rank process
+  std::string model;
+  int tp_size = 1;
+  std::string recipe = "none";
+  bool power_of_two_scales = false;
+  std::string engine;
+};
+
+// Resource; thread-safe.
+class RankGroup {
+ public:
+  // Starts the processes; does not wait for them.
+  explicit RankGroup(const RankGroupOptions& options);
+  ~RankGroup();
+
+  // Calls every rank; see CallAll.
+  std::vector<Json> Call(const std::string& method, const Json& params, Deadline deadline);
+  // True when a rank was gone, and all have been started anew.
+  bool RestartIfLost();
+  // All of them anew, whatever they are doing: their collective is broken, say.
+  void Restart();
+  std::vector<int> pids() const;
+
+ private:
+  struct Memory {
+    UniqueFd weights, staging, manifest;
+  };
+  // The second owners are calls under way: a restart does not wait for them.
+  using Ranks = std::shared_ptr<std::vector<std::unique_ptr<RankHandle>>>;
+  Ranks Start(bool keep_failpoints);
+  void RestartLocked();
+  Ranks ranks() const;
+
+  const RankGroupOptions options_;
+  std::vector<Memory> memory_;  // by rank
+  mutable std::mutex mutex_;
+  std::unique_ptr<CollectiveSegment> segment_;  // of the processes that run; guarded by mutex_
+  Ranks ranks_;                                 // guarded by mutex_
+};
+
+}  // namespace layercast

@@ -1,0 +1,252 @@
+#include "engine_side/server/rank_process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine_side/engine/engine.h"
+#include "engine_side/engine/sampler.h"
+#include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/server/export.h"
+#include "engine_side/server/json_stream.h"
+#include "engine_side/server/memory_file.h"
+#include "engine_side/server/reload_request.h"
+#include "layercast/error.h"
+#include "layercast/model/registry.h"
+#include "layercast/receiver.h"
+#include "src/base/bounded_queue.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
+constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
+constexpr std::size_t kQueuedCalls = 1024;
+
+Json VersionJson(const Version& version) {
+  return {{"lineage", version.lineage}, {"step", version.step}, {"digest", version.digest.ToHex()}};
+}
+
+// The staged version's manifest, in a file that outlives the process.
+void WriteFile(int fd, const std::vector<std::byte>& bytes) {
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error(ErrorCode::kResourceExhausted, std::string("the staged manifest: ") + std::strerror(errno));
+  }
+}
+
+std::vector<std::byte> ReadFile(int fd) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)));
+  if (::pread(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error(ErrorCode::kInternal, std::string("the staged manifest: ") + std::strerror(errno));
+  }
+  return bytes;
+}
+
+// Calls of one thread, in order.
+class CallQueue {
+ public:
+  using Call = std::function<void()>;
+  void Put(Call call) { queue_.Push(std::move(call), Deadline::After(kForever)); }
+  void RunUntilClosed() {
+    while (std::optional<Call> call = queue_.Pop(Deadline::After(kForever))) (*call)();
+  }
+  void Close() { queue_.Close(); }
+
+ private:
+  BoundedQueue<Call> queue_{kQueuedCalls};
+};
+
+class RankProcess {
+ public:
+  explicit RankProcess(const RankOptions& options)
+      : options_(options),
+        stream_(UniqueFd(options.link_fd)),
+        weights_(UniqueFd(options.weights_fd)),
+        staging_(UniqueFd(options.staging_fd)),
+        description_(ModelDescription::FromDirectory(options.model)),
+        config_(ModelConfig::Parse(description_)),
+        parallel_{options.tp_rank, options.tp_size} {
+    const ModelRegistry registry = ModelRegistry::Builtin();
+    std::unique_ptr<Module> model = registry.Build(config_, parallel_);
+    const QuantizationConfig quantization{options.recipe, options.power_of_two_scales};
+    const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
+    if (options.collective_fd >= 0) segment_.emplace(CollectiveSegment::Attach(options.collective_fd));
+    if (segment_) {
+      collective_ = std::make_unique<SharedMemoryCollective>(*segment_, options.tp_rank, kCollectiveTimeout);
+    } else {
+      collective_ = std::make_unique<SingleRank>();
+    }
+    engine_ =
+        std::make_unique<Engine>(*model, DecoderConfig::From(config_), parallel_, *recipe, *collective_, weights_);
+    ReceiverOptions receiver;
+    receiver.engine = options.engine;
+    receiver.staging_memory = &staging_;
+    receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
+  }
+
+  void Run() {
+    std::thread staging([this] { staging_calls_.RunUntilClosed(); });
+    std::thread reader([this] { Read(); });
+    forward_calls_.RunUntilClosed();
+    staging_calls_.Close();
+    stream_.Shutdown();
+    staging.join();
+    reader.join();
+  }
+
+ private:
+  // The reading thread does nothing else, so that it answers pings whatever the rank is doing.
+  void Read() {
+    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
+        {"step", &RankProcess::Step}, {"drop", &RankProcess::Drop}, {"commit", &RankProcess::Commit}};
+    const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
+        {"stage", &RankProcess::Stage},
+        {"abort", &RankProcess::Abort},
+        {"adopt_staged", &RankProcess::AdoptStaged},
+        {"verify", &RankProcess::Verify},
+        {"digests", &RankProcess::Digests},
+        {"export", &RankProcess::Export},
+        {"compare", &RankProcess::Compare}};
+    while (std::optional<Json> message = stream_.Receive()) {
+      if (message->contains("ping")) {
+        stream_.Send({{"pong", 1}});
+        continue;
+      }
+      const auto method = message->value("method", std::string());
+      if (method == "end") break;
+      if (const auto found = forward.find(method); found != forward.end()) {
+        forward_calls_.Put([this, call = found->second, request = *message] { Answer(call, request); });
+      } else if (const auto stage = staging.find(method); stage != staging.end()) {
+        staging_calls_.Put([this, call = stage->second, request = *message] { Answer(call, request); });
+      } else {
+        stream_.Send({{"id", message->value("id", 0)},
+                      {"error", {{"code", "internal"}, {"message", "no method '" + method + "'"}}}});
+      }
+    }
+    forward_calls_.Close();
+  }
+
+  void Answer(Json (RankProcess::*call)(const Json&), const Json& request) {
+    Json answer = {{"id", request["id"]}};
+    try {
+      answer["result"] = (this->*call)(request["params"]);
+    } catch (const Error& error) {
+      answer["error"] = {{"code", ErrorCodeName(error.code())}, {"message", error.what()}};
+    } catch (const std::exception& error) {
+      answer["error"] = {{"code", "internal"}, {"message", error.what()}};
+    }
+    stream_.Send(answer);
+  }
+
+  Json Stage(const Json& params) {
+    receiver_->SetChannel(params.value("channel", std::string()));
+    try {
+      receiver_->Stage(SourceFromJson(params), params.value("attempt", std::uint64_t{0}));
+    } catch (const Error& error) {
+      // The report of what had happened travels with the error.
+      return {{"error", {{"code", ErrorCodeName(error.code())}, {"message", error.what()}}},
+              {"report", Json::parse(receiver_->report().ToJson())}};
+    }
+    WriteFile(options_.manifest_fd, receiver_->StagedManifest());
+    return {{"version", VersionJson(receiver_->report().version)},
+            {"report", Json::parse(receiver_->report().ToJson())}};
+  }
+
+  Json Abort(const Json& /*params*/) {
+    receiver_->Abort();
+    return Json::object();
+  }
+
+  Json AdoptStaged(const Json& /*params*/) {
+    receiver_->AdoptStaged(ReadFile(options_.manifest_fd));
+    return Json::object();
+  }
+
+  Json Commit(const Json& params) {
+    receiver_->Commit();
+    if (params.value("flush_kv_cache", true)) engine_->DropAll();
+    return Json::object();
+  }
+
+  Json Verify(const Json& /*params*/) {
+    receiver_->VerifyServed();
+    return Json::parse(receiver_->report().ToJson());
+  }
+
+  Json Digests(const Json& /*params*/) {
+    return {{"served_digest", receiver_->captured().ServedDigest().ToHex()},
+            {"buffers_digest", receiver_->captured().TableDigest().ToHex()}};
+  }
+
+  Json Export(const Json& params) {
+    return ExportRank(receiver_->captured(), params["directory"].get<std::string>(), parallel_, params["metadata"]);
+  }
+
+  Json Compare(const Json& params) {
+    return CompareRank(receiver_->captured(), ModelRegistry::Builtin().Build(config_, parallel_), parallel_,
+                       {options_.recipe, options_.power_of_two_scales}, params["directory"].get<std::string>());
+  }
+
+  // {"steps": [{"sequence", "tokens", "temperature", "top_p", "top_k", "seed", "index"}]}: one token each.
+  Json Step(const Json& params) {
+    std::vector<std::vector<std::int32_t>> tokens;
+    std::vector<SequenceStep> steps;
+    for (const Json& step : params["steps"]) tokens.push_back(step["tokens"].get<std::vector<std::int32_t>>());
+    std::size_t index = 0;
+    for (const Json& step : params["steps"]) {
+      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(), .tokens = tokens[index++]});
+    }
+    const Logits logits = engine_->Forward(steps);
+    if (options_.tp_rank != 0) return Json::object();  // all ranks have the same logits; one answer is enough
+    Json picked = {{"tokens", Json::array()}, {"logprobs", Json::array()}};
+    for (std::size_t row = 0; row < logits.rows(); ++row) {
+      const Json& step = params["steps"][row];
+      const SamplingParams sampling{.temperature = step["temperature"].get<double>(),
+                                    .top_p = step["top_p"].get<double>(),
+                                    .top_k = step["top_k"].get<std::int64_t>(),
+                                    .seed = step["seed"].get<std::uint64_t>()};
+      const SampledToken token = Sample(logits.row(row), sampling, step["index"].get<std::uint64_t>());
+      picked["tokens"].push_back(token.token);
+      picked["logprobs"].push_back(token.logprob);
+    }
+    return picked;
+  }
+
+  Json Drop(const Json& params) {
+    for (const Json& sequence : params["sequences"]) engine_->Drop(sequence.get<std::uint64_t>());
+    return Json::object();
+  }
+
+  const RankOptions options_;
+  JsonStream stream_;
+  MemoryFile weights_;
+  MemoryFile staging_;
+  const ModelDescription description_;
+  const ModelConfig config_;
+  const ParallelConfig parallel_;
+  std::optional<CollectiveSegment> segment_;
+  std::unique_ptr<Collective> collective_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Receiver> receiver_;
+  CallQueue forward_calls_;
+  CallQueue staging_calls_;
+};
+
+}  // namespace
+
+int RunRank(const RankOptions& options) {
+  RankProcess process(options);
+  process.Run();
+  return 0;
+}
+
+}  // namespace layercast
