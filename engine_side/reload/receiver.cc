@@ -185,6 +185,8 @@ class Receiver::Impl {
     return report_;
   }
 
+  void SetChannel(std::string channel) { options_.channel = std::move(channel); }
+
   const std::optional<Version>& version() const { return version_; }
   const ReloadReport& report() const { return report_; }
   const CapturedBuffers& captured() const { return captured_; }
@@ -372,7 +374,7 @@ class Receiver::Impl {
   const ParallelConfig parallel_;
   const std::unique_ptr<const Recipe> recipe_;
   const CapturedBuffers captured_;
-  const ReceiverOptions options_;
+  ReceiverOptions options_;
   WorkerPool pool_;
   FailPoints failpoints_;
   HostMemory host_memory_;
@@ -417,6 +419,7 @@ ReloadReport Receiver::ReloadWeights(ReloadSource source) {
 void Receiver::Stage(ReloadSource source, std::uint64_t attempt) { impl_->Stage(std::move(source), attempt); }
 void Receiver::Commit() { impl_->Commit(); }
 void Receiver::Abort() { impl_->Abort(); }
+void Receiver::SetChannel(std::string channel) { impl_->SetChannel(std::move(channel)); }
 void Receiver::VerifyServed() { impl_->VerifyServed(); }
 void Receiver::record_metadata_for_reloading() { impl_->RecordMetadata(); }
 void Receiver::initialize_layerwise_reload(std::vector<TensorSpec> specs) { impl_->Initialize(std::move(specs)); }

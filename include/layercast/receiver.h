@@ -81,6 +81,8 @@ class LAYERCAST_PUBLIC Receiver {
   void Stage(ReloadSource source, std::uint64_t attempt = 0);
   // Throws kFailedPrecondition when nothing is staged, or when the engine has moved a buffer.
   void Commit();
+  // For publishers from now on: the channel to use, or an error; empty: the best there is.
+  void SetChannel(std::string channel);
   // Drops what is staged or half received. Does nothing when there is nothing.
   void Abort();
   // Reads the served bytes back and holds them against what was staged; after Commit, while the engine runs. Throws
