@@ -20,10 +20,7 @@ class Fp8PerTensor final : public Recipe {
     return {{"weight", DType::kF8E4M3, {rows, cols}}, {"weight_scale", DType::kF32, {1}}};
   }
 
-  AmaxNeed Needs(ShardAxis axis) const override {
-    return axis == ShardAxis::kNone ? AmaxNeed::kNone : AmaxNeed::kTensor;
-  }
-
+  AmaxNeed Needs(ShardAxis /*axis*/) const override { return AmaxNeed::kTensor; }
   std::int64_t row_granularity() const override { return 1; }
 
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,

@@ -1,4 +1,4 @@
-// The scales of the FP8 recipes, as reference/quantization.md defines them: dequantization scales in fp32, so that
+// The scales of the FP8 recipes, as RECIPES.md defines them: dequantization scales in fp32, so that
 // `w ~ q * s`. Used by the kernels and by the slow reference alike.
 #pragma once
 

@@ -1,5 +1,5 @@
 // A quantization recipe: what a full-precision weight of one layer becomes in the captured buffers.
-// One file per recipe; reference/quantization.md's formulas are quoted there. Used by the load plan (which
+// One file per recipe; RECIPES.md says what each computes. Used by the load plan (which
 // kernel tensors a layer has) and by the quantize stage.
 #pragma once
 
@@ -42,7 +42,8 @@ class Recipe {
   // suffixes that replace "weight". Throws kInvalidArgument when the recipe cannot hold that shape.
   virtual std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const = 0;
 
-  // What Quantize needs from the manifest for a weight that is sharded over ranks along `axis`.
+  // What Quantize needs from the manifest for a weight that is sharded over ranks along `axis`. Only where the weight
+  // is not sharded, and is handed over whole, may it be left out: Quantize then looks for itself.
   virtual AmaxNeed Needs(ShardAxis axis) const = 0;
 
   // A piece of the weight that begins at a multiple of this many rows (and ends at one, or at the last row)
@@ -51,7 +52,7 @@ class Recipe {
 
   // Quantizes rows [first_row, first_row + piece.rows) of the weight into `outputs` (of the whole weight, as
   // KernelTensors lists them). `piece` has all columns. Throws kCorrupt on NaN or infinity, with the row and
-  // column in the weight; nothing may be read from `outputs` then.
+  // column in the weight, and on a magnitude above the one given; nothing may be read from `outputs` then.
   virtual void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, WorkerPool& pool) const = 0;
 };

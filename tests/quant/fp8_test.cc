@@ -40,16 +40,16 @@ TEST(Fp8, EqualsTheReferenceOnEveryKindOfWeight) {
   for (const std::string& kind : WeightKinds()) {
     SCOPED_TRACE(kind);
     for (const DType dtype : kSources) {
-      const Weight weight = MakeWeight(kind, dtype, 45, 1024);
+      const Weight weight = MakeWeight(kind, dtype, 17, 521);
       for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
     }
   }
 }
 
 TEST(Fp8, EqualsTheReferenceForOddSizesAndStrides) {
-  for (const std::int64_t rows : {1, 127, 129, 260}) {
+  for (const std::int64_t rows : {1, 127, 130}) {
     for (const std::int64_t cols : {1, 63, 127, 130, 200}) {
-      for (const std::int64_t gap : {0, 4, 130}) {
+      for (const std::int64_t gap : {0, 130}) {
         const Weight weight = MakeWeight("mixed", DType::kBF16, rows, cols, gap);
         for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
       }
@@ -59,10 +59,12 @@ TEST(Fp8, EqualsTheReferenceForOddSizesAndStrides) {
 
 TEST(Fp8, TilesOfSeveralWidthsJoinUp) {
   for (const std::int64_t cols : {1024, 1152, 2100, 3584}) {
-    for (const DType dtype : kSources) {
-      const Weight weight = MakeWeight("mixed", dtype, 131, cols);
-      for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
-    }
+    const Weight weight = MakeWeight("mixed", DType::kBF16, 131, cols);
+    ExpectLikeReference(kCases[2], weight.view(), {});
+  }
+  for (const DType dtype : {DType::kF16, DType::kF32}) {
+    const Weight weight = MakeWeight("mixed", dtype, 131, 1290);
+    ExpectLikeReference(kCases[3], weight.view(), {});
   }
 }
 
@@ -92,7 +94,7 @@ TEST(Fp8, EqualsTheReferenceOnEveryFiniteBf16Value) {
     return (bits & 0x7fff) < 0x4300 ? bits : 0U;  // below 128
   };
   const Weight small = MakeWeight(DType::kBF16, 256, 256, 0, within);
-  for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 3) {
+  for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 9) {
     const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
     ExpectLikeReference(kCases[0], small.view(), {.tensor = amax, .rows = {}});
     const std::vector<float> rows(256, amax);
@@ -101,7 +103,7 @@ TEST(Fp8, EqualsTheReferenceOnEveryFiniteBf16Value) {
 }
 
 TEST(Fp8, TheBytesDoNotDependOnTheNumberOfThreadsAndRepeat) {
-  const Weight weight = MakeWeight("mixed", DType::kBF16, 3000, 1500);
+  const Weight weight = MakeWeight("mixed", DType::kBF16, 1500, 1500);
   WorkerPool one(1);
   WorkerPool two(2);
   for (const Case& c : kCases) {

@@ -54,7 +54,7 @@ TEST(Recipe, Fp8RefusesASourceThatIsNotFloatingPoint) {
 
 TEST(Recipe, WhatARankMustBeToldDependsOnWhatItHolds) {
   const auto needs = [](const char* name, ShardAxis axis) { return MakeRecipe(name)->Needs(axis); };
-  EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kNone), AmaxNeed::kNone);
+  EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kNone), AmaxNeed::kTensor);
   EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kRows), AmaxNeed::kTensor);
   EXPECT_EQ(needs("fp8_per_tensor", ShardAxis::kCols), AmaxNeed::kTensor);
   EXPECT_EQ(needs("fp8_per_channel", ShardAxis::kRows), AmaxNeed::kNone);
