@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "layercast/error.h"
 #include "src/base/deadline.h"
 
 namespace layercast {
@@ -16,6 +17,9 @@ using Json = nlohmann::ordered_json;
 
 // Largest message either way: beyond it the peer is cut off.
 inline constexpr std::int64_t kMaxRpcBytes = 64 << 20;
+
+// The code that ErrorCodeName spells so; kInternal for a name that this build does not know.
+ErrorCode ErrorCodeNamed(const std::string& name);
 
 // Answers one request, once, from any thread; the second answer is dropped. Copies answer the same request.
 class RpcReply {

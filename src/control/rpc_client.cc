@@ -11,14 +11,14 @@ namespace {
 using Clock = Deadline::Clock;
 constexpr std::chrono::milliseconds kPingInterval{500};
 
-ErrorCode CodeNamed(const std::string& name) {
+}  // namespace
+
+ErrorCode ErrorCodeNamed(const std::string& name) {
   for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
     if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
   }
   return ErrorCode::kInternal;
 }
-
-}  // namespace
 
 class RpcClient::Impl {
  public:
@@ -79,7 +79,7 @@ class RpcClient::Impl {
   Json Answer(Json message, const std::string& method) const {
     if (message.contains("result")) return std::move(message["result"]);
     const Json error = message.value("error", Json::object());
-    throw Error(CodeNamed(error.value("code", "internal")),
+    throw Error(ErrorCodeNamed(error.value("code", "internal")),
                 peer_ + ", '" + method + "': " + error.value("message", "an answer without result or error"));
   }
 

@@ -64,3 +64,9 @@ def test_a_foreign_engine_serves_what_was_published_last(start):
 def test_a_receiver_without_a_publisher_says_so_and_fails(start):
     receiver = start("minimal_receiver", "tcp://127.0.0.1:1", CHECKPOINT)
     assert receiver.process.wait(timeout=60) == 1
+
+
+def test_a_controller_says_what_became_of_an_engine_that_is_not_there(start):
+    controller = start("minimal_controller", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
+    assert re.match(r"tcp://127.0.0.1:2: failed, and serves an unknown version; .*silent", controller.line())
+    assert controller.end() == 0

@@ -1,0 +1,88 @@
+// Who drives the engines of a run: tells them to take a version, and asks them for rollouts. Speaks to engines as
+// `layercast serve` starts them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "layercast/export.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// Where engines take the new weights from: a publisher, a folder that they can read, or with neither the checkpoint
+// that they came from.
+struct ReloadRequest {
+  std::string publisher{};           // its endpoint
+  std::optional<Version> version{};  // of the publisher; empty: the newest. A digest, if it has one, is checked
+  std::string weights_path{};
+  bool is_checkpoint_format = true;  // of weights_path
+  std::string channel{};             // "shm" or "zmq", or an error; empty: the best there is
+  std::string pause_mode{};          // "wait", "abort" or "keep"; empty: the engine's own
+  std::chrono::milliseconds timeout{300'000};
+};
+
+// What one engine made of a reload. Value.
+struct EngineOutcome {
+  std::string endpoint{};
+  bool ok = false;
+  std::optional<Version> version{};  // served now: after a failure the old one; empty if the engine did not say
+  std::string report{};              // one JSON object (docs/cli.md); empty where nothing began
+  std::optional<Error> error{};
+};
+
+struct GenerateRequest {
+  std::vector<std::vector<std::int32_t>> prompts{};
+  std::int64_t max_new = 16;
+  double temperature = 0;  // 0: greedy
+  double top_p = 1;
+  std::int64_t top_k = 0;
+  std::uint64_t seed = 0;  // prompt i is sampled with seed + i
+  std::vector<std::int32_t> stop_tokens{};
+  std::chrono::milliseconds timeout{300'000};
+};
+
+// Value.
+struct GeneratedSequence {
+  struct Span {
+    std::size_t start = 0;
+    std::size_t end = 0;
+    Version version;
+  };
+  std::vector<std::int32_t> tokens;  // the new ones alone
+  std::vector<double> logprobs;      // natural logarithms, at temperature 1
+  std::string finish;                // "length", "stop" or "aborted"
+  std::vector<Span> spans;           // which version each token came from
+};
+
+// Resource; one thread only. Engines are told at the same time, and none waits for another.
+class LAYERCAST_PUBLIC Controller {
+ public:
+  // Does not wait for the engines.
+  explicit Controller(std::vector<std::string> endpoints);
+  ~Controller();
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+
+  const std::vector<std::string>& endpoints() const;
+
+  // One outcome per engine, in the order of the endpoints: an engine that is gone or fails says so in its own.
+  std::vector<EngineOutcome> ReloadWeights(const ReloadRequest& request);
+
+  // By one engine, in the order of the prompts. Throws its error.
+  std::vector<GeneratedSequence> Generate(const GenerateRequest& request, std::size_t engine = 0);
+  // One JSON object (docs/cli.md). Throws the engine's error.
+  std::string Status(std::size_t engine = 0);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace layercast

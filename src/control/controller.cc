@@ -1,0 +1,149 @@
+#include "layercast/controller.h"
+
+#include <future>
+#include <utility>
+
+#include "src/control/rpc.h"
+
+namespace layercast {
+namespace {
+
+// Beyond the engine's own deadline: so that it is the engine that says what it waited for.
+constexpr std::chrono::milliseconds kGrace{10'000};
+
+Version VersionFromJson(const Json& json) {
+  return {.lineage = json.at("lineage").get<std::string>(),
+          .step = json.at("step").get<std::uint64_t>(),
+          .digest = Digest::FromHex(json.at("digest").get<std::string>()).value_or(Digest{})};
+}
+
+Json ReloadParams(const ReloadRequest& request) {
+  Json params = {{"timeout_ms", request.timeout.count()}};
+  if (!request.publisher.empty()) params["publisher"] = request.publisher;
+  if (request.version) {
+    params["lineage"] = request.version->lineage;
+    params["step"] = request.version->step;
+  }
+  if (!request.weights_path.empty()) {
+    params["weights_path"] = request.weights_path;
+    params["is_checkpoint_format"] = request.is_checkpoint_format;
+  }
+  if (!request.channel.empty()) params["channel"] = request.channel;
+  if (!request.pause_mode.empty()) params["pause_mode"] = request.pause_mode;
+  return params;
+}
+
+EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
+  EngineOutcome outcome{.endpoint = endpoint, .ok = json.at("ok").get<bool>()};
+  if (json.contains("version") && json["version"].is_object()) outcome.version = VersionFromJson(json["version"]);
+  if (json.contains("report") && json["report"].is_object()) outcome.report = json["report"].dump();
+  if (json.contains("error") && json["error"].is_object()) {
+    outcome.error.emplace(ErrorCodeNamed(json["error"].at("code").get<std::string>()),
+                          "engine " + endpoint + ": " + json["error"].at("message").get<std::string>());
+  }
+  return outcome;
+}
+
+void CheckDigest(const ReloadRequest& request, EngineOutcome& outcome) {
+  if (!outcome.ok || !request.version || !request.version->digest) return;
+  if (outcome.version && outcome.version->digest == request.version->digest) return;
+  outcome.ok = false;
+  outcome.error.emplace(ErrorCode::kCorrupt, "engine " + outcome.endpoint + ": expected version " +
+                                                 request.version->ToString() + ", serves " +
+                                                 (outcome.version ? outcome.version->ToString() : "none"));
+}
+
+EngineOutcome Reload(const std::string& endpoint, const ReloadRequest& request) {
+  EngineOutcome outcome{.endpoint = endpoint};
+  try {
+    RpcClient client("engine", endpoint);
+    const Json answer = client.Call("reload_weights", ReloadParams(request), Deadline::After(request.timeout + kGrace));
+    outcome = OutcomeFromJson(endpoint, answer);
+    CheckDigest(request, outcome);
+  } catch (const Error& error) {
+    outcome.ok = false;
+    outcome.error = error;
+  } catch (const Json::exception& error) {
+    outcome.ok = false;
+    outcome.error.emplace(ErrorCode::kCorrupt, "engine " + endpoint + ": reload_weights: " + error.what());
+  }
+  return outcome;
+}
+
+GeneratedSequence SequenceFromJson(const Json& json) {
+  GeneratedSequence sequence;
+  sequence.tokens = json.at("tokens").get<std::vector<std::int32_t>>();
+  sequence.logprobs = json.at("logprobs").get<std::vector<double>>();
+  sequence.finish = json.at("finish").get<std::string>();
+  for (const Json& span : json.at("spans")) {
+    sequence.spans.push_back({.start = span.at("start").get<std::size_t>(),
+                              .end = span.at("end").get<std::size_t>(),
+                              .version = VersionFromJson(span.at("version"))});
+  }
+  return sequence;
+}
+
+}  // namespace
+
+class Controller::Impl {
+ public:
+  explicit Impl(std::vector<std::string> endpoints) : endpoints_(std::move(endpoints)) {
+    if (endpoints_.empty()) throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
+    clients_.resize(endpoints_.size());
+  }
+
+  const std::vector<std::string>& endpoints() const { return endpoints_; }
+
+  Json Call(std::size_t engine, const std::string& method, const Json& params, std::chrono::milliseconds timeout) {
+    if (engine >= endpoints_.size()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "engine " + std::to_string(engine) + " of " + std::to_string(endpoints_.size()) + ", counted from 0");
+    }
+    std::unique_ptr<RpcClient>& client = clients_[engine];
+    if (client == nullptr) client = std::make_unique<RpcClient>("engine", endpoints_[engine]);
+    return client->Call(method, params, Deadline::After(timeout));
+  }
+
+ private:
+  const std::vector<std::string> endpoints_;
+  std::vector<std::unique_ptr<RpcClient>> clients_;  // made when they are first used
+};
+
+Controller::Controller(std::vector<std::string> endpoints) : impl_(std::make_unique<Impl>(std::move(endpoints))) {}
+Controller::~Controller() = default;
+const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
+
+std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
+  std::vector<std::future<EngineOutcome>> under_way;
+  for (const std::string& endpoint : endpoints()) {
+    under_way.push_back(std::async(std::launch::async, Reload, endpoint, request));
+  }
+  std::vector<EngineOutcome> outcomes;
+  for (auto& outcome : under_way) outcomes.push_back(outcome.get());
+  return outcomes;
+}
+
+std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {
+  const Json params = {{"prompts", request.prompts},
+                       {"max_new", request.max_new},
+                       {"temperature", request.temperature},
+                       {"top_p", request.top_p},
+                       {"top_k", request.top_k},
+                       {"seed", request.seed},
+                       {"logprobs", true},
+                       {"stop_tokens", request.stop_tokens}};
+  const Json result = impl_->Call(engine, "generate", params, request.timeout);
+  try {
+    std::vector<GeneratedSequence> sequences;
+    for (const Json& answer : result.at("answers")) sequences.push_back(SequenceFromJson(answer));
+    return sequences;
+  } catch (const Json::exception& error) {
+    throw Error(ErrorCode::kCorrupt, "engine " + endpoints()[engine] + ": generate: " + error.what());
+  }
+}
+
+std::string Controller::Status(std::size_t engine) {
+  return impl_->Call(engine, "status", Json::object(), std::chrono::seconds(30)).dump();
+}
+
+}  // namespace layercast

@@ -1,0 +1,114 @@
+#include "layercast/controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "src/control/rpc.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Json kVersion = {{"lineage", "run"}, {"step", 3}, {"digest", "00112233445566778899aabbccddeeff"}};
+const Version kWanted{.lineage = "run", .step = 3, .digest = *Digest::FromHex("00112233445566778899aabbccddeeff")};
+
+// An engine that answers every method with what the test says, and keeps what it was asked.
+class FakeEngine {
+ public:
+  explicit FakeEngine(Json answer) : answer_(std::move(answer)) {}
+
+  std::string endpoint() const { return server_.endpoint(); }
+  Json Asked() { return asked_.get_future().get(); }
+
+ private:
+  const Json answer_;
+  std::promise<Json> asked_;
+  RpcServer server_{"tcp://127.0.0.1:0", false, [this](const std::string& method, const Json& params, RpcReply reply) {
+                      asked_.set_value({{"method", method}, {"params", params}});
+                      if (answer_.contains("code")) throw Error(ErrorCode::kUnsupported, "not today");
+                      reply.Result(answer_);
+                    }};
+};
+
+Json Done() { return {{"ok", true}, {"version", kVersion}, {"report", {{"bytes", 12}}}, {"error", nullptr}}; }
+
+TEST(Controller, AsksForTheVersionAndTheChannel) {
+  FakeEngine engine(Done());
+  Controller controller({engine.endpoint()});
+  const auto outcomes = controller.ReloadWeights(
+      {.publisher = "tcp://127.0.0.1:9", .version = kWanted, .channel = "zmq", .pause_mode = "keep"});
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_TRUE(outcomes[0].ok);
+  EXPECT_EQ(outcomes[0].version, kWanted);
+  EXPECT_EQ(Json::parse(outcomes[0].report)["bytes"], 12);
+  const Json asked = engine.Asked();
+  EXPECT_EQ(asked["method"], "reload_weights");
+  EXPECT_EQ(asked["params"], (Json{{"timeout_ms", 300000},
+                                   {"publisher", "tcp://127.0.0.1:9"},
+                                   {"lineage", "run"},
+                                   {"step", 3},
+                                   {"channel", "zmq"},
+                                   {"pause_mode", "keep"}}));
+}
+
+TEST(Controller, GivesAnOutcomeForEachEngineWhateverTheOthersSay) {
+  FakeEngine good(Done());
+  FakeEngine failing(Json{{"ok", false},
+                          {"version", nullptr},
+                          {"report", nullptr},
+                          {"error", {{"code", "corrupt"}, {"message", "rank 1: chunk 17"}}}});
+  FakeEngine refusing(Json{{"code", "unsupported"}});
+  FakeEngine babbling(Json{{"yes", true}});
+  Controller controller({good.endpoint(), failing.endpoint(), refusing.endpoint(), babbling.endpoint()});
+  const auto outcomes = controller.ReloadWeights({.weights_path = "/folder"});
+  ASSERT_EQ(outcomes.size(), 4U);
+  EXPECT_TRUE(outcomes[0].ok);
+  EXPECT_FALSE(outcomes[1].ok);
+  EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kCorrupt);
+  EXPECT_THAT(outcomes[1].error->what(), HasSubstr("rank 1: chunk 17"));
+  EXPECT_THAT(outcomes[1].error->what(), HasSubstr(failing.endpoint()));
+  EXPECT_EQ(outcomes[2].error->code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(outcomes[3].error->code(), ErrorCode::kCorrupt);
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_FALSE(outcomes[i].ok);
+}
+
+TEST(Controller, NoticesAnEngineThatServesOtherBytesThanAskedFor) {
+  FakeEngine engine(Done());
+  Controller controller({engine.endpoint()});
+  Version other = kWanted;
+  other.digest.low ^= 1;
+  const auto outcomes = controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9", .version = other});
+  EXPECT_FALSE(outcomes[0].ok);
+  EXPECT_EQ(outcomes[0].error->code(), ErrorCode::kCorrupt);
+}
+
+TEST(Controller, ReadsBatchesOfSequences) {
+  const Json answer = {{"tokens", {5, 9}},
+                       {"logprobs", {-0.5, -1.25}},
+                       {"finish", "length"},
+                       {"spans", {{{"start", 0}, {"end", 2}, {"version", kVersion}}}}};
+  FakeEngine engine(Json{{"answers", {answer, answer}}});
+  Controller controller({engine.endpoint()});
+  const auto sequences = controller.Generate({.prompts = {{1, 2}, {3}}, .max_new = 2, .temperature = 1, .seed = 7});
+  ASSERT_EQ(sequences.size(), 2U);
+  EXPECT_THAT(sequences[1].tokens, ::testing::ElementsAre(5, 9));
+  EXPECT_THAT(sequences[1].logprobs, ::testing::ElementsAre(-0.5, -1.25));
+  ASSERT_EQ(sequences[1].spans.size(), 1U);
+  EXPECT_EQ(sequences[1].spans[0].version, kWanted);
+  const Json params = engine.Asked()["params"];
+  EXPECT_EQ(params["prompts"], (Json{{1, 2}, {3}}));
+  EXPECT_EQ(params["seed"], 7);
+  EXPECT_EQ(params["logprobs"], true);
+}
+
+TEST(Controller, NeedsAnEngineAndKnowsHowManyThereAre) {
+  EXPECT_THROW(Controller({}), Error);
+  Controller controller({"tcp://127.0.0.1:9"});
+  EXPECT_THROW(controller.Generate({.prompts = {{1}}}, 1), Error);
+}
+
+}  // namespace
+}  // namespace layercast
