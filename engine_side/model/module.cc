@@ -25,11 +25,11 @@ std::vector<Box> Module::Padding(std::uint32_t /*parameter*/) const { return {};
 
 Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {
   const auto index = static_cast<std::uint32_t>(children_.size());
-  AddName(name, {.child = index});
+  AddName(name, {.module = child.get(), .child = index});
   for (const ShardName& shard : child->shard_names()) {
     // First match wins: a name that is taken stays with whom it belongs to.
     routes_.try_emplace(std::string(shard.checkpoint_name),
-                        Route{.child = index, .declared = true, .shard_id = std::string(shard.shard_id)});
+                        Route{.module = child.get(), .child = index, .declared = true, .shard_id = shard.shard_id});
   }
   return *children_.emplace_back(std::move(name), std::move(child)).second;
 }
@@ -37,7 +37,7 @@ Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {
 Parameter& Module::AddParameter(Parameter parameter) {
   Box::Whole(parameter.spec.shape);  // throws on more dimensions than a box has
   parameter.spec.num_bytes();        // throws on a shape that has no size
-  AddName(parameter.spec.name, {.child = Route::kParameter});
+  AddName(parameter.spec.name, {});
   return parameters_.emplace_back(std::move(parameter));
 }
 
@@ -50,7 +50,7 @@ void Module::AddName(const std::string& name, Route route) {
   if (!taken->second.declared) {
     throw Error(ErrorCode::kInvalidArgument, class_name_ + " already has a part called '" + name + "'");
   }
-  taken->second = std::move(route);
+  taken->second = route;
 }
 
 std::uint32_t Module::ParameterIndex(std::string_view name) const {

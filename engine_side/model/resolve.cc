@@ -49,11 +49,10 @@ void Module::Follow(Walk& walk) const {
     }
     const auto [head, tail] = SplitFirst(walk.rest);
     const auto route = module.routes_.find(head);
-    if (route == module.routes_.end() || route->second.child == Route::kParameter || tail.empty()) return;
-    const auto& [name, child] = module.children_[route->second.child];
+    if (route == module.routes_.end() || route->second.module == nullptr || tail.empty()) return;
     if (!walk.path.empty()) walk.path += '.';
-    walk.path += name;
-    walk.module = child.get();
+    walk.path += route->second.declared ? std::string_view(module.children_[route->second.child].first) : head;
+    walk.module = route->second.module;
     walk.rest = tail;
     if (route->second.declared) walk.shard_id = route->second.shard_id;
   }
@@ -61,6 +60,7 @@ void Module::Follow(Walk& walk) const {
 
 Resolution Module::Resolve(const TensorSpec& spec) const {
   Walk walk{this, {}, spec.name, {}};
+  walk.path.reserve(spec.name.size());
   Follow(walk);
   Resolution resolution;
   if (walk.skipped_by != nullptr) {
@@ -83,7 +83,7 @@ Resolution Module::Resolve(const TensorSpec& spec) const {
 
 void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& resolution) const {
   resolution.owner = walk.module;
-  resolution.owner_path = walk.path;
+  resolution.owner_path = walk.path;  // not moved: errors below name it
   try {
     resolution.pieces = walk.module->Place(walk.rest, walk.shard_id, spec);
   } catch (const Error& error) {

@@ -31,6 +31,7 @@ Coverage Cover(std::span<const Box> boxes) {
   Coverage coverage;
   if (boxes.empty()) return coverage;
   for (const Box& box : boxes) coverage.elements += box.num_elements();
+  if (boxes.size() == 1) return coverage;
 
   const std::size_t axis = SweepAxis(boxes);
   const auto begin = [&](std::size_t index) { return boxes[index].begin[axis]; };

@@ -15,7 +15,11 @@ namespace layercast {
 namespace {
 
 std::string Join(std::string_view path, std::string_view name) {
-  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
+  std::string joined;
+  joined.reserve(path.size() + 1 + name.size());
+  joined += path;
+  if (!path.empty()) joined += '.';
+  return joined += name;
 }
 
 }  // namespace
@@ -32,9 +36,9 @@ class LoadPlan::Builder {
                   "load plan of " + model_.class_name() + ": the manifest holds no tensors");
     }
     plan_.layout_digest_ = manifest_.layout_digest();
-    AddLayers(model_, {}, {});
+    Reserve(model_);
+    AddLayers(model_, {});
     touched_.resize(plan_.parameters_.size());
-    plan_.placements_.reserve(manifest_.entries().size());
     for (std::uint32_t tensor = 0; tensor < manifest_.entries().size(); ++tensor) PlaceTensor(tensor);
     OrderPlacements();
     IndexTensors();
@@ -44,12 +48,29 @@ class LoadPlan::Builder {
   }
 
  private:
+  void Reserve(const Module& model) {
+    std::size_t layers = 0;
+    std::size_t parameters = 0;
+    Count(model, layers, parameters);
+    layer_of_.reserve(layers);
+    modules_.reserve(layers);
+    plan_.layers_.reserve(layers);
+    plan_.parameters_.reserve(parameters);
+    plan_.placements_.reserve(manifest_.entries().size());
+  }
+
+  static void Count(const Module& module, std::size_t& layers, std::size_t& parameters) {
+    layers += module.parameters().empty() ? 0 : 1;
+    parameters += module.parameters().size();
+    for (const auto& [name, child] : module.children()) Count(*child, layers, parameters);
+  }
+
   // Every module that has parameters, in the tree's order.
-  void AddLayers(const Module& module, const std::string& path, const std::string& parent) {
+  void AddLayers(const Module& module, const std::string& path) {
     if (!module.parameters().empty()) {
       const auto index = static_cast<std::uint32_t>(plan_.layers_.size());
       layer_of_.emplace(&module, index);
-      modules_.push_back({&module, parent});
+      modules_.push_back(&module);
       PlannedLayer layer{path,
                          module.class_name(),
                          static_cast<std::uint32_t>(plan_.parameters_.size()),
@@ -66,7 +87,7 @@ class LoadPlan::Builder {
       }
       plan_.layers_.push_back(std::move(layer));
     }
-    for (const auto& [name, child] : module.children()) AddLayers(*child, Join(path, name), path);
+    for (const auto& [name, child] : module.children()) AddLayers(*child, Join(path, name));
   }
 
   void PlaceTensor(std::uint32_t tensor) {
@@ -103,7 +124,7 @@ class LoadPlan::Builder {
 
   void AddPlacements(std::uint32_t tensor, const Resolution& to) {
     const TensorSpec& spec = manifest_.entry(tensor).spec;
-    const PlannedLayer& layer = plan_.layers_[layer_of_.at(to.owner)];
+    const PlannedLayer& layer = plan_.layers_[LayerOf(to.owner)];
     bool cast = false;
     for (const PlacedPiece& piece : to.pieces) {
       const std::uint32_t parameter = layer.first_parameter + piece.parameter;
@@ -120,6 +141,13 @@ class LoadPlan::Builder {
       plan_.placements_.push_back({tensor, parameter, piece.source, piece.destination, piece.shard_id});
     }
     if (cast) plan_.cast_tensors_.push_back(tensor);
+  }
+
+  // Checkpoints mostly hold a layer's tensors together.
+  std::uint32_t LayerOf(const Module* owner) {
+    if (owner != last_owner_) last_layer_ = layer_of_.at(owner);
+    last_owner_ = owner;
+    return last_layer_;
   }
 
   // By layer, then by destination. Parameters are numbered by layer, so one counting sort over them does most of it.
@@ -157,22 +185,17 @@ class LoadPlan::Builder {
     for (std::uint32_t i = 0; i < planned.num_parameters; ++i) {
       const std::uint32_t parameter = planned.first_parameter + i;
       if (touched_[parameter] || !partial_.contains(plan_.parameters_[parameter].spec.name)) {
-        CheckParameter(modules_[layer], parameter);
+        CheckParameter(*modules_[layer], parameter);
       }
     }
   }
 
-  struct Owner {
-    const Module* module;
-    std::string parent;  // its parent's path
-  };
-
-  void CheckParameter(const Owner& owner, std::uint32_t parameter) {
+  void CheckParameter(const Module& owner, std::uint32_t parameter) {
     const PlannedParameter& planned = plan_.parameters_[parameter];
     const std::span<const Placement> placements = PlacementsInto(parameter);
-    std::vector<Box> boxes = planned.padding;
-    for (const Placement& placement : placements) boxes.push_back(placement.destination);
-    const Coverage coverage = Cover(boxes);
+    boxes_.assign(planned.padding.begin(), planned.padding.end());
+    for (const Placement& placement : placements) boxes_.push_back(placement.destination);
+    const Coverage coverage = Cover(boxes_);
     if (touched_[parameter] && coverage.Tiles(planned.spec.shape)) return;
     const auto name = [&](std::size_t box) {
       return box < planned.padding.size()
@@ -186,16 +209,18 @@ class LoadPlan::Builder {
     AddMissing(owner, planned, placements, coverage);
   }
 
-  void AddMissing(const Owner& owner, const PlannedParameter& planned, std::span<const Placement> placements,
+  void AddMissing(const Module& owner, const PlannedParameter& planned, std::span<const Placement> placements,
                   const Coverage& coverage) {
     if (placements.empty() && manifest_.Find(planned.spec.name) >= 0) return;  // fused on disk, and does not fit
-    const std::string_view suffix = owner.module->parameters()[ParameterOf(planned)].spec.name;
+    const std::string_view suffix = owner.parameters()[ParameterOf(planned)].spec.name;
+    const std::string& path = plan_.layers_[planned.layer].path;
+    const std::string_view parent(path.data(), path.find('.') == std::string::npos ? 0 : path.rfind('.'));
     std::unordered_set<std::string_view> shards;
     for (const Placement& placement : placements) shards.insert(placement.shard_id);
     bool named = false;
-    for (const ShardName& shard : owner.module->shard_names()) {
+    for (const ShardName& shard : owner.shard_names()) {
       if (!shards.insert(shard.shard_id).second) continue;
-      AddMissing(Join(Join(owner.parent, shard.checkpoint_name), suffix), {});
+      AddMissing(Join(Join(parent, shard.checkpoint_name), suffix), {});
       named = true;
     }
     if (named || !coverage.overlaps.empty()) return;
@@ -213,6 +238,7 @@ class LoadPlan::Builder {
   }
 
   void CheckPartial() {
+    if (partial_.empty()) return;
     std::unordered_set<std::string_view> names;
     for (const PlannedParameter& parameter : plan_.parameters_) names.insert(parameter.spec.name);
     for (const std::string& name : partial_) {
@@ -235,7 +261,10 @@ class LoadPlan::Builder {
   LoadPlan plan_;
   PlanProblems problems_;
   std::unordered_map<const Module*, std::uint32_t> layer_of_;
-  std::vector<Owner> modules_;                  // of each layer
+  std::vector<const Module*> modules_;  // of each layer
+  const Module* last_owner_ = nullptr;
+  std::uint32_t last_layer_ = 0;
+  std::vector<Box> boxes_;                      // scratch of CheckParameter
   std::vector<bool> touched_;                   // some tensor of the manifest is a part of this parameter
   std::vector<std::uint32_t> first_placement_;  // of each parameter; one more at the end
   std::unordered_map<std::string, std::uint32_t> standing_for_;  // tied tensors: owner's name -> who is placed for it

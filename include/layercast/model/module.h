@@ -92,11 +92,10 @@ class LAYERCAST_PUBLIC Module {
  private:
   // Where a path segment leads: to the child that has this name, or that declares it as a shard name.
   struct Route {
-    std::uint32_t child = kParameter;
-    bool declared = false;  // by the child's shard_names; a child's or parameter's own name comes first
-    std::string shard_id{};
-
-    static constexpr std::uint32_t kParameter = 0xFFFFFFFF;
+    const Module* module = nullptr;  // null: a parameter
+    std::uint32_t child = 0;         // its index among the children
+    bool declared = false;           // by the child's shard_names; a child's or parameter's own name comes first
+    std::string_view shard_id{};
   };
   struct Hash : std::hash<std::string_view> {
     using is_transparent = void;

@@ -1,0 +1,87 @@
+// Load plans and schedules of many tensors: at most 100 ms for 60 000, and linear in their number (`ns_per_tensor`
+// stays the same). A Qwen3 of thousands of small layers, rank 3 of 8.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/plan/piece.h"
+#include "layercast/model/registry.h"
+
+namespace layercast::bench {
+namespace {
+
+constexpr int kTensorsPerLayer = 11;
+constexpr ParallelConfig kRank{3, 8};
+
+ModelConfig ConfigOf(std::int64_t tensors) {
+  const std::int64_t layers = tensors / kTensorsPerLayer;
+  return ModelConfig::Parse(R"({"architectures": ["Qwen3ForCausalLM"], "vocab_size": 1000, "hidden_size": 1024,
+    "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+    "torch_dtype": "bfloat16", "num_hidden_layers": )" +
+                            std::to_string(layers) + "}");
+}
+
+Manifest ManifestOf(const ModelConfig& config) {
+  std::vector<ManifestEntry> entries;
+  const auto add = [&](std::string name, Shape shape) {
+    entries.push_back({{std::move(name), config.dtype, std::move(shape)}, {}, -1.0F});
+  };
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t heads = config.num_attention_heads * config.head_dim;
+  const std::int64_t kv_heads = config.num_key_value_heads * config.head_dim;
+  add("model.embed_tokens.weight", {config.vocab_size, hidden});
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    add(layer + "input_layernorm.weight", {hidden});
+    add(layer + "mlp.down_proj.weight", {hidden, config.intermediate_size});
+    add(layer + "mlp.gate_proj.weight", {config.intermediate_size, hidden});
+    add(layer + "mlp.up_proj.weight", {config.intermediate_size, hidden});
+    add(layer + "post_attention_layernorm.weight", {hidden});
+    add(layer + "self_attn.k_norm.weight", {config.head_dim});
+    add(layer + "self_attn.k_proj.weight", {kv_heads, hidden});
+    add(layer + "self_attn.o_proj.weight", {hidden, heads});
+    add(layer + "self_attn.q_norm.weight", {config.head_dim});
+    add(layer + "self_attn.q_proj.weight", {heads, hidden});
+    add(layer + "self_attn.v_proj.weight", {kv_heads, hidden});
+  }
+  add("model.norm.weight", {hidden});
+  add("lm_head.weight", {config.vocab_size, hidden});
+  return Manifest("bench", 0, std::move(entries));
+}
+
+void Report(benchmark::State& state, const Manifest& manifest) {
+  const auto tensors = static_cast<double>(manifest.entries().size());
+  state.counters["tensors"] = tensors;
+  state.counters["ns_per_tensor"] = benchmark::Counter(tensors * static_cast<double>(state.iterations()) * 1e-9,
+                                                       benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void BuildPlan(benchmark::State& state) {
+  const ModelConfig config = ConfigOf(state.range(0));
+  const auto model = ModelRegistry::Builtin().Build(config, kRank);
+  const Manifest manifest = ManifestOf(config);
+  for (auto _ : state) benchmark::DoNotOptimize(LoadPlan::Build(*model, manifest));
+  Report(state, manifest);
+}
+
+void BuildSchedule(benchmark::State& state) {
+  const ModelConfig config = ConfigOf(state.range(0));
+  const auto model = ModelRegistry::Builtin().Build(config, kRank);
+  const Manifest manifest = ManifestOf(config);
+  const LoadPlan plan = LoadPlan::Build(*model, manifest);
+  for (auto _ : state) {
+    const PlannedSchedule made = MakeSchedule(plan, manifest, {.row_multiple = 128});
+    benchmark::DoNotOptimize(made.schedule.digest());
+  }
+  Report(state, manifest);
+}
+
+BENCHMARK(BuildPlan)->Arg(7500)->Arg(15000)->Arg(30000)->Arg(60000)->Unit(benchmark::kMillisecond);
+BENCHMARK(BuildSchedule)->Arg(7500)->Arg(60000)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace layercast::bench
+
+BENCHMARK_MAIN();
