@@ -1,0 +1,64 @@
+#include "src/session/digest_worker.h"
+
+#include <chrono>
+#include <optional>
+
+#include "layercast/error.h"
+#include "src/session/chunk_digests.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kMostCached = 256;
+constexpr std::chrono::milliseconds kIdle{1000};
+
+}  // namespace
+
+DigestWorker::DigestWorker(WorkerPool& pool, FailPoints& failpoints, Outbox& outbox)
+    : pool_(pool), failpoints_(failpoints), outbox_(outbox) {
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+DigestWorker::~DigestWorker() {
+  thread_.request_stop();
+  jobs_.Close();
+}
+
+void DigestWorker::Put(DigestJob job) {
+  if (jobs_.Push(std::move(job), Deadline::After(std::chrono::milliseconds(0)))) return;
+  throw Error(ErrorCode::kResourceExhausted, "too many schedules wait for their digests");
+}
+
+void DigestWorker::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const std::optional<DigestJob> job = jobs_.Pop(Deadline::After(kIdle));
+    if (!job) continue;
+    try {
+      outbox_.Put(job->key, Answer(*job));
+    } catch (const Error& error) {
+      outbox_.Put(job->key, wire::Refused{error.code(), error.what()});
+    }
+  }
+}
+
+wire::Subscribed DigestWorker::Answer(const DigestJob& job) {
+  wire::Subscribed subscribed{job.version->offer().id, DigestsOf(job), {}};
+  for (const std::uint32_t tensor : job.row_amax_tensors) {
+    const TensorSpec& spec = job.version->manifest().entry(tensor).spec;
+    subscribed.row_amax.push_back({tensor, RowAmaxOf(spec, job.version->offer().tensors[tensor].data, pool_)});
+  }
+  for (Digest& digest : subscribed.chunk_digests) {
+    if (failpoints_.Hit("send.chunk")) digest.low ^= 1;
+  }
+  return subscribed;
+}
+
+const std::vector<Digest>& DigestWorker::DigestsOf(const DigestJob& job) {
+  const auto key = std::pair(job.version->offer().id, job.schedule->digest().ToHex());
+  const auto cached = cache_.find(key);
+  if (cached != cache_.end()) return cached->second;
+  if (cache_.size() >= kMostCached) cache_.erase(cache_.begin());  // of the oldest offer
+  return cache_[key] = ChunkDigests(*job.schedule, job.version->offer().tensors, pool_);
+}
+
+}  // namespace layercast

@@ -1,0 +1,54 @@
+// Answers subscriptions to snapshots on a thread of its own: digests of a schedule's chunks take as long as reading the
+// version. Used by the offer service.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "src/base/bounded_queue.h"
+#include "src/base/failpoint.h"
+#include "src/base/worker_pool.h"
+#include "src/session/offered_version.h"
+#include "src/session/outbox.h"
+#include "src/wire/schedule.h"
+
+namespace layercast {
+
+struct DigestJob {
+  SessionKey key;
+  std::shared_ptr<OfferedVersion> version;   // the second owner is the publisher
+  std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
+  std::vector<std::uint32_t> row_amax_tensors;
+};
+
+// Resource; thread-safe. What it borrows outlives it.
+class DigestWorker {
+ public:
+  DigestWorker(WorkerPool& pool, FailPoints& failpoints, Outbox& outbox);
+  ~DigestWorker();  // jobs that wait are dropped
+  DigestWorker(const DigestWorker&) = delete;
+  DigestWorker& operator=(const DigestWorker&) = delete;
+
+  // `subscribed` (or `refused`) goes to the outbox when it is done. Throws kResourceExhausted when too many wait.
+  void Put(DigestJob job);
+
+ private:
+  void Run(const std::stop_token& stop);
+  wire::Subscribed Answer(const DigestJob& job);
+  const std::vector<Digest>& DigestsOf(const DigestJob& job);
+
+  WorkerPool& pool_;
+  FailPoints& failpoints_;
+  Outbox& outbox_;
+  BoundedQueue<DigestJob> jobs_{4096};
+  // By offer and schedule: computed once for each distinct schedule. Of the thread alone.
+  std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> cache_;
+  std::jthread thread_;
+};
+
+}  // namespace layercast

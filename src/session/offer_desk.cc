@@ -1,0 +1,217 @@
+#include "src/session/offer_desk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/session/choose_channel.h"
+#include "src/session/chunk_digests.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kMostSchedules = 256;
+
+std::string Range(std::uint16_t oldest, std::uint16_t newest) {
+  return std::to_string(oldest) + " to " + std::to_string(newest);
+}
+
+void CheckProtocol(const wire::Hello& hello) {
+  if (hello.newest_protocol >= wire::kOldestProtocol && hello.oldest_protocol <= wire::kNewestProtocol) return;
+  throw Error(ErrorCode::kUnsupported, "no common protocol: the publisher speaks " +
+                                           Range(wire::kOldestProtocol, wire::kNewestProtocol) + ", the receiver " +
+                                           Range(hello.oldest_protocol, hello.newest_protocol));
+}
+
+}  // namespace
+
+OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
+    : options_(std::move(options)), parts_(parts), digests_(parts.pool, parts.failpoints, parts.outbox) {}
+
+OfferDesk::~OfferDesk() {
+  for (const auto& [key, session] : sessions_) session.version->RemoveReader();
+}
+
+void OfferDesk::Add(std::shared_ptr<OfferedVersion> version) {
+  const std::lock_guard lock(mutex_);
+  versions_.push_back(std::move(version));
+}
+
+void OfferDesk::Withdraw(const std::shared_ptr<OfferedVersion>& version) {
+  const std::lock_guard lock(mutex_);
+  std::erase(versions_, version);
+  version->Retire();
+}
+
+void OfferDesk::ForEachVersion(const std::function<void(const OfferedVersion&)>& visit) {
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<OfferedVersion>& version : versions_) visit(*version);
+}
+
+std::vector<wire::Message> OfferDesk::Take(const SessionKey& key, wire::Message message) {
+  try {
+    return Dispatch(key, std::move(message));
+  } catch (const Error& error) {
+    return {Refuse(key, error)};
+  }
+}
+
+wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
+  log::warn("receiver {}: {}", NameOf(key), error.what());
+  Drop(key);
+  return {error.code(), error.what()};
+}
+
+std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
+  if (auto* hello = std::get_if<wire::Hello>(&message)) return {OnHello(key, std::move(*hello))};
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) {
+    if (std::holds_alternative<wire::Bye>(message)) return {};
+    throw Error(ErrorCode::kFailedPrecondition, "no such session: it ended, or its lease ran out");
+  }
+  Session& session = found->second;
+  session.last_heard = Deadline::Clock::now();
+  if (std::holds_alternative<wire::Ping>(message)) return {wire::Pong{}};
+  if (auto* subscribe = std::get_if<wire::Subscribe>(&message)) return OnSubscribe(key, session, std::move(*subscribe));
+  if (std::holds_alternative<wire::Bye>(message)) {
+    Drop(key);
+    return {};
+  }
+  if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
+    if (session.walk != nullptr) session.walk->Done(key, done->sequence);
+    return {};
+  }
+  throw Error(ErrorCode::kInvalidArgument, "a receiver never sends '" + std::string(wire::MessageName(message)) + "'");
+}
+
+wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
+  if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
+  CheckProtocol(hello);
+  if (sessions_.size() >= options_.max_sessions) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
+  }
+  std::shared_ptr<OfferedVersion> version = FindVersion(hello);
+  wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
+                        .publisher = options_.name,
+                        .host = MyHost(),
+                        .stream = version->mode() == PublishMode::kStream,
+                        .channels = parts_.channels(*version),
+                        .manifest = version->encoded_manifest()};
+  version->AddReader();
+  Session& session = sessions_[key];
+  session.hello = std::move(hello);
+  session.version = std::move(version);
+  session.last_heard = Deadline::Clock::now();
+  return welcome;
+}
+
+std::shared_ptr<OfferedVersion> OfferDesk::FindVersion(const wire::Hello& hello) {
+  const std::lock_guard lock(mutex_);
+  std::string offered;
+  for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
+    const Version& name = (*version)->manifest().version();
+    if ((hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step)) {
+      return *version;
+    }
+    offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
+  }
+  const std::string lineage = hello.lineage.empty() ? "any lineage" : hello.lineage;
+  throw Error(ErrorCode::kNotFound, "version " + lineage + (hello.step_known ? "@" + std::to_string(hello.step) : "") +
+                                        " is not offered here; offered: " + (offered.empty() ? "none" : offered));
+}
+
+std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe) {
+  if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
+  const std::shared_ptr<const Schedule> schedule = FindSchedule(subscribe);
+  if (schedule == nullptr) return {wire::NeedSchedule{}};
+  const bool stream = session.version->mode() == PublishMode::kStream;
+  const Manifest& manifest = session.version->manifest();
+  CheckSchedule(*schedule, manifest, stream);
+  for (const std::uint32_t tensor : subscribe.row_amax_tensors) {
+    if (tensor < manifest.entries().size()) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                "row magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+  }
+  session.schedule = schedule;
+  session.row_amax_tensors.insert(subscribe.row_amax_tensors.begin(), subscribe.row_amax_tensors.end());
+  if (!stream) {
+    digests_.Put({key, session.version, schedule, std::move(subscribe.row_amax_tensors)});
+    return {};
+  }
+  // The walk sends from its own thread: the answer must be on its way before it starts.
+  parts_.outbox.Put(key, wire::Subscribed{});
+  StartWalkIfComplete(session);
+  return {};
+}
+
+std::shared_ptr<const Schedule> OfferDesk::FindSchedule(const wire::Subscribe& subscribe) {
+  const auto cached = schedules_.find(subscribe.schedule_digest);
+  if (cached != schedules_.end()) return cached->second;
+  if (subscribe.schedule.empty()) return nullptr;
+  auto schedule = std::make_shared<const Schedule>(Schedule::Decode(subscribe.schedule));
+  if (schedule->digest() != subscribe.schedule_digest) {
+    throw Error(ErrorCode::kCorrupt, "schedule: digest expected " + subscribe.schedule_digest.ToHex() + ", got " +
+                                         schedule->digest().ToHex());
+  }
+  if (schedules_.size() >= kMostSchedules) schedules_.erase(schedules_.begin());
+  return schedules_[subscribe.schedule_digest] = schedule;
+}
+
+void OfferDesk::StartWalkIfComplete(const Session& last) {
+  std::vector<StreamReader> readers;
+  std::vector<Session*> members;
+  for (auto& [key, session] : sessions_) {
+    const bool same = session.version == last.version && session.hello.engine == last.hello.engine &&
+                      session.hello.attempt == last.hello.attempt && session.schedule != nullptr &&
+                      session.walk == nullptr;
+    if (!same) continue;
+    readers.push_back({key, session.schedule, session.row_amax_tensors});
+    members.push_back(&session);
+  }
+  if (readers.size() < last.hello.tp_size) return;
+  std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
+  const StreamEnvironment environment{
+      .ends = parts_.ends,
+      .memory = parts_.arena,
+      .pool = parts_.pool,
+      .outbox = parts_.outbox,
+      .failpoints = parts_.failpoints,
+      .window_bytes = options_.stream_window_bytes,
+      .first_offer_id = parts_.take_offer_ids(last.version->manifest().entries().size() + 1)};
+  walks_.push_back(std::make_unique<StreamWalk>(last.version, std::move(readers), environment));
+  for (Session* member : members) member->walk = walks_.back().get();
+}
+
+bool OfferDesk::IsUsed(const StreamWalk& walk) const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const auto& session) { return session.second.walk == &walk; });
+}
+
+void OfferDesk::DropSilent() {
+  std::vector<SessionKey> silent;
+  for (const auto& [key, session] : sessions_) {
+    if (Deadline::Clock::now() - session.last_heard > options_.lease) silent.push_back(key);
+  }
+  for (const SessionKey& key : silent) {
+    log::warn("receiver {} was silent for {} ms: its lease is over", NameOf(key), options_.lease.count());
+    Drop(key);
+  }
+}
+
+void OfferDesk::Drop(const SessionKey& key) {
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) return;
+  if (found->second.walk != nullptr) found->second.walk->Leave(key);
+  found->second.version->RemoveReader();
+  sessions_.erase(found);
+}
+
+std::string OfferDesk::NameOf(const SessionKey& key) const {
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) return "(no session)";
+  return "'" + found->second.hello.engine + "' rank " + std::to_string(found->second.hello.rank);
+}
+
+}  // namespace layercast

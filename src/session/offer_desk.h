@@ -1,0 +1,92 @@
+// The publisher's half of the protocol, without a socket: takes receivers' messages, keeps their sessions, and says
+// what is to be sent. FORMAT.md has the conversation. Used by the offer service, which owns the socket.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/session/digest_worker.h"
+#include "src/session/offered_version.h"
+#include "src/session/outbox.h"
+#include "src/session/stream_walk.h"
+#include "src/wire/frames.h"
+
+namespace layercast {
+
+struct DeskOptions {
+  std::string name;                         // of the publisher
+  std::chrono::milliseconds lease{30'000};  // silence that ends a session
+  std::size_t max_sessions = 1024;
+  std::uint64_t stream_window_bytes = 256U << 20;
+};
+
+// Resource. Versions may be added and withdrawn from any thread; all else is for the socket's thread.
+class OfferDesk {
+ public:
+  struct Parts {
+    WorkerPool& pool;
+    FailPoints& failpoints;
+    Outbox& outbox;
+    MemoryResource& arena;  // of stream windows
+    std::span<OfferingEnd* const> ends;
+    // The channels that carry a version, by name and address.
+    std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;
+    std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;  // the first of `count` that nobody else uses
+  };
+  OfferDesk(DeskOptions options, const Parts& parts);
+  ~OfferDesk();
+
+  void Add(std::shared_ptr<OfferedVersion> version);
+  void Withdraw(const std::shared_ptr<OfferedVersion>& version);
+  void ForEachVersion(const std::function<void(const OfferedVersion&)>& visit);
+
+  // The answer, where there is one at once; others go to the outbox when they are ready. Whatever is wrong with a
+  // message is its sender's affair: a refusal, and the end of its session.
+  std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
+  wire::Refused Refuse(const SessionKey& key, const Error& error);
+  // Ends the sessions whose lease ran out.
+  void DropSilent();
+
+ private:
+  struct Session {
+    wire::Hello hello;
+    std::shared_ptr<OfferedVersion> version;   // the second owner is the publisher
+    std::shared_ptr<const Schedule> schedule;  // the second owner is schedules_
+    std::set<std::uint32_t> row_amax_tensors;
+    Deadline::Clock::time_point last_heard;
+    StreamWalk* walk = nullptr;
+  };
+  struct DigestOrder {
+    bool operator()(const Digest& a, const Digest& b) const {
+      return std::pair(a.high, a.low) < std::pair(b.high, b.low);
+    }
+  };
+
+  std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
+  wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
+  std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
+  std::shared_ptr<OfferedVersion> FindVersion(const wire::Hello& hello);
+  std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);
+  void StartWalkIfComplete(const Session& last);
+  bool IsUsed(const StreamWalk& walk) const;
+  void Drop(const SessionKey& key);
+  std::string NameOf(const SessionKey& key) const;
+
+  const DeskOptions options_;
+  const Parts parts_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<OfferedVersion>> versions_;  // oldest first; guarded by mutex_; also the publisher's
+  std::map<SessionKey, Session> sessions_;
+  std::map<Digest, std::shared_ptr<const Schedule>, DigestOrder> schedules_;
+  std::vector<std::unique_ptr<StreamWalk>> walks_;
+  DigestWorker digests_;
+};
+
+}  // namespace layercast

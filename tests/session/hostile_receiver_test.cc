@@ -1,0 +1,144 @@
+// Receivers that break the protocol: it costs them their session, and nobody else anything.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <zmq.hpp>
+
+#include "layercast/error.h"
+#include "src/wire/frames.h"
+#include "tests/fuzz/damage.h"
+#include "tests/session/publishing.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A receiver that says what it likes.
+class RawReceiver {
+ public:
+  explicit RawReceiver(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
+    socket_.connect(endpoint);
+  }
+  void Send(const std::vector<std::byte>& bytes) { socket_.send(zmq::buffer(bytes)); }
+  void Send(const wire::Message& message) { Send(wire::Encode({.protocol = 1, .session = 5, .message = message})); }
+  wire::Message Receive() {
+    zmq::message_t raw;
+    if (!socket_.recv(raw)) throw Error(ErrorCode::kDeadlineExceeded, "the publisher said nothing");
+    return wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()}).message;
+  }
+  std::string Refusal() {
+    const wire::Message message = Receive();
+    const auto* refused = std::get_if<wire::Refused>(&message);
+    return refused == nullptr ? "not refused" : refused->message;
+  }
+
+ private:
+  zmq::context_t context_{1};
+  zmq::socket_t socket_;
+};
+
+class HostileReceiverTest : public SessionTest {
+ protected:
+  void ExpectServiceWorks(const OfferService& service, const Weights& weights) {
+    const Schedule schedule = SomeSchedule(false);
+    CollectingSink sink;
+    Open(service)->Fetch(schedule, {}, sink, Soon());
+    EXPECT_EQ(sink.chunks[1], BytesOf(schedule, weights)[1]);
+  }
+};
+
+TEST_F(HostileReceiverTest, ProtocolsThatDoNotMeetAreRefusedWithBothRanges) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 1);
+  const auto answer = [&](std::uint16_t oldest, std::uint16_t newest) {
+    RawReceiver receiver(service->endpoint());
+    wire::Hello hello;
+    hello.oldest_protocol = oldest;
+    hello.newest_protocol = newest;
+    receiver.Send(hello);
+    return receiver.Receive();
+  };
+  const std::uint16_t ours = wire::kNewestProtocol;
+  // A receiver of the release before, and of the one after, that still speak ours.
+  for (const auto& [oldest, newest] : {std::pair(ours - 1, ours + 0), std::pair(ours + 0, ours + 1)}) {
+    const wire::Message message = answer(static_cast<std::uint16_t>(oldest), static_cast<std::uint16_t>(newest));
+    ASSERT_TRUE(std::holds_alternative<wire::Welcome>(message)) << oldest << " to " << newest;
+    EXPECT_EQ(std::get<wire::Welcome>(message).protocol, ours);
+  }
+  const wire::Message refused = answer(static_cast<std::uint16_t>(ours + 1), static_cast<std::uint16_t>(ours + 2));
+  EXPECT_THAT(std::get<wire::Refused>(refused).message, HasSubstr("no common protocol"));
+}
+
+TEST_F(HostileReceiverTest, MessagesOutOfTurnAreRefusedByName) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 1);
+  RawReceiver receiver(service->endpoint());
+  receiver.Send(wire::Subscribe{});
+  EXPECT_THAT(receiver.Refusal(), HasSubstr("no such session"));
+  receiver.Send(wire::Hello{});
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(receiver.Receive()));
+  receiver.Send(wire::Hello{});
+  EXPECT_THAT(receiver.Refusal(), HasSubstr("'hello' twice"));
+  receiver.Send(wire::Hello{});
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(receiver.Receive()));
+  receiver.Send(wire::Welcome{});
+  EXPECT_THAT(receiver.Refusal(), HasSubstr("never sends 'welcome'"));
+}
+
+TEST_F(HostileReceiverTest, AScheduleThatIsNotTheOneOfItsDigestIsRefused) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 1);
+  RawReceiver receiver(service->endpoint());
+  receiver.Send(wire::Hello{});
+  receiver.Receive();
+  receiver.Send(
+      wire::Subscribe{.schedule_digest = {1, 2}, .schedule = SomeSchedule(false).Encode(), .row_amax_tensors = {}});
+  EXPECT_THAT(receiver.Refusal(), HasSubstr("digest expected"));
+}
+
+TEST_F(HostileReceiverTest, SessionsAreBounded) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 1);
+  RawReceiver receiver(service->endpoint());
+  std::string refusal;
+  for (std::uint64_t session = 0; session < 9; ++session) {
+    receiver.Send(wire::Encode({.protocol = 1, .session = session, .message = wire::Hello{}}));
+    const wire::Message answer = receiver.Receive();
+    if (const auto* refused = std::get_if<wire::Refused>(&answer)) refusal = refused->message;
+  }
+  EXPECT_THAT(refusal, HasSubstr("8 sessions"));
+}
+
+TEST_F(HostileReceiverTest, ASilentReceiverLosesItsLease) {
+  const auto service = MakeService(1U << 20, std::chrono::milliseconds(10));
+  const PublishedWeights published(*service, SomeWeights(), "run", 1);
+  RawReceiver receiver(service->endpoint());
+  receiver.Send(wire::Hello{});
+  receiver.Receive();
+  EXPECT_EQ(published.version->readers(), 1);
+  service->Withdraw(published.version);
+  EXPECT_TRUE(published.version->WaitReleased(Soon()));  // without a word from the receiver
+}
+
+TEST_F(HostileReceiverTest, DamagedFramesCostOnlyTheirSender) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 1);
+  const std::vector<std::byte> good = wire::Encode({.protocol = 1, .session = 5, .message = wire::Hello{}});
+  Damage damage(11, std::string_view("\x00\x01\xff", 3));
+  RawReceiver receiver(service->endpoint());
+  const std::string text(reinterpret_cast<const char*>(good.data()), good.size());
+  for (int round = 0; round < 500; ++round) {
+    const std::string damaged = damage.Apply(text);
+    const auto* bytes = reinterpret_cast<const std::byte*>(damaged.data());
+    receiver.Send(std::vector<std::byte>(bytes, bytes + damaged.size()));
+  }
+  ExpectServiceWorks(*service, weights);
+}
+
+}  // namespace
+}  // namespace layercast::testing

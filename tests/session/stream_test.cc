@@ -1,0 +1,172 @@
+// Streams: a source that is walked once for all ranks of an engine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <limits>
+
+#include "layercast/error.h"
+#include "tests/session/publishing.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<ManifestEntry> SpecsOnly(const Weights& weights) {
+  std::vector<ManifestEntry> entries;
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    entries.push_back({.spec = weights.spec(i), .digest = {}, .amax = -1});
+  return entries;
+}
+
+class StreamTest : public SessionTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  std::shared_ptr<OfferedVersion> OfferStream(OfferService& service, const Weights& weights, WalkFunction walk,
+                                              bool layer_order = false) {
+    auto version =
+        std::make_shared<OfferedVersion>(Manifest("run", 7, SpecsOnly(weights)), std::move(walk), layer_order);
+    service.Offer(version);
+    return version;
+  }
+  // One rank of two, on a thread of its own; the error it got, or none.
+  std::future<std::string> Rank(const OfferService& service, int rank, const Schedule& schedule, CollectingSink& sink) {
+    return std::async(std::launch::async, [this, &service, rank, &schedule, &sink]() -> std::string {
+      try {
+        const auto session = Open(service, GetParam(), "", std::nullopt, {"engine", 1, rank, 2});
+        session->Fetch(schedule, std::vector<std::uint32_t>{1}, sink, Soon());
+        return "";
+      } catch (const Error& error) {
+        return error.what();
+      }
+    });
+  }
+};
+
+TEST_P(StreamTest, IsWalkedOnceForAllRanksOfAnEngine) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  std::atomic<int> walks{0};
+  const std::vector<std::size_t> order = {2, 0, 1};
+  const auto version = OfferStream(*service, weights, [&](std::span<const std::string>) {
+    ++walks;
+    return weights.Stream(order);
+  });
+  const Schedule schedule = SomeSchedule(true);
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  EXPECT_EQ(first.get(), "");
+  EXPECT_EQ(second.get(), "");
+  EXPECT_EQ(walks.load(), 1);
+  const auto expected = BytesOf(schedule, weights);
+  for (CollectingSink& sink : sinks) {
+    EXPECT_THAT(sink.order, ElementsAre(2, 0, 1));
+    for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
+    EXPECT_EQ(sink.row_amax[1].size(), 16U);
+    EXPECT_EQ(sink.digests[2], DigestOf(weights.bytes(2)));
+  }
+}
+
+TEST_P(StreamTest, AWindowOfOneTensorPushesBackAndStillDeliversAll) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService(/*window_bytes=*/1);
+  OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(); });
+  const Schedule schedule = SomeSchedule(true);
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  EXPECT_EQ(first.get() + second.get(), "");
+  EXPECT_EQ(sinks[1].chunks.size(), 4U);
+}
+
+TEST_P(StreamTest, LayerOrderIsThatOfTheReceiversSchedule) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  std::vector<std::string> asked;
+  OfferStream(
+      *service, weights,
+      [&](std::span<const std::string> order) {
+        asked.assign(order.begin(), order.end());
+        return weights.Stream(std::vector<std::size_t>{2, 1, 0});
+      },
+      true);
+  Schedule schedule;
+  schedule.Add(std::vector<Region>{{.tensor = 2, .offset = 0, .row_bytes = 80, .rows = 1, .stride = 0}});
+  schedule.Add(std::vector<Region>{{.tensor = 1, .offset = 0, .row_bytes = 48, .rows = 1, .stride = 0}});
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  EXPECT_EQ(first.get() + second.get(), "");
+  EXPECT_THAT(asked, ElementsAre("c", "b", "a"));  // what no rank keeps comes last
+}
+
+TEST_P(StreamTest, NaNIsRefusedWithItsNameAndIndexOnEveryRank) {
+  Weights weights = SomeWeights();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(weights.bytes(1).data() + (3 * 12 + 4) * sizeof(float), &nan, sizeof(nan));
+  const auto service = MakeService();
+  OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(); });
+  const Schedule schedule = SomeSchedule(true);
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  for (const std::string& error : {first.get(), second.get()}) {
+    EXPECT_THAT(error, AllOf(HasSubstr("'b'"), HasSubstr("[3, 4]"), HasSubstr("NaN")));
+  }
+}
+
+TEST_P(StreamTest, ASourceThatThrowsFailsItsReceiversAndNothingElse) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  std::atomic<int> walks{0};
+  OfferStream(*service, weights, [&](std::span<const std::string>) -> std::unique_ptr<WeightsIterator> {
+    if (++walks == 1) throw std::runtime_error("the gather failed");
+    return weights.Stream();
+  });
+  const Schedule schedule = SomeSchedule(true);
+  for (const bool fails : {true, false}) {
+    CollectingSink sinks[2];
+    auto first = Rank(*service, 0, schedule, sinks[0]);
+    auto second = Rank(*service, 1, schedule, sinks[1]);
+    for (const std::string& error : {first.get(), second.get()}) {
+      EXPECT_THAT(error, fails ? ::testing::Matcher<std::string>(HasSubstr("the gather failed")) : "");
+    }
+  }
+}
+
+TEST_P(StreamTest, ACorruptedChunkShowsInTheTrailer) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  publisher_failpoints_ = FailPoints("send.chunk=corrupt@3");
+  OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(); });
+  const Schedule schedule = SomeSchedule(true);
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  EXPECT_THAT(first.get() + second.get(), HasSubstr("digest expected"));
+}
+
+TEST_P(StreamTest, AYieldThatWasNotDeclaredIsRefused) {
+  const Weights weights = SomeWeights();
+  Weights other;
+  other.AddRandom({"a", DType::kBF16, {5}}, 1);
+  other.AddRandom({"surprise", DType::kBF16, {5}}, 1);
+  const auto service = MakeService();
+  OfferStream(*service, weights, [&](std::span<const std::string>) { return other.Stream(); });
+  const Schedule schedule = SomeSchedule(true);
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  EXPECT_THAT(first.get(), HasSubstr("'surprise'"));
+  EXPECT_THAT(second.get(), HasSubstr("'surprise'"));
+}
+
+INSTANTIATE_TEST_SUITE_P(OverEveryChannel, StreamTest, ::testing::Values("inproc", "shm", "zmq"),
+                         [](const auto& channel) { return std::string(channel.param); });
+
+}  // namespace
+}  // namespace layercast::testing
