@@ -1,0 +1,36 @@
+// What a run of the loop leaves behind, update by update. Values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "examples/rl_loop/grpo.h"
+
+namespace rl_loop {
+
+// Bringing the engine to the version that was just published, as its report tells it.
+struct SyncRecord {
+  double publish_ms = 0;  // in the trainer: the snapshot is made
+  double total_ms = 0;    // from the controller's call to the commit on all ranks
+  std::map<std::string, double> stage_ms;
+  std::uint64_t bytes = 0;
+  std::string channel;
+  double gb_per_s = 0;
+};
+
+struct StepRecord {
+  int step = 0;                // updates done before these rollouts
+  double held_out_reward = 0;  // as the engine samples, at temperature 1
+  double training_reward = 0;
+  UpdateReport update;  // of the update that follows; zero in the last record
+  SyncRecord sync;      // before the rollouts; zero where syncing is off
+};
+
+struct RunHistory {
+  std::vector<StepRecord> steps;
+  double seconds = 0;
+};
+
+}  // namespace rl_loop

@@ -1,0 +1,151 @@
+#include "examples/rl_loop/loop.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include "examples/rl_loop/expected_served.h"
+#include "examples/support/engine_process.h"
+#include "layercast/controller.h"
+#include "layercast/publisher.h"
+#include "layercast/torch.h"
+
+namespace rl_loop {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MillisecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+class Loop {
+ public:
+  explicit Loop(const LoopOptions& options)
+      : options_(options),
+        task_(options.task, options.seed),
+        policy_(SeededPolicy(options)),
+        grpo_(*policy_, options.grpo),
+        engine_({.program = options.program,
+                 .model = options.folder,
+                 .tp_size = options.tp_size,
+                 .quantization = "fp8_per_channel"}),
+        controller_({engine_.endpoint()}),
+        publisher_({.endpoint = "tcp://127.0.0.1:0"}) {}
+
+  RunHistory Run(const Progress& progress) {
+    const auto start = Clock::now();
+    RunHistory history;
+    for (int step = 0; step <= options_.grpo.updates; ++step) {
+      StepRecord record{.step = step, .held_out_reward = 0, .training_reward = 0, .update = {}, .sync = {}};
+      if (options_.sync) record.sync = Sync(step);
+      record.held_out_reward = Reward(Sample(task_.held_out(), Seed(step, 0)));
+      if (step < options_.grpo.updates) Learn(step, record);
+      history.steps.push_back(std::move(record));
+      history.seconds = MillisecondsSince(start) / 1000;
+      progress(history);
+    }
+    return history;
+  }
+
+ private:
+  // The engine starts from the same untrained weights.
+  static std::shared_ptr<Policy> SeededPolicy(const LoopOptions& options) {
+    torch::manual_seed(options.seed);
+    auto policy = std::make_shared<Policy>(PolicyConfig{});
+    SaveCheckpoint(*policy, options.folder);
+    return policy;
+  }
+
+  // Publishes the policy as it is, brings the engine there, and looks at what it serves now.
+  SyncRecord Sync(int step) {
+    SyncRecord record;
+    const auto start = Clock::now();
+    const auto published = publisher_.Publish({.lineage = "rl_loop", .step = static_cast<std::uint64_t>(step)},
+                                              layercast::TorchWeights(*policy_));
+    record.publish_ms = MillisecondsSince(start);
+    const auto outcome =
+        controller_.ReloadWeights({.publisher = publisher_.endpoint(), .version = published.version()}).front();
+    if (!outcome.ok) throw layercast::Error(*outcome.error);
+    served_ = published.version();
+
+    const auto report = nlohmann::json::parse(outcome.report);
+    CheckServedBytes(report);
+    record.total_ms = report.at("total_ms").get<double>();
+    record.stage_ms = report.at("stage_ms").get<std::map<std::string, double>>();
+    record.bytes = report.at("bytes").get<std::uint64_t>();
+    record.channel = report.at("channel").at("name").get<std::string>();
+    record.gb_per_s = report.at("channel").at("gb_per_s").get<double>();
+    return record;
+  }
+
+  void CheckServedBytes(const nlohmann::json& report) const {
+    for (int rank = 0; rank < options_.tp_size; ++rank) {
+      const std::string expected = ExpectedServedDigest(*policy_, rank, options_.tp_size).ToHex();
+      const auto served = report.at("ranks").at(static_cast<std::size_t>(rank)).at("served_digest").get<std::string>();
+      if (served != expected) {
+        throw std::runtime_error("rank " + std::to_string(rank) + " serves " + served + ", expected " + expected +
+                                 ": the trainer's weights, quantized");
+      }
+    }
+  }
+
+  void Learn(int step, StepRecord& record) {
+    std::vector<Tokens> prompts;
+    for (const Tokens& prompt : task_.NextTrainingPrompts(options_.prompts)) {
+      prompts.insert(prompts.end(), static_cast<std::size_t>(options_.grpo.samples_per_prompt), prompt);
+    }
+    const std::vector<Rollout> rollouts = Sample(prompts, Seed(step, 1));
+    record.training_reward = Reward(rollouts);
+    record.update = grpo_.Update(rollouts);
+  }
+
+  std::vector<Rollout> Sample(const std::vector<Tokens>& prompts, std::uint64_t seed) {
+    const auto sequences =
+        controller_.Generate({.prompts = prompts, .max_new = Task::kDigits, .temperature = 1, .seed = seed});
+    std::vector<Rollout> rollouts;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      CheckVersion(sequences.at(i));
+      rollouts.push_back({.prompt = prompts[i],
+                          .answer = sequences[i].tokens,
+                          .logprobs = {sequences[i].logprobs.begin(), sequences[i].logprobs.end()},
+                          .rewards = task_.Rewards(prompts[i], sequences[i].tokens)});
+    }
+    return rollouts;
+  }
+
+  void CheckVersion(const layercast::GeneratedSequence& sequence) const {
+    if (!served_) return;
+    for (const auto& span : sequence.spans) {
+      if (span.version == *served_) continue;
+      throw std::runtime_error("tokens of version " + span.version.ToString() + ", expected " + served_->ToString());
+    }
+  }
+
+  // A sequence's seed is its own: none is used twice in a run.
+  std::uint64_t Seed(int step, int use) const {
+    return (options_.seed << 40) + (static_cast<std::uint64_t>(step) << 20) + (static_cast<std::uint64_t>(use) << 16);
+  }
+
+  static double Reward(const std::vector<Rollout>& rollouts) {
+    std::vector<std::vector<float>> rewards;
+    for (const Rollout& rollout : rollouts) rewards.push_back(rollout.rewards);
+    return MeanReward(rewards);
+  }
+
+  const LoopOptions& options_;
+  Task task_;
+  std::shared_ptr<Policy> policy_;
+  Grpo grpo_;
+  examples::EngineProcess engine_;
+  layercast::Controller controller_;
+  layercast::Publisher publisher_;
+  std::optional<layercast::Version> served_;  // empty while the engine serves what it started from
+};
+
+}  // namespace
+
+RunHistory RunLoop(const LoopOptions& options, const Progress& progress) { return Loop(options).Run(progress); }
+
+}  // namespace rl_loop

@@ -1,0 +1,34 @@
+// One run of the loop: publish, sync, sample, check, update. The engine serves FP8; the policy trains in full
+// precision.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "examples/rl_loop/grpo.h"
+#include "examples/rl_loop/history.h"
+#include "examples/rl_loop/task.h"
+
+namespace rl_loop {
+
+struct LoopOptions {
+  TaskKind task = TaskKind::kCopy;
+  std::uint64_t seed = 1;
+  int prompts = 32;  // per update
+  GrpoOptions grpo;
+  bool sync = true;  // false: the engine keeps serving what it started with
+  int tp_size = 2;
+  std::filesystem::path program;  // `layercast`
+  std::filesystem::path folder;   // the first checkpoint is written here
+};
+
+// Called after every step, with the history so far.
+using Progress = std::function<void(const RunHistory& history)>;
+
+// Throws when anything that must hold does not: an answer from another version than the newest, or served bytes that
+// are not the trainer's weights, quantized.
+RunHistory RunLoop(const LoopOptions& options, const Progress& progress);
+
+}  // namespace rl_loop

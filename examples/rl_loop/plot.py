@@ -1,0 +1,50 @@
+"""Draws a run of rl_loop: python plot.py out/rl_loop makes rl_loop.png beside report.json."""
+
+import json
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+STAGES = ("receive", "layer_buffer", "materialize", "fuse_and_shard", "quantize", "verify", "commit")
+
+
+def draw_rewards(axes, report):
+    for key, label in (("history", "synced every step"), ("history_without_sync", "never synced")):
+        steps = report[key]
+        axes.plot([s["step"] for s in steps], [s["held_out_reward"] for s in steps], label=label)
+    axes.axhline(0.9, color="gray", linewidth=0.5, linestyle="--")
+    axes.set(xlabel="update", ylabel="reward on held-out prompts", ylim=(0, 1.02),
+             title="Sampled by the FP8 engine")
+    axes.legend(loc="center right")
+
+
+def draw_syncs(axes, report):
+    steps = report["history"]
+    x, bottom = [s["step"] for s in steps], [0.0] * len(steps)
+    columns = {"publish": [s["publish_ms"] for s in steps]}
+    columns.update({stage: [s["stage_ms"].get(stage, 0.0) for s in steps] for stage in STAGES})
+    known = [sum(column[i] for column in columns.values()) for i in range(len(steps))]
+    columns["ranks and calls"] = [max(0.0, s["publish_ms"] + s["total_ms"] - k) for s, k in zip(steps, known)]
+    for label, heights in columns.items():
+        axes.bar(x, heights, bottom=bottom, width=1.0, label=label)
+        bottom = [b + h for b, h in zip(bottom, heights)]
+    axes.set(xlabel="update", ylabel="ms", title=f"One sync ({report['sync']['channel']}, {report['sync']['bytes']:,} bytes)")
+    axes.legend(fontsize="x-small", ncols=2)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "out/rl_loop")
+    report = json.loads((folder / "report.json").read_text())
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    draw_rewards(left, report)
+    draw_syncs(right, report)
+    figure.savefig(folder / "rl_loop.png", dpi=130)
+    print(f"picture: {folder / 'rl_loop.png'}")
+
+
+if __name__ == "__main__":
+    main()

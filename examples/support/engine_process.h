@@ -1,0 +1,44 @@
+// An engine of its own: `layercast serve` as a child process. For examples; it knows the program by docs/cli.md alone.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include <sys/types.h>
+
+namespace examples {
+
+struct EngineOptions {
+  std::filesystem::path program;  // `layercast`
+  std::filesystem::path model;
+  int tp_size = 1;
+  std::string quantization = "none";
+  std::chrono::milliseconds start_timeout{60'000};
+};
+
+// Where `layercast` lies beside the program that runs now.
+std::filesystem::path ProgramBesideThisOne();
+
+// Resource; one thread only. The engine never outlives it, nor this process.
+class EngineProcess {
+ public:
+  // Starts the engine and waits until it is ready. Throws std::runtime_error with what it said.
+  explicit EngineProcess(const EngineOptions& options);
+  ~EngineProcess();  // asks it to end, and ends it if it does not
+  EngineProcess(const EngineProcess&) = delete;
+  EngineProcess& operator=(const EngineProcess&) = delete;
+
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  void Start(const EngineOptions& options);
+  std::string ReadyLine(std::chrono::milliseconds timeout);
+  void End() noexcept;
+
+  pid_t pid_ = -1;
+  int output_ = -1;  // its standard output
+  std::string endpoint_;
+};
+
+}  // namespace examples
