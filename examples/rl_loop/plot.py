@@ -32,8 +32,10 @@ def draw_syncs(axes, report):
     for label, heights in columns.items():
         axes.bar(x, heights, bottom=bottom, width=1.0, label=label)
         bottom = [b + h for b, h in zip(bottom, heights)]
-    axes.set(xlabel="update", ylabel="ms", title=f"One sync ({report['sync']['channel']}, {report['sync']['bytes']:,} bytes)")
-    axes.legend(fontsize="x-small", ncols=2)
+    title = f"One sync ({report['sync']['channel']}, {report['sync']['bytes']:,} bytes)"
+    axes.set(xlabel="update", ylabel="ms", title=title)
+    axes.set_ylim(0, 1.4 * max(bottom))  # room for the legend
+    axes.legend(fontsize="x-small", ncols=3, loc="upper center")
 
 
 def main():
