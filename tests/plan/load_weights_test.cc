@@ -220,6 +220,47 @@ TEST(LoadWeights, AcceptsATiedPairOfTheSameBytesAlone) {
   }
 }
 
+// The layer that docs/models.md shows: every rank holds every tp_size-th row.
+class StridedLinear final : public Module {
+ public:
+  StridedLinear(const LayerContext& context, Shape whole)
+      : Module("StridedLinear"),
+        whole_(std::move(whole)),
+        tp_rank_(context.parallel.tp_rank),
+        tp_size_(context.parallel.tp_size) {
+    AddParameter({{"weight", context.dtype, {whole_[0] / tp_size_, whole_[1]}}, ShardAxis::kRows, true, {}});
+  }
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view, const TensorSpec& spec) const override {
+    const std::uint32_t index = ParameterIndex(name);
+    if (spec.shape != whole_) {
+      throw Error(ErrorCode::kInvalidArgument, "expected " + ToString(whole_) + ", got " + Describe(spec));
+    }
+    const Shape& local = parameters()[index].spec.shape;
+    std::vector<PlacedPiece> pieces;
+    for (std::int64_t row = 0; row < local[0]; ++row) {
+      pieces.push_back({index, Box::Slice(whole_, 0, row * tp_size_ + tp_rank_, 1), Box::Slice(local, 0, row, 1), {}});
+    }
+    return pieces;
+  }
+
+ private:
+  Shape whole_;
+  std::int64_t tp_rank_;
+  std::int64_t tp_size_;
+};
+
+TEST(LoadWeights, TakesALayerThatAUserWrote) {
+  Tree root("MineForCausalLM");
+  root.Add("linear", std::make_unique<StridedLinear>(LayerContext{{1, 3}, DType::kF32, true}, Shape{12, 2}));
+  Weights weights;
+  weights.AddCounting({"linear.weight", DType::kF32, {12, 2}}, 0.0F);
+  const BytesByName loaded = Loaded(root, weights);
+  EXPECT_EQ(Planned(root, weights), loaded);
+  std::vector<float> rows(8);
+  std::memcpy(rows.data(), loaded.at("linear.weight").data(), sizeof(float) * rows.size());
+  EXPECT_THAT(rows, ::testing::ElementsAre(2, 3, 8, 9, 14, 15, 20, 21));
+}
+
 TEST(LoadWeights, RefusesWhatItCannotPlace) {
   const auto model = TinyModel({});
   const auto error_for = [&](const TensorSpec& spec, int times = 1) {
