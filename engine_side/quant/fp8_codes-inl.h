@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine_side/quant/fp8_table.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,6 +42,7 @@ enum class Quotient { kReciprocal, kDivision };
 struct Scale {
   float scale = 1.0F;
   float reciprocal = 1.0F;
+  TableUse by_table;  // bf16 only
 };
 
 template <class D>
@@ -92,6 +94,34 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(DF df, V magnitude, const Sc
   const V power = hn::BitCast(df, hn::Max(exponent, hn::Set(du, 121U << 23)));
   const auto t = hn::BitCast(du, hn::MulAdd(power, hn::Set(df, 1048576.0F + 19.0F), p));
   return hn::Add(t, hn::ShiftRight<20>(t));
+}
+
+// By table, where it holds for all elements of two vectors of 16-bit lanes; else false.
+template <class D8>
+HWY_INLINE bool CodesByTable(BF16 /*type*/, D8 d8, const std::byte* source, const TableUse& use, hn::Vec<D8>& codes) {
+  const hn::RepartitionToWide<D8> d16;
+  const hn::RebindToSigned<D8> di8;  // x86 compares signed bytes; ours are below 128
+  const auto* elements = reinterpret_cast<const std::uint16_t*>(source);
+  const auto w0 = hn::LoadU(d16, elements);
+  const auto w1 = hn::LoadU(d16, elements + hn::Lanes(d16));
+  const auto high = hn::ConcatOdd(d8, hn::BitCast(d8, w1), hn::BitCast(d8, w0));
+  const auto no_sign = hn::Set(d8, std::uint8_t{0x7f});
+  const auto min_high = hn::Set(di8, static_cast<std::int8_t>(use.min_high));
+  if (!hn::AllFalse(di8, hn::Lt(hn::BitCast(di8, hn::And(high, no_sign)), min_high))) return false;
+
+  const auto low = hn::ConcatEven(d8, hn::BitCast(d8, w1), hn::BitCast(d8, w0));
+  const auto mantissa = hn::And(low, no_sign);
+  const auto group =
+      hn::BitCast(d8, hn::And(hn::ShiftRight<3>(hn::BitCast(d16, low)), hn::Set(d16, std::uint16_t{0x0f0f})));
+  const auto base = hn::TableLookupBytes(hn::LoadDup128(d8, use.table->base), group);
+  const auto threshold = hn::TableLookupBytes(hn::LoadDup128(d8, use.table->threshold), group);
+  const auto beyond = hn::Gt(hn::BitCast(di8, mantissa), hn::BitCast(di8, threshold));
+  const auto step = hn::BitCast(d8, hn::VecFromMask(di8, beyond));  // -1 where beyond
+  const auto exponent =
+      hn::ConcatEven(d8, hn::BitCast(d8, hn::ShiftRight<4>(w1)), hn::BitCast(d8, hn::ShiftRight<4>(w0)));
+  const auto code = hn::Sub(hn::Add(hn::Add(base, hn::Set(d8, use.offset)), exponent), step);
+  codes = Select(no_sign, code, high);
+  return true;
 }
 
 // Two vectors of 16-bit lanes: even and odd elements are cast in 32-bit lanes, so that their order is kept.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "engine_side/quant/fp8_scale.h"
 #include "engine_side/quant/reference.h"
@@ -41,7 +42,10 @@ struct Maxima {
   }
 };
 
-Scale ScaleOf(float scale) { return {scale, 1.0F / scale}; }
+template <Quotient By>
+Scale ScaleOf(float amax, float scale) {
+  return {scale, 1.0F / scale, FindTable(By == Quotient::kDivision, amax, scale)};
+}
 
 template <class Type, class D, class V = hn::Vec<D>>
 HWY_INLINE V ScanChunk(Type /*type*/, D d, const std::byte* source, V max) {
@@ -63,7 +67,13 @@ HWY_INLINE void ConvertChunk(const std::byte* source, const Scale& scale, bool s
 #else
   const hn::CappedTag<std::uint8_t, kChunk> d8;
   for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d8)) {
-    const auto codes = Codes<By>(Type{}, d8, source + i * sizeof(typename Type::Bits), scale);
+    const std::byte* from = source + i * sizeof(typename Type::Bits);
+    hn::Vec<decltype(d8)> codes;
+    bool done = false;
+    if constexpr (std::is_same_v<Type, BF16>) {
+      if (scale.by_table.table != nullptr) done = CodesByTable(Type{}, d8, from, scale.by_table, codes);
+    }
+    if (HWY_UNLIKELY(!done)) codes = Codes<By>(Type{}, d8, from, scale);
     if (stream) {
       hn::Stream(codes, d8, values + i);
     } else {
@@ -79,7 +89,7 @@ enum class Do { kScan, kConvert, kBoth };
 // Scans `count` elements at `scan` and converts as many at `source`.
 template <class Type, Quotient By, Do What, class Prefetcher>
 HWY_INLINE void Run(std::size_t count, const std::byte* scan, Maxima<Type>& maxima, Prefetcher& prefetcher,
-                    const std::byte* source, const Scale& scale, std::uint8_t* values) {
+                    const std::byte* source, Scale scale, std::uint8_t* values) {
   constexpr std::size_t kSize = sizeof(typename Type::Bits);
   const bool stream = reinterpret_cast<std::uintptr_t>(values) % kChunk == 0;
   const hn::CappedTag<typename Type::Bits, Maxima<Type>::kLanes> d;
@@ -120,7 +130,7 @@ bool WithScale(MatrixView source, float amax, float scale_of_all, std::uint8_t* 
     source.cols *= source.rows;
     source.rows = 1;
   }
-  const Scale scale = ScaleOf(scale_of_all);
+  const Scale scale = ScaleOf<Quotient::kReciprocal>(amax, scale_of_all);
   PagePrefetcher prefetcher(PagesOf(source, kBytes));
   Maxima<Type> maxima;
   const auto cols = static_cast<std::size_t>(source.cols);
@@ -141,7 +151,7 @@ bool Rows(const MatrixView& source, std::span<float> scales, std::uint8_t* value
   for (std::int64_t r = 0; r < source.rows; ++r) {
     const float amax = next.Amax();
     finite = finite && std::isfinite(amax);
-    const Scale scale = ScaleOf(ChannelScale(amax));
+    const Scale scale = ScaleOf<Quotient::kDivision>(amax, ChannelScale(amax));
     scales[static_cast<std::size_t>(r)] = scale.scale;
     std::uint8_t* row_values = values + r * source.cols;
     next = {};
@@ -162,7 +172,7 @@ bool RowsGiven(const MatrixView& source, std::span<const float> amax, std::span<
   bool within = true;
   for (std::int64_t r = 0; r < source.rows; ++r) {
     const auto row = static_cast<std::size_t>(r);
-    const Scale scale = ScaleOf(ChannelScale(amax[row]));
+    const Scale scale = ScaleOf<Quotient::kDivision>(amax[row], ChannelScale(amax[row]));
     scales[row] = scale.scale;
     Maxima<Type> maxima;
     Run<Type, Quotient::kDivision, Do::kBoth>(cols, source.row(r), maxima, prefetcher, source.row(r), scale,
@@ -271,7 +281,7 @@ class BlockPass {
       const auto block = static_cast<std::size_t>(b);
       const float amax = maxima_[block].Amax();
       finite_ = finite_ && std::isfinite(amax);
-      tile_scales_[block] = ScaleOf(BlockScale(amax, power_of_two_));
+      tile_scales_[block] = ScaleOf<Quotient::kReciprocal>(amax, BlockScale(amax, power_of_two_));
       tile.scales[b] = tile_scales_[block].scale;
     }
   }

@@ -1,0 +1,31 @@
+// The codes of bf16 weights by table: the faster way of fp8_kernels.cc, with the same bytes as its arithmetic.
+//
+// As long as the code is not a subnormal one, w * (1/s) and w / s round alike at every exponent of w. So with mantissa
+// m and biased exponent e of w, code = (8 e + (m >> 4) + d[m]) mod 256, where d depends on the scale alone. A scale
+// made from a bf16 amax has one of 128 mantissas, and within 8 neighbouring m, d grows by at most 1, at most once: 32
+// bytes describe it.
+#pragma once
+
+#include <cstdint>
+
+namespace layercast {
+
+struct CodeTable {
+  alignas(16) std::uint8_t base[16] = {};       // d of the first of 8 neighbouring mantissas, for an amax in [1, 2)
+  alignas(16) std::uint8_t threshold[16] = {};  // the last mantissa with this d
+};
+
+// A table at work. Value; the table is a constant of the program.
+struct TableUse {
+  const CodeTable* table = nullptr;  // null: no table fits the scale
+  std::uint8_t offset = 0;           // to add: amax's exponent
+  std::uint8_t min_high = 0;         // the table holds for |w| whose bits are at least this << 8, up to amax
+};
+
+// For weights whose largest magnitude is `amax` and whose scale is `scale`, divided by or multiplied by 1/s.
+TableUse FindTable(bool division, float amax, float scale);
+
+// What the vector code computes, for one element that the table holds for.
+std::uint8_t CodeByTable(const TableUse& use, std::uint16_t bf16_bits);
+
+}  // namespace layercast
