@@ -2,7 +2,7 @@
 
 #include <array>
 #include <bit>
-#include <memory>
+#include <cstddef>
 
 #include "engine_side/quant/fp8_scale.h"
 #include "engine_side/quant/reference.h"
@@ -38,7 +38,7 @@ CodeTable MakeTable(bool division, unsigned amax_mantissa) {
   return table;
 }
 
-using Tables = std::array<CodeTable, 2 * kMantissas>;
+using Tables = std::array<CodeTable, std::size_t{2} * kMantissas>;
 
 // Constants: 8 KiB, made at the first use in half a millisecond.
 const Tables& AllTables() {
