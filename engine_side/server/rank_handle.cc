@@ -22,13 +22,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPingInterval{500};
 constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which does nothing else: it hangs, or was stopped
 
-ErrorCode CodeNamed(const std::string& name) {
-  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
-    if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
-  }
-  return ErrorCode::kInternal;
-}
-
 // In the child, between fork and exec: async-signal-safe calls alone.
 [[noreturn]] void Become(char* const* arguments, char* const* environment, const std::vector<int>& descriptors,
                          pid_t parent) {
@@ -126,7 +119,7 @@ void RankHandle::Read() {
     if (message->contains("error")) {
       const Json& error = (*message)["error"];
       waiting->second.set_exception(
-          std::make_exception_ptr(Error(CodeNamed(error.value("code", "internal")), error.value("message", ""))));
+          std::make_exception_ptr(Error(ErrorCodeNamed(error.value("code", "internal")), error.value("message", ""))));
     } else {
       waiting->second.set_value(message->value("result", Json::object()));
     }

@@ -19,6 +19,7 @@
 #include "engine_side/server/json_stream.h"
 #include "engine_side/server/memory_file.h"
 #include "engine_side/server/reload_request.h"
+#include "engine_side/server/sequence.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "layercast/receiver.h"
@@ -31,10 +32,6 @@ namespace {
 constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
 constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::size_t kQueuedCalls = 1024;
-
-Json VersionJson(const Version& version) {
-  return {{"lineage", version.lineage}, {"step", version.step}, {"digest", version.digest.ToHex()}};
-}
 
 // The staged version's manifest, in a file that outlives the process.
 void WriteFile(int fd, const std::vector<std::byte>& bytes) {
@@ -157,7 +154,7 @@ class RankProcess {
               {"report", Json::parse(receiver_->report().ToJson())}};
     }
     WriteFile(options_.manifest_fd, receiver_->StagedManifest());
-    return {{"version", VersionJson(receiver_->report().version)},
+    return {{"version", VersionToJson(receiver_->report().version)},
             {"report", Json::parse(receiver_->report().ToJson())}};
   }
 

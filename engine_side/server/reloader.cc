@@ -15,13 +15,6 @@ constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
 constexpr int kCommitTries = 3;
 
-ErrorCode CodeNamed(const std::string& name) {
-  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
-    if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
-  }
-  return ErrorCode::kInternal;
-}
-
 Json ErrorToJson(const Error& error) { return {{"code", ErrorCodeName(error.code())}, {"message", error.what()}}; }
 
 Version VersionFromJson(const Json& json) {
@@ -91,7 +84,7 @@ Reloader::Outcome Reloader::Stage(const Json& params, Deadline deadline) {
       const Json& answer = answers[rank];
       if (answer.contains("error") && !outcome.error) {
         const Json& error = answer["error"];
-        outcome.error.emplace(CodeNamed(error.at("code").get<std::string>()),
+        outcome.error.emplace(ErrorCodeNamed(error.at("code").get<std::string>()),
                               "rank " + std::to_string(rank) + ": " + error.at("message").get<std::string>());
       }
       outcome.reports.push_back(answer.at("report"));

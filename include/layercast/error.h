@@ -25,6 +25,8 @@ enum class ErrorCode {
 
 // "invalid_argument", "corrupt", ...: the spelling on the wire and in --json output.
 LAYERCAST_PUBLIC std::string_view ErrorCodeName(ErrorCode code);
+// The code of that name; kInternal for one that this release does not know.
+LAYERCAST_PUBLIC ErrorCode ErrorCodeNamed(std::string_view name);
 
 class LAYERCAST_PUBLIC Error : public std::runtime_error {
  public:

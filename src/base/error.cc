@@ -22,6 +22,13 @@ std::string_view ErrorCodeName(ErrorCode code) {
   return "internal";
 }
 
+ErrorCode ErrorCodeNamed(std::string_view name) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
+    if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
+  }
+  return ErrorCode::kInternal;
+}
+
 void ThrowCheckFailure(const char* condition, const char* file, int line) {
   throw Error(ErrorCode::kInternal, "bug in Layercast: check '" + std::string(condition) + "' failed at " + file + ":" +
                                         std::to_string(line));

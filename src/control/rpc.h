@@ -18,9 +18,6 @@ using Json = nlohmann::ordered_json;
 // Largest message either way: beyond it the peer is cut off.
 inline constexpr std::int64_t kMaxRpcBytes = 64 << 20;
 
-// The code that ErrorCodeName spells so; kInternal for a name that this build does not know.
-ErrorCode ErrorCodeNamed(const std::string& name);
-
 // Answers one request, once, from any thread; the second answer is dropped. Copies answer the same request.
 class RpcReply {
  public:

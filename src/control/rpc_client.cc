@@ -13,13 +13,6 @@ constexpr std::chrono::milliseconds kPingInterval{500};
 
 }  // namespace
 
-ErrorCode ErrorCodeNamed(const std::string& name) {
-  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
-    if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
-  }
-  return ErrorCode::kInternal;
-}
-
 class RpcClient::Impl {
  public:
   Impl(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
