@@ -1,6 +1,7 @@
 // What the conformance suite offers and expects: tensors of known bytes, in memory that the channel can hand over.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,9 @@ namespace layercast::test {
 constexpr std::chrono::seconds kPatience{20};  // a test that waits this long has failed
 
 std::unique_ptr<Transport> TransportNamed(const std::string& name);
+
+// What conformance_peer offers, as 7 and as 8.
+constexpr std::array<std::size_t, 2> kPeerSizes{3'000'000, 4096};
 
 // Byte `index` of tensor `tensor` in round `round`: no two neighbours, tensors or rounds look alike.
 inline std::byte PatternByte(std::uint64_t round, std::uint64_t tensor, std::uint64_t index) {

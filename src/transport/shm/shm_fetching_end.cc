@@ -10,7 +10,7 @@ namespace layercast::shm_channel {
 namespace {
 
 constexpr std::string_view kPrefix = "shm://";
-constexpr std::chrono::milliseconds kAttachTime{4000};  // a publisher that takes longer to answer is frozen
+constexpr std::chrono::milliseconds kAttachTime{3000};  // a publisher that takes longer to answer is frozen
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace layercast::zmq_channel {
 namespace {
 
 constexpr std::chrono::milliseconds kQuiet{1000};    // then we ask
-constexpr std::chrono::milliseconds kSilence{4000};  // after asking: the publisher is lost
+constexpr std::chrono::milliseconds kSilence{3000};  // after asking: the publisher is lost
 
 std::span<const std::byte> BytesOf(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};

@@ -1,0 +1,92 @@
+// Conformance between processes: what is killed or frozen is noticed within seconds, named, and holds nobody up.
+#include <signal.h>
+
+#include <algorithm>
+
+#include "tests/conformance/channel_fixture.h"
+#include "tests/support/child_process.h"
+
+namespace layercast::test {
+namespace {
+
+std::vector<std::string> NamesAcrossProcesses() {
+  std::vector<std::string> names = TransportNames();
+  std::erase(names, "inproc");
+  return names;
+}
+
+class ChannelProcess : public Channel {
+ protected:
+  std::string Peer() const { return FolderOfThisProgram() + "/conformance_peer"; }
+};
+INSTANTIATE_TEST_SUITE_P(Every, ChannelProcess, testing::ValuesIn(NamesAcrossProcesses()),
+                         [](const auto& test) { return test.param; });
+
+std::vector<Fetch> ManyFetches() {
+  std::vector<Fetch> fetches;
+  for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
+  return fetches;
+}
+
+TEST_P(ChannelProcess, BringsBytesFromAnotherProcess) {
+  ChildProcess publisher({Peer(), "offer", GetParam()});
+  const auto receiver = transport_->Connect(publisher.ReadLine(), Deadline::After(kPatience));
+  Fetch fetch({{0, 1, 2'900'000, 1, 2'900'000}, {1, 7, 11, 100, 40}});
+  EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
+  EXPECT_EQ(publisher.Wait(), 0);
+  ExpectError(ErrorCode::kUnavailable, "publisher at", [&] { FetchOne(*receiver, 7, fetch); });
+}
+
+TEST_P(ChannelProcess, AKilledPublisherIsUnavailable) {
+  ChildProcess publisher({Peer(), "offer", GetParam()});
+  const std::string address = publisher.ReadLine();
+  const auto receiver = transport_->Connect(address, Deadline::After(kPatience));
+  std::vector<Fetch> fetches = ManyFetches();
+  for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*receiver, i, 7);
+  const auto first = receiver->Poll(Deadline::After(kPatience));
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(fetches.at(first->ticket).IsRight(*first));
+  publisher.Signal(SIGKILL);
+  EXPECT_EQ(publisher.Wait(), 128 + SIGKILL);
+  ExpectError(ErrorCode::kUnavailable, address, [&] {
+    while (receiver->Poll(Deadline::After(kPatience))) {
+    }
+  });
+  ExpectError(ErrorCode::kUnavailable, address, [&] { transport_->Connect(address, Deadline::After(kPatience)); });
+}
+
+TEST_P(ChannelProcess, AFrozenPublisherIsUnavailable) {
+  ChildProcess publisher({Peer(), "offer", GetParam()});
+  const std::string address = publisher.ReadLine();
+  const auto receiver = transport_->Connect(address, Deadline::After(kPatience));
+  Fetch fetch({{0, 0, 1'000'000, 1, 1'000'000}});
+  EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
+  publisher.Freeze();
+  ExpectError(ErrorCode::kUnavailable, address, [&] { FetchOne(*receiver, 8, fetch); });
+  ExpectError(ErrorCode::kDeadlineExceeded, address,
+              [&] { transport_->Connect(address, Deadline::After(std::chrono::milliseconds(100))); });
+}
+
+TEST_P(ChannelProcess, AKilledOrFrozenReceiverHoldsNobodyUp) {
+  PublishedBytes published(*publisher_, 7, kPeerSizes);
+  ChildProcess killed({Peer(), "fetch", GetParam(), publisher_->address()});
+  ChildProcess frozen({Peer(), "fetch", GetParam(), publisher_->address()});
+  EXPECT_EQ(killed.ReadLine(), "under way");
+  EXPECT_EQ(frozen.ReadLine(), "under way");
+  killed.Signal(SIGKILL);
+  frozen.Freeze();
+  {
+    const auto receiver = Connect();
+    Fetch fetch({{0, 0, 3'000'000, 1, 3'000'000}});
+    EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
+  }
+  published.Withdraw();  // returns
+  published.Overwrite(std::byte{0});
+  const PublishedBytes next(*publisher_, 8, kPeerSizes);
+  const auto receiver = Connect();
+  Fetch fetch({{1, 0, 4096, 1, 4096}});
+  EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 8, fetch)));
+}
+
+}  // namespace
+}  // namespace layercast::test

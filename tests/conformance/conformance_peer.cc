@@ -1,0 +1,46 @@
+// The other process of the conformance suite: a publisher that waits to be killed or frozen, or such a receiver.
+//   conformance_peer offer TRANSPORT            prints its address
+//   conformance_peer fetch TRANSPORT ADDRESS    prints "under way" with most of its requests unanswered
+// Either ends with its standard input.
+#include <array>
+#include <iostream>
+#include <string>
+
+#include "tests/conformance/published_bytes.h"
+
+namespace layercast::test {
+namespace {
+
+void WaitForTheEnd() {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+  }
+}
+
+void OfferUntilTheEnd(const std::string& transport) {
+  const auto end = TransportNamed(transport)->Offering("127.0.0.1");
+  const PublishedBytes first(*end, 7, kPeerSizes);
+  const PublishedBytes second(*end, 8, kPeerSizes);
+  std::cout << end->address() << std::endl;
+  WaitForTheEnd();
+}
+
+void FetchUntilTheEnd(const std::string& transport, const std::string& address) {
+  const auto end = TransportNamed(transport)->Connect(address, Deadline::After(kPatience));
+  std::vector<Fetch> fetches;
+  for (std::uint64_t i = 0; i < 100; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
+  for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*end, i, 7);
+  end->Poll(Deadline::After(kPatience));
+  std::cout << "under way" << std::endl;
+  WaitForTheEnd();
+}
+
+}  // namespace
+}  // namespace layercast::test
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.at(0) == "offer") layercast::test::OfferUntilTheEnd(arguments.at(1));
+  if (arguments.at(0) == "fetch") layercast::test::FetchUntilTheEnd(arguments.at(1), arguments.at(2));
+  return 0;
+}
