@@ -6,6 +6,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/transport/zmq/messages.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
@@ -18,11 +19,11 @@ constexpr std::chrono::milliseconds kAgain{100};
 
 // ZeroMQ hands pieces from the service thread to its own by a queue that ThreadSanitizer cannot look into.
 #if defined(__SANITIZE_THREAD__)
-void GiveAway(Piece* piece) { __tsan_release(piece); }
-void TakeBack(Piece* piece) { __tsan_acquire(piece); }
+void GiveAway(Piece& piece) { __tsan_release(&piece); }
+void TakeBack(Piece& piece) { __tsan_acquire(&piece); }
 #else
-void GiveAway(Piece* /*piece*/) {}
-void TakeBack(Piece* /*piece*/) {}
+void GiveAway(Piece& /*piece*/) {}
+void TakeBack(Piece& /*piece*/) {}
 #endif
 }  // namespace
 
@@ -64,7 +65,10 @@ std::shared_ptr<Offered> OfferBook::Find(std::uint64_t offer_id) const {
 Piece* OfferBook::Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer) {
   const std::lock_guard lock(mutex_);
   if (offered->removed) return nullptr;
-  if (spare_.empty()) spare_.push_back(std::make_unique<Piece>());
+  if (spare_.empty()) {
+    spare_.push_back(std::make_unique<Piece>());
+    spare_.back()->gathered = Buffer(memory_, kPieceBytes);
+  }
   Piece* piece = under_way_.emplace_back(std::move(spare_.back())).get();
   spare_.pop_back();
   piece->book = this;
@@ -73,13 +77,14 @@ Piece* OfferBook::Begin(const std::shared_ptr<Offered>& offered, const std::shar
   piece->frames = 2;
   ++offered->pieces_under_way;
   ++peer->pieces_under_way;
-  GiveAway(piece);
   return piece;
 }
 
+void OfferBook::HandOver(Piece& piece) { GiveAway(piece); }
+
 void OfferBook::EndFrame(void* /*data*/, void* piece) {
   auto& ended = *static_cast<Piece*>(piece);
-  TakeBack(&ended);
+  TakeBack(ended);
   if (--ended.frames == 0) ended.book->End(ended);
 }
 

@@ -34,7 +34,7 @@ struct Piece {
   std::shared_ptr<Offered> offered;  // second owner: the book
   std::shared_ptr<Peer> peer;        // second owner: the service thread
   std::vector<std::byte> header;
-  Buffer gathered;  // kPieceBytes once it was needed
+  Buffer gathered;  // kPieceBytes, untouched until a piece is gathered
   std::atomic<int> frames{0};
 };
 
@@ -51,9 +51,10 @@ class OfferBook {
 
   // A piece to fill, counted for the offer and the peer from here on; null when the offer has been removed.
   Piece* Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
+  // The piece is filled, and its two frames go to ZeroMQ next.
+  static void HandOver(Piece& piece);
   // One frame has left. ZeroMQ's free function: called on its own thread. `piece` is a Piece.
   static void EndFrame(void* data, void* piece);
-  MemoryResource& memory() { return memory_; }  // for pieces' own bytes
 
  private:
   void End(Piece& piece);

@@ -121,10 +121,10 @@ bool Service::SendPiece(Work& work) {
   const ReplyPlan::Next next = reply.plan.Take();
   std::span<const std::byte> data = next.in_place;
   if (data.empty()) {
-    if (!piece->gathered) piece->gathered = Buffer(book_.memory(), kPieceBytes);
     data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data()));
   }
   piece->header = EncodePieceHeader({reply.ticket, next.offset, static_cast<std::uint32_t>(data.size())});
+  OfferBook::HandOver(*piece);
   zmq::message_t routing_id(work.peer->routing_id);
   zmq::message_t header(piece->header.data(), piece->header.size(), OfferBook::EndFrame, piece);
   zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), OfferBook::EndFrame, piece);

@@ -1,0 +1,141 @@
+// The shared arena: what is freed serves again, what is handed over cannot be changed, and mappings are kept.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/transport/shm/arena.h"
+#include "src/transport/shm/segment_cache.h"
+#include "tests/conformance/published_bytes.h"
+
+namespace layercast {
+namespace {
+
+using shm_channel::Arena;
+using shm_channel::Location;
+using shm_channel::SegmentCache;
+
+TEST(ShmArena, GivesTheSameMemoryToVersionsOfTheSameSizes) {
+  Arena arena;
+  const std::vector<std::size_t> sizes{1, 4096, 100'000, 63, 0, 3'000'000, 65};
+  std::vector<std::byte*> first;
+  for (int version = 0; version < 10; ++version) {
+    std::vector<Buffer> buffers;
+    for (const std::size_t size : sizes) {
+      buffers.emplace_back(arena, size);
+      std::memset(buffers.back().data(), version, size);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers.back().data()) % 64, 0U);
+    }
+    std::vector<std::byte*> addresses;
+    for (const Buffer& buffer : buffers) addresses.push_back(buffer.data());
+    if (version == 0) first = addresses;
+    EXPECT_EQ(addresses, first);
+  }
+  EXPECT_EQ(arena.segments(), 1U);
+}
+
+TEST(ShmArena, NeverHandsOutTheSameBytesTwice) {
+  Arena arena;
+  std::mt19937 random(3);
+  struct Block {
+    Buffer buffer;
+    std::byte mark;
+  };
+  std::vector<Block> blocks;
+  for (int step = 0; step < 2000; ++step) {
+    if (!blocks.empty() && random() % 3 == 0) {
+      const std::size_t victim = random() % blocks.size();
+      std::swap(blocks[victim], blocks.back());
+      const Block& block = blocks.back();
+      for (const std::byte byte : block.buffer.span()) ASSERT_EQ(byte, block.mark);
+      blocks.pop_back();
+      continue;
+    }
+    Block& block = blocks.emplace_back(Block{Buffer(arena, random() % 5000), static_cast<std::byte>(step)});
+    std::fill(block.buffer.span().begin(), block.buffer.span().end(), block.mark);
+  }
+  blocks.clear();
+  const Buffer whole(arena, (std::size_t{256} << 20) - 4096);  // all ranges have been joined again
+  EXPECT_EQ(arena.segments(), 1U);
+}
+
+TEST(ShmArena, LetsGoOfSegmentsThatAreTooSmall) {
+  Arena arena;
+  { const Buffer small(arena, 1000); }
+  { const Buffer large(arena, std::size_t{300} << 20); }
+  EXPECT_EQ(arena.segments(), 1U);
+}
+
+TEST(ShmArena, RefusesWhatNoMachineHas) {
+  Arena arena;
+  EXPECT_THROW(arena.Allocate(~std::size_t{0}), Error);
+}
+
+TEST(ShmArena, KnowsWhatIsItsOwn) {
+  Arena arena;
+  const Buffer buffer(arena, 1000);
+  const Location at = arena.Locate(buffer.data() + 10, 990);
+  EXPECT_EQ(at.segment->file.memory.base() + at.offset, buffer.data() + 10);
+  const int local = 0;
+  EXPECT_THROW(arena.Locate(reinterpret_cast<const std::byte*>(&local), 4), Error);
+  EXPECT_THROW(arena.Locate(buffer.data(), std::size_t{1} << 40), Error);
+}
+
+TEST(ShmArena, NobodyWhoGetsTheDescriptorCanWriteOrResize) {
+  Arena arena;
+  const Buffer buffer(arena, 1000);
+  const int fd = arena.Locate(buffer.data(), 1000).segment->file.fd.get();
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  EXPECT_EQ(::pwrite(fd, "x", 1, 0), -1);
+  EXPECT_EQ(::ftruncate(fd, 0), -1);
+  EXPECT_EQ(::ftruncate(fd, off_t{1} << 40), -1);
+  EXPECT_EQ(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+  buffer.data()[0] = std::byte{7};  // but its owner can
+}
+
+TEST(ShmArena, MemoryThatIsNotOfTheArenaCannotBeOffered) {
+  const auto end = test::TransportNamed("shm")->Offering("127.0.0.1");
+  const int local = 0;
+  EXPECT_THROW(end->Add({1, {{reinterpret_cast<const std::byte*>(&local), 4}}}), Error);
+}
+
+UniqueFd Duplicate(const Location& location) { return UniqueFd(::dup(location.segment->file.fd.get())); }
+
+TEST(ShmSegmentCache, KeepsMappingsBetweenConnectionsAndNotForEver) {
+  Arena arena;
+  const Buffer buffer(arena, 1000);
+  const Location at = arena.Locate(buffer.data(), 1000);
+  SegmentCache cache;
+  cache.Begin("one");
+  const std::byte* base = cache.Map("one", Duplicate(at))->base();
+  cache.End();
+  cache.Begin("one");
+  EXPECT_EQ(cache.Map("one", Duplicate(at))->base(), base);
+  cache.End();
+  for (int i = 0; i < 5; ++i) {
+    cache.Begin("one");
+    cache.End();
+  }
+  EXPECT_EQ(cache.size(), 0U);
+}
+
+TEST(ShmSegmentCache, DropsTheSegmentsOfAPublisherThatWasReplaced) {
+  Arena arena;
+  const Buffer buffer(arena, 1000);
+  SegmentCache cache;
+  cache.Begin("one");
+  { const auto mapping = cache.Map("one", Duplicate(arena.Locate(buffer.data(), 1000))); }
+  cache.End();
+  EXPECT_EQ(cache.size(), 1U);
+  cache.Begin("two");
+  EXPECT_EQ(cache.size(), 0U);
+}
+
+}  // namespace
+}  // namespace layercast
