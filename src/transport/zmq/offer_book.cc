@@ -90,15 +90,14 @@ void OfferBook::EndFrame(void* /*data*/, void* piece) {
 
 void OfferBook::End(Piece& piece) {
   const std::lock_guard lock(mutex_);
-  --piece.offered->pieces_under_way;
-  --piece.peer->pieces_under_way;
+  if (--piece.offered->pieces_under_way == 0) changed_.notify_all();
+  // Waking the service for every piece would cost a third of the speed; idle peers it forgets in its own time.
+  if (--piece.peer->pieces_under_way == kRefillBelow) service_.Wake();
   piece.offered.reset();
   piece.peer.reset();
   const auto at = std::find_if(under_way_.begin(), under_way_.end(), [&](const auto& p) { return p.get() == &piece; });
   if (spare_.size() < kSparePieces) spare_.push_back(std::move(*at));
   under_way_.erase(at);
-  changed_.notify_all();
-  service_.Wake();
 }
 
 }  // namespace layercast::zmq_channel

@@ -24,6 +24,9 @@ class PeerConnection {
   std::string addresses_;
 };
 
+constexpr std::size_t kPiecesUnderWay = 16;  // at most: keeps the connection busy, and is what a removal waits for
+constexpr std::size_t kRefillBelow = 8;      // the service sends more when this few are left
+
 // Immutable but for the count. Owned by the service thread and by the pieces on their way.
 struct Peer {
   std::string routing_id;

@@ -12,8 +12,6 @@
 namespace layercast::zmq_channel {
 namespace {
 
-constexpr std::size_t kPiecesUnderWay =
-    8;                                  // per receiver: enough to keep its connection busy, and what Remove waits for
 constexpr std::size_t kMaxPeers = 256;  // with work at one time
 constexpr int kMessagesAtOnce = 64;     // between two rounds of sending
 constexpr std::chrono::milliseconds kRemoveGrace{1000};

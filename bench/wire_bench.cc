@@ -1,0 +1,255 @@
+// Data channels against the limit that the same bytes have in the same run: memcpy for shm, bare libzmq for zmq. Every
+// sample of a channel follows one of its limit; `ratio` is the median of neighbours' quotients.
+#include <benchmark/benchmark.h>
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+#include <zmq.hpp>
+
+#include "layercast/memory.h"
+#include "src/base/worker_pool.h"
+#include "src/transport/channel.h"
+
+namespace layercast::bench {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kChunk = 4 * kMiB;
+constexpr std::size_t kCredits = 4;  // chunks under way
+constexpr std::chrono::seconds kPatience{30};
+
+double SecondsOf(const std::function<void()>& step) {
+  const auto start = std::chrono::steady_clock::now();
+  step();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Of all threads of this process: where other programs keep the cores busy, elapsed time says more about them than us.
+double ProcessorSeconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+struct Cost {
+  std::vector<double> elapsed;
+  std::vector<double> processor;
+  void Add(const std::function<void()>& step) {
+    const double before = ProcessorSeconds();
+    elapsed.push_back(SecondsOf(step));
+    processor.push_back(ProcessorSeconds() - before);
+  }
+};
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+std::vector<double> Quotients(const std::vector<double>& of, const std::vector<double>& by) {
+  std::vector<double> quotients;
+  for (std::size_t i = 0; i < of.size(); ++i) quotients.push_back(of[i] / by[i]);
+  return quotients;
+}
+
+// Runs both in turn, and reports the speed of each and their ratio.
+void Compare(benchmark::State& state, std::size_t bytes, const std::function<void()>& channel,
+             const std::function<void()>& limit) {
+  channel();
+  limit();  // both have touched their memory now
+  Cost channel_cost;
+  Cost limit_cost;
+  for (auto _ : state) {
+    limit_cost.Add(limit);
+    channel_cost.Add(channel);
+    state.SetIterationTime(channel_cost.elapsed.back());
+  }
+  state.counters["GB/s"] = static_cast<double>(bytes) * 1e-9 / Median(channel_cost.elapsed);
+  state.counters["limit_GB/s"] = static_cast<double>(bytes) * 1e-9 / Median(limit_cost.elapsed);
+  state.counters["ratio"] = Median(Quotients(limit_cost.elapsed, channel_cost.elapsed));
+  state.counters["ratio_processor"] = Median(Quotients(limit_cost.processor, channel_cost.processor));
+}
+
+std::unique_ptr<Transport> Named(std::string_view name) {
+  for (auto& transport : AllTransports()) {
+    if (transport->name() == name) return std::move(transport);
+  }
+  return nullptr;
+}
+
+// One tensor of `bytes`, offered as number 1.
+struct Publisher {
+  Publisher(const Transport& transport, std::size_t bytes)
+      : end(transport.Offering("127.0.0.1")), memory(end->arena() != nullptr ? *end->arena() : host, bytes) {
+    std::memset(memory.data(), 1, bytes);
+    end->Add({1, {{memory.data(), bytes}}});
+  }
+  ~Publisher() { end->Remove(1); }
+
+  HostMemory host;
+  std::unique_ptr<OfferingEnd> end;
+  Buffer memory;
+};
+
+Region ChunkAt(std::size_t offset, std::size_t bytes) { return {0, offset, bytes, 1, bytes}; }
+
+// The first request for an offer by a receiver that has mapped nothing yet; then what reading a byte of each page
+// costs.
+void ShmAttach(benchmark::State& state) {
+  const std::size_t bytes = static_cast<std::size_t>(state.range(0)) * kMiB;
+  const auto publisher_transport = Named("shm");
+  const Publisher publisher(*publisher_transport, bytes);
+  std::vector<double> attach;
+  std::vector<double> touch;
+  for (auto _ : state) {
+    const auto transport = Named("shm");  // a new one each time: it would keep its mappings
+    const auto receiver = transport->Connect(publisher.end->address(), Deadline::After(kPatience));
+    const Region region = ChunkAt(0, bytes);
+    std::optional<ChunkCompletion> completion;
+    attach.push_back(SecondsOf([&] {
+      receiver->Submit({1, 1, {&region, 1}, {}});
+      completion = receiver->Poll(Deadline::After(kPatience));
+    }));
+    touch.push_back(SecondsOf([&] {
+      unsigned sum = 0;
+      for (std::size_t page = 0; page < bytes; page += 4096) {
+        sum += std::to_integer<unsigned>(completion->views[0].base[page]);
+      }
+      benchmark::DoNotOptimize(sum);
+    }));
+    state.SetIterationTime(attach.back());
+  }
+  state.counters["attach_ms"] = Median(attach) * 1e3;
+  state.counters["attach_ms_worst"] = *std::max_element(attach.begin(), attach.end()) * 1e3;
+  state.counters["first_touch_ms"] = Median(touch) * 1e3;
+}
+
+void ShmCopy(benchmark::State& state) {
+  const std::size_t bytes = 512 * kMiB;
+  const auto transport = Named("shm");
+  const Publisher publisher(*transport, bytes);
+  const auto receiver = transport->Connect(publisher.end->address(), Deadline::After(kPatience));
+  HostMemory host;
+  const Buffer plain(host, bytes);
+  const Buffer destination(host, bytes);
+  std::memset(plain.data(), 2, bytes);
+  std::memset(destination.data(), 3, bytes);
+  WorkerPool pool(static_cast<std::size_t>(state.range(0)));
+  Compare(
+      state, bytes,
+      [&] {
+        std::vector<RegionView> views;
+        for (std::size_t offset = 0; offset < bytes; offset += kChunk) {
+          const Region region = ChunkAt(offset, kChunk);
+          receiver->Submit({offset, 1, {&region, 1}, {}});
+          views.push_back(receiver->Poll(Deadline::After(kPatience))->views[0]);
+        }
+        pool.For(views.size(), [&](std::size_t i) { Pack(views[i], destination.data() + i * kChunk); });
+      },
+      [&] {
+        pool.For(bytes / kChunk, [&](std::size_t i) {
+          std::memcpy(destination.data() + i * kChunk, plain.data() + i * kChunk, kChunk);
+        });
+      });
+}
+
+// What libzmq does with the same sockets, the same messages of 1 MiB sent from where they lie, the same number under
+// way and the same copy at the end, and nothing else.
+class BareZmq {
+ public:
+  explicit BareZmq(const Buffer& source) : source_(source), router_(server_, ZMQ_ROUTER), dealer_(client_, ZMQ_DEALER) {
+    router_.bind("tcp://127.0.0.1:*");
+    dealer_.connect(router_.get(zmq::sockopt::last_endpoint));
+    thread_ = std::jthread([this] { Serve(); });
+  }
+  ~BareZmq() { dealer_.send(zmq::message_t(), zmq::send_flags::none); }
+
+  void Fetch(std::byte* destination) {
+    const std::size_t chunks = source_.size() / kChunk;
+    std::size_t asked = 0;
+    for (; asked < std::min(kCredits, chunks); ++asked) Ask(asked);
+    for (std::size_t piece = 0; piece < source_.size() / kMiB; ++piece) {
+      zmq::message_t message;
+      benchmark::DoNotOptimize(dealer_.recv(message));
+      std::memcpy(destination + piece * kMiB, message.data(), message.size());
+      if ((piece + 1) % (kChunk / kMiB) == 0 && asked < chunks) Ask(asked++);
+    }
+  }
+
+ private:
+  void Ask(std::size_t chunk) { dealer_.send(zmq::message_t(&chunk, sizeof(chunk)), zmq::send_flags::none); }
+
+  void Serve() {
+    zmq::message_t peer;
+    zmq::message_t request;
+    while (router_.recv(peer) && router_.recv(request) && request.size() != 0) {
+      std::size_t chunk = 0;
+      std::memcpy(&chunk, request.data(), sizeof(chunk));
+      for (std::size_t offset = 0; offset < kChunk; offset += kMiB) {
+        router_.send(zmq::message_t(peer.data(), peer.size()), zmq::send_flags::sndmore);
+        zmq::message_t piece(source_.data() + chunk * kChunk + offset, kMiB, [](void*, void*) {}, nullptr);
+        router_.send(piece, zmq::send_flags::none);
+      }
+    }
+  }
+
+  const Buffer& source_;
+  zmq::context_t server_;
+  zmq::context_t client_;
+  zmq::socket_t router_;
+  zmq::socket_t dealer_;
+  std::jthread thread_;
+};
+
+void FetchAll(FetchingEnd& receiver, std::span<std::byte> destination) {
+  std::size_t asked = 0;
+  const auto ask = [&] {
+    const Region region = ChunkAt(asked, kChunk);
+    receiver.Submit({asked, 1, {&region, 1}, destination.subspan(asked, kChunk)});
+    asked += kChunk;
+  };
+  for (std::size_t i = 0; i < kCredits; ++i) ask();
+  for (std::size_t got = 0; got < destination.size(); got += kChunk) {
+    if (!receiver.Poll(Deadline::After(kPatience))) throw std::runtime_error("nothing came");
+    if (asked < destination.size()) ask();
+  }
+}
+
+void ZmqFetch(benchmark::State& state) {
+  const std::size_t bytes = 512 * kMiB;
+  const auto transport = Named("zmq");
+  const Publisher publisher(*transport, bytes);
+  const auto receiver = transport->Connect(publisher.end->address(), Deadline::After(kPatience));
+  HostMemory host;
+  const Buffer destination(host, bytes);
+  std::memset(destination.data(), 3, bytes);
+  BareZmq bare(publisher.memory);
+  Compare(state, bytes, [&] { FetchAll(*receiver, destination.span()); }, [&] { bare.Fetch(destination.data()); });
+}
+
+BENCHMARK(ShmAttach)->ArgName("MiB")->Arg(16)->Arg(256)->Arg(1024)->Iterations(21)->UseManualTime();
+BENCHMARK(ShmCopy)->ArgName("threads")->Arg(1)->Arg(2)->Iterations(21)->UseManualTime();
+BENCHMARK(ZmqFetch)->Iterations(21)->UseManualTime();
+
+}  // namespace
+}  // namespace layercast::bench
+
+int main(int argc, char** argv) {
+  // libzmq takes fresh memory for every message that it receives, and by default glibc gives most of it back to the
+  // kernel each time: its page faults, which come and go from run to run, would drown both sides of the comparison.
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
