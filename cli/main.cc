@@ -23,8 +23,15 @@ enum ExitStatus { kDone = 0, kFailed = 1, kWrongUsage = 2 };
 
 std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   std::vector<std::unique_ptr<Subcommand>> all;
-  all.push_back(MakeInspect());
+  all.push_back(MakePublish());
+  all.push_back(MakeServe());
+  all.push_back(MakeReload());
+  all.push_back(MakeGenerate());
+  all.push_back(MakeStatus());
+  all.push_back(MakeVerify());
+  all.push_back(MakeExport());
   all.push_back(MakePlan());
+  all.push_back(MakeInspect());
   return all;
 }
 

@@ -32,7 +32,14 @@ class Subcommand {
   virtual void Run(Output& output) = 0;
 };
 
+std::unique_ptr<Subcommand> MakeExport();
+std::unique_ptr<Subcommand> MakeGenerate();
 std::unique_ptr<Subcommand> MakeInspect();
 std::unique_ptr<Subcommand> MakePlan();
+std::unique_ptr<Subcommand> MakePublish();
+std::unique_ptr<Subcommand> MakeReload();
+std::unique_ptr<Subcommand> MakeServe();
+std::unique_ptr<Subcommand> MakeStatus();
+std::unique_ptr<Subcommand> MakeVerify();
 
 }  // namespace layercast::cli

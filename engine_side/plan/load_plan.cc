@@ -31,10 +31,6 @@ class LoadPlan::Builder {
       : model_(model), manifest_(manifest), partial_(partial.begin(), partial.end()) {}
 
   CheckedPlan Run() {
-    if (manifest_.entries().empty()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "load plan of " + model_.class_name() + ": the manifest holds no tensors");
-    }
     plan_.layout_digest_ = manifest_.layout_digest();
     Reserve(model_);
     AddLayers(model_, {});
@@ -275,6 +271,9 @@ CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::
 }
 
 LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial) {
+  if (manifest.entries().empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "load plan of " + model.class_name() + ": the manifest holds no tensors");
+  }
   CheckedPlan checked = Check(model, manifest, partial);
   if (checked.problems.empty()) return std::move(checked.plan);
   throw Error(ErrorCode::kInvalidArgument,

@@ -39,17 +39,15 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     launch.program = options_.program;
     launch.rank = rank;
     launch.keep_failpoints = keep_failpoints;
-    launch.arguments = {"rank",
-                        "--model",
-                        options_.model,
-                        "--tp-rank",
-                        std::to_string(rank),
-                        "--tp",
-                        std::to_string(options_.tp_size),
-                        "--quantization",
-                        options_.recipe,
-                        "--engine",
-                        options_.engine};
+    const auto flag = [&](const char* name, const std::string& value) {
+      launch.arguments.insert(launch.arguments.end(), {name, value});
+    };
+    flag("--model", options_.model);
+    flag("--tp-rank", std::to_string(rank));
+    flag("--tp", std::to_string(options_.tp_size));
+    flag("--quantization", options_.recipe);
+    flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
+    flag("--engine", options_.engine);
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},

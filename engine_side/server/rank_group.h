@@ -14,11 +14,12 @@
 namespace layercast {
 
 struct RankGroupOptions {
-  std::string program;  // `layercast`, whose subcommand `rank` is a rank process
+  std::string program;  // `layercast-rank` (cli/rank_main.cc)
   std::string model;
   int tp_size = 1;
   std::string recipe = "none";
   bool power_of_two_scales = false;
+  std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   std::string engine;
 };
 

@@ -28,7 +28,10 @@ constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which doe
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank never outlives its engine
   if (::getppid() != parent) ::_exit(127);
   for (const int fd : descriptors) ::fcntl(fd, F_SETFD, 0);
-  ::signal(SIGINT, SIG_IGN);  // of a terminal: the parent ends its ranks
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);  // the parent may wait for signals with them blocked
+  ::signal(SIGINT, SIG_IGN);                   // of a terminal: the parent ends its ranks
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }
@@ -149,7 +152,7 @@ void RankHandle::Lose(const std::string& why) {
   std::map<std::uint64_t, std::promise<Json>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    if (alive_.exchange(false)) log::warn("{} {}", Name(), why);
+    if (alive_.exchange(false) && !ending_) log::warn("{} {}", Name(), why);
     waiting.swap(waiting_);
   }
   for (auto& [id, promise] : waiting) {
@@ -171,6 +174,7 @@ void RankHandle::Reap() {
 }
 
 void RankHandle::End(milliseconds grace) {
+  ending_ = true;
   auto ended = Call("end", Json::object());
   ended.wait_for(grace);
 }

@@ -57,6 +57,7 @@ class RankHandle {
   pid_t pid_ = -1;
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};
+  std::atomic<bool> ending_{false};  // its end is wanted
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool reaped_ = false;                                  // guarded by mutex_

@@ -86,6 +86,7 @@ class RankProcess {
         std::make_unique<Engine>(*model, DecoderConfig::From(config_), parallel_, *recipe, *collective_, weights_);
     ReceiverOptions receiver;
     receiver.engine = options.engine;
+    receiver.chunk_bytes = options.chunk_bytes;
     receiver.staging_memory = &staging_;
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
   }

@@ -34,7 +34,7 @@ struct EngineOutcome {
   bool ok = false;
   std::optional<Version> version{};  // served now: after a failure the old one; empty if the engine did not say
   std::string report{};              // one JSON object (docs/cli.md); empty where nothing began
-  std::optional<Error> error{};
+  std::optional<Error> error{};      // in the engine's own words, if it had any
 };
 
 struct GenerateRequest {

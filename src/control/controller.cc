@@ -9,7 +9,7 @@ namespace layercast {
 namespace {
 
 // Beyond the engine's own deadline: so that it is the engine that says what it waited for.
-constexpr std::chrono::milliseconds kGrace{10'000};
+constexpr std::chrono::milliseconds kGrace{2'000};
 
 Version VersionFromJson(const Json& json) {
   return {.lineage = json.at("lineage").get<std::string>(),
@@ -39,7 +39,7 @@ EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
   if (json.contains("report") && json["report"].is_object()) outcome.report = json["report"].dump();
   if (json.contains("error") && json["error"].is_object()) {
     outcome.error.emplace(ErrorCodeNamed(json["error"].at("code").get<std::string>()),
-                          "engine " + endpoint + ": " + json["error"].at("message").get<std::string>());
+                          json["error"].at("message").get<std::string>());
   }
   return outcome;
 }

@@ -1,5 +1,7 @@
 #include "src/session/offer_desk.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -65,6 +67,7 @@ wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
 
 std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
   if (auto* hello = std::get_if<wire::Hello>(&message)) return {OnHello(key, std::move(*hello))};
+  if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) {
     if (std::holds_alternative<wire::Bye>(message)) return {};
@@ -83,6 +86,22 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
     return {};
   }
   throw Error(ErrorCode::kInvalidArgument, "a receiver never sends '" + std::string(wire::MessageName(message)) + "'");
+}
+
+wire::StatusAnswer OfferDesk::Status() {
+  wire::StatusAnswer status;
+  status.process = static_cast<std::uint64_t>(::getpid());
+  ForEachVersion([&](const OfferedVersion& version) {
+    const Manifest& manifest = version.manifest();
+    status.versions.push_back({.lineage = manifest.version().lineage,
+                               .step = manifest.version().step,
+                               .digest = manifest.version().digest,
+                               .stream = version.mode() == PublishMode::kStream,
+                               .tensors = static_cast<std::uint32_t>(manifest.entries().size()),
+                               .bytes = manifest.total_bytes(),
+                               .readers = static_cast<std::uint32_t>(version.readers())});
+  });
+  return status;
 }
 
 wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {

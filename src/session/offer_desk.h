@@ -70,6 +70,7 @@ class OfferDesk {
   };
 
   std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
+  wire::StatusAnswer Status();
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
   std::shared_ptr<OfferedVersion> FindVersion(const wire::Hello& hello);

@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",       "welcome",    "subscribe", "need_schedule", "subscribed", "tensor_ready",
-    "tensor_done", "stream_end", "ping",      "pong",          "bye",        "refused"};
+    "hello",      "welcome", "subscribe", "need_schedule", "subscribed", "tensor_ready", "tensor_done",
+    "stream_end", "ping",    "pong",      "bye",           "refused",    "status",       "status_answer"};
 
 // Writing and reading are one description: `Fields(archive, message)` visits a message's fields in wire order, and the
 // archive is a Writer or a Reader. So the two cannot differ.
@@ -186,6 +186,20 @@ void Fields(Archive& archive, Refused& refused) {
   for (const char c : refused.message) message.push_back(static_cast<std::byte>(c));
   archive.Bytes(message, "message");
   refused.message.assign(reinterpret_cast<const char*>(message.data()), message.size());
+}
+
+template <typename Archive>
+void Fields(Archive& archive, StatusAnswer& status) {
+  archive.Number(status.process, "process");
+  archive.template List<std::uint32_t>(status.versions, 43, "versions", [&](VersionStatus& version) {
+    archive.Text(version.lineage, "lineage");
+    archive.Number(version.step, "step");
+    OneDigest(archive, version.digest);
+    archive.Flag(version.stream, "mode");
+    archive.Number(version.tensors, "tensors");
+    archive.Number(version.bytes, "bytes");
+    archive.Number(version.readers, "readers");
+  });
 }
 
 template <typename Archive, typename Empty>

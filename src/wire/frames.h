@@ -118,9 +118,31 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
+// What is offered here? Needs no session.
+struct StatusRequest {
+  bool operator==(const StatusRequest&) const = default;
+};
+
+struct VersionStatus {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  bool stream = false;
+  std::uint32_t tensors = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t readers = 0;  // sessions that are open now
+  bool operator==(const VersionStatus&) const = default;
+};
+
+struct StatusAnswer {
+  std::uint64_t process = 0;
+  std::vector<VersionStatus> versions;  // oldest first
+  bool operator==(const StatusAnswer&) const = default;
+};
+
 // In the order of their type numbers, from 1 on.
 using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
-                             Ping, Pong, Bye, Refused>;
+                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;

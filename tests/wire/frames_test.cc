@@ -27,6 +27,8 @@ std::vector<Frame> Examples() {
       {1, 7, Pong{}},
       {1, 7, Bye{}},
       {1, 7, Refused{ErrorCode::kCorrupt, "why"}},
+      {1, 7, StatusRequest{}},
+      {1, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5}}}},
   };
 }
 

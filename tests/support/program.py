@@ -1,5 +1,5 @@
 """The program `layercast` as tests drive it: real processes, its JSON, its exit statuses (docs/cli.md).
-Used by conftest.py."""
+Used by the tests of the program: tests/cli and tests/end_to_end."""
 
 import dataclasses
 import json

@@ -1,0 +1,89 @@
+// layercast generate: tokens from a running engine, and the version that each span of them came from.
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/subcommand.h"
+#include "src/control/rpc.h"
+
+namespace layercast::cli {
+namespace {
+
+std::string AnswerText(const Json& answer) {
+  std::string text;
+  for (const Json& token : answer.at("tokens")) text += (text.empty() ? "" : ",") + token.dump();
+  text += "  (" + answer.at("finish").get<std::string>() + ")\n";
+  if (answer.contains("logprobs")) {
+    text += "  log-probabilities";
+    for (const Json& logprob : answer["logprobs"]) {
+      char number[32];
+      std::snprintf(number, sizeof(number), " %.4f", logprob.get<double>());
+      text += number;
+    }
+    text += "\n";
+  }
+  for (const Json& span : answer.at("spans")) {
+    text += "  tokens " + span.at("start").dump() + " to " + span.at("end").dump() + ": " +
+            VersionText(span.at("version")) + "\n";
+  }
+  return text;
+}
+
+class Generate final : public Subcommand {
+ public:
+  const char* name() const override { return "generate"; }
+  const char* description() const override { return "Tokens from a running engine, and the version of each of them"; }
+
+  void Declare(CLI::App& app) override {
+    app.add_option("--engine", engine_, "Endpoint of the engine")->required();
+    app.add_option("--tokens", tokens_, "The prompt: 3,11,4")->required()->delimiter(',');
+    app.add_option("--max-new", max_new_, "The most tokens that are generated")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--temperature", temperature_, "0 is greedy")->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--seed", seed_, "Of sampling")->capture_default_str();
+    app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
+    app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(CLI::PositiveNumber);
+    timeout_.Declare(app);
+  }
+
+  void Run(Output& output) override {
+    const Deadline deadline = timeout_.deadline();
+    const Json params = {{"tokens", tokens_},
+                         {"max_new", max_new_},
+                         {"temperature", temperature_},
+                         {"seed", seed_},
+                         {"logprobs", logprobs_}};
+    RpcClient engine("engine", engine_);
+    if (repeat_ == 0) {
+      const Json answer = engine.Call("generate", params, deadline);
+      return output.Print(answer, AnswerText(answer));
+    }
+    Json answers = Json::array();
+    std::string text;
+    for (int i = 0; i < repeat_; ++i) {
+      answers.push_back(engine.Call("generate", params, deadline));
+      text += AnswerText(answers.back());
+    }
+    output.Print({{"answers", answers}}, text);
+  }
+
+ private:
+  std::string engine_;
+  std::vector<std::int32_t> tokens_;
+  std::int64_t max_new_ = 16;
+  double temperature_ = 0;
+  std::uint64_t seed_ = 0;
+  bool logprobs_ = false;
+  int repeat_ = 0;
+  Timeout timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeGenerate() { return std::make_unique<Generate>(); }
+
+}  // namespace layercast::cli

@@ -1,0 +1,98 @@
+// layercast publish: offers a checkpoint as a version until it is ended.
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cli/arguments.h"
+#include "cli/end_signal.h"
+#include "cli/subcommand.h"
+#include "layercast/publisher.h"
+#include "trainer_side/order.h"
+
+namespace layercast::cli {
+namespace {
+
+// The checkpoint's tensors in the order that was asked for. `layer` is the publisher's affair: engines know it.
+Weights InOrder(const std::string& checkpoint, const std::string& order) {
+  const auto weights = [&] { return Weights::FromCheckpoint(checkpoint); };
+  if (order == "layer" || order == "checkpoint") return weights();
+  constexpr std::string_view kShuffled = "shuffled:";
+  if (order.starts_with(kShuffled)) {
+    std::uint64_t seed = 0;
+    const char* const end = order.data() + order.size();
+    const auto [stop, error] = std::from_chars(order.data() + kShuffled.size(), end, seed);
+    if (error == std::errc() && stop == end) return Shuffled(weights(), seed);
+  }
+  throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'");
+}
+
+class Publish final : public Subcommand {
+ public:
+  const char* name() const override { return "publish"; }
+  const char* description() const override { return "Publishes a checkpoint as a version until it is ended"; }
+
+  void Declare(CLI::App& app) override {
+    app.add_option("--checkpoint", checkpoint_, "A folder of safetensors files")->required();
+    app.add_option("--mode", mode_, "snapshot: engines pull at their own pace; stream: it is walked for each of them")
+        ->check(CLI::IsMember({"snapshot", "stream"}))
+        ->capture_default_str();
+    app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
+    app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
+    app.add_option("--step", step_, "The version's step in its lineage")->capture_default_str();
+    app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
+    app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
+  }
+
+  void Run(Output& output) override {
+    if (order_ != "layer" && mode_ != "stream") {
+      throw UsageError("--order " + order_ + " is for streams: say --mode stream");
+    }
+
+    EndSignal end;
+    Weights weights = InOrder(checkpoint_, order_);
+    std::uint64_t bytes = 0;
+    for (const TensorSpec& spec : weights.specs) bytes += static_cast<std::uint64_t>(NumBytes(spec.dtype, spec.shape));
+    const std::size_t tensors = weights.specs.size();
+    Publisher publisher(options_);
+    const PublishedVersion published =
+        publisher.Publish({.lineage = lineage_.empty() ? FolderName() : lineage_,
+                           .step = step_,
+                           .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
+                           .layer_order = order_ == "layer"},
+                          std::move(weights));
+    output.Print({{"ready", true},
+                  {"endpoint", publisher.endpoint()},
+                  {"pids", {::getpid()}},
+                  {"mode", mode_},
+                  {"version", VersionJson(published.version())},
+                  {"tensors", tensors},
+                  {"bytes", bytes}},
+                 "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
+                     std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_);
+    end.Wait();
+  }
+
+ private:
+  std::string FolderName() const {
+    const std::filesystem::path clean = std::filesystem::weakly_canonical(checkpoint_);
+    return clean.filename().empty() ? clean.string() : clean.filename().string();
+  }
+
+  std::string checkpoint_;
+  std::string mode_ = "snapshot";
+  std::string order_ = "layer";
+  std::string lineage_;
+  std::uint64_t step_ = 0;
+  PublisherOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakePublish() { return std::make_unique<Publish>(); }
+
+}  // namespace layercast::cli

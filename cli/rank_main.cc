@@ -1,0 +1,47 @@
+// The program `layercast-rank`: one rank of an engine, started by `layercast serve` alone. Its own program because it
+// holds libtorch, whose loading no other subcommand should wait for.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "engine_side/server/rank_process.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+void Declare(CLI::App& app, RankOptions& options) {
+  app.add_option("--model", options.model)->required();
+  app.add_option("--tp-rank", options.tp_rank)->required();
+  app.add_option("--tp", options.tp_size)->required();
+  app.add_option("--quantization", options.recipe)->required();
+  app.add_flag("--power-of-two-scales", options.power_of_two_scales);
+  app.add_option("--chunk-bytes", options.chunk_bytes)->required();
+  app.add_option("--engine", options.engine)->required();
+  app.add_option("--link-fd", options.link_fd)->required();
+  app.add_option("--weights-fd", options.weights_fd)->required();
+  app.add_option("--staging-fd", options.staging_fd)->required();
+  app.add_option("--manifest-fd", options.manifest_fd)->required();
+  app.add_option("--collective-fd", options.collective_fd);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("One rank of an engine. `layercast serve` starts it.", "layercast-rank");
+  RankOptions options;
+  Declare(app, options);
+  CLI11_PARSE(app, argc, argv);
+  const std::string role = "rank" + std::to_string(options.tp_rank);
+  log::SetUp(role.c_str());
+  try {
+    return RunRank(options);
+  } catch (const std::exception& error) {
+    log::error("{}", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace layercast
+
+int main(int argc, char** argv) { return layercast::Main(argc, argv); }

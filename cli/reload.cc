@@ -1,0 +1,99 @@
+// layercast reload: has running engines take new weights, all at once, and says how each of them fared.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/subcommand.h"
+#include "layercast/controller.h"
+
+namespace layercast::cli {
+namespace {
+
+Json OutcomeJson(const EngineOutcome& outcome) {
+  Json json = {{"endpoint", outcome.endpoint},
+               {"ok", outcome.ok},
+               {"version", VersionJson(outcome.version)},
+               {"report", outcome.report.empty() ? Json(nullptr) : Json::parse(outcome.report, nullptr, false)},
+               {"error", nullptr}};
+  if (outcome.error) json["error"] = ErrorJson(outcome.error->code(), outcome.error->what())["error"];
+  return json;
+}
+
+std::string Milliseconds(double milliseconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f ms", milliseconds);
+  return text;
+}
+
+std::string OutcomeText(const Json& outcome) {
+  const Json& report = outcome["report"];
+  std::string text = outcome["endpoint"].get<std::string>() + ": ";
+  if (outcome["ok"].get<bool>()) {
+    text += "serves " + VersionText(outcome["version"]) + "\n";
+  } else {
+    text += "failed, still serves " + VersionText(outcome["version"]) + ": " +
+            outcome["error"]["message"].get<std::string>() + "\n";
+  }
+  if (!report.is_object()) return text;
+  text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
+          std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
+          report["channel"].value("name", "?") + ", " + std::to_string(report.value("layers", std::uint64_t{0})) +
+          " layers, " + Milliseconds(report.value("total_ms", 0.0)) + "\n";
+  for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {
+    text += "    " + stage + " " + Milliseconds(milliseconds.get<double>()) + "\n";
+  }
+  return text;
+}
+
+class Reload final : public Subcommand {
+ public:
+  const char* name() const override { return "reload"; }
+  const char* description() const override { return "Has engines take new weights while they run"; }
+
+  void Declare(CLI::App& app) override {
+    app.add_option("--engine", engines_, "Endpoints of the engines")->required()->delimiter(',');
+    CLI::Option* path = app.add_option("--weights-path", path_, "A checkpoint folder that the engines can open");
+    app.add_option("--publisher", request_.publisher, "Endpoint of a publisher")->excludes(path);
+    app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
+    app.add_option("--channel", request_.channel, "The data channel to use; by default the best there is")
+        ->check(CLI::IsMember({"shm", "zmq"}));
+    app.add_option("--pause-mode", request_.pause_mode, "What happens to sequences under way")
+        ->check(CLI::IsMember({"wait", "abort", "keep"}));
+    timeout_.Declare(app);
+  }
+
+  void Run(Output& output) override {
+    if (!version_.empty()) request_.version = ParseVersion(version_);
+    if (!path_.empty()) request_.weights_path = AbsolutePath(path_);
+    request_.timeout = timeout_.duration();
+    const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
+    Json json = {{"ok", true}, {"engines", Json::array()}};
+    std::string text;
+    const EngineOutcome* failed = nullptr;
+    for (const EngineOutcome& outcome : outcomes) {
+      json["engines"].push_back(OutcomeJson(outcome));
+      text += OutcomeText(json["engines"].back());
+      if (!outcome.ok && failed == nullptr) failed = &outcome;
+    }
+    json["ok"] = failed == nullptr;
+    output.Print(json, text);
+    if (failed != nullptr) {
+      throw Error(failed->error->code(), "engine " + failed->endpoint + ": " + failed->error->what());
+    }
+  }
+
+ private:
+  std::vector<std::string> engines_;
+  std::string path_;
+  std::string version_;
+  ReloadRequest request_;
+  Timeout timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeReload() { return std::make_unique<Reload>(); }
+
+}  // namespace layercast::cli

@@ -1,0 +1,91 @@
+// layercast status: what an engine serves, or what a publisher offers, right now.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/subcommand.h"
+#include "src/control/rpc.h"
+#include "src/session/publisher_status.h"
+
+namespace layercast::cli {
+namespace {
+
+std::string EngineText(const Json& status) {
+  std::string text = status.at("state").get<std::string>() + " " + VersionText(status.at("version")) + ", " +
+                     status.at("tp").dump() + " ranks, quantization " + status.at("quantization").get<std::string>() +
+                     "\n";
+  for (const Json& rank : status.at("ranks")) {
+    text += "  rank " + rank.at("rank").dump() + " (process " + rank.at("pid").dump() + "): serves " +
+            rank.at("served_digest").get<std::string>() + "\n";
+  }
+  const Json& channel = status.at("channel");
+  if (channel.is_object()) {
+    text += "  last channel " + channel.value("name", "?") + ", " + channel.at("gb_per_s").dump() + " GB/s\n";
+  }
+  const Json& error = status.at("last_error");
+  if (error.is_object()) text += "  last reload failed: " + error.value("message", "") + "\n";
+  return text;
+}
+
+Json PublisherJson(const wire::StatusAnswer& answer) {
+  Json versions = Json::array();
+  std::uint64_t readers = 0;
+  for (const wire::VersionStatus& version : answer.versions) {
+    readers += version.readers;
+    versions.push_back({{"version", VersionJson(Version{version.lineage, version.step, version.digest})},
+                        {"mode", version.stream ? "stream" : "snapshot"},
+                        {"tensors", version.tensors},
+                        {"bytes", version.bytes},
+                        {"readers", version.readers}});
+  }
+  // The newest version's fields stand for all: that is what engines take unless they name another.
+  Json status = {{"state", "publishing"},    {"version", nullptr}, {"mode", nullptr},
+                 {"pids", {answer.process}}, {"tensors", 0},       {"bytes", 0}};
+  if (!versions.empty()) status.update(versions.back());
+  status["readers"] = readers;
+  status["versions"] = std::move(versions);
+  return status;
+}
+
+std::string PublisherText(const Json& status) {
+  std::string text = "publishing, " + status.at("readers").dump() + " readers\n";
+  for (const Json& version : status.at("versions")) {
+    text += "  " + VersionText(version.at("version")) + ", " + version.at("mode").get<std::string>() + ", " +
+            version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes\n";
+  }
+  return text;
+}
+
+class Status final : public Subcommand {
+ public:
+  const char* name() const override { return "status"; }
+  const char* description() const override { return "What an engine serves, or what a publisher offers"; }
+
+  void Declare(CLI::App& app) override {
+    CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine");
+    app.add_option("--publisher", publisher_, "Endpoint of a publisher")->excludes(engine);
+    timeout_.Declare(app);
+  }
+
+  void Run(Output& output) override {
+    if (engine_.empty() == publisher_.empty()) throw UsageError("expected --engine or --publisher");
+    if (!publisher_.empty()) {
+      const Json status = PublisherJson(AskPublisherStatus(publisher_, timeout_.deadline()));
+      return output.Print(status, PublisherText(status));
+    }
+    const Json status = RpcClient("engine", engine_).Call("status", Json::object(), timeout_.deadline());
+    output.Print(status, EngineText(status));
+  }
+
+ private:
+  std::string engine_;
+  std::string publisher_;
+  Timeout timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeStatus() { return std::make_unique<Status>(); }
+
+}  // namespace layercast::cli

@@ -1,0 +1,53 @@
+// layercast verify: holds every served byte against a cold load of a checkpoint.
+#include <memory>
+#include <string>
+
+#include "cli/arguments.h"
+#include "cli/subcommand.h"
+#include "src/control/rpc.h"
+
+namespace layercast::cli {
+namespace {
+
+std::string DifferenceText(const Json& difference) {
+  return "rank " + difference.at("rank").dump() + ", '" + difference.at("tensor").get<std::string>() + "', byte " +
+         difference.at("offset").dump() + ": serves " + difference.at("served").dump() + ", expected " +
+         difference.at("expected").dump();
+}
+
+class Verify final : public Subcommand {
+ public:
+  const char* name() const override { return "verify"; }
+  const char* description() const override { return "Holds every served byte against a cold load of a checkpoint"; }
+
+  void Declare(CLI::App& app) override {
+    app.add_option("--engine", engine_, "Endpoint of the engine")->required();
+    app.add_option("--against", against_, "A checkpoint folder that the engine can open")->required();
+    timeout_.Declare(app);
+  }
+
+  void Run(Output& output) override {
+    const Json result =
+        RpcClient("engine", engine_).Call("verify", {{"directory", AbsolutePath(against_)}}, timeout_.deadline());
+    const Json& differences = result.at("differences");
+    std::string text = result.at("tensors").dump() + " tensors, " + result.at("bytes").dump() + " bytes: ";
+    text += differences.empty() ? "equal\n" : std::to_string(differences.size()) + " tensors differ\n";
+    for (const Json& difference : differences) text += "  " + DifferenceText(difference) + "\n";
+    output.Print(result, text);
+    if (differences.empty()) return;
+    throw Error(ErrorCode::kCorrupt, "the engine does not serve " + against_ + ": " +
+                                         DifferenceText(differences.front()) + " (" +
+                                         std::to_string(differences.size()) + " tensors differ)");
+  }
+
+ private:
+  std::string engine_;
+  std::string against_;
+  Timeout timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeVerify() { return std::make_unique<Verify>(); }
+
+}  // namespace layercast::cli

@@ -1,0 +1,20 @@
+#include "src/session/publisher_status.h"
+
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/session/publisher_link.h"
+
+namespace layercast {
+
+wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, Deadline deadline) {
+  PublisherLink link(endpoint, std::chrono::milliseconds(5000));
+  link.Send(wire::StatusRequest{});
+  wire::Message message = link.Expect(deadline, "asking for its status");
+  if (auto* answer = std::get_if<wire::StatusAnswer>(&message)) return std::move(*answer);
+  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint +
+                                       ", asking for its status: expected 'status_answer', got '" +
+                                       std::string(wire::MessageName(message)) + "'");
+}
+
+}  // namespace layercast

@@ -1,0 +1,14 @@
+// What a publisher offers now: for people who look, not for receivers.
+#pragma once
+
+#include <string>
+
+#include "src/base/deadline.h"
+#include "src/wire/frames.h"
+
+namespace layercast {
+
+// Asks over the control link, without a session. Throws kUnavailable or kDeadlineExceeded naming the publisher.
+wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, Deadline deadline);
+
+}  // namespace layercast

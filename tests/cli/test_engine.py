@@ -1,0 +1,200 @@
+"""The subcommands around a running engine and a publisher keep to docs/cli.md: flags, fields, exit statuses, readiness.
+What the bytes must be, tests/end_to_end shows."""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+import program as layercast_program
+
+VERSION_FIELDS = {"lineage", "step", "digest"}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    return layercast_program.Program(os.environ["LAYERCAST_PROGRAM"], tmp_path_factory.mktemp("program"))
+
+
+@pytest.fixture(scope="module")
+def start(program):
+    running = []
+
+    def start(*arguments):
+        running.append(program.daemon(*arguments))
+        return running[-1]
+
+    yield start
+    for daemon in running:
+        daemon.kill()
+
+
+@pytest.fixture(scope="module")
+def folders(checkpoint):
+    return {version: checkpoint("qwen3", version) for version in "ab"}
+
+
+@pytest.fixture(scope="module")
+def engine(start, folders):
+    return start("serve", "--model", folders["a"], "--tp", 1, "--quantization", "fp8_per_channel")
+
+
+@pytest.fixture(scope="module")
+def publisher(start, folders):
+    return start("publish", "--checkpoint", folders["b"], "--lineage", "run-17", "--step", 42)
+
+
+def refused(program, *arguments, status=1):
+    outcome = program.run(*arguments, status=status)
+    error = outcome.json["error"]
+    assert error["message"] in outcome.errors
+    return error
+
+
+def test_readiness_of_an_engine(engine, program, folders):
+    ready = engine.ready
+    assert list(ready)[:2] == ["ready", "endpoint"]
+    assert re.fullmatch(r"tcp://127\.0\.0\.1:\d+", ready["endpoint"])
+    assert (ready["tp"], ready["quantization"], ready["pid"]) == (1, "fp8_per_channel", engine.process.pid)
+    assert len(ready["pids"]) == 1
+    digest = program.run("inspect", folders["a"]).json["digest"]
+    assert ready["version"] == {"lineage": "qwen3_a", "step": 0, "digest": digest}
+
+
+def test_readiness_of_a_publisher(publisher, program, folders):
+    inspected = program.run("inspect", folders["b"]).json
+    ready = dict(publisher.ready)
+    assert re.fullmatch(r"tcp://127\.0\.0\.1:\d+", ready.pop("endpoint"))
+    assert ready == {"ready": True, "pids": [publisher.process.pid], "mode": "snapshot", "bytes": inspected["bytes"],
+                     "tensors": len(inspected["tensors"]),
+                     "version": {"lineage": "run-17", "step": 42, "digest": inspected["digest"]}}
+
+
+def test_status_of_a_publisher(publisher, program):
+    status = program.run("status", "--publisher", publisher.endpoint).json
+    ready = publisher.ready
+    assert status["state"] == "publishing" and status["readers"] == 0
+    assert {key: status[key] for key in ("version", "mode", "pids", "tensors", "bytes")} == {
+        key: ready[key] for key in ("version", "mode", "pids", "tensors", "bytes")}
+
+
+def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
+    served = program.run("verify", "--engine", engine.endpoint, "--against", folders["b"], status=1)
+    assert not served.json["equal"] and served.json["differences"] and "does not serve" in served.errors
+
+    outcome = program.reload(engine, "--publisher", publisher.endpoint, "--version", "run-17@42")
+    assert outcome["endpoint"] == engine.endpoint
+    assert outcome["ok"] and outcome["error"] is None and outcome["version"] == publisher.version
+    report = outcome["report"]
+    assert report["channel"]["name"] == "shm" and report["channel"]["gb_per_s"] > 0
+    assert 0 < report["bytes"] == report["bytes_total"] and report["layers"] > 0 and report["total_ms"] > 0
+    assert {"receive", "layer_buffer", "materialize", "fuse_and_shard", "quantize", "verify", "commit"} <= set(
+        report["stage_ms"])
+    assert report["out_of_order"] == [] and report["version"] == publisher.version
+
+    status = program.status(engine)
+    assert status["state"] == "serving" and status["version"] == publisher.version and status["last_error"] is None
+    assert status["last_report"] == report and status["channel"] == report["channel"]
+    assert status["ranks"][0]["served_digest"] == report["ranks"][0]["served_digest"]
+    equal = program.run("verify", "--engine", engine.endpoint, "--against", folders["b"]).json
+    assert equal["equal"] and equal["differences"] == [] and equal["bytes"] > 0
+
+
+def test_a_reload_that_fails_leaves_what_was_served(engine, program, publisher, tmp_path):
+    before = program.status(engine)["version"]
+    outcome = program.reload(engine, "--weights-path", tmp_path / "nowhere", status=1)
+    assert not outcome["ok"] and outcome["error"]["code"] == "not_found" and outcome["version"] == before
+    assert program.status(engine)["last_error"] == outcome["error"]
+    outcome = program.reload(engine, "--publisher", publisher.endpoint, "--version", "run-18@1", status=1)
+    assert "run-17@42" in outcome["error"]["message"]
+    assert program.status(engine)["version"] == before
+
+
+def test_a_reload_of_two_engines_says_what_each_did(engine, publisher, program):
+    gone = "tcp://127.0.0.1:9"
+    outcome = program.run("reload", "--engine", f"{engine.endpoint},{gone}", "--publisher", publisher.endpoint, status=1)
+    first, second = outcome.json["engines"]
+    assert outcome.json["ok"] is False and first["ok"] and not second["ok"]
+    assert second["error"]["code"] == "unavailable" and gone in second["error"]["message"]
+    assert second["version"] is None and second["report"] is None
+    assert gone in outcome.errors
+
+
+def test_generate(engine, program):
+    greedy = program.generate(engine, [3, 11, 4], "--max-new", 5, "--logprobs")
+    assert len(greedy["tokens"]) == len(greedy["logprobs"]) == 5 and greedy["finish"] == "length"
+    assert [(span["start"], span["end"]) for span in greedy["spans"]] == [(0, 5)]
+    assert set(greedy["spans"][0]["version"]) == VERSION_FIELDS
+    repeated = program.generate(engine, [3, 11, 4], "--max-new", 5, "--repeat", 2)["answers"]
+    assert [answer["tokens"] for answer in repeated] == [greedy["tokens"]] * 2 and "logprobs" not in repeated[0]
+    hot = [program.generate(engine, [3, 11, 4], "--temperature", 5, "--seed", seed)["tokens"] for seed in (1, 2, 1)]
+    assert hot[0] == hot[2] != hot[1]
+    assert refused(program, "generate", "--engine", engine.endpoint, "--tokens", "5000")["code"] == "invalid_argument"
+
+
+def test_an_engine_starts_from_what_another_exported(engine, program, start, tmp_path):
+    said = program.export(engine, tmp_path / "out")
+    assert said["files"] == ["model-rank-0-part-0.safetensors"] and said["bytes"] > 0
+    assert said["version"] == program.status(engine)["version"]
+    again = start("serve", "--model", tmp_path / "out", "--quantization", "fp8_per_channel")
+    ranks = [program.status(one)["ranks"][0]["served_digest"] for one in (engine, again)]
+    assert ranks[0] == ranks[1]
+    prompt = [9, 8, 7]
+    assert program.generate(engine, prompt)["tokens"] == program.generate(again, prompt)["tokens"]
+    again.stop()
+
+
+def test_text_for_people(engine, publisher, program):
+    def text(*arguments):
+        return subprocess.run([program.path, *map(str, arguments)], capture_output=True, text=True, check=True).stdout
+
+    assert "serves run-17@42:" in text("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
+    assert text("status", "--engine", engine.endpoint).startswith("serving run-17@42:")
+    assert "run-17@42:" in text("status", "--publisher", publisher.endpoint)
+    assert "(length)" in text("generate", "--engine", engine.endpoint, "--tokens", "1,2", "--max-new", 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("what", ["serve", "publish"])
+def test_a_signal_ends_everything_cleanly(what, number, start, folders):
+    daemon = start(what, *(["--model"] if what == "serve" else ["--checkpoint"]), folders["a"])
+    daemon.signal(number)
+    assert daemon.process.wait(20) == 0
+    layercast_program.wait_until(lambda: not any(map(layercast_program.is_running, daemon.pids)), 5, "outlived it")
+
+
+@pytest.mark.parametrize("arguments", [
+    ["publish"], ["publish", "--checkpoint", "x", "--mode", "push"], ["publish", "--checkpoint", "x", "--order", "odd"],
+    ["publish", "--checkpoint", "x", "--order", "checkpoint"], ["serve"], ["serve", "--model", "x", "--tp", "0"],
+    ["serve", "--model", "x", "--quantization", "fp7"], ["reload"], ["status"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--weights-path", "x"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--version", "run-17"],
+    ["generate", "--engine", "tcp://127.0.0.1:9"], ["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "a,b"],
+    ["verify", "--engine", "tcp://127.0.0.1:9"], ["export", "--engine", "tcp://127.0.0.1:9"]], ids=" ".join)
+def test_wrong_usage(arguments, program):
+    assert refused(program, *arguments, status=2)["code"] == "invalid_argument"
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["--commit", "undo"], "unsupported", "staged"),
+    (["--device", "cuda"], "unsupported", "cuda"),
+    (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
+    (["--model", "/nowhere"], "not_found", "/nowhere"),
+])
+def test_an_engine_that_cannot_start_says_why(arguments, code, words, program, folders):
+    model = [] if "--model" in arguments else ["--model", folders["a"]]
+    error = refused(program, "serve", *model, *arguments)
+    assert error["code"] == code and words in error["message"]
+
+
+def test_a_publisher_that_cannot_start_says_why(program, folders, tmp_path):
+    assert "0.0.0.0" in refused(program, "publish", "--checkpoint", folders["a"], "--bind", "tcp://0.0.0.0:0")["message"]
+    assert refused(program, "publish", "--checkpoint", tmp_path)["code"] == "not_found"
+
+
+def test_a_peer_that_is_not_there_is_named(program):
+    for command in (["status", "--engine"], ["status", "--publisher"], ["generate", "--tokens", "1", "--engine"]):
+        error = refused(program, *command, "tcp://127.0.0.1:9", "--timeout", "0.3")
+        assert error["code"] in ("unavailable", "deadline_exceeded") and "tcp://127.0.0.1:9" in error["message"]
