@@ -43,6 +43,11 @@ class LoadPlan::Builder {
     return {std::move(plan_), std::move(problems_)};
   }
 
+  LoadPlan RunWithoutTensors() {
+    AddLayers(model_, {});
+    return std::move(plan_);
+  }
+
  private:
   void Reserve(const Module& model) {
     std::size_t layers = 0;
@@ -265,6 +270,8 @@ class LoadPlan::Builder {
   std::vector<std::uint32_t> first_placement_;  // of each parameter; one more at the end
   std::unordered_map<std::string, std::uint32_t> standing_for_;  // tied tensors: owner's name -> who is placed for it
 };
+
+LoadPlan LoadPlan::WithoutTensors(const Module& model) { return Builder(model, Manifest(), {}).RunWithoutTensors(); }
 
 CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial) {
   return Builder(model, manifest, partial).Run();

@@ -73,6 +73,9 @@ class LoadPlan {
   // The same, with what is wrong beside the placements that could be made.
   static CheckedPlan Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {});
 
+  // The layers and parameters of a model alone, with no tensors that go there.
+  static LoadPlan WithoutTensors(const Module& model);
+
   // In the tree's order: the order that publishers send in.
   const std::vector<PlannedLayer>& layers() const { return layers_; }
   const std::vector<PlannedParameter>& parameters() const { return parameters_; }

@@ -49,35 +49,12 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
 
 void ReloadAttempt::Take(const NamedTensor& named) {
   const std::int64_t found = manifest_.Find(named.name);
-  if (found < 0) {
-    // Not declared: harmless if it is one of those that are computed, not loaded.
-    const Resolution resolution = environment_.model.Resolve({named.name, named.tensor.dtype, named.tensor.shape});
-    if (!resolution.skip_rule.empty()) return;
-    throw Error(ErrorCode::kInvalidArgument,
-                "'" + named.name + "' is not among the tensors that this reload was begun with");
-  }
+  if (found < 0) return TakeUndeclared(named);
   const auto tensor = static_cast<std::uint32_t>(found);
-  const TensorSpec& spec = manifest_.entry(tensor).spec;
-  if (named.tensor.dtype != spec.dtype || named.tensor.shape != spec.shape) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected " + layercast::Describe(spec) + ", got " +
-                                                 layercast::Describe(named.tensor.dtype, named.tensor.shape));
-  }
-  if (!loaded_.insert(named.name).second) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' came twice in one reload");
-  }
+  CheckTakes(tensor, named);
   const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
   OnTensor(tensor, entry.amax, entry.digest);
-  if (std::binary_search(prepared_->row_amax_tensors.begin(), prepared_->row_amax_tensors.end(), tensor)) {
-    std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)));
-    const std::int64_t row_bytes = rows.empty() ? 0 : spec.num_bytes() / spec.shape[0];
-    ScanRows({.dtype = spec.dtype,
-              .data = named.tensor.data,
-              .rows = spec.shape[0],
-              .cols = rows.empty() ? 0 : spec.num_elements() / spec.shape[0],
-              .row_stride = row_bytes},
-             environment_.pool, rows);
-    OnRowAmax(tensor, rows);
-  }
+  if (std::ranges::binary_search(prepared_->row_amax_tensors, tensor)) ScanRowAmax(tensor, named.tensor);
   for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
     const Region& region = prepared_->stream.schedule.regions()[index];
     const RegionView view{.base = named.tensor.data + region.offset,
@@ -87,6 +64,41 @@ void ReloadAttempt::Take(const NamedTensor& named) {
     bytes_ += view.num_bytes();
     pipeline_.Accept(prepared_->stream.pieces[index], view);
   }
+}
+
+// Harmless if it is one of those that are computed, not loaded.
+void ReloadAttempt::TakeUndeclared(const NamedTensor& named) const {
+  const Resolution resolution = environment_.model.Resolve({named.name, named.tensor.dtype, named.tensor.shape});
+  if (!resolution.skip_rule.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "'" + named.name + "' is not among the tensors that this reload was begun with");
+}
+
+void ReloadAttempt::CheckTakes(std::uint32_t tensor, const NamedTensor& named) {
+  const TensorSpec& spec = manifest_.entry(tensor).spec;
+  if (named.tensor.dtype != spec.dtype || named.tensor.shape != spec.shape) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected " + layercast::Describe(spec) + ", got " +
+                                                 layercast::Describe(named.tensor.dtype, named.tensor.shape));
+  }
+  if (named.tensor.device.kind != Device::Kind::kHost || (named.tensor.data == nullptr && spec.num_elements() != 0)) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected host memory, got " +
+                                                 (named.tensor.data == nullptr ? "a null address" : "a device's"));
+  }
+  if (!loaded_.insert(named.name).second) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' came twice in one reload");
+  }
+}
+
+void ReloadAttempt::ScanRowAmax(std::uint32_t tensor, const TensorView& view) {
+  std::vector<float> rows(static_cast<std::size_t>(view.shape.at(0)));
+  const std::int64_t cols = rows.empty() ? 0 : NumElements(view.shape) / view.shape[0];
+  ScanRows({.dtype = view.dtype,
+            .data = view.data,
+            .rows = view.shape[0],
+            .cols = cols,
+            .row_stride = cols * BitsPerElement(view.dtype) / 8},
+           environment_.pool, rows);
+  OnRowAmax(tensor, rows);
 }
 
 void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& digest) {

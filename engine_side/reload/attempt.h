@@ -65,6 +65,9 @@ class ReloadAttempt final : public FetchSink {
   const std::set<std::string>& loaded() const { return loaded_; }
 
  private:
+  void TakeUndeclared(const NamedTensor& named) const;
+  void CheckTakes(std::uint32_t tensor, const NamedTensor& named);
+  void ScanRowAmax(std::uint32_t tensor, const TensorView& view);
   void CheckAliases() const;
 
   const Environment environment_;

@@ -33,11 +33,7 @@ std::uint64_t PackedBytes(const Placement& placement, const Manifest& manifest) 
 }
 
 LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, MemoryResource& memory)
-    : plan_(plan),
-      manifest_(manifest),
-      memory_(memory),
-      arrived_bytes_(plan.layers().size()),
-      arrived_(plan.placements().size()) {
+    : plan_(plan), manifest_(manifest), memory_(memory), arrived_(plan.placements().size()) {
   for (const PlannedLayer& layer : plan.layers()) {
     std::uint32_t awaited = 0;
     for (std::uint32_t i = 0; i < layer.num_placements; ++i) {
@@ -47,7 +43,7 @@ LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, MemoryR
   }
 }
 
-bool LayerBuffer::ArriveDirect(const Piece& piece) {
+bool LayerBuffer::Count(const Piece& piece) {
   const Placement& placement = plan_.placements()[piece.placement];
   const std::uint32_t layer = plan_.parameters()[placement.parameter].layer;
   IntervalSet& arrived = arrived_[piece.placement];
@@ -57,13 +53,12 @@ bool LayerBuffer::ArriveDirect(const Piece& piece) {
                                                  "' arrived twice: expected each byte exactly once");
   }
   if (piece.begin == piece.end) return false;
-  arrived_bytes_[layer] += piece.end - piece.begin;
   if (arrived.covered() == PackedBytes(placement, manifest_)) --placements_awaited_[layer];
   return true;
 }
 
-bool LayerBuffer::Arrive(const Piece& piece) {
-  if (!ArriveDirect(piece)) return false;
+bool LayerBuffer::CountBuffered(const Piece& piece) {
+  if (!Count(piece)) return false;
   const std::uint32_t layer = plan_.parameters()[plan_.placements()[piece.placement].parameter].layer;
   if (!open_.contains(layer)) opening_order_.push_back(layer);
   NoteInterleaving();
@@ -84,6 +79,12 @@ MaterializedLayer& LayerBuffer::Open(std::uint32_t layer) {
 
 bool LayerBuffer::Covered(std::uint32_t layer) const { return placements_awaited_[layer] == 0; }
 
+bool LayerBuffer::ExpectsBytes(std::uint32_t layer) const {
+  const PlannedLayer& planned = plan_.layers()[layer];
+  const auto placements = std::span(plan_.placements()).subspan(planned.first_placement, planned.num_placements);
+  return std::ranges::any_of(placements, [&](const Placement& p) { return PackedBytes(p, manifest_) != 0; });
+}
+
 void LayerBuffer::Release(std::uint32_t layer) {
   LAYERCAST_CHECK(Covered(layer));
   bytes_ -= open_.at(layer).num_bytes();
@@ -102,13 +103,23 @@ void LayerBuffer::NoteInterleaving() {
   for (const std::uint32_t layer : opening_order_) {
     class_names.push_back(plan_.layers()[layer].class_name);
     episode.layers.push_back(plan_.layers()[layer].path);
-    buffered += arrived_bytes_[layer];
+    buffered += BufferedBytes(layer);
     for (std::string& name : AwaitedBy(layer)) episode.awaited.push_back(std::move(name));
   }
   episode.warning = Warning(buffered, class_names);
   log::warn("{}", episode.warning);
   log::warn("open layers: {}; tensors still awaited: {}", Quoted(episode.layers), Quoted(episode.awaited));
   episodes_.push_back(std::move(episode));
+}
+
+// Of this rank's parts of the tensors that have begun to arrive, however they are cut into pieces.
+std::uint64_t LayerBuffer::BufferedBytes(std::uint32_t layer) const {
+  const PlannedLayer& planned = plan_.layers()[layer];
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = planned.first_placement; i < planned.first_placement + planned.num_placements; ++i) {
+    if (arrived_[i].covered() != 0) bytes += PackedBytes(plan_.placements()[i], manifest_);
+  }
+  return bytes;
 }
 
 std::vector<std::string> LayerBuffer::AwaitedBy(std::uint32_t layer) const {

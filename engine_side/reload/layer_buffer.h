@@ -24,13 +24,16 @@ class LayerBuffer {
   LayerBuffer(const LoadPlan& plan, const Manifest& manifest, MemoryResource& memory);
 
   // Counts a piece as arrived. False: an empty one, there is nothing to do. Throws kInvalidArgument naming the tensor
-  // when some of the piece was here before. ArriveDirect is for layers that are never opened.
-  bool Arrive(const Piece& piece);
-  bool ArriveDirect(const Piece& piece);
+  // when some of the piece was here before. Count is for layers that are never opened; CountBuffered also notices a
+  // stream that goes on to another layer.
+  bool Count(const Piece& piece);
+  bool CountBuffered(const Piece& piece);
   // Null while the layer is not open.
   MaterializedLayer* MemoryOf(std::uint32_t layer);
   MaterializedLayer& Open(std::uint32_t layer);
   bool Covered(std::uint32_t layer) const;
+  // False for a layer that no byte is ever sent for: all of it is padding, or empty.
+  bool ExpectsBytes(std::uint32_t layer) const;
   // Gives a covered layer's memory back.
   void Release(std::uint32_t layer);
 
@@ -41,6 +44,7 @@ class LayerBuffer {
 
  private:
   void NoteInterleaving();
+  std::uint64_t BufferedBytes(std::uint32_t layer) const;
   std::vector<std::string> AwaitedBy(std::uint32_t layer) const;
 
   const LoadPlan& plan_;
@@ -48,7 +52,6 @@ class LayerBuffer {
   MemoryResource& memory_;
   std::map<std::uint32_t, MaterializedLayer> open_;
   std::vector<std::uint32_t> opening_order_;       // of the layers in open_
-  std::vector<std::uint64_t> arrived_bytes_;       // by layer: of its tensors, as they were sent
   std::vector<IntervalSet> arrived_;               // by placement
   std::vector<std::uint32_t> placements_awaited_;  // by layer: placements not covered yet
   std::uint64_t bytes_ = 0;                        // of open_

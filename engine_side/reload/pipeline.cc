@@ -34,45 +34,59 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.memory),
       quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.staging, parts.pool),
-      direct_(parts.plan.layers().size(), !pieces.empty()) {
-  if (pieces.empty()) return;
-  for (std::uint32_t i = 0; i < parts_.plan.parameters().size(); ++i) {
-    if (!CanGoDirect(i)) direct_[parts_.plan.parameters()[i].layer] = false;
+      direct_(parts.plan.layers().size(), !pieces.empty()),
+      begun_(parts.plan.layers().size()) {
+  if (!pieces.empty()) ChooseDirect(pieces);
+}
+
+// A layer goes directly when each of its parameters, placements and pieces allows it.
+void ReloadPipeline::ChooseDirect(std::span<const Piece> pieces) {
+  const LoadPlan& plan = parts_.plan;
+  for (std::uint32_t i = 0; i < plan.parameters().size(); ++i) {
+    if (!ParameterAllowsDirect(i)) direct_[plan.parameters()[i].layer] = false;
   }
-  // Quantized rows must come whole, and in multiples of what the recipe can take alone.
+  for (const Placement& placement : plan.placements()) {
+    if (!PlacementAllowsDirect(placement)) direct_[plan.parameters()[placement.parameter].layer] = false;
+  }
   for (const Piece& piece : pieces) {
-    const Placement& placement = parts_.plan.placements()[piece.placement];
-    const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
-    if (!parameter.quantize) continue;
-    const auto row_bytes =
-        static_cast<std::uint64_t>(parameter.spec.shape[1] * BitsPerElement(parameter.spec.dtype) / 8);
-    const std::uint64_t unit = row_bytes * static_cast<std::uint64_t>(parts_.recipe.row_granularity());
-    const bool ends_well = piece.end % unit == 0 || piece.end == PackedBytes(placement, parts_.manifest);
-    if (piece.begin % unit != 0 || !ends_well) direct_[parameter.layer] = false;
+    const Placement& placement = plan.placements()[piece.placement];
+    if (!PieceAllowsDirect(piece)) direct_[plan.parameters()[placement.parameter].layer] = false;
   }
   for (std::uint32_t layer = 0; layer < direct_.size(); ++layer) {
     if (direct_[layer]) ZeroStagedPadding(layer);
   }
 }
 
-bool ReloadPipeline::CanGoDirect(std::uint32_t parameter) const {
+bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
   const PlannedParameter& planned = parts_.plan.parameters()[parameter];
   if (!planned.quantize) return true;
-  const std::int64_t rows = planned.spec.shape[0];
-  const std::int64_t unit = parts_.recipe.row_granularity();
-  if (unit <= 0 || !planned.padding.empty()) return false;
+  if (parts_.recipe.row_granularity() <= 0 || !planned.padding.empty()) return false;
   // A scale of the whole weight must be known before its first row is.
-  if (parts_.recipe.Needs(planned.shard_axis) == AmaxNeed::kTensor && amax_.OfParameter(parameter) < 0) return false;
-  for (const Placement& placement : parts_.plan.placements()) {
-    if (placement.parameter != parameter) continue;
-    const Box& box = placement.destination;
-    const bool whole_rows = box.begin[1] == 0 && box.extent[1] == planned.spec.shape[1];
-    const std::int64_t end = box.begin[0] + box.extent[0];
-    const bool fits_units = box.begin[0] % unit == 0 && (end % unit == 0 || end == rows);
-    if (!whole_rows || !fits_units) return false;
-    if (parts_.manifest.entry(placement.tensor).spec.dtype != planned.spec.dtype) return false;
-  }
-  return true;
+  return parts_.recipe.Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.OfParameter(parameter) >= 0;
+}
+
+// Quantized rows must come whole, ...
+bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
+  const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
+  if (!planned.quantize) return true;
+  const Box& box = placement.destination;
+  const std::int64_t unit = std::max<std::int64_t>(parts_.recipe.row_granularity(), 1);
+  const std::int64_t end = box.begin[0] + box.extent[0];
+  const bool whole_rows = box.begin[1] == 0 && box.extent[1] == planned.spec.shape[1];
+  const bool fits_units = box.begin[0] % unit == 0 && (end % unit == 0 || end == planned.spec.shape[0]);
+  return whole_rows && fits_units && parts_.manifest.entry(placement.tensor).spec.dtype == planned.spec.dtype;
+}
+
+// ... and in multiples of what the recipe can take alone.
+bool ReloadPipeline::PieceAllowsDirect(const Piece& piece) const {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
+  if (!planned.quantize) return true;
+  const auto row_bytes = static_cast<std::uint64_t>(planned.spec.shape[1] * BitsPerElement(planned.spec.dtype) / 8);
+  const std::uint64_t unit =
+      row_bytes * static_cast<std::uint64_t>(std::max<std::int64_t>(parts_.recipe.row_granularity(), 1));
+  if (unit == 0 || piece.begin % unit != 0) return false;
+  return piece.end % unit == 0 || piece.end == PackedBytes(placement, parts_.manifest);
 }
 
 void ReloadPipeline::ZeroStagedPadding(std::uint32_t layer) {
@@ -100,7 +114,11 @@ void ReloadPipeline::Accept(const Piece& piece, const RegionView& view) {
 void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
-  if (!buffer_.ArriveDirect(piece)) return;
+  if (!buffer_.Count(piece)) return;
+  if (!begun_[parameter.layer]) {
+    begun_[parameter.layer] = true;
+    parts_.failpoints.Hit("quantize");
+  }
   const auto timing = clock_.Time("quantize");
   if (parameter.quantize) {
     const MatrixView rows = AsMatrix(view, parameter.spec.dtype, parameter.spec.shape[1]);
@@ -109,14 +127,11 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
     quantize_.Run(placement.parameter, rows, placement.destination.begin[0] + first);
   } else {
     const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
-    quantize_.CheckFinite(source, view);
+    quantize_.CheckFinite(placement.parameter, source, view);
     FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
                  parts_.staging.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
   }
-  if (buffer_.Covered(parameter.layer)) {
-    parts_.failpoints.Hit("quantize");
-    ++layers_done_;
-  }
+  if (buffer_.Covered(parameter.layer)) ++layers_done_;
 }
 
 void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) {
@@ -125,7 +140,7 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
   const PlannedLayer& layer = parts_.plan.layers()[parameter.layer];
   {
     const auto timing = clock_.Time("layer_buffer");
-    if (!buffer_.Arrive(piece)) return;
+    if (!buffer_.CountBuffered(piece)) return;
   }
   MaterializedLayer* memory = buffer_.MemoryOf(parameter.layer);
   if (memory == nullptr) {
@@ -155,9 +170,22 @@ void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
   ++layers_done_;
 }
 
+// A rank's part of a vocabulary may be padding alone: no piece ever comes for it.
+void ReloadPipeline::ProcessLayersOfPadding() {
+  for (std::uint32_t layer = 0; layer < parts_.plan.layers().size(); ++layer) {
+    if (buffer_.ExpectsBytes(layer)) continue;
+    if (direct_[layer]) {  // zeroed at the beginning
+      ++layers_done_;
+    } else {
+      buffer_.Open(layer);
+      ProcessLayer(layer);
+    }
+  }
+}
+
 void ReloadPipeline::Finish() {
   const std::vector<std::string> awaited = buffer_.AwaitedTensors();
-  if (awaited.empty()) return;
+  if (awaited.empty()) return ProcessLayersOfPadding();
   throw Error(ErrorCode::kFailedPrecondition,
               "the weights ended before " + std::to_string(awaited.size()) + " tensors were whole: " + Listed(awaited));
 }

@@ -46,7 +46,7 @@ class ReloadPipeline {
   // Takes one piece; `view` (in the tensor's dtype) is not used after the call returns. Throws kInvalidArgument on
   // bytes that were here before, kCorrupt on NaN or infinity.
   void Accept(const Piece& piece, const RegionView& view);
-  // Throws kFailedPrecondition naming every tensor that is still awaited.
+  // After the last piece. Throws kFailedPrecondition naming every tensor that is still awaited.
   void Finish();
 
   std::uint64_t layers_done() const { return layers_done_; }
@@ -54,10 +54,14 @@ class ReloadPipeline {
   bool IsDirect(std::uint32_t layer) const { return direct_[layer]; }
 
  private:
-  bool CanGoDirect(std::uint32_t parameter) const;
+  void ChooseDirect(std::span<const Piece> pieces);
+  bool ParameterAllowsDirect(std::uint32_t parameter) const;
+  bool PlacementAllowsDirect(const Placement& placement) const;
+  bool PieceAllowsDirect(const Piece& piece) const;
   void AcceptDirect(const Piece& piece, const RegionView& view);
   void AcceptBuffered(const Piece& piece, const RegionView& view);
   void ProcessLayer(std::uint32_t layer);
+  void ProcessLayersOfPadding();
   void ZeroStagedPadding(std::uint32_t layer);
 
   PipelineParts parts_;
@@ -66,6 +70,7 @@ class ReloadPipeline {
   QuantizeStage quantize_;
   StageClock clock_;
   std::vector<bool> direct_;  // by layer
+  std::vector<bool> begun_;   // by layer, of the direct ones
   std::uint64_t layers_done_ = 0;
 };
 

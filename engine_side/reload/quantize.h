@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine_side/quant/recipe.h"
 #include "engine_side/reload/amax_table.h"
@@ -23,10 +24,14 @@ class QuantizeStage {
   // Throws kCorrupt naming layer, parameter and the first NaN or infinity.
   void Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row);
 
-  // For bytes that go to staging as they are: throws kCorrupt naming the tensor when they hold a NaN or infinity.
-  void CheckFinite(const TensorSpec& tensor, const RegionView& view) const;
+  // For bytes that go to staging as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
+  // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
+  void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
 
  private:
+  AmaxInput AmaxOf(std::uint32_t parameter, const Recipe& recipe, std::vector<float>& rows) const;
+  std::vector<KernelTensorView> OutputsOf(std::uint32_t parameter) const;
+
   const LoadPlan& plan_;
   const KernelLayout& layout_;
   const Recipe& recipe_;

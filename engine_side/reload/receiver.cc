@@ -83,10 +83,7 @@ class Receiver::Impl {
   }
 
   void Stage(ReloadSource source, std::uint64_t attempt) {
-    if (phase_ == Phase::kReceiving) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "a layerwise reload is already active. Call finalize_layerwise_processing first.");
-    }
+    CheckNotReceiving();
     Abort();
     Start();
     attempt_number_ = attempt != 0 ? attempt : attempt_number_ + 1;
@@ -115,6 +112,7 @@ class Receiver::Impl {
   }
 
   void VerifyServed() {
+    if (!version_) throw Error(ErrorCode::kFailedPrecondition, "nothing was committed yet that could be verified");
     const auto begin = Clock::now();
     report_.served_digest = captured_.ServedDigest();
     report_.stage_ms["verify"] += MillisecondsSince(begin);
@@ -143,11 +141,7 @@ class Receiver::Impl {
       throw Error(ErrorCode::kFailedPrecondition,
                   "record_metadata_for_reloading must be called before initialize_layerwise_reload.");
     }
-    if (phase_ == Phase::kReceiving) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "initialize_layerwise_reload called while a layerwise reload is already active. Call "
-                  "finalize_layerwise_processing first.");
-    }
+    CheckNotReceiving();
     Abort();
     Start();
     report_.channel = "iterator";
@@ -194,9 +188,13 @@ class Receiver::Impl {
   const ReloadReport& report() const { return report_; }
   const CapturedBuffers& captured() const { return captured_; }
 
-  std::vector<std::byte> StagedManifest() const { return staged_manifest_.Encode(); }
+  std::vector<std::byte> StagedManifest() const {
+    if (phase_ != Phase::kStaged) throw Error(ErrorCode::kFailedPrecondition, "nothing is staged: it has no manifest");
+    return staged_manifest_.Encode();
+  }
 
   void AdoptStaged(const std::vector<std::byte>& encoded) {
+    CheckNotReceiving();
     Abort();
     Start();
     staged_manifest_ = Manifest::Decode(encoded);
@@ -209,6 +207,12 @@ class Receiver::Impl {
 
  private:
   enum class Phase { kIdle, kReceiving, kStaged };
+
+  void CheckNotReceiving() const {
+    if (phase_ != Phase::kReceiving) return;
+    throw Error(ErrorCode::kFailedPrecondition,
+                "a layerwise reload is already active. Call finalize_layerwise_processing first.");
+  }
 
   static double MillisecondsSince(Clock::time_point begin) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -313,12 +317,14 @@ class Receiver::Impl {
   }
 
   void StageKernelFormat(WeightsIterator& weights, const std::string& lineage) {
-    const LoadPlan plan = LoadPlan::Check(*model_, Manifest(), {}).plan;
+    const LoadPlan plan = LoadPlan::WithoutTensors(*model_);
     auto layout = std::make_shared<const KernelLayout>(plan, *recipe_, captured_);
     EnsureStaging(*layout);
     staged_manifest_ = LoadKernelFormat(weights, lineage, *layout, *staging_, pool_);
     report_.version = staged_manifest_.version();
     report_.staged_bytes = layout->staged_bytes();
+    report_.bytes = report_.bytes_total = staged_manifest_.total_bytes();
+    report_.layers = plan.layers().size();
     staged_layout_ = std::move(layout);
     staged_digest_ = staging_->DigestOfAll(*staged_layout_);
     phase_ = Phase::kStaged;

@@ -1,0 +1,221 @@
+// The layerwise pipeline: speed of source bytes by its two ways (`traffic`: bytes of memory that each source byte
+// costs, counted from what the stages read and write, caches left aside), peak memory of a staged reload, and
+// bookkeeping in ns per tensor. Two decoder layers of 122 MB, or thousands of very small ones.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/plan/piece.h"
+#include "engine_side/reload/pipeline.h"
+#include "layercast/model/registry.h"
+#include "layercast/receiver.h"
+#include "src/base/counting_memory.h"
+
+namespace layercast::bench {
+namespace {
+
+struct Size {
+  std::int64_t layers, hidden, intermediate, heads, kv_heads, head_dim;
+};
+constexpr Size kLarge{2, 2048, 8192, 16, 4, 128};
+constexpr Size kSmall{2000, 16, 16, 2, 1, 8};
+constexpr float kAmax = 4.0F;
+
+std::unique_ptr<Module> ModelOf(const Size& size) {
+  const std::string config = R"({"architectures": ["Qwen2ForCausalLM"], "vocab_size": 64, "torch_dtype": "bfloat16",
+      "hidden_size": )" + std::to_string(size.hidden) +
+                             ", \"intermediate_size\": " + std::to_string(size.intermediate) +
+                             ", \"num_attention_heads\": " + std::to_string(size.heads) +
+                             ", \"num_key_value_heads\": " + std::to_string(size.kv_heads) +
+                             ", \"head_dim\": " + std::to_string(size.head_dim) +
+                             ", \"num_hidden_layers\": " + std::to_string(size.layers) + "}";
+  return ModelRegistry::Builtin().Build(ModelDescription::FromJson(config), ParallelConfig{});
+}
+
+std::vector<TensorSpec> SpecsOf(const Size& size) {
+  std::vector<TensorSpec> specs;
+  const auto add = [&](std::string name, Shape shape) {
+    specs.push_back({std::move(name), DType::kBF16, std::move(shape)});
+  };
+  add("model.embed_tokens.weight", {64, size.hidden});
+  for (std::int64_t i = 0; i < size.layers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    add(layer + "input_layernorm.weight", {size.hidden});
+    for (const auto& [name, heads] : {std::pair("q", size.heads), {"k", size.kv_heads}, {"v", size.kv_heads}}) {
+      add(layer + "self_attn." + name + "_proj.weight", {heads * size.head_dim, size.hidden});
+      add(layer + "self_attn." + name + "_proj.bias", {heads * size.head_dim});
+    }
+    add(layer + "self_attn.o_proj.weight", {size.hidden, size.heads * size.head_dim});
+    add(layer + "post_attention_layernorm.weight", {size.hidden});
+    add(layer + "mlp.gate_proj.weight", {size.intermediate, size.hidden});
+    add(layer + "mlp.up_proj.weight", {size.intermediate, size.hidden});
+    add(layer + "mlp.down_proj.weight", {size.hidden, size.intermediate});
+  }
+  add("model.norm.weight", {size.hidden});
+  add("lm_head.weight", {64, size.hidden});
+  return specs;
+}
+
+Manifest ManifestOf(const Size& size) {
+  std::vector<ManifestEntry> entries;
+  for (TensorSpec& spec : SpecsOf(size)) entries.push_back({std::move(spec), {}, kAmax});
+  return Manifest("bench", 0, std::move(entries));
+}
+
+// One rank's model and memory, and a version's bytes: every tensor in a block of its own.
+struct Bench {
+  Bench(const Size& size, const std::string& recipe_name)
+      : manifest(ManifestOf(size)), recipe(MakeRecipe(recipe_name)), model(ModelOf(size)) {
+    for (const PlannedParameter& parameter : plan.parameters()) {
+      for (const TensorSpec& spec : KernelTensorsOf(parameter, *recipe)) {
+        live.emplace_back(host, static_cast<std::size_t>(spec.num_bytes()));
+        std::memset(live.back().data(), 0, live.back().size());
+        table.push_back({spec.name, live.back().data(), spec.dtype, spec.shape, {}, {}});
+      }
+    }
+    for (const ManifestEntry& entry : manifest.entries()) {
+      source.emplace_back(host, static_cast<std::size_t>(entry.spec.num_bytes()));
+      auto* values = reinterpret_cast<std::uint16_t*>(source.back().data());
+      for (std::size_t i = 0; i < source.back().size() / 2; ++i) {  // normal numbers below 4, of either sign
+        const std::size_t mixed = i * 2654435761U >> 7;
+        values[i] = static_cast<std::uint16_t>((mixed & 0x8000U) | 0x3B00U | (mixed & 0x7FU));
+      }
+    }
+  }
+
+  NamedTensor Tensor(std::size_t index) const {
+    const TensorSpec& spec = manifest.entries()[index].spec;
+    return {spec.name, {spec.dtype, spec.shape, source[index].data(), {}}, nullptr};
+  }
+
+  HostMemory host;
+  WorkerPool pool{2};
+  FailPoints failpoints;
+  Manifest manifest;
+  std::unique_ptr<const Recipe> recipe;
+  std::unique_ptr<Module> model;
+  LoadPlan plan = LoadPlan::Build(*model, manifest);
+  std::vector<Buffer> live, source;
+  std::vector<CapturedBuffer> table;
+};
+
+void Load(Bench& bench, const KernelLayout& layout, const Staging& staging, const PlannedSchedule& planned,
+          bool direct) {
+  ReloadPipeline pipeline(
+      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.host, bench.pool, bench.failpoints},
+      direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
+  for (const std::uint32_t tensor : RowAmaxTensors(bench.plan, *bench.recipe)) {
+    pipeline.amax().SetRows(
+        tensor, std::vector<float>(static_cast<std::size_t>(bench.manifest.entry(tensor).spec.shape[0]), kAmax));
+  }
+  for (std::size_t i = 0; i < planned.pieces.size(); ++i) {
+    const Region& region = planned.schedule.regions()[i];
+    pipeline.Accept(planned.pieces[i], {bench.source[region.tensor].data() + region.offset, region.row_bytes,
+                                        region.rows, region.rows > 1 ? region.stride : region.row_bytes});
+  }
+  pipeline.Finish();
+}
+
+void Pipeline(benchmark::State& state, const std::string& recipe, bool direct, double traffic) {
+  Bench bench(kLarge, recipe);
+  const CapturedBuffers captured = CapturedBuffers::Adopt(bench.table);
+  const KernelLayout layout(bench.plan, *bench.recipe, captured);
+  const Staging staging(layout, bench.host);
+  const PlannedSchedule planned = MakeSchedule(
+      bench.plan, bench.manifest, {.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity())});
+  Load(bench, layout, staging, planned, direct);  // first touch
+  for (auto _ : state) Load(bench, layout, staging, planned, direct);
+  state.counters["source_GBps"] = benchmark::Counter(static_cast<double>(bench.manifest.total_bytes()) / 1e9,
+                                                     benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["traffic"] = traffic;
+}
+
+void Bookkeeping(benchmark::State& state, bool direct) {
+  Bench bench(kSmall, "none");
+  const CapturedBuffers captured = CapturedBuffers::Adopt(bench.table);
+  const KernelLayout layout(bench.plan, *bench.recipe, captured);
+  const Staging staging(layout, bench.host);
+  const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
+  for (auto _ : state) Load(bench, layout, staging, planned, direct);
+  state.counters["ns_per_tensor"] =
+      benchmark::Counter(static_cast<double>(bench.manifest.entries().size()) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+// What is counted for each tensor, and nothing of the work on its bytes.
+void Coverage(benchmark::State& state) {
+  const Bench bench(kSmall, "none");
+  const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
+  HostMemory host;
+  for (auto _ : state) {
+    LayerBuffer buffer(bench.plan, bench.manifest, host);
+    for (const Piece& piece : planned.pieces) benchmark::DoNotOptimize(buffer.Count(piece));
+  }
+  state.counters["ns_per_tensor"] =
+      benchmark::Counter(static_cast<double>(bench.manifest.entries().size()) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+std::uint64_t LargestLayer(const LoadPlan& plan) {
+  std::uint64_t largest = 0;
+  for (const PlannedLayer& layer : plan.layers()) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
+      bytes += static_cast<std::uint64_t>(plan.parameters()[layer.first_parameter + i].spec.num_bytes());
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+// Staging and layer buffers together, beside one quantized copy and two layers in full precision.
+void PeakMemory(benchmark::State& state, const std::string& recipe) {
+  Bench bench(kLarge, recipe);
+  CountingMemory memory(bench.host);
+  ReceiverOptions options;
+  options.staging_memory = options.layer_memory = &memory;
+  Receiver receiver(ModelOf(kLarge), {}, {recipe}, CapturedBuffers::Adopt(bench.table), options);
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < bench.source.size(); ++i) tensors.push_back(bench.Tensor(i));
+  for (auto _ : state) receiver.ReloadWeights(FromIterator(MakeWeightsIterator(tensors), SpecsOf(kLarge)));
+  std::uint64_t copy = 0;
+  for (const Buffer& buffer : bench.live) copy += buffer.size();
+  state.counters["peak_MB"] = static_cast<double>(memory.peak_bytes()) / 1e6;
+  state.counters["copy_MB"] = static_cast<double>(copy) / 1e6;
+  state.counters["layer_MB"] = static_cast<double>(LargestLayer(bench.plan)) / 1e6;
+  state.counters["of_limit"] =
+      static_cast<double>(memory.peak_bytes()) / static_cast<double>(copy + 2 * LargestLayer(bench.plan));
+}
+
+}  // namespace
+}  // namespace layercast::bench
+
+int main(int argc, char** argv) {
+  using namespace layercast::bench;
+  for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    const std::string name(recipe);
+    // `none` reads twice: a scan for NaN, then a copy. FP8 writes one byte for two.
+    const double process = name == "none" ? 3.0 : 1.5;
+    const auto add = [&](const std::string& what, auto run) {
+      benchmark::RegisterBenchmark((what + "/" + name).c_str(), run)->Unit(benchmark::kMillisecond)->UseRealTime();
+    };
+    add("five_stages", [=](benchmark::State& state) { Pipeline(state, name, false, 2.0 + process); });
+    add("direct", [=](benchmark::State& state) { Pipeline(state, name, true, process); });
+    add("peak_memory", [=](benchmark::State& state) { PeakMemory(state, name); });
+  }
+  benchmark::RegisterBenchmark("bookkeeping/coverage", Coverage)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("bookkeeping/five_stages", [](benchmark::State& s) {
+    Bookkeeping(s, false);
+  })->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("bookkeeping/direct", [](benchmark::State& s) {
+    Bookkeeping(s, true);
+  })->Unit(benchmark::kMillisecond);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,65 @@
+#include "engine_side/reload/interval_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace layercast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(IntervalSet, JoinsNeighboursOnBothSides) {
+  IntervalSet set;
+  EXPECT_TRUE(set.Add(10, 20));
+  EXPECT_TRUE(set.Add(30, 40));
+  EXPECT_TRUE(set.Add(20, 25));
+  EXPECT_TRUE(set.Add(28, 30));
+  EXPECT_THAT(set.ranges(), ElementsAre(Pair(10, 25), Pair(28, 40)));
+  EXPECT_TRUE(set.Add(25, 28));
+  EXPECT_THAT(set.ranges(), ElementsAre(Pair(10, 40)));
+  EXPECT_EQ(set.covered(), 30U);
+}
+
+TEST(IntervalSet, RefusesWhatIsThereAndChangesNothing) {
+  IntervalSet set;
+  set.Add(10, 20);
+  for (const auto& [begin, end] : {std::pair(10, 20), std::pair(19, 21), std::pair(0, 11), std::pair(12, 13),
+                                   std::pair(0, 100), std::pair(20, 10)}) {
+    EXPECT_FALSE(set.Add(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)));
+  }
+  EXPECT_TRUE(set.Add(15, 15)) << "an empty range is always new";
+  EXPECT_THAT(set.ranges(), ElementsAre(Pair(10, 20)));
+  EXPECT_EQ(set.covered(), 10U);
+}
+
+TEST(IntervalSet, AgreesWithOneFlagPerByte) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    IntervalSet set;
+    std::vector<bool> there(40);
+    for (int step = 0; step < 30; ++step) {
+      const std::uint64_t begin = random() % 40;
+      const std::uint64_t end = begin + random() % (41 - begin);
+      bool is_new = true;
+      for (std::uint64_t i = begin; i < end; ++i) is_new = is_new && !there[i];
+      ASSERT_EQ(set.Add(begin, end), is_new);
+      for (std::uint64_t i = begin; i < end && is_new; ++i) there[i] = true;
+    }
+    std::uint64_t in_ranges = 0;
+    for (const auto& [begin, end] : set.ranges()) {
+      for (std::uint64_t i = begin; i < end; ++i) ASSERT_TRUE(there[i]);
+      in_ranges += end - begin;
+    }
+    EXPECT_EQ(in_ranges, static_cast<std::uint64_t>(std::count(there.begin(), there.end(), true)));
+    EXPECT_EQ(set.covered(), in_ranges);
+  }
+}
+
+}  // namespace
+}  // namespace layercast

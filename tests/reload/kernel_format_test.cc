@@ -1,0 +1,90 @@
+#include "engine_side/reload/kernel_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/safetensors_writer.h"
+#include "tests/reload/rig.h"
+#include "tests/support/temp_folder.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using testing::Differences;
+using testing::ErrorOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Rig;
+using testing::Weights;
+
+class KernelFormatTest : public ::testing::Test {
+ protected:
+  KernelFormatTest() {
+    for (const KernelTensor& tensor : rig_.layout.tensors()) kernel_.AddRandom(tensor.spec, 2);
+  }
+  std::vector<NamedTensor> Tensors() {
+    std::vector<NamedTensor> tensors;
+    for (std::size_t i = 0; i < kernel_.size(); ++i) tensors.push_back(kernel_.at(i));
+    return tensors;
+  }
+  Manifest Load(std::vector<NamedTensor> tensors) {
+    return LoadKernelFormat(*MakeWeightsIterator(std::move(tensors)), "k", rig_.layout, rig_.staging, rig_.pool);
+  }
+
+  Rig rig_{{.recipe = "none", .tied = true}};
+  Weights kernel_;
+};
+
+TEST_F(KernelFormatTest, CopiesEveryTensorStraight) {
+  std::vector<NamedTensor> tensors = Tensors();
+  std::reverse(tensors.begin(), tensors.end());
+  const Manifest manifest = Load(tensors);
+  testing::ServedBytes expected;
+  for (std::size_t i = 0; i < kernel_.size(); ++i) expected[kernel_.spec(i).name] = kernel_.bytes(i);
+  EXPECT_THAT(Differences(rig_.Staged(), expected), IsEmpty());
+  EXPECT_EQ(manifest.entries().size(), kernel_.size());
+}
+
+TEST_F(KernelFormatTest, NamesEverythingThatIsWrong) {
+  std::vector<NamedTensor> tensors = Tensors();
+  const std::string missing = tensors.back().name;
+  tensors.back().name = "model.layers.0.self_attn.q_proj.weight";  // a checkpoint's name
+  tensors[1].tensor.shape.push_back(1);
+  tensors.push_back(tensors[2]);
+  EXPECT_THAT(ErrorOf([&] { Load(tensors); }),
+              AllOf(HasSubstr("missing: '" + missing + "'"),
+                    HasSubstr("unexpected or repeated: 'model.layers.0.self_attn.q_proj.weight'"),
+                    HasSubstr("unexpected or repeated: '" + tensors[2].name + "'"),
+                    HasSubstr("'" + tensors[1].name + "': expected [")));
+}
+
+TEST_F(KernelFormatTest, RefusesANaNByNameAndIndex) {
+  const std::size_t norm = testing::IndexOf(kernel_, "model.norm.weight");
+  const std::uint16_t nan = 0x7FC0;
+  std::memcpy(kernel_.bytes(norm).data() + 10, &nan, sizeof(nan));
+  EXPECT_THAT(ErrorOf([&] { Load(Tensors()); }), AllOf(HasSubstr("'model.norm.weight'"), HasSubstr("[5]")));
+}
+
+TEST_F(KernelFormatTest, ReadsARanksPartsAndSaysWhichRankIsNotThere) {
+  const TempFolder folder;
+  const std::vector<NamedTensor> tensors = Tensors();
+  const std::span<const NamedTensor> all(tensors);
+  WriteSafetensors(folder / "model-rank-1-part-0.safetensors", all.first(3));
+  WriteSafetensors(folder / "model-rank-1-part-1.safetensors", all.subspan(3));
+  const auto weights = OpenKernelFormat(folder.path(), 1, 2);
+  std::size_t count = 0;
+  while (weights->Next()) ++count;
+  EXPECT_EQ(count, tensors.size());
+  EXPECT_THAT(ErrorOf([&] { OpenKernelFormat(folder.path(), 0, 2); }), HasSubstr("rank 0: expected"));
+  EXPECT_THAT(ErrorOf([&] { OpenKernelFormat(folder.path(), 1, 1); }), HasSubstr("rank"));
+}
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,123 @@
+#include "engine_side/reload/quantize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/tensor/cast.h"
+#include "tests/reload/rig.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::ErrorOf;
+using ::testing::HasSubstr;
+using testing::Rig;
+using testing::RigOptions;
+
+constexpr const char* kQkv = "model.layers.0.self_attn.qkv_proj";
+constexpr const char* kDown = "model.layers.0.mlp.down_proj";
+
+// A stage, and one layer's parameters in full precision.
+struct Stage {
+  explicit Stage(const RigOptions& options, const char* layer) : rig(options) {
+    const PlannedLayer& planned = rig.plan.layers()[rig.LayerOf(layer)];
+    parameter = planned.first_parameter;
+    weight.assign(static_cast<std::size_t>(spec().num_elements()), 0x3F80);  // 1.0
+  }
+  const TensorSpec& spec() const { return rig.plan.parameters()[parameter].spec; }
+  MatrixView rows() const { return AsMatrix(spec(), reinterpret_cast<const std::byte*>(weight.data())); }
+  std::vector<float> Scales() {
+    const std::span<std::byte> bytes = rig.staging.BytesOf(rig.layout.TensorsOf(parameter)[1]);
+    std::vector<float> scales(bytes.size() / sizeof(float));
+    std::memcpy(scales.data(), bytes.data(), bytes.size());
+    return scales;
+  }
+
+  Rig rig;
+  std::uint32_t parameter = 0;
+  std::vector<std::uint16_t> weight;  // bf16
+  AmaxTable amax{rig.plan, rig.manifest};
+  QuantizeStage quantize{rig.plan, rig.layout, *rig.recipe, amax, rig.staging, rig.pool};
+};
+
+void SetAmax(Stage& stage, const std::string& tensor, float amax) {
+  stage.amax.Set(static_cast<std::uint32_t>(stage.rig.manifest.Find("model.layers.0." + tensor + ".weight")), amax);
+}
+
+TEST(Quantize, AFusedWeightsScaleIsOfAllItsPartsOverAllRanks) {
+  for (const int rank : {0, 1}) {
+    Stage stage({.recipe = "fp8_per_tensor", .parallel = {rank, 2}}, kQkv);
+    SetAmax(stage, "self_attn.q_proj", 2);
+    SetAmax(stage, "self_attn.k_proj", 44.8F);
+    SetAmax(stage, "self_attn.v_proj", 3);
+    stage.quantize.Run(stage.parameter, stage.rows(), 0);
+    EXPECT_THAT(stage.Scales(), ElementsAre(RoundTo(DType::kBF16, 44.8F) / 448.0F));
+  }
+}
+
+TEST(Quantize, RowsOfAWeightThatIsSplitByColumnsScaleByAllColumns) {
+  Stage stage({.recipe = "fp8_per_channel", .parallel = {1, 2}}, kDown);
+  std::vector<float> rows(128, 4.48F);
+  rows[5] = 8.96F;
+  const auto tensor = static_cast<std::uint32_t>(stage.rig.manifest.Find(std::string(kDown) + ".weight"));
+  stage.amax.SetRows(tensor, rows);
+  stage.quantize.Run(stage.parameter, stage.rows(), 0);
+  EXPECT_EQ(stage.Scales()[4], RoundTo(DType::kBF16, 4.48F) / 448.0F);
+  EXPECT_EQ(stage.Scales()[5], RoundTo(DType::kBF16, 8.96F) / 448.0F);
+}
+
+TEST(Quantize, RefusesToGuessTheScaleOfAPartOfAWeight) {
+  Stage channels({.recipe = "fp8_per_channel", .parallel = {1, 2}}, kDown);
+  EXPECT_THAT(ErrorOf([&] { channels.quantize.Run(channels.parameter, channels.rows(), 0); }),
+              AllOf(HasSubstr("layer model.layers.0.mlp.down_proj"), HasSubstr("by row, which did not come")));
+  Stage whole({.recipe = "fp8_per_tensor", .parallel = {1, 2}}, kQkv);
+  SetAmax(whole, "self_attn.k_proj", -1);
+  EXPECT_THAT(ErrorOf([&] { whole.quantize.Run(whole.parameter, whole.rows(), 0); }),
+              AllOf(HasSubstr("layer model.layers.0.self_attn.qkv_proj"), HasSubstr("which did not come")));
+}
+
+TEST(Quantize, NamesLayerParameterAndPlaceOfANaN) {
+  for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    for (const std::uint16_t bad : {std::uint16_t{0x7FC0}, std::uint16_t{0x7F80}, std::uint16_t{0xFF80}}) {
+      Stage stage({.recipe = recipe}, kQkv);
+      stage.weight[3 * 128 + 17] = bad;
+      EXPECT_THAT(ErrorOf([&] { stage.quantize.Run(stage.parameter, stage.rows(), 0); }),
+                  AllOf(HasSubstr(ErrorCodeName(ErrorCode::kCorrupt)), HasSubstr("layer " + std::string(kQkv) + ":"),
+                        HasSubstr("'" + std::string(kQkv) + ".weight'"), HasSubstr("3"), HasSubstr("17")));
+    }
+  }
+}
+
+TEST(Quantize, CopiesWhatIsNotQuantized) {
+  Stage stage({.recipe = "fp8_per_block"}, "model.norm");
+  stage.weight[7] = 0x4000;
+  stage.quantize.Run(stage.parameter, stage.rows(), 0);
+  const auto staged = stage.rig.staging.BytesOf(stage.rig.layout.TensorsOf(stage.parameter)[0]);
+  EXPECT_EQ(std::memcmp(staged.data(), stage.weight.data(), staged.size()), 0);
+}
+
+TEST(Quantize, ChecksWhatGoesToStagingAsItIs) {
+  Stage stage({}, "model.norm");
+  std::vector<float> values(128, 1.0F);
+  const TensorSpec tensor{"model.norm.weight", DType::kF32, {128}};
+  const auto check = [&] {
+    stage.quantize.CheckFinite(stage.parameter, tensor,
+                               {reinterpret_cast<const std::byte*>(values.data()), 512, 1, 512});
+  };
+  EXPECT_NO_THROW(check());
+  values[9] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(ErrorOf(check), AllOf(HasSubstr("layer model.norm: 'model.norm.weight'"), HasSubstr("element 9")));
+  values[9] = std::numeric_limits<float>::max();  // infinity in bf16
+  EXPECT_THAT(ErrorOf(check), HasSubstr("expected values that bf16 can hold"));
+}
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,93 @@
+// How much memory a reload takes, counted where it is asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/reload/receiver_rig.h"
+
+namespace layercast {
+namespace {
+
+using testing::Differences;
+using testing::EagerSource;
+using ::testing::IsEmpty;
+using testing::LazySource;
+using testing::ReceiverRig;
+using testing::TensorsOf;
+using testing::Weights;
+using testing::WriteCheckpoint;
+
+// In full precision: qkv_proj and gate_up_proj are [512, 128], qkv_proj has a bias too.
+constexpr std::size_t kLargestLayer = 2U * 512 * 129;
+
+TEST(ReceiverMemory, AStreamInOrderHoldsOneLayerInFullPrecision) {
+  for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    ReceiverRig rig({.recipe = recipe, .layers = 3}, /*direct=*/false);
+    const Weights weights = rig.Version(1);
+    const ReloadReport report = rig.receiver->ReloadWeights(LazySource(weights));
+    EXPECT_EQ(rig.layer_memory.peak_bytes(), kLargestLayer);
+    EXPECT_EQ(report.peak_buffered_bytes, kLargestLayer);
+    EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
+    EXPECT_THAT(report.out_of_order, IsEmpty());
+  }
+}
+
+// From files a tensor is read where it lies: the most beside the layer is the tensor itself, and that is mapped.
+TEST(ReceiverMemory, AColdLoadFromFilesHoldsNoMoreThanALayer) {
+  for (const bool direct : {true, false}) {
+    ReceiverRig rig({.recipe = "fp8_per_block", .layers = 3}, direct);
+    const TempFolder folder;
+    WriteCheckpoint(folder, rig.Version(1));
+    rig.receiver->ReloadWeights(FromPath(folder.path()));
+    EXPECT_LE(rig.layer_memory.peak_bytes(), direct ? 0 : kLargestLayer);
+    EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
+    EXPECT_EQ(rig.staging_memory.allocations(), 1U);
+  }
+}
+
+TEST(ReceiverMemory, AStreamInDisorderCostsWhatIsOpenAndNoMore) {
+  ReceiverRig rig({.recipe = "fp8_per_channel", .layers = 3});
+  const Weights weights = rig.Version(1);
+  std::vector<NamedTensor> tensors = TensorsOf(weights);
+  std::ranges::sort(tensors, {}, &NamedTensor::name);
+  const ReloadReport report =
+      rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), testing::SpecsOf(weights)));
+  EXPECT_GT(report.peak_buffered_bytes, kLargestLayer);
+  EXPECT_EQ(report.peak_buffered_bytes, rig.layer_memory.peak_bytes());
+  EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
+}
+
+TEST(ReceiverMemory, StagingIsOneQuantizedCopyKeptForGood) {
+  ReceiverRig rig;
+  std::size_t quantized = 0;
+  for (const auto& [name, bytes] : rig.engine.Served()) quantized += bytes.size();
+  const std::size_t tensors = rig.engine.Served().size();
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  EXPECT_GE(rig.staging_memory.current_bytes(), quantized);
+  EXPECT_LT(rig.staging_memory.current_bytes(), quantized + 64 * tensors);
+  EXPECT_EQ(rig.staging_memory.allocations(), 1U);
+}
+
+TEST(ReceiverMemory, AHundredReloadsOfOneVersionChangeNothing) {
+  ReceiverRig rig;
+  const Weights weights = rig.Version(1);
+  const ReloadReport first = rig.receiver->ReloadWeights(EagerSource(weights));
+  const auto served = rig.engine.Served();
+  const std::size_t of_first = rig.layer_memory.allocations();
+  for (int i = 0; i < 100; ++i) {
+    const ReloadReport report = rig.receiver->ReloadWeights(EagerSource(weights));
+    ASSERT_EQ(report.served_digest, first.served_digest);
+    ASSERT_EQ(report.buffers_digest, first.buffers_digest);
+    ASSERT_EQ(report.version, first.version);
+  }
+  EXPECT_THAT(Differences(rig.engine.Served(), served), IsEmpty());
+  EXPECT_EQ(rig.staging_memory.allocations(), 1U);
+  EXPECT_EQ(rig.layer_memory.allocations(), 101 * of_first) << "each reload asks for its layers' buffers alone";
+  EXPECT_EQ(rig.layer_memory.peak_bytes(), kLargestLayer);
+}
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,78 @@
+// A receiver over an engine's memory, and sources for it: what the tests of the receiver share.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/receiver.h"
+#include "src/checkpoint/safetensors_writer.h"
+#include "tests/reload/rig.h"
+#include "tests/support/temp_folder.h"
+
+namespace layercast::testing {
+
+struct ReceiverRig {
+  explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true)
+      : options(std::move(given)), engine(*RigModel(options), *MakeRecipe(options.recipe)) {
+    ReceiverOptions receiver_options;
+    receiver_options.direct = direct;
+    receiver_options.threads = 1;
+    receiver_options.chunk_bytes = 20'000;
+    receiver_options.staging_memory = &staging_memory;
+    receiver_options.layer_memory = &layer_memory;
+    receiver = std::make_unique<Receiver>(RigModel(options), options.parallel, QuantizationConfig{options.recipe},
+                                          engine.Adopt(), receiver_options);
+  }
+
+  Weights Version(std::uint32_t seed) const { return RigWeights(options, seed); }
+  ServedBytes Expected(const Weights& weights) const { return ServedSlowly(options, weights); }
+
+  RigOptions options;
+  HostMemory host;
+  FillingMemory filling{host, std::byte{0xA5}};
+  CountingMemory staging_memory{filling};
+  CountingMemory layer_memory{filling};
+  EngineMemory engine;
+  std::unique_ptr<Receiver> receiver;
+};
+
+inline std::vector<TensorSpec> SpecsOf(const Weights& weights) {
+  std::vector<TensorSpec> specs;
+  for (std::size_t i = 0; i < weights.size(); ++i) specs.push_back(weights.spec(i));
+  return specs;
+}
+
+inline std::vector<NamedTensor> TensorsOf(const Weights& weights) {
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < weights.size(); ++i) tensors.push_back(weights.at(i));
+  return tensors;
+}
+
+inline ReloadSource EagerSource(const Weights& weights) {
+  return FromIterator(MakeWeightsIterator(TensorsOf(weights)), SpecsOf(weights));
+}
+
+// Each tensor exists only until the next one is asked for.
+inline ReloadSource LazySource(const Weights& weights) {
+  auto next = [&weights, at = std::size_t{0},
+               bytes = std::vector<std::byte>()]() mutable -> std::optional<NamedTensor> {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0xFF});
+    if (at == weights.size()) return std::nullopt;
+    bytes = weights.bytes(at);
+    NamedTensor tensor = weights.at(at++);
+    tensor.tensor.data = bytes.data();
+    return tensor;
+  };
+  return FromIterator(MakeWeightsIterator(std::move(next)), SpecsOf(weights));
+}
+
+inline void WriteCheckpoint(const TempFolder& folder, const Weights& weights) {
+  WriteSafetensors(folder / "model.safetensors", TensorsOf(weights));
+}
+
+}  // namespace layercast::testing
