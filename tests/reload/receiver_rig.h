@@ -22,7 +22,7 @@ struct ReceiverRig {
     ReceiverOptions receiver_options;
     receiver_options.direct = direct;
     receiver_options.threads = 1;
-    receiver_options.chunk_bytes = 20'000;
+    receiver_options.chunk_bytes = 70'000;
     receiver_options.staging_memory = &staging_memory;
     receiver_options.layer_memory = &layer_memory;
     receiver = std::make_unique<Receiver>(RigModel(options), options.parallel, QuantizationConfig{options.recipe},

@@ -50,8 +50,8 @@ TEST(Receiver, AllWaysInServeTheSameBytes) {
       const ReloadReport report = load();
       EXPECT_THAT(Differences(rig.engine.Served(), expected), IsEmpty()) << way;
       EXPECT_TRUE(rig.engine.CanariesAreAlive()) << way;
-      if (!digest) digest = report.version.digest;
-      EXPECT_EQ(report.version.digest, digest) << way << ": the same weights are the same version";
+      if (!digest) digest = report.served_digest;
+      EXPECT_EQ(report.served_digest, digest) << way;
       EXPECT_EQ(report.served_digest, rig.receiver->captured().ServedDigest());
       EXPECT_EQ(rig.receiver->version()->digest, report.version.digest);
       rig.receiver->ReloadWeights(EagerSource(rig.Version(9)));  // other bytes before the next way
@@ -253,7 +253,7 @@ TEST(Receiver, ReportsTheFieldsOfAReload) {
   EXPECT_EQ(report.version.lineage, folder.path().filename());
   EXPECT_EQ(report.staged_bytes, rig.staging_memory.current_bytes());
   EXPECT_EQ(report.buffers_digest, rig.receiver->captured().TableDigest());
-  for (const char* stage : {"quantize", "verify", "commit"}) EXPECT_TRUE(report.stage_ms.contains(stage)) << stage;
+  for (const char* stage : {"plan", "quantize", "verify", "commit"}) EXPECT_GT(report.stage_ms.at(stage), 0) << stage;
   EXPECT_GT(report.total_ms, 0);
 }
 
@@ -304,7 +304,7 @@ TEST(Receiver, RefusesAnEngineWhoseBuffersAreNotTheModels) {
   ReceiverRig rig;
   std::vector<CapturedBuffer> table = rig.engine.table();
   table.pop_back();
-  table[0].dtype = DType::kF32;
+  table[0].dtype = DType::kU8;
   Receiver receiver(testing::RigModel(rig.options), {}, {rig.options.recipe}, CapturedBuffers::Adopt(table));
   EXPECT_THAT(ErrorOf([&] { receiver.ReloadWeights(EagerSource(rig.Version(1))); }),
               AllOf(HasSubstr("'" + rig.engine.table().back().name + "'"), HasSubstr("'" + table[0].name + "'")));

@@ -1,0 +1,43 @@
+// Where new weights come from: the ways in, as hosts name them.
+#include <utility>
+
+#include "layercast/receiver.h"
+
+namespace layercast {
+namespace {
+
+ReloadSource Make(ReloadSource::Kind kind, std::string location) {
+  ReloadSource source;
+  source.kind = kind;
+  source.location = std::move(location);
+  return source;
+}
+
+}  // namespace
+
+ReloadSource FromOrigin() { return Make(ReloadSource::Kind::kOrigin, ""); }
+
+ReloadSource FromPath(std::string path, bool is_checkpoint_format) {
+  ReloadSource source = Make(ReloadSource::Kind::kPath, std::move(path));
+  source.is_checkpoint_format = is_checkpoint_format;
+  return source;
+}
+
+ReloadSource FromPublisher(std::string endpoint, std::string lineage, std::optional<std::uint64_t> step) {
+  ReloadSource source = Make(ReloadSource::Kind::kPublisher, std::move(endpoint));
+  source.lineage = std::move(lineage);
+  source.step = step;
+  return source;
+}
+
+ReloadSource FromIterator(std::unique_ptr<WeightsIterator> iterator, std::vector<TensorSpec> specs,
+                          bool is_checkpoint_format) {
+  ReloadSource source = Make(ReloadSource::Kind::kIterator, "");
+  source.lineage = "iterator";
+  source.iterator = std::move(iterator);
+  source.specs = std::move(specs);
+  source.is_checkpoint_format = is_checkpoint_format;
+  return source;
+}
+
+}  // namespace layercast
