@@ -18,6 +18,7 @@
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "src/base/bounded_queue.h"
+#include "src/base/thread_name.h"
 
 namespace layercast {
 namespace {
@@ -144,6 +145,7 @@ class EngineService::Impl {
   };
 
   void Work() {
+    NameThisThread("lc-reload");
     while (std::optional<Call> call = calls_.Pop(Deadline::After(kForever))) {
       try {
         call->run();

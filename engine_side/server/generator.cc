@@ -5,6 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/thread_name.h"
 
 namespace layercast {
 namespace {
@@ -94,6 +95,7 @@ void Generator::SetTorn(const std::string& why) {
 bool Generator::Paused() const { return pause_mode_ && Clock::now() < pause_ends_; }
 
 void Generator::Run(const std::stop_token& stop) {
+  NameThisThread("lc-generate");
   while (!stop.stop_requested()) {
     {
       std::unique_lock lock(mutex_);

@@ -13,6 +13,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/thread_name.h"
 
 namespace layercast {
 namespace {
@@ -114,6 +115,7 @@ std::future<Json> RankHandle::Call(const std::string& method, const Json& params
 }
 
 void RankHandle::Read() {
+  NameThisThread("lc-rank-read");
   while (std::optional<Json> message = stream_->Receive()) {
     const std::lock_guard lock(mutex_);
     last_heard_ = Deadline::Clock::now();
@@ -133,6 +135,7 @@ void RankHandle::Read() {
 
 // A stopped or hung process keeps its socket open: only silence tells.
 void RankHandle::Watch(const std::stop_token& stop) {
+  NameThisThread("lc-rank-watch");
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested() && alive_) {
     changed_.wait_for(lock, stop, kPingInterval, [] { return false; });

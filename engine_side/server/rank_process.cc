@@ -25,6 +25,7 @@
 #include "layercast/receiver.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/log.h"
+#include "src/base/thread_name.h"
 
 namespace layercast {
 namespace {
@@ -92,7 +93,10 @@ class RankProcess {
   }
 
   void Run() {
-    std::thread staging([this] { staging_calls_.RunUntilClosed(); });
+    std::thread staging([this] {
+      NameThisThread("lc-stage");
+      staging_calls_.RunUntilClosed();
+    });
     std::thread reader([this] { Read(); });
     forward_calls_.RunUntilClosed();
     staging_calls_.Close();
@@ -104,6 +108,7 @@ class RankProcess {
  private:
   // The reading thread does nothing else, so that it answers pings whatever the rank is doing.
   void Read() {
+    NameThisThread("lc-calls");
     const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
         {"step", &RankProcess::Step}, {"drop", &RankProcess::Drop}, {"commit", &RankProcess::Commit}};
     const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {

@@ -1,4 +1,5 @@
 #include "src/base/worker_pool.h"
+#include "src/base/thread_name.h"
 
 #include <atomic>
 #include <exception>
@@ -53,6 +54,7 @@ void WorkerPool::For(std::size_t count, const std::function<void(std::size_t)>& 
 }
 
 void WorkerPool::Work(const std::stop_token& stop) {
+  NameThisThread("lc-pool");
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return loop_ != nullptr && loop_->open(); })) {
     Loop* loop = loop_;

@@ -8,6 +8,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
@@ -59,6 +60,7 @@ class RpcServer::Impl {
 
  private:
   void Run(const std::stop_token& stop) {
+    NameThisThread("lc-rpc");
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}}};

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "layercast/error.h"
+#include "src/base/thread_name.h"
 #include "src/session/chunk_digests.h"
 
 namespace layercast {
@@ -30,6 +31,7 @@ void DigestWorker::Put(DigestJob job) {
 }
 
 void DigestWorker::Run(const std::stop_token& stop) {
+  NameThisThread("lc-digests");
   while (!stop.stop_requested()) {
     const std::optional<DigestJob> job = jobs_.Pop(Deadline::After(kIdle));
     if (!job) continue;

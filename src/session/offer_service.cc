@@ -9,6 +9,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
 #include "src/session/offer_desk.h"
 
@@ -115,6 +116,7 @@ class OfferService::Impl {
   }
 
   void Run(const std::stop_token& stop) {
+    NameThisThread("lc-offer");
     Clock::time_point next_sweep = Clock::now() + kTick;
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {

@@ -6,6 +6,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/thread_name.h"
 #include "src/session/chunk_digests.h"
 #include "src/tensor/manifest_entry.h"
 
@@ -54,6 +55,7 @@ bool StreamWalk::ended() const {
 }
 
 void StreamWalk::Run(const std::stop_token& stop) {
+  NameThisThread("lc-walk");
   try {
     WalkAll(stop);
   } catch (const Error& error) {
