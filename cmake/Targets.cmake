@@ -33,7 +33,7 @@ function(layercast_test name)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main layercast_warnings)
   # Test code is macros: what it tests is optimized, it need not be, and compiles in half the time.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${LAYERCAST_SANITIZE}>:-O0>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
   # One ctest per program: the suites are quick, and starting hundreds of processes is not.
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
