@@ -16,7 +16,13 @@ std::vector<std::byte> Some(std::size_t count) {
 std::vector<Frame> Examples() {
   return {
       {1, 7, Hello{1, 2, "engine-0", 3, 1, 4, {"boot", "net", "0", "17@4026"}, "run-17", true, 42}},
-      {1, 7, Welcome{1, "trainer", {"boot", "net", "0", "18@4026"}, true, {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}}, Some(20)}},
+      {1, 7,
+       Welcome{1,
+               "trainer",
+               {"boot", "net", "0", "18@4026"},
+               true,
+               {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}},
+               Some(20)}},
       {1, 7, Subscribe{{1, 2}, Some(9), {3, 5}}},
       {1, 7, NeedSchedule{}},
       {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
