@@ -32,7 +32,8 @@ class LoadPlan::Builder {
 
   CheckedPlan Run() {
     plan_.layout_digest_ = manifest_.layout_digest();
-    Reserve(model_);
+    plan_.placements_.reserve(manifest_.entries().size());
+    layer_of_.reserve(manifest_.entries().size());
     AddLayers(model_, {});
     touched_.resize(plan_.parameters_.size());
     for (std::uint32_t tensor = 0; tensor < manifest_.entries().size(); ++tensor) PlaceTensor(tensor);
@@ -49,23 +50,6 @@ class LoadPlan::Builder {
   }
 
  private:
-  void Reserve(const Module& model) {
-    std::size_t layers = 0;
-    std::size_t parameters = 0;
-    Count(model, layers, parameters);
-    layer_of_.reserve(layers);
-    modules_.reserve(layers);
-    plan_.layers_.reserve(layers);
-    plan_.parameters_.reserve(parameters);
-    plan_.placements_.reserve(manifest_.entries().size());
-  }
-
-  static void Count(const Module& module, std::size_t& layers, std::size_t& parameters) {
-    layers += module.parameters().empty() ? 0 : 1;
-    parameters += module.parameters().size();
-    for (const auto& [name, child] : module.children()) Count(*child, layers, parameters);
-  }
-
   // Every module that has parameters, in the tree's order.
   void AddLayers(const Module& module, const std::string& path) {
     if (!module.parameters().empty()) {
