@@ -8,6 +8,10 @@
 
 namespace layercast {
 
+namespace {
+constexpr std::size_t kFewRoutes = 12;  // up to here looking through them is faster than a hash table
+}
+
 Module::~Module() = default;
 
 std::vector<PlacedPiece> Module::Place(std::string_view name, std::string_view /*shard_id*/,
@@ -24,12 +28,11 @@ std::vector<PlacedPiece> Module::Place(std::string_view name, std::string_view /
 std::vector<Box> Module::Padding(std::uint32_t /*parameter*/) const { return {}; }
 
 Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {
+  CheckName(name);
   const auto index = static_cast<std::uint32_t>(children_.size());
-  AddName(name, {.module = child.get(), .child = index});
+  AddRoute({name, child.get(), index, false, {}});
   for (const ShardName& shard : child->shard_names()) {
-    // First match wins: a name that is taken stays with whom it belongs to.
-    routes_.try_emplace(std::string(shard.checkpoint_name),
-                        Route{.module = child.get(), .child = index, .declared = true, .shard_id = shard.shard_id});
+    AddRoute({std::string(shard.checkpoint_name), child.get(), index, true, shard.shard_id});
   }
   return *children_.emplace_back(std::move(name), std::move(child)).second;
 }
@@ -37,20 +40,44 @@ Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {
 Parameter& Module::AddParameter(Parameter parameter) {
   Box::Whole(parameter.spec.shape);  // throws on more dimensions than a box has
   parameter.spec.num_bytes();        // throws on a shape that has no size
-  AddName(parameter.spec.name, {});
+  CheckName(parameter.spec.name);
   return parameters_.emplace_back(std::move(parameter));
 }
 
-void Module::AddName(const std::string& name, Route route) {
+void Module::CheckName(const std::string& name) const {
   if (name.empty() || name.find('.') != std::string::npos) {
     throw Error(ErrorCode::kInvalidArgument, class_name_ + ": expected one path segment as a name, got '" + name + "'");
   }
-  const auto [taken, added] = routes_.try_emplace(name, route);
-  if (added) return;
-  if (!taken->second.declared) {
+  const Route* route = FindRoute(name);
+  if ((route != nullptr && !route->declared) || HasParameter(name)) {
     throw Error(ErrorCode::kInvalidArgument, class_name_ + " already has a part called '" + name + "'");
   }
-  taken->second = route;
+}
+
+// First match wins, but a child's own name comes before those that others declare.
+void Module::AddRoute(Route route) {
+  if (const Route* taken = FindRoute(route.name)) {
+    if (!route.declared) routes_[static_cast<std::size_t>(taken - routes_.data())] = std::move(route);
+    return;
+  }
+  routes_.push_back(std::move(route));
+  if (routes_.size() <= kFewRoutes) return;
+  for (auto i = static_cast<std::uint32_t>(route_of_.size()); i < routes_.size(); ++i) {
+    route_of_.emplace(routes_[i].name, i);
+  }
+}
+
+const Module::Route* Module::FindRoute(std::string_view name) const {
+  if (routes_.size() > kFewRoutes) {
+    const auto found = route_of_.find(name);
+    return found == route_of_.end() ? nullptr : &routes_[found->second];
+  }
+  const auto found = std::ranges::find_if(routes_, [&](const Route& route) { return route.name == name; });
+  return found == routes_.end() ? nullptr : &*found;
+}
+
+bool Module::HasParameter(std::string_view name) const {
+  return std::ranges::any_of(parameters_, [&](const Parameter& parameter) { return parameter.spec.name == name; });
 }
 
 std::uint32_t Module::ParameterIndex(std::string_view name) const {

@@ -48,13 +48,13 @@ void Module::Follow(Walk& walk) const {
       return;
     }
     const auto [head, tail] = SplitFirst(walk.rest);
-    const auto route = module.routes_.find(head);
-    if (route == module.routes_.end() || route->second.module == nullptr || tail.empty()) return;
+    const Route* route = module.FindRoute(head);
+    if (route == nullptr || tail.empty()) return;
     if (!walk.path.empty()) walk.path += '.';
-    walk.path += route->second.declared ? std::string_view(module.children_[route->second.child].first) : head;
-    walk.module = route->second.module;
+    walk.path += route->declared ? std::string_view(module.children_[route->child].first) : head;
+    walk.module = route->module;
     walk.rest = tail;
-    if (route->second.declared) walk.shard_id = route->second.shard_id;
+    if (route->declared) walk.shard_id = route->shard_id;
   }
 }
 
@@ -92,7 +92,7 @@ void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& 
                                     " " + error.what());
     }
     const auto [head, tail] = SplitFirst(walk.rest);
-    if (!tail.empty() && walk.module->routes_.contains(head)) {
+    if (!tail.empty() && walk.module->HasParameter(head)) {
       throw Error(ErrorCode::kNotFound, "Attempted to load nested weight " + Quote(spec.name) +
                                             " into a single parameter " + Quote(Join(walk.path, head)));
     }

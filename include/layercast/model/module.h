@@ -92,9 +92,10 @@ class LAYERCAST_PUBLIC Module {
  private:
   // Where a path segment leads: to the child that has this name, or that declares it as a shard name.
   struct Route {
-    const Module* module = nullptr;  // null: a parameter
-    std::uint32_t child = 0;         // its index among the children
-    bool declared = false;           // by the child's shard_names; a child's or parameter's own name comes first
+    std::string name;
+    const Module* module = nullptr;
+    std::uint32_t child = 0;  // its index among the children
+    bool declared = false;    // by the child's shard_names; a child's own name comes first
     std::string_view shard_id{};
   };
   struct Hash : std::hash<std::string_view> {
@@ -102,7 +103,10 @@ class LAYERCAST_PUBLIC Module {
   };
   struct Walk;
 
-  void AddName(const std::string& name, Route route);
+  void CheckName(const std::string& name) const;
+  void AddRoute(Route route);
+  const Route* FindRoute(std::string_view name) const;  // null: none
+  bool HasParameter(std::string_view name) const;
   // Descends from `walk.module` as far as routes lead, or until a rule skips the name.
   void Follow(Walk& walk) const;
   void PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& resolution) const;
@@ -111,7 +115,9 @@ class LAYERCAST_PUBLIC Module {
   std::string class_name_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
-  std::unordered_map<std::string, Route, Hash, std::equal_to<>> routes_;
+  std::vector<Route> routes_;
+  // Indices into routes_, once they are too many to be looked through: the layers of a model.
+  std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> route_of_;
 };
 
 }  // namespace layercast
