@@ -87,12 +87,15 @@ std::unique_ptr<Transport> Named(std::string_view name) {
   return nullptr;
 }
 
-// One tensor of `bytes`, offered as number 1.
+// `bytes` in `tensors` tensors of the same size, offered as number 1.
 struct Publisher {
-  Publisher(const Transport& transport, std::size_t bytes)
+  Publisher(const Transport& transport, std::size_t bytes, std::size_t tensors = 1)
       : end(transport.Offering("127.0.0.1")), memory(end->arena() != nullptr ? *end->arena() : host, bytes) {
     std::memset(memory.data(), 1, bytes);
-    end->Add({1, {{memory.data(), bytes}}});
+    Offer offer{1, {}};
+    const std::size_t each = bytes / tensors;
+    for (std::size_t i = 0; i < tensors; ++i) offer.tensors.push_back({memory.data() + i * each, each});
+    end->Add(offer);
   }
   ~Publisher() { end->Remove(1); }
 
@@ -108,13 +111,14 @@ Region ChunkAt(std::size_t offset, std::size_t bytes) { return {0, offset, bytes
 void ShmAttach(benchmark::State& state) {
   const std::size_t bytes = static_cast<std::size_t>(state.range(0)) * kMiB;
   const auto publisher_transport = Named("shm");
-  const Publisher publisher(*publisher_transport, bytes);
+  const auto tensors = static_cast<std::size_t>(state.range(1));
+  const Publisher publisher(*publisher_transport, bytes, tensors);
   std::vector<double> attach;
   std::vector<double> touch;
   for (auto _ : state) {
     const auto transport = Named("shm");  // a new one each time: it would keep its mappings
     const auto receiver = transport->Connect(publisher.end->address(), Deadline::After(kPatience));
-    const Region region = ChunkAt(0, bytes);
+    const Region region = ChunkAt(0, bytes / tensors);
     std::optional<ChunkCompletion> completion;
     attach.push_back(SecondsOf([&] {
       receiver->Submit({1, 1, {&region, 1}, {}});
@@ -122,7 +126,7 @@ void ShmAttach(benchmark::State& state) {
     }));
     touch.push_back(SecondsOf([&] {
       unsigned sum = 0;
-      for (std::size_t page = 0; page < bytes; page += 4096) {
+      for (std::size_t page = 0; page < bytes / tensors; page += 4096) {
         sum += std::to_integer<unsigned>(completion->views[0].base[page]);
       }
       benchmark::DoNotOptimize(sum);
@@ -237,7 +241,15 @@ void ZmqFetch(benchmark::State& state) {
   Compare(state, bytes, [&] { FetchAll(*receiver, destination.span()); }, [&] { bare.Fetch(destination.data()); });
 }
 
-BENCHMARK(ShmAttach)->ArgName("MiB")->Arg(16)->Arg(256)->Arg(1024)->Iterations(21)->UseManualTime();
+BENCHMARK(ShmAttach)
+    ->ArgNames({"MiB", "tensors"})
+    ->Args({16, 1})
+    ->Args({256, 1})
+    ->Args({1024, 1})
+    ->Args({1024, 1000})
+    ->Args({1024, 60'000})
+    ->Iterations(21)
+    ->UseManualTime();
 BENCHMARK(ShmCopy)->ArgName("threads")->Arg(1)->Arg(2)->Iterations(21)->UseManualTime();
 BENCHMARK(ZmqFetch)->Iterations(21)->UseManualTime();
 

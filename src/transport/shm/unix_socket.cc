@@ -90,7 +90,11 @@ UniqueFd Connect(const std::string& name, Deadline deadline) {
   const auto left = std::max(deadline.Remaining(), std::chrono::milliseconds(1));
   const timeval timeout{left.count() / 1000, (left.count() % 1000) * 1000};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) {
+  int failed = 0;
+  do {
+    failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length);
+  } while (failed != 0 && errno == EINTR && !deadline.Passed());
+  if (failed != 0) {
     throw Error(errno == EAGAIN ? ErrorCode::kDeadlineExceeded : ErrorCode::kUnavailable,
                 std::string("cannot connect: ") + std::strerror(errno));
   }
