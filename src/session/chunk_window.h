@@ -30,6 +30,13 @@ class ChunkWindow {
     ++in_flight_;
   }
   std::optional<ChunkCompletion> Poll(Deadline deadline) { return end_.Poll(deadline); }
+  // What was read from views of this offer was its bytes: the publisher has not let go of it meanwhile, which it does
+  // with a receiver that was silent for long (a frozen one). Throws kNotFound. To be called once nothing is under way.
+  void ExpectOffered(std::uint64_t offer) {
+    if (!end_.attaches()) return;
+    end_.Submit({.ticket = ~std::uint64_t{0}, .offer_id = offer, .regions = {}, .destination = {}});
+    end_.Poll(Deadline(Deadline::Clock::now()));
+  }
   // The chunk has been consumed: its slot is free.
   void Done(std::uint32_t chunk) {
     --in_flight_;

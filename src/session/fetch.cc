@@ -188,6 +188,7 @@ class Session final : public FetchSession {
       window.Done(next);
       NoMessage(link_.Receive(Deadline(Clock::now()), stage));
     }
+    window.ExpectOffered(subscribed.offer_id);
   }
 
   // Checks a chunk against its digest where that is known already, and hands it on. Returns the digest of its bytes.
@@ -293,6 +294,7 @@ class Session final : public FetchSession {
       digests[index] = Deliver(schedule, index, completion, nullptr, sink);
       window.Done(index);
     }
+    window.ExpectOffered(offer);
   }
 
   // The channel knows the tensor by a number of the offer alone. A region that is not there was in the manifest: then

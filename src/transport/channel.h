@@ -61,7 +61,8 @@ struct ChunkRequest {
 struct ChunkCompletion {
   std::uint64_t ticket = 0;
   // One view per region, in order. An attaching channel's are in the publisher's memory and stay valid until Close;
-  // a copying channel's are in `destination`, packed.
+  // a copying channel's are in `destination`, packed. The publisher may reuse the memory of an offer that it removed: a
+  // request of no regions, made after reading, tells whether what was read was still the offer (else kNotFound).
   std::vector<RegionView> views;
 };
 

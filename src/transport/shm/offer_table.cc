@@ -60,7 +60,10 @@ WrittenTable::WrittenTable(const Offer& offer, const Arena& arena)
   std::memcpy(file_.memory.base(), &header, sizeof(header));
 }
 
-WrittenTable::~WrittenTable() { __atomic_store_n(LiveOf(file_.memory), 0, __ATOMIC_RELEASE); }
+WrittenTable::~WrittenTable() {
+  // An exchange, not a store: it is to be seen before anything that is written into the offer's memory from now on.
+  __atomic_exchange_n(LiveOf(file_.memory), 0, __ATOMIC_SEQ_CST);
+}
 
 ReadTable::ReadTable(const UniqueFd& fd, std::vector<std::shared_ptr<const Mapping>> segments)
     : segments_(std::move(segments)) {
@@ -92,6 +95,6 @@ ReadTable::ReadTable(const UniqueFd& fd, std::vector<std::shared_ptr<const Mappi
   }
 }
 
-bool ReadTable::live() const { return __atomic_load_n(LiveOf(memory_), __ATOMIC_ACQUIRE) == 1; }
+bool ReadTable::live() const { return __atomic_load_n(LiveOf(memory_), __ATOMIC_SEQ_CST) == 1; }
 
 }  // namespace layercast::shm_channel
