@@ -17,7 +17,7 @@ struct EngineServiceOptions {
   std::string pause_mode = "wait";  // of a reload that names none
 };
 
-// Resource; thread-safe. Threads: "layercast-rpc" takes calls, one generates, one reloads, three for each rank.
+// Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, three for each rank.
 class EngineService {
  public:
   // Starts the ranks and loads the model. Throws what is wrong with it.

@@ -32,7 +32,7 @@ class RpcReply {
   std::function<void(Json)> send_;
 };
 
-// Resource; thread-safe. The thread "layercast-rpc" owns the socket and calls the handler, which must not block: what
+// Resource; thread-safe. The thread "lc-rpc" owns the socket and calls the handler, which must not block: what
 // takes time is answered later, through the reply. An Error that the handler throws is the answer.
 class RpcServer {
  public:

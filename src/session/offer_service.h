@@ -23,7 +23,7 @@ struct OfferServiceOptions {
   std::size_t max_sessions = 1024;
 };
 
-// Resource; thread-safe. Threads: "layercast-offer" owns the control socket; one computes digests; one for each walk of
+// Resource; thread-safe. Threads: "lc-offer" owns the control socket; one computes digests; one for each walk of
 // a stream; what the channels start.
 class OfferService {
  public:
