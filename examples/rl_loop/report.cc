@@ -80,21 +80,23 @@ ProgressBar::ProgressBar(std::string title, int steps)
 
 void ProgressBar::Show(const RunHistory& history) {
   const StepRecord& step = history.steps.back();
-  const bool last = step.step == steps_;
+  const bool last = step.step == steps_;  // no update follows: its entropy is that of the one before
+  const UpdateReport& update = last && step.step > 0 ? history.steps[history.steps.size() - 2].update : step.update;
   if (!terminal_ && !last && step.step % 10 != 0) return;
   std::string bar;
   const int done = steps_ == 0 ? kBarWidth : kBarWidth * step.step / steps_;
   for (int i = 0; i < kBarWidth; ++i) bar += i < done ? '#' : '.';
   std::fprintf(stderr, "%s%s [%s] %3d/%d  reward %.3f  entropy %.3f  sync %5.1f ms  %5.1f s%s", terminal_ ? "\r" : "",
-               title_.c_str(), bar.c_str(), step.step, steps_, step.held_out_reward, step.update.entropy,
-               step.sync.total_ms, history.seconds, terminal_ && !last ? "" : "\n");
+               title_.c_str(), bar.c_str(), step.step, steps_, step.held_out_reward, update.entropy, step.sync.total_ms,
+               history.seconds, terminal_ && !last ? "" : "\n");
   std::fflush(stderr);
 }
 
 std::string Table(const RunHistory& history) {
   std::ostringstream out;
-  out << std::fixed << "  step  reward  entropy      gap |  sync ms = receive + buffer + material. + fuse + quantize + "
-      << "verify + commit |   bytes   GB/s\n";
+  out << std::fixed
+      << "  step  reward  entropy      gap | sync ms; within it receive   buffer  material.     fuse quantize"
+      << "   verify   commit |   bytes   GB/s\n";
   const std::size_t every = std::max<std::size_t>(1, (history.steps.size() + 11) / 12);
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     if (i % every != 0 && i + 1 != history.steps.size()) continue;
@@ -105,12 +107,13 @@ std::string Table(const RunHistory& history) {
     } else {
       out << std::setw(9) << step.update.entropy << std::setprecision(5) << std::setw(9) << step.update.logprob_gap;
     }
-    out << " |" << std::setprecision(2) << std::setw(9) << step.sync.total_ms;
-    constexpr int kWidths[kStages] = {10, 9, 12, 7, 11, 9, 9};
+    out << " |" << std::setprecision(2) << std::setw(8) << step.sync.total_ms << std::setprecision(3);
+    constexpr int kWidths[kStages] = {19, 9, 11, 9, 9, 9, 9};
     for (int stage = 0; stage < kStages; ++stage) {
       out << std::setw(kWidths[stage]) << StageMs(step.sync, kStageNames[stage]);
     }
-    out << " |" << std::setw(8) << step.sync.bytes << std::setw(7) << step.sync.gb_per_s << '\n';
+    out << " |" << std::setw(8) << step.sync.bytes << std::setprecision(2) << std::setw(7) << step.sync.gb_per_s
+        << '\n';
   }
   return out.str();
 }
