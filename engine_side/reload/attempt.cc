@@ -154,9 +154,10 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
   report.out_of_order = pipeline_.buffer().episodes();
   report.cast.clear();
   for (const std::uint32_t tensor : plan.cast_tensors()) {
-    const std::uint32_t placement = plan.PlacementsOf(tensor).front();
+    const auto placements = plan.PlacementsOf(tensor);
+    if (placements.empty()) continue;  // all of it is other ranks': a vocabulary shorter than this rank's first row
     report.cast.push_back({manifest_.entry(tensor).spec.name, manifest_.entry(tensor).spec.dtype,
-                           plan.parameters()[plan.placements()[placement].parameter].spec.dtype});
+                           plan.parameters()[plan.placements()[placements.front()].parameter].spec.dtype});
   }
   report.skipped.clear();
   for (const SkippedTensor& skipped : plan.skipped()) {
