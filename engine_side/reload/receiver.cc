@@ -27,14 +27,23 @@ class Receiver::Impl {
 
   void Stage(const ReloadSource& source, std::uint64_t attempt) {
     Start();
+    // Failpoints are for reloads: the first load of an engine's own checkpoint passes them by.
+    failpoints_.Suspend(!version_ && source.kind != ReloadSource::Kind::kPublisher);
     attempt_ = attempt != 0 ? attempt : attempt_ + 1;
     OrFail([&] { Hold(stager_.Stage(source, attempt_)); });
     report_.total_ms = MillisecondsSince(begin_);
   }
 
-  void Commit() {
+  void Prepare() {
     CheckStaged();
+    if (prepared_) return;
     failpoints_.Hit("commit.prepare");
+    captured_.CheckUnmoved();
+    prepared_ = true;
+  }
+
+  void Commit() {
+    Prepare();
     const auto begin = Clock::now();
     layercast::Commit(*staged_.layout, stager_.staging(), captured_, stager_.pool(), failpoints_);
     report_.stage_ms["commit"] = MillisecondsSince(begin);
@@ -111,6 +120,7 @@ class Receiver::Impl {
   }
 
   void SetChannel(std::string channel) { stager_.SetChannel(std::move(channel)); }
+  void SetTimeout(std::chrono::milliseconds timeout) { stager_.SetTimeout(timeout); }
   const std::optional<Version>& version() const { return version_; }
   const ReloadReport& report() const { return report_; }
   const CapturedBuffers& captured() const { return captured_; }
@@ -139,6 +149,7 @@ class Receiver::Impl {
   void Hold(StagedVersion staged) {
     staged_ = std::move(staged);
     phase_ = Phase::kStaged;
+    prepared_ = false;
   }
 
   void CheckStaged() const {
@@ -166,6 +177,7 @@ class Receiver::Impl {
 
   Phase phase_ = Phase::kIdle;
   bool recorded_ = false;
+  bool prepared_ = false;  // what is staged may be committed
   std::uint64_t attempt_ = 0;
   StagedVersion staged_;  // where phase_ says so
   Digest committed_digest_;
@@ -186,6 +198,8 @@ ReloadReport Receiver::ReloadWeights(ReloadSource source) {
 }
 
 void Receiver::Stage(ReloadSource source, std::uint64_t attempt) { impl_->Stage(source, attempt); }
+void Receiver::Prepare() { impl_->Prepare(); }
+void Receiver::SetTimeout(std::chrono::milliseconds timeout) { impl_->SetTimeout(timeout); }
 void Receiver::Commit() { impl_->Commit(); }
 void Receiver::Abort() { impl_->Abort(); }
 void Receiver::SetChannel(std::string channel) { impl_->SetChannel(std::move(channel)); }

@@ -24,6 +24,31 @@ std::string LineageOf(const std::string& path) {
   return clean.filename().empty() ? clean.string() : clean.filename().string();
 }
 
+// Hands on what arrives, and says how much that was by now.
+class Progress final : public FetchSink {
+ public:
+  using Say = std::function<void(std::uint64_t, std::uint64_t)>;
+  Progress(FetchSink& sink, std::uint64_t total, const Say& say) : sink_(sink), total_(total), say_(say) {}
+
+  void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
+    sink_.OnTensor(tensor, amax, digest);
+  }
+  void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) override {
+    sink_.OnRowAmax(tensor, row_amax);
+  }
+  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
+    for (const RegionView& region : regions) bytes_ += region.num_bytes();
+    if (say_) say_(bytes_, total_);
+    sink_.OnChunk(chunk, regions);
+  }
+
+ private:
+  FetchSink& sink_;
+  const std::uint64_t total_;
+  const Say& say_;
+  std::uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
 Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
@@ -37,6 +62,7 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       failpoints_(failpoints),
       report_(report),
       channel_(options.channel),
+      timeout_(options.timeout),
       pool_(options.threads),
       staging_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
       layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : host_memory_) {}
@@ -115,7 +141,7 @@ StagedVersion Stager::StageIterator(const ReloadSource& source) {
 }
 
 StagedVersion Stager::StagePublisher(const ReloadSource& source, std::uint64_t attempt) {
-  const Deadline deadline = Deadline::After(options_.timeout);
+  const Deadline deadline = Deadline::After(timeout_);
   const ReceiverIdentity self{
       .engine = options_.engine, .attempt = attempt, .rank = parallel_.tp_rank, .tp_size = parallel_.tp_size};
   const std::unique_ptr<FetchSession> session =
@@ -124,8 +150,9 @@ StagedVersion Stager::StagePublisher(const ReloadSource& source, std::uint64_t a
   report_.channel = session->channel();
   const bool snapshot = session->mode() == PublishMode::kSnapshot;
   BeginAttempt(session->manifest(), {.in_order = snapshot, .snapshot = snapshot});
+  Progress sink(*attempt_, attempt_->schedule().schedule.total_bytes(), options_.on_progress);
   try {
-    session->Fetch(attempt_->schedule().schedule, attempt_->prepared().row_amax_tensors, *attempt_, deadline);
+    session->Fetch(attempt_->schedule().schedule, attempt_->prepared().row_amax_tensors, sink, deadline);
   } catch (...) {
     Describe(session->stats());
     throw;

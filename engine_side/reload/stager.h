@@ -2,6 +2,7 @@
 // staging memory. Used by the receiver, which knows which call is right when, and commits what comes out.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -43,6 +44,7 @@ class Stager {
   void Abandon();
 
   void SetChannel(std::string channel) { channel_ = std::move(channel); }
+  void SetTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   const Staging& staging() const { return *staging_; }  // once something was staged
   WorkerPool& pool() { return pool_; }
 
@@ -77,6 +79,7 @@ class Stager {
   FailPoints& failpoints_;
   ReloadReport& report_;
   std::string channel_;  // to use with publishers; empty: the best
+  std::chrono::milliseconds timeout_;
   WorkerPool pool_;
   HostMemory host_memory_;
   MemoryResource& staging_memory_;

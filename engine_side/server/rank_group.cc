@@ -63,6 +63,16 @@ RankGroup::Ranks RankGroup::ranks() const {
   return ranks_;
 }
 
+std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& params, Deadline deadline) {
+  return TryAll(*ranks(), method, params, deadline);
+}
+
+std::vector<Json> RankGroup::progress() const {
+  std::vector<Json> progress;
+  for (const auto& rank : *ranks()) progress.push_back(rank->progress());
+  return progress;
+}
+
 std::vector<Json> RankGroup::Call(const std::string& method, const Json& params, Deadline deadline) {
   return CallAll(*ranks(), method, params, deadline);
 }

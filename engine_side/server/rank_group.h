@@ -30,8 +30,11 @@ class RankGroup {
   explicit RankGroup(const RankGroupOptions& options);
   ~RankGroup();
 
-  // Calls every rank; see CallAll.
+  // Calls every rank; see TryAll and CallAll.
+  std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline);
   std::vector<Json> Call(const std::string& method, const Json& params, Deadline deadline);
+  // By rank; see RankHandle::progress.
+  std::vector<Json> progress() const;
   // True when a rank was gone, and all have been started anew.
   bool RestartIfLost();
   // All of them anew, whatever they are doing: their collective is broken, say.

@@ -108,6 +108,7 @@ std::future<Json> RankHandle::Call(const std::string& method, const Json& params
       return answer;
     }
     id = ++last_id_;
+    if (method == "stage") progress_ = nullptr;
     waiting_.emplace(id, std::move(promise));
   }
   if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose("died");
@@ -119,6 +120,7 @@ void RankHandle::Read() {
   while (std::optional<Json> message = stream_->Receive()) {
     const std::lock_guard lock(mutex_);
     last_heard_ = Deadline::Clock::now();
+    if (message->contains("progress")) progress_ = (*message)["progress"];
     const auto waiting = waiting_.find(message->value("id", std::uint64_t{0}));
     if (waiting == waiting_.end()) continue;  // a pong
     if (message->contains("error")) {
@@ -163,6 +165,11 @@ void RankHandle::Lose(const std::string& why) {
   }
 }
 
+Json RankHandle::progress() {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
 void RankHandle::Kill() {
   Reap();
   Lose("was ended");
@@ -182,30 +189,32 @@ void RankHandle::End(milliseconds grace) {
   ended.wait_for(grace);
 }
 
-std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
-                          const std::vector<Json>& params, Deadline deadline) {
-  std::vector<std::future<Json>> answers;
-  for (std::size_t i = 0; i < ranks.size(); ++i) answers.push_back(ranks[i]->Call(method, params[i]));
-  std::vector<Json> results(ranks.size());
-  std::optional<Error> failure;
+std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
+                               const Json& params, Deadline deadline) {
+  std::vector<std::future<Json>> under_way;
+  for (const auto& rank : ranks) under_way.push_back(rank->Call(method, params));
+  std::vector<RankAnswer> answers(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const std::string prefix = "rank " + std::to_string(i) + ": ";
     try {
-      if (answers[i].wait_until(deadline.at()) != std::future_status::ready) {
+      if (under_way[i].wait_until(deadline.at()) != std::future_status::ready) {
         throw Error(ErrorCode::kDeadlineExceeded, "no answer to '" + method + "' before the deadline");
       }
-      results[i] = answers[i].get();
+      answers[i].result = under_way[i].get();
     } catch (const Error& error) {
-      if (!failure) failure.emplace(error.code(), prefix + error.what());
+      answers[i].error.emplace(error.code(), "rank " + std::to_string(i) + ": " + error.what());
     }
   }
-  if (failure) throw Error(*failure);
-  return results;
+  return answers;
 }
 
 std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
                           const Json& params, Deadline deadline) {
-  return CallAll(ranks, method, std::vector<Json>(ranks.size(), params), deadline);
+  std::vector<Json> results;
+  for (RankAnswer& answer : TryAll(ranks, method, params, deadline)) {
+    if (answer.error) throw Error(*answer.error);
+    results.push_back(std::move(answer.result));
+  }
+  return results;
 }
 
 }  // namespace layercast

@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine_side/server/json_stream.h"
+#include "layercast/error.h"
 #include "src/base/deadline.h"
 
 namespace layercast {
@@ -24,6 +26,12 @@ struct RankLaunch {
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and what it hands over
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
+};
+
+// What a call came to.
+struct RankAnswer {
+  Json result;
+  std::optional<Error> error;
 };
 
 // Resource; thread-safe.
@@ -41,6 +49,8 @@ class RankHandle {
 
   // The answer comes, or the rank's error, or kUnavailable when it dies or falls silent meanwhile.
   std::future<Json> Call(const std::string& method, const Json& params);
+  // {"bytes", "bytes_total"} that it had received when it last said so, since the latest "stage"; null before that.
+  Json progress();
   // Ends it at once, and returns when it is gone: its memory is nobody's any more. Calls under way fail.
   void Kill();
   // Ends it: asks, waits for `grace`, kills.
@@ -64,14 +74,16 @@ class RankHandle {
   std::uint64_t last_id_ = 0;                            // guarded by mutex_
   std::map<std::uint64_t, std::promise<Json>> waiting_;  // guarded by mutex_
   Deadline::Clock::time_point last_heard_;               // guarded by mutex_
+  Json progress_;                                        // guarded by mutex_
   std::thread reader_;
   std::jthread watcher_;
 };
 
-// Calls every rank and waits for all of them. Throws the first failure by rank order, prefixed "rank 1: "; by then all
+// Calls every rank and waits for all of them.
+std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
+                               const Json& params, Deadline deadline);
+// The same. Throws the first failure by rank order, prefixed "rank 1: "; by then all
 // have answered, failed, or passed the deadline (kDeadlineExceeded names the method and the rank).
-std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
-                          const std::vector<Json>& params, Deadline deadline);
 std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
                           const Json& params, Deadline deadline);
 

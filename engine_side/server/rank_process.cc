@@ -89,6 +89,9 @@ class RankProcess {
     receiver.engine = options.engine;
     receiver.chunk_bytes = options.chunk_bytes;
     receiver.staging_memory = &staging_;
+    receiver.on_progress = [this](std::uint64_t bytes, std::uint64_t total) {
+      stream_.Send({{"progress", {{"bytes", bytes}, {"bytes_total", total}}}});
+    };
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
   }
 
@@ -110,7 +113,7 @@ class RankProcess {
   void Read() {
     NameThisThread("lc-calls");
     const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
-        {"step", &RankProcess::Step}, {"drop", &RankProcess::Drop}, {"commit", &RankProcess::Commit}};
+        {"step", &RankProcess::Step}, {"drop", &RankProcess::Drop}, {"prepare", &RankProcess::Prepare}, {"commit", &RankProcess::Commit}};
     const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
         {"stage", &RankProcess::Stage},
         {"abort", &RankProcess::Abort},
@@ -152,6 +155,9 @@ class RankProcess {
 
   Json Stage(const Json& params) {
     receiver_->SetChannel(params.value("channel", std::string()));
+    if (params.contains("timeout_ms")) {
+      receiver_->SetTimeout(std::chrono::milliseconds(params["timeout_ms"].get<std::int64_t>()));
+    }
     try {
       receiver_->Stage(SourceFromJson(params), params.value("attempt", std::uint64_t{0}));
     } catch (const Error& error) {
@@ -171,6 +177,11 @@ class RankProcess {
 
   Json AdoptStaged(const Json& /*params*/) {
     receiver_->AdoptStaged(ReadFile(options_.manifest_fd));
+    return Json::object();
+  }
+
+  Json Prepare(const Json& /*params*/) {
+    receiver_->Prepare();
     return Json::object();
   }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
+#include "layercast/report.h"
 #include "src/base/log.h"
 
 namespace layercast {
@@ -13,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
+constexpr std::chrono::milliseconds kAnswerTime{2'000};
 constexpr int kCommitTries = 3;
 
 Json ErrorToJson(const Error& error) { return {{"code", ErrorCodeName(error.code())}, {"message", error.what()}}; }
@@ -20,6 +23,13 @@ Json ErrorToJson(const Error& error) { return {{"code", ErrorCodeName(error.code
 Version VersionFromJson(const Json& json) {
   return {json.at("lineage").get<std::string>(), json.at("step").get<std::uint64_t>(),
           Digest::FromHex(json.at("digest").get<std::string>()).value_or(Digest{})};
+}
+
+// The report of a rank that could not make one.
+Json LastWords(const Json& progress) {
+  Json report = Json::parse(ReloadReport().ToJson());
+  if (progress.is_object()) report.update(progress);
+  return report;
 }
 
 }  // namespace
@@ -77,22 +87,27 @@ Reloader::Outcome Reloader::Stage(const Json& params, Deadline deadline) {
     request.update(origin_);
   }
   request["attempt"] = ++attempt_;
+  // A rank gives up a little earlier, so that it can say whom it waited for.
+  const auto left = deadline.Remaining();
+  request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
   Outcome outcome;
-  try {
-    std::vector<Json> answers = ranks_.Call("stage", request, deadline);
-    for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-      const Json& answer = answers[rank];
-      if (answer.contains("error") && !outcome.error) {
-        const Json& error = answer["error"];
-        outcome.error.emplace(ErrorCodeNamed(error.at("code").get<std::string>()),
-                              "rank " + std::to_string(rank) + ": " + error.at("message").get<std::string>());
-      }
-      outcome.reports.push_back(answer.at("report"));
-      outcome.reports.back()["rank"] = rank;
+  std::vector<Json> lost;  // of ranks that are gone: what they had said before
+  const std::vector<RankAnswer> answers = ranks_.Try("stage", request, deadline);
+  const std::vector<Json> progress = ranks_.progress();
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    const RankAnswer& answer = answers[rank];
+    Json report = answer.error ? LastWords(progress[rank]) : answer.result.at("report");
+    report["rank"] = rank;
+    (answer.error ? lost : outcome.reports).push_back(std::move(report));
+    if (outcome.error) continue;
+    if (answer.error) outcome.error = *answer.error;
+    if (!answer.error && answer.result.contains("error")) {
+      const Json& error = answer.result["error"];
+      outcome.error.emplace(ErrorCodeNamed(error.at("code").get<std::string>()),
+                            "rank " + std::to_string(rank) + ": " + error.at("message").get<std::string>());
     }
-  } catch (const Error& error) {
-    outcome.error.emplace(error);
   }
+  std::ranges::move(lost, std::back_inserter(outcome.reports));
   const bool kernel_format = !request.value("is_checkpoint_format", true);
   for (const Json& report : outcome.reports) {
     if (outcome.error || kernel_format || report["version"] == outcome.reports.front()["version"]) continue;
@@ -114,7 +129,9 @@ Reloader::Outcome Reloader::Stage(const Json& params, Deadline deadline) {
 void Reloader::Commit(PauseMode mode, const Version& version, Deadline deadline) {
   const std::function<void()> on_ranks = [this] {
     SetState("committing");
-    CommitOnRanks(Deadline::After(kCommitTimeout));
+    const Deadline bound = Deadline::After(kCommitTimeout);
+    ranks_.Call("prepare", Json::object(), bound);  // all may still refuse
+    CommitOnRanks(bound);
   };
   generator_.Commit(mode, version, on_ranks, deadline);
 }

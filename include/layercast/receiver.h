@@ -57,6 +57,8 @@ struct ReceiverOptions {
   std::chrono::milliseconds timeout{300'000};     // of a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // silence that counts as the publisher's loss
   bool direct = true;  // let pieces go straight to staging where the recipe allows; false: five stages everywhere
+  // Called while bytes arrive from a publisher, on the staging thread: received so far, and in all. May be empty.
+  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
   // Null: host memory. They outlive the receiver.
   MemoryResource* staging_memory = nullptr;  // one quantized copy, allocated at the first reload
   MemoryResource* layer_memory = nullptr;    // layer buffers and receive slots
@@ -79,10 +81,14 @@ class LAYERCAST_PUBLIC Receiver {
   // grows with every reload of the engine and is the same on all its ranks (streams are walked once for all of them);
   // 0: counted here.
   void Stage(ReloadSource source, std::uint64_t attempt = 0);
+  // The last chance to refuse: what Commit checks, before any rank has committed. Commit also does it.
+  void Prepare();
   // Throws kFailedPrecondition when nothing is staged, or when the engine has moved a buffer.
   void Commit();
   // For publishers from now on: the channel to use, or an error; empty: the best there is.
   void SetChannel(std::string channel);
+  // Of each reload from now on.
+  void SetTimeout(std::chrono::milliseconds timeout);
   // Drops what is staged or half received. Does nothing when there is nothing.
   void Abort();
   // Reads the served bytes back and holds them against what was staged; after Commit, while the engine runs. Throws

@@ -53,6 +53,7 @@ FailPoints FailPoints::FromEnvironment(std::string_view role) {
 }
 
 bool FailPoints::Hit(std::string_view name) {
+  if (suspended_) return false;
   if (armed_.empty()) return false;
   const auto found = armed_.find(name);
   if (found == armed_.end() || found->second.remaining.fetch_sub(1) != 0) return false;

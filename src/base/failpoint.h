@@ -22,6 +22,8 @@ class FailPoints {
 
   // Kills or stops this process, or throws kInternal, if `name` is armed with that; true: corrupt the data.
   bool Hit(std::string_view name);
+  // While suspended, passes are neither counted nor disturbed.
+  void Suspend(bool suspended) { suspended_ = suspended; }
 
  private:
   enum class Action { kKill, kStop, kThrow, kCorrupt };
@@ -30,6 +32,7 @@ class FailPoints {
     std::atomic<long> remaining;  // passes still to let go by; negative once fired
   };
   std::map<std::string, Armed, std::less<>> armed_;
+  std::atomic<bool> suspended_{false};
 };
 
 }  // namespace layercast

@@ -28,7 +28,7 @@ class Setting:
 
     def publish(self, *arguments, folder=None, failpoints=""):
         self.publisher = self.start("publish", "--checkpoint", folder or self.folders["b"], *arguments,
-                                    "--chunk-bytes", 16384, failpoints=failpoints)
+                                    failpoints=failpoints)
         return self.publisher
 
     def answer(self):
