@@ -33,9 +33,7 @@ class Progress final : public FetchSink {
   void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
     sink_.OnTensor(tensor, amax, digest);
   }
-  void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) override {
-    sink_.OnRowAmax(tensor, row_amax);
-  }
+  void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) override { sink_.OnRowAmax(tensor, row_amax); }
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
     for (const RegionView& region : regions) bytes_ += region.num_bytes();
     if (say_) say_(bytes_, total_);

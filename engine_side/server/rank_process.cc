@@ -112,8 +112,10 @@ class RankProcess {
   // The reading thread does nothing else, so that it answers pings whatever the rank is doing.
   void Read() {
     NameThisThread("lc-calls");
-    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
-        {"step", &RankProcess::Step}, {"drop", &RankProcess::Drop}, {"prepare", &RankProcess::Prepare}, {"commit", &RankProcess::Commit}};
+    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {{"step", &RankProcess::Step},
+                                                                               {"drop", &RankProcess::Drop},
+                                                                               {"prepare", &RankProcess::Prepare},
+                                                                               {"commit", &RankProcess::Commit}};
     const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
         {"stage", &RankProcess::Stage},
         {"abort", &RankProcess::Abort},
