@@ -151,9 +151,11 @@ StagedVersion Stager::StagePublisher(const ReloadSource& source, std::uint64_t a
   Progress sink(*attempt_, attempt_->schedule().schedule.total_bytes(), options_.on_progress);
   try {
     session->Fetch(attempt_->schedule().schedule, attempt_->prepared().row_amax_tensors, sink, deadline);
-  } catch (...) {
+  } catch (const Error& error) {
     Describe(session->stats());
-    throw;
+    const std::string what = error.what();  // the channel's own words name another address, or none
+    if (what.find(source.location) != std::string::npos) throw;
+    throw Error(error.code(), "publisher " + source.location + ": " + what);
   }
   Describe(session->stats());
   return FinishAttempt(session->manifest());

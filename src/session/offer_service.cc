@@ -88,6 +88,7 @@ class OfferService::Impl {
     for (const std::unique_ptr<Transport>& transport : transports_) {
       names_.emplace_back(transport->name());
       ends_.push_back(transport->Offering(host.empty() ? "127.0.0.1" : host));
+      ends_.back()->Arm(failpoints);
       end_pointers_.push_back(ends_.back().get());
       if (arena_ == nullptr) arena_ = ends_.back()->arena();
     }

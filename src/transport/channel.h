@@ -16,6 +16,7 @@
 
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
+#include "src/base/failpoint.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -48,6 +49,8 @@ class OfferingEnd {
   // is answered with kNotFound. Receivers that attached keep the mapping: the session's release says when they let go.
   // Receivers that stopped reading lose their connection after a second or so; nothing happens if it is not offered.
   virtual void Remove(std::uint64_t offer_id) = 0;
+  // `serve.chunk` of a channel whose offering end sends chunks; they outlive it.
+  virtual void Arm(FailPoints& /*failpoints*/) {}
 };
 
 struct ChunkRequest {

@@ -71,6 +71,7 @@ void Service::Handle(const std::string& routing_id, int fd, std::span<const std:
 
 void Service::HandleRequest(const std::string& routing_id, int fd, const Request& request) {
   try {
+    if (FailPoints* failpoints = failpoints_.load(); failpoints != nullptr) failpoints->Hit("serve.chunk");
     if (!work_.contains(routing_id)) {
       if (work_.size() == kMaxPeers) throw Error(ErrorCode::kResourceExhausted, "too many receivers at one time");
       work_[routing_id].peer = std::make_shared<Peer>(routing_id, PeerConnection(fd));
@@ -160,7 +161,7 @@ ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_(wake_) {
   }
   address_ = socket.get(zmq::sockopt::last_endpoint);
   thread_ = std::jthread([this, moved = std::move(socket)](const std::stop_token& stop) mutable {
-    Service service(std::move(moved), book_, wake_);
+    Service service(std::move(moved), book_, wake_, failpoints_);
     try {
       service.Run(stop);
     } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 // The publisher's end of the zmq channel: one ROUTER, one service thread ("lc-zmq") that owns it.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -20,8 +21,8 @@ namespace layercast::zmq_channel {
 // One thread only (the service's).
 class Service {
  public:
-  Service(zmq::socket_t socket, OfferBook& book, const WakeFd& wake)
-      : socket_(std::move(socket)), book_(book), wake_(wake) {}
+  Service(zmq::socket_t socket, OfferBook& book, const WakeFd& wake, const std::atomic<FailPoints*>& failpoints)
+      : socket_(std::move(socket)), book_(book), wake_(wake), failpoints_(failpoints) {}
   void Run(const std::stop_token& stop);
 
  private:
@@ -50,6 +51,7 @@ class Service {
   zmq::socket_t socket_;
   OfferBook& book_;
   const WakeFd& wake_;
+  const std::atomic<FailPoints*>& failpoints_;
   std::map<std::string, Work> work_;  // of peers with replies to send or on their way
 };
 
@@ -61,12 +63,14 @@ class ZmqOfferingEnd final : public OfferingEnd {
   std::string address() const override { return address_; }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
+  void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
 
  private:
   WakeFd wake_;
   OfferBook book_;  // outlives the context, whose threads give pieces back
   zmq::context_t context_;
   std::string address_;
+  std::atomic<FailPoints*> failpoints_{nullptr};
   std::jthread thread_;
 };
 
