@@ -22,7 +22,7 @@ class FailPoints {
 
   // Kills or stops this process, or throws kInternal, if `name` is armed with that; true: corrupt the data.
   bool Hit(std::string_view name);
-  // While suspended, passes are neither counted nor disturbed.
+  // While suspended, passes are neither counted nor disturbed. Not while another thread may be in Hit.
   void Suspend(bool suspended) { suspended_ = suspended; }
 
  private:
@@ -32,7 +32,7 @@ class FailPoints {
     std::atomic<long> remaining;  // passes still to let go by; negative once fired
   };
   std::map<std::string, Armed, std::less<>> armed_;
-  std::atomic<bool> suspended_{false};
+  bool suspended_ = false;
 };
 
 }  // namespace layercast

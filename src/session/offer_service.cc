@@ -29,7 +29,7 @@ class OfferService::Impl {
       : context_(1), socket_(context_, zmq::socket_type::router) {
     CheckBindable(options.endpoint, options.allow_remote);
     Bind(options.endpoint);
-    OpenChannels(HostOf(options.endpoint));
+    OpenChannels(HostOf(options.endpoint), failpoints);
     desk_.emplace(
         DeskOptions{.name = options.name,
                     .lease = kLeaseInTimeouts * options.peer_timeout,
@@ -84,7 +84,7 @@ class OfferService::Impl {
     bound_ = socket_.get(zmq::sockopt::last_endpoint);
   }
 
-  void OpenChannels(const std::string& host) {
+  void OpenChannels(const std::string& host, FailPoints& failpoints) {
     for (const std::unique_ptr<Transport>& transport : transports_) {
       names_.emplace_back(transport->name());
       ends_.push_back(transport->Offering(host.empty() ? "127.0.0.1" : host));
