@@ -86,11 +86,11 @@ TEST_P(StreamTest, AWindowOfOneTensorPushesBackAndStillDeliversAll) {
 TEST_P(StreamTest, LayerOrderIsThatOfTheReceiversSchedule) {
   const Weights weights = SomeWeights();
   const auto service = MakeService();
-  std::vector<std::string> asked;
+  std::promise<std::vector<std::string>> asked;  // on the walk's thread
   OfferStream(
       *service, weights,
       [&](std::span<const std::string> order) {
-        asked.assign(order.begin(), order.end());
+        asked.set_value({order.begin(), order.end()});
         return weights.Stream(std::vector<std::size_t>{2, 1, 0});
       },
       true);
@@ -101,7 +101,7 @@ TEST_P(StreamTest, LayerOrderIsThatOfTheReceiversSchedule) {
   auto first = Rank(*service, 0, schedule, sinks[0]);
   auto second = Rank(*service, 1, schedule, sinks[1]);
   EXPECT_EQ(first.get() + second.get(), "");
-  EXPECT_THAT(asked, ElementsAre("c", "b", "a"));  // what no rank keeps comes last
+  EXPECT_THAT(asked.get_future().get(), ElementsAre("c", "b", "a"));  // what no rank keeps comes last
 }
 
 TEST_P(StreamTest, NaNIsRefusedWithItsNameAndIndexOnEveryRank) {
