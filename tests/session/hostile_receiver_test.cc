@@ -126,7 +126,8 @@ TEST_F(HostileReceiverTest, ASilentReceiverLosesItsLease) {
 
 TEST_F(HostileReceiverTest, DamagedFramesCostOnlyTheirSender) {
   const Weights weights = SomeWeights();
-  const auto service = MakeService();
+  // Some of what is damaged is still a hello, of yet another session.
+  const auto service = MakeService(1U << 20, std::chrono::milliseconds(5000), 2000);
   const PublishedWeights published(*service, weights, "run", 1);
   const std::vector<std::byte> good = wire::Encode({.protocol = 1, .session = 5, .message = wire::Hello{}});
   Damage damage(11, std::string_view("\x00\x01\xff", 3));

@@ -112,13 +112,14 @@ class CollectingSink final : public FetchSink {
 class SessionTest : public ::testing::Test {
  protected:
   std::unique_ptr<OfferService> MakeService(std::uint64_t window_bytes = 1U << 20,
-                                            std::chrono::milliseconds peer_timeout = std::chrono::milliseconds(5000)) {
+                                            std::chrono::milliseconds peer_timeout = std::chrono::milliseconds(5000),
+                                            std::size_t max_sessions = 8) {
     OfferServiceOptions options;
     options.endpoint = "tcp://127.0.0.1:0";
     options.name = "publisher";
     options.stream_window_bytes = window_bytes;
     options.peer_timeout = peer_timeout;
-    options.max_sessions = 8;
+    options.max_sessions = max_sessions;
     return std::make_unique<OfferService>(options, pool_, publisher_failpoints_);
   }
 

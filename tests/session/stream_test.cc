@@ -140,8 +140,8 @@ TEST_P(StreamTest, ASourceThatThrowsFailsItsReceiversAndNothingElse) {
 
 TEST_P(StreamTest, ACorruptedChunkShowsInTheTrailer) {
   const Weights weights = SomeWeights();
+  publisher_failpoints_ = FailPoints("send.chunk=corrupt@3");  // before the publisher's threads read it
   const auto service = MakeService();
-  publisher_failpoints_ = FailPoints("send.chunk=corrupt@3");
   OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(); });
   const Schedule schedule = SomeSchedule(true);
   CollectingSink sinks[2];
