@@ -5,6 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/session/chunk_digests.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -55,12 +56,10 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
   OnTensor(tensor, entry.amax, entry.digest);
   if (std::ranges::binary_search(prepared_->row_amax_tensors, tensor)) ScanRowAmax(tensor, named.tensor);
+  const OfferedTensor whole{named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())};
   for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
     const Region& region = prepared_->stream.schedule.regions()[index];
-    const RegionView view{.base = named.tensor.data + region.offset,
-                          .row_bytes = static_cast<std::size_t>(region.row_bytes),
-                          .rows = static_cast<std::size_t>(region.rows),
-                          .stride = static_cast<std::size_t>(region.rows > 1 ? region.stride : region.row_bytes)};
+    const RegionView view = ViewOf(whole, region);
     bytes_ += view.num_bytes();
     pipeline_.Accept(prepared_->stream.pieces[index], view);
   }
