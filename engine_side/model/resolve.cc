@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/model/path.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/utf8.h"
@@ -21,10 +22,6 @@ std::pair<std::string_view, std::string_view> SplitFirst(std::string_view path) 
 bool EndsWithSegments(std::string_view path, std::string_view suffix) {
   if (!path.ends_with(suffix)) return false;
   return path.size() == suffix.size() || path[path.size() - suffix.size() - 1] == '.';
-}
-
-std::string Join(std::string_view path, std::string_view name) {
-  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
 }
 
 }  // namespace
@@ -68,7 +65,7 @@ Resolution Module::Resolve(const TensorSpec& spec) const {
     return resolution;
   }
   if (const std::string_view tied_to = walk.module->tied_to(); !tied_to.empty()) {
-    resolution.alias_of = Join(tied_to, walk.rest);
+    resolution.alias_of = JoinPath(tied_to, walk.rest);
     const std::string_view rest = walk.rest;
     walk = Walk{this, {}, resolution.alias_of, {}};
     Follow(walk);
@@ -94,7 +91,7 @@ void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& 
     const auto [head, tail] = SplitFirst(walk.rest);
     if (!tail.empty() && walk.module->HasParameter(head)) {
       throw Error(ErrorCode::kNotFound, "Attempted to load nested weight " + Quote(spec.name) +
-                                            " into a single parameter " + Quote(Join(walk.path, head)));
+                                            " into a single parameter " + Quote(JoinPath(walk.path, head)));
     }
     std::string names;
     const std::vector<std::string> available = walk.module->NamesBelow();
@@ -115,7 +112,7 @@ std::vector<std::string> Module::NamesBelow() const {
   for (const Parameter& parameter : parameters_) names.push_back(parameter.spec.name);
   for (const auto& [name, child] : children_) {
     if (names.size() > kNamesInMessages) break;
-    for (const std::string& below : child->NamesBelow()) names.push_back(Join(name, below));
+    for (const std::string& below : child->NamesBelow()) names.push_back(JoinPath(name, below));
   }
   return names;
 }

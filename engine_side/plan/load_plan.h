@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine_side/plan/plan_problems.h"
 #include "layercast/model/module.h"
 #include "layercast/version.h"
 #include "src/tensor/manifest.h"
@@ -28,6 +29,7 @@ struct PlannedParameter {
   ShardAxis shard_axis = ShardAxis::kNone;
   bool quantize = false;
   std::vector<Box> padding;  // zero, whatever the checkpoint says
+  std::uint32_t first_placement = 0, num_placements = 0;
 };
 
 struct PlannedLayer {
@@ -46,20 +48,6 @@ struct SkippedTensor {
 struct AliasedTensor {
   std::uint32_t tensor = 0;
   std::uint32_t owner = 0;  // index of the tensor that is placed
-};
-
-// Why a manifest does not fit a model: one line for each thing wrong.
-struct PlanProblems {
-  std::vector<std::string> missing;     // names of tensors that should be there
-  std::vector<std::string> repeated;    // "'a' and 'b' both fill ..."
-  std::vector<std::string> unexpected;  // "There is no module or parameter named ..."
-  std::vector<std::string> misfits;     // "layer ...: 'a' expected [8, 4] bf16, got [8, 2] bf16"
-
-  bool empty() const { return missing.empty() && repeated.empty() && unexpected.empty() && misfits.empty(); }
-  // Every problem, each with the words that say of which kind it is.
-  std::vector<std::string> Lines() const;
-  // All kinds in one text, at most 20 of each and how many more there are.
-  std::string Summary() const;
 };
 
 struct CheckedPlan;
@@ -85,6 +73,10 @@ class LoadPlan {
   const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
   // The placements of a tensor, as indices into placements().
   std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
+  // Those that fill a parameter.
+  std::span<const Placement> PlacementsInto(const PlannedParameter& parameter) const {
+    return std::span(placements_).subspan(parameter.first_placement, parameter.num_placements);
+  }
 
   const Digest& layout_digest() const { return layout_digest_; }  // of the manifest it was made for
   std::uint64_t placed_bytes() const { return placed_bytes_; }    // source bytes that this rank keeps

@@ -1,7 +1,6 @@
-// How the problems of a load plan read.
-#include <algorithm>
+#include "engine_side/plan/plan_problems.h"
 
-#include "engine_side/plan/load_plan.h"
+#include <algorithm>
 
 namespace layercast {
 namespace {

@@ -1,0 +1,18 @@
+// Paths in the module tree: segments joined by dots.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace layercast {
+
+// "a.b" and "c.d" -> "a.b.c.d"; "" and "c" -> "c".
+inline std::string JoinPath(std::string_view path, std::string_view name) {
+  std::string joined;
+  joined.reserve(path.size() + 1 + name.size());
+  joined += path;
+  if (!path.empty()) joined += '.';
+  return joined += name;
+}
+
+}  // namespace layercast

@@ -1,0 +1,25 @@
+// Whether placements fill every parameter of a plan exactly once, and where they do not, the names of what is missing
+// or there twice. Used by the load plan's builder.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/plan/load_plan.h"
+
+namespace layercast {
+
+// What a builder knows beyond the plan. Borrowed views.
+struct PlanOrigins {
+  const Manifest& manifest;
+  std::span<const Module* const> owners;  // of each layer
+  const std::vector<bool>& touched;       // by parameter: some tensor is a part of it, of this rank's or another's
+  std::span<const std::string> partial;   // names of parameters that may stay without a tensor
+};
+
+// Adds what is missing and repeated, and names in `partial` that are no parameter's.
+void CheckCompleteness(const LoadPlan& plan, const PlanOrigins& origins, PlanProblems& problems);
+
+}  // namespace layercast

@@ -1,0 +1,44 @@
+// Fills a load plan: layers from the tree, placements from the manifest, then their order. Used by LoadPlan::Check.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine_side/plan/load_plan.h"
+
+namespace layercast {
+
+// Resource; one thread only; for one plan. What it borrows outlives it.
+class LoadPlan::Builder {
+ public:
+  Builder(const Module& model, const Manifest& manifest) : model_(model), manifest_(manifest) {}
+
+  CheckedPlan Run(std::span<const std::string> partial);
+  LoadPlan RunWithoutTensors();
+
+ private:
+  void AddLayers(const Module& module, const std::string& path);
+  void AddLayer(const Module& module, const std::string& path);
+  void PlaceTensor(std::uint32_t tensor);
+  bool IsFirstOf(const std::string& alias_of, std::uint32_t tensor);
+  void AddPlacements(std::uint32_t tensor, const Resolution& to);
+  std::uint32_t LayerOf(const Module* owner);
+  void OrderPlacements();
+  void IndexTensors();
+
+  const Module& model_;
+  const Manifest& manifest_;
+  LoadPlan plan_;
+  PlanProblems problems_;
+  std::vector<const Module*> owners_;  // of each layer
+  std::vector<bool> touched_;          // by parameter: some tensor is a part of it, of this rank's or another's
+  std::unordered_map<const Module*, std::uint32_t> layer_of_;
+  const Module* last_owner_ = nullptr;
+  std::uint32_t last_layer_ = 0;
+  std::unordered_map<std::string, std::uint32_t> standing_for_;  // tied tensors: owner's name -> who is placed for it
+};
+
+}  // namespace layercast
