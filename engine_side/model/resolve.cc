@@ -74,24 +74,25 @@ Resolution Module::Resolve(const TensorSpec& spec) const {
                                                    ", which is not below " + class_name_);
     }
   }
+  resolution.owner_path = std::move(walk.path);
   PlaceInOwner(walk, spec, resolution);
   return resolution;
 }
 
 void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& resolution) const {
   resolution.owner = walk.module;
-  resolution.owner_path = walk.path;  // not moved: errors below name it
+  const std::string& path = resolution.owner_path;
   try {
     resolution.pieces = walk.module->Place(walk.rest, walk.shard_id, spec);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFound) {
-      throw Error(error.code(), "layer " + (walk.path.empty() ? class_name_ : walk.path) + ": " + Quote(spec.name) +
-                                    " " + error.what());
+      throw Error(error.code(),
+                  "layer " + (path.empty() ? class_name_ : path) + ": " + Quote(spec.name) + " " + error.what());
     }
     const auto [head, tail] = SplitFirst(walk.rest);
     if (!tail.empty() && walk.module->HasParameter(head)) {
       throw Error(ErrorCode::kNotFound, "Attempted to load nested weight " + Quote(spec.name) +
-                                            " into a single parameter " + Quote(JoinPath(walk.path, head)));
+                                            " into a single parameter " + Quote(JoinPath(path, head)));
     }
     std::string names;
     const std::vector<std::string> available = walk.module->NamesBelow();
@@ -102,7 +103,7 @@ void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& 
       names += " and " + std::to_string(available.size() - kNamesInMessages) + " more";
     }
     throw Error(ErrorCode::kNotFound, "There is no module or parameter named " + Quote(spec.name) + " in " +
-                                          class_name_ + ". The available parameters belonging to " + walk.path + " (" +
+                                          class_name_ + ". The available parameters belonging to " + path + " (" +
                                           walk.module->class_name_ + ") are: {" + names + "}");
   }
 }

@@ -9,12 +9,20 @@
 #include "src/base/utf8.h"
 
 namespace layercast {
+namespace {
+
+constexpr std::size_t kNeighbours = 16;  // layers of a decoder block, and some
+
+}  // namespace
 
 CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
   plan_.layout_digest_ = manifest_.layout_digest();
+  // A model has about as many parts as its checkpoint has tensors, or fewer.
   plan_.placements_.reserve(manifest_.entries().size());
-  layer_of_.reserve(manifest_.entries().size());
-  AddLayers(model_, {});
+  plan_.parameters_.reserve(manifest_.entries().size());
+  plan_.layers_.reserve(manifest_.entries().size());
+  std::string path;
+  AddLayers(model_, path);
   touched_.resize(plan_.parameters_.size());
   for (std::uint32_t tensor = 0; tensor < manifest_.entries().size(); ++tensor) PlaceTensor(tensor);
   OrderPlacements();
@@ -24,19 +32,25 @@ CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
 }
 
 LoadPlan LoadPlan::Builder::RunWithoutTensors() {
-  AddLayers(model_, {});
+  std::string path;
+  AddLayers(model_, path);
   return std::move(plan_);
 }
 
-// Every module that has parameters, in the tree's order.
-void LoadPlan::Builder::AddLayers(const Module& module, const std::string& path) {
+// Every module that has parameters, in the tree's order. `path` is the module's, and is so again when this returns.
+void LoadPlan::Builder::AddLayers(const Module& module, std::string& path) {
   if (!module.parameters().empty()) AddLayer(module, path);
-  for (const auto& [name, child] : module.children()) AddLayers(*child, JoinPath(path, name));
+  const std::size_t length = path.size();
+  for (const auto& [name, child] : module.children()) {
+    if (length != 0) path += '.';
+    path += name;
+    AddLayers(*child, path);
+    path.resize(length);
+  }
 }
 
 void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) {
   const auto index = static_cast<std::uint32_t>(plan_.layers_.size());
-  layer_of_.emplace(&module, index);
   owners_.push_back(&module);
   const auto num_parameters = static_cast<std::uint32_t>(module.parameters().size());
   plan_.layers_.push_back(
@@ -103,29 +117,48 @@ void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to
   if (cast) plan_.cast_tensors_.push_back(tensor);
 }
 
-// Checkpoints mostly hold a layer's tensors together.
+// Checkpoints mostly hold a decoder block's tensors together: a look at the neighbours is far from a hash table's cost.
 std::uint32_t LoadPlan::Builder::LayerOf(const Module* owner) {
-  if (owner != last_owner_) last_layer_ = layer_of_.at(owner);
-  last_owner_ = owner;
-  return last_layer_;
+  const std::size_t begin = last_layer_ - std::min(last_layer_, kNeighbours);
+  const std::size_t end = std::min(last_layer_ + kNeighbours, owners_.size());
+  const auto near = std::span(owners_).subspan(begin, end - begin);
+  const auto found = std::ranges::find(near, owner);
+  if (found != near.end()) {
+    last_layer_ = begin + static_cast<std::size_t>(found - near.begin());
+  } else {
+    for (std::uint32_t i = static_cast<std::uint32_t>(layer_of_.size()); i < owners_.size(); ++i) {
+      layer_of_.emplace(owners_[i], i);
+    }
+    last_layer_ = layer_of_.at(owner);
+  }
+  return static_cast<std::uint32_t>(last_layer_);
 }
 
-// By layer, then by destination. Parameters are numbered by layer, so one counting sort over them does most of it.
+// By layer, then by destination. Parameters are numbered by layer, so one counting sort over them does most of it; in
+// place, because memory for a second copy would cost more than the sort.
 void LoadPlan::Builder::OrderPlacements() {
-  for (const Placement& placement : plan_.placements_) ++plan_.parameters_[placement.parameter].num_placements;
-  std::vector<std::uint32_t> next;
+  std::vector<Placement>& placements = plan_.placements_;
+  for (const Placement& placement : placements) ++plan_.parameters_[placement.parameter].num_placements;
+  std::vector<std::uint32_t> next;  // place of each parameter's next placement
+  next.reserve(plan_.parameters_.size());
   std::uint32_t first = 0;
   for (PlannedParameter& parameter : plan_.parameters_) {
-    parameter.first_placement = first;
-    next.push_back(first);
+    next.push_back(parameter.first_placement = first);
     first += parameter.num_placements;
   }
-  std::vector<Placement> ordered(plan_.placements_.size());
-  for (const Placement& placement : plan_.placements_) ordered[next[placement.parameter]++] = placement;
-  plan_.placements_ = std::move(ordered);
+  std::vector<std::uint32_t> to;  // of each placement
+  to.reserve(placements.size());
+  for (const Placement& placement : placements) to.push_back(next[placement.parameter]++);
+  for (std::uint32_t i = 0; i < to.size(); ++i) {
+    while (to[i] != i) {
+      std::swap(placements[i], placements[to[i]]);
+      std::swap(to[i], to[to[i]]);
+    }
+  }
+  const auto destination = [](const Placement& placement) { return placement.destination.begin; };
   for (const PlannedParameter& parameter : plan_.parameters_) {
-    const auto into = std::span(plan_.placements_).subspan(parameter.first_placement, parameter.num_placements);
-    std::ranges::stable_sort(into, {}, [](const Placement& p) { return p.destination.begin; });
+    const auto into = std::span(placements).subspan(parameter.first_placement, parameter.num_placements);
+    if (!std::ranges::is_sorted(into, {}, destination)) std::ranges::stable_sort(into, {}, destination);
   }
   for (PlannedLayer& layer : plan_.layers_) {
     layer.first_placement = plan_.parameters_[layer.first_parameter].first_placement;

@@ -1,6 +1,7 @@
 // Fills a load plan: layers from the tree, placements from the manifest, then their order. Used by LoadPlan::Check.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -20,7 +21,7 @@ class LoadPlan::Builder {
   LoadPlan RunWithoutTensors();
 
  private:
-  void AddLayers(const Module& module, const std::string& path);
+  void AddLayers(const Module& module, std::string& path);
   void AddLayer(const Module& module, const std::string& path);
   void PlaceTensor(std::uint32_t tensor);
   bool IsFirstOf(const std::string& alias_of, std::uint32_t tensor);
@@ -35,9 +36,8 @@ class LoadPlan::Builder {
   PlanProblems problems_;
   std::vector<const Module*> owners_;  // of each layer
   std::vector<bool> touched_;          // by parameter: some tensor is a part of it, of this rank's or another's
-  std::unordered_map<const Module*, std::uint32_t> layer_of_;
-  const Module* last_owner_ = nullptr;
-  std::uint32_t last_layer_ = 0;
+  std::unordered_map<const Module*, std::uint32_t> layer_of_;  // filled when it is first needed
+  std::size_t last_layer_ = 0;
   std::unordered_map<std::string, std::uint32_t> standing_for_;  // tied tensors: owner's name -> who is placed for it
 };
 
