@@ -37,13 +37,17 @@ WorkerPool::WorkerPool(std::size_t threads) {
 WorkerPool::~WorkerPool() = default;
 
 void WorkerPool::For(std::size_t count, const std::function<void(std::size_t)>& body) {
+  if (count <= 1 || workers_.empty()) {  // small tensors are many: they wait for nobody
+    for (std::size_t i = 0; i < count; ++i) body(i);
+    return;
+  }
   const std::lock_guard turn(turn_);
   Loop loop{.count = count, .body = body};
   {
     const std::lock_guard lock(mutex_);
     loop_ = &loop;
   }
-  if (count > 1) changed_.notify_all();
+  changed_.notify_all();
   loop.Run();
   {
     std::unique_lock lock(mutex_);

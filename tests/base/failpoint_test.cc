@@ -27,6 +27,21 @@ TEST(FailPoints, AreArmedInTheProcessTheyNameAlone) {
   EXPECT_TRUE(rank_1.Hit("verify"));
 }
 
+TEST(FailPoints, AreNeitherCountedNorDisturbedWhileTheyAreSuspended) {
+  FailPoints points("quantize=corrupt@1,verify=throw");
+  points.Suspend(true);
+  for (int pass = 0; pass < 3; ++pass) {
+    EXPECT_FALSE(points.Hit("quantize"));
+    EXPECT_FALSE(points.Hit("verify"));
+  }
+  points.Suspend(false);
+  EXPECT_FALSE(points.Hit("quantize")) << "the one pass that it lets go by is still to come";
+  EXPECT_TRUE(points.Hit("quantize"));
+  EXPECT_THROW(points.Hit("verify"), Error);
+  points.Suspend(true);
+  EXPECT_FALSE(points.Hit("verify")) << "it fired";
+}
+
 TEST(FailPoints, RefuseWhatTheyDoNotUnderstand) {
   EXPECT_THROW(FailPoints("stage.quantize"), Error);
   EXPECT_THROW(FailPoints("stage.quantize=explode"), Error);
