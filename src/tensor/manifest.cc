@@ -58,24 +58,34 @@ std::uint64_t CheckSpec(std::size_t index, const TensorSpec& spec) {
   return 0;
 }
 
-void PutLayout(const std::vector<ManifestEntry>& entries, ByteWriter& out) {
+// Positions of entries, in the order in which they are written.
+using Order = std::vector<std::uint32_t>;
+
+Order AsListed(std::size_t count) {
+  Order order(count);
+  std::iota(order.begin(), order.end(), 0U);
+  return order;
+}
+
+void PutLayout(const std::vector<ManifestEntry>& entries, const Order& order, ByteWriter& out) {
   out.PutBytes(kMagic);
   out.Put(kFormat);
   out.Put(static_cast<std::uint32_t>(entries.size()));
-  for (const ManifestEntry& entry : entries) {
-    out.Put(static_cast<std::uint16_t>(entry.spec.name.size()));
-    out.PutBytes(entry.spec.name);
-    out.Put(static_cast<std::uint8_t>(entry.spec.dtype));
-    out.Put(static_cast<std::uint8_t>(entry.spec.shape.size()));
-    for (const std::int64_t dim : entry.spec.shape) out.Put(static_cast<std::uint64_t>(dim));
+  for (const std::uint32_t index : order) {
+    const TensorSpec& spec = entries[index].spec;
+    out.Put(static_cast<std::uint16_t>(spec.name.size()));
+    out.PutBytes(spec.name);
+    out.Put(static_cast<std::uint8_t>(spec.dtype));
+    out.Put(static_cast<std::uint8_t>(spec.shape.size()));
+    for (const std::int64_t dim : spec.shape) out.Put(static_cast<std::uint64_t>(dim));
   }
 }
 
-void PutValues(const std::vector<ManifestEntry>& entries, ByteWriter& out) {
-  for (const ManifestEntry& entry : entries) {
-    out.Put(entry.digest.high);
-    out.Put(entry.digest.low);
-    out.Put(std::bit_cast<std::uint32_t>(entry.amax));
+void PutValues(const std::vector<ManifestEntry>& entries, const Order& order, ByteWriter& out) {
+  for (const std::uint32_t index : order) {
+    out.Put(entries[index].digest.high);
+    out.Put(entries[index].digest.low);
+    out.Put(std::bit_cast<std::uint32_t>(entries[index].amax));
   }
 }
 
@@ -132,11 +142,13 @@ Manifest::Manifest(std::string lineage, std::uint64_t step, std::vector<Manifest
   CheckEntries();
   IndexNames();
 
-  ByteWriter form;
-  PutLayout(entries_, form);
-  layout_digest_ = DigestOf(form.bytes());
-  PutValues(entries_, form);
-  version_.digest = DigestOf(form.bytes());
+  ByteWriter layout;
+  PutLayout(entries_, AsListed(entries_.size()), layout);
+  layout_digest_ = DigestOf(layout.bytes());
+  ByteWriter contents;
+  PutLayout(entries_, by_name_, contents);
+  PutValues(entries_, by_name_, contents);
+  version_.digest = DigestOf(contents.bytes());
 }
 
 void Manifest::CheckEntries() {
@@ -160,8 +172,7 @@ void Manifest::CheckEntries() {
 
 void Manifest::IndexNames() {
   const auto name = [&](std::uint32_t index) -> std::string_view { return entries_[index].spec.name; };
-  by_name_.resize(entries_.size());
-  std::iota(by_name_.begin(), by_name_.end(), 0U);
+  by_name_ = AsListed(entries_.size());
   std::ranges::sort(by_name_, {}, name);
   const auto repeated = std::ranges::adjacent_find(by_name_, {}, name);
   if (repeated != by_name_.end()) {
@@ -178,9 +189,10 @@ std::int64_t Manifest::Find(std::string_view name) const {
 }
 
 std::vector<std::byte> Manifest::Encode() const {
+  const Order order = AsListed(entries_.size());
   ByteWriter form;
-  PutLayout(entries_, form);
-  PutValues(entries_, form);
+  PutLayout(entries_, order, form);
+  PutValues(entries_, order, form);
   form.Put(static_cast<std::uint16_t>(version_.lineage.size()));
   form.PutBytes(version_.lineage);
   form.Put(version_.step);

@@ -39,7 +39,7 @@ class Manifest {
   std::int64_t Find(std::string_view name) const;
   std::uint64_t total_bytes() const { return total_bytes_; }
 
-  // The digest is that of everything but lineage and step: of the weights, whatever they are called.
+  // The digest is that of the weights, whatever version they are called and in whatever order they are listed.
   const Version& version() const { return version_; }
   // Of names, dtypes and shapes alone: equal for every version that one load plan can be replayed for.
   const Digest& layout_digest() const { return layout_digest_; }

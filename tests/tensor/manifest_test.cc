@@ -109,6 +109,22 @@ TEST(Manifest, TheDigestsSpeakOfLayoutAndOfWeightsButNotOfTheLabel) {
   EXPECT_NE(Manifest("run-17", 42, other_order).layout_digest(), manifest.layout_digest());
 }
 
+TEST(Manifest, TheSameWeightsHaveTheSameDigestInWhateverOrderTheyAreListed) {
+  std::vector<ManifestEntry> entries = SmallEntries();
+  std::ranges::sort(entries, {}, [](const ManifestEntry& entry) { return entry.spec.name; });
+  const Manifest sorted("run-17", 42, entries);
+  // By name, the form is what the digest is of: all but the label.
+  const std::vector<std::byte> form = sorted.Encode();
+  const std::size_t label = 2 + std::string_view("run-17").size() + 8;
+  EXPECT_EQ(sorted.version().digest, DigestOf(std::span(form).first(form.size() - label)));
+  do {
+    EXPECT_EQ(Manifest("run-17", 42, entries).version(), sorted.version());
+  } while (std::ranges::next_permutation(entries, {}, [](const ManifestEntry& e) { return e.spec.name; }).found);
+  // What belongs to a name stays with it.
+  std::swap(entries[0].amax, entries[1].amax);
+  EXPECT_NE(Manifest("run-17", 42, entries).version(), sorted.version());
+}
+
 TEST(Manifest, EveryTruncationIsRefused) {
   const std::vector<std::byte> bytes = Small().Encode();
   for (std::size_t size = 0; size < bytes.size(); ++size) {
