@@ -7,18 +7,14 @@
 
 namespace layercast {
 
-AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest)
-    : plan_(plan), placements_(plan.parameters().size()) {
+AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(plan) {
   for (const ManifestEntry& entry : manifest.entries()) tensors_.push_back(entry.amax);
-  for (std::uint32_t i = 0; i < plan.placements().size(); ++i) {
-    placements_[plan.placements()[i].parameter].push_back(i);
-  }
 }
 
 float AmaxTable::OfParameter(std::uint32_t parameter) const {
   float amax = 0;
-  for (const std::uint32_t placement : placements_[parameter]) {
-    const float of_tensor = tensors_[plan_.placements()[placement].tensor];
+  for (const Placement& placement : plan_.PlacementsInto(plan_.parameters()[parameter])) {
+    const float of_tensor = tensors_[placement.tensor];
     if (of_tensor < 0) return -1;
     amax = std::max(amax, of_tensor);
   }
@@ -29,8 +25,7 @@ float AmaxTable::OfParameter(std::uint32_t parameter) const {
 std::vector<float> AmaxTable::RowsOfParameter(std::uint32_t parameter) const {
   const TensorSpec& spec = plan_.parameters()[parameter].spec;
   std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)), 0.0F);
-  for (const std::uint32_t index : placements_[parameter]) {
-    const Placement& placement = plan_.placements()[index];
+  for (const Placement& placement : plan_.PlacementsInto(plan_.parameters()[parameter])) {
     const auto known = rows_.find(placement.tensor);
     if (known == rows_.end()) return {};
     for (std::int64_t row = 0; row < placement.destination.extent[0]; ++row) {

@@ -28,7 +28,6 @@ class AmaxTable {
   const LoadPlan& plan_;
   std::vector<float> tensors_;
   std::map<std::uint32_t, std::vector<float>> rows_;
-  std::vector<std::vector<std::uint32_t>> placements_;  // by parameter
 };
 
 // The tensors whose row amax a rank needs under `recipe`: those of weights that are sharded over columns.

@@ -55,7 +55,9 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   CheckTakes(tensor, named);
   const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
   OnTensor(tensor, entry.amax, entry.digest);
-  if (std::ranges::binary_search(prepared_->row_amax_tensors, tensor)) ScanRowAmax(tensor, named.tensor);
+  if (std::ranges::binary_search(prepared_->row_amax_tensors, tensor)) {
+    OnRowAmax(tensor, RowAmaxOf(entry.spec, named.tensor.data, environment_.pool));
+  }
   const OfferedTensor whole{named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())};
   for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
     const Region& region = prepared_->stream.schedule.regions()[index];
@@ -86,18 +88,6 @@ void ReloadAttempt::CheckTakes(std::uint32_t tensor, const NamedTensor& named) {
   if (!loaded_.insert(named.name).second) {
     throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' came twice in one reload");
   }
-}
-
-void ReloadAttempt::ScanRowAmax(std::uint32_t tensor, const TensorView& view) {
-  std::vector<float> rows(static_cast<std::size_t>(view.shape.at(0)));
-  const std::int64_t cols = rows.empty() ? 0 : NumElements(view.shape) / view.shape[0];
-  ScanRows({.dtype = view.dtype,
-            .data = view.data,
-            .rows = view.shape[0],
-            .cols = cols,
-            .row_stride = cols * BitsPerElement(view.dtype) / 8},
-           environment_.pool, rows);
-  OnRowAmax(tensor, rows);
 }
 
 void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& digest) {

@@ -60,14 +60,12 @@ class ReloadAttempt final : public FetchSink {
   const PreparedLayout& prepared() const { return *prepared_; }
   // With the digests of whole tensors that were seen: what names the version.
   Manifest FinalManifest() const;
-  StageClock& clock() { return pipeline_.clock(); }
   void Describe(ReloadReport& report) const;
   const std::set<std::string>& loaded() const { return loaded_; }
 
  private:
   void TakeUndeclared(const NamedTensor& named) const;
   void CheckTakes(std::uint32_t tensor, const NamedTensor& named);
-  void ScanRowAmax(std::uint32_t tensor, const TensorView& view);
   void CheckAliases() const;
 
   const Environment environment_;

@@ -3,22 +3,30 @@
 #include "engine_side/model/box_runs.h"
 
 namespace layercast {
+namespace {
 
-std::uint64_t MaterializedLayer::num_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Buffer& parameter : parameters) bytes += parameter.size();
-  return bytes;
-}
+constexpr std::size_t kAlignment = 64;  // as a MemoryResource's
+
+std::size_t Aligned(std::size_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
 
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, MemoryResource& memory) {
-  MaterializedLayer materialized;
-  for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
-    const PlannedParameter& parameter = plan.parameters()[layer.first_parameter + i];
-    Buffer buffer(memory, static_cast<std::size_t>(parameter.spec.num_bytes()));
-    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, buffer.data());
-    materialized.parameters.push_back(std::move(buffer));
+  const auto parameters = std::span(plan.parameters()).subspan(layer.first_parameter, layer.num_parameters);
+  std::size_t bytes = 0;
+  for (const PlannedParameter& parameter : parameters) {
+    bytes = Aligned(bytes) + static_cast<std::size_t>(parameter.spec.num_bytes());
   }
-  return materialized;
+  MaterializedLayer layer_memory{Buffer(memory, bytes), {}};
+  layer_memory.parameters.reserve(parameters.size());
+  std::size_t offset = 0;
+  for (const PlannedParameter& parameter : parameters) {
+    const auto size = static_cast<std::size_t>(parameter.spec.num_bytes());
+    const auto at = layer_memory.parameters.emplace_back(layer_memory.memory.span().subspan(Aligned(offset), size));
+    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, at.data());
+    offset = Aligned(offset) + size;
+  }
+  return layer_memory;
 }
 
 }  // namespace layercast

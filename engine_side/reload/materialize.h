@@ -2,7 +2,9 @@
 // here; the plan proves that tensors cover all the rest, and tests load over two byte fills to show it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
@@ -10,11 +12,12 @@
 
 namespace layercast {
 
-// Move-only; one thread only.
+// One block for a whole layer, so that layers which follow each other can use the same one. Move-only; one thread only.
 struct MaterializedLayer {
-  std::vector<Buffer> parameters;  // in the order of the layer's parameters
+  Buffer memory;
+  std::vector<std::span<std::byte>> parameters;  // in it, in the order of the layer's parameters; each aligned to 64
 
-  std::uint64_t num_bytes() const;
+  std::uint64_t num_bytes() const { return memory.size(); }
 };
 
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, MemoryResource& memory);

@@ -119,7 +119,7 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
     begun_[parameter.layer] = true;
     parts_.failpoints.Hit("quantize");
   }
-  const auto timing = clock_.Time("quantize");
+  const StageClock::Scope timing(clock_[Stage::kQuantize]);
   if (parameter.quantize) {
     const MatrixView rows = AsMatrix(view, parameter.spec.dtype, parameter.spec.shape[1]);
     const std::int64_t packed_row = rows.cols * BitsPerElement(rows.dtype) / 8;
@@ -139,18 +139,16 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   const PlannedLayer& layer = parts_.plan.layers()[parameter.layer];
   {
-    const auto timing = clock_.Time("layer_buffer");
+    StageClock::Scope timing(clock_[Stage::kLayerBuffer]);
     if (!buffer_.CountBuffered(piece)) return;
-  }
-  MaterializedLayer* memory = buffer_.MemoryOf(parameter.layer);
-  if (memory == nullptr) {
-    parts_.failpoints.Hit("materialize");
-    const auto timing = clock_.Time("materialize");
-    memory = &buffer_.Open(parameter.layer);
-    parts_.failpoints.Hit("fuse_and_shard");
-  }
-  {
-    const auto timing = clock_.Time("fuse_and_shard");
+    MaterializedLayer* memory = buffer_.MemoryOf(parameter.layer);
+    if (memory == nullptr) {
+      timing.Enter(clock_[Stage::kMaterialize]);
+      parts_.failpoints.Hit("materialize");
+      memory = &buffer_.Open(parameter.layer);
+      parts_.failpoints.Hit("fuse_and_shard");
+    }
+    timing.Enter(clock_[Stage::kFuseAndShard]);
     FuseAndShard(placement, piece, parts_.manifest.entry(placement.tensor).spec.dtype, view, parameter.spec,
                  memory->parameters[placement.parameter - layer.first_parameter].data());
   }
@@ -159,7 +157,7 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
 
 void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
   parts_.failpoints.Hit("quantize");
-  const auto timing = clock_.Time("quantize");
+  const StageClock::Scope timing(clock_[Stage::kQuantize]);
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   const MaterializedLayer& memory = *buffer_.MemoryOf(layer);
   for (std::uint32_t i = 0; i < planned.num_parameters; ++i) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,8 +41,7 @@ class ReloadPipeline {
   ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces);
 
   AmaxTable& amax() { return amax_; }
-  StageClock& clock() { return clock_; }
-  const std::map<std::string, double>& milliseconds() const { return clock_.milliseconds(); }
+  std::map<std::string, double> milliseconds() const { return clock_.milliseconds(); }
 
   // Takes one piece; `view` (in the tensor's dtype) is not used after the call returns. Throws kInvalidArgument on
   // bytes that were here before, kCorrupt on NaN or infinity.

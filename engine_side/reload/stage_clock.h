@@ -1,11 +1,17 @@
 // How long each stage took, in all. One thread only.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 
 namespace layercast {
+
+// Those that are entered again and again.
+enum class Stage : std::uint8_t { kLayerBuffer, kMaterialize, kFuseAndShard, kQuantize };
 
 class StageClock {
  public:
@@ -14,22 +20,41 @@ class StageClock {
   // Adds the time until it goes out of scope to a stage.
   class Scope {
    public:
-    explicit Scope(double& milliseconds) : milliseconds_(milliseconds), begin_(Clock::now()) {}
+    explicit Scope(double& milliseconds) : milliseconds_(&milliseconds), begin_(Clock::now()) {}
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
-    ~Scope() { milliseconds_ += std::chrono::duration<double, std::milli>(Clock::now() - begin_).count(); }
+    ~Scope() { Add(Clock::now()); }
+
+    // From now on it is another stage's time.
+    void Enter(double& milliseconds) {
+      const Clock::time_point now = Clock::now();
+      Add(now);
+      milliseconds_ = &milliseconds;
+      begin_ = now;
+    }
 
    private:
-    double& milliseconds_;
-    const Clock::time_point begin_;
+    void Add(Clock::time_point now) {
+      *milliseconds_ += std::chrono::duration<double, std::milli>(now - begin_).count();
+    }
+
+    double* milliseconds_;
+    Clock::time_point begin_;
   };
 
-  Scope Time(const std::string& stage) { return Scope(milliseconds_[stage]); }
-  void Add(const std::string& stage, double milliseconds) { milliseconds_[stage] += milliseconds; }
-  const std::map<std::string, double>& milliseconds() const { return milliseconds_; }
+  double& operator[](Stage stage) { return milliseconds_[static_cast<std::size_t>(stage)]; }
+  // By name, of the stages that took any.
+  std::map<std::string, double> milliseconds() const {
+    std::map<std::string, double> named;
+    for (std::size_t i = 0; i < kNames.size(); ++i) {
+      if (milliseconds_[i] != 0) named[kNames[i]] = milliseconds_[i];
+    }
+    return named;
+  }
 
  private:
-  std::map<std::string, double> milliseconds_;
+  static constexpr std::array<const char*, 4> kNames = {"layer_buffer", "materialize", "fuse_and_shard", "quantize"};
+  std::array<double, kNames.size()> milliseconds_{};  // looked up by number: this is done for every piece
 };
 
 }  // namespace layercast

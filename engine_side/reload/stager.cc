@@ -63,7 +63,7 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       timeout_(options.timeout),
       pool_(options.threads),
       staging_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
-      layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : host_memory_) {}
+      layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_) {}
 
 StagedVersion Stager::Stage(const ReloadSource& source, std::uint64_t attempt) {
   switch (source.kind) {
@@ -102,7 +102,7 @@ StagedVersion Stager::Adopt(Manifest manifest) {
 
 void Stager::Abandon() {
   if (attempt_ != nullptr) attempt_->Describe(report_);
-  attempt_.reset();
+  EndAttempt();
 }
 
 StagedVersion Stager::StageOrigin() {
@@ -142,7 +142,7 @@ StagedVersion Stager::StagePublisher(const ReloadSource& source, std::uint64_t a
   const Deadline deadline = Deadline::After(timeout_);
   const ReceiverIdentity self{
       .engine = options_.engine, .attempt = attempt, .rank = parallel_.tp_rank, .tp_size = parallel_.tp_size};
-  const std::unique_ptr<FetchSession> session =
+  std::unique_ptr<FetchSession> session =
       FetchSession::Open(source.location, self, source.lineage, source.step, HowToFetch(), failpoints_, deadline);
   report_.version = session->manifest().version();
   report_.channel = session->channel();
@@ -158,7 +158,9 @@ StagedVersion Stager::StagePublisher(const ReloadSource& source, std::uint64_t a
     throw Error(error.code(), "publisher " + source.location + ": " + what);
   }
   Describe(session->stats());
-  return FinishAttempt(session->manifest());
+  Manifest published = session->manifest();
+  session.reset();  // with its receive slots
+  return FinishAttempt(std::move(published));
 }
 
 FetchOptions Stager::HowToFetch() const {
@@ -215,7 +217,7 @@ StagedVersion Stager::FinishAttempt(std::optional<Manifest> published) {
   attempt_->Describe(report_);
   Manifest manifest = published ? *std::move(published) : attempt_->FinalManifest();
   report_.version = manifest.version();
-  attempt_.reset();
+  EndAttempt();
   return Digested({prepared_, &prepared_->kernel}, std::move(manifest));
 }
 
@@ -223,6 +225,11 @@ StagedVersion Stager::Digested(std::shared_ptr<const KernelLayout> layout, Manif
   const StageClock::Scope timing(report_.stage_ms["verify"]);
   const Digest digest = staging_->DigestOfAll(*layout);
   return {std::move(layout), std::move(manifest), digest};
+}
+
+void Stager::EndAttempt() {
+  attempt_.reset();
+  layer_cache_.Release();
 }
 
 // The plan of this layout of tensors: made at its first version, replayed for the rest.

@@ -14,6 +14,7 @@
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/staging.h"
 #include "layercast/receiver.h"
+#include "src/base/caching_memory.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
@@ -66,6 +67,7 @@ class Stager {
   void TakeAll(WeightsIterator& weights);
   StagedVersion FinishAttempt(std::optional<Manifest> published);
   StagedVersion Digested(std::shared_ptr<const KernelLayout> layout, Manifest manifest);
+  void EndAttempt();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
   const std::vector<TensorSpec>& OrLast(const std::vector<TensorSpec>& specs) const;
@@ -82,6 +84,7 @@ class Stager {
   std::chrono::milliseconds timeout_;
   WorkerPool pool_;
   HostMemory host_memory_;
+  CachingMemory layer_cache_{host_memory_};  // empty between reloads: that memory is the engine's
   MemoryResource& staging_memory_;
   MemoryResource& layer_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();

@@ -59,9 +59,9 @@ struct ReceiverOptions {
   bool direct = true;  // let pieces go straight to staging where the recipe allows; false: five stages everywhere
   // Called while bytes arrive from a publisher, on the staging thread: received so far, and in all. May be empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
-  // Null: host memory. They outlive the receiver.
+  // They outlive the receiver. Null: host memory, ...
   MemoryResource* staging_memory = nullptr;  // one quantized copy, allocated at the first reload
-  MemoryResource* layer_memory = nullptr;    // layer buffers and receive slots
+  MemoryResource* layer_memory = nullptr;    // layer buffers and receive slots; ... reused until the reload ends
 };
 
 // Resource; one call at a time. A call that throws leaves the engine serving what it served.

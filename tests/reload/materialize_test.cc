@@ -30,7 +30,7 @@ TEST(Materialize, ZeroesPaddingAndWritesNothingElse) {
   Rig rig({}, std::byte{0x77});
   const PlannedLayer& layer = rig.plan.layers()[rig.LayerOf("model.embed_tokens")];
   const MaterializedLayer memory = Materialize(rig.plan, layer, rig.memory);
-  const std::span<const std::byte> bytes = memory.parameters[0].span();
+  const std::span<const std::byte> bytes = memory.parameters[0];
   ASSERT_EQ(bytes.size(), 2U * 128 * 128);
   const std::size_t real = 2U * 65 * 128;
   const auto is = [](std::byte value) { return [value](std::byte byte) { return byte == value; }; };

@@ -35,6 +35,20 @@ TEST(ReceiverMemory, AStreamInOrderHoldsOneLayerInFullPrecision) {
   }
 }
 
+// What a receiver does where it is given no memory: freed layers are used again, and still no more than one is held.
+TEST(ReceiverMemory, MemoryThatIsKeptForTheNextLayerHoldsNoMoreThanOneLayer) {
+  for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    ReceiverRig rig({.recipe = recipe, .layers = 3}, /*direct=*/false, /*caching=*/true);
+    const Weights weights = rig.Version(1);
+    rig.receiver->ReloadWeights(LazySource(weights));
+    EXPECT_EQ(rig.layer_memory.peak_bytes(), kLargestLayer);
+    EXPECT_EQ(rig.layer_memory.allocations(), 2U) << "the embedding, then qkv_proj, which is larger";
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(weights)), IsEmpty());
+    rig.layer_cache.Release();
+    EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
+  }
+}
+
 // From files a tensor is read where it lies: the most beside the layer is the tensor itself, and that is mapped.
 TEST(ReceiverMemory, AColdLoadFromFilesHoldsNoMoreThanALayer) {
   for (const bool direct : {true, false}) {

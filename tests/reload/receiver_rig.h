@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layercast/receiver.h"
+#include "src/base/caching_memory.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "tests/reload/rig.h"
 #include "tests/support/temp_folder.h"
@@ -17,7 +18,8 @@
 namespace layercast::testing {
 
 struct ReceiverRig {
-  explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true)
+  // `caching`: layers' memory is used again, as by default.
+  explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true, bool caching = false)
       : options(std::move(given)), engine(*RigModel(options), *MakeRecipe(options.recipe)) {
     ReceiverOptions receiver_options;
     receiver_options.direct = direct;
@@ -25,6 +27,7 @@ struct ReceiverRig {
     receiver_options.chunk_bytes = 70'000;
     receiver_options.staging_memory = &staging_memory;
     receiver_options.layer_memory = &layer_memory;
+    if (caching) receiver_options.layer_memory = &layer_cache;
     receiver = std::make_unique<Receiver>(RigModel(options), options.parallel, QuantizationConfig{options.recipe},
                                           engine.Adopt(), receiver_options);
   }
@@ -37,6 +40,7 @@ struct ReceiverRig {
   FillingMemory filling{host, std::byte{0xA5}};
   CountingMemory staging_memory{filling};
   CountingMemory layer_memory{filling};
+  CachingMemory layer_cache{layer_memory};
   EngineMemory engine;
   std::unique_ptr<Receiver> receiver;
 };
