@@ -1,4 +1,5 @@
-// A fixed set of threads that share loops. Thread-safe; one loop runs at a time, others wait their turn.
+// A fixed set of threads that share loops. Thread-safe; one loop runs at a time, others wait their turn;
+// a loop of one call, or without threads to share it, runs where it was asked for.
 #pragma once
 
 #include <condition_variable>
