@@ -1,0 +1,117 @@
+#include "src/session/chunk_receiver.h"
+
+#include <optional>
+
+#include "layercast/error.h"
+#include "src/base/digest.h"
+#include "src/tensor/region.h"
+
+namespace layercast {
+namespace {
+
+using Clock = Deadline::Clock;
+
+// How long one look at the data channel may take before the control link is looked at again.
+constexpr std::chrono::milliseconds kPollStep{100};
+
+double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+Digest DigestOfViews(std::span<const RegionView> views) {
+  Digester digester;
+  for (const RegionView& view : views) {
+    if (view.stride == view.row_bytes || view.rows == 1) {
+      digester.Update({view.base, view.num_bytes()});
+      continue;
+    }
+    for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
+  }
+  return digester.Finish();
+}
+
+// A copy of the views with one byte flipped, in memory that is ours.
+std::vector<RegionView> Corrupted(std::span<const RegionView> views, std::vector<std::byte>& memory) {
+  std::size_t bytes = 0;
+  for (const RegionView& view : views) bytes += view.num_bytes();
+  memory.resize(bytes);
+  std::vector<RegionView> copies;
+  std::byte* at = memory.data();
+  for (const RegionView& view : views) {
+    Pack(view, at);
+    copies.push_back({.base = at, .row_bytes = view.row_bytes, .rows = view.rows, .stride = view.row_bytes});
+    at += view.num_bytes();
+  }
+  if (!memory.empty()) memory[memory.size() / 2] ^= std::byte{1};
+  return copies;
+}
+
+}  // namespace
+
+wire::Message ChunkReceiver::NextMessage(const std::string& stage) {
+  const auto begin = Clock::now();
+  wire::Message message = parts_.link.Expect(deadline_, stage);
+  parts_.stats.receive_seconds += SecondsSince(begin);
+  return message;
+}
+
+ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
+  const auto begin = Clock::now();
+  while (true) {
+    std::optional<ChunkCompletion> completion = window_.Poll(deadline_.AtMost(kPollStep));
+    if (completion) {
+      parts_.stats.receive_seconds += SecondsSince(begin);
+      return std::move(*completion);
+    }
+    ExpectSilence(stage);
+    if (deadline_.Passed()) {
+      throw Error(ErrorCode::kDeadlineExceeded,
+                  "publisher " + parts_.link.endpoint() + ", " + stage + ": no chunk before the deadline");
+    }
+  }
+}
+
+void ChunkReceiver::ExpectSilence(const std::string& stage) {
+  const std::optional<wire::Message> message = parts_.link.Receive(Deadline(Clock::now()), stage);
+  if (message) Refuse("sent '" + std::string(wire::MessageName(*message)) + "' while chunks were under way");
+}
+
+Digest ChunkReceiver::Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest* expected) {
+  std::vector<std::byte> corrupted;
+  std::vector<RegionView> views = completion.views;
+  if (parts_.failpoints.Hit("receive.chunk")) views = Corrupted(views, corrupted);
+  const auto begin = Clock::now();
+  const Digest digest = DigestOfViews(views);
+  parts_.stats.verify_seconds += SecondsSince(begin);
+  parts_.stats.bytes += schedule().chunks()[chunk].num_bytes;
+  if (expected != nullptr) CheckDigest(chunk, *expected, digest);
+  parts_.sink.OnChunk(chunk, views);
+  ++parts_.stats.chunks;
+  return digest;
+}
+
+void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {
+  if (expected == got) return;
+  const Region& first = schedule().RegionsOf(schedule().chunks()[chunk]).front();
+  throw Error(ErrorCode::kCorrupt, StageOf(chunk) + " (from '" + manifest().entry(first.tensor).spec.name +
+                                       "' on): digest expected " + expected.ToHex() + ", got " + got.ToHex());
+}
+
+void ChunkReceiver::CheckRows(std::uint32_t tensor, std::size_t rows) const {
+  const auto& entries = manifest().entries();
+  if (tensor < entries.size() && !entries[tensor].spec.shape.empty() &&
+      static_cast<std::size_t>(entries[tensor].spec.shape[0]) == rows) {
+    return;
+  }
+  Refuse("sent " + std::to_string(rows) + " row magnitudes for tensor " + std::to_string(tensor) +
+         ": expected one per row of a tensor of the manifest");
+}
+
+std::string ChunkReceiver::StageOf(std::size_t chunk) const {
+  return "chunk " + std::to_string(chunk + 1) + " of " + std::to_string(schedule().chunks().size()) + " of " +
+         manifest().version().ToString() + " over " + parts_.stats.channel;
+}
+
+void ChunkReceiver::Refuse(const std::string& what) const {
+  throw Error(ErrorCode::kCorrupt, "publisher " + parts_.link.endpoint() + " " + what);
+}
+
+}  // namespace layercast
