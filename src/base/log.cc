@@ -2,16 +2,31 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <memory>
 #include <string>
 
 namespace layercast::log {
+namespace {
+
+constexpr const char* kName = "layercast";
+
+std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role) {
+  auto logger = std::make_shared<spdlog::logger>(kName, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("%H:%M:%S.%e [" + role + "] %l: %v");
+  logger->flush_on(spdlog::level::info);
+  return logger;
+}
+
+}  // namespace
 
 void SetUp(const char* role) {
-  auto logger = std::make_shared<spdlog::logger>("layercast", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("%H:%M:%S.%e [" + std::string(role) + "] %l: %v");
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
+  spdlog::drop(kName);
+  spdlog::register_logger(ToStandardError(role));
+}
+
+std::shared_ptr<spdlog::logger> Logger() {
+  if (auto registered = spdlog::get(kName)) return registered;
+  static const std::shared_ptr<spdlog::logger> own = ToStandardError(kName);  // logs may be written before main, after it
+  return own;
 }
 
 }  // namespace layercast::log

@@ -1,17 +1,35 @@
-// Logs go to standard error, through spdlog: layercast::log::info("layer {}: {} bytes", ...).
+// Logs go to standard error, through spdlog: layercast::log::info("layer {}: {} bytes", ...). A host program that wants
+// them elsewhere registers a spdlog logger called "layercast".
 #pragma once
+
+#include <memory>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
 namespace layercast::log {
 
-using spdlog::debug;
-using spdlog::error;
-using spdlog::info;
-using spdlog::warn;
-
-// Called once by a program's main: standard error, "[layercast:role] level message". A host that links
-// the library and sets up spdlog itself need not call it.
+// Called once by a program's main: lines say when, and `role`.
 void SetUp(const char* role);
+
+// The host's logger called "layercast", else one to standard error.
+std::shared_ptr<spdlog::logger> Logger();
+
+template <typename... Args>
+void debug(spdlog::format_string_t<Args...> format, Args&&... args) {
+  Logger()->debug(format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void info(spdlog::format_string_t<Args...> format, Args&&... args) {
+  Logger()->info(format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void warn(spdlog::format_string_t<Args...> format, Args&&... args) {
+  Logger()->warn(format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void error(spdlog::format_string_t<Args...> format, Args&&... args) {
+  Logger()->error(format, std::forward<Args>(args)...);
+}
 
 }  // namespace layercast::log
