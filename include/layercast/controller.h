@@ -28,13 +28,21 @@ struct ReloadRequest {
   std::chrono::milliseconds timeout{300'000};
 };
 
-// What one engine made of a reload. Value.
+// A lease: an engine that hears no more goes on by itself when it is over.
+struct PauseRequest {
+  std::string mode{};  // "wait", "abort" or "keep"; empty: the engine's own
+  std::chrono::milliseconds lease{60'000};
+};
+
+// What one engine made of a call. Value.
 struct EngineOutcome {
   std::string endpoint{};
   bool ok = false;
+  // Of a reload:
   std::optional<Version> version{};  // served now: after a failure the old one; empty if the engine did not say
   std::string report{};              // one JSON object (docs/cli.md); empty where nothing began
-  std::optional<Error> error{};      // in the engine's own words, if it had any
+  // Of any call that failed:
+  std::optional<Error> error{};  // in the engine's own words, if it had any
 };
 
 struct GenerateRequest {
@@ -74,6 +82,10 @@ class LAYERCAST_PUBLIC Controller {
 
   // One outcome per engine, in the order of the endpoints: an engine that is gone or fails says so in its own.
   std::vector<EngineOutcome> ReloadWeights(const ReloadRequest& request);
+
+  // Between two forward steps; an outcome is there when that engine's pause holds, at the latest at the lease's end.
+  std::vector<EngineOutcome> Pause(const PauseRequest& request = {});
+  std::vector<EngineOutcome> Resume();
 
   // By one engine, in the order of the prompts. Throws its error.
   std::vector<GeneratedSequence> Generate(const GenerateRequest& request, std::size_t engine = 0);

@@ -1,8 +1,10 @@
 #include "layercast/controller.h"
 
+#include <functional>
 #include <future>
 #include <utility>
 
+#include "src/base/thread_name.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
@@ -10,6 +12,7 @@ namespace {
 
 // Beyond the engine's own deadline: so that it is the engine that says what it waited for.
 constexpr std::chrono::milliseconds kGrace{2'000};
+constexpr std::chrono::milliseconds kQuickCall{30'000};  // of what an engine answers at once
 
 Version VersionFromJson(const Json& json) {
   return {.lineage = json.at("lineage").get<std::string>(),
@@ -53,21 +56,41 @@ void CheckDigest(const ReloadRequest& request, EngineOutcome& outcome) {
                                                  (outcome.version ? outcome.version->ToString() : "none"));
 }
 
-EngineOutcome Reload(const std::string& endpoint, const ReloadRequest& request) {
+struct EngineCall {
+  std::string method;
+  Json params = Json::object();
+  std::chrono::milliseconds timeout;
+};
+
+// Reads an outcome from an engine's answer.
+using ReadOutcome = std::function<EngineOutcome(const std::string& endpoint, const Json& answer)>;
+
+EngineOutcome Done(const std::string& endpoint, const Json& /*answer*/) { return {.endpoint = endpoint, .ok = true}; }
+
+EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const ReadOutcome& read) {
+  NameThisThread("lc-controller");
   EngineOutcome outcome{.endpoint = endpoint};
   try {
     RpcClient client("engine", endpoint);
-    const Json answer = client.Call("reload_weights", ReloadParams(request), Deadline::After(request.timeout + kGrace));
-    outcome = OutcomeFromJson(endpoint, answer);
-    CheckDigest(request, outcome);
+    outcome = read(endpoint, client.Call(call.method, call.params, Deadline::After(call.timeout + kGrace)));
   } catch (const Error& error) {
-    outcome.ok = false;
     outcome.error = error;
   } catch (const Json::exception& error) {
-    outcome.ok = false;
-    outcome.error.emplace(ErrorCode::kCorrupt, "engine " + endpoint + ": reload_weights: " + error.what());
+    outcome.error.emplace(ErrorCode::kCorrupt, "engine " + endpoint + ": " + call.method + ": " + error.what());
   }
   return outcome;
+}
+
+// All at the same time.
+std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
+                                    const ReadOutcome& read) {
+  std::vector<std::future<EngineOutcome>> under_way;
+  for (const std::string& endpoint : endpoints) {
+    under_way.push_back(std::async(std::launch::async, CallOne, endpoint, std::cref(call), std::cref(read)));
+  }
+  std::vector<EngineOutcome> outcomes;
+  for (auto& outcome : under_way) outcomes.push_back(outcome.get());
+  return outcomes;
 }
 
 GeneratedSequence SequenceFromJson(const Json& json) {
@@ -114,13 +137,22 @@ Controller::~Controller() = default;
 const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
-  std::vector<std::future<EngineOutcome>> under_way;
-  for (const std::string& endpoint : endpoints()) {
-    under_way.push_back(std::async(std::launch::async, Reload, endpoint, request));
-  }
-  std::vector<EngineOutcome> outcomes;
-  for (auto& outcome : under_way) outcomes.push_back(outcome.get());
-  return outcomes;
+  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), request.timeout},
+                  [&request](const std::string& endpoint, const Json& answer) {
+                    EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
+                    CheckDigest(request, outcome);
+                    return outcome;
+                  });
+}
+
+std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
+  Json params = {{"lease_ms", request.lease.count()}};
+  if (!request.mode.empty()) params["mode"] = request.mode;
+  return CallEach(endpoints(), {"pause", std::move(params), request.lease}, Done);
+}
+
+std::vector<EngineOutcome> Controller::Resume() {
+  return CallEach(endpoints(), {"resume", Json::object(), kQuickCall}, Done);
 }
 
 std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {
@@ -143,7 +175,7 @@ std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& reque
 }
 
 std::string Controller::Status(std::size_t engine) {
-  return impl_->Call(engine, "status", Json::object(), std::chrono::seconds(30)).dump();
+  return impl_->Call(engine, "status", Json::object(), kQuickCall).dump();
 }
 
 }  // namespace layercast

@@ -75,6 +75,28 @@ TEST(Controller, GivesAnOutcomeForEachEngineWhateverTheOthersSay) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_FALSE(outcomes[i].ok);
 }
 
+TEST(Controller, PausesAndResumesEveryEngine) {
+  FakeEngine paused(Json::object());
+  FakeEngine resumed(Json::object());
+  const auto outcomes = Controller({paused.endpoint()}).Pause({.mode = "keep", .lease = std::chrono::seconds(7)});
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_TRUE(outcomes[0].ok);
+  EXPECT_EQ(paused.Asked(), (Json{{"method", "pause"}, {"params", {{"lease_ms", 7000}, {"mode", "keep"}}}}));
+  EXPECT_TRUE(Controller({resumed.endpoint()}).Resume().at(0).ok);
+  EXPECT_EQ(resumed.Asked(), (Json{{"method", "resume"}, {"params", Json::object()}}));
+}
+
+TEST(Controller, SaysWhichEngineRefusedToPause) {
+  FakeEngine good(Json::object());
+  FakeEngine refusing(Json{{"code", "unsupported"}});
+  const auto outcomes = Controller({good.endpoint(), refusing.endpoint()}).Pause();
+  ASSERT_EQ(outcomes.size(), 2U);
+  EXPECT_TRUE(outcomes[0].ok);
+  EXPECT_FALSE(outcomes[1].ok);
+  EXPECT_EQ(outcomes[1].endpoint, refusing.endpoint());
+  EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kUnsupported);
+}
+
 TEST(Controller, NoticesAnEngineThatServesOtherBytesThanAskedFor) {
   FakeEngine engine(Done());
   Controller controller({engine.endpoint()});
