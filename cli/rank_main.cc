@@ -1,5 +1,7 @@
 // The program `layercast-rank`: one rank of an engine, started by `layercast serve` alone. Its own program because it
 // holds libtorch, whose loading no other subcommand should wait for.
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -26,7 +28,15 @@ void Declare(CLI::App& app, RankOptions& options) {
   app.add_option("--collective-fd", options.collective_fd);
 }
 
+// libzmq takes fresh memory for every message that it receives. Left to itself, glibc gives it back to the kernel each
+// time, and the page faults cost more than the copying (docs/transports.md).
+void KeepFreedMemory() {
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
 int Main(int argc, char** argv) {
+  KeepFreedMemory();
   CLI::App app("One rank of an engine. `layercast serve` starts it.", "layercast-rank");
   RankOptions options;
   Declare(app, options);
