@@ -2,16 +2,17 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
 #include "cli/subcommand.h"
 #include "engine_side/quant/recipe.h"
 #include "engine_side/server/engine_service.h"
-#include "src/base/log.h"
+#include "src/base/thread_name.h"
+#include "src/base/wake_up.h"
 
 namespace layercast::cli {
 namespace {
@@ -67,8 +68,8 @@ class Serve final : public Subcommand {
     options_.ranks.program = RankProgram();
     options_.ranks.engine = EngineName();
     EndSignal end;
-    // A model takes its time to load; who ends the program meanwhile need not wait for it.
     EngineService service(options_);
+    if (!LoadUnlessEnded(service, end)) return;
     const Json ready = service.Ready();
     output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
                             ready.at("tp").dump() + " ranks, quantization " + options_.ranks.recipe);
@@ -76,6 +77,24 @@ class Serve final : public Subcommand {
   }
 
  private:
+  // A model takes its time to load: who ends the program meanwhile need not wait for it. False: it was ended.
+  static bool LoadUnlessEnded(EngineService& service, EndSignal& end) {
+    WakeUp loaded;
+    std::future<void> loading = std::async(std::launch::async, [&] {
+      NameThisThread("lc-load");
+      const WakeUp::RingAtExit ring(loaded);
+      service.LoadModel();
+    });
+    const bool ended = end.WaitOr(loaded);
+    if (ended) service.End();
+    try {
+      loading.get();
+    } catch (const Error&) {
+      if (!ended) throw;
+    }
+    return !ended;
+  }
+
   // Beside this program: `layercast-rank` is the one that holds libtorch.
   static std::string RankProgram() {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");

@@ -2,17 +2,15 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "engine_side/engine/sampler.h"
+#include "engine_side/server/generate_call.h"
 #include "engine_side/server/generator.h"
 #include "engine_side/server/reloader.h"
 #include "layercast/error.h"
@@ -26,29 +24,6 @@ namespace {
 constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
-
-// Answers of one `generate`, collected until the last sequence has ended.
-class Batch {
- public:
-  Batch(std::size_t size, bool single, bool logprobs, RpcReply reply)
-      : answers_(size), left_(size), single_(single), logprobs_(logprobs), reply_(std::move(reply)) {}
-
-  void Done(std::size_t index, const Sequence& sequence, const char* finish) {
-    const std::lock_guard lock(mutex_);
-    answers_[index] = sequence.ToJson(finish, logprobs_);
-    if (--left_ > 0) return;
-    if (single_) return reply_.Result(answers_.front());
-    reply_.Result({{"answers", answers_}});
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<Json> answers_;  // guarded by mutex_
-  std::size_t left_;           // guarded by mutex_
-  const bool single_;
-  const bool logprobs_;
-  const RpcReply reply_;
-};
 
 bool IsKernelFormat(const std::string& model) {
   return std::filesystem::exists(std::filesystem::path(model) / "model-rank-0-part-0.safetensors");
@@ -65,9 +40,8 @@ class EngineService::Impl {
         generator_(ranks_),
         reloader_(ranks_, generator_, options.pause_mode),
         worker_([this] { Work(); }) {
-    static_cast<void>(PauseModeNamed(options.pause_mode));
+    static_cast<void>(PauseModeNamed(options_.pause_mode));
     try {
-      LoadModel();
       rpc_ = std::make_unique<RpcServer>(options.endpoint, options.allow_remote,
                                          [this](const std::string& method, const Json& params, const RpcReply& reply) {
                                            Dispatch(method, params, reply);
@@ -80,8 +54,22 @@ class EngineService::Impl {
 
   ~Impl() {
     rpc_.reset();
+    End();
     EndWorker();
   }
+
+  void LoadModel() {
+    const Json outcome = reloader_.Reload({{"weights_path", std::filesystem::absolute(options_.ranks.model).string()},
+                                           {"is_checkpoint_format", !IsKernelFormat(options_.ranks.model)}});
+    if (!outcome["ok"].get<bool>()) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  "loading " + options_.ranks.model + ": " + outcome["error"]["message"].get<std::string>());
+    }
+    loaded_ = true;
+  }
+
+  // A reload under way fails, so that nobody waits for its deadline.
+  void End() { ranks_.End(); }
 
   std::string endpoint() const { return rpc_->endpoint(); }
 
@@ -105,14 +93,6 @@ class EngineService::Impl {
             {"quantization", options_.ranks.recipe}};
   }
 
-  void LoadModel() {
-    const Json outcome = reloader_.Reload({{"weights_path", std::filesystem::absolute(options_.ranks.model).string()},
-                                           {"is_checkpoint_format", !IsKernelFormat(options_.ranks.model)}});
-    if (outcome["ok"].get<bool>()) return;
-    throw Error(ErrorCode::kFailedPrecondition,
-                "loading " + options_.ranks.model + ": " + outcome["error"]["message"].get<std::string>());
-  }
-
   // On the RPC thread: what takes time goes to the worker or the generator, and answers later.
   void Dispatch(const std::string& method, const Json& params, const RpcReply& reply) {
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kQuick = {
@@ -129,6 +109,7 @@ class EngineService::Impl {
         {"export", &Impl::Export},
         {"verify", &Impl::Verify},
         {"digests", &Impl::Digests}};
+    if (!loaded_ && method != "status") throw Error(ErrorCode::kUnavailable, "this engine is still loading its model");
     if (const auto quick = kQuick.find(method); quick != kQuick.end()) return (this->*quick->second)(params, reply);
     const auto slow = kSlow.find(method);
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
@@ -163,53 +144,15 @@ class EngineService::Impl {
     reply.Result(std::move(status));
   }
 
-  // {"tokens": [...]} or {"prompts": [[...], ...]}, and "max_new", "temperature", "top_p", "top_k", "seed", "logprobs",
-  // "stop_tokens". Sequence i of a batch has the seed `seed + i`.
   void Generate(const Json& params, const RpcReply& reply) {
-    const bool single = params.contains("tokens");
-    std::vector<std::vector<std::int32_t>> prompts;
-    if (single) {
-      prompts.push_back(params["tokens"].get<std::vector<std::int32_t>>());
-    } else {
-      prompts = params.at("prompts").get<std::vector<std::vector<std::int32_t>>>();
-    }
-    if (prompts.empty()) throw Error(ErrorCode::kInvalidArgument, "generate: expected a prompt, got none");
-    std::vector<SequenceRequest> requests;
-    for (std::vector<std::int32_t>& prompt : prompts) {
-      SequenceRequest request;
-      request.prompt = std::move(prompt);
-      request.max_new = params.value("max_new", std::int64_t{16});
-      request.temperature = params.value("temperature", 0.0);
-      request.top_p = params.value("top_p", 1.0);
-      request.top_k = params.value("top_k", std::int64_t{0});
-      request.seed = params.value("seed", std::uint64_t{0}) + requests.size();
-      request.stop_tokens = params.value("stop_tokens", std::vector<std::int32_t>());
-      CheckRequest(request);
-      requests.push_back(std::move(request));
-    }
+    std::vector<SequenceRequest> requests = SequencesOf(params, config_);
     // The second owners are the sequences' callbacks.
-    auto batch = std::make_shared<Batch>(requests.size(), single, params.value("logprobs", false), reply);
+    auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      generator_.Add(std::move(requests[i]),
-                     [batch, i](const Sequence& sequence, const char* finish) { batch->Done(i, sequence, finish); });
+      generator_.Add(std::move(requests[i]), [answers, i](const Sequence& sequence, const char* finish) {
+        answers->Done(i, sequence, finish);
+      });
     }
-  }
-
-  void CheckRequest(const SequenceRequest& request) const {
-    const auto refuse = [](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, "generate: " + why); };
-    if (request.prompt.empty()) refuse("a prompt without tokens");
-    for (const std::int32_t token : request.prompt) {
-      if (token >= 0 && token < config_.vocab_size) continue;
-      refuse("token " + std::to_string(token) + ", expected 0 to " + std::to_string(config_.vocab_size - 1));
-    }
-    if (request.max_new < 1) refuse("max_new is " + std::to_string(request.max_new) + ", expected at least 1");
-    const auto length = static_cast<std::int64_t>(request.prompt.size()) + request.max_new;
-    if (length > config_.max_position_embeddings) {
-      refuse(std::to_string(request.prompt.size()) + " tokens and " + std::to_string(request.max_new) +
-             " new ones, the model has " + std::to_string(config_.max_position_embeddings) + " positions");
-    }
-    CheckSamplingParams(
-        {.temperature = request.temperature, .top_p = request.top_p, .top_k = request.top_k, .seed = 0});
   }
 
   void ReloadWeights(const Json& params, const RpcReply& reply) { reply.Result(reloader_.Reload(params)); }
@@ -293,6 +236,7 @@ class EngineService::Impl {
   RankGroup ranks_;
   Generator generator_;
   Reloader reloader_;
+  std::atomic<bool> loaded_{false};
   std::atomic<bool> updating_{false};
   BoundedQueue<Call> calls_{kQueuedCalls};
   std::thread worker_;
@@ -301,6 +245,8 @@ class EngineService::Impl {
 
 EngineService::EngineService(const EngineServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 EngineService::~EngineService() = default;
+void EngineService::LoadModel() { impl_->LoadModel(); }
+void EngineService::End() { impl_->End(); }
 std::string EngineService::endpoint() const { return impl_->endpoint(); }
 Json EngineService::Ready() const { return impl_->Ready(); }
 

@@ -20,11 +20,16 @@ struct EngineServiceOptions {
 // Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, three for each rank.
 class EngineService {
  public:
-  // Starts the ranks and loads the model. Throws what is wrong with it.
+  // Starts the ranks and answers calls; until the model is loaded only `status`. Throws what is wrong with an option.
   explicit EngineService(const EngineServiceOptions& options);
   ~EngineService();
   EngineService(const EngineService&) = delete;
   EngineService& operator=(const EngineService&) = delete;
+
+  // Loads the model from its folder: the engine serves. Throws what is wrong with it.
+  void LoadModel();
+  // Ends the ranks, whatever they are doing: what is under way fails. For any thread.
+  void End();
 
   std::string endpoint() const;
   // {"ready": true, ...}: the line that says so.

@@ -141,7 +141,7 @@ bool Generator::Quiet(PauseMode mode) {
     Json sequences = Json::array();
     for (const Sequence& sequence : running_) sequences.push_back(sequence.id);
     AbortAll(running_);
-    ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
+    Drop(std::move(sequences));
   }
   return mode == PauseMode::kKeep || running_.empty();
 }
@@ -218,13 +218,22 @@ void Generator::Take(const Json& picked, const std::vector<Sequence*>& batch) {
   }
   if (finished.empty()) return;
   running_.remove_if([](const Sequence& sequence) { return sequence.done == nullptr; });
-  ranks_.Call("drop", {{"sequences", std::move(finished)}}, Deadline::After(kStepTimeout));
+  Drop(std::move(finished));
+}
+
+// The ranks need these sequences' caches no longer.
+void Generator::Drop(Json sequences) {
+  try {
+    ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
+  } catch (const Error& error) {
+    Recover(error.what());
+  }
 }
 
 // A rank is gone, or its group is broken: the processes start anew over the same weights, and sequences go on from
 // their tokens.
 void Generator::Recover(const std::string& why) {
-  log::warn("a forward step failed: {}", why);
+  log::warn("generating: {}", why);
   if (++failures_ >= kMostFailures) {
     AbortAll(running_);
     failures_ = 0;

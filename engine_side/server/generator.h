@@ -57,6 +57,7 @@ class Generator {
   void RunCommit();
   void Step();
   void Take(const Json& picked, const std::vector<Sequence*>& batch);
+  void Drop(Json sequences);
   void Recover(const std::string& why);
   void AbortAll(std::list<Sequence>& sequences);
   void ForgetCaches();

@@ -23,11 +23,13 @@ RankGroup::RankGroup(const RankGroupOptions& options) : options_(options) {
   ranks_ = Start(true);
 }
 
-RankGroup::~RankGroup() {
-  const Ranks ranks = this->ranks();
-  for (const auto& rank : *ranks) {
-    if (rank->alive()) rank->End(kGrace);
-  }
+RankGroup::~RankGroup() { End(); }
+
+void RankGroup::End() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(ended_, true)) return;
+  const Deadline grace = Deadline::After(kGrace);
+  for (const auto& rank : *ranks_) rank->End(grace);
 }
 
 RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
@@ -90,6 +92,7 @@ void RankGroup::Restart() {
 }
 
 void RankGroup::RestartLocked() {
+  if (ended_) return;
   log::warn("starting all {} ranks anew over their memory", options_.tp_size);
   for (const auto& rank : *ranks_) rank->Kill();
   ranks_ = Start(false);

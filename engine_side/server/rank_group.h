@@ -28,7 +28,9 @@ class RankGroup {
  public:
   // Starts the processes; does not wait for them.
   explicit RankGroup(const RankGroupOptions& options);
-  ~RankGroup();
+  ~RankGroup();  // ends them
+  // Ends the processes for good: calls under way fail, later ones too, and none is started any more.
+  void End();
 
   // Calls every rank; see TryAll and CallAll.
   std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline);
@@ -56,6 +58,7 @@ class RankGroup {
   mutable std::mutex mutex_;
   std::unique_ptr<CollectiveSegment> segment_;  // of the processes that run; guarded by mutex_
   Ranks ranks_;                                 // guarded by mutex_
+  bool ended_ = false;                          // guarded by mutex_
 };
 
 }  // namespace layercast

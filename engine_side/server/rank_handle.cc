@@ -1,9 +1,11 @@
 #include "engine_side/server/rank_handle.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
+constexpr milliseconds kExitTime{500};  // between the end of a process's sockets and its own
 constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which does nothing else: it hangs, or was stopped
 
 // In the child, between fork and exec: async-signal-safe calls alone.
@@ -111,7 +114,7 @@ std::future<Json> RankHandle::Call(const std::string& method, const Json& params
     if (method == "stage") progress_ = nullptr;
     waiting_.emplace(id, std::move(promise));
   }
-  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose("died");
+  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose("takes no more calls");
   return answer;
 }
 
@@ -132,7 +135,20 @@ void RankHandle::Read() {
     }
     waiting_.erase(waiting);
   }
-  Lose("died");
+  Lose(HowItEnded());
+}
+
+// Its socket has closed: so it has ended, or is about to.
+std::string RankHandle::HowItEnded() const {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  pollfd ended = {process.get(), POLLIN, 0};
+  siginfo_t how = {};
+  if (process && ::poll(&ended, 1, kExitTime.count()) == 1) {
+    ::waitid(P_PID, static_cast<id_t>(pid_), &how, WEXITED | WNOHANG | WNOWAIT);  // stays to be reaped
+  }
+  if (how.si_pid == 0) return "closed its link";
+  if (how.si_code == CLD_EXITED) return "exited with status " + std::to_string(how.si_status);
+  return "died of signal " + std::to_string(how.si_status) + " (" + ::sigdescr_np(how.si_status) + ")";
 }
 
 // A stopped or hung process keeps its socket open: only silence tells.
@@ -171,8 +187,8 @@ Json RankHandle::progress() {
 }
 
 void RankHandle::Kill() {
-  Reap();
   Lose("was ended");
+  Reap();
 }
 
 void RankHandle::Reap() {
@@ -183,10 +199,10 @@ void RankHandle::Reap() {
   ::waitpid(pid_, &status, 0);
 }
 
-void RankHandle::End(milliseconds grace) {
+void RankHandle::End(Deadline grace) {
   ending_ = true;
-  auto ended = Call("end", Json::object());
-  ended.wait_for(grace);
+  if (alive_) Call("end", Json::object()).wait_until(grace.at());
+  Kill();
 }
 
 std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,

@@ -53,13 +53,14 @@ class RankHandle {
   Json progress();
   // Ends it at once, and returns when it is gone: its memory is nobody's any more. Calls under way fail.
   void Kill();
-  // Ends it: asks, waits for `grace`, kills.
-  void End(std::chrono::milliseconds grace);
+  // Ends it: asks, waits until `grace`, then as Kill.
+  void End(Deadline grace);
 
  private:
   void Read();
   void Watch(const std::stop_token& stop);
   void Lose(const std::string& why);
+  std::string HowItEnded() const;
   void Reap();
   std::string Name() const;
 

@@ -23,6 +23,17 @@ class WakeUp {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(fd_.get(), &count, sizeof(count));
   }
+  // Rings when a scope is left, however it is left.
+  class RingAtExit {
+   public:
+    explicit RingAtExit(WakeUp& wake_up) : wake_up_(wake_up) {}
+    ~RingAtExit() { wake_up_.Ring(); }
+    RingAtExit(const RingAtExit&) = delete;
+    RingAtExit& operator=(const RingAtExit&) = delete;
+
+   private:
+    WakeUp& wake_up_;
+  };
   // Readable between Ring and Clear.
   int fd() const { return fd_.get(); }
 

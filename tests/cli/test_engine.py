@@ -2,6 +2,7 @@
 What the bytes must be, tests/end_to_end shows."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -198,3 +199,27 @@ def test_a_peer_that_is_not_there_is_named(program):
     for command in (["status", "--engine"], ["status", "--publisher"], ["generate", "--tokens", "1", "--engine"]):
         error = refused(program, *command, "tcp://127.0.0.1:9", "--timeout", "0.3")
         assert error["code"] in ("unavailable", "deadline_exceeded") and "tcp://127.0.0.1:9" in error["message"]
+
+
+def children_of(pid):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def test_an_engine_that_is_ended_while_it_loads_ends_at_once_with_its_ranks(program, folders):
+    command, process = program.start("serve", "--model", folders["a"], "--tp", 2)
+    layercast_program.wait_until(lambda: len(children_of(process.pid)) == 2, 20, "no ranks were started")
+    ranks = children_of(process.pid)
+    os.kill(ranks[0], signal.SIGSTOP)  # long before it can have loaded: it cannot become ready any more
+    process.terminate()
+    outcome = program.finish((command, process))
+    assert outcome.output == ""
+    assert not any(layercast_program.is_running(pid) for pid in ranks)
+
+
+def test_an_engine_whose_endpoint_is_refused_says_so_before_it_loads(program, tmp_path, folders):
+    (tmp_path / "config.json").write_text((folders["a"] / "config.json").read_text())
+    error = refused(program, "serve", "--model", tmp_path, "--bind", "tcp://127.0.0.1:nowhere")
+    assert "tcp://127.0.0.1:nowhere" in error["message"]

@@ -1,0 +1,35 @@
+// One `generate` call as it comes over RPC and goes back: its prompts as sequences, and their answers, collected until
+// the last has ended. RPC.md lists the fields. Used by the engine's service.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "engine_side/server/sequence.h"
+#include "layercast/model/config.h"
+#include "src/control/rpc.h"
+
+namespace layercast {
+
+// The sequences that a call asks for; sequence i of a batch has the seed `seed + i`. Throws kInvalidArgument naming
+// what the model cannot answer.
+std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config);
+
+// Resource; thread-safe. Its owners are the sequences' callbacks.
+class GenerateAnswers {
+ public:
+  GenerateAnswers(const Json& params, std::size_t sequences, RpcReply reply);
+  // Sequence number `index` has ended. The last one sends the reply.
+  void Done(std::size_t index, const Sequence& sequence, const char* finish);
+
+ private:
+  const bool single_;    // asked with "tokens", not "prompts"
+  const bool logprobs_;  // wanted
+  const RpcReply reply_;
+  std::mutex mutex_;
+  std::vector<Json> answers_;  // guarded by mutex_
+  std::size_t left_;           // guarded by mutex_
+};
+
+}  // namespace layercast
