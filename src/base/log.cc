@@ -25,7 +25,8 @@ void SetUp(const char* role) {
 
 std::shared_ptr<spdlog::logger> Logger() {
   if (auto registered = spdlog::get(kName)) return registered;
-  static const std::shared_ptr<spdlog::logger> own = ToStandardError(kName);  // logs may be written before main, after it
+  static const std::shared_ptr<spdlog::logger> own =
+      ToStandardError(kName);  // logs may be written before main, after it
   return own;
 }
 
