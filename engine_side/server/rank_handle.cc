@@ -87,6 +87,7 @@ RankHandle::RankHandle(const RankLaunch& launch) : rank_(launch.rank), last_hear
 }
 
 RankHandle::~RankHandle() {
+  ending_ = true;
   watcher_.request_stop();
   changed_.notify_all();
   watcher_.join();

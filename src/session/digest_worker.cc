@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/base/thread_name.h"
@@ -15,8 +16,7 @@ constexpr std::chrono::milliseconds kIdle{1000};
 
 }  // namespace
 
-DigestWorker::DigestWorker(WorkerPool& pool, FailPoints& failpoints, Outbox& outbox)
-    : pool_(pool), failpoints_(failpoints), outbox_(outbox) {
+DigestWorker::DigestWorker(Parts parts) : parts_(std::move(parts)) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -36,9 +36,9 @@ void DigestWorker::Run(const std::stop_token& stop) {
     const std::optional<DigestJob> job = jobs_.Pop(Deadline::After(kIdle));
     if (!job) continue;
     try {
-      outbox_.Put(job->key, Answer(*job));
+      parts_.outbox.Put(job->key, Answer(*job));
     } catch (const Error& error) {
-      outbox_.Put(job->key, wire::Refused{error.code(), error.what()});
+      parts_.outbox.Put(job->key, wire::Refused{error.code(), error.what()});
     }
   }
 }
@@ -47,10 +47,13 @@ wire::Subscribed DigestWorker::Answer(const DigestJob& job) {
   wire::Subscribed subscribed{job.version->offer().id, DigestsOf(job), {}};
   for (const std::uint32_t tensor : job.row_amax_tensors) {
     const TensorSpec& spec = job.version->manifest().entry(tensor).spec;
-    subscribed.row_amax.push_back({tensor, RowAmaxOf(spec, job.version->offer().tensors[tensor].data, pool_)});
+    subscribed.row_amax.push_back({tensor, RowAmaxOf(spec, job.version->offer().tensors[tensor].data, parts_.pool)});
   }
-  for (Digest& digest : subscribed.chunk_digests) {
-    if (failpoints_.Hit("send.chunk")) digest.low ^= 1;
+  for (const Chunk& chunk : job.schedule->chunks()) {
+    if (!parts_.failpoints.Hit("send.chunk")) continue;
+    corrupted_.emplace(*job.version, job.schedule->RegionsOf(chunk), parts_.take_offer_ids(1), parts_.arena,
+                       parts_.ends);
+    subscribed.offer_id = corrupted_->id();
   }
   return subscribed;
 }
@@ -60,7 +63,7 @@ const std::vector<Digest>& DigestWorker::DigestsOf(const DigestJob& job) {
   const auto cached = cache_.find(key);
   if (cached != cache_.end()) return cached->second;
   if (cache_.size() >= kMostCached) cache_.erase(cache_.begin());  // of the oldest offer
-  return cache_[key] = ChunkDigests(*job.schedule, job.version->offer().tensors, pool_);
+  return cache_[key] = ChunkDigests(*job.schedule, job.version->offer().tensors, parts_.pool);
 }
 
 }  // namespace layercast

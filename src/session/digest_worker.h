@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +16,7 @@
 #include "src/base/bounded_queue.h"
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"
+#include "src/session/corrupted_offer.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
 #include "src/wire/schedule.h"
@@ -29,7 +33,15 @@ struct DigestJob {
 // Resource; thread-safe. What it borrows outlives it.
 class DigestWorker {
  public:
-  DigestWorker(WorkerPool& pool, FailPoints& failpoints, Outbox& outbox);
+  struct Parts {
+    WorkerPool& pool;
+    FailPoints& failpoints;
+    Outbox& outbox;
+    MemoryResource& arena;  // for what a failpoint corrupts
+    std::span<OfferingEnd* const> ends;
+    std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;
+  };
+  explicit DigestWorker(Parts parts);
   ~DigestWorker();  // jobs that wait are dropped
   DigestWorker(const DigestWorker&) = delete;
   DigestWorker& operator=(const DigestWorker&) = delete;
@@ -42,12 +54,11 @@ class DigestWorker {
   wire::Subscribed Answer(const DigestJob& job);
   const std::vector<Digest>& DigestsOf(const DigestJob& job);
 
-  WorkerPool& pool_;
-  FailPoints& failpoints_;
-  Outbox& outbox_;
+  const Parts parts_;
   BoundedQueue<DigestJob> jobs_{4096};
   // By offer and schedule: computed once for each distinct schedule. Of the thread alone.
   std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> cache_;
+  std::optional<CorruptedOffer> corrupted_;  // a failpoint fires once
   std::jthread thread_;
 };
 

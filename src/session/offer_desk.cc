@@ -29,7 +29,14 @@ void CheckProtocol(const wire::Hello& hello) {
 }  // namespace
 
 OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
-    : options_(std::move(options)), parts_(parts), digests_(parts.pool, parts.failpoints, parts.outbox) {}
+    : options_(std::move(options)),
+      parts_(parts),
+      digests_({.pool = parts.pool,
+                .failpoints = parts.failpoints,
+                .outbox = parts.outbox,
+                .arena = parts.arena,
+                .ends = parts.ends,
+                .take_offer_ids = parts.take_offer_ids}) {}
 
 OfferDesk::~OfferDesk() {
   for (const auto& [key, session] : sessions_) session.version->RemoveReader();

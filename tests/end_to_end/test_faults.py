@@ -85,6 +85,7 @@ RANK_FAULTS = {
     "an error while verifying": ("verify=throw", True, ("rank 1", "verify")),
     "an error before the commit": ("commit.prepare=throw", True, ("rank 1", "commit.prepare")),
     "a rank killed while receiving": ("receive.chunk=kill@3", False, ("rank 1",)),
+    "a rank frozen between two chunks": ("receive.chunk=stop@3", False, ("rank 1", "silent")),
     "a rank killed while buffering": ("layer_buffer=kill@5", False, ("rank 1",)),
     "a rank killed while quantizing": ("quantize=kill@4", False, ("rank 1",)),
     "a rank killed before the commit": ("commit.prepare=kill", True, ("rank 1",)),
@@ -155,11 +156,14 @@ def test_a_stalled_publisher_is_given_up_and_the_engine_answers_meanwhile(settin
     setting.assert_takes_b()
 
 
-def test_a_chunk_that_was_changed_on_its_way_is_refused(setting):
+@pytest.mark.parametrize("mode", ["snapshot", "stream"])
+@pytest.mark.parametrize("channel", ["shm", "zmq"])
+def test_a_chunk_that_was_changed_on_its_way_is_refused(channel, mode, setting):
     setting.serve()
-    publisher = setting.publish(failpoints="publisher:send.chunk=corrupt@3")
-    done = setting.reload("--publisher", publisher.endpoint, "--channel", "zmq")
-    assert fired(publisher, "send.chunk") and struck_mid_transfer(done["report"])
+    publisher = setting.publish("--mode", mode, failpoints="publisher:send.chunk=corrupt@3")
+    done = setting.reload("--publisher", publisher.endpoint, "--channel", channel)
+    # The digests of a stream's chunks come last, those of a snapshot first.
+    assert fired(publisher, "send.chunk") and (struck_mid_transfer(done["report"]) or mode == "stream")
     setting.assert_failed_and_still_serving_a(done, "digest")
     assert done["error"]["code"] == "corrupt"
     setting.assert_takes_b()

@@ -51,6 +51,23 @@ TEST_P(SnapshotTest, ACorruptedChunkIsFoundAndNamed) {
   EXPECT_GT(session->stats().bytes, 0U);
 }
 
+TEST_P(SnapshotTest, AChunkThatIsCorruptedOnItsWayIsFoundAndTheNextTryTakesTheVersion) {
+  publisher_failpoints_ = FailPoints("send.chunk=corrupt@1");  // before the publisher's threads read it
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 3);
+  const Schedule schedule = SomeSchedule(false);
+  const auto expected = BytesOf(schedule, weights);
+  CollectingSink sink;
+  // The digest that was announced is that of the version: it is the data that changed.
+  EXPECT_THAT([&] { Open(*service, GetParam())->Fetch(schedule, {}, sink, Soon()); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("chunk 2 of 3"), HasSubstr("digest expected " + DigestOf(expected[1]).ToHex()))));
+  CollectingSink again;
+  Open(*service, GetParam())->Fetch(schedule, {}, again, Soon());
+  for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(again.chunks[i], expected[i]) << i;
+}
+
 TEST_P(SnapshotTest, AScheduleIsSentOnceAndKnownByItsDigestAfterwards) {
   const Weights weights = SomeWeights();
   const auto service = MakeService();

@@ -1,0 +1,28 @@
+#include "src/session/corrupted_offer.h"
+
+#include <algorithm>
+
+namespace layercast {
+
+CorruptedOffer::CorruptedOffer(const OfferedVersion& version, std::span<const Region> chunk, std::uint64_t id,
+                               MemoryResource& arena, std::span<OfferingEnd* const> ends)
+    : id_(id) {
+  Offer offer = version.offer();
+  offer.id = id;
+  OfferedTensor& tensor = offer.tensors[chunk.front().tensor];
+  tensor_ = Buffer(arena, static_cast<std::size_t>(tensor.bytes));
+  std::copy_n(tensor.data, tensor.bytes, tensor_.data());
+  tensor_.data()[chunk.front().offset] ^= std::byte{1};
+  tensor.data = tensor_.data();
+  for (OfferingEnd* end : ends) {
+    if (end->arena() != nullptr && version.borrowed()) continue;  // cannot carry the other tensors
+    end->Add(offer);
+    ends_.push_back(end);
+  }
+}
+
+CorruptedOffer::~CorruptedOffer() {
+  for (OfferingEnd* end : ends_) end->Remove(id_);
+}
+
+}  // namespace layercast

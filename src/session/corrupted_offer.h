@@ -1,0 +1,34 @@
+// What the failpoint `send.chunk=corrupt` gives one session instead of a snapshot: the same offer, but for one byte
+// that was flipped on its way. The version itself stays whole, for everybody else and for the next try.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "layercast/memory.h"
+#include "src/session/offered_version.h"
+#include "src/wire/schedule.h"
+
+namespace layercast {
+
+// Resource. What it borrows outlives it.
+class CorruptedOffer {
+ public:
+  // Flips the first byte of `chunk` in a copy of its tensor. The copy lies in `arena`: a channel that hands over its
+  // own memory without copying can carry it too.
+  CorruptedOffer(const OfferedVersion& version, std::span<const Region> chunk, std::uint64_t id, MemoryResource& arena,
+                 std::span<OfferingEnd* const> ends);
+  ~CorruptedOffer();
+  CorruptedOffer(const CorruptedOffer&) = delete;
+  CorruptedOffer& operator=(const CorruptedOffer&) = delete;
+
+  std::uint64_t id() const { return id_; }
+
+ private:
+  const std::uint64_t id_;
+  Buffer tensor_;
+  std::vector<OfferingEnd*> ends_;  // that carry it
+};
+
+}  // namespace layercast

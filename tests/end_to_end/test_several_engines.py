@@ -1,0 +1,59 @@
+"""One publisher, several engines at once: of different ranks and recipes, in one command or each in its own, from the
+start or later. Each serves what it would serve if it were alone."""
+
+import pytest
+
+ENGINES = ((1, "fp8_per_tensor"), (2, "fp8_per_block"), (1, "none"))  # ranks, recipe
+
+
+@pytest.fixture
+def engines(start, checkpoint):
+    return [serve(start, checkpoint, tp, recipe) for tp, recipe in ENGINES]
+
+
+def serve(start, checkpoint, tp, recipe):
+    return start("serve", "--model", checkpoint("llama", "a"), "--tp", tp, "--quantization", recipe, "--chunk-bytes", 20_000)
+
+
+@pytest.mark.parametrize("channel", ["shm", "zmq"])
+@pytest.mark.parametrize("mode", ["snapshot", "stream"])
+def test_one_command_reloads_them_all(mode, channel, engines, program, start, checkpoint, assert_serves):
+    folder = checkpoint("llama", "b")
+    publisher = start("publish", "--checkpoint", folder, "--mode", mode)
+    endpoints = ",".join(engine.endpoint for engine in engines)
+    done = program.run("reload", "--engine", endpoints, "--publisher", publisher.endpoint, "--channel", channel).json
+    assert [outcome["endpoint"] for outcome in done["engines"]] == [engine.endpoint for engine in engines]
+    assert len({outcome["version"]["digest"] for outcome in done["engines"]}) == 1
+    for engine, outcome, (_, recipe) in zip(engines, done["engines"], ENGINES):
+        assert outcome["ok"] and outcome["report"]["channel"]["name"] == channel
+        assert_serves(engine, folder, recipe)
+
+
+def test_each_takes_the_version_by_itself_while_the_others_do(engines, program, start, checkpoint, assert_serves):
+    folder = checkpoint("llama", "b")
+    publisher = start("publish", "--checkpoint", folder)
+    commands = [program.start("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, "--channel", channel)
+                for engine, channel in zip(engines, ("shm", "zmq", "shm"))]
+    for command in commands:
+        assert program.finish(command).json["engines"][0]["version"] == publisher.version
+    for engine, (_, recipe) in zip(engines, ENGINES):
+        assert_serves(engine, folder, recipe)
+    # One that joins later finds the version as it was.
+    late = serve(start, checkpoint, 2, "fp8_per_channel")
+    assert program.reload(late, "--publisher", publisher.endpoint)["version"] == publisher.version
+    assert_serves(late, folder, "fp8_per_channel")
+    assert program.run("status", "--publisher", publisher.endpoint).json["readers"] == 0
+
+
+def test_one_that_fails_does_not_hold_up_the_others(engines, program, start, checkpoint, assert_serves):
+    folder = checkpoint("llama", "b")
+    failing = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none", failpoints="quantize=throw@2")
+    publisher = start("publish", "--checkpoint", folder)
+    together = (*engines, failing)
+    done = program.run("reload", "--engine", ",".join(engine.endpoint for engine in together), "--publisher",
+                       publisher.endpoint, status=1).json
+    assert [outcome["ok"] for outcome in done["engines"]] == [True, True, True, False]
+    assert "failpoint quantize" in done["engines"][3]["error"]["message"]
+    for engine, (_, recipe) in zip(engines, ENGINES):
+        assert_serves(engine, folder, recipe)
+    assert_serves(failing, checkpoint("llama", "a"), "none")

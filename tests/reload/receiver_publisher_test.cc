@@ -1,0 +1,123 @@
+// A publisher and its receivers in one program, over every channel: several engines take one snapshot at once, whatever
+// was published since, and serve what a cold load makes of the same weights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "layercast/publisher.h"
+#include "tests/reload/receiver_rig.h"
+
+namespace layercast {
+namespace {
+
+using testing::Differences;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ReceiverRig;
+using testing::RigOptions;
+
+constexpr std::chrono::milliseconds kLong{20'000};
+
+layercast::Weights Published(const testing::Weights& weights) {
+  return {.specs = testing::SpecsOf(weights), .walk = [&](std::span<const std::string>) { return weights.Stream(); }};
+}
+
+class PublishTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  // An engine's rank that takes its weights from the publisher over the channel of the test.
+  std::unique_ptr<ReceiverRig> Rank(const std::string& recipe, ParallelConfig parallel = {}) const {
+    RigOptions options{.recipe = recipe, .parallel = parallel};
+    auto rig = std::make_unique<ReceiverRig>(options);
+    rig->receiver->SetChannel(GetParam());
+    return rig;
+  }
+  PublishedVersion Publish(std::uint64_t step, PublishAs mode = PublishAs::kSnapshot) {
+    return publisher_.Publish({.lineage = "run", .step = step, .mode = mode}, Published(Version(step)));
+  }
+  const testing::Weights& Version(std::uint64_t step) const { return versions_.at(step - 1); }
+  // In a thread of its own: publishers serve whoever asks, whenever.
+  std::future<ReloadReport> Take(ReceiverRig& rig, std::optional<std::uint64_t> step = std::nullopt) const {
+    return std::async(std::launch::async, [&rig, this, step] {
+      return rig.receiver->ReloadWeights(FromPublisher(publisher_.endpoint(), "run", step));
+    });
+  }
+  void ExpectServes(const ReceiverRig& rig, std::uint64_t step) const {
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(Version(step))), IsEmpty());
+    EXPECT_TRUE(rig.engine.CanariesAreAlive());
+  }
+
+  const std::vector<testing::Weights> versions_ = {testing::RigWeights({}, 1), testing::RigWeights({}, 2)};
+  Publisher publisher_{PublisherOptions{}};
+};
+
+TEST_P(PublishTest, SeveralEnginesTakeOneSnapshotAtOnce) {
+  const PublishedVersion published = Publish(1);
+  std::vector<std::unique_ptr<ReceiverRig>> ranks;
+  for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    ranks.push_back(Rank(recipe));
+    for (int rank = 0; rank < 2; ++rank) ranks.push_back(Rank(recipe, {rank, 2}));
+  }
+  std::vector<std::future<ReloadReport>> reloads;
+  for (const auto& rank : ranks) reloads.push_back(Take(*rank));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const ReloadReport report = reloads[i].get();
+    EXPECT_EQ(report.version, published.version());
+    EXPECT_EQ(report.channel, GetParam());
+    EXPECT_EQ(report.bytes, report.bytes_total);
+    ExpectServes(*ranks[i], 1);
+  }
+}
+
+TEST_P(PublishTest, ALateJoinerTakesTheVersionThatItAsksForWhileOthersTakeTheNewest) {
+  const auto early = Rank("fp8_per_channel");
+  const auto newest = Rank("fp8_per_channel");
+  const auto late = Rank("fp8_per_channel");
+  const PublishedVersion first = Publish(1);
+  EXPECT_EQ(Take(*early).get().version, first.version());
+  const PublishedVersion second = Publish(2);
+  auto newest_reload = Take(*newest);
+  auto late_reload = Take(*late, 1);
+  EXPECT_EQ(newest_reload.get().version, second.version());
+  EXPECT_EQ(late_reload.get().version, first.version());
+  ExpectServes(*early, 1);
+  ExpectServes(*newest, 2);
+  ExpectServes(*late, 1);
+  EXPECT_EQ(Take(*late).get().version, second.version());  // and catches up
+  ExpectServes(*late, 2);
+}
+
+TEST_P(PublishTest, AWithdrawnVersionIsReleasedOnceItsReadersAreDoneAndNamedToThoseWhoComeLater) {
+  const auto rank = Rank("none");
+  const PublishedVersion first = Publish(1);
+  Take(*rank).get();
+  first.Withdraw();
+  EXPECT_TRUE(first.WaitReleased(kLong));
+  EXPECT_EQ(first.readers(), 0);
+  EXPECT_THAT(testing::ErrorOf([&] { Take(*rank, 1).get(); }), HasSubstr("run@1 is not offered here"));
+  ExpectServes(*rank, 1);
+}
+
+TEST_P(PublishTest, TheRanksOfAnEngineTakeOneWalkOfAStream) {
+  std::vector<std::unique_ptr<ReceiverRig>> ranks;
+  for (int rank = 0; rank < 2; ++rank) ranks.push_back(Rank("fp8_per_block", {rank, 2}));
+  const PublishedVersion published = Publish(1, PublishAs::kStream);
+  std::vector<std::future<ReloadReport>> reloads;
+  for (const auto& rank : ranks) reloads.push_back(Take(*rank));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    EXPECT_EQ(reloads[i].get().version.step, published.version().step);
+    ExpectServes(*ranks[i], 1);
+  }
+  EXPECT_EQ(ranks[0]->receiver->version(), ranks[1]->receiver->version());
+}
+
+INSTANTIATE_TEST_SUITE_P(OverEveryChannel, PublishTest, ::testing::Values("inproc", "shm", "zmq"),
+                         [](const auto& channel) { return std::string(channel.param); });
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,262 @@
+// Generation and commits on one thread: which version each token comes from, in every pause mode. The rank is a process
+// (scripted_rank.cc): it gives each sequence the token after its last one, when the gate lets it.
+#include "engine_side/server/generator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "tests/server/step_gate.h"
+#include "tests/support/child_process.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::StepGate;
+using ::testing::ThrowsMessage;
+
+constexpr std::chrono::milliseconds kLong{20'000};
+constexpr std::int64_t kEndless = 1'000'000;
+constexpr std::int32_t kDeadlyToken = 666;
+
+Deadline Soon() { return Deadline::After(kLong); }
+
+RankGroupOptions OneRank(const std::string& model) {
+  RankGroupOptions options;
+  options.program = test::FolderOfThisProgram() + "/scripted_rank";
+  options.model = model;
+  return options;
+}
+
+struct Answer {
+  Sequence sequence;
+  std::string finish;
+};
+
+Answer Get(std::future<Answer>& answer) {
+  if (answer.wait_for(kLong) != std::future_status::ready) throw std::runtime_error("the sequence did not end");
+  return answer.get();
+}
+
+// Without a gate every step is answered at once.
+class GeneratorTest : public ::testing::Test {
+ protected:
+  explicit GeneratorTest(const std::string& model = "")
+      : ranks_(OneRank(model)), generator_(std::make_unique<Generator>(ranks_)) {}
+
+  std::future<Answer> Add(std::vector<std::int32_t> prompt, std::int64_t max_new, std::vector<std::int32_t> stop = {}) {
+    SequenceRequest request;
+    request.prompt = std::move(prompt);
+    request.max_new = max_new;
+    request.stop_tokens = std::move(stop);
+    auto promise = std::make_shared<std::promise<Answer>>();
+    generator_->Add(std::move(request), [promise](const Sequence& sequence, const char* finish) {
+      promise->set_value({sequence, finish});
+    });
+    return promise->get_future();
+  }
+
+  static Version Step(std::uint64_t step) {
+    Version version;
+    version.lineage = "run";
+    version.step = step;
+    return version;
+  }
+
+  void Commit(std::uint64_t step, PauseMode mode = PauseMode::kWait, const std::function<void()>& commit = [] {}) {
+    generator_->Commit(mode, Step(step), commit, Soon());
+  }
+
+  RankGroup ranks_;
+  std::unique_ptr<Generator> generator_;
+};
+
+class GatedGeneratorTest : public GeneratorTest {
+ protected:
+  explicit GatedGeneratorTest(std::unique_ptr<StepGate> gate = std::make_unique<StepGate>())
+      : GeneratorTest(gate->folder()), gate_(std::move(gate)) {}
+
+  // Returns when the sequence's first token of the present version is there, and its second one is being asked for.
+  std::future<Answer> AddAndAwaitAToken(std::int64_t max_new) {
+    std::future<Answer> answer = Add({10, 20}, max_new);
+    gate_->AwaitStep();
+    gate_->Allow();
+    gate_->AwaitStep();
+    return answer;
+  }
+  // Lets steps go on one by one for as long as `call` waits between them.
+  void AllowStepsUntilDone(std::future<void>& call) const {
+    while (call.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) gate_->Allow();
+    call.get();
+  }
+
+  std::unique_ptr<StepGate> gate_;
+};
+
+TEST(PauseModes, AreKnownByName) {
+  EXPECT_EQ(PauseModeNamed("wait"), PauseMode::kWait);
+  EXPECT_EQ(PauseModeNamed("abort"), PauseMode::kAbort);
+  EXPECT_EQ(PauseModeNamed("keep"), PauseMode::kKeep);
+  EXPECT_THAT([] { PauseModeNamed("later"); }, ThrowsMessage<Error>(HasSubstr("'later'")));
+}
+
+TEST_F(GeneratorTest, EndsASequenceAtItsLengthOrAtAStopToken) {
+  Commit(1);
+  auto by_length = Add({10}, 3);
+  auto by_stop = Add({20}, 100, {22});
+  const Answer length = Get(by_length);
+  EXPECT_EQ(length.finish, "length");
+  EXPECT_THAT(length.sequence.tokens, ElementsAre(11, 12, 13));
+  EXPECT_THAT(length.sequence.versions, Each(Step(1)));
+  const Answer stop = Get(by_stop);
+  EXPECT_EQ(stop.finish, "stop");
+  EXPECT_THAT(stop.sequence.tokens, ElementsAre(21, 22));
+}
+
+TEST_F(GeneratorTest, FeedsAPromptOnceAndThenEachToken) {
+  auto answer = Add({1, 2, 3, 4}, 4);
+  EXPECT_THAT(Get(answer).sequence.logprobs, ElementsAre(4, 1, 1, 1)) << "tokens fed, says the scripted rank";
+}
+
+TEST_F(GatedGeneratorTest, ACommitThatWaitsLetsSequencesFinishOnTheOldVersion) {
+  Commit(1);
+  auto old_version = AddAndAwaitAToken(5);
+  auto commit = std::async(std::launch::async, [this] { Commit(2); });
+  AllowStepsUntilDone(commit);
+  EXPECT_THAT(Get(old_version).sequence.versions, ::testing::AllOf(::testing::SizeIs(5), Each(Step(1))));
+  gate_->Allow(2);
+  auto new_version = Add({10}, 2);
+  EXPECT_THAT(Get(new_version).sequence.versions, ::testing::AllOf(::testing::SizeIs(2), Each(Step(2))));
+}
+
+TEST_F(GatedGeneratorTest, ACommitThatKeepsGoesOnWithTheNewVersionAndAFreshCache) {
+  Commit(1);
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto commit = std::async(std::launch::async, [this] { Commit(2, PauseMode::kKeep); });
+  AllowStepsUntilDone(commit);
+  gate_->Drain();
+  gate_->Allow(2);
+  gate_->AwaitStep();
+  gate_->AwaitStep();  // a step was asked for and answered since
+  auto end = std::async(std::launch::async, [this] { Commit(3, PauseMode::kAbort); });
+  AllowStepsUntilDone(end);
+  const Sequence sequence = Get(answer).sequence;
+  EXPECT_EQ(sequence.versions.front(), Step(1));
+  const auto second = std::ranges::find(sequence.versions, Step(2));
+  ASSERT_NE(second, sequence.versions.end());
+  const auto kept = static_cast<std::size_t>(second - sequence.versions.begin());
+  for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
+    EXPECT_EQ(sequence.tokens[i], 21 + static_cast<int>(i));
+    EXPECT_EQ(sequence.versions[i], Step(i < kept ? 1 : 2)) << "a version never comes back";
+    // All of prompt and answer once for each version: nothing that the old one cached is used.
+    const std::size_t fed = i == 0 ? 2 : i == kept ? 2 + kept : 1;
+    EXPECT_EQ(sequence.logprobs[i], static_cast<double>(fed)) << i;
+  }
+}
+
+TEST_F(GatedGeneratorTest, ACommitThatAbortsEndsSequencesWithWhatTheyHave) {
+  Commit(1);
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto commit = std::async(std::launch::async, [this] { Commit(2, PauseMode::kAbort); });
+  AllowStepsUntilDone(commit);
+  const Answer aborted = Get(answer);
+  EXPECT_EQ(aborted.finish, "aborted");
+  EXPECT_FALSE(aborted.sequence.tokens.empty());
+  EXPECT_THAT(aborted.sequence.versions, Each(Step(1)));
+}
+
+TEST_F(GeneratorTest, ACommitThatFailsChangesNoVersionAndItsErrorIsTheCallers) {
+  Commit(1);
+  EXPECT_THAT([&] { Commit(2, PauseMode::kWait, [] { throw std::runtime_error("no room"); }); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("no room")));
+  auto answer = Add({10}, 2);
+  EXPECT_THAT(Get(answer).sequence.versions, Each(Step(1)));
+}
+
+TEST_F(GatedGeneratorTest, ACommitWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) {
+  auto answer = AddAndAwaitAToken(2);
+  bool ran = false;
+  EXPECT_THAT(
+      [&] {
+        generator_->Commit(
+            PauseMode::kWait, Step(1), [&] { ran = true; }, Deadline::After(std::chrono::milliseconds(20)));
+      },
+      ThrowsMessage<Error>(HasSubstr("did not finish before the deadline of the commit")));
+  gate_->Allow();
+  EXPECT_EQ(Get(answer).finish, "length");
+  Commit(2);
+  EXPECT_FALSE(ran);
+}
+
+TEST_F(GeneratorTest, ATornEngineAnswersNothingUntilAWholeVersionIsCommitted) {
+  generator_->SetTorn("rank 1 was lost while it committed");
+  EXPECT_THAT([&] { Add({10}, 1); }, ThrowsMessage<Error>(HasSubstr("torn and answers nothing: rank 1 was lost")));
+  Commit(1);
+  auto answer = Add({10}, 1);
+  EXPECT_EQ(Get(answer).finish, "length");
+}
+
+TEST_F(GatedGeneratorTest, APauseHoldsWhenSequencesHaveEndedAndNewOnesWaitUntilResume) {
+  auto before = AddAndAwaitAToken(3);
+  auto pause =
+      std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kWait, std::chrono::hours(1), Soon()); });
+  AllowStepsUntilDone(pause);
+  EXPECT_EQ(Get(before).finish, "length");
+  auto after = Add({10}, 1);
+  gate_->Allow();
+  EXPECT_EQ(after.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout);
+  Commit(7);  // versions change during a pause
+  generator_->Resume();
+  EXPECT_THAT(Get(after).sequence.versions, ElementsAre(Step(7)));
+}
+
+TEST_F(GeneratorTest, APauseIsALeaseThatEndsByItself) {
+  generator_->Pause(PauseMode::kKeep, std::chrono::milliseconds(20), Soon());
+  auto answer = Add({10}, 1);
+  EXPECT_EQ(Get(answer).finish, "length");
+}
+
+TEST_F(GatedGeneratorTest, APauseWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) {
+  auto answer = AddAndAwaitAToken(2);
+  EXPECT_THAT(
+      [&] {
+        generator_->Pause(PauseMode::kWait, std::chrono::hours(1), Deadline::After(std::chrono::milliseconds(20)));
+      },
+      ThrowsMessage<Error>(HasSubstr("did not finish before the deadline of the pause")));
+  gate_->Allow();
+  EXPECT_EQ(Get(answer).finish, "length");
+}
+
+TEST_F(GeneratorTest, SequencesThatKillTheirRankAreGivenUpAndOthersAreAnswered) {
+  const std::vector<int> first = ranks_.pids();
+  auto deadly = Add({kDeadlyToken}, 1);
+  const Answer given_up = Get(deadly);
+  EXPECT_EQ(given_up.finish, "aborted");
+  EXPECT_THAT(given_up.sequence.tokens, IsEmpty());
+  auto answer = Add({10}, 2);
+  EXPECT_THAT(Get(answer).sequence.tokens, ElementsAre(11, 12));
+  EXPECT_NE(ranks_.pids(), first) << "the rank was started anew";
+}
+
+TEST_F(GatedGeneratorTest, EndsSequencesAsAbortedWhenItEnds) {
+  auto running = AddAndAwaitAToken(kEndless);
+  gate_->Allow();
+  auto end = std::async(std::launch::async, [this] { generator_.reset(); });
+  AllowStepsUntilDone(end);
+  EXPECT_EQ(Get(running).finish, "aborted");
+}
+
+}  // namespace
+}  // namespace layercast

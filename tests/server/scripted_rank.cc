@@ -1,0 +1,102 @@
+// A rank process that does as its calls say: what the tests of the parent's side start instead of layercast-rank.
+//
+// `echo` answers its parameters and the rank. `fail`, `die` and `hang` name the ranks that do so; the others answer. A
+// step gives each sequence the token after its last one, and as log-probability the number of tokens that were fed.
+// With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
+// (step_gate.h).
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine_side/server/json_stream.h"
+
+namespace {
+
+using layercast::Json;
+
+constexpr int kDeadlyToken = 666;
+
+class ScriptedRank {
+ public:
+  explicit ScriptedRank(const std::map<std::string, std::string>& flags)
+      : rank_(std::stoi(flags.at("--tp-rank"))),
+        link_(std::stoi(flags.at("--link-fd"))),
+        stream_(layercast::UniqueFd(link_)) {
+    const auto model = flags.find("--model");
+    if (model == flags.end() || model->second.empty()) return;
+    asked_ = ::open((model->second + "/asked").c_str(), O_RDWR | O_CLOEXEC);
+    go_ = ::open((model->second + "/go").c_str(), O_RDWR | O_CLOEXEC);
+  }
+
+  void Run() {
+    while (true) {
+      pollfd waits[] = {{link_, POLLIN, 0}, {steps_.empty() ? -1 : go_, POLLIN, 0}};
+      ::poll(waits, 2, -1);
+      if ((waits[1].revents & POLLIN) != 0) AnswerStep();
+      if (waits[0].revents == 0) continue;
+      const std::optional<Json> message = stream_.Receive();
+      if (!message || !Take(*message)) return;
+    }
+  }
+
+ private:
+  bool Take(const Json& message) {
+    if (message.contains("ping")) return stream_.Send({{"pong", 1}});
+    const std::string method = message["method"];
+    if (method == "end") return false;
+    if (method == "step") return TakeStep(message);
+    const Json& params = message["params"];
+    const bool mine = params.contains("ranks") && std::ranges::count(params["ranks"], Json(rank_)) != 0;
+    if (method == "die" && mine) ::_exit(1);
+    if (method == "hang" && mine) return true;
+    if (method == "fail" && mine) {
+      return stream_.Send({{"id", message["id"]}, {"error", {{"code", "corrupt"}, {"message", "it was to fail"}}}});
+    }
+    return stream_.Send({{"id", message["id"]}, {"result", {{"rank", rank_}, {"params", params}}}});
+  }
+
+  bool TakeStep(const Json& message) {
+    for (const Json& step : message["params"]["steps"]) {
+      if (std::ranges::count(step["tokens"], Json(kDeadlyToken)) != 0) ::_exit(1);
+    }
+    steps_.push_back(message);
+    if (go_ < 0) return AnswerStep();
+    return ::write(asked_, "?", 1) == 1;
+  }
+
+  bool AnswerStep() {
+    char leave = 0;
+    if (go_ >= 0 && ::read(go_, &leave, 1) != 1) return false;
+    const Json message = std::move(steps_.front());
+    steps_.pop_front();
+    Json picked = {{"tokens", Json::array()}, {"logprobs", Json::array()}};
+    for (const Json& step : message["params"]["steps"]) {
+      picked["tokens"].push_back(step["tokens"].back().get<std::int32_t>() + 1);
+      picked["logprobs"].push_back(step["tokens"].size());
+    }
+    return stream_.Send({{"id", message["id"]}, {"result", picked}});
+  }
+
+  const int rank_;
+  const int link_;
+  layercast::JsonStream stream_;
+  int asked_ = -1;
+  int go_ = -1;
+  std::deque<Json> steps_;  // that wait for leave
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::map<std::string, std::string> flags;
+  for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
+  ScriptedRank(flags).Run();
+  return 0;
+}

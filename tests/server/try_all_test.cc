@@ -1,0 +1,98 @@
+// Calls to every rank: what each answers, whatever becomes of the others. The ranks are processes (scripted_rank.cc).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/server/rank_handle.h"
+#include "tests/support/child_process.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+constexpr std::chrono::milliseconds kLong{20'000};
+constexpr std::chrono::milliseconds kShort{50};
+
+class TryAllTest : public ::testing::Test {
+ protected:
+  TryAllTest() {
+    for (int rank = 0; rank < 3; ++rank) {
+      RankLaunch launch;
+      launch.program = test::FolderOfThisProgram() + "/scripted_rank";
+      launch.arguments = {"--tp-rank", std::to_string(rank)};
+      launch.rank = rank;
+      ranks_.push_back(std::make_unique<RankHandle>(launch));
+    }
+  }
+
+  std::vector<RankAnswer> Try(const std::string& method, const Json& params,
+                              std::chrono::milliseconds timeout = kLong) {
+    return TryAll(ranks_, method, params, Deadline::After(timeout));
+  }
+
+  // Ranks 0 and 2 answered as ever.
+  static void ExpectTheOthersAnswered(const std::vector<RankAnswer>& answers) {
+    ASSERT_EQ(answers.size(), 3U);
+    for (const std::size_t rank : {0U, 2U}) {
+      EXPECT_FALSE(answers[rank].error) << answers[rank].error->what();
+      EXPECT_EQ(answers[rank].result.value("rank", -1), static_cast<int>(rank));
+    }
+  }
+
+  std::vector<std::unique_ptr<RankHandle>> ranks_;
+};
+
+TEST_F(TryAllTest, GivesEveryRanksAnswerByRank) {
+  const std::vector<RankAnswer> answers = Try("echo", {{"word", "hello"}});
+  ExpectTheOthersAnswered(answers);
+  EXPECT_FALSE(answers[1].error);
+  EXPECT_EQ(answers[1].result, (Json{{"rank", 1}, {"params", {{"word", "hello"}}}}));
+}
+
+TEST_F(TryAllTest, NamesTheRankThatFailedAndKeepsTheOthersAnswers) {
+  const std::vector<RankAnswer> answers = Try("fail", {{"ranks", {1}}});
+  ExpectTheOthersAnswered(answers);
+  ASSERT_TRUE(answers[1].error);
+  EXPECT_EQ(answers[1].error->code(), ErrorCode::kCorrupt);
+  EXPECT_STREQ(answers[1].error->what(), "rank 1: it was to fail");
+}
+
+TEST_F(TryAllTest, NoticesARankThatDiesOverACall) {
+  const std::vector<RankAnswer> answers = Try("die", {{"ranks", {1}}});
+  ExpectTheOthersAnswered(answers);
+  ASSERT_TRUE(answers[1].error);
+  EXPECT_EQ(answers[1].error->code(), ErrorCode::kUnavailable);
+  EXPECT_THAT(answers[1].error->what(), AllOf(StartsWith("rank 1: "), HasSubstr("exited with status 1")));
+  EXPECT_FALSE(ranks_[1]->alive());
+  // And says so of every call from then on.
+  const std::vector<RankAnswer> later = Try("echo", Json::object());
+  ExpectTheOthersAnswered(later);
+  ASSERT_TRUE(later[1].error);
+  EXPECT_THAT(later[1].error->what(), HasSubstr("is gone"));
+}
+
+TEST_F(TryAllTest, GivesUpARankThatDoesNotAnswerAtTheDeadline) {
+  const std::vector<RankAnswer> answers = Try("hang", {{"ranks", {1}}}, kShort);
+  ASSERT_EQ(answers.size(), 3U);
+  ASSERT_TRUE(answers[1].error);
+  EXPECT_EQ(answers[1].error->code(), ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(answers[1].error->what(), AllOf(StartsWith("rank 1: "), HasSubstr("'hang'")));
+  EXPECT_TRUE(ranks_[1]->alive());
+  ExpectTheOthersAnswered(Try("echo", Json::object()));
+}
+
+TEST_F(TryAllTest, WaitsForAllAndThrowsTheFirstFailureByRank) {
+  EXPECT_THAT([&] { CallAll(ranks_, "fail", {{"ranks", {1, 2}}}, Deadline::After(kLong)); },
+              ThrowsMessage<Error>(StartsWith("rank 1: ")));
+  EXPECT_EQ(CallAll(ranks_, "echo", Json::object(), Deadline::After(kLong)).size(), 3U);
+}
+
+}  // namespace
+}  // namespace layercast
