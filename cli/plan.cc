@@ -75,7 +75,8 @@ std::string TextOf(const Box& box) {
 // The same facts in both forms.
 class Report {
  public:
-  Report(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel) : manifest_(manifest) {
+  Report(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel, const WeightsMapper& mapper)
+      : manifest_(manifest), mapper_(mapper) {
     json_ = {{"tp", parallel.tp_size},   {"rank", parallel.tp_rank}, {"placements", Json::array()},
              {"skipped", Json::array()}, {"cast", Json::array()},    {"bytes", plan.placed_bytes()},
              {"problems", Json::array()}};
@@ -112,16 +113,25 @@ class Report {
                                    {"class", layer.class_name},
                                    {"parameter", name},
                                    {"destination", RangesOf(placement.destination)},
-                                   {"shard", placement.shard_id}});
+                                   {"shard", placement.shard_id},
+                                   {"rules", RulesOf(tensor.name)}});
     text_ += tensor.name + " " + TextOf(placement.source) + " -> " + parameter.spec.name + " " +
              TextOf(placement.destination) + "  " + layer.class_name;
     if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
+    for (const std::string& rule : RulesOf(tensor.name)) text_ += "  by " + rule;
     text_ += "\n";
+  }
+
+  // What mapped the tensor's name to the tree's, in order.
+  std::vector<std::string> RulesOf(const std::string& name) const {
+    std::vector<std::string> rules;
+    for (const std::uint32_t rule : mapper_.Map(name).applied) rules.push_back(mapper_.rules()[rule].Describe());
+    return rules;
   }
 
   void AddSkipped(std::uint32_t tensor, const std::string& rule) {
     const std::string& name = manifest_.entry(tensor).spec.name;
-    json_["skipped"].push_back({{"name", name}, {"rule", rule}});
+    json_["skipped"].push_back({{"name", name}, {"rule", rule}, {"rules", RulesOf(name)}});
     text_ += "skipped: " + name + ": " + rule + "\n";
   }
 
@@ -135,6 +145,7 @@ class Report {
   }
 
   const Manifest& manifest_;
+  const WeightsMapper& mapper_;
   Json json_;
   std::string text_;
 };
@@ -171,7 +182,7 @@ class Plan final : public Subcommand {
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, recipe_), std::back_inserter(problems));
 
-    Report report(checked.plan, manifest, parallel_);
+    Report report(checked.plan, manifest, parallel_, tree->mapper());
     for (const std::string& problem : problems) report.AddProblem(problem);
     if (problems.empty()) return output.Print(report.json(), report.text());
     const Error error(

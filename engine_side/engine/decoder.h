@@ -1,19 +1,23 @@
-// One rank's forward pass of a Llama-like model on CPU: reads weights through captured addresses, keeps a KV cache per
-// sequence, meets its peers in the collective. The built-in engine is this and the memory of the weights. Torch-free.
+// One rank's forward pass of a decoder-only model on CPU: reads weights through captured addresses, meets its peers in
+// the collective. What it computes is what the module tree says; the layers' work is done by blocks. The built-in
+// engine is this and the memory of the weights. Torch-free.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "engine_side/engine/block.h"
 #include "engine_side/engine/collective.h"
-#include "engine_side/engine/decoder_config.h"
-#include "engine_side/engine/decoder_weights.h"
-#include "engine_side/engine/kernels.h"
-#include "engine_side/engine/kv_cache.h"
+#include "engine_side/engine/norm.h"
 #include "engine_side/engine/rotary_table.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/embedding.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
@@ -40,55 +44,55 @@ struct Logits {
 // Resource; one thread only. All ranks make the same calls in the same order.
 class Decoder {
  public:
-  // The buffers' memory and the collective outlive it. Throws as DecoderWeights::Find does.
-  Decoder(DecoderConfig config, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-          Collective& collective);
+  // `model`: a DecoderForCausalLM, needed only here. The buffers' memory and the collective outlive the decoder.
+  // `max_tokens`: a sequence's greatest length, if less than the model's own. Throws kUnsupported naming what it cannot
+  // compute, and as CapturedWeights does.
+  Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
+          Collective& collective, RopeFunction make_rope, std::optional<std::size_t> max_tokens = std::nullopt);
+  ~Decoder();
 
   // A sequence starts with its first step. Its logits do not depend on the other steps, nor on how its tokens were cut
   // into steps. Throws kInvalidArgument (a token that is none, no tokens) and kResourceExhausted (longer than the model
   // allows), naming the sequence, before anything has changed.
   Logits Forward(std::span<const SequenceStep> steps);
 
-  void Drop(std::uint64_t sequence) { cache_.Drop(sequence); }
-  void DropAll() { cache_.Clear(); }  // the KV-cache policy "flush"
-  std::size_t Length(std::uint64_t sequence) const { return cache_.Length(sequence); }
-  const DecoderConfig& config() const { return config_; }
+  void Drop(std::uint64_t sequence);
+  void DropAll();                                    // the KV-cache policy "flush"
+  std::size_t Length(std::uint64_t sequence) const;  // 0 for one that is not there
+  std::size_t vocab_size() const { return vocab_size_; }
+  std::size_t max_tokens() const { return max_tokens_; }
 
  private:
-  // One token of this pass.
-  struct Row {
-    std::uint64_t sequence;
-    std::size_t position;
-    std::int32_t token;
-    bool wants_logits;
+  // hidden += post_norm(block(norm(hidden))).
+  struct Step {
+    Norm norm;
+    std::unique_ptr<Block> block;
+    std::optional<Norm> post_norm;
   };
 
+  Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel, CapturedWeights weights,
+          Collective& collective, RopeFunction make_rope, std::optional<std::size_t> max_tokens);
+  void AddSteps(const Module& layer, const std::string& path, const BlockContext& context);
   void Check(std::span<const SequenceStep> steps) const;
-  void Pass(std::span<const Row> rows, Logits& logits);
-  void Embed(std::span<const Row> rows);
-  void AttentionBlock(std::size_t layer, std::span<const Row> rows);
-  void PrepareHeads(std::size_t layer, const Row& row, std::span<float> qkv);
-  void AttendRow(std::size_t layer, const Row& row, std::span<const float> queries, std::span<float> out);
-  void MlpBlock(std::size_t layer);
-  void AppendLogits(std::span<const Row> rows, Logits& logits);
+  void Pass(std::span<const TokenRow> rows, Logits& logits);
+  void Embed(std::span<const TokenRow> rows);
+  void Take(Step& step, std::span<const TokenRow> rows);
+  void AppendLogits(std::span<const TokenRow> rows, Logits& logits);
 
-  void NormalizeRows(const Activations& from, const WeightView& norm, Activations& to);
-  void ColumnParallel(const Activations& x, const LinearWeights& linear, Activations& y);  // y: this rank's part
-  void RowParallel(const Activations& x, const LinearWeights& linear);                     // hidden_ += the whole
-  void AddBias(const std::optional<WeightView>& bias, Activations& y);
-
-  DecoderConfig config_;
-  ParallelConfig parallel_;
   Collective& collective_;
-  DecoderWeights weights_;
-  std::size_t heads_, kv_heads_;  // this rank's
-  KvCache cache_;
-  RotaryTable rotary_;
+  DType dtype_;
+  std::size_t hidden_size_, vocab_size_, max_tokens_;
+  float embedding_scale_, logit_softcap_;
+  RotaryTables rotary_;
+  WeightView embedding_;
+  VocabRange vocabulary_;  // of the embedding: which of its rows this rank has
+  std::vector<Step> steps_;
+  Norm final_norm_;
+  WeightView lm_head_;  // the embedding again when they are tied
+  std::unordered_map<std::uint64_t, std::size_t> lengths_;
 
-  Activations hidden_;                                           // the residual stream
-  Activations normed_, qkv_, attended_, gate_up_, gated_, sum_;  // scratch
-  std::vector<float> q_norm_, k_norm_;                           // of the layer at hand; empty: none
-  std::vector<float> scores_, query_, head_out_;                 // scratch
+  Activations hidden_;          // the residual stream
+  Activations normed_, added_;  // scratch
 };
 
 }  // namespace layercast

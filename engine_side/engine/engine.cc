@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine_side/engine/rope.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -69,17 +70,17 @@ struct Engine::Tensors {
   }
 };
 
-Engine::Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
-               Collective& collective, MemoryResource& memory)
-    : Engine(Tensors::Make(model, recipe, &memory), config, parallel, collective) {}
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective,
+               MemoryResource& memory)
+    : Engine(Tensors::Make(model, recipe, &memory), model, parallel, collective) {}
 
-Engine::Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
-               Collective& collective)
-    : Engine(Tensors::Make(model, recipe, nullptr), config, parallel, collective) {}
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective)
+    : Engine(Tensors::Make(model, recipe, nullptr), model, parallel, collective) {}
 
-Engine::Engine(std::unique_ptr<Tensors> tensors, const DecoderConfig& config, const ParallelConfig& parallel,
+Engine::Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel,
                Collective& collective)
-    : tensors_(std::move(tensors)), decoder_(std::make_unique<Decoder>(config, parallel, Buffers(), collective)) {}
+    : tensors_(std::move(tensors)),
+      decoder_(std::make_unique<Decoder>(model, parallel, Buffers(), collective, MakeRope)) {}
 
 Engine::~Engine() = default;
 

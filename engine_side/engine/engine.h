@@ -9,7 +9,6 @@
 
 #include "engine_side/engine/collective.h"
 #include "engine_side/engine/decoder.h"
-#include "engine_side/engine/decoder_config.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
@@ -25,10 +24,9 @@ class Engine {
   // the addresses. The tensors hold what `memory` gives: a file that outlives a rank brings back what it served;
   // without `memory` they are zero. `collective` and `memory` outlive the engine; the tree and the recipe need not.
   // Throws kUnsupported for a model that the forward pass cannot compute.
-  Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
-         Collective& collective, MemoryResource& memory);
-  Engine(const Module& model, const DecoderConfig& config, const ParallelConfig& parallel, const Recipe& recipe,
-         Collective& collective);
+  Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective,
+         MemoryResource& memory);
+  Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective);
   ~Engine();
 
   // Where the tensors lie now: name, address, dtype, shape, strides. Asked again, it proves that none has moved.
@@ -41,12 +39,10 @@ class Engine {
   void Drop(std::uint64_t sequence) { decoder_->Drop(sequence); }
   void DropAll() { decoder_->DropAll(); }
   std::size_t Length(std::uint64_t sequence) const { return decoder_->Length(sequence); }
-  const DecoderConfig& config() const { return decoder_->config(); }
 
  private:
   struct Tensors;  // keeps torch out of this header
-  Engine(std::unique_ptr<Tensors> tensors, const DecoderConfig& config, const ParallelConfig& parallel,
-         Collective& collective);
+  Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel, Collective& collective);
 
   std::unique_ptr<Tensors> tensors_;
   std::unique_ptr<Decoder> decoder_;

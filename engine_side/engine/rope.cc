@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <numbers>
 #include <optional>
 #include <string>
@@ -21,7 +20,7 @@ namespace {
 
 // What the scaled types are made from, defaults filled in. Value.
 struct Parameters {
-  std::int64_t head_dim = 0;
+  std::int64_t dim = 0;  // rotated elements of a head
   double theta = 0.0;
   double factor = 1.0;
   double original_context = 0.0;  // positions that the model was trained on before it was extended
@@ -45,38 +44,20 @@ double Get(const RopeConfig& rope, const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "config.json: rope type '" + rope.type + "' needs '" + name + "'");
 }
 
-// A field that some models write beside the rope's parameters, not among them.
-std::optional<double> Outer(const ModelConfig& config, const char* name) {
-  const auto json = nlohmann::json::parse(config.json, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto found = json.find(name);
-  return found == json.end() || !found->is_number() ? std::nullopt : std::optional(found->get<double>());
+void CheckSupported(const RopeConfig& rope) {
+  const std::string& type = rope.type;
+  if (type == "default" || type == "linear" || type == "dynamic" || type == "llama3" || type == "yarn") return;
+  throw Error(ErrorCode::kUnsupported, "config.json: the built-in engine does not know rope type '" + type +
+                                           "'; it knows default, linear, dynamic, llama3, yarn");
 }
 
-void CheckSupported(const ModelConfig& config) {
-  const std::string& type = config.rope.type;
-  if (type != "default" && type != "linear" && type != "dynamic" && type != "llama3" && type != "yarn") {
-    throw Error(ErrorCode::kUnsupported, "config.json: the built-in engine does not know rope type '" + type +
-                                             "'; it knows default, linear, dynamic, llama3, yarn");
-  }
-  const auto outer = Outer(config, "partial_rotary_factor");
-  const double part = Find(config.rope, "partial_rotary_factor").value_or(outer.value_or(1.0));
-  if (part != 1.0) {
-    throw Error(
-        ErrorCode::kUnsupported,
-        "config.json: the built-in engine rotates whole heads, partial_rotary_factor is " + std::to_string(part));
-  }
-}
-
-Parameters ParametersOf(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
-  const auto context = static_cast<double>(config.max_position_embeddings);
+Parameters ParametersOf(const RotaryEmbedding& embedding) {
+  const RopeConfig& rope = embedding.rope;
+  const auto context = static_cast<double>(embedding.max_positions);
   Parameters parameters;
-  parameters.head_dim = config.head_dim;
+  parameters.dim = embedding.dim;
   parameters.theta = rope.theta;
-  // The outer one comes first, as in transformers.
-  const auto outer = Outer(config, "original_max_position_embeddings");
-  parameters.original_context = outer ? *outer : Find(rope, "original_max_position_embeddings").value_or(context);
+  parameters.original_context = Find(rope, "original_max_position_embeddings").value_or(context);
   if (rope.type == "linear" || rope.type == "llama3") parameters.factor = Get(rope, "factor");
   if (rope.type == "yarn") parameters.factor = Find(rope, "factor").value_or(context / parameters.original_context);
   if (rope.type == "llama3") {
@@ -96,11 +77,11 @@ Parameters ParametersOf(const ModelConfig& config) {
   return parameters;
 }
 
-// theta ^ (2i / head_dim) in fp32, by torch's own vectorized power: the C library's differs in last bits.
+// theta ^ (2i / dim) in fp32, by torch's own vectorized power: the C library's differs in last bits.
 std::vector<float> PositionFrequencies(const Parameters& parameters) {
-  std::vector<float> exponents(static_cast<std::size_t>(parameters.head_dim / 2));
+  std::vector<float> exponents(static_cast<std::size_t>(parameters.dim / 2));
   for (std::size_t i = 0; i < exponents.size(); ++i) {
-    exponents[i] = static_cast<float>(2 * i) / static_cast<float>(parameters.head_dim);
+    exponents[i] = static_cast<float>(2 * i) / static_cast<float>(parameters.dim);
   }
   const auto count = static_cast<std::int64_t>(exponents.size());
   const at::Tensor powers = at::pow(at::Scalar(parameters.theta), at::from_blob(exponents.data(), {count}, at::kFloat));
@@ -134,7 +115,7 @@ void ScaleLlama3(const Parameters& parameters, std::vector<float>& inverse) {
 // The dimension at which a wave turns `rotations` times over the original context.
 double CorrectionDimension(const Parameters& parameters, double rotations) {
   const double context = parameters.original_context;
-  return static_cast<double>(parameters.head_dim) * std::log(context / (rotations * 2.0 * std::numbers::pi)) /
+  return static_cast<double>(parameters.dim) * std::log(context / (rotations * 2.0 * std::numbers::pi)) /
          (2.0 * std::log(parameters.theta));
 }
 
@@ -146,7 +127,7 @@ std::vector<float> YarnFrequencies(const Parameters& parameters) {
     last = std::ceil(last);
   }
   first = std::max(first, 0.0);
-  last = std::min(last, static_cast<double>(parameters.head_dim - 1));
+  last = std::min(last, static_cast<double>(parameters.dim - 1));
   if (first == last) last += 0.001;
   const auto factor = static_cast<float>(parameters.factor);
   std::vector<float> frequencies = PositionFrequencies(parameters);
@@ -172,18 +153,17 @@ double YarnAttentionFactor(const Parameters& parameters) {
 
 }  // namespace
 
-Rope MakeRope(const ModelConfig& config) {
-  CheckSupported(config);
-  const Parameters parameters = ParametersOf(config);
-  if (config.rope.type == "yarn") {
-    return {YarnFrequencies(parameters), static_cast<float>(YarnAttentionFactor(parameters))};
-  }
+Rope MakeRope(const RotaryEmbedding& embedding) {
+  const std::string& type = embedding.rope.type;
+  CheckSupported(embedding.rope);
+  const Parameters parameters = ParametersOf(embedding);
+  if (type == "yarn") return {YarnFrequencies(parameters), static_cast<float>(YarnAttentionFactor(parameters))};
   Rope rope{PositionFrequencies(parameters), 1.0F};
   for (float& frequency : rope.inverse_frequencies) frequency = 1.0F / frequency;
-  if (config.rope.type == "linear") {
+  if (type == "linear") {
     for (float& frequency : rope.inverse_frequencies) frequency /= static_cast<float>(parameters.factor);
   }
-  if (config.rope.type == "llama3") ScaleLlama3(parameters, rope.inverse_frequencies);
+  if (type == "llama3") ScaleLlama3(parameters, rope.inverse_frequencies);
   return rope;
 }
 

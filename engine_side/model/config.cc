@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "layercast/error.h"
 
@@ -24,17 +25,13 @@ DType ParseDType(const ConfigFields& fields) {
   return *dtype;
 }
 
-// The object that holds the rope's parameters: `rope_parameters`, or before it `rope_scaling`.
-RopeConfig ParseRope(const ConfigFields& fields) {
+RopeConfig ParseRopeParameters(const nlohmann::json& object, const std::string& where, double theta) {
+  const ConfigFields parameters(object, where);
   RopeConfig rope;
-  rope.theta = fields.Number("rope_theta", rope.theta);
-  const char* name = fields.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  const nlohmann::json* object = fields.Find(name);
-  if (object == nullptr) return rope;
-  const ConfigFields parameters(*object, std::string(name) + ".");
   rope.type = parameters.Text("rope_type", parameters.Text("type", rope.type));
-  rope.theta = parameters.Number("rope_theta", rope.theta);
-  for (const auto& [key, value] : object->items()) {
+  if (rope.type == "su") rope.type = "longrope";  // its first name
+  rope.theta = parameters.Number("rope_theta", theta);
+  for (const auto& [key, value] : object.items()) {
     if (key == "rope_type" || key == "type" || key == "rope_theta" || value.is_null()) continue;
     if (value.is_number()) {
       rope.numbers[key] = value.get<double>();
@@ -46,10 +43,48 @@ RopeConfig ParseRope(const ConfigFields& fields) {
         rope.lists[key].push_back(item.get<double>());
       }
     } else {
-      parameters.Refuse(key, "a number or a list of numbers (one rope for all layers)", value);
+      parameters.Refuse(key, "a number or a list of numbers", value);
     }
   }
   return rope;
+}
+
+// As in transformers, a part that is written beside the parameters gives way to theirs, an original context takes the
+// place of theirs.
+void AddOuterNumbers(const ConfigFields& fields, RopeConfig& rope) {
+  if (fields.Find("partial_rotary_factor") != nullptr) {
+    rope.numbers.try_emplace("partial_rotary_factor", fields.Number("partial_rotary_factor", 1.0));
+  }
+  const bool extended = rope.type == "llama3" || rope.type == "yarn" || rope.type == "longrope";
+  if (extended && fields.Find("original_max_position_embeddings") != nullptr) {
+    rope.numbers["original_max_position_embeddings"] = fields.Number("original_max_position_embeddings", 1.0);
+  }
+}
+
+// `rope_parameters`, or before it `rope_scaling`: one object, or one for each type of layer ("full_attention").
+void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
+  const double theta = fields.Number("rope_theta", RopeConfig().theta);
+  const std::string name = fields.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
+  const nlohmann::json* object = fields.Find(name);
+  const auto is_object = [](const nlohmann::json& value) { return value.is_object(); };
+  if (object == nullptr) {
+    config.rope.theta = theta;
+  } else if (object->is_object() && std::ranges::any_of(*object, is_object)) {
+    for (const auto& [type, parameters] : object->items()) {
+      if (!parameters.is_null()) config.ropes[type] = ParseRopeParameters(parameters, name + "." + type + ".", theta);
+    }
+    config.rope = config.ropes.begin()->second;
+    if (const auto full = config.ropes.find("full_attention"); full != config.ropes.end()) config.rope = full->second;
+  } else {
+    config.rope = ParseRopeParameters(*object, name + ".", theta);
+  }
+  if (config.model_type == "phi3" && config.rope.type == "yarn") config.rope.type = "longrope";  // as it was called
+  AddOuterNumbers(fields, config.rope);
+  if (config.ropes.empty() && fields.Find("rope_local_base_freq") != nullptr) {
+    config.ropes["full_attention"] = config.rope;
+    config.ropes["sliding_attention"].theta = fields.Number("rope_local_base_freq", 1.0);
+  }
+  for (auto& [type, rope] : config.ropes) AddOuterNumbers(fields, rope);
 }
 
 void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
@@ -59,9 +94,7 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
     ConfigFields::Refuse("num_attention_heads " + std::to_string(config.num_attention_heads) +
                          " is not divisible by num_key_value_heads " + std::to_string(config.num_key_value_heads));
   }
-  if (fields.Find("head_dim") == nullptr && config.model_type == "qwen3") {
-    config.head_dim = 128;  // the one class whose default does not come from hidden_size
-  } else if (fields.Find("head_dim") == nullptr && config.hidden_size % config.num_attention_heads != 0) {
+  if (fields.Find("head_dim") == nullptr && config.hidden_size % config.num_attention_heads != 0) {
     ConfigFields::Refuse("hidden_size " + std::to_string(config.hidden_size) +
                          " is not divisible by num_attention_heads " + std::to_string(config.num_attention_heads) +
                          ", and there is no head_dim");
@@ -74,27 +107,33 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
   }
 }
 
-// As transformers resolves them: a window counts only where it is switched on, for layers from max_window_layers on.
+// As transformers resolves them: a window counts only where it is switched on; which layers have it is listed, or
+// follows a pattern (all but every n-th), or begins with max_window_layers.
 void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   config.layer_types = fields.Texts("layer_types");
   const bool listed = std::ranges::find(config.layer_types, "sliding_attention") != config.layer_types.end();
   const auto window = fields.Integer("sliding_window", 1, std::numeric_limits<std::int32_t>::max());
   if (fields.Flag("use_sliding_window", listed)) config.sliding_window = window;
+  if (listed && !config.sliding_window) {
+    ConfigFields::Refuse("layer_types has sliding_attention, expected a sliding_window that is on");
+  }
   const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
   if (config.layer_types.empty()) {
     const std::int64_t first = fields.Integer("max_window_layers", 0, kMostLayers).value_or(0);
+    const auto pattern = fields.Integer("sliding_window_pattern", 1, kMostLayers);
     for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
-      config.layer_types.emplace_back(config.sliding_window && i >= first ? "sliding_attention" : "full_attention");
+      const bool slides = config.sliding_window && (pattern ? (i + 1) % *pattern != 0 : i >= first);
+      config.layer_types.emplace_back(slides ? "sliding_attention" : "full_attention");
     }
   }
   if (config.layer_types.size() != layers) {
     ConfigFields::Refuse("layer_types holds " + std::to_string(config.layer_types.size()) +
                          " entries, num_hidden_layers is " + std::to_string(layers));
   }
-  for (const std::string& type : config.layer_types) {
-    if (type == "full_attention" || (type == "sliding_attention" && config.sliding_window)) continue;
-    fields.Refuse("layer_types", "full_attention, or sliding_attention with a sliding_window that is on", type);
-  }
+}
+
+std::optional<double> MaybeNumber(const ConfigFields& fields, const char* name) {
+  return fields.Find(name) == nullptr ? std::nullopt : std::optional(fields.Number(name, 1.0));
 }
 
 nlohmann::json ParseJson(std::string_view text) {
@@ -107,6 +146,21 @@ nlohmann::json ParseJson(std::string_view text) {
 
 }  // namespace
 
+std::int64_t ModelConfig::WindowOf(std::int64_t layer) const {
+  const std::string& type = layer_types.at(static_cast<std::size_t>(layer));
+  if (type == "full_attention") return 0;
+  if (type == "sliding_attention") return sliding_window.value_or(0);
+  ConfigFields::Refuse("layer_types: expected full_attention or sliding_attention of layer " + std::to_string(layer) +
+                       ", got \"" + type + "\"");
+}
+
+const RopeConfig& ModelConfig::RopeOf(std::int64_t layer) const {
+  if (ropes.empty()) return rope;
+  const std::string& type = layer_types.at(static_cast<std::size_t>(layer));
+  if (const auto found = ropes.find(type); found != ropes.end()) return found->second;
+  ConfigFields::Refuse("rope_parameters has none for \"" + type + "\", which layer " + std::to_string(layer) + " is");
+}
+
 ModelConfig ModelConfig::Parse(const ModelDescription& description) {
   try {
     return Parse(std::string_view(description.config_json()));
@@ -117,12 +171,16 @@ ModelConfig ModelConfig::Parse(const ModelDescription& description) {
 }
 
 ModelConfig ModelConfig::Parse(std::string_view config_json) {
-  const nlohmann::json json = ParseJson(config_json);
-  const ConfigFields fields(json, {});
+  const nlohmann::json whole = ParseJson(config_json);
+  const bool nested = whole.is_object() && whole.contains("text_config") && whole["text_config"].is_object();
+  nlohmann::json json = nested ? TextFields(whole) : whole;
   ModelConfig config;
-  config.json = std::string(config_json);
+  config.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  config.model_type = ConfigFields(json, {}).Text("model_type", "");
+  const nlohmann::json defaults = ConfigDefaults(config.model_type);
+  for (const auto& [key, value] : defaults.items()) json.emplace(key, value);
+  const ConfigFields fields(json, nested ? "text_config." : "");
   config.architectures = fields.Texts("architectures");
-  config.model_type = fields.Text("model_type", "");
   config.dtype = ParseDType(fields);
   config.vocab_size = fields.Size("vocab_size");
   config.hidden_size = fields.Size("hidden_size");
@@ -132,11 +190,14 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   ParseHeads(fields, config);
   config.max_position_embeddings = fields.Size("max_position_embeddings", 2048);
   config.rms_norm_eps = fields.Number("rms_norm_eps", config.rms_norm_eps);
-  config.hidden_act = fields.Text("hidden_act", config.hidden_act);
+  config.hidden_act = fields.Text("hidden_activation", fields.Text("hidden_act", config.hidden_act));
   config.tie_word_embeddings = fields.Flag("tie_word_embeddings", false);
   config.attention_bias = fields.Flag("attention_bias", false);
   config.mlp_bias = fields.Flag("mlp_bias", false);
-  config.rope = ParseRope(fields);
+  config.query_pre_attn_scalar = MaybeNumber(fields, "query_pre_attn_scalar");
+  config.attn_logit_softcapping = MaybeNumber(fields, "attn_logit_softcapping");
+  config.final_logit_softcapping = MaybeNumber(fields, "final_logit_softcapping");
+  ParseRopes(fields, config);
   ParseWindows(fields, config);
   config.bos_token_id = fields.Integer("bos_token_id", 0, std::numeric_limits<std::int32_t>::max());
   config.eos_token_ids = fields.Integers("eos_token_id");

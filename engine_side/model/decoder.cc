@@ -1,8 +1,9 @@
 #include "layercast/model/decoder.h"
 
+#include <array>
+#include <string_view>
 #include <utility>
 
-#include "engine_side/model/fit.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/norm.h"
 
@@ -16,50 +17,58 @@ class Group final : public Module {
   using Module::Module;
 };
 
+constexpr std::string_view kUnquantizedCache = "scales of a key/value cache, which is not quantized here";
+constexpr std::array<SkipRule, 9> kSkipRules = {
+    {{"rotary_emb.inv_freq", "rotary_emb.inv_freq is computed, not loaded"},
+     {"rotary_pos_emb.inv_freq", "rotary_pos_emb.inv_freq is computed, not loaded"},
+     {"rotary_emb.cos_cached", "rotary_emb.cos_cached is computed, not loaded"},
+     {"rotary_emb.sin_cached", "rotary_emb.sin_cached is computed, not loaded"},
+     {"attn.q_scale", kUnquantizedCache},
+     {"attn.k_scale", kUnquantizedCache},
+     {"attn.v_scale", kUnquantizedCache},
+     {"attn.k_zero_point", kUnquantizedCache},
+     {"attn.v_zero_point", kUnquantizedCache}}};
+
 }  // namespace
 
-Attention::Attention(const LayerContext& context, const ModelConfig& config, const AttentionOptions& options)
-    : Module("Attention") {
-  const AttentionHeads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, 0};
-  AddChild("qkv_proj", std::make_unique<QKVParallelLinear>(context, config.hidden_size, heads, options.qkv_bias));
-  AddChild("o_proj", std::make_unique<RowParallelLinear>(context, heads.num_heads * heads.head_dim, config.hidden_size,
-                                                         options.output_bias));
-  if (!options.qk_norm) return;
-  AddChild("q_norm", std::make_unique<RMSNorm>(context, config.head_dim));
-  AddChild("k_norm", std::make_unique<RMSNorm>(context, config.head_dim));
-}
-
-GatedMlp::GatedMlp(const LayerContext& context, const ModelConfig& config, bool bias) : Module("GatedMlp") {
-  const std::int64_t size = config.intermediate_size;
-  Divide("intermediate_size", size, "tp_size", context.parallel.tp_size);  // by the name that the user knows
-  const std::vector<MergedShard> shards = {{"gate_proj", size}, {"up_proj", size}};
-  AddChild("gate_up_proj", std::make_unique<MergedColumnParallelLinear>(context, config.hidden_size, shards, bias));
-  AddChild("down_proj", std::make_unique<RowParallelLinear>(context, size, config.hidden_size, bias));
-}
+DecoderLayer::DecoderLayer(const LayerContext& context, const ModelConfig& config)
+    : Module("DecoderLayer"), context_(context), hidden_size_(config.hidden_size), epsilon_(config.rms_norm_eps) {}
 
 DecoderLayer::DecoderLayer(const LayerContext& context, const ModelConfig& config, std::unique_ptr<Module> attention,
                            std::unique_ptr<Module> mlp)
-    : Module("DecoderLayer") {
-  AddChild("input_layernorm", std::make_unique<RMSNorm>(context, config.hidden_size));
-  AddChild("self_attn", std::move(attention));
-  AddChild("post_attention_layernorm", std::make_unique<RMSNorm>(context, config.hidden_size));
-  AddChild("mlp", std::move(mlp));
+    : DecoderLayer(context, config) {
+  AddStep({"input_layernorm", "self_attn", {}}, std::move(attention));
+  AddStep({"post_attention_layernorm", "mlp", {}}, std::move(mlp));
+}
+
+void DecoderLayer::AddStep(const ResidualStep& step, std::unique_ptr<Module> block) {
+  AddNorm(step.norm);
+  AddChild(step.block, std::move(block));
+  if (!step.post_norm.empty()) AddNorm(step.post_norm);
+  steps_.push_back(step);
+}
+
+void DecoderLayer::AddNorm(const std::string& name) {
+  AddChild(name, std::make_unique<RMSNorm>(context_, hidden_size_, epsilon_));
 }
 
 DecoderForCausalLM::DecoderForCausalLM(std::string architecture, const LayerContext& context, const ModelConfig& config,
-                                       const MakeLayer& make_layer)
+                                       const MakeLayer& make_layer, const DecoderOptions& options)
     : Module(std::move(architecture)),
-      skip_rules_{{"rotary_emb.inv_freq", "rotary_emb.inv_freq is computed, not loaded"},
-                  {"rotary_pos_emb.inv_freq", "rotary_pos_emb.inv_freq is computed, not loaded"},
-                  {"rotary_emb.cos_cached", "rotary_emb.cos_cached is computed, not loaded"},
-                  {"rotary_emb.sin_cached", "rotary_emb.sin_cached is computed, not loaded"}} {
+      skip_rules_(kSkipRules.begin(), kSkipRules.end()),
+      options_(options),
+      dtype_(context.dtype),
+      vocab_size_(config.vocab_size),
+      hidden_size_(config.hidden_size),
+      max_positions_(config.max_position_embeddings) {
+  SetMapper(KvScaleNames());
   auto layers = std::make_unique<Group>("Layers");
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) layers->AddChild(std::to_string(i), make_layer(i));
   auto model = std::make_unique<Group>("Decoder");
   model->AddChild("embed_tokens",
                   std::make_unique<VocabParallelEmbedding>(context, config.vocab_size, config.hidden_size));
   model->AddChild("layers", std::move(layers));
-  model->AddChild("norm", std::make_unique<RMSNorm>(context, config.hidden_size));
+  model->AddChild("norm", std::make_unique<RMSNorm>(context, config.hidden_size, config.rms_norm_eps));
   AddChild("model", std::move(model));
   if (config.tie_word_embeddings) {
     AddChild("lm_head", std::make_unique<TiedLMHead>("model.embed_tokens"));

@@ -126,23 +126,33 @@ std::string MergedColumnParallelLinear::UnknownShard(std::string_view shard_id) 
 
 QKVParallelLinear::QKVParallelLinear(const LayerContext& context, std::int64_t hidden_size, const AttentionHeads& heads,
                                      bool bias)
-    : ColumnParallelLinear("QKVParallelLinear", context, hidden_size, SplitHeads(context.parallel, heads), bias) {}
+    : ColumnParallelLinear("QKVParallelLinear", context, hidden_size, SplitHeads(context.parallel, heads), bias),
+      local_(OfRank(context.parallel, heads)) {}
+
+AttentionHeads QKVParallelLinear::OfRank(const ParallelConfig& parallel, const AttentionHeads& heads) {
+  AttentionHeads local = heads;
+  local.num_heads = PerRank(parallel, "num_attention_heads", heads.num_heads);
+  const bool replicated = parallel.tp_size > heads.num_kv_heads;
+  local.num_kv_heads = replicated ? 1 : PerRank(parallel, "num_key_value_heads", heads.num_kv_heads);
+  if (local.v_head_dim == 0) local.v_head_dim = heads.head_dim;
+  return local;
+}
 
 std::vector<ColumnParallelLinear::Shard> QKVParallelLinear::SplitHeads(const ParallelConfig& parallel,
                                                                        const AttentionHeads& heads) {
+  const AttentionHeads local = OfRank(parallel, heads);
+  const std::int64_t rank = parallel.tp_rank;
   const std::int64_t tp = parallel.tp_size;
-  const std::int64_t query = PerRank(parallel, "num_attention_heads", heads.num_heads);
   const bool replicated = tp > heads.num_kv_heads;
   const std::int64_t replicas = replicated ? Divide("tp_size", tp, "num_key_value_heads", heads.num_kv_heads) : 1;
-  const std::int64_t kv = replicated ? 1 : PerRank(parallel, "num_key_value_heads", heads.num_kv_heads);
-  const std::int64_t v_head_dim = heads.v_head_dim == 0 ? heads.head_dim : heads.v_head_dim;
-  const auto shard = [&](const char* name, const char* id, std::int64_t whole, std::int64_t rows, std::int64_t rank) {
-    return Shard{name, id, whole, rows, rank * rows};
+  const auto shard = [](const char* name, const char* id, std::int64_t whole, std::int64_t rows, std::int64_t index) {
+    return Shard{name, id, whole, rows, index * rows};
   };
-  const std::int64_t rank = parallel.tp_rank;
-  return {shard("q_proj", "q", heads.num_heads * heads.head_dim, query * heads.head_dim, rank),
-          shard("k_proj", "k", heads.num_kv_heads * heads.head_dim, kv * heads.head_dim, rank / replicas),
-          shard("v_proj", "v", heads.num_kv_heads * v_head_dim, kv * v_head_dim, rank / replicas)};
+  return {
+      shard("q_proj", "q", heads.num_heads * local.head_dim, local.num_heads * local.head_dim, rank),
+      shard("k_proj", "k", heads.num_kv_heads * local.head_dim, local.num_kv_heads * local.head_dim, rank / replicas),
+      shard("v_proj", "v", heads.num_kv_heads * local.v_head_dim, local.num_kv_heads * local.v_head_dim,
+            rank / replicas)};
 }
 
 std::string QKVParallelLinear::UnknownShard(std::string_view shard_id) const {

@@ -27,6 +27,11 @@ std::vector<PlacedPiece> Module::Place(std::string_view name, std::string_view /
 
 std::vector<Box> Module::Padding(std::uint32_t /*parameter*/) const { return {}; }
 
+const Module* Module::FindChild(std::string_view name) const {
+  const Route* route = FindRoute(name);
+  return route == nullptr || route->declared ? nullptr : route->module;
+}
+
 Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {
   CheckName(name);
   const auto index = static_cast<std::uint32_t>(children_.size());

@@ -2,7 +2,8 @@
 
 namespace layercast {
 
-RMSNorm::RMSNorm(const LayerContext& context, std::int64_t size) : Module("RMSNorm") {
+RMSNorm::RMSNorm(const LayerContext& context, std::int64_t size, double epsilon)
+    : Module("RMSNorm"), epsilon_(epsilon), style_(context.norm) {
   AddParameter({{"weight", context.dtype, {size}}, ShardAxis::kNone, false, {}});
 }
 

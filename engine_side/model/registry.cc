@@ -18,14 +18,20 @@ std::string Joined(const std::vector<std::string>& names) {
 
 ModelRegistry ModelRegistry::Builtin() {
   ModelRegistry registry;
+  registry.Register("Gemma2ForCausalLM", BuildGemma2);
+  registry.Register("Gemma3ForCausalLM", BuildGemma3);
+  registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");
   registry.Register("LlamaForCausalLM", BuildLlama);
+  registry.Register("MistralForCausalLM", BuildMistral);
+  registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
   registry.Register("Qwen2ForCausalLM", BuildQwen2);
   registry.Register("Qwen3ForCausalLM", BuildQwen3);
   return registry;
 }
 
-void ModelRegistry::Register(std::string architecture, ModelFactory factory) {
-  const auto [entry, added] = factories_.try_emplace(std::move(architecture), std::move(factory));
+void ModelRegistry::Register(std::string architecture, ModelFactory factory, std::string limits) {
+  const auto [entry, added] =
+      families_.try_emplace(std::move(architecture), Family{std::move(factory), std::move(limits)});
   if (!added) {
     throw Error(ErrorCode::kInvalidArgument, "Model architecture " + entry->first + " already registered");
   }
@@ -33,18 +39,25 @@ void ModelRegistry::Register(std::string architecture, ModelFactory factory) {
 
 std::vector<std::string> ModelRegistry::architectures() const {
   std::vector<std::string> names;
-  for (const auto& [name, factory] : factories_) names.push_back(name);
+  for (const auto& [name, family] : families_) names.push_back(name);
   return names;
 }
 
-std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel) const {
+const std::string& ModelRegistry::limits(const std::string& architecture) const {
+  return families_.at(architecture).limits;
+}
+
+std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel,
+                                             const WeightsMapper& names) const {
   if (config.architectures.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "No model architectures are specified: config.json has no `architectures`");
   }
   for (const std::string& name : config.architectures) {
-    if (const auto found = factories_.find(name); found != factories_.end()) {
-      return found->second(config, parallel, config.dtype);
+    if (const auto found = families_.find(name); found != families_.end()) {
+      std::unique_ptr<Module> model = found->second.build(config, parallel, config.dtype);
+      model->SetMapper(names | model->mapper());
+      return model;
     }
   }
   throw Error(ErrorCode::kUnsupported,
@@ -52,9 +65,9 @@ std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const Pa
                   "] are not supported for now. Supported architectures: " + Joined(architectures()));
 }
 
-std::unique_ptr<Module> ModelRegistry::Build(const ModelDescription& description,
-                                             const ParallelConfig& parallel) const {
-  return Build(ModelConfig::Parse(description), parallel);
+std::unique_ptr<Module> ModelRegistry::Build(const ModelDescription& description, const ParallelConfig& parallel,
+                                             const WeightsMapper& names) const {
+  return Build(ModelConfig::Parse(description), parallel, names);
 }
 
 }  // namespace layercast

@@ -24,6 +24,12 @@ bool EndsWithSegments(std::string_view path, std::string_view suffix) {
   return path.size() == suffix.size() || path[path.size() - suffix.size() - 1] == '.';
 }
 
+// A tensor's name in messages, and what a mapper made of it.
+std::string Named(const TensorSpec& spec, const Resolution& resolution) {
+  if (resolution.tree_name.empty()) return Quote(spec.name);
+  return Quote(spec.name) + " (mapped to " + Quote(resolution.tree_name) + ")";
+}
+
 }  // namespace
 
 struct Module::Walk {
@@ -56,10 +62,19 @@ void Module::Follow(Walk& walk) const {
 }
 
 Resolution Module::Resolve(const TensorSpec& spec) const {
-  Walk walk{this, {}, spec.name, {}};
-  walk.path.reserve(spec.name.size());
-  Follow(walk);
   Resolution resolution;
+  if (mapper_.Matches(spec.name)) {
+    WeightsMapper::Mapping mapping = mapper_.Map(spec.name);
+    if (mapping.dropped) {
+      resolution.skip_rule = mapper_.rules()[mapping.applied.back()].reason;
+      return resolution;
+    }
+    if (!mapping.applied.empty()) resolution.tree_name = std::move(mapping.name);
+  }
+  const std::string& name = resolution.tree_name.empty() ? spec.name : resolution.tree_name;
+  Walk walk{this, {}, name, {}};
+  walk.path.reserve(name.size());
+  Follow(walk);
   if (walk.skipped_by != nullptr) {
     resolution.skip_rule = walk.skipped_by->rule;
     return resolution;
@@ -70,7 +85,7 @@ Resolution Module::Resolve(const TensorSpec& spec) const {
     walk = Walk{this, {}, resolution.alias_of, {}};
     Follow(walk);
     if (walk.rest != rest || walk.path != tied_to) {
-      throw Error(ErrorCode::kInvalidArgument, Quote(spec.name) + " is tied to " + Quote(resolution.alias_of) +
+      throw Error(ErrorCode::kInvalidArgument, Named(spec, resolution) + " is tied to " + Quote(resolution.alias_of) +
                                                    ", which is not below " + class_name_);
     }
   }
@@ -87,11 +102,11 @@ void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& 
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFound) {
       throw Error(error.code(),
-                  "layer " + (path.empty() ? class_name_ : path) + ": " + Quote(spec.name) + " " + error.what());
+                  "layer " + (path.empty() ? class_name_ : path) + ": " + Named(spec, resolution) + " " + error.what());
     }
     const auto [head, tail] = SplitFirst(walk.rest);
     if (!tail.empty() && walk.module->HasParameter(head)) {
-      throw Error(ErrorCode::kNotFound, "Attempted to load nested weight " + Quote(spec.name) +
+      throw Error(ErrorCode::kNotFound, "Attempted to load nested weight " + Named(spec, resolution) +
                                             " into a single parameter " + Quote(JoinPath(path, head)));
     }
     std::string names;
@@ -102,7 +117,7 @@ void Module::PlaceInOwner(const Walk& walk, const TensorSpec& spec, Resolution& 
     if (available.size() > kNamesInMessages) {
       names += " and " + std::to_string(available.size() - kNamesInMessages) + " more";
     }
-    throw Error(ErrorCode::kNotFound, "There is no module or parameter named " + Quote(spec.name) + " in " +
+    throw Error(ErrorCode::kNotFound, "There is no module or parameter named " + Named(spec, resolution) + " in " +
                                           class_name_ + ". The available parameters belonging to " + path + " (" +
                                           walk.module->class_name_ + ") are: {" + names + "}");
   }

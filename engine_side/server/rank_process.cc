@@ -83,8 +83,7 @@ class RankProcess {
     } else {
       collective_ = std::make_unique<SingleRank>();
     }
-    engine_ =
-        std::make_unique<Engine>(*model, DecoderConfig::From(config_), parallel_, *recipe, *collective_, weights_);
+    engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, *collective_, weights_);
     ReceiverOptions receiver;
     receiver.engine = options.engine;
     receiver.chunk_bytes = options.chunk_bytes;

@@ -71,6 +71,20 @@ def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, progr
     engine.stop()
 
 
+@pytest.mark.parametrize("spec, tp, recipe", [("phi3", 2, "fp8_per_block"), ("gemma2", 1, "fp8_per_tensor"),
+                                              ("gemma3_vision", 4, "fp8_per_channel")])
+def test_files_that_are_fused_or_named_in_their_own_way(spec, tp, recipe, program, start, publisher, checkpoint,
+                                                        assert_serves):
+    engine = start("serve", "--model", checkpoint(spec, "a"), "--tp", tp, "--quantization", recipe)
+    assert_serves(engine, checkpoint(spec, "a"), recipe)
+    done = program.reload(engine, "--publisher", publisher(spec, "b", "snapshot").endpoint)
+    assert done["ok"] and (bool(done["report"]["skipped"]) == (spec == "gemma3_vision"))
+    assert_serves(engine, checkpoint(spec, "b"), recipe)
+    said = program.run("generate", "--engine", engine.endpoint, "--tokens", "3,11,4", "--max-new", 4).json
+    assert len(said["tokens"]) == 4
+    engine.stop()
+
+
 def is_named(version, published, way):
     # A stream's digest is known when its last tensor has come; until then it is that of names and shapes alone.
     fields = ("lineage", "step", "digest") if way == "snapshot" else ("lineage", "step")

@@ -40,7 +40,7 @@ const std::vector<TinyOptions> kKinds = {
 // A model on one rank.
 struct OneRank {
   explicit OneRank(const TinyOptions& options)
-      : model(options, {}), decoder(TinyConfig(options), {}, model.buffers(), collective) {}
+      : model(options, {}), decoder(model.tree(), {}, model.buffers(), collective, TinyRope) {}
 
   std::vector<float> Run(std::uint64_t sequence, const Tokens& tokens, bool all = false) {
     const SequenceStep step{sequence, tokens, all};
@@ -152,7 +152,7 @@ TEST(Decoder, EveryCapturedBufferIsReadThroughItsAddress) {
       const std::size_t high = static_cast<std::size_t>(BitsPerElement(buffer.dtype)) / 8 - 1;
       // The embedding's row 0 is no token of the prompt's: take a row that is.
       const std::size_t row = buffer.name == "model.embed_tokens.weight"
-                                  ? static_cast<std::size_t>(tokens[0]) * TinyConfig(options).hidden_size * (high + 1)
+                                  ? static_cast<std::size_t>(tokens[0]) * TinySizes::kHidden * (high + 1)
                                   : 0;
       std::byte& byte = buffer.address[row + high];
       byte ^= std::byte{0x04};
@@ -183,7 +183,7 @@ std::vector<std::vector<float>> RunRanks(const TinyOptions& options, int tp_size
       const ParallelConfig parallel{rank, tp_size};
       SharedMemoryCollective collective(segment, rank, std::chrono::seconds(60));
       const TinyModel model(options, parallel);
-      Decoder decoder(TinyConfig(options), parallel, model.buffers(), collective);
+      Decoder decoder(model.tree(), parallel, model.buffers(), collective, TinyRope);
       const SequenceStep step{0, tokens, true};
       logits[static_cast<std::size_t>(rank)] = decoder.Forward({&step, 1}).values;
     });
@@ -226,16 +226,16 @@ TEST(Decoder, RefusesWhatCannotBeBeforeAnythingChanges) {
 }
 
 TEST(Decoder, NamesTheBufferThatIsMissingWrongStridedOrUnknown) {
-  const auto refusal = [](const std::vector<CapturedBuffer>& buffers) -> std::string {
+  const TinyModel model({}, {});
+  const auto refusal = [&](const std::vector<CapturedBuffer>& buffers) -> std::string {
     SingleRank collective;
     try {
-      Decoder decoder(TinyConfig({}), {}, buffers, collective);
+      Decoder decoder(model.tree(), {}, buffers, collective, TinyRope);
     } catch (const Error& error) {
       return error.what();
     }
     return "none";
   };
-  TinyModel model({}, {});
   EXPECT_EQ(refusal(model.buffers()), "none");
   std::vector<CapturedBuffer> buffers = model.buffers();
   buffers.erase(std::ranges::find(buffers, "model.layers.1.mlp.down_proj.weight", &CapturedBuffer::name));

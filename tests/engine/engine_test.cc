@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine_side/engine/collective.h"
+#include "engine_side/engine/rope.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 
@@ -25,9 +26,8 @@ struct Tiny {
   explicit Tiny(const std::string& recipe, MemoryResource* memory = nullptr) {
     const auto tree = ModelRegistry::Builtin().Build(config, {});
     const auto made = MakeRecipe(recipe);
-    const DecoderConfig decoder = DecoderConfig::From(config);
-    engine = memory == nullptr ? std::make_unique<Engine>(*tree, decoder, ParallelConfig(), *made, collective)
-                               : std::make_unique<Engine>(*tree, decoder, ParallelConfig(), *made, collective, *memory);
+    engine = memory == nullptr ? std::make_unique<Engine>(*tree, ParallelConfig(), *made, collective)
+                               : std::make_unique<Engine>(*tree, ParallelConfig(), *made, collective, *memory);
   }
 
   std::vector<float> Run() {
@@ -112,18 +112,15 @@ TEST(Engine, FindsWhatItsMemoryHeldBefore) {
   EXPECT_EQ(Tiny("none", &memory).Run(), before);
 }
 
-TEST(DecoderConfig, ComesFromConfigJson) {
-  const ModelConfig model = ModelConfig::Parse(std::string_view(kConfig));
-  const DecoderConfig config = DecoderConfig::From(model);
-  EXPECT_EQ(config.max_tokens, 64U);
-  EXPECT_EQ(DecoderConfig::From(model, 20).max_tokens, 20U);
-  EXPECT_EQ(DecoderConfig::From(model, 65).max_tokens, 64U);
-  EXPECT_EQ(config.inverse_frequencies.size(), 4U);
-  EXPECT_EQ(config.inverse_frequencies[0], 1.0F);
-  EXPECT_FLOAT_EQ(config.inverse_frequencies[2], 0.01F);  // 10000 ^ -(4 / 8)
-  ModelConfig other = model;
-  other.architectures = {"MixtralForCausalLM"};
-  EXPECT_THAT([&] { DecoderConfig::From(other); }, testing::ThrowsMessage<Error>(testing::HasSubstr("Mixtral")));
+TEST(Rope, ComesFromTheModulesOwnConstants) {
+  const auto tree = ModelRegistry::Builtin().Build(ModelConfig::Parse(std::string_view(kConfig)), {});
+  const Module* layer = tree->FindChild("model")->FindChild("layers")->FindChild("1");
+  const auto& attention = dynamic_cast<const Attention&>(*layer->FindChild("self_attn"));
+  EXPECT_EQ(attention.spec().rotary.max_positions, 64);
+  const Rope rope = MakeRope(attention.spec().rotary);
+  EXPECT_EQ(rope.inverse_frequencies.size(), 4U);
+  EXPECT_EQ(rope.inverse_frequencies[0], 1.0F);
+  EXPECT_FLOAT_EQ(rope.inverse_frequencies[2], 0.01F);  // 10000 ^ -(4 / 8)
 }
 
 }  // namespace

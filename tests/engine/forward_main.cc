@@ -85,7 +85,7 @@ int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, 
         const ParallelConfig parallel{rank, tp_size};
         SharedMemoryCollective collective(segment, rank, std::chrono::seconds(60));
         const auto tree = ModelRegistry::Builtin().Build(config, parallel);
-        Engine engine(*tree, DecoderConfig::From(config), parallel, *MakeRecipe(recipe), collective);
+        Engine engine(*tree, parallel, *MakeRecipe(recipe), collective);
         Fill(engine, ranks / ("rank-" + std::to_string(rank) + ".safetensors"));
         logits[index] = AllLogits(engine, prompts);
       } catch (const std::exception& error) {

@@ -1,5 +1,3 @@
-#include "engine_side/engine/kernels.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,6 +7,9 @@
 #include <random>
 #include <vector>
 
+#include "engine_side/engine/attend.h"
+#include "engine_side/engine/linear.h"
+#include "engine_side/engine/row_kernels.h"
 #include "src/tensor/element.h"
 
 namespace layercast {
@@ -85,7 +86,7 @@ TEST(Linear, AgreesWithTheObviousSum) {
       const TestWeight weight = MakeWeight(format.dtype, format.scale, rows, cols, random);
       const Activations x = RandomRows(6, cols, random);
       Activations y(6, rows);
-      Linear(x, weight.view, y);
+      Multiply(x, weight.view, y);
       for (std::size_t t = 0; t < 6; ++t) {
         for (std::size_t r = 0; r < rows; ++r) {
           double sum = 0.0;
@@ -108,12 +109,12 @@ TEST(Linear, GivesATokenTheSameBitsInEveryBatch) {
     const TestWeight weight = MakeWeight(format.dtype, format.scale, 70, 172, random);
     const Activations x = RandomRows(11, 172, random);
     Activations together(11, 70);
-    Linear(x, weight.view, together);
+    Multiply(x, weight.view, together);
     for (std::size_t t = 0; t < 11; ++t) {
       Activations alone(1, 172);
       std::copy_n(x.row(t), x.stride(), alone.row(0));
       Activations y(1, 70);
-      Linear(alone, weight.view, y);
+      Multiply(alone, weight.view, y);
       ASSERT_EQ(std::memcmp(y.row(0), together.row(t), 70 * sizeof(float)), 0) << t;
     }
   }
@@ -163,9 +164,9 @@ TEST(Attend, AgreesWithTheObviousSoftmaxAndShowsANaN) {
   const Activations values = RandomRows(kCount, kDim, random);
   const Activations query = RandomRows(1, kDim, random);
   std::vector<float> scores;
-  std::vector<float> out(Padded(kDim));
-  Attend(query.row(0), {keys.row(0), keys.stride(), kCount}, {values.row(0), values.stride(), kCount}, 0.25F,
-         Padded(kDim), scores, out.data());
+  std::vector<float> out(Activations::Padded(kDim));
+  Attend(query.row(0), {keys.row(0), keys.stride(), kCount}, {values.row(0), values.stride(), kCount}, {.scale = 0.25F},
+         Activations::Padded(kDim), scores, out.data());
   std::vector<double> weights(kCount);
   double total = 0.0;
   for (std::size_t j = 0; j < kCount; ++j) {
@@ -181,8 +182,8 @@ TEST(Attend, AgreesWithTheObviousSoftmaxAndShowsANaN) {
   }
   Activations poisoned = keys;
   poisoned.row(5)[3] = std::numeric_limits<float>::quiet_NaN();
-  Attend(query.row(0), {poisoned.row(0), keys.stride(), kCount}, {values.row(0), values.stride(), kCount}, 0.25F,
-         Padded(kDim), scores, out.data());
+  Attend(query.row(0), {poisoned.row(0), keys.stride(), kCount}, {values.row(0), values.stride(), kCount},
+         {.scale = 0.25F}, Activations::Padded(kDim), scores, out.data());
   EXPECT_TRUE(std::isnan(out[0]));
 }
 
@@ -193,7 +194,7 @@ TEST(RowKernels, NormalizeRotateAndGateAsTheirFormulasSay) {
   const std::span<const float> row(x.row(0), kDim);
   const std::span<const float> weight(x.row(1), kDim);
   std::vector<float> y(kDim);
-  RmsNorm(row, weight, 1e-6F, DType::kF32, y);
+  RmsNorm(row, weight, 1e-6F, NormStyle::kWeight, DType::kF32, y);
   double squares = 0.0;
   for (const float v : row) squares += static_cast<double>(v) * static_cast<double>(v);
   const double factor = 1.0 / std::sqrt(squares / kDim + 1e-6);
@@ -201,7 +202,7 @@ TEST(RowKernels, NormalizeRotateAndGateAsTheirFormulasSay) {
   gate[0] = -200.0F;
   gate[1] = 200.0F;
   const std::vector<float> before = gate;
-  SiluMultiply(gate, weight, DType::kF32);
+  GateMultiply(Activation::kSilu, gate, weight, DType::kF32);
   for (std::size_t i = 0; i < kDim; ++i) {
     const double v = row[i];
     EXPECT_NEAR(static_cast<double>(y[i]), v * factor * static_cast<double>(weight[i]), 1e-5);
@@ -214,6 +215,75 @@ TEST(RowKernels, NormalizeRotateAndGateAsTheirFormulasSay) {
   Rotate(head, cos, sin, DType::kF32);
   EXPECT_NEAR(head[2], row[2] * cos[2] - row[13] * sin[2], 1e-6F);
   EXPECT_NEAR(head[13], row[13] * cos[2] + row[2] * sin[2], 1e-6F);
+}
+
+TEST(Attend, CapsItsScoresAndShowsANaN) {
+  std::mt19937 random(6);
+  constexpr std::size_t kDim = 12;
+  constexpr std::size_t kCount = 9;
+  constexpr double kCap = 0.5;
+  const Activations keys = RandomRows(kCount, kDim, random);
+  const Activations query = RandomRows(1, kDim, random);
+  std::vector<float> scores;
+  std::vector<float> out(Activations::Padded(kDim));
+  const auto attend = [&](const Activations& from) {
+    Attend(query.row(0), {from.row(0), from.stride(), kCount}, {keys.row(0), keys.stride(), kCount},
+           {.scale = 1.0F, .logit_softcap = static_cast<float>(kCap)}, Activations::Padded(kDim), scores, out.data());
+  };
+  attend(keys);
+  std::vector<double> weights(kCount);
+  double total = 0.0;
+  for (std::size_t j = 0; j < kCount; ++j) {
+    double dot = 0.0;
+    for (std::size_t c = 0; c < kDim; ++c)
+      dot += static_cast<double>(query.row(0)[c]) * static_cast<double>(keys.row(j)[c]);
+    total += weights[j] = std::exp(kCap * std::tanh(dot / kCap));
+  }
+  for (std::size_t c = 0; c < kDim; ++c) {
+    double expected = 0.0;
+    for (std::size_t j = 0; j < kCount; ++j) expected += weights[j] / total * static_cast<double>(keys.row(j)[c]);
+    EXPECT_NEAR(static_cast<double>(out[c]), expected, 2e-6);
+  }
+  Activations poisoned = keys;
+  poisoned.row(2)[1] = std::numeric_limits<float>::quiet_NaN();
+  attend(poisoned);
+  EXPECT_TRUE(std::isnan(out[0]));
+}
+
+TEST(RowKernels, GeluAndCapsAreTheirFormulas) {
+  const std::vector<float> inputs = {-200.0F, -6.0F, -3.0F, -1.0F, -0.1F, 0.0F, 1e-4F, 0.5F, 2.0F, 5.0F, 200.0F};
+  const std::vector<float> ones(inputs.size(), 1.0F);
+  std::vector<float> gelu = inputs;
+  std::vector<float> gelu_tanh = inputs;
+  std::vector<float> capped = inputs;
+  GateMultiply(Activation::kGelu, gelu, ones, DType::kF32);
+  GateMultiply(Activation::kGeluTanh, gelu_tanh, ones, DType::kF32);
+  SoftCap(30.0F, capped);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const double x = inputs[i];
+    EXPECT_NEAR(static_cast<double>(gelu[i]), x / 2.0 * (1.0 + std::erf(x / std::sqrt(2.0))), 1e-6) << x;
+    const double inner = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+    EXPECT_NEAR(static_cast<double>(gelu_tanh[i]), x / 2.0 * (1.0 + std::tanh(inner)), 2e-6) << x;
+    EXPECT_NEAR(static_cast<double>(capped[i]), 30.0 * std::tanh(x / 30.0), 1e-5) << x;
+  }
+  std::vector<float> nan = {std::numeric_limits<float>::quiet_NaN()};
+  SoftCap(30.0F, nan);
+  EXPECT_TRUE(std::isnan(nan[0]));
+}
+
+TEST(RowKernels, ANormOfOnePlusWeightRoundsOnce) {
+  const std::vector<float> x = {1.0F, 2.0F, -3.0F, 0.5F};
+  const std::vector<float> factors = {1.25F, 0.75F, 1.0F, 2.0F};  // one plus the weight
+  std::vector<float> y(x.size());
+  RmsNorm(x, factors, 1e-6F, NormStyle::kOnePlusWeight, DType::kBF16, y);
+  double squares = 0.0;
+  for (const float v : x) squares += static_cast<double>(v) * static_cast<double>(v);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double exact = static_cast<double>(x[i]) / std::sqrt(squares / 4.0 + 1e-6) * static_cast<double>(factors[i]);
+    std::vector<float> rounded = {static_cast<float>(exact)};
+    RoundTo(DType::kBF16, rounded);
+    EXPECT_EQ(y[i], rounded[0]);
+  }
 }
 
 }  // namespace

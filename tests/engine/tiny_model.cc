@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "engine_side/engine/row_kernels.h"
+
 namespace layercast {
 namespace {
 
@@ -46,34 +48,53 @@ void Append(std::vector<std::size_t>& indices, std::size_t first, std::size_t co
   for (std::size_t i = 0; i < count; ++i) indices.push_back(first + i);
 }
 
-}  // namespace
-
-DecoderConfig TinyConfig(const TinyOptions& options) {
-  DecoderConfig config;
+ModelConfig TinyConfig(const TinyOptions& options) {
+  ModelConfig config;
   config.dtype = options.dtype;
-  config.num_layers = 2;
-  config.hidden_size = 24;
-  config.intermediate_size = 40;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 10;
-  config.vocab_size = 101;
-  for (std::size_t i = 0; i < 5; ++i) {
-    config.inverse_frequencies.push_back(std::pow(10000.0F, -0.2F * static_cast<float>(i)));
-  }
-  config.max_tokens = 3000;
-  config.windows = {0, options.window};
+  config.num_hidden_layers = TinySizes::kLayers;
+  config.hidden_size = TinySizes::kHidden;
+  config.intermediate_size = TinySizes::kIntermediate;
+  config.num_attention_heads = TinySizes::kHeads;
+  config.num_key_value_heads = TinySizes::kKvHeads;
+  config.head_dim = TinySizes::kHeadDim;
+  config.vocab_size = TinySizes::kVocabulary;
+  config.max_position_embeddings = TinySizes::kMaxTokens;
+  config.tie_word_embeddings = options.tied;
+  config.layer_types = {"full_attention", options.window == 0 ? "full_attention" : "sliding_attention"};
+  config.sliding_window = static_cast<std::int64_t>(options.window);
   return config;
 }
 
+std::unique_ptr<Module> TinyTree(const TinyOptions& options, const ParallelConfig& parallel) {
+  const ModelConfig config = TinyConfig(options);
+  const LayerContext context{.parallel = parallel, .dtype = options.dtype};
+  const AttentionOptions attention{.qkv_bias = options.bias, .output_bias = options.bias, .qk_norm = options.qk_norm};
+  return std::make_unique<DecoderForCausalLM>("TinyForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, attention),
+                                          std::make_unique<GatedMlp>(context, config, options.bias));
+  });
+}
+
+}  // namespace
+
+Rope TinyRope(const RotaryEmbedding& embedding) {
+  Rope rope;
+  for (std::int64_t i = 0; i < embedding.dim; i += 2) {
+    const double exponent = -static_cast<double>(i) / static_cast<double>(embedding.dim);
+    rope.inverse_frequencies.push_back(static_cast<float>(std::pow(embedding.rope.theta, exponent)));
+  }
+  return rope;
+}
+
 TinyModel::TinyModel(const TinyOptions& options, const ParallelConfig& parallel)
-    : options_(options), config_(TinyConfig(options)), parallel_(parallel) {
+    : options_(options), parallel_(parallel), tree_(TinyTree(options, parallel)) {
   const auto rank = static_cast<std::size_t>(parallel.tp_rank);
   const std::size_t vocab_rows = 128 / static_cast<std::size_t>(parallel.tp_size);
-  const auto hidden = Range(0, config_.hidden_size);
+  const auto hidden = Range(0, TinySizes::kHidden);
   AddMatrix("model.embed_tokens", Range(rank * vocab_rows, vocab_rows), hidden, false);
-  for (std::size_t i = 0; i < config_.num_layers; ++i) AddLayer(i);
-  AddVector("model.norm.weight", config_.hidden_size, 1.0);
+  for (std::size_t i = 0; i < TinySizes::kLayers; ++i) AddLayer(i);
+  AddVector("model.norm.weight", TinySizes::kHidden, 1.0);
   if (!options.tied) AddMatrix("lm_head", Range(rank * vocab_rows, vocab_rows), hidden, false);
 }
 
@@ -88,47 +109,51 @@ void TinyModel::AddLayer(std::size_t index) {
   const std::string path = "model.layers." + std::to_string(index) + ".";
   const auto rank = static_cast<std::size_t>(parallel_.tp_rank);
   const auto tp = static_cast<std::size_t>(parallel_.tp_size);
-  const std::size_t dim = config_.head_dim;
-  const std::size_t queries = config_.num_heads / tp * dim;
-  const std::size_t kv_heads = std::max<std::size_t>(1, config_.num_kv_heads / tp);
-  const std::size_t kv_rank = tp > config_.num_kv_heads ? rank / (tp / config_.num_kv_heads) : rank;
-  const std::size_t all_queries = config_.num_heads * dim;
-  const std::size_t all_keys = config_.num_kv_heads * dim;
+  const std::size_t dim = TinySizes::kHeadDim;
+  const std::size_t queries = TinySizes::kHeads / tp * dim;
+  const std::size_t kv_heads = std::max<std::size_t>(1, TinySizes::kKvHeads / tp);
+  const std::size_t kv_rank = tp > TinySizes::kKvHeads ? rank / (tp / TinySizes::kKvHeads) : rank;
+  const std::size_t all_queries = TinySizes::kHeads * dim;
+  const std::size_t all_keys = TinySizes::kKvHeads * dim;
   std::vector<std::size_t> qkv = Range(rank * queries, queries);
   Append(qkv, all_queries + kv_rank * kv_heads * dim, kv_heads * dim);
   Append(qkv, all_queries + all_keys + kv_rank * kv_heads * dim, kv_heads * dim);
-  const std::size_t width = config_.intermediate_size / tp;
+  const std::size_t width = TinySizes::kIntermediate / tp;
   std::vector<std::size_t> gate_up = Range(rank * width, width);
-  Append(gate_up, config_.intermediate_size + rank * width, width);
+  Append(gate_up, TinySizes::kIntermediate + rank * width, width);
 
-  const auto hidden = Range(0, config_.hidden_size);
-  AddVector(path + "input_layernorm.weight", config_.hidden_size, 1.0);
+  const auto hidden = Range(0, TinySizes::kHidden);
+  AddVector(path + "input_layernorm.weight", TinySizes::kHidden, 1.0);
   AddMatrix(path + "self_attn.qkv_proj", qkv, hidden, true);
   if (options_.bias) {
-    std::byte* to =
-        AddBuffer(path + "self_attn.qkv_proj.bias", options_.dtype, {static_cast<std::int64_t>(qkv.size())});
-    const auto element = static_cast<std::size_t>(BitsPerElement(options_.dtype)) / 8;
-    for (std::size_t i = 0; i < qkv.size(); ++i)
-      Store(options_.dtype, ValueAt(path + "b", qkv[i], 0), to + i * element);
-    AddVector(path + "self_attn.o_proj.bias", config_.hidden_size, 0.0);
-    AddVector(path + "mlp.down_proj.bias", config_.hidden_size, 0.0);
+    AddBias(path + "self_attn.qkv_proj.bias", qkv);
+    AddBias(path + "self_attn.o_proj.bias", hidden);
+    AddBias(path + "mlp.gate_up_proj.bias", gate_up);
+    AddBias(path + "mlp.down_proj.bias", hidden);
   }
   if (options_.qk_norm) {
     AddVector(path + "self_attn.q_norm.weight", dim, 1.0);
     AddVector(path + "self_attn.k_norm.weight", dim, 1.0);
   }
   AddMatrix(path + "self_attn.o_proj", hidden, Range(rank * queries, queries), true);
-  AddVector(path + "post_attention_layernorm.weight", config_.hidden_size, 1.0);
+  AddVector(path + "post_attention_layernorm.weight", TinySizes::kHidden, 1.0);
   AddMatrix(path + "mlp.gate_up_proj", gate_up, hidden, true);
   AddMatrix(path + "mlp.down_proj", hidden, Range(rank * width, width), true);
 }
 
-void TinyModel::AddVector(const std::string& name, std::size_t size, double center, std::size_t first) {
+void TinyModel::AddVector(const std::string& name, std::size_t size, double center) {
   std::byte* to = AddBuffer(name, options_.dtype, {static_cast<std::int64_t>(size)});
   const auto element = static_cast<std::size_t>(BitsPerElement(options_.dtype)) / 8;
   for (std::size_t i = 0; i < size; ++i) {
-    Store(options_.dtype, center + 0.2 * ValueAt(name, first + i, 0), to + i * element);
+    Store(options_.dtype, center + 0.2 * ValueAt(name, i, 0), to + i * element);
   }
+}
+
+void TinyModel::AddBias(const std::string& name, const std::vector<std::size_t>& rows) {
+  std::byte* to = AddBuffer(name, options_.dtype, {static_cast<std::int64_t>(rows.size())});
+  const auto element = static_cast<std::size_t>(BitsPerElement(options_.dtype)) / 8;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    Store(options_.dtype, 0.2 * ValueAt(name, rows[i], 0), to + i * element);
 }
 
 void TinyModel::AddMatrix(const std::string& path, const std::vector<std::size_t>& rows,

@@ -86,8 +86,77 @@ TEST(ModelConfig, KeepsWhatARopeTypeNeeds) {
   EXPECT_THAT(yarn.rope.numbers, UnorderedElementsAre(Pair("factor", 4.0), Pair("truncate", 0.0)));
   const ModelConfig longrope = Parse({{"rope_parameters", {{"rope_type", "longrope"}, {"short_factor", {1.0, 2.5}}}}});
   EXPECT_THAT(longrope.rope.lists.at("short_factor"), ElementsAre(1.0, 2.5));
-  EXPECT_THAT(ErrorOf({{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}),
-              HasSubstr("rope_parameters.full_attention: expected a number or a list of numbers"));
+  EXPECT_THAT(ErrorOf({{"rope_parameters", {{"factor", "four"}}}}),
+              HasSubstr("rope_parameters.factor: expected a number or a list of numbers, got \"four\""));
+}
+
+TEST(ModelConfig, TakesWhatIsWrittenBesideTheRope) {
+  const Json yarn = {{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}};
+  const ModelConfig outer = Parse({{"rope_parameters", yarn}, {"original_max_position_embeddings", 32}});
+  EXPECT_EQ(outer.rope.numbers.at("original_max_position_embeddings"), 32.0);
+  EXPECT_EQ(Parse({{"partial_rotary_factor", 0.5}}).rope.numbers.at("partial_rotary_factor"), 0.5);
+  const Json half = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+  EXPECT_EQ(
+      Parse({{"rope_parameters", half}, {"partial_rotary_factor", 0.25}}).rope.numbers.at("partial_rotary_factor"),
+      0.5);
+}
+
+TEST(ModelConfig, KnowsARopeForEachTypeOfLayer) {
+  const Json types = {"sliding_attention", "full_attention", "sliding_attention"};
+  const Json ropes = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+                      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
+  const ModelConfig config = Parse({{"layer_types", types}, {"sliding_window", 16}, {"rope_parameters", ropes}});
+  EXPECT_EQ(config.RopeOf(1).type, "linear");
+  EXPECT_EQ(config.RopeOf(1).theta, 1e6);
+  EXPECT_EQ(config.RopeOf(2).type, "default");
+  EXPECT_EQ(config.RopeOf(2).theta, 1e4);
+  EXPECT_EQ(config.rope, config.RopeOf(1));
+  // The same in the words of older files.
+  const ModelConfig old_one = Parse({{"layer_types", types},
+                                     {"sliding_window", 16},
+                                     {"rope_theta", 1e6},
+                                     {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                                     {"rope_local_base_freq", 1e4}});
+  EXPECT_EQ(old_one.ropes, config.ropes);
+}
+
+TEST(ModelConfig, TakesTheDefaultsOfTheModelsOwnClass) {
+  const ModelConfig mistral = Parse({{"model_type", "mistral"}});
+  EXPECT_EQ(mistral.WindowOf(0), 4096);
+  EXPECT_EQ(Parse({{"model_type", "mistral"}, {"sliding_window", nullptr}}).WindowOf(0), 0);
+  const ModelConfig gemma2 = Parse({{"model_type", "gemma2"}, {"num_key_value_heads", 4}});
+  EXPECT_TRUE(gemma2.tie_word_embeddings);
+  EXPECT_EQ(gemma2.head_dim, 256);
+  EXPECT_EQ(gemma2.hidden_act, "gelu_pytorch_tanh");
+  EXPECT_EQ(gemma2.attn_logit_softcapping, 50.0);
+  EXPECT_THAT(gemma2.layer_types, ElementsAre("sliding_attention", "full_attention", "sliding_attention"));
+  EXPECT_EQ(Parse({{"model_type", "gemma2"}, {"attn_logit_softcapping", nullptr}}).attn_logit_softcapping,
+            std::nullopt);
+  const ModelConfig gemma3 = Parse({{"model_type", "gemma3_text"}, {"sliding_window_pattern", 3}});
+  EXPECT_THAT(gemma3.layer_types, ElementsAre("sliding_attention", "sliding_attention", "full_attention"));
+  EXPECT_EQ(gemma3.RopeOf(0).theta, 1e4);
+  EXPECT_EQ(gemma3.RopeOf(2).theta, 1e6);
+}
+
+TEST(ModelConfig, ReadsTheTextPartOfAVisionLanguageModel) {
+  Json text = Minimal();
+  text.erase("architectures");
+  text["model_type"] = "gemma3_text";
+  const Json whole = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                      {"model_type", "gemma3"},
+                      {"dtype", "bfloat16"},
+                      {"hidden_size", 7},
+                      {"text_config", text},
+                      {"vision_config", {{"hidden_size", 5}}}};
+  const ModelConfig config = ModelConfig::Parse(whole.dump());
+  EXPECT_THAT(config.architectures, ElementsAre("Gemma3ForConditionalGeneration"));
+  EXPECT_EQ(config.model_type, "gemma3_text");
+  EXPECT_EQ(config.hidden_size, 64);
+  EXPECT_EQ(config.dtype, DType::kBF16);
+  Json wrong = whole;
+  wrong["text_config"]["hidden_size"] = 0;
+  EXPECT_THAT([&] { (void)ModelConfig::Parse(wrong.dump()); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("config.json: text_config.hidden_size: expected an integer")));
 }
 
 TEST(ModelConfig, TakesHeadDimFromItsFieldOrFromAllHeads) {
@@ -109,8 +178,11 @@ TEST(ModelConfig, ResolvesSlidingWindowsAsTransformersDoes) {
   EXPECT_THAT(Parse(on).layer_types, ElementsAre("full_attention", "full_attention", "sliding_attention"));
   EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention"}}}),
               HasSubstr("layer_types holds 1 entries, num_hidden_layers is 3"));
-  EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}}),
-              HasSubstr("got \"linear_attention\""));
+  EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention", "sliding_attention", "full_attention"}}}),
+              HasSubstr("layer_types has sliding_attention, expected a sliding_window"));
+  const ModelConfig hybrid = Parse({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}});
+  EXPECT_THAT([&] { (void)hybrid.WindowOf(1); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("of layer 1, got \"linear_attention\"")));
 }
 
 TEST(ModelConfig, ReadsOneEndTokenOrSeveral) {

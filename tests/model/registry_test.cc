@@ -85,6 +85,52 @@ TEST(Qwen3, NormalizesQueriesAndKeys) {
   EXPECT_FALSE(parameters.contains("model.layers.0.self_attn.qkv_proj.bias"));
 }
 
+TEST(Gemma2, NormalizesBeforeAndAfterEachBlock) {
+  const auto parameters = ParametersOf(Config("Gemma2ForCausalLM", R"(, "model_type": "gemma2")"));
+  for (const char* norm :
+       {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}) {
+    EXPECT_EQ(parameters.at("model.layers.1." + std::string(norm) + ".weight"), "[16] bf16");
+  }
+  EXPECT_FALSE(parameters.contains("model.layers.0.self_attn.q_norm.weight"));
+  EXPECT_FALSE(parameters.contains("lm_head.weight"));  // tied unless the configuration says otherwise
+}
+
+TEST(Gemma3, NormalizesQueriesAndKeysToo) {
+  const auto parameters = ParametersOf(Config("Gemma3ForCausalLM", R"(, "model_type": "gemma3_text")"));
+  EXPECT_EQ(parameters.at("model.layers.0.self_attn.q_norm.weight"), "[6] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.pre_feedforward_layernorm.weight"), "[16] bf16");
+}
+
+TEST(Gemma3, OfAVisionLanguageModelTakesBothFormsOfItsNames) {
+  const ModelConfig config = Config("Gemma3ForConditionalGeneration", R"(, "model_type": "gemma3_text")");
+  const auto model = ModelRegistry::Builtin().Build(config, {});
+  for (const char* prefix : {"model.language_model.", "language_model.model.", "model."}) {
+    const std::string name = std::string(prefix) + "layers.1.self_attn.k_proj.weight";
+    EXPECT_EQ(model->Resolve({name, DType::kBF16, {12, 16}}).owner_path, "model.layers.1.self_attn.qkv_proj") << name;
+  }
+  for (const char* name : {"vision_tower.encoder.layers.0.mlp.fc1.weight", "model.multi_modal_projector.norm.weight"}) {
+    EXPECT_EQ(model->Resolve({name, DType::kBF16, {3}}).skip_rule, "the vision tower is not served") << name;
+  }
+  EXPECT_EQ(model->Resolve({"language_model.lm_head.weight", DType::kBF16, {100, 16}}).alias_of,
+            "model.embed_tokens.weight");
+}
+
+TEST(Families, SkipTheScalesOfAQuantizedCacheUnderAnyName) {
+  const auto model = ModelRegistry::Builtin().Build(Config("LlamaForCausalLM"), {});
+  for (const char* name : {"self_attn.k_proj.k_scale", "self_attn.kv_scale", "self_attn.attn.v_scale"}) {
+    EXPECT_THAT(model->Resolve({"model.layers.0." + std::string(name), DType::kF32, {1}}).skip_rule,
+                HasSubstr("key/value cache"));
+  }
+  EXPECT_THROW((void)model->Resolve({"model.layers.0.self_attn.k_proj.weight_scale", DType::kF32, {1}}), Error);
+}
+
+TEST(ModelRegistry, PutsTheNamesOfTheHostBeforeThoseOfTheFamily) {
+  const WeightsMapper names({NameRule::Prefix("policy", "model.language_model")});
+  const ModelConfig config = Config("Gemma3ForConditionalGeneration", R"(, "model_type": "gemma3_text")");
+  const auto model = ModelRegistry::Builtin().Build(config, {}, names);
+  EXPECT_EQ(model->Resolve({"policy.norm.weight", DType::kBF16, {16}}).owner_path, "model.norm");
+}
+
 TEST(Families, HoldTheirPartOnEachRank) {
   const auto parameters = ParametersOf(Config("Qwen3ForCausalLM"), {3, 4});
   EXPECT_EQ(parameters.at("model.layers.0.self_attn.qkv_proj.weight"), "[18, 16] bf16");  // 1 + 1 + 1 heads of 6
@@ -102,9 +148,10 @@ TEST(Families, HoldTheirPartOnEachRank) {
 }
 
 TEST(ModelRegistry, ListsTheKnownOnesToAnUnknownOne) {
-  EXPECT_EQ(ErrorOf([] { (void)ParametersOf(Config("MambaForCausalLM")); }),
-            "Model architectures [MambaForCausalLM] are not supported for now. Supported architectures: "
-            "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM");
+  const std::string error = ErrorOf([] { (void)ParametersOf(Config("UnknownForCausalLM")); });
+  EXPECT_THAT(error, HasSubstr("Model architectures [UnknownForCausalLM] are not supported for now. Supported "
+                               "architectures: "));
+  for (const std::string& name : ModelRegistry::Builtin().architectures()) EXPECT_THAT(error, HasSubstr(name));
   ModelConfig nameless = Config("LlamaForCausalLM");
   nameless.architectures.clear();
   EXPECT_THAT(ErrorOf([&] { (void)ParametersOf(nameless); }), HasSubstr("No model architectures are specified"));
@@ -118,9 +165,9 @@ TEST(ModelRegistry, TakesTheFirstArchitectureThatIsKnown) {
 
 // A family as a host program adds it: from the public headers alone, with a field of its own.
 std::unique_ptr<Module> BuildMine(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
-  const LayerContext context{parallel, dtype, true};
-  return std::make_unique<DecoderForCausalLM>("MineForCausalLM", context, config, [&](std::int64_t index) {
-    auto attention = std::make_unique<Attention>(context, config, AttentionOptions{.qkv_bias = index == 0});
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  return std::make_unique<DecoderForCausalLM>("MineForCausalLM", context, config, [&](std::int64_t layer) {
+    auto attention = std::make_unique<Attention>(context, config, layer, AttentionOptions{.qkv_bias = layer == 0});
     return std::make_unique<DecoderLayer>(context, config, std::move(attention),
                                           std::make_unique<GatedMlp>(context, config, false));
   });
@@ -129,8 +176,7 @@ std::unique_ptr<Module> BuildMine(const ModelConfig& config, const ParallelConfi
 TEST(ModelRegistry, TakesAFamilyOfTheHostProgram) {
   ModelRegistry registry = ModelRegistry::Builtin();
   registry.Register("MineForCausalLM", BuildMine);
-  EXPECT_THAT(registry.architectures(),
-              ElementsAre("LlamaForCausalLM", "MineForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"));
+  EXPECT_THAT(registry.architectures(), ::testing::Contains("MineForCausalLM"));
   const auto model = registry.Build(Config("MineForCausalLM"), {});
   std::map<std::string, std::string> parameters;
   Collect(*model, "", parameters);

@@ -14,6 +14,9 @@ RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block")
 FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text")
+# Those that some family has.
+NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
 # Files.
@@ -205,21 +208,54 @@ class _Served:
             layer = f"model.layers.{index}"
             self.attention(layer)
             self.mlp(layer)
-            self.copy(f"{layer}.input_layernorm.weight")
-            self.copy(f"{layer}.post_attention_layernorm.weight")
+            for norm in NORMS:
+                self.copy(f"{layer}.{norm}.weight")
         self.copy("model.norm.weight")
         if not self.config.get("tie_word_embeddings", False):
             self.vocabulary("lm_head.weight")
         return {name: tensor.contiguous() for name, tensor in self.out.items()}
 
 
+def text_part(config, tensors):
+    """The language model of a vision-language one, under the names that it has alone."""
+    if "text_config" not in config:
+        return config, tensors
+    prefixes = {"language_model.model.": "model.", "model.language_model.": "model.", "language_model.lm_head.": "lm_head."}
+    renamed = {}
+    for name, tensor in tensors.items():
+        for prefix, own in prefixes.items():
+            if name.startswith(prefix):
+                renamed[own + name.removeprefix(prefix)] = tensor
+    return {**config, **config["text_config"]}, renamed
+
+
+def unfused(config, tensors):
+    """What is fused on disk, taken apart: rows of q, k, v and of gate, up."""
+    queries, keys = (config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
+    apart = {}
+    for name, tensor in tensors.items():
+        module, _, suffix = name.rpartition(".")
+        if module.endswith(".qkv_proj"):
+            head = tensor.shape[0] // (queries + 2 * keys)
+            parts = tensor.split([queries * head, keys * head, keys * head])
+            names = ("q_proj", "k_proj", "v_proj")
+        elif module.endswith(".gate_up_proj"):
+            parts, names = tensor.chunk(2), ("gate_proj", "up_proj")
+        else:
+            apart[name] = tensor
+            continue
+        for part, part_name in zip(parts, names, strict=True):
+            apart[f"{module.rpartition('.')[0]}.{part_name}.{suffix}"] = part
+    return apart
+
+
 def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False):
     """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint."""
-    config = read_config(folder)
-    if config["model_type"] not in ("llama", "qwen2", "qwen3"):
+    config, tensors = text_part(read_config(folder), read_tensors(folder))
+    if config["model_type"] not in FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
-    checkpoint = {name: tensor.to(dtype) for name, tensor in read_tensors(folder).items()}
+    checkpoint = {name: tensor.to(dtype) for name, tensor in unfused(config, tensors).items()}
     return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
 
 

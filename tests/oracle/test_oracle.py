@@ -119,11 +119,15 @@ def test_power_of_two_scales_are_the_next_power_up():
 @pytest.mark.parametrize("tp", [1, 2, 4])
 def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     folder = checkpoint(spec, "a")
-    config = oracle.read_config(folder)
+    config, tensors = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
-    source = {name: tensor.to(dtype) for name, tensor in oracle.read_tensors(folder).items()}
+    source = {name: tensor.to(dtype) for name, tensor in oracle.unfused(config, tensors).items()}
     assert oracle.differences(put_together(ranks, config), source) == []
+    fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj" in name]
+    assert bool(fused) == (spec == "phi3")
+    if tp == 1:
+        assert all(torch.equal(ranks[0][name], tensors[name]) for name in fused)
 
 
 def put_together(ranks, config):

@@ -58,6 +58,14 @@ def test_other_dtypes_and_tied_embeddings(spec, recipe, load, checkpoint):
         assert_served(load, checkpoint, spec, 2, 1, recipe, *words)
 
 
+@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("spec", ["phi3", "gemma3", "gemma3_vision"])
+def test_fused_and_renamed_files_at_every_rank_count(spec, recipe, load, checkpoint):
+    for tp, rank in ALL_RANKS:
+        assert_served(load, checkpoint, spec, tp, rank, recipe, "direct", "fill=90", "way=path")
+    assert_served(load, checkpoint, spec, 4, 2, recipe, "fill=165", "way=iterator", "shuffled=7")
+
+
 @pytest.mark.parametrize("words", [("fill=165",), ("direct", "fill=165")])
 def test_scales_of_powers_of_two(words, load, checkpoint):
     assert_served(load, checkpoint, "llama", 2, 0, "fp8_per_block", "pow2", *words)

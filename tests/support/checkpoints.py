@@ -74,6 +74,23 @@ _ALL = (
     # An fp32 trainer's files for a bf16 model: every tensor is cast while loading.
     _spec("qwen3_fp32_files", "qwen3", {"head_dim": 40}, stored_dtype="float32", shard_bytes=500_000),
     _spec("llama_fp16", "llama", {"head_dim": 20}, dtype="float16"),
+    # Dense families that differ from the three in what they compute, or in how they are stored.
+    _spec("mistral", "mistral", {"head_dim": 40, "sliding_window": 24}),
+    _spec("phi3", "phi3", {"rope_parameters": {**_DEFAULT_ROPE, "partial_rotary_factor": 0.5}, "pad_token_id": 0,
+                           "original_max_position_embeddings": 512}),
+    _spec("gemma2", "gemma2", {"head_dim": 40, "num_hidden_layers": 3, "sliding_window": 24, "pad_token_id": 0,
+                               "query_pre_attn_scalar": 60, "attn_logit_softcapping": 3.0,
+                               "final_logit_softcapping": 5.0}),
+    _spec("gemma3", "gemma3_text", {"head_dim": 40, "num_hidden_layers": 4, "sliding_window": 24, "pad_token_id": 0,
+                                    "sliding_window_pattern": 3, "query_pre_attn_scalar": 60}),
+    # The text part of a vision-language model, with its vision tower.
+    _spec("gemma3_vision", "gemma3", {"text_config": {**_COMMON, "head_dim": 40, "num_hidden_layers": 2,
+                                                      "sliding_window": 24, "pad_token_id": 0},
+                                      "vision_config": {"hidden_size": 32, "intermediate_size": 48,
+                                                        "num_hidden_layers": 1, "num_attention_heads": 2,
+                                                        "image_size": 28, "patch_size": 14},
+                                      "mm_tokens_per_image": 4, "image_token_index": 1002, "boi_token_index": 1000,
+                                      "eoi_token_index": 1001}),
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -132,8 +149,8 @@ def random_weight(seed, name, shape):
     if "embed_tokens" in name:
         return values
     values *= shape[-1] ** -0.5
-    values *= torch.exp2(2.0 * torch.rand((shape[0], 1), generator=generator) - 1.0)
-    values[1] = 0.0
+    values *= torch.exp2(2.0 * torch.rand((shape[0],) + (1,) * (len(shape) - 1), generator=generator) - 1.0)
+    values[1:2] = 0.0
     return values
 
 

@@ -5,10 +5,11 @@
 namespace layercast {
 
 std::unique_ptr<Module> BuildLlama(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
-  const LayerContext context{parallel, dtype, true};
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
   const AttentionOptions attention{.qkv_bias = config.attention_bias, .output_bias = config.attention_bias};
-  return std::make_unique<DecoderForCausalLM>("LlamaForCausalLM", context, config, [&](std::int64_t) {
-    return std::make_unique<DecoderLayer>(context, config, std::make_unique<Attention>(context, config, attention),
+  return std::make_unique<DecoderForCausalLM>("LlamaForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, attention),
                                           std::make_unique<GatedMlp>(context, config, config.mlp_bias));
   });
 }

@@ -5,10 +5,11 @@
 namespace layercast {
 
 std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
-  const LayerContext context{parallel, dtype, true};
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
   const AttentionOptions attention{.qkv_bias = true};
-  return std::make_unique<DecoderForCausalLM>("Qwen2ForCausalLM", context, config, [&](std::int64_t) {
-    return std::make_unique<DecoderLayer>(context, config, std::make_unique<Attention>(context, config, attention),
+  return std::make_unique<DecoderForCausalLM>("Qwen2ForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, attention),
                                           std::make_unique<GatedMlp>(context, config, false));
   });
 }

@@ -1,5 +1,6 @@
 // A model's config.json, parsed and checked: what families build trees from and engines compute with. Value.
-// Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling` and `dtype`, `rope_parameters`.
+// Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling` and `dtype`, `rope_parameters`;
+// what is left out is what transformers takes for that `model_type`.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace layercast {
 
-// Rotary position embedding. What a type needs beyond theta is kept as it was written: "factor", "beta_fast", ...
+// Rotary position embedding. What a type needs beyond theta is kept as it was written: "factor", "beta_fast", ...;
+// also what some configurations write outside of it ("partial_rotary_factor", "original_max_position_embeddings").
 struct RopeConfig {
   std::string type = "default";  // "linear", "dynamic", "llama3", "yarn", ...
   double theta = 10000.0;
@@ -30,6 +32,11 @@ struct LAYERCAST_PUBLIC ModelConfig {
   // cannot be: sizes below 1, heads that do not divide.
   static ModelConfig Parse(const ModelDescription& description);
   static ModelConfig Parse(std::string_view config_json);
+
+  // How many last positions a token of this attention layer sees, itself included; 0: all. Throws kInvalidArgument for
+  // a layer whose type is not attention.
+  std::int64_t WindowOf(std::int64_t layer) const;
+  const RopeConfig& RopeOf(std::int64_t layer) const;
 
   std::vector<std::string> architectures;  // "LlamaForCausalLM"
   std::string model_type;                  // "llama"
@@ -51,13 +58,17 @@ struct LAYERCAST_PUBLIC ModelConfig {
   bool mlp_bias = false;
 
   RopeConfig rope;
+  std::map<std::string, RopeConfig> ropes;     // by type of layer, where they differ ("sliding_attention")
   std::optional<std::int64_t> sliding_window;  // in tokens, where some layer uses it
-  std::vector<std::string> layer_types;        // per layer: "full_attention" or "sliding_attention"
+  std::vector<std::string> layer_types;        // per layer: "full_attention", "sliding_attention", ...
+  std::optional<double> query_pre_attn_scalar, attn_logit_softcapping, final_logit_softcapping;
 
   std::optional<std::int64_t> bos_token_id;
   std::vector<std::int64_t> eos_token_ids;
 
-  std::string json;  // all of it, for families that read fields of their own
+  // All of it, for families that read fields of their own; of a configuration that nests the language model's fields in
+  // `text_config`, those.
+  std::string json;
 };
 
 }  // namespace layercast

@@ -1,55 +1,74 @@
-// The blocks that decoder-only families share. A family's file puts them together; a host program's may too.
+// Decoder-only language models: what their families share. A family's file puts blocks together; a host program's may
+// too. The tree also holds the constants that an engine computes with; the built-in one needs nothing else.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "layercast/export.h"
+#include "layercast/model/attention.h"
 #include "layercast/model/config.h"
-#include "layercast/model/linear.h"
+#include "layercast/model/mlp.h"
 #include "layercast/model/module.h"
 
 namespace layercast {
 
-struct AttentionOptions {
-  bool qkv_bias = false;
-  bool output_bias = false;
-  bool qk_norm = false;  // q_norm, k_norm over head_dim
+// One step of a layer, by the names of its children: hidden += post_norm(block(norm(hidden))).
+struct ResidualStep {
+  std::string norm;       // "input_layernorm"
+  std::string block;      // "self_attn"
+  std::string post_norm;  // empty: none
 };
 
-// qkv_proj, o_proj and, where asked for, q_norm, k_norm.
-class LAYERCAST_PUBLIC Attention final : public Module {
- public:
-  Attention(const LayerContext& context, const ModelConfig& config, const AttentionOptions& options);
-};
-
-// gate_up_proj, down_proj.
-class LAYERCAST_PUBLIC GatedMlp final : public Module {
- public:
-  GatedMlp(const LayerContext& context, const ModelConfig& config, bool bias);
-};
-
-// input_layernorm, self_attn, post_attention_layernorm, mlp.
+// Steps that are taken one after another.
 class LAYERCAST_PUBLIC DecoderLayer final : public Module {
  public:
+  DecoderLayer(const LayerContext& context, const ModelConfig& config);
+  // The usual two: input_layernorm, self_attn; post_attention_layernorm, mlp.
   DecoderLayer(const LayerContext& context, const ModelConfig& config, std::unique_ptr<Module> attention,
                std::unique_ptr<Module> mlp);
+  void AddStep(const ResidualStep& step, std::unique_ptr<Module> block);
+  std::span<const ResidualStep> steps() const { return steps_; }
+
+ private:
+  void AddNorm(const std::string& name);
+
+  LayerContext context_;
+  std::int64_t hidden_size_;
+  double epsilon_;
+  std::vector<ResidualStep> steps_;
+};
+
+// What lies around the layers. Value.
+struct DecoderOptions {
+  double embedding_scale = 1.0;  // multiplies embeddings, rounded to the model's dtype first
+  double logit_softcap = 0.0;    // logits become cap * tanh(logit / cap); 0: none
 };
 
 // model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so. Skips what
-// checkpoints hold of rotary embeddings, which are computed.
+// checkpoints hold of rotary embeddings, which are computed, and the scales of a quantized KV cache, by any name.
 class LAYERCAST_PUBLIC DecoderForCausalLM final : public Module {
  public:
-  using MakeLayer = std::function<std::unique_ptr<Module>(std::int64_t index)>;
+  using MakeLayer = std::function<std::unique_ptr<DecoderLayer>(std::int64_t index)>;
   DecoderForCausalLM(std::string architecture, const LayerContext& context, const ModelConfig& config,
-                     const MakeLayer& make_layer);
+                     const MakeLayer& make_layer, const DecoderOptions& options = {});
   std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
+
+  const DecoderOptions& options() const { return options_; }
+  DType dtype() const { return dtype_; }
+  std::int64_t vocab_size() const { return vocab_size_; }  // without padding
+  std::int64_t hidden_size() const { return hidden_size_; }
+  std::int64_t max_positions() const { return max_positions_; }
 
  private:
   std::vector<SkipRule> skip_rules_;
+  DecoderOptions options_;
+  DType dtype_;
+  std::int64_t vocab_size_, hidden_size_, max_positions_;
 };
 
 }  // namespace layercast

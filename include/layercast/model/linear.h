@@ -8,19 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "layercast/dtype.h"
 #include "layercast/export.h"
+#include "layercast/model/layer_context.h"
 #include "layercast/model/module.h"
-#include "layercast/parallel.h"
 
 namespace layercast {
-
-// What every layer of a model is built with. Value.
-struct LayerContext {
-  ParallelConfig parallel;
-  DType dtype = DType::kBF16;
-  bool quantize = true;  // linear weights take the engine's recipe; false for a router
-};
 
 // Every rank holds all of it.
 class LAYERCAST_PUBLIC ReplicatedLinear final : public Module {
@@ -102,12 +94,16 @@ struct AttentionHeads {
 class LAYERCAST_PUBLIC QKVParallelLinear final : public ColumnParallelLinear {
  public:
   QKVParallelLinear(const LayerContext& context, std::int64_t hidden_size, const AttentionHeads& heads, bool bias);
+  const AttentionHeads& local_heads() const { return local_; }  // this rank's
 
  protected:
   std::string UnknownShard(std::string_view shard_id) const override;
 
  private:
+  static AttentionHeads OfRank(const ParallelConfig& parallel, const AttentionHeads& heads);
   static std::vector<Shard> SplitHeads(const ParallelConfig& parallel, const AttentionHeads& heads);
+
+  AttentionHeads local_;
 };
 
 }  // namespace layercast

@@ -16,6 +16,7 @@
 #include "layercast/export.h"
 #include "layercast/model/parameter.h"
 #include "layercast/model/placement.h"
+#include "layercast/model/weights_mapper.h"
 #include "layercast/weights_iterator.h"
 
 namespace layercast {
@@ -40,6 +41,7 @@ struct LAYERCAST_PUBLIC Resolution {
   const Module* owner = nullptr;    // the layer that takes it; null when skipped
   std::string owner_path;           // "model.layers.0.self_attn.qkv_proj"
   std::vector<PlacedPiece> pieces;  // empty with an owner: another rank's part
+  std::string tree_name;            // its name after mapping; empty: as it is
   std::string skip_rule;            // the rule that skips it, when it is skipped
   std::string alias_of;             // the tied tensor it stands for ("model.embed_tokens.weight"), if it does
 };
@@ -54,6 +56,7 @@ class LAYERCAST_PUBLIC Module {
 
   const std::string& class_name() const { return class_name_; }  // "QKVParallelLinear"
   const std::vector<std::pair<std::string, std::unique_ptr<Module>>>& children() const { return children_; }
+  const Module* FindChild(std::string_view name) const;  // null: none
   std::span<const Parameter> parameters() const { return parameters_; }
   std::span<Parameter> parameters() { return parameters_; }
 
@@ -73,7 +76,12 @@ class LAYERCAST_PUBLIC Module {
   // Path, from the root, of the layer whose parameters this one shares (a tied lm_head, which has none itself).
   virtual std::string_view tied_to() const { return {}; }
 
-  // Finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
+  // What checkpoints call tensors -> the names below this module; asked of the root alone. A host program whose
+  // trainer has names of its own sets `its rules | mapper()`.
+  void SetMapper(WeightsMapper mapper) { mapper_ = std::move(mapper); }
+  const WeightsMapper& mapper() const { return mapper_; }
+
+  // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
 
   // The recursive door that model authors know: every tensor of the stream is routed to its owner and copied
@@ -113,6 +121,7 @@ class LAYERCAST_PUBLIC Module {
   std::vector<std::string> NamesBelow() const;
 
   std::string class_name_;
+  WeightsMapper mapper_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
   std::vector<Route> routes_;

@@ -23,20 +23,29 @@ using ModelFactory =
 // Value: copies are independent. Reading is thread-safe.
 class LAYERCAST_PUBLIC ModelRegistry {
  public:
-  // With the families of this build: Llama, Qwen2, Qwen3.
+  // With the families of this build: docs/models.md lists them.
   static ModelRegistry Builtin();
 
-  // `architecture`: as `architectures` in config.json names it. Throws kInvalidArgument if it is registered already.
-  void Register(std::string architecture, ModelFactory factory);
-  std::vector<std::string> architectures() const;  // sorted
+  // `architecture`: as `architectures` in config.json names it. `limits`: what of the family is left out, in words.
+  // Throws kInvalidArgument if it is registered already.
+  void Register(std::string architecture, ModelFactory factory, std::string limits = {});
+  std::vector<std::string> architectures() const;                    // sorted
+  const std::string& limits(const std::string& architecture) const;  // of one that is registered
 
-  // The tree of the first of the configuration's architectures that is known, in the configuration's dtype. Throws
-  // kUnsupported listing those known if none is, and kInvalidArgument on a configuration that cannot be.
-  std::unique_ptr<Module> Build(const ModelConfig& config, const ParallelConfig& parallel) const;
-  std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel) const;
+  // The tree of the first of the configuration's architectures that is known, in the configuration's dtype. `names`:
+  // what the trainer calls tensors -> what the family's checkpoints call them. Throws kUnsupported listing those known
+  // if none is, and kInvalidArgument on a configuration that cannot be.
+  std::unique_ptr<Module> Build(const ModelConfig& config, const ParallelConfig& parallel,
+                                const WeightsMapper& names = {}) const;
+  std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel,
+                                const WeightsMapper& names = {}) const;
 
  private:
-  std::map<std::string, ModelFactory> factories_;
+  struct Family {
+    ModelFactory build;
+    std::string limits;
+  };
+  std::map<std::string, Family> families_;
 };
 
 }  // namespace layercast

@@ -1,0 +1,14 @@
+// The activations that gated layers are computed with. Used by the blocks and the row kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace layercast {
+
+enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh };
+
+// By its name in config.json: "silu", "gelu", "gelu_pytorch_tanh". Throws kUnsupported for another.
+Activation ActivationOf(const std::string& hidden_act);
+
+}  // namespace layercast

@@ -1,0 +1,26 @@
+// One token's attention over the keys and values of one head. Pure function; thread-safe. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace layercast {
+
+// Keys or values of one head: `count` rows, `stride` floats apart, zero-padded to whole vectors.
+struct HeadRows {
+  const float* first = nullptr;
+  std::size_t stride = 0;
+  std::size_t count = 0;
+};
+
+struct AttendOptions {
+  float scale = 1.0F;          // of query times key
+  float logit_softcap = 0.0F;  // 0: none
+};
+
+// out = softmax(scores) . values in fp32, where the scores are scale * keys . query, capped if asked for. `query` and
+// `out` are padded like the rows, which are `padded` floats long. `scores` is scratch.
+void Attend(const float* query, const HeadRows& keys, const HeadRows& values, const AttendOptions& options,
+            std::size_t padded, std::vector<float>& scores, float* out);
+
+}  // namespace layercast

@@ -1,0 +1,47 @@
+// Grouped-query attention with a KV cache of its own: rotary embeddings, windows, norms of queries and keys, capped
+// scores, as the module says. Made by MakeBlock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/kv_cache.h"
+#include "engine_side/engine/linear.h"
+#include "engine_side/engine/norm.h"
+#include "layercast/model/attention.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class AttentionBlock final : public Block {
+ public:
+  AttentionBlock(const Attention& attention, const std::string& path, const BlockContext& context);
+  void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
+  void Drop(std::uint64_t sequence) override { cache_.Drop(sequence); }
+  void DropAll() override { cache_.Clear(); }
+
+ private:
+  void PrepareHeads(const TokenRow& row, std::span<float> qkv);
+  void AttendRow(const TokenRow& row, std::span<const float> queries, std::span<float> out);
+
+  Collective& collective_;
+  DType dtype_;
+  std::size_t heads_, kv_heads_, head_dim_;  // this rank's
+  std::size_t rotary_dim_;
+  std::size_t window_;  // 0: none
+  AttendOptions attend_;
+  RotaryTable& rotary_;
+  LinearWeights qkv_, o_;  // rows of qkv: query heads, key heads, value heads
+  std::optional<Norm> q_norm_, k_norm_;
+  KvCache cache_;
+
+  std::vector<float> q_factors_, k_factors_;  // of the pass at hand; empty: no norm
+  Activations qkv_out_, attended_;            // scratch
+  std::vector<float> scores_, query_, head_out_;
+};
+
+}  // namespace layercast

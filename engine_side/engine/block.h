@@ -1,0 +1,57 @@
+// What a decoder layer is made of: blocks that read a row for each token and write one. A block that computes something
+// new is a file beside attention_block and gated_mlp_block, and a line in MakeBlock. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine_side/engine/activations.h"
+#include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/collective.h"
+#include "engine_side/engine/rotary_table.h"
+#include "layercast/dtype.h"
+#include "layercast/model/module.h"
+#include "layercast/parallel.h"
+
+namespace layercast {
+
+// One token of a forward pass. Value.
+struct TokenRow {
+  std::uint64_t sequence = 0;
+  std::size_t position = 0;
+  std::int32_t token = 0;
+  bool wants_logits = false;
+};
+
+// Resource; one thread only. All ranks make the same calls in the same order.
+class Block {
+ public:
+  virtual ~Block() = default;
+
+  // out := the block's output for each row of `in`, whole on every rank and rounded to the model's dtype. A sequence's
+  // rows come in order, each position once. What a token gets must not depend on the other sequences in the pass, nor
+  // on how its own was cut into passes.
+  virtual void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) = 0;
+
+  // Forgets what is kept of a sequence, of all of them: keys and values, states.
+  virtual void Drop(std::uint64_t /*sequence*/) {}
+  virtual void DropAll() {}
+};
+
+// What a block is made with. Tables and collective outlive it; the weights are looked up, once, by its constructor.
+struct BlockContext {
+  CapturedWeights& weights;
+  RotaryTables& rotary;
+  Collective& collective;
+  ParallelConfig parallel;
+  DType dtype = DType::kBF16;  // activations are rounded to it after every operation, as torch does
+};
+
+// The block that computes `module`, which lies at `path` in the tree. Throws kUnsupported, naming path and class, if
+// there is none.
+std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, const BlockContext& context);
+
+}  // namespace layercast

@@ -1,0 +1,41 @@
+// The weights that a forward pass reads, found once by name among the captured buffers: from then on their addresses
+// are what they are, as in a CUDA graph. Used where the decoder and its blocks are made.
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine_side/engine/linear.h"
+#include "engine_side/engine/weight_view.h"
+#include "layercast/captured_buffers.h"
+#include "layercast/model/module.h"
+
+namespace layercast {
+
+// Borrows the buffers' table; one thread only. Everything throws kInvalidArgument or kUnsupported, naming the buffer:
+// one that is missing, of another shape, strided or not in host memory.
+class CapturedWeights {
+ public:
+  explicit CapturedWeights(std::span<const CapturedBuffer> buffers);
+
+  // A parameter of `layer`, which lies at `path` in the tree, in whatever kernel format its buffers are.
+  WeightView Find(const Module& layer, const std::string& path, std::string_view parameter = "weight");
+  // Weight and, if the layer has one, bias.
+  LinearWeights Linear(const Module& layer, const std::string& path);
+
+  // Throws kUnsupported naming a buffer that nothing has asked for: the forward pass would not read it.
+  void CheckAllUsed() const;
+
+ private:
+  WeightView FindMatrix(const std::string& name, const TensorSpec& spec);
+  const CapturedBuffer* Lookup(const std::string& name);  // null: none; otherwise marked as used
+  const CapturedBuffer& Get(const std::string& name, DType dtype, const Shape& shape);
+
+  std::map<std::string_view, const CapturedBuffer*> by_name_;
+  std::set<std::string_view> used_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,18 @@
+#include "engine_side/engine/attention_block.h"
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/gated_mlp_block.h"
+#include "layercast/error.h"
+
+namespace layercast {
+
+std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, const BlockContext& context) {
+  if (const auto* attention = dynamic_cast<const Attention*>(&module)) {
+    return std::make_unique<AttentionBlock>(*attention, path, context);
+  }
+  if (const auto* mlp = dynamic_cast<const GatedMlp*>(&module)) {
+    return std::make_unique<GatedMlpBlock>(*mlp, path, context);
+  }
+  throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" + module.class_name() + ")");
+}
+
+}  // namespace layercast

@@ -1,0 +1,30 @@
+// What a forward pass does with one token's row at a time: rounding, normalization, rotation, gated activations. Used
+// by the decoder's blocks. Pure functions; thread-safe. Torch-free.
+#pragma once
+
+#include <span>
+
+#include "engine_side/engine/activation.h"
+#include "layercast/dtype.h"
+#include "layercast/model/layer_context.h"
+
+namespace layercast {
+
+// Rounds to the nearest value of `dtype` (f32: leaves alone), ties to even, as torch does after every operation.
+void RoundTo(DType dtype, std::span<float> values);
+
+// y = round(round(x / sqrt(mean(x^2) + epsilon)) * factors); of the style kOnePlusWeight, which transformers computes
+// in fp32 throughout, the inner rounding is left out.
+void RmsNorm(std::span<const float> x, std::span<const float> factors, float epsilon, NormStyle style, DType dtype,
+             std::span<float> y);
+
+// Rotates the pairs (i, i + n/2) of a head by the angles whose cosines and sines are given (n/2 of each).
+void Rotate(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype);
+
+// gate := round(activation(gate)) * up, rounded.
+void GateMultiply(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype);
+
+// values := cap * tanh(values / cap), in fp32. A NaN stays.
+void SoftCap(float cap, std::span<float> values);
+
+}  // namespace layercast

@@ -1,0 +1,47 @@
+#include "engine_side/model/config_defaults.h"
+
+#include <map>
+
+namespace layercast {
+namespace {
+
+using Json = nlohmann::json;
+
+Json Gemma(Json fields) {
+  Json gemma = {{"head_dim", 256},
+                {"hidden_activation", "gelu_pytorch_tanh"},
+                {"tie_word_embeddings", true},
+                {"query_pre_attn_scalar", 256},
+                {"use_sliding_window", true},
+                {"sliding_window", 4096}};
+  gemma.update(fields);
+  return gemma;
+}
+
+}  // namespace
+
+Json ConfigDefaults(const std::string& model_type) {
+  const Json gemma3 = Gemma({{"sliding_window_pattern", 6}, {"rope_theta", 1e6}, {"rope_local_base_freq", 1e4}});
+  const std::map<std::string, Json> defaults = {
+      {"qwen3", {{"head_dim", 128}}},
+      {"mistral", {{"num_key_value_heads", 8}, {"use_sliding_window", true}, {"sliding_window", 4096}}},
+      {"phi3", {{"use_sliding_window", true}, {"rms_norm_eps", 1e-5}, {"original_max_position_embeddings", 4096}}},
+      {"gemma2",
+       Gemma({{"sliding_window_pattern", 2}, {"attn_logit_softcapping", 50.0}, {"final_logit_softcapping", 30.0}})},
+      {"gemma3", gemma3},
+      {"gemma3_text", gemma3}};
+  const auto found = defaults.find(model_type);
+  return found == defaults.end() ? Json::object() : found->second;
+}
+
+Json TextFields(const Json& config) {
+  Json fields = config.at("text_config");
+  for (const char* outer : {"architectures", "model_type", "dtype", "torch_dtype", "tie_word_embeddings",
+                            "bos_token_id", "eos_token_id", "quantization_config"}) {
+    const bool named = std::string(outer) == "architectures" && config.contains(outer);
+    if (config.contains(outer) && (named || !fields.contains(outer))) fields[outer] = config[outer];
+  }
+  return fields;
+}
+
+}  // namespace layercast

@@ -1,0 +1,17 @@
+// What config.json leaves out: the values that the configuration classes of Hugging Face transformers take where a key
+// is missing. Used by ModelConfig::Parse.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace layercast {
+
+// Keys with their defaults, where they are others than ModelConfig's own. A key that is there and null stays null.
+nlohmann::json ConfigDefaults(const std::string& model_type);
+
+// The language model's fields of a configuration that nests them in `text_config`: those, and what only the outer
+// object says (architectures, dtype, tied embeddings, end tokens, quantization).
+nlohmann::json TextFields(const nlohmann::json& config);
+
+}  // namespace layercast

@@ -1,0 +1,60 @@
+// Gemma 2 and 3 (text): norms of one plus their weight, before and after each block; scaled embeddings; layers that
+// see a window between layers that see everything. Gemma 2 caps scores and logits, Gemma 3 normalizes queries and keys.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+
+namespace layercast {
+namespace {
+
+std::unique_ptr<DecoderForCausalLM> BuildGemma(const char* architecture, const ModelConfig& config,
+                                               const ParallelConfig& parallel, DType dtype, bool qk_norm) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype, .norm = NormStyle::kOnePlusWeight};
+  AttentionOptions attention{
+      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = qk_norm};
+  if (config.query_pre_attn_scalar) attention.scale = 1.0 / std::sqrt(*config.query_pre_attn_scalar);
+  attention.logit_softcap = config.attn_logit_softcapping;
+  const DecoderOptions options{.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size)),
+                               .logit_softcap = config.final_logit_softcapping.value_or(0.0)};
+  const auto make_layer = [&](std::int64_t index) {
+    auto layer = std::make_unique<DecoderLayer>(context, config);
+    layer->AddStep({"input_layernorm", "self_attn", "post_attention_layernorm"},
+                   std::make_unique<Attention>(context, config, index, attention));
+    layer->AddStep({"pre_feedforward_layernorm", "mlp", "post_feedforward_layernorm"},
+                   std::make_unique<GatedMlp>(context, config, false));
+    return layer;
+  };
+  return std::make_unique<DecoderForCausalLM>(architecture, context, config, make_layer, options);
+}
+
+}  // namespace
+
+std::unique_ptr<Module> BuildGemma2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  return BuildGemma("Gemma2ForCausalLM", config, parallel, dtype, false);
+}
+
+std::unique_ptr<Module> BuildGemma3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  return BuildGemma("Gemma3ForCausalLM", config, parallel, dtype, true);
+}
+
+// The language model of a vision-language one, under its old and its new names.
+std::unique_ptr<Module> BuildGemma3Text(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  auto model = BuildGemma("Gemma3ForConditionalGeneration", config, parallel, dtype, true);
+  constexpr auto kPrefix = NameRule::Match::kPrefix;
+  std::vector<NameRule> rules;
+  for (const std::string tower : {"vision_tower", "multi_modal_projector"}) {
+    rules.push_back(NameRule::Drop(kPrefix, tower, "the vision tower is not served"));
+    rules.push_back(NameRule::Drop(kPrefix, "model." + tower, "the vision tower is not served"));
+  }
+  rules.push_back(NameRule::Prefix("model.language_model", "model"));
+  rules.push_back(NameRule::Prefix("language_model.model", "model"));
+  rules.push_back(NameRule::Prefix("language_model.lm_head", "lm_head"));
+  model->SetMapper(WeightsMapper(std::move(rules)) | model->mapper());
+  return model;
+}
+
+}  // namespace layercast

@@ -1,0 +1,16 @@
+// Mistral: no biases; every layer sees a window where the configuration gives one.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildMistral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  return std::make_unique<DecoderForCausalLM>("MistralForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, AttentionOptions()),
+                                          std::make_unique<GatedMlp>(context, config, false));
+  });
+}
+
+}  // namespace layercast

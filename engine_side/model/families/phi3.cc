@@ -1,0 +1,17 @@
+// Phi-3: checkpoints hold qkv_proj and gate_up_proj fused, under the very names of the layers; a part of each head may
+// be rotated.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildPhi3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  return std::make_unique<DecoderForCausalLM>("Phi3ForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, AttentionOptions()),
+                                          std::make_unique<GatedMlp>(context, config, false));
+  });
+}
+
+}  // namespace layercast

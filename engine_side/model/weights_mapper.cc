@@ -1,0 +1,201 @@
+#include "layercast/model/weights_mapper.h"
+
+#include <regex>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+using Match = NameRule::Match;
+
+constexpr std::size_t kLongestForRegex = 4096;  // the standard library's regular expressions recurse
+
+const char* NameOf(Match match) {
+  switch (match) {
+    case Match::kSegments: return "segments ";
+    case Match::kPrefix: return "prefix ";
+    case Match::kSuffix: return "suffix ";
+    case Match::kRegex: break;
+  }
+  return "regex ";
+}
+
+// Whether `part` lies at `position` of `name`, as whole segments.
+bool HasSegmentsAt(std::string_view name, std::size_t position, std::string_view part) {
+  if (position > name.size() || name.substr(position, part.size()) != part) return false;
+  const std::size_t end = position + part.size();
+  return (position == 0 || name[position - 1] == '.') && (end == name.size() || name[end] == '.');
+}
+
+// Whether the match of `rule` at `position` is a part of what the rule has made.
+bool IsOwnResult(const NameRule& rule, std::string_view name, std::size_t position) {
+  const std::string_view to = *rule.to;
+  for (std::size_t at = to.find(rule.from); at != std::string_view::npos; at = to.find(rule.from, at + 1)) {
+    if (HasSegmentsAt(to, at, rule.from) && position >= at && HasSegmentsAt(name, position - at, to)) return true;
+  }
+  return false;
+}
+
+// Where the rule matches first, from `begin` on; npos: nowhere.
+std::size_t FindMatch(const NameRule& rule, std::string_view name, std::size_t begin) {
+  const auto matches = [&](std::size_t position) {
+    return HasSegmentsAt(name, position, rule.from) && !(rule.to && IsOwnResult(rule, name, position));
+  };
+  if (rule.match == Match::kPrefix) return begin == 0 && matches(0) ? 0 : std::string_view::npos;
+  if (rule.match == Match::kSuffix) {
+    if (!name.ends_with(rule.from)) return std::string_view::npos;
+    const std::size_t position = name.size() - rule.from.size();
+    return position >= begin && matches(position) ? position : std::string_view::npos;
+  }
+  std::size_t position = name.find(rule.from, begin);
+  while (position != std::string_view::npos && !matches(position)) position = name.find(rule.from, position + 1);
+  return position;
+}
+
+// Puts `to` in the place of `count` characters; where it is empty, a dot goes with them.
+void Replace(std::string& name, std::size_t position, std::size_t count, std::string_view to) {
+  if (to.empty() && position + count < name.size()) {
+    ++count;
+  } else if (to.empty() && position > 0) {
+    --position;
+    ++count;
+  }
+  name.replace(position, count, to);
+}
+
+void CheckRule(const NameRule& rule) {
+  const auto refuse = [&](const char* what) {
+    throw Error(ErrorCode::kInvalidArgument, "weights mapper: rule '" + rule.Describe() + "': " + what);
+  };
+  if (rule.from.empty()) refuse("there is nothing to match");
+  if (rule.match == Match::kRegex) return;
+  const auto whole = [](std::string_view text) {
+    return !text.starts_with('.') && !text.ends_with('.') && text.find("..") == std::string_view::npos;
+  };
+  if (!whole(rule.from) || (rule.to && !whole(*rule.to))) refuse("expected whole path segments, without dots around");
+}
+
+std::regex Compile(const NameRule& rule) {
+  try {
+    return std::regex(rule.match == Match::kRegex ? rule.from : std::string());
+  } catch (const std::regex_error& error) {
+    throw Error(ErrorCode::kInvalidArgument, "weights mapper: rule '" + rule.Describe() + "': " + error.what());
+  }
+}
+
+bool Search(std::string_view name, const std::regex& pattern) {
+  if (name.size() > kLongestForRegex) {
+    throw Error(ErrorCode::kInvalidArgument, "weights mapper: a name of " + std::to_string(name.size()) +
+                                                 " characters is longer than a regular expression is tried on, " +
+                                                 std::to_string(kLongestForRegex));
+  }
+  return std::regex_search(name.begin(), name.end(), pattern);
+}
+
+bool ApplyRegex(const NameRule& rule, const std::regex& pattern, std::string& name) {
+  if (!Search(name, pattern)) return false;
+  if (!rule.to) return true;
+  std::string made = std::regex_replace(name, pattern, *rule.to);
+  name.swap(made);
+  return name != made;
+}
+
+// Whether the rule does something to the name; a name that it drops stays as it is.
+bool Apply(const NameRule& rule, const std::regex& pattern, std::string& name) {
+  if (rule.match == Match::kRegex) return ApplyRegex(rule, pattern, name);
+  std::size_t at = FindMatch(rule, name, 0);
+  const bool applies = at != std::string::npos;
+  for (; rule.to && at != std::string::npos; at = FindMatch(rule, name, at + rule.to->size())) {
+    Replace(name, at, rule.from.size(), *rule.to);
+  }
+  return applies;
+}
+
+}  // namespace
+
+NameRule NameRule::Segments(std::string from, std::string to) {
+  return {Match::kSegments, std::move(from), std::move(to), {}};
+}
+
+NameRule NameRule::Prefix(std::string from, std::string to) {
+  return {Match::kPrefix, std::move(from), std::move(to), {}};
+}
+
+NameRule NameRule::Suffix(std::string from, std::string to) {
+  return {Match::kSuffix, std::move(from), std::move(to), {}};
+}
+
+NameRule NameRule::Regex(std::string pattern, std::string to) {
+  return {Match::kRegex, std::move(pattern), std::move(to), {}};
+}
+
+NameRule NameRule::Drop(Match match, std::string from, std::string reason) {
+  return {match, std::move(from), std::nullopt, std::move(reason)};
+}
+
+std::string NameRule::Describe() const {
+  const std::string what = NameOf(match) + from;
+  return to ? what + " -> " + *to : "drop " + what + ": " + reason;
+}
+
+struct WeightsMapper::Rules {
+  std::vector<NameRule> rules;
+  std::vector<std::regex> patterns;  // of each rule; unused where it is none
+};
+
+WeightsMapper::WeightsMapper(std::vector<NameRule> rules) {
+  auto checked = std::make_shared<Rules>();
+  for (NameRule& rule : rules) {
+    CheckRule(rule);
+    checked->patterns.push_back(Compile(rule));
+    checked->rules.push_back(std::move(rule));
+  }
+  rules_ = std::move(checked);
+}
+
+std::span<const NameRule> WeightsMapper::rules() const {
+  return rules_ ? std::span<const NameRule>(rules_->rules) : std::span<const NameRule>();
+}
+
+WeightsMapper operator|(const WeightsMapper& a, const WeightsMapper& b) {
+  if (a.empty()) return b;
+  std::vector<NameRule> rules(a.rules().begin(), a.rules().end());
+  rules.insert(rules.end(), b.rules().begin(), b.rules().end());
+  return WeightsMapper(std::move(rules));
+}
+
+bool WeightsMapper::Matches(std::string_view name) const {
+  for (std::size_t i = 0; i < rules().size(); ++i) {
+    const NameRule& rule = rules()[i];
+    const bool matches = rule.match == Match::kRegex ? Search(name, rules_->patterns[i])
+                                                     : FindMatch(rule, name, 0) != std::string_view::npos;
+    if (matches) return true;
+  }
+  return false;
+}
+
+WeightsMapper::Mapping WeightsMapper::MapOnce(std::string_view name) const {
+  Mapping mapping{std::string(name), {}, false};
+  for (std::uint32_t i = 0; i < rules().size(); ++i) {
+    if (!Apply(rules()[i], rules_->patterns[i], mapping.name)) continue;
+    mapping.applied.push_back(i);
+    mapping.dropped = !rules()[i].to;
+    if (mapping.dropped) break;
+  }
+  return mapping;
+}
+
+WeightsMapper::Mapping WeightsMapper::Map(std::string_view name) const {
+  Mapping mapping = MapOnce(name);
+  if (mapping.applied.empty() || mapping.dropped) return mapping;
+  const Mapping again = MapOnce(mapping.name);
+  if (again.applied.empty()) return mapping;
+  throw Error(ErrorCode::kInvalidArgument, "weights mapper: " + Quote(name) + " becomes " + Quote(mapping.name) +
+                                               ", which rule '" + rules()[again.applied.front()].Describe() +
+                                               "' would map again");
+}
+
+}  // namespace layercast

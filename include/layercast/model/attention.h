@@ -1,0 +1,52 @@
+// Attention as decoders have it, and the constants that an engine computes it with.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "layercast/export.h"
+#include "layercast/model/config.h"
+#include "layercast/model/layer_context.h"
+#include "layercast/model/linear.h"
+#include "layercast/model/module.h"
+
+namespace layercast {
+
+// How positions turn the first `dim` elements of a head. Value.
+struct RotaryEmbedding {
+  RopeConfig rope;
+  std::int64_t dim = 0;            // even
+  std::int64_t max_positions = 0;  // the model's own limit
+
+  bool operator==(const RotaryEmbedding&) const = default;
+};
+
+struct AttentionOptions {
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool qk_norm = false;                      // q_norm, k_norm over head_dim
+  std::optional<double> scale = {};          // of query times key; 1 / sqrt(head_dim) where not said
+  std::optional<double> logit_softcap = {};  // scores become cap * tanh(score / cap)
+};
+
+// What one layer's attention is computed with on this rank. Value.
+struct AttentionSpec {
+  AttentionHeads heads;             // this rank's
+  double scale = 1.0;               // of query times key
+  double logit_softcap = 0.0;       // 0: none
+  std::int64_t sliding_window = 0;  // how many last positions a token sees, itself included; 0: all
+  RotaryEmbedding rotary;
+};
+
+// qkv_proj, o_proj and, where asked for, q_norm, k_norm. Window and rope are what the configuration says of `layer`.
+class LAYERCAST_PUBLIC Attention final : public Module {
+ public:
+  Attention(const LayerContext& context, const ModelConfig& config, std::int64_t layer,
+            const AttentionOptions& options);
+  const AttentionSpec& spec() const { return spec_; }
+
+ private:
+  AttentionSpec spec_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,21 @@
+// What every layer of a model is built with. Value.
+#pragma once
+
+#include <cstdint>
+
+#include "layercast/dtype.h"
+#include "layercast/parallel.h"
+
+namespace layercast {
+
+// What a norm multiplies by: its weight, or (Gemma, Qwen3-Next) one plus its weight. Stored bytes are the same.
+enum class NormStyle : std::uint8_t { kWeight, kOnePlusWeight };
+
+struct LayerContext {
+  ParallelConfig parallel = {};
+  DType dtype = DType::kBF16;
+  bool quantize = true;  // linear weights take the engine's recipe; false for a router
+  NormStyle norm = NormStyle::kWeight;
+};
+
+}  // namespace layercast

@@ -1,0 +1,27 @@
+// The dense feed-forward part of a decoder layer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "layercast/export.h"
+#include "layercast/model/config.h"
+#include "layercast/model/layer_context.h"
+#include "layercast/model/module.h"
+
+namespace layercast {
+
+// gate_up_proj, down_proj: down(act(gate(x)) * up(x)).
+class LAYERCAST_PUBLIC GatedMlp final : public Module {
+ public:
+  // `intermediate_size`: where it is not the configuration's (a shared expert).
+  GatedMlp(const LayerContext& context, const ModelConfig& config, bool bias,
+           std::optional<std::int64_t> intermediate_size = std::nullopt);
+  const std::string& hidden_act() const { return hidden_act_; }  // "silu"
+
+ private:
+  std::string hidden_act_;
+};
+
+}  // namespace layercast
