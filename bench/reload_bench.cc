@@ -14,6 +14,7 @@
 
 #include "engine_side/plan/piece.h"
 #include "engine_side/reload/pipeline.h"
+#include "engine_side/reload/staging.h"
 #include "layercast/model/registry.h"
 #include "layercast/receiver.h"
 #include "src/base/counting_memory.h"
@@ -106,8 +107,7 @@ struct Bench {
   std::vector<CapturedBuffer> table;
 };
 
-void Load(Bench& bench, const KernelLayout& layout, const Staging& staging, const PlannedSchedule& planned,
-          bool direct) {
+void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const PlannedSchedule& planned, bool direct) {
   ReloadPipeline pipeline(
       {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.host, bench.pool, bench.failpoints},
       direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
@@ -127,7 +127,7 @@ void Pipeline(benchmark::State& state, const std::string& recipe, bool direct, d
   Bench bench(kLarge, recipe);
   const CapturedBuffers captured = CapturedBuffers::Adopt(bench.table);
   const KernelLayout layout(bench.plan, *bench.recipe, captured);
-  const Staging staging(layout, bench.host);
+  Staging staging(layout, bench.host);
   const PlannedSchedule planned = MakeSchedule(
       bench.plan, bench.manifest, {.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity())});
   Load(bench, layout, staging, planned, direct);  // first touch
@@ -160,7 +160,7 @@ void Bookkeeping(benchmark::State& state, bool direct) {
   Bench bench(kSmall, "none");
   const CapturedBuffers captured = CapturedBuffers::Adopt(bench.table);
   const KernelLayout layout(bench.plan, *bench.recipe, captured);
-  const Staging staging(layout, bench.host);
+  Staging staging(layout, bench.host);
   const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
   for (auto _ : state) Load(bench, layout, staging, planned, direct);
   state.counters["ns_per_tensor"] =

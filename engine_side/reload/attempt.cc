@@ -16,8 +16,8 @@ std::int64_t RowMultiple(const Recipe& recipe) { return std::max<std::int64_t>(r
 }  // namespace
 
 PreparedLayout::PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe,
-                               const CapturedBuffers& captured, std::uint64_t chunk_bytes)
-    : plan(LoadPlan::Build(model, manifest)), kernel(plan, recipe, captured) {
+                               std::uint64_t chunk_bytes)
+    : plan(LoadPlan::Build(model, manifest)) {
   ScheduleOptions options;
   options.chunk_bytes = chunk_bytes;
   options.row_multiple = static_cast<std::uint64_t>(RowMultiple(recipe));
@@ -39,14 +39,16 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
       snapshot_(snapshot),
       pipeline_({.plan = prepared_->plan,
                  .manifest = manifest_,
-                 .layout = prepared_->kernel,
+                 .layout = environment.layout,
                  .recipe = environment.recipe,
-                 .staging = environment.staging,
+                 .sink = environment.sink,
                  .memory = environment.layer_memory,
                  .pool = environment.pool,
                  .failpoints = environment.failpoints},
                 in_order && environment.direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
-      entries_(manifest_.entries()) {}
+      entries_(manifest_.entries()) {
+  CheckAliases();  // as far as digests are known yet
+}
 
 void ReloadAttempt::Take(const NamedTensor& named) {
   const std::int64_t found = manifest_.Find(named.name);
@@ -139,7 +141,6 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
   report.bytes_total = schedule().schedule.total_bytes();
   report.layers = pipeline_.layers_done();
   report.peak_buffered_bytes = pipeline_.buffer().peak_bytes();
-  report.staged_bytes = prepared_->kernel.staged_bytes();
   report.out_of_order = pipeline_.buffer().episodes();
   report.cast.clear();
   for (const std::uint32_t tensor : plan.cast_tensors()) {

@@ -20,11 +20,9 @@ namespace layercast {
 
 // What is made once for a layout of tensors, and replayed for every version of it. Immutable.
 struct PreparedLayout {
-  PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe, const CapturedBuffers& captured,
-                 std::uint64_t chunk_bytes);
+  PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe, std::uint64_t chunk_bytes);
 
   LoadPlan plan;
-  KernelLayout kernel;
   PlannedSchedule snapshot;                                // chunks gather small tensors
   PlannedSchedule stream;                                  // chunks of one tensor each; also how whole tensors are cut
   std::vector<std::vector<std::uint32_t>> stream_regions;  // of each tensor, as indices into stream.pieces
@@ -36,7 +34,8 @@ class ReloadAttempt final : public FetchSink {
   struct Environment {
     const Module& model;
     const Recipe& recipe;
-    const Staging& staging;
+    const KernelLayout& layout;
+    LayerSink& sink;
     MemoryResource& layer_memory;
     WorkerPool& pool;
     FailPoints& failpoints;

@@ -1,8 +1,9 @@
 #include "layercast/captured_buffers.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "engine_side/reload/commit.h"
+#include "engine_side/reload/served_digest.h"
 #include "engine_side/reload/strided.h"
 #include "layercast/error.h"
 #include "src/base/digest.h"
@@ -108,21 +109,21 @@ void CapturedBuffers::CheckUnmoved() const {
 
 std::vector<std::byte> CapturedBuffers::Read(const CapturedBuffer& buffer) const {
   std::vector<std::byte> bytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
-  ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
-    std::memcpy(bytes.data() + offset, address, count);
-  });
+  ReadCaptured(buffer, bytes);
   return bytes;
 }
 
 Digest CapturedBuffers::ServedDigest() const {
+  std::vector<NamedDigest> tensors;
   Digester digester;
   for (const CapturedBuffer& buffer : buffers_) {
-    digester.Update(std::as_bytes(std::span(buffer.name)));
+    digester.Reset();
     ForEachRun(buffer, [&](const std::byte* address, std::size_t /*offset*/, std::size_t count) {
       digester.Update({address, count});
     });
+    tensors.push_back({buffer.name, digester.Finish()});
   }
-  return digester.Finish();
+  return CombineDigests(std::move(tensors));
 }
 
 }  // namespace layercast

@@ -1,16 +1,16 @@
-// Stage 5. Copies the staged version into the captured buffers: the only code that writes there.
+// Stage 5. The only code that writes into captured buffers. When it is called, and what is kept of the old bytes, is
+// the committer's affair (committer.h).
 #pragma once
 
-#include "engine_side/reload/kernel_layout.h"
-#include "engine_side/reload/staging.h"
+#include <cstddef>
+#include <span>
+
 #include "layercast/captured_buffers.h"
-#include "src/base/failpoint.h"
 
 namespace layercast {
 
-// Throws kFailedPrecondition before the first byte is written when the engine has moved a buffer. Never half done by an
-// error: between the checks before and after there are only copies.
-void Commit(const KernelLayout& layout, const Staging& staging, const CapturedBuffers& captured, WorkerPool& pool,
-            FailPoints& failpoints);
+// `bytes`: all of the buffer's, row-major, whatever its strides.
+void WriteCaptured(const CapturedBuffer& buffer, std::span<const std::byte> bytes);
+void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
 
 }  // namespace layercast

@@ -18,9 +18,43 @@ std::filesystem::path PartPath(const std::string& directory, int rank, int part)
          ("model-rank-" + std::to_string(rank) + "-part-" + std::to_string(part) + ".safetensors");
 }
 
+// Ticks kernel tensors off as they come, and remembers everything that is wrong.
+class Awaited {
+ public:
+  explicit Awaited(const KernelLayout& layout) {
+    for (const KernelTensor& tensor : layout.tensors()) awaited_.emplace(tensor.spec.name, &tensor);
+  }
+
+  // Null where something is wrong with it.
+  const KernelTensor* Take(const TensorSpec& spec) {
+    const auto found = awaited_.find(spec.name);
+    if (found == awaited_.end()) {
+      problems_ += "\n  unexpected or repeated: '" + spec.name + "'";
+      return nullptr;
+    }
+    const KernelTensor* tensor = found->second;
+    awaited_.erase(found);
+    if (spec.dtype == tensor->spec.dtype && spec.shape == tensor->spec.shape) return tensor;
+    problems_ += "\n  '" + spec.name + "': expected " + Describe(tensor->spec) + ", got " + Describe(spec);
+    return nullptr;
+  }
+  bool AnyProblem() const { return !problems_.empty(); }
+
+  void CheckAllCame() const {
+    std::string problems = problems_;
+    for (const auto& [name, tensor] : awaited_) problems += "\n  missing: '" + std::string(name) + "'";
+    if (problems.empty()) return;
+    throw Error(ErrorCode::kInvalidArgument, "these weights are not this engine's kernel tensors:" + problems);
+  }
+
+ private:
+  std::map<std::string_view, const KernelTensor*> awaited_;
+  std::string problems_;
+};
+
 }  // namespace
 
-std::unique_ptr<WeightsIterator> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size) {
+std::vector<NamedTensor> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size) {
   std::vector<NamedTensor> tensors;
   int part = 0;
   for (; std::filesystem::exists(PartPath(directory, tp_rank, part)); ++part) {
@@ -36,36 +70,29 @@ std::unique_ptr<WeightsIterator> OpenKernelFormat(const std::string& directory, 
                                                  " ranks: " + PartPath(directory, tp_size, 0).filename().string() +
                                                  " is there too");
   }
-  return MakeWeightsIterator(std::move(tensors));
+  return tensors;
+}
+
+void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout) {
+  Awaited awaited(layout);
+  for (const TensorSpec& spec : specs) awaited.Take(spec);
+  awaited.CheckAllCame();
 }
 
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          const Staging& staging, WorkerPool& pool) {
-  std::map<std::string_view, const KernelTensor*> awaited;
-  for (const KernelTensor& tensor : layout.tensors()) awaited.emplace(tensor.spec.name, &tensor);
+                          LayerSink& sink, WorkerPool& pool) {
+  Awaited awaited(layout);
   std::vector<ManifestEntry> entries;
-  std::string problems;
   while (std::optional<NamedTensor> named = weights.Next()) {
-    const auto found = awaited.find(named->name);
-    if (found == awaited.end()) {
-      problems += "\n  unexpected or repeated: '" + named->name + "'";
-      continue;
-    }
-    const KernelTensor& tensor = *found->second;
-    awaited.erase(found);
-    if (named->tensor.dtype != tensor.spec.dtype || named->tensor.shape != tensor.spec.shape) {
-      problems += "\n  '" + named->name + "': expected " + Describe(tensor.spec) + ", got " +
-                  Describe(named->tensor.dtype, named->tensor.shape);
-      continue;
-    }
+    const KernelTensor* tensor = awaited.Take({named->name, named->tensor.dtype, named->tensor.shape});
+    if (tensor == nullptr || awaited.AnyProblem()) continue;
     entries.push_back(EntryOf(named->name, named->tensor, pool));
-    const std::span<std::byte> staged = staging.BytesOf(tensor);
-    if (!staged.empty()) std::memcpy(staged.data(), named->tensor.data, staged.size());
+    sink.Open({tensor, 1});
+    const std::span<std::byte> bytes = sink.BytesOf(*tensor);
+    if (!bytes.empty()) std::memcpy(bytes.data(), named->tensor.data, bytes.size());
+    sink.Close({tensor, 1});
   }
-  for (const auto& [name, tensor] : awaited) problems += "\n  missing: '" + std::string(name) + "'";
-  if (!problems.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "these weights are not this engine's kernel tensors:" + problems);
-  }
+  awaited.CheckAllCame();
   return Manifest(lineage, 0, std::move(entries));
 }
 

@@ -1,12 +1,13 @@
 // Weights that are in kernel format already (`is_checkpoint_format = false`): the names, dtypes and shapes of the
-// captured buffers, copied straight to staging. What `layercast export` writes.
+// captured buffers, copied straight to the sink. What `layercast export` writes.
 #pragma once
 
-#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "engine_side/reload/kernel_layout.h"
-#include "engine_side/reload/staging.h"
+#include "engine_side/reload/layer_sink.h"
 #include "layercast/weights_iterator.h"
 #include "src/tensor/manifest.h"
 
@@ -14,11 +15,14 @@ namespace layercast {
 
 // `model-rank-{rank}-part-{part}.safetensors` of a folder. Throws kNotFound naming the files that it looked for;
 // kInvalidArgument when they were written by another number of ranks.
-std::unique_ptr<WeightsIterator> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size);
+std::vector<NamedTensor> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size);
 
-// Every kernel tensor exactly once. Throws naming every missing, repeated, unexpected or differently shaped one, and
-// any NaN or infinity. Returns the manifest of what was loaded.
+// Before any byte moves: throws what LoadKernelFormat would.
+void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
+
+// Every kernel tensor exactly once, each closed in the sink by itself. Throws naming every missing, repeated,
+// unexpected or differently shaped one, and any NaN or infinity. Returns the manifest of what was loaded.
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          const Staging& staging, WorkerPool& pool);
+                          LayerSink& sink, WorkerPool& pool);
 
 }  // namespace layercast

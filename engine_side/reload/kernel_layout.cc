@@ -65,4 +65,9 @@ std::span<const KernelTensor> KernelLayout::TensorsOf(std::uint32_t parameter) c
   return std::span(tensors_).subspan(first_[parameter], first_[parameter + 1] - first_[parameter]);
 }
 
+std::span<const KernelTensor> KernelLayout::TensorsOf(const PlannedLayer& layer) const {
+  const std::uint32_t first = first_[layer.first_parameter];
+  return std::span(tensors_).subspan(first, first_[layer.first_parameter + layer.num_parameters] - first);
+}
+
 }  // namespace layercast

@@ -27,6 +27,9 @@ class KernelLayout {
 
   const std::vector<KernelTensor>& tensors() const { return tensors_; }  // by parameter
   std::span<const KernelTensor> TensorsOf(std::uint32_t parameter) const;
+  std::span<const KernelTensor> TensorsOf(const PlannedLayer& layer) const;
+  // Of one of tensors(): where it stands there.
+  std::size_t IndexOf(const KernelTensor& tensor) const { return static_cast<std::size_t>(&tensor - tensors_.data()); }
   std::uint64_t staged_bytes() const { return staged_bytes_; }
 
  private:

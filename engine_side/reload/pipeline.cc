@@ -33,7 +33,7 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
     : parts_(parts),
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.memory),
-      quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.staging, parts.pool),
+      quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.sink, parts.pool),
       direct_(parts.plan.layers().size(), !pieces.empty()),
       begun_(parts.plan.layers().size()) {
   if (!pieces.empty()) ChooseDirect(pieces);
@@ -51,9 +51,6 @@ void ReloadPipeline::ChooseDirect(std::span<const Piece> pieces) {
   for (const Piece& piece : pieces) {
     const Placement& placement = plan.placements()[piece.placement];
     if (!PieceAllowsDirect(piece)) direct_[plan.parameters()[placement.parameter].layer] = false;
-  }
-  for (std::uint32_t layer = 0; layer < direct_.size(); ++layer) {
-    if (direct_[layer]) ZeroStagedPadding(layer);
   }
 }
 
@@ -89,13 +86,23 @@ bool ReloadPipeline::PieceAllowsDirect(const Piece& piece) const {
   return piece.end % unit == 0 || piece.end == PackedBytes(placement, parts_.manifest);
 }
 
-void ReloadPipeline::ZeroStagedPadding(std::uint32_t layer) {
+void ReloadPipeline::OpenInSink(std::uint32_t layer) {
+  parts_.sink.Open(parts_.layout.TensorsOf(parts_.plan.layers()[layer]));
+}
+
+void ReloadPipeline::CloseInSink(std::uint32_t layer) {
+  const StageClock::Scope timing(clock_[Stage::kCommit]);
+  parts_.sink.Close(parts_.layout.TensorsOf(parts_.plan.layers()[layer]));
+  ++layers_done_;
+}
+
+void ReloadPipeline::ZeroPaddingInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   for (std::uint32_t i = planned.first_parameter; i < planned.first_parameter + planned.num_parameters; ++i) {
     const PlannedParameter& parameter = parts_.plan.parameters()[i];
     if (parameter.quantize) continue;
-    std::byte* staged = parts_.staging.BytesOf(parts_.layout.TensorsOf(i).front()).data();
-    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, staged);
+    std::byte* bytes = parts_.sink.BytesOf(parts_.layout.TensorsOf(i).front()).data();
+    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, bytes);
   }
 }
 
@@ -118,7 +125,16 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
   if (!begun_[parameter.layer]) {
     begun_[parameter.layer] = true;
     parts_.failpoints.Hit("quantize");
+    OpenInSink(parameter.layer);
+    ZeroPaddingInSink(parameter.layer);
   }
+  ProcessDirect(piece, view);
+  if (buffer_.Covered(parameter.layer)) CloseInSink(parameter.layer);
+}
+
+void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   const StageClock::Scope timing(clock_[Stage::kQuantize]);
   if (parameter.quantize) {
     const MatrixView rows = AsMatrix(view, parameter.spec.dtype, parameter.spec.shape[1]);
@@ -129,9 +145,8 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
     const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
     quantize_.CheckFinite(placement.parameter, source, view);
     FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
-                 parts_.staging.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
+                 parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
   }
-  if (buffer_.Covered(parameter.layer)) ++layers_done_;
 }
 
 void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) {
@@ -157,6 +172,13 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
 
 void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
   parts_.failpoints.Hit("quantize");
+  OpenInSink(layer);
+  QuantizeLayer(layer);
+  buffer_.Release(layer);
+  CloseInSink(layer);
+}
+
+void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
   const StageClock::Scope timing(clock_[Stage::kQuantize]);
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   const MaterializedLayer& memory = *buffer_.MemoryOf(layer);
@@ -164,16 +186,16 @@ void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
     const std::uint32_t parameter = planned.first_parameter + i;
     quantize_.Run(parameter, AsMatrix(parts_.plan.parameters()[parameter].spec, memory.parameters[i].data()), 0);
   }
-  buffer_.Release(layer);
-  ++layers_done_;
 }
 
 // A rank's part of a vocabulary may be padding alone: no piece ever comes for it.
 void ReloadPipeline::ProcessLayersOfPadding() {
   for (std::uint32_t layer = 0; layer < parts_.plan.layers().size(); ++layer) {
     if (buffer_.ExpectsBytes(layer)) continue;
-    if (direct_[layer]) {  // zeroed at the beginning
-      ++layers_done_;
+    if (direct_[layer]) {
+      OpenInSink(layer);
+      ZeroPaddingInSink(layer);
+      CloseInSink(layer);
     } else {
       buffer_.Open(layer);
       ProcessLayer(layer);

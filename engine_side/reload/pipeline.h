@@ -1,9 +1,9 @@
-// The layerwise pipeline: takes pieces as they arrive, and leaves a staged version. A layer is processed the moment its
-// last planned byte is here. First load and reload, files and wires, all go through it.
+// The layerwise pipeline: takes pieces as they arrive, and leaves whole layers in a sink. A layer is processed the
+// moment its last planned byte is here. First load and reload, files and wires, all go through it.
 //
-//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> staging
+//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> sink
 //
-// Where a layer's recipe and pieces allow, its pieces go straight to staging (`direct`): same bytes, one pass over
+// Where a layer's recipe and pieces allow, its pieces go straight to the sink (`direct`): same bytes, one pass over
 // memory, nothing buffered.
 #pragma once
 
@@ -27,7 +27,7 @@ struct PipelineParts {
   const Manifest& manifest;
   const KernelLayout& layout;
   const Recipe& recipe;
-  const Staging& staging;
+  LayerSink& sink;
   MemoryResource& memory;  // for layer buffers
   WorkerPool& pool;
   FailPoints& failpoints;
@@ -59,10 +59,14 @@ class ReloadPipeline {
   bool PlacementAllowsDirect(const Placement& placement) const;
   bool PieceAllowsDirect(const Piece& piece) const;
   void AcceptDirect(const Piece& piece, const RegionView& view);
+  void ProcessDirect(const Piece& piece, const RegionView& view);
   void AcceptBuffered(const Piece& piece, const RegionView& view);
   void ProcessLayer(std::uint32_t layer);
+  void QuantizeLayer(std::uint32_t layer);
   void ProcessLayersOfPadding();
-  void ZeroStagedPadding(std::uint32_t layer);
+  void OpenInSink(std::uint32_t layer);
+  void CloseInSink(std::uint32_t layer);
+  void ZeroPaddingInSink(std::uint32_t layer);
 
   PipelineParts parts_;
   AmaxTable amax_;

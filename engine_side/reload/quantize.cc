@@ -20,14 +20,8 @@ MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
 }
 
 QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe,
-                             const AmaxTable& amax, const Staging& staging, WorkerPool& pool)
-    : plan_(plan),
-      layout_(layout),
-      recipe_(recipe),
-      copy_(MakeRecipe("none")),
-      amax_(amax),
-      staging_(staging),
-      pool_(pool) {}
+                             const AmaxTable& amax, const LayerSink& sink, WorkerPool& pool)
+    : plan_(plan), layout_(layout), recipe_(recipe), copy_(MakeRecipe("none")), amax_(amax), sink_(sink), pool_(pool) {}
 
 std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
@@ -40,7 +34,7 @@ std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter) 
       shape = {matrix.rows, matrix.cols};
     }
     outputs.push_back(
-        {{tensor.spec.name.substr(path), tensor.spec.dtype, std::move(shape)}, staging_.BytesOf(tensor).data()});
+        {{tensor.spec.name.substr(path), tensor.spec.dtype, std::move(shape)}, sink_.BytesOf(tensor).data()});
   }
   return outputs;
 }

@@ -1,4 +1,4 @@
-// Stage 4. Turns a full-precision parameter into its kernel tensors, in staging: values and scales where a recipe
+// Stage 4. Turns a full-precision parameter into its kernel tensors, in the sink: values and scales where a recipe
 // applies, the same bytes elsewhere. NaN and infinity stop here, whatever let them through.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "engine_side/quant/recipe.h"
 #include "engine_side/reload/amax_table.h"
 #include "engine_side/reload/kernel_layout.h"
-#include "engine_side/reload/staging.h"
+#include "engine_side/reload/layer_sink.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -18,13 +18,13 @@ namespace layercast {
 class QuantizeStage {
  public:
   QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe, const AmaxTable& amax,
-                const Staging& staging, WorkerPool& pool);
+                const LayerSink& sink, WorkerPool& pool);
 
   // Rows [first_row, first_row + rows) of a parameter; all of them, or a piece that the recipe's granularity allows.
   // Throws kCorrupt naming layer, parameter and the first NaN or infinity.
   void Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row);
 
-  // For bytes that go to staging as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
+  // For bytes that go to the sink as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
   // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
 
@@ -37,7 +37,7 @@ class QuantizeStage {
   const Recipe& recipe_;
   const std::unique_ptr<const Recipe> copy_;  // for what is not quantized
   const AmaxTable& amax_;
-  const Staging& staging_;
+  const LayerSink& sink_;
   WorkerPool& pool_;
 };
 

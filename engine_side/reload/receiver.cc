@@ -4,9 +4,12 @@
 #include <chrono>
 #include <utility>
 
-#include "engine_side/reload/commit.h"
+#include "engine_side/reload/served_version.h"
+#include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/base/log.h"
 
 namespace layercast {
 namespace {
@@ -20,53 +23,82 @@ class Receiver::Impl {
  public:
   Impl(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
        CapturedBuffers captured, const ReceiverOptions& options)
-      : captured_(std::move(captured)),
+      : policy_(options.commit),
+        captured_(std::move(captured)),
         failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.tp_rank))),
         stager_(std::move(model), parallel, quantization, captured_, options, failpoints_, report_),
         buffers_digest_(captured_.TableDigest()) {}
 
-  void Stage(const ReloadSource& source, std::uint64_t attempt) {
+  void Stage(ReloadSource source, std::uint64_t attempt) {
     Start();
     // Failpoints are for reloads: the first load of an engine's own checkpoint passes them by.
-    failpoints_.Suspend(!version_ && source.kind != ReloadSource::Kind::kPublisher);
+    failpoints_.Suspend(!served_.version() && !served_.torn() && source.kind != ReloadSource::Kind::kPublisher);
     attempt_ = attempt != 0 ? attempt : attempt_ + 1;
-    OrFail([&] { Hold(stager_.Stage(source, attempt_)); });
+    OrFail([&] {
+      stager_.Open(std::move(source), attempt_);
+      if (!WritesLayers()) staged_ = stager_.Receive();
+    });
+    phase_ = Phase::kStaged;
     report_.total_ms = MillisecondsSince(begin_);
   }
+
+  // Until Prepare, which may be long after: a publisher counts on being heard of.
+  void LetGoOfPublisher() { stager_.Release(); }
 
   void Prepare() {
     CheckStaged();
     if (prepared_) return;
-    failpoints_.Hit("commit.prepare");
-    captured_.CheckUnmoved();
+    CheckMayWrite();
+    stager_.Reach();
     prepared_ = true;
   }
 
   void Commit() {
     Prepare();
-    const auto begin = Clock::now();
-    layercast::Commit(*staged_.layout, stager_.staging(), captured_, stager_.pool(), failpoints_);
-    report_.stage_ms["commit"] = MillisecondsSince(begin);
+    try {
+      captured_.CheckUnmoved();
+      writing_ = true;
+      if (WritesLayers()) staged_ = stager_.Receive();
+      const StageClock::Scope timing(report_.stage_ms["commit"]);
+      stager_.committer().Commit();
+      captured_.CheckUnmoved();
+      LAYERCAST_CHECK(captured_.TableDigest() == buffers_digest_);
+    } catch (...) {
+      if (WritesLayers()) {
+        Abort();
+      } else {
+        PutBackWhatWasWritten();  // still staged
+      }
+      report_.total_ms = MillisecondsSince(begin_);
+      throw;
+    }
+    writing_ = false;
+    served_.Become(staged_.manifest.version(), staged_.digest);
+    report_.served_digest = staged_.digest;
     report_.total_ms = MillisecondsSince(begin_);
-    report_.buffers_digest = captured_.TableDigest();
-    version_ = staged_.manifest.version();
-    committed_digest_ = staged_.digest;
     phase_ = Phase::kIdle;
   }
 
+  bool RollBack() {
+    writing_ = false;
+    return served_.RollBack(stager_.committer(), report_.version);
+  }
+
   void VerifyServed() {
-    if (!version_) throw Error(ErrorCode::kFailedPrecondition, "nothing was committed yet that could be verified");
-    const auto begin = Clock::now();
+    if (served_.torn()) throw Error(ErrorCode::kFailedPrecondition, "the captured buffers are torn: nothing to verify");
+    if (!served_.version())
+      throw Error(ErrorCode::kFailedPrecondition, "nothing was committed yet that could be verified");
+    const StageClock::Scope timing(report_.stage_ms["verify"]);
     report_.served_digest = captured_.ServedDigest();
-    report_.stage_ms["verify"] += MillisecondsSince(begin);
-    if (report_.served_digest == committed_digest_) return;
+    if (report_.served_digest == served_.digest()) return;
     throw Error(ErrorCode::kInternal, "the captured buffers do not hold what was committed: digest expected " +
-                                          committed_digest_.ToHex() + ", read back " + report_.served_digest.ToHex());
+                                          served_.digest().ToHex() + ", read back " + report_.served_digest.ToHex());
   }
 
   void Abort() {
     stager_.Abandon();
     phase_ = Phase::kIdle;
+    PutBackWhatWasWritten();
   }
 
   void RecordMetadata() {
@@ -85,7 +117,11 @@ class Receiver::Impl {
                   "record_metadata_for_reloading must be called before initialize_layerwise_reload.");
     }
     Start();
-    OrFail([&] { stager_.Begin(specs); });
+    OrFail([&] {
+      stager_.Begin(specs);
+      if (WritesLayers()) CheckMayWrite();
+    });
+    prepared_ = writing_ = WritesLayers();
     phase_ = Phase::kReceiving;
   }
 
@@ -103,7 +139,10 @@ class Receiver::Impl {
       throw Error(ErrorCode::kFailedPrecondition,
                   "finalize_layerwise_processing called without a matching initialize_layerwise_reload.");
     }
-    OrFail([&] { Hold(stager_.Finish()); });
+    OrFail([&] {
+      if (!WritesLayers()) staged_ = stager_.Receive();
+    });
+    phase_ = Phase::kStaged;
     Commit();
     VerifyServed();
     return report_;
@@ -111,23 +150,27 @@ class Receiver::Impl {
 
   std::vector<std::byte> StagedManifest() const {
     CheckStaged();
+    CheckKeepsStaged();
     return staged_.manifest.Encode();
   }
 
   void AdoptStaged(const std::vector<std::byte>& encoded) {
     Start();
-    OrFail([&] { Hold(stager_.Adopt(Manifest::Decode(encoded))); });
+    CheckKeepsStaged();
+    OrFail([&] { staged_ = stager_.Adopt(Manifest::Decode(encoded)); });
+    phase_ = Phase::kStaged;
   }
 
   void SetChannel(std::string channel) { stager_.SetChannel(std::move(channel)); }
   void SetTimeout(std::chrono::milliseconds timeout) { stager_.SetTimeout(timeout); }
-  const std::optional<Version>& version() const { return version_; }
+  const std::optional<Version>& version() const { return served_.version(); }
+  const std::optional<Torn>& torn() const { return served_.torn(); }
   const ReloadReport& report() const { return report_; }
   const CapturedBuffers& captured() const { return captured_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Phase { kIdle, kReceiving, kStaged };
+  enum class Phase { kIdle, kReceiving, kStaged };  // staged: may be committed
 
   static double MillisecondsSince(Clock::time_point begin) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -144,12 +187,21 @@ class Receiver::Impl {
     for (const char* stage : kStages) report_.stage_ms[stage] = 0;  // also of those that this way leaves out
     report_.buffers_digest = buffers_digest_;
     begin_ = Clock::now();
+    prepared_ = false;
+    OrFail([&] { served_.Settle(stager_.committer()); });
   }
 
-  void Hold(StagedVersion staged) {
-    staged_ = std::move(staged);
-    phase_ = Phase::kStaged;
-    prepared_ = false;
+  bool WritesLayers() { return stager_.committer().writes_layers(); }
+
+  void CheckMayWrite() {
+    failpoints_.Hit("commit.prepare");
+    captured_.CheckUnmoved();
+  }
+
+  void CheckKeepsStaged() const {
+    if (policy_ == CommitPolicy::kStaged) return;
+    throw Error(ErrorCode::kUnsupported,
+                "commit policy " + std::string(CommitPolicyName(policy_)) + " keeps no staged version");
   }
 
   void CheckStaged() const {
@@ -157,7 +209,17 @@ class Receiver::Impl {
     throw Error(ErrorCode::kFailedPrecondition, "nothing is staged: stage a version before you commit it");
   }
 
-  // Whatever is thrown ends the reload. The report keeps what had happened; the captured buffers were not touched.
+  // An error is on its way already, which matters more than one from here: that leaves the rank torn.
+  void PutBackWhatWasWritten() {
+    if (!writing_) return;
+    try {
+      RollBack();
+    } catch (const std::exception& error) {
+      log::error("putting the old version back: {}", error.what());
+    }
+  }
+
+  // Whatever is thrown ends the reload. The report keeps what had happened.
   template <class Call>
   void OrFail(const Call& call) {
     try {
@@ -169,6 +231,7 @@ class Receiver::Impl {
     }
   }
 
+  const CommitPolicy policy_;
   const CapturedBuffers captured_;
   FailPoints failpoints_;
   ReloadReport report_;
@@ -178,10 +241,10 @@ class Receiver::Impl {
   Phase phase_ = Phase::kIdle;
   bool recorded_ = false;
   bool prepared_ = false;  // what is staged may be committed
+  bool writing_ = false;   // captured buffers may hold some of a version
   std::uint64_t attempt_ = 0;
   StagedVersion staged_;  // where phase_ says so
-  Digest committed_digest_;
-  std::optional<Version> version_;
+  ServedVersion served_;
   Clock::time_point begin_;
 };
 
@@ -191,16 +254,20 @@ Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const
 Receiver::~Receiver() = default;
 
 ReloadReport Receiver::ReloadWeights(ReloadSource source) {
-  impl_->Stage(source, 0);
+  impl_->Stage(std::move(source), 0);
   impl_->Commit();
   impl_->VerifyServed();
   return impl_->report();
 }
 
-void Receiver::Stage(ReloadSource source, std::uint64_t attempt) { impl_->Stage(source, attempt); }
+void Receiver::Stage(ReloadSource source, std::uint64_t attempt) {
+  impl_->Stage(std::move(source), attempt);
+  impl_->LetGoOfPublisher();
+}
 void Receiver::Prepare() { impl_->Prepare(); }
 void Receiver::SetTimeout(std::chrono::milliseconds timeout) { impl_->SetTimeout(timeout); }
 void Receiver::Commit() { impl_->Commit(); }
+bool Receiver::RollBack() { return impl_->RollBack(); }
 void Receiver::Abort() { impl_->Abort(); }
 void Receiver::SetChannel(std::string channel) { impl_->SetChannel(std::move(channel)); }
 void Receiver::VerifyServed() { impl_->VerifyServed(); }
@@ -209,6 +276,7 @@ void Receiver::initialize_layerwise_reload(std::vector<TensorSpec> specs) { impl
 std::set<std::string> Receiver::load_weights(WeightsIterator& weights) { return impl_->Load(weights); }
 ReloadReport Receiver::finalize_layerwise_processing() { return impl_->Finalize(); }
 const std::optional<Version>& Receiver::version() const { return impl_->version(); }
+const std::optional<Torn>& Receiver::torn() const { return impl_->torn(); }
 const ReloadReport& Receiver::report() const { return impl_->report(); }
 const CapturedBuffers& Receiver::captured() const { return impl_->captured(); }
 std::vector<std::byte> Receiver::StagedManifest() const { return impl_->StagedManifest(); }

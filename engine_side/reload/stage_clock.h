@@ -11,7 +11,7 @@
 namespace layercast {
 
 // Those that are entered again and again.
-enum class Stage : std::uint8_t { kLayerBuffer, kMaterialize, kFuseAndShard, kQuantize };
+enum class Stage : std::uint8_t { kLayerBuffer, kMaterialize, kFuseAndShard, kQuantize, kCommit };
 
 class StageClock {
  public:
@@ -53,7 +53,8 @@ class StageClock {
   }
 
  private:
-  static constexpr std::array<const char*, 4> kNames = {"layer_buffer", "materialize", "fuse_and_shard", "quantize"};
+  static constexpr std::array<const char*, 5> kNames = {"layer_buffer", "materialize", "fuse_and_shard", "quantize",
+                                                        "commit"};
   std::array<double, kNames.size()> milliseconds_{};  // looked up by number: this is done for every piece
 };
 

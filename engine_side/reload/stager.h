@@ -1,9 +1,10 @@
-// Takes a version from wherever it comes into the staged copy. Owns what that needs: the model tree, its plans, the
-// staging memory. Used by the receiver, which knows which call is right when, and commits what comes out.
+// Takes a version from wherever it comes through the pipeline, to the committer. Owns what that needs: the model tree,
+// its plans, the memory that the commit policy keeps. Used by the receiver, which knows which call is right when.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,19 +12,18 @@
 #include <vector>
 
 #include "engine_side/reload/attempt.h"
+#include "engine_side/reload/committer.h"
 #include "engine_side/reload/kernel_layout.h"
-#include "engine_side/reload/staging.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
 
-// A whole version that lies in staging.
+// A whole version that the committer has taken.
 struct StagedVersion {
-  std::shared_ptr<const KernelLayout> layout;  // the other owner is the stager's cache of plans
   Manifest manifest;
-  Digest digest;  // of the staged bytes: what the captured buffers will read back
+  Digest digest;  // what the captured buffers will read back once it is committed
 };
 
 // Resource; one thread only. What it borrows outlives it.
@@ -33,29 +33,38 @@ class Stager {
   Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
          const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints, ReloadReport& report);
 
-  // All at once. `attempt`: as in Receiver::Stage.
-  StagedVersion Stage(const ReloadSource& source, std::uint64_t attempt);
-  // The same call by call. Empty specs: those of the last load.
+  // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
+  // here. `attempt`: as in Receiver::Stage.
+  void Open(ReloadSource source, std::uint64_t attempt);
+  // Lets go of a publisher until Reach, which may come much later; throws if it cannot be reached any more, or offers
+  // that version no more.
+  void Release() { session_.reset(); }
+  void Reach();
+  // Moves the bytes of what was opened.
+  StagedVersion Receive();
+  // Open, and a part of Receive, call by call. Empty specs: those of the last load.
   void Begin(const std::vector<TensorSpec>& specs);
   std::set<std::string> Load(WeightsIterator& weights);
-  StagedVersion Finish();
-  // What lies in staging memory already, whole, under that manifest.
+  // What was staged before this process began, whole, under that manifest.
   StagedVersion Adopt(Manifest manifest);
   // Drops what is half received.
   void Abandon();
 
   void SetChannel(std::string channel) { channel_ = std::move(channel); }
   void SetTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-  const Staging& staging() const { return *staging_; }  // once something was staged
-  WorkerPool& pool() { return pool_; }
+  // Made at the first call: throws what is wrong with the engine's buffers.
+  Committer& committer();
 
  private:
-  StagedVersion StageOrigin();
-  StagedVersion StagePath(const std::string& path, bool is_checkpoint_format);
-  StagedVersion StageCheckpoint(const std::string& path);
-  StagedVersion StageIterator(const ReloadSource& source);
-  StagedVersion StagePublisher(const ReloadSource& source, std::uint64_t attempt);
-  StagedVersion StageKernelFormat(WeightsIterator& weights, const std::string& lineage);
+  void OpenOrigin();
+  void OpenPath(const std::string& path, bool is_checkpoint_format);
+  void OpenCheckpoint(const std::string& path);
+  void OpenIterator();
+  void OpenKernelFormatIterator();
+  void OpenPublisher();
+  void Connect(const std::string& lineage, std::optional<std::uint64_t> step);
+  StagedVersion ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage);
+  StagedVersion ReceivePublished();
   FetchOptions HowToFetch() const;
   void Describe(const FetchStats& stats);
 
@@ -64,14 +73,15 @@ class Stager {
     bool snapshot = false;  // from a publisher's arena
   };
   void BeginAttempt(Manifest manifest, Arrival arrival);
+  void BeginUnpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs,
+                        Arrival arrival);
   void TakeAll(WeightsIterator& weights);
   StagedVersion FinishAttempt(std::optional<Manifest> published);
-  StagedVersion Digested(std::shared_ptr<const KernelLayout> layout, Manifest manifest);
-  void EndAttempt();
+  StagedVersion Digested(Manifest manifest);
+  const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
   const std::vector<TensorSpec>& OrLast(const std::vector<TensorSpec>& specs) const;
-  void EnsureStaging(const KernelLayout& layout);
 
   const std::unique_ptr<Module> model_;
   const ParallelConfig parallel_;
@@ -85,7 +95,7 @@ class Stager {
   WorkerPool pool_;
   HostMemory host_memory_;
   CachingMemory layer_cache_{host_memory_};  // empty between reloads: that memory is the engine's
-  MemoryResource& staging_memory_;
+  MemoryResource& kept_memory_;
   MemoryResource& layer_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
 
@@ -95,9 +105,17 @@ class Stager {
   };
   Origin origin_;                                   // what FromOrigin re-reads
   std::vector<TensorSpec> last_specs_;              // of the last load
-  std::shared_ptr<const PreparedLayout> prepared_;  // the other owner is an attempt, or what is staged
-  std::unique_ptr<Staging> staging_;
+  std::shared_ptr<const PreparedLayout> prepared_;  // the other owner is an attempt
+  std::optional<const KernelLayout> layout_;        // the model's and the engine's: the same for every version
+  std::unique_ptr<Committer> committer_;            // refers to layout_
+
+  // Of what is opened.
+  ReloadSource source_;
+  std::uint64_t attempt_number_ = 0;
+  Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));
+  std::unique_ptr<FetchSession> session_;
   std::unique_ptr<ReloadAttempt> attempt_;
+  std::function<StagedVersion()> receive_;
 };
 
 }  // namespace layercast

@@ -1,25 +1,29 @@
-// The staged copy: one block that holds every kernel tensor of the next version, processed and not yet visible.
-// Allocated at the first reload and kept. Resource; one thread at a time.
+// The staged copy: one block that holds every kernel tensor of the next version, processed and not yet visible. Also
+// the shape of an undo log. Allocated once and kept. Resource; one thread at a time.
 #pragma once
 
 #include <span>
+#include <vector>
 
-#include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/layer_sink.h"
 #include "layercast/memory.h"
 #include "layercast/version.h"
 
 namespace layercast {
 
-class Staging {
+class Staging final : public LayerSink {
  public:
   Staging(const KernelLayout& layout, MemoryResource& memory)
       : memory_(memory, static_cast<std::size_t>(layout.staged_bytes())) {}
 
-  std::span<std::byte> BytesOf(const KernelTensor& tensor) const {
+  void Open(std::span<const KernelTensor> /*tensors*/) override {}
+  std::span<std::byte> BytesOf(const KernelTensor& tensor) const override {
     return memory_.span().subspan(tensor.staging_offset, static_cast<std::size_t>(tensor.spec.num_bytes()));
   }
-  // What CapturedBuffers::ServedDigest will say once all of this is committed.
-  Digest DigestOfAll(const KernelLayout& layout) const;
+  void Close(std::span<const KernelTensor> /*tensors*/) override {}
+
+  // By kernel tensor, in the layout's order.
+  std::vector<Digest> Digests(const KernelLayout& layout, WorkerPool& pool) const;
 
  private:
   Buffer memory_;

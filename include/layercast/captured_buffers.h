@@ -48,7 +48,7 @@ class LAYERCAST_PUBLIC CapturedBuffers {
 
   // The bytes that are served now, read back: row-major, whatever the strides. Host memory.
   std::vector<std::byte> Read(const CapturedBuffer& buffer) const;
-  // Of every buffer's name and bytes as Read gives them, in name order.
+  // Of every buffer's name and the digest of its bytes as Read gives them, in name order.
   Digest ServedDigest() const;
 
  private:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "layercast/captured_buffers.h"
+#include "layercast/commit_policy.h"
 #include "layercast/export.h"
 #include "layercast/memory.h"
 #include "layercast/model/module.h"
@@ -56,15 +57,26 @@ struct ReceiverOptions {
   std::uint64_t chunk_bytes = 4U << 20;
   std::chrono::milliseconds timeout{300'000};     // of a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // silence that counts as the publisher's loss
-  bool direct = true;  // let pieces go straight to staging where the recipe allows; false: five stages everywhere
+  CommitPolicy commit = CommitPolicy::kStaged;
+  bool direct =
+      true;  // let pieces go straight to their kernel tensors where the recipe allows; false: five stages everywhere
   // Called while bytes arrive from a publisher, on the staging thread: received so far, and in all. May be empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
   // They outlive the receiver. Null: host memory, ...
-  MemoryResource* staging_memory = nullptr;  // one quantized copy, allocated at the first reload
-  MemoryResource* layer_memory = nullptr;    // layer buffers and receive slots; ... reused until the reload ends
+  // What the commit policy keeps, allocated at the first reload: the staged copy, the undo log, a byte for each buffer.
+  // An engine whose weights outlive its processes gives memory here that does too, and brings the same back.
+  MemoryResource* staging_memory = nullptr;
+  MemoryResource* layer_memory = nullptr;  // layer buffers and receive slots; ... reused until the reload ends
 };
 
-// Resource; one call at a time. A call that throws leaves the engine serving what it served.
+// Some captured buffers hold one version, some another: no forward pass may run until a whole one was committed.
+struct Torn {
+  std::optional<Version> from;  // empty: none, or not known to this process
+  Version to;
+};
+
+// Resource; one call at a time. A call that throws leaves the engine serving what it served, or says torn(): which of
+// them, and when, is the commit policy's promise.
 class LAYERCAST_PUBLIC Receiver {
  public:
   // `model`: this rank's tree, on meta (ModelRegistry builds one from a config.json, or the host program does).
@@ -80,22 +92,31 @@ class LAYERCAST_PUBLIC Receiver {
   // The two phases, for engines of several ranks: stage on all, then commit on all between two forward steps. `attempt`
   // grows with every reload of the engine and is the same on all its ranks (streams are walked once for all of them);
   // 0: counted here.
+  // Under kStaged, Stage receives and processes everything. Under kUndo and kInPlace it only finds out what the source
+  // holds and checks the plan against it; Commit then receives, and writes each layer as soon as it is verified.
   void Stage(ReloadSource source, std::uint64_t attempt = 0);
   // The last chance to refuse: what Commit checks, before any rank has committed. Commit also does it.
   void Prepare();
-  // Throws kFailedPrecondition when nothing is staged, or when the engine has moved a buffer.
+  // Throws kFailedPrecondition when nothing is staged, or when the engine has moved a buffer. What a failure leaves:
+  // kStaged: what was staged, to be committed again. kUndo: the old bytes. kInPlace: torn() where anything was written.
   void Commit();
+  // Puts back what the latest Commit wrote over, also where it succeeded and another rank's did not; until the next
+  // Stage. May be called again after it threw, and by a process that comes after one that died, over the same
+  // staging_memory. False: something was written that the policy cannot put back, and this rank is torn().
+  bool RollBack();
   // For publishers from now on: the channel to use, or an error; empty: the best there is.
   void SetChannel(std::string channel);
   // Of each reload from now on.
   void SetTimeout(std::chrono::milliseconds timeout);
-  // Drops what is staged or half received. Does nothing when there is nothing.
+  // Drops what is staged or half received, and rolls back what was half written. Does nothing when there is nothing.
   void Abort();
   // Reads the served bytes back and holds them against what was staged; after Commit, while the engine runs. Throws
   // kInternal when they differ.
   void VerifyServed();
 
-  // What users of layerwise reload know, call by call.
+  // What users of layerwise reload know, call by call. Under kUndo and kInPlace no forward pass may run from
+  // initialize_layerwise_reload until finalize_layerwise_processing has returned, or any of them has thrown: layers are
+  // written as they become whole.
   void record_metadata_for_reloading();
   void initialize_layerwise_reload(std::vector<TensorSpec> specs = {});
   // Any part of the weights, any number of times. Returns the names that were loaded.
@@ -103,12 +124,13 @@ class LAYERCAST_PUBLIC Receiver {
   // Throws, naming every missing tensor, unless all of them came exactly once; else commits.
   ReloadReport finalize_layerwise_processing();
 
-  const std::optional<Version>& version() const;  // served now
-  const ReloadReport& report() const;             // of the latest reload, also of one that failed
+  const std::optional<Version>& version() const;  // served now; empty before the first commit, and while torn
+  const std::optional<Torn>& torn() const;
+  const ReloadReport& report() const;  // of the latest reload, also of one that failed
   const CapturedBuffers& captured() const;
-  // Bytes of the latest staged version's manifest (docs: MANIFEST.md): what RedoCommit needs after a crash.
+  // Bytes of the latest staged version's manifest (docs: MANIFEST.md): what AdoptStaged needs after a crash.
   std::vector<std::byte> StagedManifest() const;
-  // For a restarted rank whose staging memory survived: takes it as staged, whole, under that manifest.
+  // For a restarted rank whose staging memory survived: takes it as staged, whole, under that manifest. kStaged alone.
   void AdoptStaged(const std::vector<std::byte>& manifest);
 
  private:

@@ -38,7 +38,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::uint64_t bytes_total = 0;  // that the schedule holds
   std::uint64_t layers = 0;       // processed
   std::uint64_t peak_buffered_bytes = 0;
-  std::uint64_t staged_bytes = 0;
+  std::uint64_t staged_bytes = 0;  // of the kernel tensors: what a staged copy or an undo log takes
   std::vector<OutOfOrderEpisode> out_of_order;
   std::vector<CastTensor> cast;
   std::vector<SkippedName> skipped;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/reload/commit.h"
+#include "engine_side/reload/committer.h"
 #include "engine_side/reload/pipeline.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
@@ -120,13 +120,17 @@ void GiveRowAmax(Bench& bench, AmaxTable& amax) {
 
 void LoadPieces(Bench& bench) {
   const KernelLayout layout(bench.plan, *bench.recipe, bench.captured);
-  const Staging staging(layout, bench.memory);
+  const std::unique_ptr<Committer> committer = MakeCommitter(CommitPolicy::kStaged, {.layout = layout,
+                                                                                     .kept_memory = bench.memory,
+                                                                                     .layer_memory = bench.memory,
+                                                                                     .pool = bench.pool,
+                                                                                     .failpoints = bench.failpoints});
   ScheduleOptions options = bench.job.schedule;
   options.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity());
   std::vector<Piece> pieces = MakeSchedule(bench.plan, bench.manifest, options).pieces;
-  ReloadPipeline pipeline(
-      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.memory, bench.pool, bench.failpoints},
-      bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
+  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, committer->Begin(), bench.memory,
+                           bench.pool, bench.failpoints},
+                          bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
   GiveRowAmax(bench, pipeline.amax());
   ShuffleIfAsked(bench.job, pieces);
   for (const Piece& piece : pieces) {
@@ -135,7 +139,7 @@ void LoadPieces(Bench& bench) {
     pipeline.Accept(piece, {tensor.tensor.data + region.offset, region.row_bytes, region.rows, region.stride});
   }
   pipeline.Finish();
-  Commit(layout, staging, bench.captured, bench.pool, bench.failpoints);
+  committer->Commit();
 }
 
 ReloadSource SourceOf(const Bench& bench) {

@@ -19,10 +19,12 @@ namespace layercast::testing {
 
 struct ReceiverRig {
   // `caching`: layers' memory is used again, as by default.
-  explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true, bool caching = false)
+  explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true, bool caching = false,
+                       CommitPolicy commit = CommitPolicy::kStaged)
       : options(std::move(given)), engine(*RigModel(options), *MakeRecipe(options.recipe)) {
     ReceiverOptions receiver_options;
     receiver_options.direct = direct;
+    receiver_options.commit = commit;
     receiver_options.threads = 1;
     receiver_options.chunk_bytes = 70'000;
     receiver_options.staging_memory = &staging_memory;

@@ -135,6 +135,22 @@ TEST(Receiver, TakesStagedMemoryThatOutlivedARank) {
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(2))), IsEmpty());
 }
 
+TEST(Receiver, TakesStagedKernelTensorsThatOutlivedARank) {
+  ReceiverRig rig;
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  const auto a = rig.engine.Served();
+  std::vector<NamedTensor> kernel;
+  for (const CapturedBuffer& buffer : rig.receiver->captured().buffers()) {
+    kernel.push_back({buffer.name, {buffer.dtype, buffer.shape, a.at(buffer.name).data(), {}}, nullptr});
+  }
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(2)));
+  rig.receiver->Stage(FromIterator(MakeWeightsIterator(kernel), {}, /*is_checkpoint_format=*/false));
+  rig.receiver->AdoptStaged(rig.receiver->StagedManifest());
+  rig.receiver->Commit();
+  EXPECT_NO_THROW(rig.receiver->VerifyServed());
+  EXPECT_THAT(Differences(rig.engine.Served(), a), IsEmpty());
+}
+
 // What is wrong with a stream, and how its error reads.
 struct Wrong {
   const char* what;

@@ -12,6 +12,7 @@
 
 #include "engine_side/plan/piece.h"
 #include "engine_side/reload/pipeline.h"
+#include "engine_side/reload/staging.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"

@@ -1,0 +1,36 @@
+// What a rank's captured buffers hold: a version, whole, or two of them, torn. Used by the receiver.
+#pragma once
+
+#include <optional>
+
+#include "engine_side/reload/committer.h"
+#include "layercast/receiver.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// Value; one thread only.
+class ServedVersion {
+ public:
+  const std::optional<Version>& version() const { return now_.version; }  // empty before the first, and while torn
+  const Digest& digest() const { return now_.digest; }
+  const std::optional<Torn>& torn() const { return torn_; }
+
+  // A reload begins: what is served now is what a failure goes back to.
+  void Settle(Committer& committer);
+  // It ended well.
+  void Become(const Version& version, const Digest& digest);
+  // It did not, as `to` was written. False: torn. Where the committer throws, torn as well.
+  bool RollBack(Committer& committer, const Version& to);
+
+ private:
+  struct Whole {
+    std::optional<Version> version;
+    Digest digest;
+  };
+  Whole now_;
+  Whole before_;
+  std::optional<Torn> torn_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,51 @@
+#include "engine_side/reload/write_record.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include "src/base/digest.h"
+
+namespace layercast {
+namespace {
+
+Digest DigestOfLayout(const KernelLayout& layout) {
+  std::string lines;
+  for (const KernelTensor& tensor : layout.tensors()) {
+    lines += tensor.spec.name + " " + Describe(tensor.spec) + " at " + std::to_string(tensor.staging_offset) + "\n";
+  }
+  return DigestOf(std::as_bytes(std::span(lines)));
+}
+
+}  // namespace
+
+WriteRecord::WriteRecord(const KernelLayout& layout, MemoryResource& memory)
+    : memory_(memory, sizeof(Digest) + layout.tensors().size()) {
+  const Digest digest = DigestOfLayout(layout);
+  if (std::memcmp(memory_.data(), &digest, sizeof(digest)) == 0) return;
+  Clear();
+  std::memcpy(memory_.data(), &digest, sizeof(digest));
+}
+
+std::span<std::uint8_t> WriteRecord::entries() const {
+  const std::span<std::byte> bytes = memory_.span().subspan(sizeof(Digest));
+  return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+}
+
+// A process that is killed has executed its stores in order, as far as it got: the compiler alone must be kept from
+// moving what comes before and after.
+void WriteRecord::Note(std::size_t tensor) {
+  std::atomic_ref(entries()[tensor]).store(1);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+bool WriteRecord::Has(std::size_t tensor) const { return entries()[tensor] != 0; }
+
+bool WriteRecord::empty() const {
+  return std::ranges::all_of(entries(), [](std::uint8_t entry) { return entry == 0; });
+}
+
+void WriteRecord::Clear() { std::ranges::fill(entries(), std::uint8_t{0}); }
+
+}  // namespace layercast
