@@ -74,7 +74,7 @@ void ChunkReceiver::ExpectSilence(const std::string& stage) {
   if (message) Refuse("sent '" + std::string(wire::MessageName(*message)) + "' while chunks were under way");
 }
 
-Digest ChunkReceiver::Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest* expected) {
+void ChunkReceiver::Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected) {
   std::vector<std::byte> corrupted;
   std::vector<RegionView> views = completion.views;
   if (parts_.failpoints.Hit("receive.chunk")) views = Corrupted(views, corrupted);
@@ -82,10 +82,9 @@ Digest ChunkReceiver::Deliver(std::uint32_t chunk, const ChunkCompletion& comple
   const Digest digest = DigestOfViews(views);
   parts_.stats.verify_seconds += SecondsSince(begin);
   parts_.stats.bytes += schedule().chunks()[chunk].num_bytes;
-  if (expected != nullptr) CheckDigest(chunk, *expected, digest);
+  CheckDigest(chunk, expected, digest);
   parts_.sink.OnChunk(chunk, views);
   ++parts_.stats.chunks;
-  return digest;
 }
 
 void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {

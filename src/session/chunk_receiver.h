@@ -49,9 +49,8 @@ class ChunkReceiver {
   ChunkCompletion NextChunk(const std::string& stage);
   // Throws if the publisher says anything now, when only chunks are due.
   void ExpectSilence(const std::string& stage);
-  // Checks the chunk against its digest where that is known already, and hands it on. Returns the digest of its bytes.
-  Digest Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest* expected);
-  void CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const;
+  // Checks the chunk against its digest, and hands it on.
+  void Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected);
   // Throws unless `rows` magnitudes are what a tensor of that number has.
   void CheckRows(std::uint32_t tensor, std::size_t rows) const;
 
@@ -61,6 +60,8 @@ class ChunkReceiver {
   [[noreturn]] void Refuse(const std::string& what) const;
 
  private:
+  void CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const;
+
   const ChunkReceiverParts parts_;
   ChunkWindow window_;
   const Deadline deadline_;

@@ -51,8 +51,7 @@ class FetchSink {
   // For each tensor that row_amax_tensors asked for, before the first of its chunks: one value per row.
   virtual void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) = 0;
   // Chunk number `chunk` of the schedule, one view per region; the views are valid until the call returns, or with an
-  // attaching channel until the session is closed. Its digest has been checked, but for streams, whose digests are
-  // checked at the end, before Fetch returns.
+  // attaching channel until the session is closed. Its digest has been checked.
   virtual void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) = 0;
 };
 

@@ -23,7 +23,7 @@ void FetchSnapshot(const wire::Subscribed& subscribed, ChunkReceiver& receiver) 
       early.emplace(completion.ticket, std::move(completion));
     }
     const ChunkCompletion completion = std::move(early.extract(next).mapped());
-    receiver.Deliver(next, completion, &subscribed.chunk_digests[next]);
+    receiver.Deliver(next, completion, subscribed.chunk_digests[next]);
     window.Done(next);
     receiver.ExpectSilence(stage);
   }

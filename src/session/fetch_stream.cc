@@ -1,7 +1,7 @@
 #include "src/session/fetch_stream.h"
 
+#include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,17 +25,14 @@ ChunksByTensor GroupByTensor(const Schedule& schedule) {
 
 class StreamFetch {
  public:
-  explicit StreamFetch(ChunkReceiver& receiver)
-      : receiver_(receiver),
-        chunks_of_(GroupByTensor(receiver.schedule())),
-        digests_(receiver.schedule().chunks().size()) {}
+  explicit StreamFetch(ChunkReceiver& receiver) : receiver_(receiver), chunks_of_(GroupByTensor(receiver.schedule())) {}
 
   void Run() {
     while (true) {
       const std::string stage = "waiting for tensor " + std::to_string(tensors_ + 1) + " of the stream of " +
                                 receiver_.manifest().version().ToString();
       const wire::Message message = receiver_.NextMessage(stage);
-      if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckTrailer(*end);
+      if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckEnd(*end);
       const auto* ready = std::get_if<wire::TensorReady>(&message);
       if (ready == nullptr || ready->tensor >= receiver_.manifest().entries().size()) {
         receiver_.Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + stage);
@@ -54,23 +51,31 @@ class StreamFetch {
       receiver_.sink().OnRowAmax(ready.tensor, ready.row_amax);
     }
     const auto wanted = chunks_of_.find(ready.tensor);
-    if (wanted != chunks_of_.end()) TakeChunks(wanted->second, ready.offer_id);
+    if (wanted != chunks_of_.end()) TakeChunks(wanted->second, ready);
     receiver_.Send(wire::TensorDone{ready.sequence});
   }
 
-  // Streams are checked as a whole at the end, so the order within one tensor does not matter.
-  void TakeChunks(const std::vector<std::uint32_t>& chunks, std::uint64_t offer) {
+  // In the order in which they come: a layer takes its pieces in any.
+  void TakeChunks(const std::vector<std::uint32_t>& chunks, const wire::TensorReady& ready) {
+    if (ready.chunk_digests.size() != chunks.size()) {
+      receiver_.Refuse("sent " + std::to_string(ready.chunk_digests.size()) + " chunk digests of '" +
+                       receiver_.manifest().entry(ready.tensor).spec.name + "', expected " +
+                       std::to_string(chunks.size()));
+    }
     std::size_t submitted = 0;
     for (const std::uint32_t chunk : chunks) {
       const ChunkCompletion completion = NamingTensor(chunk, [&] {
-        for (; submitted < chunks.size() && receiver_.window().HasRoom(); ++submitted) Submit(chunks[submitted], offer);
+        for (; submitted < chunks.size() && receiver_.window().HasRoom(); ++submitted) {
+          Submit(chunks[submitted], ready.offer_id);
+        }
         return receiver_.NextChunk(receiver_.StageOf(chunk));
       });
       const auto index = static_cast<std::uint32_t>(completion.ticket);
-      digests_[index] = receiver_.Deliver(index, completion, nullptr);
+      const auto of_tensor = std::ranges::lower_bound(chunks, index) - chunks.begin();
+      receiver_.Deliver(index, completion, ready.chunk_digests[static_cast<std::size_t>(of_tensor)]);
       receiver_.window().Done(index);
     }
-    receiver_.window().ExpectOffered(offer);
+    receiver_.window().ExpectOffered(ready.offer_id);
   }
 
   // An offer of a stream holds one tensor, number 0.
@@ -97,22 +102,15 @@ class StreamFetch {
     }
   }
 
-  void CheckTrailer(const wire::StreamEnd& end) const {
-    if (end.tensors != tensors_ || end.chunk_digests.size() != digests_.size()) {
-      receiver_.Refuse("says it sent " + std::to_string(end.tensors) + " tensors in " +
-                       std::to_string(end.chunk_digests.size()) + " chunks, got " + std::to_string(tensors_) + " in " +
-                       std::to_string(digests_.size()));
-    }
-    for (std::uint32_t i = 0; i < digests_.size(); ++i) {
-      if (digests_[i]) receiver_.CheckDigest(i, end.chunk_digests[i], *digests_[i]);
-    }
-    // A chunk that never came is the pipeline's to name: it knows the tensor's layer.
+  // A chunk that never came is the pipeline's to name: it knows the tensor's layer.
+  void CheckEnd(const wire::StreamEnd& end) const {
+    if (end.tensors == tensors_) return;
+    receiver_.Refuse("says it sent " + std::to_string(end.tensors) + " tensors, got " + std::to_string(tensors_));
   }
 
   ChunkReceiver& receiver_;
   const ChunksByTensor chunks_of_;
-  std::vector<std::optional<Digest>> digests_;  // of the chunks that came
-  std::uint32_t tensors_ = 0;                   // that came
+  std::uint32_t tensors_ = 0;  // that came
 };
 
 }  // namespace

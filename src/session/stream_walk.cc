@@ -17,7 +17,6 @@ StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<Stre
     : version_(std::move(version)), readers_(std::move(readers)), environment_(environment) {
   for (const StreamReader& reader : readers_) {
     present_.insert(reader.key);
-    trailers_.emplace_back(reader.schedule->chunks().size());
     auto& chunks_of = chunks_of_.emplace_back();
     for (std::uint32_t i = 0; i < reader.schedule->chunks().size(); ++i) {
       chunks_of.emplace(reader.schedule->RegionsOf(reader.schedule->chunks()[i]).front().tensor, i);
@@ -107,9 +106,7 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
     Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
   }
-  for (std::size_t i = 0; i < readers_.size(); ++i) {
-    environment_.outbox.Put(readers_[i].key, wire::StreamEnd{sequence, trailers_[i]});
-  }
+  for (const StreamReader& reader : readers_) environment_.outbox.Put(reader.key, wire::StreamEnd{sequence});
   while (!stop.stop_requested() && !slots_.empty()) MakeRoom(environment_.window_bytes, stop);
 }
 
@@ -155,7 +152,10 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
   if (bytes != 0) std::memcpy(slot.memory.data(), named.tensor.data, bytes);
   Offer offer{.id = slot.offer_id, .tensors = {{slot.memory.data(), bytes}}};
 
-  DigestChunks(tensor, slot);
+  std::vector<std::vector<Digest>> digests;
+  for (std::size_t reader = 0; reader < readers_.size(); ++reader) {
+    digests.push_back(DigestChunks(reader, tensor, slot));
+  }
   if (environment_.failpoints.Hit("send.tensor")) offer.tensors.front().bytes = bytes / 2;
   for (OfferingEnd* end : environment_.ends) end->Add(offer);
   {
@@ -164,32 +164,34 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
     window_used_ += slot.memory.size();
     slots_.emplace(sequence, std::move(slot));
   }
-  for (const StreamReader& reader : readers_) {
+  for (std::size_t i = 0; i < readers_.size(); ++i) {
+    const StreamReader& reader = readers_[i];
     wire::TensorReady ready{.sequence = sequence,
                             .tensor = tensor,
                             .offer_id = offer.id,
                             .amax = entry.amax,
                             .digest = entry.digest,
-                            .row_amax = {}};
+                            .row_amax = {},
+                            .chunk_digests = std::move(digests[i])};
     if (reader.row_amax_tensors.contains(tensor))
       ready.row_amax = RowAmaxOf(entry.spec, named.tensor.data, environment_.pool);
     environment_.outbox.Put(reader.key, std::move(ready));
   }
 }
 
-void StreamWalk::DigestChunks(std::uint32_t tensor, Slot& slot) {
+std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot) {
   const OfferedTensor whole{slot.memory.data(), slot.memory.size()};
-  for (std::size_t r = 0; r < readers_.size(); ++r) {
-    const Schedule& schedule = *readers_[r].schedule;
-    const auto [first, last] = chunks_of_[r].equal_range(tensor);
-    for (auto chunk = first; chunk != last; ++chunk) {
-      const auto wanted = schedule.RegionsOf(schedule.chunks()[chunk->second]);
-      std::vector<Region> regions(wanted.begin(), wanted.end());
-      for (Region& region : regions) region.tensor = 0;
-      trailers_[r][chunk->second] = ChunkDigest(regions, {&whole, 1});
-      if (environment_.failpoints.Hit("send.chunk")) slot.memory.data()[regions.front().offset] ^= std::byte{1};
-    }
+  const Schedule& schedule = *readers_[reader].schedule;
+  std::vector<Digest> digests;
+  const auto [first, last] = chunks_of_[reader].equal_range(tensor);
+  for (auto chunk = first; chunk != last; ++chunk) {
+    const auto wanted = schedule.RegionsOf(schedule.chunks()[chunk->second]);
+    std::vector<Region> regions(wanted.begin(), wanted.end());
+    for (Region& region : regions) region.tensor = 0;
+    digests.push_back(ChunkDigest(regions, {&whole, 1}));
+    if (environment_.failpoints.Hit("send.chunk")) slot.memory.data()[regions.front().offset] ^= std::byte{1};
   }
+  return digests;
 }
 
 }  // namespace layercast

@@ -63,7 +63,7 @@ class StreamWalk {
   std::vector<std::string> Order() const;
   void WalkAll(const std::stop_token& stop);
   void Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named);
-  void DigestChunks(std::uint32_t tensor, Slot& slot);
+  std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot);
   bool MakeRoom(std::uint64_t bytes, const std::stop_token& stop);
   void RetireDoneSlots();
 
@@ -71,7 +71,6 @@ class StreamWalk {
   const std::vector<StreamReader> readers_;
   const StreamEnvironment environment_;
   std::vector<std::multimap<std::uint32_t, std::uint32_t>> chunks_of_;  // by reader: tensor -> chunk
-  std::vector<std::vector<Digest>> trailers_;  // by reader: a digest for each chunk; of the walk's thread alone
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

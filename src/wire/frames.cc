@@ -162,6 +162,7 @@ void Fields(Archive& archive, TensorReady& ready) {
   archive.Float(ready.amax, "amax");
   OneDigest(archive, ready.digest);
   Floats(archive, ready.row_amax);
+  Digests(archive, ready.chunk_digests);
 }
 
 template <typename Archive>
@@ -172,7 +173,6 @@ void Fields(Archive& archive, TensorDone& done) {
 template <typename Archive>
 void Fields(Archive& archive, StreamEnd& end) {
   archive.Number(end.tensors, "tensors");
-  Digests(archive, end.chunk_digests);
 }
 
 template <typename Archive>

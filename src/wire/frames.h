@@ -88,6 +88,7 @@ struct TensorReady {
   float amax = 0;
   Digest digest;
   std::vector<float> row_amax;
+  std::vector<Digest> chunk_digests;  // of the schedule's chunks of this tensor, in its order
   bool operator==(const TensorReady&) const = default;
 };
 
@@ -98,7 +99,6 @@ struct TensorDone {
 
 struct StreamEnd {
   std::uint32_t tensors = 0;
-  std::vector<Digest> chunk_digests;
   bool operator==(const StreamEnd&) const = default;
 };
 

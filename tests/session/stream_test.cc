@@ -138,7 +138,7 @@ TEST_P(StreamTest, ASourceThatThrowsFailsItsReceiversAndNothingElse) {
   }
 }
 
-TEST_P(StreamTest, ACorruptedChunkShowsInTheTrailer) {
+TEST_P(StreamTest, ACorruptedChunkIsRefusedBeforeItIsHandedOn) {
   const Weights weights = SomeWeights();
   publisher_failpoints_ = FailPoints("send.chunk=corrupt@3");  // before the publisher's threads read it
   const auto service = MakeService();

@@ -26,9 +26,9 @@ std::vector<Frame> Examples() {
       {1, 7, Subscribe{{1, 2}, Some(9), {3, 5}}},
       {1, 7, NeedSchedule{}},
       {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
-      {1, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}}},
+      {1, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}, {{8, 9}}}},
       {1, 7, TensorDone{9}},
-      {1, 7, StreamEnd{2, {{1, 2}}}},
+      {1, 7, StreamEnd{2}},
       {1, 7, Ping{}},
       {1, 7, Pong{}},
       {1, 7, Bye{}},
@@ -88,7 +88,7 @@ TEST(Frames, SurviveEverySingleBitFlip) {
 }
 
 TEST(Frames, ACountThatLiesIsRefusedBeforeAnythingIsAllocated) {
-  std::vector<std::byte> bytes = Encode({1, 7, StreamEnd{2, {}}});
+  std::vector<std::byte> bytes = Encode({1, 7, TensorReady{}});
   for (std::size_t i = bytes.size() - 4; i < bytes.size(); ++i) bytes[i] = std::byte{0xFF};
   EXPECT_THAT([&] { Decode(bytes); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("do not fit")));
 }
