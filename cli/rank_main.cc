@@ -13,13 +13,14 @@
 namespace layercast {
 namespace {
 
-void Declare(CLI::App& app, RankOptions& options) {
+void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--model", options.model)->required();
   app.add_option("--tp-rank", options.tp_rank)->required();
   app.add_option("--tp", options.tp_size)->required();
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);
   app.add_option("--chunk-bytes", options.chunk_bytes)->required();
+  app.add_option("--commit", commit)->required();
   app.add_option("--engine", options.engine)->required();
   app.add_option("--link-fd", options.link_fd)->required();
   app.add_option("--weights-fd", options.weights_fd)->required();
@@ -39,11 +40,13 @@ int Main(int argc, char** argv) {
   KeepFreedMemory();
   CLI::App app("One rank of an engine. `layercast serve` starts it.", "layercast-rank");
   RankOptions options;
-  Declare(app, options);
+  std::string commit;
+  Declare(app, options, commit);
   CLI11_PARSE(app, argc, argv);
   const std::string role = "rank" + std::to_string(options.tp_rank);
   log::SetUp(role.c_str());
   try {
+    options.commit = CommitPolicyNamed(commit);
     return RunRank(options);
   } catch (const std::exception& error) {
     log::error("{}", error.what());

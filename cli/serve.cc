@@ -11,6 +11,7 @@
 #include "cli/subcommand.h"
 #include "engine_side/quant/recipe.h"
 #include "engine_side/server/engine_service.h"
+#include "layercast/commit_policy.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 
@@ -42,7 +43,7 @@ class Serve final : public Subcommand {
     app.add_flag("--power-of-two-scales", options_.ranks.power_of_two_scales,
                  "fp8_per_block: scales rounded up to powers of two");
     app.add_option("--commit", commit_, "How a version is put in place")
-        ->check(CLI::IsMember({"staged", "undo", "in_place"}))
+        ->check(CLI::IsMember(KnownCommitPolicies()))
         ->capture_default_str();
     app.add_option("--device", device_, "Where it computes")
         ->check(CLI::IsMember({"cpu", "cuda"}))
@@ -58,13 +59,11 @@ class Serve final : public Subcommand {
   }
 
   void Run(Output& output) override {
-    if (commit_ != "staged") {
-      throw Error(ErrorCode::kUnsupported, "--commit " + commit_ + " is not offered yet: 'staged' is what there is");
-    }
     if (device_ != "cpu") {
       throw Error(ErrorCode::kUnsupported,
                   "--device " + device_ + " is not offered yet: the built-in engine computes on the CPU");
     }
+    options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.program = RankProgram();
     options_.ranks.engine = EngineName();
     EndSignal end;

@@ -19,6 +19,9 @@ std::string EngineText(const Json& status) {
     text += "  rank " + rank.at("rank").dump() + " (process " + rank.at("pid").dump() + "): serves " +
             rank.at("served_digest").get<std::string>() + "\n";
   }
+  const Json& torn = status.at("torn");
+  if (torn.is_object())
+    text += "  torn between " + VersionText(torn.at("from")) + " and " + VersionText(torn.at("to")) + "\n";
   const Json& channel = status.at("channel");
   if (channel.is_object()) {
     text += "  last channel " + channel.value("name", "?") + ", " + channel.at("gb_per_s").dump() + " GB/s\n";

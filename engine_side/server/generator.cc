@@ -37,7 +37,7 @@ Generator::~Generator() {
 
 void Generator::Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done) {
   const std::lock_guard lock(mutex_);
-  if (!torn_.empty()) throw Error(ErrorCode::kFailedPrecondition, "the engine is torn and answers nothing: " + torn_);
+  if (!torn_.empty()) throw Error(ErrorCode::kFailedPrecondition, "the engine is torn " + torn_);
   Sequence sequence;
   sequence.id = ++last_id_;
   sequence.request = std::move(request);
@@ -46,12 +46,12 @@ void Generator::Add(SequenceRequest request, std::function<void(const Sequence&,
   changed_.notify_all();
 }
 
-void Generator::Commit(PauseMode mode, const Version& version, const std::function<void()>& commit, Deadline deadline) {
+void Generator::Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline) {
   std::future<void> done;
   {
     const std::lock_guard lock(mutex_);
     if (commit_) throw Error(ErrorCode::kFailedPrecondition, "another version is being committed");
-    commit_.emplace(PendingCommit{mode, version, &commit, {}});
+    commit_.emplace(PendingCommit{mode, &commit, {}});
     done = commit_->done.get_future();
     changed_.notify_all();
   }
@@ -87,9 +87,9 @@ void Generator::Resume() {
   changed_.notify_all();
 }
 
-void Generator::SetTorn(const std::string& why) {
+void Generator::SetTorn(const std::string& how) {
   const std::lock_guard lock(mutex_);
-  torn_ = why;
+  torn_ = how;
 }
 
 bool Generator::Paused() const { return pause_mode_ && Clock::now() < pause_ends_; }
@@ -115,8 +115,7 @@ void Generator::Run(const std::stop_token& stop) {
     if (step) Step();
   }
   AbortAll(running_);
-  const std::lock_guard lock(mutex_);
-  for (Sequence& sequence : waiting_) sequence.done(sequence, "aborted");
+  AbortWaiting();
 }
 
 // New sequences begin unless a commit or a pause holds them back.
@@ -157,8 +156,7 @@ void Generator::RunCommit() {
   }
   Quiet(commit->mode);
   try {
-    (*commit->run)();
-    version_ = commit->version;
+    version_ = (*commit->run)();
     {
       const std::lock_guard lock(mutex_);
       torn_.clear();
@@ -166,8 +164,31 @@ void Generator::RunCommit() {
     ForgetCaches();  // keys and values of the old version are never mixed with the new one's
     commit->done.set_value();
   } catch (...) {
-    ForgetCaches();
+    bool torn = false;
+    {
+      const std::lock_guard lock(mutex_);
+      torn = !torn_.empty();
+    }
+    DropCaches();
+    if (torn) {
+      AbortAll(running_);
+      AbortWaiting();
+    }
     commit->done.set_exception(std::current_exception());
+  }
+}
+
+// Some ranks may have dropped their caches in a commit that failed, and some not.
+void Generator::DropCaches() {
+  Json sequences = Json::array();
+  for (const Sequence& sequence : running_) sequences.push_back(sequence.id);
+  ForgetCaches();
+  if (sequences.empty()) return;
+  try {
+    ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
+  } catch (const Error& error) {
+    log::warn("dropping caches: {}", error.what());
+    ranks_.Restart();
   }
 }
 
@@ -245,6 +266,15 @@ void Generator::Recover(const std::string& why) {
 void Generator::AbortAll(std::list<Sequence>& sequences) {
   for (Sequence& sequence : sequences) sequence.done(sequence, "aborted");
   sequences.clear();
+}
+
+void Generator::AbortWaiting() {
+  std::deque<Sequence> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (Sequence& sequence : waiting) sequence.done(sequence, "aborted");
 }
 
 }  // namespace layercast

@@ -34,21 +34,22 @@ class Generator {
   // `done` is called once, on the generating thread.
   void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done);
 
-  // Runs `commit` on the generating thread between two steps, as `mode` says, and serves as `version` from then on.
-  // Returns when it has run; throws what it throws. `kWait`: sequences under way finish first, new ones wait.
-  void Commit(PauseMode mode, const Version& version, const std::function<void()>& commit, Deadline deadline);
+  // Runs `commit` on the generating thread between two steps, as `mode` says, and serves as the version that it returns
+  // from then on. Returns when it has run; throws what it throws. `kWait`: sequences under way finish first, new ones
+  // wait.
+  void Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline);
 
   // A lease: without Resume it ends by itself. Returns when the pause holds.
   void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
   void Resume();
-  // No token is generated while an engine is torn; Commit of a whole version heals it.
-  void SetTorn(const std::string& why);
+  // From within a commit: the engine is torn, as `how` says; empty: it is not, after all. No token is generated while
+  // it is: sequences end as aborted, new ones are refused. A whole version that is committed heals it.
+  void SetTorn(const std::string& how);
 
  private:
   struct PendingCommit {
     PauseMode mode;
-    Version version;
-    const std::function<void()>* run;
+    const std::function<Version()>* run;
     std::promise<void> done;
   };
   void Run(const std::stop_token& stop);
@@ -61,6 +62,8 @@ class Generator {
   void Recover(const std::string& why);
   void AbortAll(std::list<Sequence>& sequences);
   void ForgetCaches();
+  void DropCaches();
+  void AbortWaiting();
   bool Paused() const;
 
   RankGroup& ranks_;
@@ -71,7 +74,7 @@ class Generator {
   std::optional<PauseMode> pause_mode_;               // guarded by mutex_
   std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_
   std::optional<std::promise<void>> pause_holds_;     // guarded by mutex_
-  std::string torn_;                                  // why, if it is; guarded by mutex_
+  std::string torn_;                                  // how, if it is; guarded by mutex_
 
   // Of the generating thread.
   std::list<Sequence> running_;

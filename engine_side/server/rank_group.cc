@@ -49,6 +49,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--tp", std::to_string(options_.tp_size));
     flag("--quantization", options_.recipe);
     flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
+    flag("--commit", std::string(CommitPolicyName(options_.commit)));
     flag("--engine", options_.engine);
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     launch.descriptors = {{"--weights-fd", memory.weights.get()},

@@ -9,6 +9,7 @@
 
 #include "engine_side/engine/shared_memory_collective.h"
 #include "engine_side/server/rank_handle.h"
+#include "layercast/commit_policy.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
@@ -20,6 +21,7 @@ struct RankGroupOptions {
   std::string recipe = "none";
   bool power_of_two_scales = false;
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
+  CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;
 };
 
@@ -42,6 +44,7 @@ class RankGroup {
   // All of them anew, whatever they are doing: their collective is broken, say.
   void Restart();
   std::vector<int> pids() const;
+  CommitPolicy commit_policy() const { return options_.commit; }
 
  private:
   struct Memory {

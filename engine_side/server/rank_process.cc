@@ -87,6 +87,7 @@ class RankProcess {
     ReceiverOptions receiver;
     receiver.engine = options.engine;
     receiver.chunk_bytes = options.chunk_bytes;
+    receiver.commit = options.commit;
     receiver.staging_memory = &staging_;
     receiver.on_progress = [this](std::uint64_t bytes, std::uint64_t total) {
       stream_.Send({{"progress", {{"bytes", bytes}, {"bytes_total", total}}}});
@@ -114,7 +115,8 @@ class RankProcess {
     const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {{"step", &RankProcess::Step},
                                                                                {"drop", &RankProcess::Drop},
                                                                                {"prepare", &RankProcess::Prepare},
-                                                                               {"commit", &RankProcess::Commit}};
+                                                                               {"commit", &RankProcess::Commit},
+                                                                               {"roll_back", &RankProcess::RollBack}};
     const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
         {"stage", &RankProcess::Stage},
         {"abort", &RankProcess::Abort},
@@ -156,19 +158,29 @@ class RankProcess {
 
   Json Stage(const Json& params) {
     receiver_->SetChannel(params.value("channel", std::string()));
-    if (params.contains("timeout_ms")) {
-      receiver_->SetTimeout(std::chrono::milliseconds(params["timeout_ms"].get<std::int64_t>()));
-    }
-    try {
+    TakeTimeout(params);
+    return Reported([&] {
       receiver_->Stage(SourceFromJson(params), params.value("attempt", std::uint64_t{0}));
+      if (options_.commit == CommitPolicy::kStaged) WriteFile(options_.manifest_fd, receiver_->StagedManifest());
+    });
+  }
+
+  void TakeTimeout(const Json& params) {
+    if (!params.contains("timeout_ms")) return;
+    receiver_->SetTimeout(std::chrono::milliseconds(params["timeout_ms"].get<std::int64_t>()));
+  }
+
+  // What had happened travels with the error.
+  template <class Call>
+  Json Reported(const Call& call) {
+    Json answer;
+    try {
+      call();
     } catch (const Error& error) {
-      // The report of what had happened travels with the error.
-      return {{"error", {{"code", ErrorCodeName(error.code())}, {"message", error.what()}}},
-              {"report", Json::parse(receiver_->report().ToJson())}};
+      answer["error"] = {{"code", ErrorCodeName(error.code())}, {"message", error.what()}};
     }
-    WriteFile(options_.manifest_fd, receiver_->StagedManifest());
-    return {{"version", VersionToJson(receiver_->report().version)},
-            {"report", Json::parse(receiver_->report().ToJson())}};
+    answer["report"] = Json::parse(receiver_->report().ToJson());
+    return answer;
   }
 
   Json Abort(const Json& /*params*/) {
@@ -187,10 +199,14 @@ class RankProcess {
   }
 
   Json Commit(const Json& params) {
-    receiver_->Commit();
-    if (params.value("flush_kv_cache", true)) engine_->DropAll();
-    return Json::object();
+    TakeTimeout(params);
+    return Reported([&] {
+      receiver_->Commit();
+      if (params.value("flush_kv_cache", true)) engine_->DropAll();
+    });
   }
+
+  Json RollBack(const Json& /*params*/) { return {{"whole", receiver_->RollBack()}}; }
 
   Json Verify(const Json& /*params*/) {
     receiver_->VerifyServed();

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "layercast/commit_policy.h"
+
 namespace layercast {
 
 struct RankOptions {
@@ -13,11 +15,12 @@ struct RankOptions {
   std::string recipe = "none";
   bool power_of_two_scales = false;
   std::uint64_t chunk_bytes = 4U << 20;
+  CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;  // its name, in handshakes
   // Inherited descriptors.
   int link_fd = -1;
   int weights_fd = -1;     // MemoryFile: captured buffers
-  int staging_fd = -1;     // MemoryFile: the staged copy
+  int staging_fd = -1;     // MemoryFile: what the commit policy keeps
   int manifest_fd = -1;    // a file: the manifest of what is staged
   int collective_fd = -1;  // CollectiveSegment; -1 for a single rank
 };

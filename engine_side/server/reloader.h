@@ -5,10 +5,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine_side/server/generator.h"
+#include "engine_side/server/rank_commit.h"
 #include "engine_side/server/rank_group.h"
-#include "layercast/error.h"
+#include "layercast/receiver.h"
 #include "layercast/version.h"
 
 namespace layercast {
@@ -18,33 +20,41 @@ class Reloader {
  public:
   Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
 
-  // {"ok", "version", "report", "error"}: never throws for what the world did; the engine then serves what it served.
+  // {"ok", "version", "report", "error"}: never throws for what the world did; the engine then serves what it served,
+  // or is torn where its commit policy allows that.
   Json Reload(const Json& params);
-  // {"state", "version", "ranks", "channel", "last_report", "last_error"}
+  // {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}
   Json Status() const;
   std::optional<Version> version() const;
 
  private:
-  struct Outcome {
-    std::vector<Json> reports;  // by rank; of a failure: those that there are
-    std::optional<Error> error;
-  };
-  Outcome Stage(const Json& params, Deadline deadline);
-  void Commit(PauseMode mode, const Version& version, Deadline deadline);
-  void CommitOnRanks(Deadline deadline);
-  Json Verify(Deadline deadline);
-  Json Merge(const std::vector<Json>& reports) const;
-  void SetState(const std::string& state);
+  void Stage(const Json& params, Deadline deadline);
+  void Commit(PauseMode mode, Deadline deadline);
+  Version CommitOnRanks(Deadline deadline);
+  Json Verify();
+  std::vector<std::string> ServedDigests() const;
+
+  void Enter(const std::string& state);
+  void Serve(const std::optional<Version>& expected, const Version& version);
+  void Tear(const Version& to, const std::string& why);
+  void ServeOldVersionAgain();
 
   RankGroup& ranks_;
   Generator& generator_;
   const std::string default_pause_mode_;
-  std::uint64_t attempt_ = 0;  // of the reloading thread
-  Json origin_;                // params of the last path that was loaded; of the reloading thread
+  RankCommit commit_;
+
+  // Of the reloading thread, and of the generating one while it runs a commit for it.
+  std::uint64_t attempt_ = 0;
+  Json origin_;                 // params of the last path that was loaded
+  bool kernel_format_ = false;  // what is being loaded
+  std::vector<Json> reports_;   // the latest of the reload at hand, by rank
+  Json report_;                 // the same, merged
 
   mutable std::mutex mutex_;
   std::string state_ = "loading";      // guarded by mutex_
-  std::optional<Version> version_;     // guarded by mutex_
+  std::optional<Version> version_;     // guarded by mutex_; empty while torn
+  std::optional<Torn> torn_;           // guarded by mutex_
   Json rank_digests_ = Json::array();  // guarded by mutex_
   Json last_report_;                   // guarded by mutex_
   Json last_error_;                    // guarded by mutex_

@@ -9,6 +9,7 @@ import pytest
 
 import oracle
 import program as layercast_program
+from reload_setting import Setting
 
 
 def pytest_configure():
@@ -75,3 +76,8 @@ def assert_serves(program, tmp_path):
             assert not lines, f"rank {rank} of {tp}, {recipe}, {folder.name}:\n" + "\n".join(lines)
 
     return check
+
+
+@pytest.fixture
+def setting(program, start, checkpoint, assert_serves):
+    return Setting(program, start, checkpoint, assert_serves)

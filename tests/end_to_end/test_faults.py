@@ -6,73 +6,8 @@ import signal
 
 import pytest
 
-import oracle
 import program as layercast_program
-
-RECIPE = "fp8_per_channel"
-PROMPT = (3, 11, 4, 250)
-
-
-class Setting:
-    """An engine of two ranks that serves A, and what it takes to see that it still does, or that it serves B."""
-
-    def __init__(self, program, start, checkpoint, assert_serves):
-        self.program, self.start, self.assert_serves = program, start, assert_serves
-        self.folders = {version: checkpoint("qwen3", version) for version in ("a", "b")}
-
-    def serve(self, failpoints=""):
-        self.engine = self.start("serve", "--model", self.folders["a"], "--tp", 2, "--quantization", RECIPE,
-                                 "--chunk-bytes", 16384, failpoints=failpoints)
-        self.versions = {"a": self.engine.version}
-        self.answer_of_a = self.answer()["tokens"]
-
-    def publish(self, *arguments, folder=None, failpoints=""):
-        self.publisher = self.start("publish", "--checkpoint", folder or self.folders["b"], *arguments,
-                                    failpoints=failpoints)
-        return self.publisher
-
-    def answer(self):
-        return self.program.generate(self.engine, PROMPT, "--max-new", 6)
-
-    def reload(self, *arguments, status=None):
-        return self.program.reload(self.engine, *arguments, status=status)
-
-    def assert_failed_and_still_serving_a(self, done, *words):
-        assert not done["ok"]
-        assert done["version"] == self.versions["a"]
-        message = done["error"]["message"]
-        assert all(word in message for word in words), message
-        self.assert_serving_a()
-        assert self.program.status(self.engine)["last_error"] == done["error"]
-
-    def assert_serving_a(self):
-        answer = self.answer()
-        assert answer["tokens"] == self.answer_of_a
-        assert [span["version"] for span in answer["spans"]] == [self.versions["a"]]
-        assert self.program.status(self.engine)["state"] == "serving"
-        self.assert_serves(self.engine, self.folders["a"], RECIPE)
-
-    def assert_takes_b(self, publisher=None):
-        done = self.reload("--publisher", (publisher or self.publisher).endpoint, status=0)
-        assert done["version"] == (publisher or self.publisher).version
-        self.assert_serves(self.engine, self.folders["b"], RECIPE)
-        answer = self.answer()
-        assert answer["tokens"] != self.answer_of_a
-        assert [span["version"] for span in answer["spans"]] == [done["version"]]
-        assert self.program.status(self.engine)["last_error"] is None
-
-
-@pytest.fixture
-def setting(program, start, checkpoint, assert_serves):
-    return Setting(program, start, checkpoint, assert_serves)
-
-
-def struck_mid_transfer(report):
-    return 0 < report["bytes"] < report["bytes_total"]
-
-
-def fired(daemon, name):
-    return f"failpoint {name} fired" in daemon.errors()
+from reload_setting import NAN_IN, RECIPE, fired, put_nan, spoiled, struck_mid_transfer
 
 
 # A rank in trouble, in each stage. `whole` says that everything had arrived by then.
@@ -180,27 +115,6 @@ def test_a_tensor_that_comes_short_is_refused(channel, setting):
 
 
 # Bad weights.
-
-
-def spoiled(folder, out, edit):
-    """A copy of a checkpoint with edit(tensors) applied, in a single file."""
-    import safetensors.torch
-
-    tensors = oracle.read_tensors(folder)
-    edit(tensors)
-    out.mkdir()
-    (out / "config.json").write_bytes((folder / "config.json").read_bytes())
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    safetensors.torch.save_file(contiguous, out / "model.safetensors")
-    return out
-
-
-NAN_IN = "model.layers.1.mlp.up_proj.weight"
-
-
-def put_nan(tensors):
-    tensors[NAN_IN] = tensors[NAN_IN].clone()
-    tensors[NAN_IN][5, 7] = float("nan")
 
 
 def test_a_nan_is_refused_by_a_snapshot_before_it_is_published(setting, tmp_path):

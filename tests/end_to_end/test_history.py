@@ -30,9 +30,10 @@ def cold(program, start_shared, checkpoint):
     return answers
 
 
-def straddle(program, start, checkpoint, *reload_arguments):
+def straddle(program, start, checkpoint, *reload_arguments, commit="staged"):
     """[(prompt, answer)] given while versions change, and which letter each version is."""
-    engine = start("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2, "--quantization", RECIPE)
+    engine = start("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2, "--quantization", RECIPE,
+                   "--commit", commit)
     publishers = {letter: start("publish", "--checkpoint", checkpoint("qwen3", letter),
                                 "--lineage", f"history-{letter}") for letter in ("a", "b")}
     letters = {key(publisher.version): letter for letter, publisher in publishers.items()}
@@ -51,8 +52,9 @@ def straddle(program, start, checkpoint, *reload_arguments):
     return answers, letters
 
 
-def test_every_answer_is_that_of_the_version_it_names(program, start, checkpoint, cold):
-    answers, letters = straddle(program, start, checkpoint)
+@pytest.mark.parametrize("commit", ["staged", "undo", "in_place"])
+def test_every_answer_is_that_of_the_version_it_names(commit, program, start, checkpoint, cold):
+    answers, letters = straddle(program, start, checkpoint, commit=commit)
     seen = set()
     for prompt, answer in answers:
         assert [(span["start"], span["end"]) for span in answer["spans"]] == [(0, MAX_NEW)]
@@ -62,8 +64,9 @@ def test_every_answer_is_that_of_the_version_it_names(program, start, checkpoint
     assert {letter for _, letter in seen} == {"a", "b"}
 
 
-def test_an_answer_that_goes_on_across_a_commit_says_where_it_changed(program, start, checkpoint, cold):
-    answers, letters = straddle(program, start, checkpoint, "--pause-mode", "keep")
+@pytest.mark.parametrize("commit", ["staged", "in_place"])
+def test_an_answer_that_goes_on_across_a_commit_says_where_it_changed(commit, program, start, checkpoint, cold):
+    answers, letters = straddle(program, start, checkpoint, "--pause-mode", "keep", commit=commit)
     for prompt, answer in answers:
         spans = answer["spans"]
         assert spans[0]["start"] == 0 and spans[-1]["end"] == len(answer["tokens"]) == MAX_NEW

@@ -1,0 +1,87 @@
+#include "engine_side/server/rank_commit.h"
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kCopyTimeout{120'000};
+constexpr std::chrono::milliseconds kAnswerTime{2'000};
+constexpr int kTries = 3;
+
+}  // namespace
+
+RankCommitOutcome RankCommit::Run(bool kernel_format, const std::vector<std::string>& served, Deadline deadline) {
+  if (ranks_.commit_policy() == CommitPolicy::kStaged) return CommitStaged();
+  return CommitLayerwise(kernel_format, served, deadline);
+}
+
+// From the first rank's commit on there is no way back: what is staged survives its process, so that a rank that fails
+// in the middle does its copy again. Only if that fails too is the engine torn.
+RankCommitOutcome RankCommit::CommitStaged() {
+  RankCommitOutcome outcome;
+  for (int attempt = 1; attempt <= kTries; ++attempt) {
+    const Deadline deadline = Deadline::After(kCopyTimeout);
+    try {
+      if (attempt > 1) {
+        ranks_.RestartIfLost();
+        ranks_.Call("adopt_staged", Json::object(), deadline);
+      }
+      outcome.ranks = AskForReports(ranks_, "commit", Json::object(), deadline);
+    } catch (const Error& error) {
+      outcome.ranks.error = error;
+    }
+    if (!outcome.ranks.error) return outcome;
+    log::error("commit, try {} of {}: {}", attempt, kTries, outcome.ranks.error->what());
+  }
+  outcome.torn = true;
+  return outcome;
+}
+
+// Ranks receive and write at once; what one of them could not write, the others take back.
+RankCommitOutcome RankCommit::CommitLayerwise(bool kernel_format, const std::vector<std::string>& served,
+                                              Deadline deadline) {
+  RankCommitOutcome outcome;
+  const Json params = {{"timeout_ms", deadline.Remaining().count()}};
+  // A rank gives up by itself at the deadline, and then says whom it waited for.
+  outcome.ranks = AskForReports(ranks_, "commit", params, Deadline(deadline.at() + kAnswerTime));
+  ExpectOneVersion(outcome.ranks, kernel_format);
+  if (!outcome.ranks.error) return outcome;
+  log::error("commit: {}", outcome.ranks.error->what());
+  outcome.torn = !RollBack(served);
+  return outcome;
+}
+
+bool RankCommit::RollBack(const std::vector<std::string>& served) {
+  for (int attempt = 1; attempt <= kTries; ++attempt) {
+    try {
+      return TryRollBack(served);
+    } catch (const Error& error) {
+      log::error("rolling back, try {} of {}: {}", attempt, kTries, error.what());
+    }
+  }
+  return false;
+}
+
+// Ranks say what they think; what they serve is read back.
+bool RankCommit::TryRollBack(const std::vector<std::string>& served) {
+  ranks_.RestartIfLost();
+  const Deadline deadline = Deadline::After(kCopyTimeout);
+  bool whole = true;
+  for (const Json& answer : ranks_.Call("roll_back", Json::object(), deadline)) {
+    whole = whole && answer.at("whole").get<bool>();
+  }
+  if (!whole || served.empty()) return whole;
+  const std::vector<Json> now = ranks_.Call("digests", Json::object(), deadline);
+  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+    const auto digest = now[rank].at("served_digest").get<std::string>();
+    if (digest == served.at(rank)) continue;
+    log::error("rank {} was rolled back, but serves other bytes: digest expected {}, got {}", rank, served[rank],
+               digest);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace layercast

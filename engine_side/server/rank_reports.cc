@@ -1,0 +1,78 @@
+#include "engine_side/server/rank_reports.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
+#include "layercast/report.h"
+
+namespace layercast {
+namespace {
+
+// The report of a rank that could not make one.
+Json LastWords(const Json& progress) {
+  Json report = Json::parse(ReloadReport().ToJson());
+  if (progress.is_object()) report.update(progress);
+  return report;
+}
+
+}  // namespace
+
+RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline) {
+  RankReports outcome;
+  std::vector<Json> lost;
+  const std::vector<RankAnswer> answers = ranks.Try(method, params, deadline);
+  const std::vector<Json> progress = ranks.progress();
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    const RankAnswer& answer = answers[rank];
+    Json report = answer.error ? LastWords(progress[rank]) : answer.result.at("report");
+    report["rank"] = rank;
+    (answer.error ? lost : outcome.reports).push_back(std::move(report));
+    if (outcome.error) continue;
+    if (answer.error) outcome.error = *answer.error;
+    if (!answer.error && answer.result.contains("error")) {
+      const Json& error = answer.result["error"];
+      outcome.error.emplace(ErrorCodeNamed(error.at("code").get<std::string>()),
+                            "rank " + std::to_string(rank) + ": " + error.at("message").get<std::string>());
+    }
+  }
+  std::ranges::move(lost, std::back_inserter(outcome.reports));
+  return outcome;
+}
+
+void ExpectOneVersion(RankReports& outcome, bool kernel_format) {
+  for (const Json& report : outcome.reports) {
+    const Json& first = outcome.reports.front();
+    if (outcome.error || kernel_format || report["version"] == first["version"]) continue;
+    outcome.error.emplace(ErrorCode::kCorrupt, "the ranks took different versions: rank " + first["rank"].dump() + " " +
+                                                   first["version"].dump() + ", rank " + report["rank"].dump() + " " +
+                                                   report["version"].dump());
+  }
+}
+
+Json MergeReports(const std::vector<Json>& reports) {
+  Json merged = reports.front();
+  merged.erase("served_digest");
+  merged.erase("buffers_digest");
+  merged.erase("rank");
+  merged["out_of_order"] = Json::array();
+  for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) merged[sum] = 0;
+  for (const Json& report : reports) {
+    for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) {
+      merged[sum] = merged[sum].get<std::uint64_t>() + report[sum].get<std::uint64_t>();
+    }
+    merged["peak_buffered_bytes"] = std::max(merged["peak_buffered_bytes"].get<std::uint64_t>(),
+                                             report["peak_buffered_bytes"].get<std::uint64_t>());
+    for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {
+      merged["stage_ms"][stage] = std::max(merged["stage_ms"].value(stage, 0.0), milliseconds.get<double>());
+    }
+    for (Json episode : report["out_of_order"]) {
+      episode["rank"] = report["rank"];
+      merged["out_of_order"].push_back(std::move(episode));
+    }
+  }
+  return merged;
+}
+
+}  // namespace layercast

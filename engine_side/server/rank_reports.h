@@ -1,0 +1,27 @@
+// Calls that every rank answers with the report of a reload, also where it failed or died.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine_side/server/rank_group.h"
+#include "layercast/error.h"
+
+namespace layercast {
+
+struct RankReports {
+  std::vector<Json> reports;   // by rank; those of lost ranks, with what they had said before, come last
+  std::optional<Error> error;  // the first rank's that has one
+};
+
+// `method` answers {"report"}, or {"report", "error"}.
+RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline);
+
+// Makes it an error that the ranks took different versions. Kernel-format weights have a digest for each rank.
+void ExpectOneVersion(RankReports& reports, bool kernel_format);
+
+// One report of the ranks': sums of bytes and layers, the slowest rank's times, everybody's episodes.
+Json MergeReports(const std::vector<Json>& reports);
+
+}  // namespace layercast
