@@ -76,7 +76,11 @@ class GeneratorTest : public ::testing::Test {
   }
 
   void Commit(std::uint64_t step, PauseMode mode = PauseMode::kWait, const std::function<void()>& commit = [] {}) {
-    generator_->Commit(mode, Step(step), commit, Soon());
+    const auto run = [&] {
+      commit();
+      return Step(step);
+    };
+    generator_->Commit(mode, run, Soon());
   }
 
   RankGroup ranks_;
@@ -190,8 +194,11 @@ TEST_F(GatedGeneratorTest, ACommitWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) 
   bool ran = false;
   EXPECT_THAT(
       [&] {
-        generator_->Commit(
-            PauseMode::kWait, Step(1), [&] { ran = true; }, Deadline::After(std::chrono::milliseconds(20)));
+        const auto run = [&] {
+          ran = true;
+          return Step(1);
+        };
+        generator_->Commit(PauseMode::kWait, run, Deadline::After(std::chrono::milliseconds(20)));
       },
       ThrowsMessage<Error>(HasSubstr("did not finish before the deadline of the commit")));
   gate_->Allow();
@@ -201,8 +208,8 @@ TEST_F(GatedGeneratorTest, ACommitWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) 
 }
 
 TEST_F(GeneratorTest, ATornEngineAnswersNothingUntilAWholeVersionIsCommitted) {
-  generator_->SetTorn("rank 1 was lost while it committed");
-  EXPECT_THAT([&] { Add({10}, 1); }, ThrowsMessage<Error>(HasSubstr("torn and answers nothing: rank 1 was lost")));
+  generator_->SetTorn("between run@1 and run@2");
+  EXPECT_THAT([&] { Add({10}, 1); }, ThrowsMessage<Error>(HasSubstr("torn between run@1 and run@2")));
   Commit(1);
   auto answer = Add({10}, 1);
   EXPECT_EQ(Get(answer).finish, "length");
