@@ -4,13 +4,19 @@
 # Everything that needs no torch, its tests included: `cmake --build ... --target core`.
 add_custom_target(core)
 
-# layercast_library(layercast_wire SOURCES a.cc b.cc DEPENDS layercast_tensor PRIVATE_DEPENDS foo)
+# What compiles slowly because of its templates (JSON, command lines, test macros), and is never waited for when it runs.
+set(LAYERCAST_COLD $<$<CONFIG:Release>:-O1>)
+
+# layercast_library(layercast_wire SOURCES a.cc b.cc DEPENDS layercast_tensor PRIVATE_DEPENDS foo [COLD])
 function(layercast_library name)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;COLD" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} layercast_warnings)
+  if(ARG_COLD)
+    target_compile_options(${name} PRIVATE ${LAYERCAST_COLD})
+  endif()
   if(NOT ARG_TORCH)
     add_dependencies(core ${name})
     set_property(GLOBAL APPEND PROPERTY LAYERCAST_CORE_LIBRARIES ${name})
@@ -32,18 +38,23 @@ function(layercast_test name)
     add_dependencies(core ${name})
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main layercast_warnings)
-  # Test code is macros: what it tests is optimized, it need not be, and compiles in half the time.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
+  target_compile_options(${name} PRIVATE ${LAYERCAST_COLD} $<$<CONFIG:RelWithDebInfo>:-O0>)
+  if("core" IN_LIST ARG_LABELS)
+    target_precompile_headers(${name} REUSE_FROM layercast_test_headers)  # tests/support
+    # GCC forgets that these headers are the system's, and then sees copies in std::string that are out of bounds.
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-stringop-overflow>)
+  endif()
   # One ctest per program: the suites are quick, and starting hundreds of processes is not.
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
 # layercast_program(rl_loop SOURCES main.cc DEPENDS layercast_engine)
-# A program for people: it lands in bin/ of the build folder.
+# A program for people: it lands in bin/ of the build folder. The work is in the libraries.
 function(layercast_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} layercast_warnings)
+  target_compile_options(${name} PRIVATE ${LAYERCAST_COLD})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
