@@ -160,11 +160,11 @@ std::span<const NameRule> WeightsMapper::rules() const {
   return rules_ ? std::span<const NameRule>(rules_->rules) : std::span<const NameRule>();
 }
 
-WeightsMapper operator|(const WeightsMapper& a, const WeightsMapper& b) {
-  if (a.empty()) return b;
-  std::vector<NameRule> rules(a.rules().begin(), a.rules().end());
-  rules.insert(rules.end(), b.rules().begin(), b.rules().end());
-  return WeightsMapper(std::move(rules));
+WeightsMapper WeightsMapper::operator|(const WeightsMapper& after) const {
+  if (empty()) return after;
+  std::vector<NameRule> both(rules().begin(), rules().end());
+  both.insert(both.end(), after.rules().begin(), after.rules().end());
+  return WeightsMapper(std::move(both));
 }
 
 bool WeightsMapper::Matches(std::string_view name) const {

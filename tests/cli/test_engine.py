@@ -179,7 +179,6 @@ def test_wrong_usage(arguments, program):
 
 
 @pytest.mark.parametrize("arguments, code, words", [
-    (["--commit", "undo"], "unsupported", "staged"),
     (["--device", "cuda"], "unsupported", "cuda"),
     (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
     (["--model", "/nowhere"], "not_found", "/nowhere"),

@@ -60,7 +60,8 @@ def test_the_fields_of_a_plan(model):
     key = next(p for p in plan["placements"] if p["tensor"].endswith("k_proj.weight"))
     assert key == {"tensor": "model.layers.0.self_attn.k_proj.weight", "dtype": "f32", "shape": [8, 16],
                    "source": [[4, 8], [0, 16]], "layer": "model.layers.0.self_attn.qkv_proj",
-                   "class": "QKVParallelLinear", "parameter": "weight", "destination": [[8, 12], [0, 16]], "shard": "k"}
+                   "class": "QKVParallelLinear", "parameter": "weight", "destination": [[8, 12], [0, 16]], "shard": "k",
+                   "rules": []}
     assert {s["name"]: s["rule"] for s in plan["skipped"]} == {
         "lm_head.weight": "tied to model.embed_tokens.weight",
         "model.layers.0.self_attn.rotary_emb.inv_freq": "rotary_emb.inv_freq is computed, not loaded"}
@@ -91,7 +92,7 @@ def test_everything_that_is_wrong_is_named_together(model):
 
 
 @pytest.mark.parametrize("config, flags, words", [
-    ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: LlamaForCausalLM, Qwen2ForCausalLM"),
+    ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: Gemma2ForCausalLM, Gemma3ForCausalLM"),
     ({}, ["--tp", 3], "num_attention_heads 4 is not divisible by tp_size 3"),
     ({"hidden_size": 0}, [], "hidden_size: expected an integer from 1"),
 ])

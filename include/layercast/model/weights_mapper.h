@@ -55,8 +55,8 @@ class LAYERCAST_PUBLIC WeightsMapper {
   std::span<const NameRule> rules() const;
   bool empty() const { return rules().empty(); }
 
-  // First the rules of `a`, then those of `b`.
-  friend LAYERCAST_PUBLIC WeightsMapper operator|(const WeightsMapper& a, const WeightsMapper& b);
+  // First these rules, then those of `after`.
+  WeightsMapper operator|(const WeightsMapper& after) const;
 
  private:
   struct Rules;
