@@ -54,6 +54,15 @@ class Awaited {
 
 }  // namespace
 
+bool IsKernelFormat(const CheckpointSource& source) {
+  const bool found = source.load_format == "auto" && std::filesystem::exists(PartPath(source.path, 0, 0));
+  if (!found && source.load_format != "sharded_state") return false;
+  if (source.secondary.empty()) return true;
+  throw Error(ErrorCode::kInvalidArgument, "sharded_state in " + source.path +
+                                               ": expected no secondary weights, got '" +
+                                               source.secondary.front().path + "'");
+}
+
 std::vector<NamedTensor> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size) {
   std::vector<NamedTensor> tensors;
   int part = 0;

@@ -8,10 +8,15 @@
 
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "layercast/checkpoint_source.h"
 #include "layercast/weights_iterator.h"
 #include "src/tensor/manifest.h"
 
 namespace layercast {
+
+// Whether the source holds what `layercast export` writes: it is called `sharded_state`, or is `auto` and rank 0's
+// first file is there. Throws kInvalidArgument on secondary sources beside it.
+bool IsKernelFormat(const CheckpointSource& source);
 
 // `model-rank-{rank}-part-{part}.safetensors` of a folder. Throws kNotFound naming the files that it looked for;
 // kInvalidArgument when they were written by another number of ranks.

@@ -28,9 +28,10 @@ void Stager::Open(ReloadSource source, std::uint64_t attempt) {
   attempt_number_ = attempt;
   switch (source_.kind) {
     case ReloadSource::Kind::kOrigin: return OpenOrigin();
-    case ReloadSource::Kind::kPath: return OpenPath(source_.location, source_.is_checkpoint_format);
+    case ReloadSource::Kind::kPath: return OpenPath(source_.checkpoint, source_.is_checkpoint_format);
     case ReloadSource::Kind::kPublisher: return OpenPublisher();
     case ReloadSource::Kind::kIterator: return OpenIterator();
+    case ReloadSource::Kind::kDummy: return OpenDummy();
   }
   throw Error(ErrorCode::kInvalidArgument, "a source of no known kind");
 }
@@ -44,7 +45,7 @@ StagedVersion Stager::Receive() {
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
-  BeginUnpublished("iterator", 0, OrLast(specs), {});
+  BeginAttempt(Unpublished("iterator", 0, OrLast(specs)), {});
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
@@ -74,20 +75,22 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
-// The digests and magnitudes of its tensors are known when they have come.
-void Stager::BeginUnpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs,
-                              Arrival arrival) {
+Manifest Stager::Unpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs) {
   std::vector<ManifestEntry> entries;
   for (const TensorSpec& spec : specs) entries.push_back({.spec = spec, .digest = {}, .amax = -1});
-  BeginAttempt(Manifest(lineage, step, std::move(entries)), arrival);
+  return Manifest(lineage, step, std::move(entries));
 }
 
 void Stager::BeginAttempt(Manifest manifest, Arrival arrival) {
-  const std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest);
-  report_.staged_bytes = layout().staged_bytes();
+  Prepare(manifest);
   std::vector<TensorSpec> specs;
   for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
   last_specs_ = std::move(specs);
+  BeginPrepared(std::move(manifest), arrival);
+}
+
+void Stager::BeginPrepared(Manifest manifest, Arrival arrival) {
+  report_.staged_bytes = layout().staged_bytes();
   attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
                                                                         .recipe = *recipe_,
                                                                         .layout = layout(),
@@ -96,7 +99,7 @@ void Stager::BeginAttempt(Manifest manifest, Arrival arrival) {
                                                                         .pool = pool_,
                                                                         .failpoints = failpoints_,
                                                                         .direct = options_.direct},
-                                             prepared, std::move(manifest), arrival.in_order, arrival.snapshot);
+                                             prepared_, std::move(manifest), arrival.in_order, arrival.snapshot);
 }
 
 // The attempt has everything: what the committer took is whole.
@@ -133,7 +136,8 @@ Committer& Stager::committer() {
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) {
   if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
-  prepared_ = std::make_shared<const PreparedLayout>(*model_, manifest, *recipe_, options_.chunk_bytes);
+  prepared_ =
+      std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, *recipe_, options_.chunk_bytes);
   return prepared_;
 }
 

@@ -57,10 +57,11 @@ class Stager {
 
  private:
   void OpenOrigin();
-  void OpenPath(const std::string& path, bool is_checkpoint_format);
-  void OpenCheckpoint(const std::string& path);
+  void OpenPath(const CheckpointSource& source, bool is_checkpoint_format);
+  void OpenCheckpoint(const CheckpointSource& source);
   void OpenIterator();
   void OpenKernelFormatIterator();
+  void OpenDummy();
   void OpenPublisher();
   void Connect(const std::string& lineage, std::optional<std::uint64_t> step);
   StagedVersion ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage);
@@ -73,9 +74,12 @@ class Stager {
     bool snapshot = false;  // from a publisher's arena
   };
   void BeginAttempt(Manifest manifest, Arrival arrival);
-  void BeginUnpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs,
-                        Arrival arrival);
-  void TakeAll(WeightsIterator& weights);
+  // The same with the plan that prepared_ has.
+  void BeginPrepared(Manifest manifest, Arrival arrival);
+  // The digests and magnitudes of its tensors are known when they have come.
+  static Manifest Unpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs);
+  // `bytes` in all, where that is known: says how far it has got.
+  void TakeAll(WeightsIterator& weights, std::uint64_t bytes = 0);
   StagedVersion FinishAttempt(std::optional<Manifest> published);
   StagedVersion Digested(Manifest manifest);
   const KernelLayout& layout();
@@ -100,7 +104,7 @@ class Stager {
   const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
 
   struct Origin {
-    std::string path;
+    CheckpointSource source;
     bool is_checkpoint_format = true;
   };
   Origin origin_;                                   // what FromOrigin re-reads

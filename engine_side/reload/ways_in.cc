@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine_side/reload/dummy_weights.h"
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
@@ -42,33 +43,53 @@ class Progress final : public FetchSink {
 }  // namespace
 
 void Stager::OpenOrigin() {
-  if (!origin_.path.empty()) return OpenPath(Origin(origin_).path, origin_.is_checkpoint_format);
+  if (!origin_.source.path.empty()) return OpenPath(Origin(origin_).source, origin_.is_checkpoint_format);
   throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
 }
 
-void Stager::OpenPath(const std::string& path, bool is_checkpoint_format) {
+void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format) {
+  const std::string lineage = LineageOf(source.path);
   report_.channel = "path";
-  report_.version.lineage = LineageOf(path);
-  if (is_checkpoint_format) return OpenCheckpoint(path);
-  std::vector<NamedTensor> tensors = layercast::OpenKernelFormat(path, parallel_.tp_rank, parallel_.tp_size);
+  report_.version.lineage = lineage;
+  if (is_checkpoint_format && !IsKernelFormat(source)) return OpenCheckpoint(source);
+  std::vector<NamedTensor> tensors = layercast::OpenKernelFormat(source.path, parallel_.tp_rank, parallel_.tp_size);
   std::vector<TensorSpec> specs;
   for (const NamedTensor& tensor : tensors) specs.push_back({tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
   CheckKernelFormat(specs, layout());
-  receive_ = [this, path, tensors = std::move(tensors)] {
-    StagedVersion staged = ReceiveKernelFormat(*MakeWeightsIterator(tensors), LineageOf(path));
-    origin_ = {path, false};
+  receive_ = [this, source, is_checkpoint_format, lineage, tensors = std::move(tensors)] {
+    StagedVersion staged = ReceiveKernelFormat(*MakeWeightsIterator(tensors), lineage);
+    origin_ = {source, is_checkpoint_format};
     return staged;
   };
 }
 
-void Stager::OpenCheckpoint(const std::string& path) {
-  auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::Open(path));
-  BeginUnpublished(LineageOf(path), 0, checkpoint->specs(), {.in_order = true, .snapshot = false});
-  receive_ = [this, path, checkpoint] {
-    TakeAll(*checkpoint->Weights(LayerOrder(checkpoint->specs())));
+void Stager::OpenCheckpoint(const CheckpointSource& source) {
+  auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::Open(source));
+  BeginAttempt(Unpublished(LineageOf(source.path), 0, checkpoint->specs()), {.in_order = true, .snapshot = false});
+  receive_ = [this, source, checkpoint] {
+    TakeAll(*checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes());
     StagedVersion staged = FinishAttempt(std::nullopt);
-    origin_ = {path, true};
+    origin_ = {source, true};
     return staged;
+  };
+}
+
+// Ranks hold different values, and no checkpoint has them: the version is called by its seed alone.
+void Stager::OpenDummy() {
+  const std::uint64_t seed = source_.seed;
+  report_.channel = "dummy";
+  report_.version = Manifest("dummy", seed, {}).version();
+  auto parameters = std::make_shared<const LoadPlan>(LoadPlan::WithoutTensors(*model_));
+  std::vector<TensorSpec> specs;
+  for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);
+  Manifest manifest = Unpublished("dummy", seed, specs);
+  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest, *recipe_,
+                                                     options_.chunk_bytes);
+  BeginPrepared(std::move(manifest), {.in_order = true, .snapshot = false});
+  receive_ = [this, parameters, seed] {
+    DummyWeights weights(*parameters, parallel_.tp_rank, seed);
+    TakeAll(weights, prepared_->plan.placed_bytes());
+    return FinishAttempt(Manifest("dummy", seed, {}));
   };
 }
 
@@ -77,7 +98,7 @@ void Stager::OpenIterator() {
   report_.version.lineage = source_.lineage;
   if (source_.iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "expected an iterator, got null");
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
-  BeginUnpublished(source_.lineage, source_.step.value_or(0), OrLast(source_.specs), {});
+  BeginAttempt(Unpublished(source_.lineage, source_.step.value_or(0), OrLast(source_.specs)), {});
   receive_ = [this] {
     TakeAll(*source_.iterator);
     return FinishAttempt(std::nullopt);
@@ -109,7 +130,7 @@ void Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> st
   const ReceiverIdentity self{
       .engine = options_.engine, .attempt = attempt_number_, .rank = parallel_.tp_rank, .tp_size = parallel_.tp_size};
   deadline_ = Deadline::After(timeout_);
-  session_ = FetchSession::Open(source_.location, self, lineage, step, HowToFetch(), failpoints_, deadline_);
+  session_ = FetchSession::Open(source_.endpoint, self, lineage, step, HowToFetch(), failpoints_, deadline_);
 }
 
 void Stager::Reach() {
@@ -118,7 +139,7 @@ void Stager::Reach() {
   Connect(opened.lineage, opened.step);
   const Version offered = session_->manifest().version();
   if (offered == opened) return;
-  throw Error(ErrorCode::kFailedPrecondition, "publisher " + source_.location + ": expected to find " +
+  throw Error(ErrorCode::kFailedPrecondition, "publisher " + source_.endpoint + ": expected to find " +
                                                   opened.ToString() + " again, got " + offered.ToString());
 }
 
@@ -129,8 +150,8 @@ StagedVersion Stager::ReceivePublished() {
   } catch (const Error& error) {
     Describe(session_->stats());
     const std::string what = error.what();  // the channel's own words name another address, or none
-    if (what.find(source_.location) != std::string::npos) throw;
-    throw Error(error.code(), "publisher " + source_.location + ": " + what);
+    if (what.find(source_.endpoint) != std::string::npos) throw;
+    throw Error(error.code(), "publisher " + source_.endpoint + ": " + what);
   }
   Describe(session_->stats());
   return FinishAttempt(session_->manifest());
@@ -145,8 +166,15 @@ StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::s
   return Digested(std::move(manifest));
 }
 
-void Stager::TakeAll(WeightsIterator& weights) {
-  while (std::optional<NamedTensor> tensor = weights.Next()) attempt_->Take(*tensor);
+void Stager::TakeAll(WeightsIterator& weights, std::uint64_t bytes) {
+  std::uint64_t taken = 0;
+  while (std::optional<NamedTensor> tensor = weights.Next()) {
+    attempt_->Take(*tensor);
+    const std::uint64_t before = taken;
+    taken += static_cast<std::uint64_t>(tensor->tensor.num_bytes());
+    const bool step = bytes != 0 && before * 100 / bytes != taken * 100 / bytes;  // a percent: tensors may be many
+    if (step && options_.on_progress) options_.on_progress(taken, bytes);
+  }
 }
 
 FetchOptions Stager::HowToFetch() const {

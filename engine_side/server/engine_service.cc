@@ -25,10 +25,6 @@ constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
 
-bool IsKernelFormat(const std::string& model) {
-  return std::filesystem::exists(std::filesystem::path(model) / "model-rank-0-part-0.safetensors");
-}
-
 }  // namespace
 
 class EngineService::Impl {
@@ -59,11 +55,11 @@ class EngineService::Impl {
   }
 
   void LoadModel() {
-    const Json outcome = reloader_.Reload({{"weights_path", std::filesystem::absolute(options_.ranks.model).string()},
-                                           {"is_checkpoint_format", !IsKernelFormat(options_.ranks.model)}});
+    const Json outcome = reloader_.Reload(options_.first_load);
     if (!outcome["ok"].get<bool>()) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "loading " + options_.ranks.model + ": " + outcome["error"]["message"].get<std::string>());
+      const Json& error = outcome["error"];
+      throw Error(ErrorCodeNamed(error["code"].get<std::string>()),
+                  "loading " + options_.ranks.model + ": " + error["message"].get<std::string>());
     }
     loaded_ = true;
   }
@@ -217,8 +213,7 @@ class EngineService::Impl {
 
   void Verify(const Json& params, const RpcReply& reply) {
     Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
-    for (const Json& rank :
-         ranks_.Call("compare", {{"directory", params.at("directory")}}, Deadline::After(kRankTimeout))) {
+    for (const Json& rank : ranks_.Call("compare", params, Deadline::After(kRankTimeout))) {
       result["tensors"] = result["tensors"].get<std::uint64_t>() + rank["tensors"].get<std::uint64_t>();
       result["bytes"] = result["bytes"].get<std::uint64_t>() + rank["bytes"].get<std::uint64_t>();
       for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);

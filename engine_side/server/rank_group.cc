@@ -41,6 +41,11 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     launch.program = options_.program;
     launch.rank = rank;
     launch.keep_failpoints = keep_failpoints;
+    if (options_.on_progress) {
+      launch.on_progress = [this, rank](std::uint64_t bytes, std::uint64_t total) {
+        options_.on_progress(rank, bytes, total);
+      };
+    }
     const auto flag = [&](const char* name, const std::string& value) {
       launch.arguments.insert(launch.arguments.end(), {name, value});
     };

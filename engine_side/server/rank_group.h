@@ -2,6 +2,7 @@
 // over the same memory: weights survive, KV caches do not.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,8 @@ struct RankGroupOptions {
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;
+  // What `rank` has received of what it loads. Called on several threads. May be empty.
+  std::function<void(int rank, std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
 };
 
 // Resource; thread-safe.

@@ -58,7 +58,8 @@ std::vector<std::string> Environment(bool keep_failpoints) {
 
 }  // namespace
 
-RankHandle::RankHandle(const RankLaunch& launch) : rank_(launch.rank), last_heard_(Deadline::Clock::now()) {
+RankHandle::RankHandle(const RankLaunch& launch)
+    : rank_(launch.rank), on_progress_(launch.on_progress), last_heard_(Deadline::Clock::now()) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw Error(ErrorCode::kUnavailable, std::string("rank link: ") + std::strerror(errno));
@@ -122,6 +123,10 @@ std::future<Json> RankHandle::Call(const std::string& method, const Json& params
 void RankHandle::Read() {
   NameThisThread("lc-rank-read");
   while (std::optional<Json> message = stream_->Receive()) {
+    if (message->contains("progress") && on_progress_) {
+      const Json& progress = (*message)["progress"];
+      on_progress_(progress.value("bytes", std::uint64_t{0}), progress.value("bytes_total", std::uint64_t{0}));
+    }
     const std::lock_guard lock(mutex_);
     last_heard_ = Deadline::Clock::now();
     if (message->contains("progress")) progress_ = (*message)["progress"];

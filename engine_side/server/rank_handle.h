@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -26,6 +27,8 @@ struct RankLaunch {
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and what it hands over
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
+  // Called on the reading thread whenever the rank says how far it has got. May be empty.
+  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
 };
 
 // What a call came to.
@@ -65,6 +68,7 @@ class RankHandle {
   std::string Name() const;
 
   const int rank_;
+  const std::function<void(std::uint64_t, std::uint64_t)> on_progress_;
   pid_t pid_ = -1;
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};

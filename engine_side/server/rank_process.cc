@@ -224,7 +224,7 @@ class RankProcess {
 
   Json Compare(const Json& params) {
     return CompareRank(receiver_->captured(), ModelRegistry::Builtin().Build(config_, parallel_), parallel_,
-                       {options_.recipe, options_.power_of_two_scales}, params["directory"].get<std::string>());
+                       {options_.recipe, options_.power_of_two_scales}, CheckpointFromJson(params));
   }
 
   // {"steps": [{"sequence", "tokens", "temperature", "top_p", "top_k", "seed", "index"}]}: one token each.

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "engine_side/reload/kernel_format.h"
+#include "engine_side/server/reload_request.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 
@@ -26,6 +28,12 @@ Version VersionFromJson(const Json& json) {
 Json VersionOrNull(const std::optional<Version>& version) { return version ? VersionToJson(*version) : Json(nullptr); }
 
 std::string NameOf(const std::optional<Version>& version) { return version ? version->ToString() : "no version"; }
+
+// Kernel tensors are each rank's own, and so is what they are called together.
+bool HoldsKernelFormat(const Json& request) {
+  if (!request.contains("weights_path") || request["weights_path"].is_null()) return false;
+  return !request.value("is_checkpoint_format", true) || IsKernelFormat(CheckpointFromJson(request));
+}
 
 }  // namespace
 
@@ -70,7 +78,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   Json request = params;
   const bool path = request.contains("weights_path") && !request["weights_path"].is_null();
   const bool publisher = request.contains("publisher") && !request["publisher"].is_null();
-  if (!path && !publisher) {
+  if (!path && !publisher && !IsDummy(request)) {
     if (origin_.is_null())
       throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
     request.update(origin_);
@@ -79,7 +87,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   // A rank gives up a little earlier, so that it can say whom it waited for.
   const auto left = deadline.Remaining();
   request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
-  kernel_format_ = !request.value("is_checkpoint_format", true);
+  kernel_format_ = HoldsKernelFormat(request);
   RankReports staged = AskForReports(ranks_, "stage", request, deadline);
   ExpectOneVersion(staged, kernel_format_);
   report_ = MergeReports(staged.reports);
@@ -90,7 +98,11 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
     }
     throw Error(*staged.error);
   }
-  if (path) origin_ = {{"weights_path", request["weights_path"]}, {"is_checkpoint_format", !kernel_format_}};
+  if (!path) return;
+  origin_ = Json::object();
+  for (const char* field : {"weights_path", "load_format", "secondary_weights", "is_checkpoint_format"}) {
+    if (request.contains(field)) origin_[field] = request[field];
+  }
 }
 
 void Reloader::Commit(PauseMode mode, Deadline deadline) {

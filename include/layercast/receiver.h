@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "layercast/captured_buffers.h"
+#include "layercast/checkpoint_source.h"
 #include "layercast/commit_policy.h"
 #include "layercast/export.h"
 #include "layercast/memory.h"
@@ -30,13 +31,15 @@ struct QuantizationConfig {
 
 // Where new weights come from. Value; moved into a reload.
 struct LAYERCAST_PUBLIC ReloadSource {
-  enum class Kind : std::uint8_t { kOrigin, kPath, kPublisher, kIterator };
+  enum class Kind : std::uint8_t { kOrigin, kPath, kPublisher, kIterator, kDummy };
   Kind kind = Kind::kOrigin;
-  std::string location;               // folder, file or endpoint
+  CheckpointSource checkpoint;        // of a path
+  std::string endpoint;               // of a publisher
   std::string lineage;                // of the version; empty from a publisher: any
   std::optional<std::uint64_t> step;  // empty from a publisher: the newest
   std::unique_ptr<WeightsIterator> iterator;
   std::vector<TensorSpec> specs;  // of the iterator's tensors; empty: those of the last load
+  std::uint64_t seed = 0;         // of dummy weights
   // False: names, shapes and dtypes are the captured buffers' own ("...qkv_proj.weight_scale"), this rank's, and are
   // copied straight; checked just as hard.
   bool is_checkpoint_format = true;
@@ -45,10 +48,15 @@ struct LAYERCAST_PUBLIC ReloadSource {
 // Re-reads the path that was loaded last.
 LAYERCAST_PUBLIC ReloadSource FromOrigin();
 LAYERCAST_PUBLIC ReloadSource FromPath(std::string path, bool is_checkpoint_format = true);
+// `sharded_state`, also as `auto` finds it, is kernel format.
+LAYERCAST_PUBLIC ReloadSource FromCheckpoint(CheckpointSource checkpoint);
 LAYERCAST_PUBLIC ReloadSource FromPublisher(std::string endpoint, std::string lineage = "",
                                             std::optional<std::uint64_t> step = std::nullopt);
 LAYERCAST_PUBLIC ReloadSource FromIterator(std::unique_ptr<WeightsIterator> iterator,
                                            std::vector<TensorSpec> specs = {}, bool is_checkpoint_format = true);
+
+// Random weights of that seed, for an engine that starts empty: the version is {"dummy", seed}.
+LAYERCAST_PUBLIC ReloadSource FromDummy(std::uint64_t seed = 0);
 
 struct ReceiverOptions {
   std::string engine = "engine";  // its name, in handshakes and errors
@@ -60,7 +68,8 @@ struct ReceiverOptions {
   CommitPolicy commit = CommitPolicy::kStaged;
   bool direct =
       true;  // let pieces go straight to their kernel tensors where the recipe allows; false: five stages everywhere
-  // Called while bytes arrive from a publisher, on the staging thread: received so far, and in all. May be empty.
+  // Called while bytes arrive from a publisher or a checkpoint, on the staging thread: so far, and in all. May be
+  // empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
   // They outlive the receiver. Null: host memory, ...
   // What the commit policy keeps, allocated at the first reload: the staged copy, the undo log, a byte for each buffer.
