@@ -18,7 +18,7 @@ WAYS = {
     "shuffled stream": ("--mode", "stream", "--order", "shuffled:7"),
 }
 # Engines split a version into chunks of different sizes.
-CHUNK_BYTES = dict(zip(oracle.RECIPES, (5_000, 40_000, 100_000, 4 << 20)))
+CHUNK_BYTES = dict(zip(oracle.ENGINE_RECIPES, (5_000, 40_000, 100_000, 4 << 20)))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def publisher(start_shared, checkpoint):
     return get
 
 
-@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("recipe", oracle.ENGINE_RECIPES)
 @pytest.mark.parametrize("tp", [1, 2, 4])
 @pytest.mark.parametrize("family", checkpoints.FAMILIES)
 def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, program, start, publisher, checkpoint,

@@ -8,7 +8,7 @@ import oracle
 PROMPT = (3, 11, 4, 250)
 
 
-@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("recipe", oracle.ENGINE_RECIPES)
 def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(recipe, program, start, checkpoint, tmp_path,
                                                                            assert_serves):
     a, b = checkpoint("qwen2", "a"), checkpoint("qwen2", "b")
