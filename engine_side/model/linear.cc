@@ -9,46 +9,53 @@
 namespace layercast {
 namespace {
 
-constexpr std::uint32_t kWeight = 0;  // the order in which parameters are added
-
-Parameter WeightOf(const LayerContext& context, Shape shape, ShardAxis axis) {
-  return {{"weight", context.dtype, std::move(shape)}, axis, context.quantize, {}};
-}
-
-Parameter BiasOf(const LayerContext& context, std::int64_t size, ShardAxis axis) {
-  return {{"bias", context.dtype, {size}}, axis, false, {}};
-}
-
 std::int64_t PerRank(const ParallelConfig& parallel, std::string_view name, std::int64_t size) {
   CheckParallel(parallel);
   return Divide(name, size, "tp_size", parallel.tp_size);
 }
 
+// How many units, the last of which may be partial.
+std::int64_t InUnits(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit; }
+
 }  // namespace
 
 ReplicatedLinear::ReplicatedLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size,
                                    bool bias)
-    : Module("ReplicatedLinear") {
-  AddParameter(WeightOf(context, {output_size, input_size}, ShardAxis::kNone));
-  if (bias) AddParameter(BiasOf(context, output_size, ShardAxis::kNone));
+    : LinearLayer("ReplicatedLinear", context) {
+  AddWeight(output_size, input_size, ShardAxis::kNone);
+  if (bias) AddBias(output_size, ShardAxis::kNone);
+}
+
+std::vector<PlacedPiece> ReplicatedLinear::Place(std::string_view name, std::string_view shard_id,
+                                                 const TensorSpec& spec) const {
+  return Module::Place(parameters()[IndexOf(name)].spec.name, shard_id, spec);
 }
 
 RowParallelLinear::RowParallelLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size,
                                      bool bias)
-    : Module("RowParallelLinear"), input_size_(input_size) {
+    : LinearLayer("RowParallelLinear", context), input_size_(input_size) {
   const std::int64_t columns = PerRank(context.parallel, "input_size", input_size);
   first_column_ = context.parallel.tp_rank * columns;
-  AddParameter(WeightOf(context, {output_size, columns}, ShardAxis::kCols));
-  if (bias) AddParameter(BiasOf(context, output_size, ShardAxis::kNone));
+  AddWeight(output_size, columns, ShardAxis::kCols);
+  if (bias) AddBias(output_size, ShardAxis::kNone);
 }
 
 std::vector<PlacedPiece> RowParallelLinear::Place(std::string_view name, std::string_view shard_id,
                                                   const TensorSpec& spec) const {
-  const std::uint32_t index = ParameterIndex(name);
-  if (index != kWeight) return Module::Place(name, shard_id, spec);
+  const std::uint32_t index = IndexOf(name);
   const TensorSpec& local = parameters()[index].spec;
-  CheckFits(spec, local.dtype, {local.shape[0], input_size_});
-  return {{index, Box::Slice(spec.shape, 1, first_column_, local.shape[1]), Box::Whole(local.shape), {}}};
+  if (parameters()[index].shard_axis != ShardAxis::kCols) return Module::Place(local.name, shard_id, spec);
+  const std::int64_t unit = UnitsOf(index).cols;
+  CheckFits(spec, local.dtype, {local.shape[0], InUnits(input_size_, unit)});
+  return {{index, Box::Slice(spec.shape, 1, first_column_ / unit, local.shape[1]), Box::Whole(local.shape), {}}};
+}
+
+std::string RowParallelLinear::WhyNotSliced() const {
+  const std::int64_t block = quantized_form()->block_cols;
+  const std::int64_t end = first_column_ + parameters()[kWeight].spec.shape[1];
+  const bool whole = first_column_ % block == 0 && (end % block == 0 || end == input_size_);
+  if (whole || quantized_form()->scales != QuantizedForm::Scales::kBlock) return {};
+  return NotWholeBlocks("columns", first_column_, end, input_size_, block);
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const LayerContext& context, std::int64_t input_size,
@@ -63,25 +70,31 @@ std::vector<ColumnParallelLinear::Shard> ColumnParallelLinear::One(const Paralle
 
 ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerContext& context, std::int64_t input_size,
                                            std::vector<Shard> shards, bool bias)
-    : Module(std::move(class_name)), shards_(std::move(shards)) {
+    : LinearLayer(std::move(class_name), context), shards_(std::move(shards)) {
   std::int64_t rows = 0;
   for (const Shard& shard : shards_) {
     rows += shard.rows;
     if (!shard.checkpoint_name.empty()) shard_names_.push_back({shard.checkpoint_name, shard.id});
   }
-  AddParameter(WeightOf(context, {rows, input_size}, ShardAxis::kRows));
-  if (bias) AddParameter(BiasOf(context, rows, ShardAxis::kRows));
+  AddWeight(rows, input_size, ShardAxis::kRows);
+  if (bias) AddBias(rows, ShardAxis::kRows);
 }
 
 std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std::string_view shard_id,
                                                      const TensorSpec& spec) const {
-  const std::uint32_t index = ParameterIndex(name);
+  const std::uint32_t index = IndexOf(name);
   const TensorSpec& local = parameters()[index].spec;
   const bool fused = shard_id.empty();
+  if (parameters()[index].shard_axis == ShardAxis::kNone) {  // the scale of the whole
+    if (fused) return Module::Place(local.name, shard_id, spec);
+    throw Error(ErrorCode::kInvalidArgument, "expected one scale of the whole fused layer, got one of its part '" +
+                                                 std::string(shard_id) + "' alone");
+  }
+  const std::int64_t unit = UnitsOf(index).rows;
   Shape expected = local.shape;
   expected[0] = 0;
   for (const Shard& shard : shards_) {
-    if (fused || shard.id == shard_id) expected[0] += shard.size;
+    if (fused || shard.id == shard_id) expected[0] += InUnits(shard.size, unit);
   }
   if (expected[0] == 0) throw Error(ErrorCode::kInvalidArgument, "has a wrong shard: " + UnknownShard(shard_id));
   CheckFits(spec, local.dtype, expected);
@@ -90,14 +103,34 @@ std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std:
   std::int64_t source = 0;       // where the shard begins in the tensor
   std::int64_t destination = 0;  // and in the parameter
   for (const Shard& shard : shards_) {
+    const std::int64_t rows = InUnits(shard.rows, unit);
     if (fused || shard.id == shard_id) {
-      pieces.push_back({index, Box::Slice(expected, 0, source + shard.first, shard.rows),
-                        Box::Slice(local.shape, 0, destination, shard.rows), shard.id});
-      source += shard.size;
+      pieces.push_back({index, Box::Slice(expected, 0, source + shard.first / unit, rows),
+                        Box::Slice(local.shape, 0, destination, rows), shard.id});
+      source += InUnits(shard.size, unit);
+    }
+    destination += rows;
+  }
+  return pieces;
+}
+
+// A shard of blocks begins where a block does, in the tensor and in the fused weight; a partial block is the last of
+// both.
+std::string ColumnParallelLinear::WhyNotSliced() const {
+  if (quantized_form()->scales != QuantizedForm::Scales::kBlock) return {};
+  const std::int64_t block = quantized_form()->block_rows;
+  std::int64_t destination = 0;
+  for (const Shard& shard : shards_) {
+    const std::int64_t end = shard.first + shard.rows;
+    const bool is_last = &shard == &shards_.back() && end == shard.size;
+    const bool whole = shard.first % block == 0 && destination % block == 0 && (end % block == 0 || is_last);
+    if (!whole) {
+      const std::string of = shard.checkpoint_name.empty() ? "" : " of '" + shard.checkpoint_name + "'";
+      return NotWholeBlocks("rows" + of, shard.first, end, shard.size, block);
     }
     destination += shard.rows;
   }
-  return pieces;
+  return {};
 }
 
 std::string ColumnParallelLinear::UnknownShard(std::string_view shard_id) const {

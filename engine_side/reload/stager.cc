@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine_side/reload/kernel_format.h"
+#include "engine_side/reload/quantized_checkpoint.h"
 #include "engine_side/reload/stage_clock.h"
 #include "layercast/error.h"
 #include "src/checkpoint/checkpoint.h"
@@ -16,6 +17,12 @@ Manifest ManifestOf(const std::string& lineage, std::uint64_t step, const std::v
   std::vector<ManifestEntry> entries;
   for (const TensorSpec& spec : specs) entries.push_back({.spec = spec, .digest = {}, .amax = -1});
   return Manifest(lineage, step, std::move(entries));
+}
+
+std::vector<TensorSpec> SpecsOf(const Manifest& manifest) {
+  std::vector<TensorSpec> specs;
+  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
+  return specs;
 }
 
 // The folder's own name: what a version is called that came from no publisher.
@@ -55,6 +62,7 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
     : model_(std::move(model)),
       parallel_(parallel),
       recipe_(MakeRecipe(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales})),
+      requantize_(quantization.requantize),
       captured_(captured),
       options_(options),
       failpoints_(failpoints),
@@ -122,7 +130,7 @@ StagedVersion Stager::StagePath(const std::string& path, bool is_checkpoint_form
 }
 
 StagedVersion Stager::StageCheckpoint(const std::string& path) {
-  const Checkpoint checkpoint = Checkpoint::Open(path);
+  const QuantizedCheckpoint checkpoint(Checkpoint::Open(path), *model_, *recipe_, requantize_, pool_);
   BeginAttempt(ManifestOf(LineageOf(path), 0, checkpoint.specs()), {.in_order = true, .snapshot = false});
   TakeAll(*checkpoint.Weights(LayerOrder(checkpoint.specs())));
   return FinishAttempt(std::nullopt);
@@ -194,9 +202,7 @@ StagedVersion Stager::StageKernelFormat(WeightsIterator& weights, const std::str
 void Stager::BeginAttempt(Manifest manifest, Arrival arrival) {
   const std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest);
   EnsureStaging(prepared->kernel);
-  std::vector<TensorSpec> specs;
-  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
-  last_specs_ = std::move(specs);
+  last_specs_ = SpecsOf(manifest);
   attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
                                                                         .recipe = *recipe_,
                                                                         .staging = *staging_,
@@ -236,6 +242,7 @@ void Stager::EndAttempt() {
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) {
   if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
+  TakeQuantizedLayers(*model_, SpecsOf(manifest), *recipe_, false);
   prepared_ = std::make_shared<const PreparedLayout>(*model_, manifest, *recipe_, captured_, options_.chunk_bytes);
   return prepared_;
 }

@@ -76,6 +76,7 @@ class Stager {
   const std::unique_ptr<Module> model_;
   const ParallelConfig parallel_;
   const std::unique_ptr<const Recipe> recipe_;
+  const bool requantize_;
   const CapturedBuffers& captured_;
   const ReceiverOptions options_;
   FailPoints& failpoints_;

@@ -94,6 +94,7 @@ class LAYERCAST_PUBLIC Module {
   // Children and parameters keep their order: it is that of the load plan. Throws on a name that is taken.
   Module& AddChild(std::string name, std::unique_ptr<Module> child);
   Parameter& AddParameter(Parameter parameter);
+  void RemoveLastParameter() { parameters_.pop_back(); }
   // Index of the parameter called `name`; throws kNotFound.
   std::uint32_t ParameterIndex(std::string_view name) const;
 
