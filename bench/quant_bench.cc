@@ -46,8 +46,8 @@ Memory Allocate(std::int64_t bytes) {
 // Layers of normal bf16 weights, and the memory for what they become.
 struct Layers {
   Memory source = Allocate(kLayers * kLayerBytes);
-  Memory values = Allocate(kLayers * kLayerBytes);  // as large as `none` needs
-  std::vector<float> scales = std::vector<float>(kRows * kCols / 128);
+  Memory values = Allocate(kLayers * kLayerBytes);                            // as large as `none` needs
+  std::vector<std::byte> scales = std::vector<std::byte>(kRows * kCols / 8);  // of one layer, under any recipe
   std::vector<float> row_amax = std::vector<float>(kRows);
   float amax = 0.0F;
 
@@ -175,11 +175,14 @@ LayerPass Quantize(const std::string& name, bool amax_given) {
   std::shared_ptr<const Recipe> recipe = MakeRecipe(name);  // shared with the copies that std::function makes
   return [recipe, amax_given](const Layers& layers, std::int64_t layer, WorkerPool& pool) {
     std::vector<KernelTensorView> outputs;
+    auto* scales = const_cast<std::byte*>(layers.scales.data());
     for (const TensorSpec& spec : recipe->KernelTensors(DType::kBF16, kRows, kCols)) {
-      const bool is_values = outputs.empty();
-      auto* scales = const_cast<float*>(layers.scales.data());
-      auto* data = is_values ? layers.values.get() + layer * spec.num_bytes() : reinterpret_cast<std::byte*>(scales);
-      outputs.push_back({spec, data});
+      if (outputs.empty()) {
+        outputs.push_back({spec, layers.values.get() + layer * spec.num_bytes()});
+      } else {
+        outputs.push_back({spec, scales});
+        scales += spec.num_bytes();
+      }
     }
     AmaxInput amax;
     if (amax_given) amax = {layers.amax, layers.row_amax};
@@ -211,6 +214,9 @@ int main(int argc, char** argv) {
   layercast::bench::Register("fp8_per_channel", Quantize("fp8_per_channel", false));
   layercast::bench::Register("fp8_per_channel/amax_given", Quantize("fp8_per_channel", true));
   layercast::bench::Register("fp8_per_block", Quantize("fp8_per_block", false));
+  layercast::bench::Register("mxfp8", Quantize("mxfp8", false));
+  layercast::bench::Register("nvfp4/amax_given", Quantize("nvfp4", true));
+  layercast::bench::Register("int8_per_channel", Quantize("int8_per_channel", false));
   layercast::bench::Register("none", Quantize("none", false));
   layercast::bench::Register("scan", layercast::bench::ScanLayer);
   benchmark::Initialize(&argc, argv);

@@ -1,4 +1,4 @@
-// How 64 elements become 64 FP8 codes, on one instruction set; included by fp8_kernels.cc once for each.
+// How elements become FP8 codes, on one instruction set; included by the kernels once for each.
 //
 // The cast: p = |w| / s in fp32, E = 2^max(exponent of p, -6), t = E * (2^20 + 19) + p. t's unit in the last place is
 // 2^(exponent - 3), that of e4m3fn's mantissa (2^-9 for its subnormals), so the one rounding of this sum is the
@@ -14,28 +14,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
+#include "engine_side/quant/codes.h"
 #include "engine_side/quant/fp8_table.h"
+#include "engine_side/quant/source-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-inline constexpr std::size_t kChunk = 64;  // elements
-
-// Source types: how their magnitudes are held, and how they are cast.
-template <class U>
-struct SourceType {
-  using Bits = U;
-  static constexpr U kNoSign = static_cast<U>(~U{0}) >> 1;
-};
-struct BF16 : SourceType<std::uint16_t> {};
-struct F16 : SourceType<std::uint16_t> {};
-struct F32 : SourceType<std::uint32_t> {};
 
 enum class Quotient { kReciprocal, kDivision };
 
@@ -45,55 +33,44 @@ struct Scale {
   TableUse by_table;  // bf16 only
 };
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAny(D d, const std::byte* from) {
-  using T = hn::TFromD<D>;
-#if HWY_TARGET == HWY_SCALAR  // whose LoadU wants an aligned address
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return hn::Set(d, value);
-#else
-  return hn::LoadU(d, reinterpret_cast<const T*>(from));
-#endif
-}
-
 #if HWY_TARGET != HWY_SCALAR
-
-// Bit by bit. (IfVecThenElse looks at whole lanes where there is no instruction for this.)
-template <class V>
-HWY_INLINE V Select(V mask, V yes, V no) {
-#if HWY_TARGET <= HWY_AVX3
-  return hn::IfVecThenElse(mask, yes, no);
-#else
-  return hn::Or(hn::And(mask, yes), hn::AndNot(mask, no));
-#endif
-}
 
 // fl(x / s) for kDivision: from q = fl(x * r), the remainder's FMA and one more give the exact quotient's rounding
 // where there is an FMA; s is a normal number.
 template <Quotient By, class DF, class V = hn::Vec<DF>>
-HWY_INLINE V Divide(DF df, V magnitude, const Scale& scale) {
+HWY_INLINE V Divide(DF df, V x, const Scale& scale) {
   const V reciprocal = hn::Set(df, scale.reciprocal);
 #if HWY_TARGET <= HWY_AVX2
-  const V quotient = hn::Mul(magnitude, reciprocal);
+  const V quotient = hn::Mul(x, reciprocal);
   if constexpr (By == Quotient::kReciprocal) return quotient;
-  const V remainder = hn::NegMulAdd(quotient, hn::Set(df, scale.scale), magnitude);
+  const V remainder = hn::NegMulAdd(quotient, hn::Set(df, scale.scale), x);
   return hn::MulAdd(remainder, reciprocal, quotient);
 #else
-  if constexpr (By == Quotient::kReciprocal) return hn::Mul(magnitude, reciprocal);
-  return hn::Div(magnitude, hn::Set(df, scale.scale));
+  if constexpr (By == Quotient::kReciprocal) return hn::Mul(x, reciprocal);
+  return hn::Div(x, hn::Set(df, scale.scale));
 #endif
 }
 
 // The codes of magnitudes, in the low 7 bits of each lane; the other bits are garbage.
-template <Quotient By, class DF, class V = hn::Vec<DF>>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(DF df, V magnitude, const Scale& scale) {
+template <class DF>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, hn::Vec<DF> p) {
   const hn::RebindToUnsigned<DF> du;
-  const V p = Divide<By>(df, magnitude, scale);
   const auto exponent = hn::And(hn::BitCast(du, p), hn::Set(du, 0x7f800000U));
-  const V power = hn::BitCast(df, hn::Max(exponent, hn::Set(du, 121U << 23)));
+  const auto power = hn::BitCast(df, hn::Max(exponent, hn::Set(du, 121U << 23)));
   const auto t = hn::BitCast(du, hn::MulAdd(power, hn::Set(df, 1048576.0F + 19.0F), p));
   return hn::Add(t, hn::ShiftRight<20>(t));
+}
+
+// The codes of quotients, with the signs of the weights (dividing may lose that of zero): two in the low 16 bits of
+// each lane; the other bits are garbage.
+template <class DF>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, const Pairs<DF>& p, const Pairs<DF>& w) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto even = E4M3(df, hn::Abs(p.even));
+  const auto odd = E4M3(df, hn::Abs(p.odd));
+  const auto codes = Select(hn::Set(du, 0x7fU), even, hn::ShiftLeft<8>(odd));
+  const auto with_even_sign = Select(hn::Set(du, 0x80U), hn::ShiftRight<24>(hn::BitCast(du, w.even)), codes);
+  return Select(hn::Set(du, 0x8000U), hn::ShiftRight<16>(hn::BitCast(du, w.odd)), with_even_sign);
 }
 
 // By table, where it holds for all elements of two vectors of 16-bit lanes; else false.
@@ -124,54 +101,51 @@ HWY_INLINE bool CodesByTable(BF16 /*type*/, D8 d8, const std::byte* source, cons
   return true;
 }
 
-// Two vectors of 16-bit lanes: even and odd elements are cast in 32-bit lanes, so that their order is kept.
-template <Quotient By, class D8>
-HWY_INLINE hn::Vec<D8> Codes(BF16 /*type*/, D8 d8, const std::byte* source, const Scale& scale) {
-  const hn::RepartitionToWide<D8> d16;
-  const hn::RepartitionToWide<decltype(d16)> d32;
-  const hn::RebindToFloat<decltype(d32)> df;
-  const auto* elements = reinterpret_cast<const std::uint16_t*>(source);
-  const auto half = [&](const std::uint16_t* from) HWY_ATTR {
-    const auto w = hn::LoadU(d16, from);
-    const auto u = hn::BitCast(d32, hn::And(w, hn::Set(d16, BF16::kNoSign)));
-    const auto even = Encode<By>(df, hn::BitCast(df, hn::ShiftLeft<16>(u)), scale);
-    const auto odd = Encode<By>(df, hn::BitCast(df, hn::And(u, hn::Set(d32, 0xffff0000U))), scale);
-    const auto code = hn::OddEven(hn::BitCast(d16, hn::ShiftLeft<16>(odd)), hn::BitCast(d16, even));
-    return hn::BitCast(d8, Select(hn::Set(d16, std::uint16_t{0x80}), hn::ShiftRight<8>(w), code));
-  };
-  const auto low = half(elements);
-  return hn::ConcatEven(d8, half(elements + hn::Lanes(d16)), low);
-}
-
-HWY_INLINE auto LoadFloats(F32 /*type*/, const std::byte* source, std::size_t vector) {
-  const hn::CappedTag<float, kChunk / 4> df;
-  return hn::LoadU(df, reinterpret_cast<const float*>(source) + vector * hn::Lanes(df));
-}
-
-HWY_INLINE auto LoadFloats(F16 /*type*/, const std::byte* source, std::size_t vector) {
-  const hn::CappedTag<float, kChunk / 4> df;
-  const hn::Rebind<hwy::float16_t, decltype(df)> d16;
-  return hn::PromoteTo(df, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(source) + vector * hn::Lanes(df)));
-}
-
-// Four vectors of fp32 lanes.
+// By arithmetic: half of the codes at a time.
 template <Quotient By, class Type, class D8>
 HWY_INLINE hn::Vec<D8> Codes(Type type, D8 d8, const std::byte* source, const Scale& scale) {
   const hn::RepartitionToWide<D8> d16;
-  const hn::CappedTag<float, kChunk / 4> df;
-  const hn::RebindToUnsigned<decltype(df)> d32;
-  const auto quarter = [&](std::size_t vector) HWY_ATTR {
-    const auto w = LoadFloats(type, source, vector);
-    const auto code = Encode<By>(df, hn::Abs(w), scale);
-    const auto sign = hn::ShiftRight<24>(hn::BitCast(d32, w));
-    return hn::BitCast(d16, Select(hn::Set(d32, 0x80U), sign, code));
+  using DF = hn::Repartition<float, D8>;
+  const DF df;
+  const auto half = [&](std::size_t first) HWY_ATTR {
+    const Pairs<DF> w = LoadPairs(type, df, source + first * sizeof(typename Type::Bits));
+    const Pairs<DF> quotients = {Divide<By>(df, w.even, scale), Divide<By>(df, w.odd, scale)};
+    return hn::BitCast(d16, E4M3(df, quotients, w));
   };
-  const auto low = hn::BitCast(d8, hn::ConcatEven(d16, quarter(1), quarter(0)));
-  const auto high = hn::BitCast(d8, hn::ConcatEven(d16, quarter(3), quarter(2)));
-  return hn::ConcatEven(d8, high, low);
+  const auto low = half(0);
+  return hn::BitCast(d8, hn::ConcatEven(d16, half(hn::Lanes(d8) / 2), low));
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR
+
+// One scale; see chunk_pass-inl.h.
+template <class SourceType, Quotient By>
+struct Fp8Encoder {
+  using Type = SourceType;
+  Scale with;
+
+  static Fp8Encoder With(float amax, float scale) {
+    return {{scale, 1.0F / scale, FindTable(By == Quotient::kDivision, amax, scale)}};
+  }
+  float scale() const { return with.scale; }
+
+  std::uint8_t One(float w) const {
+    return EncodeE4M3(By == Quotient::kDivision ? w / with.scale : w * with.reciprocal);
+  }
+
+#if HWY_TARGET != HWY_SCALAR
+  template <class D8>
+  HWY_INLINE hn::Vec<D8> operator()(D8 d8, const std::byte* from) const {
+    if constexpr (std::is_same_v<Type, BF16>) {
+      hn::Vec<D8> codes;
+      if (with.by_table.table != nullptr && HWY_LIKELY(CodesByTable(Type{}, d8, from, with.by_table, codes))) {
+        return codes;
+      }
+    }
+    return Codes<By>(Type{}, d8, from, with);
+  }
+#endif
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace layercast

@@ -1,8 +1,8 @@
 // fp8_per_block: one scale for each 128 x 128 block of this rank's weight, padded with zeros to whole blocks.
 //   s = max(amax_block, 1e-4) / 448, rounded up to a power of two if asked for; q = cvt(w * (1/s))
-#include "engine_side/quant/fp8_kernels.h"
-#include "engine_side/quant/fp8_scale.h"
+#include "engine_side/quant/kernels.h"
 #include "engine_side/quant/recipe_parts.h"
+#include "engine_side/quant/scales.h"
 
 namespace layercast {
 namespace {
@@ -16,7 +16,7 @@ class Fp8PerBlock final : public Recipe {
   std::string_view name() const override { return "fp8_per_block"; }
 
   std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const override {
-    CheckFp8Source(name(), dtype, rows, cols);
+    CheckSource(name(), dtype, rows, cols);
     return {{"weight", DType::kF8E4M3, {rows, cols}}, {"weight_scale_inv", DType::kF32, {Blocks(rows), Blocks(cols)}}};
   }
 
@@ -29,8 +29,8 @@ class Fp8PerBlock final : public Recipe {
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
     auto* scales = OutputRow<float>(outputs[1], first_row / kFp8Block, Blocks(piece.cols));
     const bool good = ForBands(piece, kFp8Block, pool, [&](std::int64_t first, std::int64_t count) {
-      return ConvertBlocks(RowsOf(piece, first, count), power_of_two_scales_,
-                           scales + first / kFp8Block * Blocks(piece.cols), values + first * piece.cols);
+      return Fp8Blocks(RowsOf(piece, first, count), power_of_two_scales_,
+                       scales + first / kFp8Block * Blocks(piece.cols), values + first * piece.cols);
     });
     if (!good) ThrowWrongValue(piece, first_row, {}, pool);
   }

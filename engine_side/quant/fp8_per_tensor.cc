@@ -1,12 +1,10 @@
 // fp8_per_tensor: one scale, that of the whole fused weight over all ranks.
 //   s = amax / 448; q = cvt(clamp(w * (1/s), -448, 448)); a zero tensor is q = 0, s = 0
 #include <algorithm>
-#include <cmath>
 
-#include "engine_side/quant/fp8_kernels.h"
-#include "engine_side/quant/fp8_scale.h"
+#include "engine_side/quant/kernels.h"
 #include "engine_side/quant/recipe_parts.h"
-#include "layercast/error.h"
+#include "engine_side/quant/scales.h"
 
 namespace layercast {
 namespace {
@@ -16,7 +14,7 @@ class Fp8PerTensor final : public Recipe {
   std::string_view name() const override { return "fp8_per_tensor"; }
 
   std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const override {
-    CheckFp8Source(name(), dtype, rows, cols);
+    CheckSource(name(), dtype, rows, cols);
     return {{"weight", DType::kF8E4M3, {rows, cols}}, {"weight_scale", DType::kF32, {1}}};
   }
 
@@ -26,7 +24,7 @@ class Fp8PerTensor final : public Recipe {
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
     CheckPiece(*this, piece, first_row, outputs);
-    const float tensor_amax = TensorAmax(piece, amax, outputs[0].spec.shape[0], pool);
+    const float tensor_amax = TensorAmax(*this, piece, amax, outputs[0].spec.shape[0], pool);
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
     float scale = 0.0F;
     if (IsZeroTensor(tensor_amax)) {
@@ -35,27 +33,11 @@ class Fp8PerTensor final : public Recipe {
     } else {
       scale = TensorScale(tensor_amax);
       const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
-        return ConvertWithScale(RowsOf(piece, first, count), tensor_amax, scale, values + first * piece.cols);
+        return Fp8WithScale(RowsOf(piece, first, count), tensor_amax, scale, values + first * piece.cols);
       });
       if (!good) ThrowWrongValue(piece, first_row, {.tensor = tensor_amax, .rows = {}}, pool);
     }
     *OutputRow<float>(outputs[1], 0, 1) = scale;
-  }
-
- private:
-  static float TensorAmax(const MatrixView& piece, const AmaxInput& amax, std::int64_t rows, WorkerPool& pool) {
-    if (std::isfinite(amax.tensor) && amax.tensor >= 0.0F) return amax.tensor;
-    if (!(amax.tensor < 0.0F)) {
-      throw Error(ErrorCode::kCorrupt, "the weight's largest magnitude came as NaN or infinity");
-    }
-    if (piece.rows != rows) {
-      throw Error(ErrorCode::kInvalidArgument, "fp8_per_tensor needs the whole weight or its largest magnitude, got " +
-                                                   std::to_string(piece.rows) + " of " + std::to_string(rows) +
-                                                   " rows");
-    }
-    const ScanResult found = Scan(piece, pool);
-    if (found.first_non_finite >= 0) ThrowWrongValue(piece, 0, {}, pool);
-    return found.amax;
   }
 };
 

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstddef>
 
-#include "engine_side/quant/fp8_scale.h"
-#include "engine_side/quant/reference.h"
+#include "engine_side/quant/codes.h"
+#include "engine_side/quant/scales.h"
 
 namespace layercast {
 namespace {

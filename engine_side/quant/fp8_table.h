@@ -1,4 +1,4 @@
-// The codes of bf16 weights by table: the faster way of fp8_kernels.cc, with the same bytes as its arithmetic.
+// The codes of bf16 weights by table: the faster way of fp8_codes-inl.h, with the same bytes as its arithmetic.
 //
 // As long as the code is not a subnormal one, w * (1/s) and w / s round alike at every exponent of w. So with mantissa
 // m and biased exponent e of w, code = (8 e + (m >> 4) + d[m]) mod 256, where d depends on the scale alone. A scale

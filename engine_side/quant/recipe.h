@@ -61,7 +61,7 @@ struct RecipeOptions {
   bool power_of_two_scales = false;  // fp8_per_block: round each scale up to a power of two (UE8M0)
 };
 
-// "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block". Throws kInvalidArgument listing those known.
+// One of KnownRecipes(). Throws kInvalidArgument listing them.
 std::unique_ptr<const Recipe> MakeRecipe(std::string_view name, const RecipeOptions& options = {});
 std::vector<std::string> KnownRecipes();
 

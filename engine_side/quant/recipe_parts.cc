@@ -40,7 +40,7 @@ void CheckAmax(float found, float given, const std::string& where) {
 
 }  // namespace
 
-void CheckFp8Source(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols) {
+void CheckSource(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols) {
   if (dtype != DType::kBF16 && dtype != DType::kF16 && dtype != DType::kF32) {
     throw Error(ErrorCode::kInvalidArgument,
                 std::string(recipe) + " takes weights of bf16, f16 or f32, got " + std::string(Name(dtype)));
@@ -48,15 +48,38 @@ void CheckFp8Source(std::string_view recipe, DType dtype, std::int64_t rows, std
   NumElements({rows, cols});  // throws on a negative or absurd size
 }
 
+void CheckWholeBlocks(std::string_view recipe, std::int64_t cols, std::int64_t block) {
+  if (cols % block == 0) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string(recipe) + " takes columns in blocks of " +
+                                               std::to_string(block) + ", got " + std::to_string(cols) +
+                                               " on this rank");
+}
+
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
                 std::span<const KernelTensorView> outputs) {
   LAYERCAST_CHECK(!outputs.empty() && outputs[0].spec.shape.size() == 2);
   const std::int64_t rows = outputs[0].spec.shape[0];
-  LAYERCAST_CHECK(outputs.size() == recipe.KernelTensors(piece.dtype, rows, piece.cols).size());
-  LAYERCAST_CHECK(outputs[0].spec.shape[1] == piece.cols);
+  const std::vector<TensorSpec> expected = recipe.KernelTensors(piece.dtype, rows, piece.cols);
+  LAYERCAST_CHECK(outputs.size() == expected.size() && outputs[0].spec.shape == expected[0].shape);
   LAYERCAST_CHECK(first_row >= 0 && piece.rows >= 0 && first_row + piece.rows <= rows);
   LAYERCAST_CHECK(first_row % recipe.row_granularity() == 0);
   LAYERCAST_CHECK(first_row + piece.rows == rows || piece.rows % recipe.row_granularity() == 0);
+}
+
+float TensorAmax(const Recipe& recipe, const MatrixView& piece, const AmaxInput& amax, std::int64_t rows,
+                 WorkerPool& pool) {
+  if (std::isfinite(amax.tensor) && amax.tensor >= 0.0F) return amax.tensor;
+  if (!(amax.tensor < 0.0F)) {
+    throw Error(ErrorCode::kCorrupt, "the weight's largest magnitude came as NaN or infinity");
+  }
+  if (piece.rows != rows) {
+    throw Error(ErrorCode::kInvalidArgument, std::string(recipe.name()) +
+                                                 " needs the whole weight or its largest magnitude, got " +
+                                                 std::to_string(piece.rows) + " of " + std::to_string(rows) + " rows");
+  }
+  const ScanResult found = Scan(piece, pool);
+  if (found.first_non_finite >= 0) ThrowNonFinite(piece, 0, found.first_non_finite);
+  return found.amax;
 }
 
 void CheckValues(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax, WorkerPool& pool) {

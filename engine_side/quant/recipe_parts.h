@@ -16,9 +16,15 @@ std::unique_ptr<const Recipe> MakeNone();
 std::unique_ptr<const Recipe> MakeFp8PerTensor();
 std::unique_ptr<const Recipe> MakeFp8PerChannel();
 std::unique_ptr<const Recipe> MakeFp8PerBlock(bool power_of_two_scales);
+std::unique_ptr<const Recipe> MakeMxfp8();
+std::unique_ptr<const Recipe> MakeNvfp4();
+std::unique_ptr<const Recipe> MakeInt8PerChannel();
 
-// Throws kInvalidArgument unless the FP8 recipe can take such a weight: bf16, f16 or f32, nothing negative.
-void CheckFp8Source(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols);
+// Throws kInvalidArgument unless the recipe can take such a weight: bf16, f16 or f32, nothing negative.
+void CheckSource(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols);
+
+// Throws kInvalidArgument unless this rank's columns are whole blocks of so many.
+void CheckWholeBlocks(std::string_view recipe, std::int64_t cols, std::int64_t block);
 
 // The outputs' memory as numbers of type T, from row `row` of `row_elements` elements on.
 template <class T>
@@ -30,6 +36,11 @@ T* OutputRow(const KernelTensorView& output, std::int64_t row, std::int64_t row_
 // `outputs`, and begins and ends where the recipe's row_granularity allows.
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
                 std::span<const KernelTensorView> outputs);
+
+// The largest magnitude of a weight of `rows` rows: the one given, or else that of the piece, if it is all of the
+// weight. Throws kInvalidArgument where neither is there, kCorrupt where it is no number.
+float TensorAmax(const Recipe& recipe, const MatrixView& piece, const AmaxInput& amax, std::int64_t rows,
+                 WorkerPool& pool);
 
 // Throws kCorrupt, naming what is wrong in the first place of the piece where something is: NaN or infinity, or a
 // magnitude above the one given for the tensor or the row. Returns if nothing is.

@@ -2,13 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 
-#include "engine_side/quant/fp8_scale.h"
+#include "engine_side/quant/codes.h"
+#include "engine_side/quant/scales.h"
 #include "src/base/check.h"
 #include "src/tensor/element.h"
 
 namespace layercast {
 namespace {
+
+using Bytes = std::vector<std::byte>;
+
+template <class T>
+Bytes AsBytes(const std::vector<T>& elements) {
+  const auto bytes = std::as_bytes(std::span(elements));
+  return {bytes.begin(), bytes.end()};
+}
 
 float Value(const MatrixView& weight, std::int64_t row, std::int64_t col) {
   return static_cast<float>(ElementValue(weight.dtype, weight.row(row), col));
@@ -17,6 +28,8 @@ float Value(const MatrixView& weight, std::int64_t row, std::int64_t col) {
 struct Rectangle {
   std::int64_t row = 0, rows = 0, col = 0, cols = 0;
 };
+
+Rectangle Whole(const MatrixView& weight) { return {0, weight.rows, 0, weight.cols}; }
 
 float Amax(const MatrixView& weight, const Rectangle& part) {
   float amax = 0.0F;
@@ -27,82 +40,120 @@ float Amax(const MatrixView& weight, const Rectangle& part) {
   return amax;
 }
 
-// q = cvt(clamp(quotient(w))) over one rectangle.
-template <class Quotient>
-void Encode(const MatrixView& weight, const Rectangle& part, const Quotient& quotient, ReferenceResult& result) {
-  for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
-    for (std::int64_t c = part.col; c < part.col + part.cols; ++c) {
-      const float clamped = std::clamp(quotient(Value(weight, r, c)), -kFp8Max, kFp8Max);
-      result.values[static_cast<std::size_t>(r * weight.cols + c)] = EncodeE4M3(clamped);
+// The codes of all elements, row-major, whatever scales they have.
+struct Codes {
+  const MatrixView& weight;
+  std::vector<std::uint8_t> codes = std::vector<std::uint8_t>(static_cast<std::size_t>(weight.rows * weight.cols));
+
+  // code(w) for each w of a rectangle.
+  template <class Code>
+  void Fill(const Rectangle& part, const Code& code) {
+    for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
+      for (std::int64_t c = part.col; c < part.col + part.cols; ++c) {
+        codes[static_cast<std::size_t>(r * weight.cols + c)] = code(Value(weight, r, c));
+      }
+    }
+  }
+};
+
+// cvt(clamp(quotient)).
+std::uint8_t Fp8(float quotient) { return EncodeE4M3(std::clamp(quotient, -kFp8Max, kFp8Max)); }
+
+// Calls body(block) for all blocks of rows x cols, row-major; the last ones may be partial.
+template <class Body>
+void ForBlocks(const MatrixView& weight, std::int64_t rows, std::int64_t cols, const Body& body) {
+  for (std::int64_t r = 0; r < weight.rows; r += rows) {
+    for (std::int64_t c = 0; c < weight.cols; c += cols) {
+      body(Rectangle{r, std::min(rows, weight.rows - r), c, std::min(cols, weight.cols - c)});
     }
   }
 }
 
-ReferenceResult Allocate(const MatrixView& weight) {
-  ReferenceResult result;
-  result.values.resize(static_cast<std::size_t>(weight.rows * weight.cols));
-  return result;
-}
-
-ReferenceResult PerTensor(const MatrixView& weight, const AmaxInput& input) {
-  const Rectangle whole{0, weight.rows, 0, weight.cols};
-  ReferenceResult result = Allocate(weight);
-  const float amax = input.tensor >= 0.0F ? input.tensor : Amax(weight, whole);
-  if (IsZeroTensor(amax)) {
-    result.scales = {0.0F};
-    return result;
-  }
+std::vector<Bytes> Fp8PerTensor(const MatrixView& weight, const AmaxInput& input) {
+  Codes values{weight};
+  const float amax = input.tensor >= 0.0F ? input.tensor : Amax(weight, Whole(weight));
+  if (IsZeroTensor(amax)) return {AsBytes(values.codes), AsBytes(std::vector<float>{0.0F})};
   const float scale = TensorScale(amax);
   const float reciprocal = 1.0F / scale;
-  Encode(weight, whole, [=](float w) { return w * reciprocal; }, result);
-  result.scales = {scale};
-  return result;
+  values.Fill(Whole(weight), [=](float w) { return Fp8(w * reciprocal); });
+  return {AsBytes(values.codes), AsBytes(std::vector<float>{scale})};
 }
 
-ReferenceResult PerChannel(const MatrixView& weight, const AmaxInput& input) {
-  ReferenceResult result = Allocate(weight);
+// `code` makes the code of an element from its row's scale, `scale_of` the scale from the row's largest magnitude.
+template <class ScaleOf, class Code>
+std::vector<Bytes> PerChannel(const MatrixView& weight, const AmaxInput& input, const ScaleOf& scale_of,
+                              const Code& code) {
+  Codes values{weight};
+  std::vector<float> scales;
   for (std::int64_t r = 0; r < weight.rows; ++r) {
     const Rectangle row{r, 1, 0, weight.cols};
     const float amax = input.rows.empty() ? Amax(weight, row) : input.rows[static_cast<std::size_t>(r)];
-    const float scale = ChannelScale(amax);
-    Encode(weight, row, [=](float w) { return w / scale; }, result);
-    result.scales.push_back(scale);
+    const float scale = scale_of(amax);
+    values.Fill(row, [&](float w) { return code(w, scale); });
+    scales.push_back(scale);
   }
-  return result;
+  return {AsBytes(values.codes), AsBytes(scales)};
 }
 
-ReferenceResult PerBlock(const MatrixView& weight, bool power_of_two) {
-  ReferenceResult result = Allocate(weight);
-  for (std::int64_t r = 0; r < weight.rows; r += kFp8Block) {
-    for (std::int64_t c = 0; c < weight.cols; c += kFp8Block) {
-      const Rectangle block{r, std::min(kFp8Block, weight.rows - r), c, std::min(kFp8Block, weight.cols - c)};
-      const float scale = BlockScale(Amax(weight, block), power_of_two);
-      const float reciprocal = 1.0F / scale;
-      Encode(weight, block, [=](float w) { return w * reciprocal; }, result);
-      result.scales.push_back(scale);
-    }
+std::vector<Bytes> Fp8PerBlock(const MatrixView& weight, bool power_of_two) {
+  Codes values{weight};
+  std::vector<float> scales;
+  ForBlocks(weight, kFp8Block, kFp8Block, [&](const Rectangle& block) {
+    const float scale = BlockScale(Amax(weight, block), power_of_two);
+    const float reciprocal = 1.0F / scale;
+    values.Fill(block, [=](float w) { return Fp8(w * reciprocal); });
+    scales.push_back(scale);
+  });
+  return {AsBytes(values.codes), AsBytes(scales)};
+}
+
+std::vector<Bytes> Mxfp8(const MatrixView& weight) {
+  Codes values{weight};
+  std::vector<std::uint8_t> scales;
+  ForBlocks(weight, 1, kMxfp8Block, [&](const Rectangle& block) {
+    // The smallest power of two s that amax / s <= 448 holds for, tried one after the other.
+    const double amax = Amax(weight, block);
+    int exponent = -127;
+    while (amax > std::ldexp(static_cast<double>(kFp8Max), exponent)) ++exponent;
+    values.Fill(block, [=](float w) { return Fp8(std::ldexp(w, -exponent)); });
+    scales.push_back(static_cast<std::uint8_t>(exponent + 127));
+  });
+  return {AsBytes(values.codes), AsBytes(scales)};
+}
+
+std::vector<Bytes> Nvfp4(const MatrixView& weight, const AmaxInput& input) {
+  Codes values{weight};
+  std::vector<std::uint8_t> scales;
+  const float amax = input.tensor >= 0.0F ? input.tensor : Amax(weight, Whole(weight));
+  const bool zero = IsZeroNvfp4(amax);
+  const float g = zero ? 0.0F : kFp8Max * kFp4Max / amax;
+  ForBlocks(weight, 1, kNvfp4Block, [&](const Rectangle& block) {
+    const std::uint8_t sf = zero ? 0 : Fp8(g * (Amax(weight, block) / kFp4Max));
+    scales.push_back(sf);
+    if (sf == 0) return;
+    const float factor = g / static_cast<float>(DecodeElement(DType::kF8E4M3, sf));
+    values.Fill(block, [=](float w) { return EncodeE2M1(w * factor); });
+  });
+  std::vector<std::uint8_t> packed;
+  for (std::size_t i = 0; i < values.codes.size(); i += 2) {
+    packed.push_back(static_cast<std::uint8_t>(values.codes[i] | values.codes[i + 1] << 4));
   }
-  return result;
+  return {AsBytes(packed), AsBytes(scales), AsBytes(std::vector<float>{zero ? 0.0F : 1.0F / g})};
 }
 
 }  // namespace
 
-std::uint8_t EncodeE4M3(float value) {
-  const std::uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  const double magnitude = std::fabs(static_cast<double>(value));
-  if (!(magnitude <= 464.0)) return sign | 0x7f;
-  // Codes count the multiples of 2^(exponent - 3); subnormals have the exponent of the smallest normal number.
-  const int exponent = std::max(magnitude == 0.0 ? -6 : std::ilogb(magnitude), -6);
-  const double multiple = std::nearbyint(std::ldexp(magnitude, 3 - exponent));  // to nearest, ties to even
-  return static_cast<std::uint8_t>(sign | (8 * (exponent + 6) + static_cast<int>(multiple)));
-}
-
-ReferenceResult QuantizeSlowly(std::string_view name, const RecipeOptions& options, const MatrixView& weight,
-                               const AmaxInput& amax) {
-  if (name == "fp8_per_tensor") return PerTensor(weight, amax);
-  if (name == "fp8_per_channel") return PerChannel(weight, amax);
-  LAYERCAST_CHECK(name == "fp8_per_block");
-  return PerBlock(weight, options.power_of_two_scales);
+std::vector<Bytes> QuantizeSlowly(std::string_view name, const RecipeOptions& options, const MatrixView& weight,
+                                  const AmaxInput& amax) {
+  if (name == "fp8_per_tensor") return Fp8PerTensor(weight, amax);
+  if (name == "fp8_per_channel") {
+    return PerChannel(weight, amax, ChannelScale, [](float w, float scale) { return Fp8(w / scale); });
+  }
+  if (name == "fp8_per_block") return Fp8PerBlock(weight, options.power_of_two_scales);
+  if (name == "mxfp8") return Mxfp8(weight);
+  if (name == "nvfp4") return Nvfp4(weight, amax);
+  LAYERCAST_CHECK(name == "int8_per_channel");
+  return PerChannel(weight, amax, Int8Scale, EncodeInt8);
 }
 
 }  // namespace layercast

@@ -1,8 +1,8 @@
-// The FP8 recipes written plainly from their definition, element by element. The kernels are compared with this byte
-// for byte, and fall back to its cast where there is no vector unit.
+// The recipes written plainly from their definition, element by element. The kernels are compared with this byte for
+// byte.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -10,16 +10,9 @@
 
 namespace layercast {
 
-// fp32 to e4m3fn, to nearest, ties to even, as torch casts: above 464 and for infinity and NaN the result is NaN.
-std::uint8_t EncodeE4M3(float value);
-
-struct ReferenceResult {
-  std::vector<std::uint8_t> values;  // row-major
-  std::vector<float> scales;         // row-major; [1], [rows] or [row blocks, column blocks]
-};
-
-// The whole weight by the recipe called `name`, one of the fp8 ones. The weight is finite.
-ReferenceResult QuantizeSlowly(std::string_view name, const RecipeOptions& options, const MatrixView& weight,
-                               const AmaxInput& amax);
+// The bytes of every kernel tensor of the whole weight, in the order of KernelTensors, by the recipe called `name`,
+// which is not "none". The weight is finite.
+std::vector<std::vector<std::byte>> QuantizeSlowly(std::string_view name, const RecipeOptions& options,
+                                                   const MatrixView& weight, const AmaxInput& amax);
 
 }  // namespace layercast

@@ -10,30 +10,18 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/tensor/scan_kernels.cc"
 #include "hwy/foreach_target.h"  // includes this file once per target
+// After foreach_target.h:
 #include "hwy/highway.h"
+#include "src/tensor/load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 // Elements per step: one prefetch step of 128 bytes; a multiple of 4 vectors of any target or a divisor of them.
 template <class T>
 constexpr std::size_t kStep = kPrefetchStep / sizeof(T);
-
-template <class D>
-hn::Vec<D> LoadAny(D d, const std::byte* from) {
-  using T = hn::TFromD<D>;
-#if HWY_TARGET == HWY_SCALAR  // whose LoadU wants an aligned address
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return hn::Set(d, value);
-#else
-  return hn::LoadU(d, reinterpret_cast<const T*>(from));
-#endif
-}
 
 // The largest `bits & ~sign` of `count` elements. Rows may begin at any byte.
 template <class T>

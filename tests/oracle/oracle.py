@@ -10,7 +10,8 @@ import pathlib
 import safetensors
 import torch
 
-RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block")
+RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4", "int8_per_channel")
+COLUMN_UNITS = {"mxfp8": 32, "nvfp4": 16}  # a rank's columns must be a multiple
 FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
@@ -99,6 +100,12 @@ def quantize(recipe, local, whole_amax, row_amax, power_of_two=False):
         return _per_channel(local.float(), row_amax)
     if recipe == "fp8_per_block":
         return _per_block(local.float(), power_of_two)
+    if recipe == "mxfp8":
+        return _mxfp8(local.float())
+    if recipe == "nvfp4":
+        return _nvfp4(local.float(), whole_amax)
+    if recipe == "int8_per_channel":
+        return _int8(local.float(), row_amax)
     raise ValueError(f"no recipe {recipe}")
 
 
@@ -136,6 +143,66 @@ def _per_block(w, power_of_two):
 def _round_up_to_power_of_two(scale):
     mantissa, exponent = torch.frexp(scale)  # scale = mantissa * 2^exponent, 0.5 <= mantissa < 1
     return torch.where(mantissa == 0.5, scale, torch.ldexp(torch.ones_like(scale), exponent))
+
+
+def _mxfp8(w):
+    n, k = w.shape
+    blocks = w.reshape(n, k // 32, 32)
+    amax = blocks.abs().amax(dim=2).double()
+    # Every power of two there is, from 2^-127 on: the first that amax / 448 does not exceed.
+    powers = torch.exp2(torch.arange(-127, 128).double())
+    index = torch.searchsorted(powers, amax / FP8_MAX)
+    values = (blocks.double() / powers[index][:, :, None]).float().to(torch.float8_e4m3fn)
+    return {"weight": values.reshape(n, k), "weight_scale": index.to(torch.uint8)}
+
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def _e2m1(values):
+    """Codes: the nearest magnitude (the last one for all beyond), of two that are as near the even code; bit 3: sign."""
+    magnitude = values.abs()
+    distance = (magnitude[..., None].double() - E2M1).abs()
+    nearest = distance.amin(dim=-1, keepdim=True)
+    candidates = (distance == nearest).int() * torch.tensor([2, 1] * 4)  # an even code counts more than an odd one
+    return torch.where(torch.signbit(values), 8, 0) | candidates.argmax(dim=-1)
+
+
+def _nvfp4(w, amax):
+    n, k = w.shape
+    g = torch.tensor(FP8_MAX * 6.0) / amax.float()
+    if torch.isinf(g * 512):  # all zero, or so small that it might as well be
+        return {"weight": torch.zeros(n, k // 2, dtype=torch.uint8),
+                "weight_scale": torch.zeros(n, k // 16).to(torch.float8_e4m3fn), "weight_scale_2": torch.zeros(1)}
+    blocks = w.reshape(n, k // 16, 16)
+    scale = (g * (blocks.abs().amax(dim=2) / 6.0)).to(torch.float8_e4m3fn)
+    codes = _e2m1(blocks * (g / scale.float())[:, :, None])
+    codes = torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k // 2, 2)
+    packed = (codes[:, :, 0] | codes[:, :, 1] << 4).to(torch.uint8)
+    return {"weight": packed, "weight_scale": scale, "weight_scale_2": (1.0 / g).reshape(1)}
+
+
+def _int8(w, row_amax):
+    scale = (row_amax.float() / 127.0).reshape(-1, 1)
+    values = torch.where(scale == 0, 0.0, (w / scale).round().clamp(-127, 127))
+    return {"weight": values.to(torch.int8), "weight_scale": scale}
+
+
+def dequantized(served, name):
+    """fp32 weight `name` as a kernel reads it, of served tensors; None if it is not quantized."""
+    values, scale = served[name], served.get(f"{name}_scale")
+    if f"{name}_scale_inv" in served:
+        blocks = served[f"{name}_scale_inv"].repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
+        return values.float() * blocks[: values.shape[0], : values.shape[1]]
+    if scale is None:
+        return None
+    if f"{name}_scale_2" in served:
+        codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(1).long()
+        signed = torch.where(codes < 8, E2M1[codes & 7], -E2M1[codes & 7])
+        return signed * (scale.float() * served[f"{name}_scale_2"]).repeat_interleave(16, 1)
+    if scale.dtype == torch.uint8:
+        return values.float() * torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
+    return values.float() * scale
 
 
 # The model.

@@ -160,36 +160,59 @@ def put_together(ranks, config):
     return out
 
 
-@pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel"])
+def spec_for(family, recipe):
+    return "qwen3_blocks" if recipe in oracle.COLUMN_UNITS else family
+
+
+@pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel", "int8_per_channel", "mxfp8", "nvfp4"])
 @pytest.mark.parametrize("family", checkpoints.FAMILIES)
 def test_a_quantized_shard_is_the_shard_of_the_quantized_weight(checkpoint, family, recipe):
-    folder = checkpoint(family, "a")
+    folder = checkpoint(spec_for(family, recipe), "a")
     whole = oracle.served_tensors(folder, 1, 0, recipe)
     for name in ("model.layers.1.self_attn.o_proj", "model.layers.1.mlp.down_proj"):
         shards = [oracle.served_tensors(folder, 4, rank, recipe) for rank in range(4)]
         joined = torch.cat([s[f"{name}.weight"].view(torch.uint8) for s in shards], dim=1)
         assert torch.equal(joined, whole[f"{name}.weight"].view(torch.uint8))
-        assert all(torch.equal(s[f"{name}.weight_scale"], whole[f"{name}.weight_scale"]) for s in shards)
+        expected = whole[f"{name}.weight_scale"].float()
+        if recipe in oracle.COLUMN_UNITS:
+            assert torch.equal(torch.cat([s[f"{name}.weight_scale"].float() for s in shards], dim=1), expected)
+        else:
+            assert all(torch.equal(s[f"{name}.weight_scale"], expected) for s in shards)
+
+
+def largest_error(recipe, weight, served, name):
+    """Half a step of the values at each weight's size, times its scale, and a little."""
+    if recipe == "nvfp4":  # steps of 2 above 4, and what a scale that was rounded down cuts off
+        scale = (served[f"{name}_scale"].float() * served[f"{name}_scale_2"]).repeat_interleave(16, 1)
+        return 1.01 * scale + weight.abs() * (scale == 0)
+    if recipe == "int8_per_channel":
+        return 0.501 * served[f"{name}_scale"]
+    if recipe == "mxfp8":
+        scale = torch.exp2(served[f"{name}_scale"].float() - 127).repeat_interleave(32, 1)
+    elif recipe == "fp8_per_block":
+        scale = served[f"{name}_scale_inv"].repeat_interleave(128, 0).repeat_interleave(128, 1)
+        scale = scale[: weight.shape[0], : weight.shape[1]]
+    else:
+        scale = served[f"{name}_scale"]
+    return weight.abs() * 0.0626 + scale * 2.0**-10  # three mantissa bits; subnormals of 2^-9
 
 
 @pytest.mark.parametrize("recipe", oracle.RECIPES[1:])
 @pytest.mark.parametrize("family", checkpoints.FAMILIES)
 def test_dequantized_weights_are_near_the_originals(checkpoint, family, recipe):
-    folder = checkpoint(family, "a")
+    folder = checkpoint(spec_for(family, recipe), "a")
     plain = oracle.served_tensors(folder, 2, 1)
     quantized = oracle.served_tensors(folder, 2, 1, recipe)
     checked = 0
     for name, tensor in quantized.items():
-        if tensor.dtype != torch.float8_e4m3fn:
-            assert name.endswith((".weight_scale", ".weight_scale_inv")) or torch.equal(tensor, plain[name])
+        if "weight_scale" in name:
             continue
-        scale = quantized[name + ("_scale_inv" if recipe == "fp8_per_block" else "_scale")]
-        if recipe == "fp8_per_block":
-            n, k = tensor.shape
-            scale = scale.repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k]
-        weight = plain[name].float()
-        error = (tensor.float() * scale - weight).abs()
-        assert (error <= weight.abs() * 0.0626 + scale * 2.0**-10).all()  # three mantissa bits; subnormals of 2^-9
+        weight = oracle.dequantized(quantized, name)
+        if weight is None:
+            assert torch.equal(tensor, plain[name])
+            continue
+        error = (weight - plain[name].float()).abs()
+        assert (error <= largest_error(recipe, plain[name].float(), quantized, name)).all()
         checked += 1
     assert checked == 2 * 4
 

@@ -9,7 +9,7 @@ import torch
 
 import oracle
 
-FP8 = oracle.RECIPES[1:]
+QUANTIZED = oracle.RECIPES[1:]
 
 
 def run(recipe, weight, *words, tensor_amax=None, row_amax=None):
@@ -53,12 +53,17 @@ def normal(rows, columns, dtype, scale=1.0, seed=0):
     return (values * scale).to(dtype)
 
 
+def whole_blocks(recipe, columns):
+    unit = oracle.COLUMN_UNITS.get(recipe, 1)
+    return -(-columns // unit) * unit
+
+
 def variants(recipe):
     return [(), ("pow2",)] if recipe == "fp8_per_block" else [()]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("recipe", FP8)
+@pytest.mark.parametrize("recipe", QUANTIZED)
 def test_every_value_once(recipe, dtype):
     values = every_finite(dtype)
     for divisor in (1, 7, 500):
@@ -72,7 +77,7 @@ def test_every_value_once(recipe, dtype):
                 assert_same(recipe, weight, *words)
 
 
-@pytest.mark.parametrize("recipe", FP8)
+@pytest.mark.parametrize("recipe", QUANTIZED)
 def test_every_value_against_scales_of_many_sizes(recipe):
     values = every_finite(torch.bfloat16)
     for amax in (0.0126953125, 1.0, 3.1875, 6.5, 447.0, 448.0, 30976.0):
@@ -92,15 +97,16 @@ def test_ragged_shapes_and_sizes_from_tiny_to_huge(recipe, dtype):
     for seed, shape in enumerate(shapes):
         for scale in {scales[seed % 5], scales[(seed + 2) % 5]}:
             for words in variants(recipe):
-                assert_same(recipe, normal(*shape, dtype, scale, seed), *words)
+                assert_same(recipe, normal(shape[0], whole_blocks(recipe, shape[1]), dtype, scale, seed), *words)
 
 
-@pytest.mark.parametrize("recipe", FP8)
+@pytest.mark.parametrize("recipe", QUANTIZED)
 def test_zeros_constants_and_outliers(recipe):
-    zero = torch.zeros(200, 150, dtype=torch.bfloat16)
-    outlier = normal(200, 150, torch.bfloat16, 1e-3)
+    columns = whole_blocks(recipe, 150)
+    zero = torch.zeros(200, columns, dtype=torch.bfloat16)
+    outlier = normal(200, columns, torch.bfloat16, 1e-3)
     outlier[17, 140] = 300.0
-    half_zero = normal(200, 150, torch.bfloat16)
+    half_zero = normal(200, columns, torch.bfloat16)
     half_zero[:130, :129] = 0.0
     half_zero[140] = -0.0
     for weight in (zero, -zero, torch.full_like(zero, 0.375), torch.full_like(zero, -3e38), outlier, half_zero):
@@ -110,28 +116,37 @@ def test_zeros_constants_and_outliers(recipe):
 
 def test_magnitudes_from_other_ranks_are_used():
     weight = normal(96, 80, torch.bfloat16)
-    assert_same("fp8_per_tensor", weight, tensor_amax=torch.tensor(11.5))
+    for recipe in ("fp8_per_tensor", "nvfp4"):
+        assert_same(recipe, weight, tensor_amax=torch.tensor(11.5))
     rows = weight.abs().amax(dim=1).float() * torch.linspace(1.0, 3.0, 96)
-    assert_same("fp8_per_channel", weight, row_amax=rows)
+    for recipe in ("fp8_per_channel", "int8_per_channel"):
+        assert_same(recipe, weight, row_amax=rows)
 
 
-@pytest.mark.parametrize("recipe", FP8)
+@pytest.mark.parametrize("recipe", QUANTIZED)
 def test_pieces_of_rows_give_the_same_bytes(recipe):
-    weight = normal(300, 200, torch.bfloat16)
+    weight = normal(300, 224, torch.bfloat16)
     size = 128 if recipe == "fp8_per_block" else 7
-    amax = weight.abs().amax() if recipe == "fp8_per_tensor" else None
+    amax = weight.abs().amax() if recipe in ("fp8_per_tensor", "nvfp4") else None
     assert_same(recipe, weight, f"piece={size}", tensor_amax=amax)
     rows = weight.abs().amax(dim=1).float() * 1.5
-    if recipe == "fp8_per_channel":
+    if recipe in ("fp8_per_channel", "int8_per_channel"):
         assert_same(recipe, weight, f"piece={size}", row_amax=rows)
 
 
+@pytest.mark.parametrize("recipe, columns", [("mxfp8", 48), ("nvfp4", 40)])
+def test_blocks_that_are_not_whole_are_refused(recipe, columns):
+    done = run(recipe, normal(4, columns, torch.bfloat16))
+    assert done.returncode == 1
+    assert f"blocks of {oracle.COLUMN_UNITS[recipe]}, got {columns}" in done.stderr.decode()
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("recipe", FP8)
+@pytest.mark.parametrize("recipe", QUANTIZED)
 def test_nan_and_infinity_are_refused_with_their_place(recipe, value):
-    weight = normal(140, 130, torch.bfloat16)
+    weight = normal(140, 160, torch.bfloat16)
     weight[133, 129] = value
-    amax = torch.tensor(5.0) if recipe == "fp8_per_tensor" else None
+    amax = torch.tensor(5.0) if recipe in ("fp8_per_tensor", "nvfp4") else None
     done = run(recipe, weight, tensor_amax=amax)
     assert done.returncode == 1
     message = done.stderr.decode()

@@ -40,11 +40,7 @@ inline Quantized QuantizeWhole(const Recipe& recipe, const MatrixView& weight, c
 inline Quantized QuantizeWholeSlowly(const Recipe& recipe, const RecipeOptions& options, const MatrixView& weight,
                                      const AmaxInput& amax) {
   Quantized result(recipe, weight.dtype, weight.rows, weight.cols);
-  const ReferenceResult slow = QuantizeSlowly(recipe.name(), options, weight, amax);
-  const auto values = std::as_bytes(std::span(slow.values));
-  const auto scales = std::as_bytes(std::span(slow.scales));
-  result.tensors[0].assign(values.begin(), values.end());
-  result.tensors[1].assign(scales.begin(), scales.end());
+  result.tensors = QuantizeSlowly(recipe.name(), options, weight, amax);
   return result;
 }
 

@@ -41,10 +41,32 @@ TEST(Recipe, KernelTensorsHaveTheFieldsNamesAndShapes) {
             (Specs{{"weight", DType::kF8E4M3, {3, 5}}, {"weight_scale", DType::kF32, {3, 1}}}));
   EXPECT_EQ(MakeRecipe("fp8_per_block")->KernelTensors(DType::kF32, 129, 256),
             (Specs{{"weight", DType::kF8E4M3, {129, 256}}, {"weight_scale_inv", DType::kF32, {2, 2}}}));
+  EXPECT_EQ(MakeRecipe("mxfp8")->KernelTensors(DType::kBF16, 3, 64),
+            (Specs{{"weight", DType::kF8E4M3, {3, 64}}, {"weight_scale", DType::kU8, {3, 2}}}));
+  EXPECT_EQ(MakeRecipe("nvfp4")->KernelTensors(DType::kBF16, 3, 64), (Specs{{"weight", DType::kU8, {3, 32}},
+                                                                            {"weight_scale", DType::kF8E4M3, {3, 4}},
+                                                                            {"weight_scale_2", DType::kF32, {1}}}));
+  EXPECT_EQ(MakeRecipe("int8_per_channel")->KernelTensors(DType::kBF16, 3, 5),
+            (Specs{{"weight", DType::kI8, {3, 5}}, {"weight_scale", DType::kF32, {3, 1}}}));
 }
 
-TEST(Recipe, Fp8RefusesASourceThatIsNotFloatingPoint) {
-  for (const char* name : {"fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+TEST(Recipe, BlocksOfColumnsMustBeWhole) {
+  struct Case {
+    const char* name;
+    std::int64_t cols;
+    const char* block;
+  };
+  for (const Case& c : {Case{"mxfp8", 80, "blocks of 32, got 80"}, Case{"nvfp4", 40, "blocks of 16, got 40"}}) {
+    const auto call = [&] { MakeRecipe(c.name)->KernelTensors(DType::kBF16, 2, c.cols); };
+    const std::string message = MessageOf(call, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(message, HasSubstr(c.name));
+    EXPECT_THAT(message, HasSubstr(c.block));
+  }
+}
+
+TEST(Recipe, ASourceThatIsNotFloatingPointIsRefused) {
+  for (const std::string& name : KnownRecipes()) {
+    if (name == "none") continue;
     const auto call = [&] { MakeRecipe(name)->KernelTensors(DType::kI8, 2, 2); };
     const std::string message = MessageOf(call, ErrorCode::kInvalidArgument);
     EXPECT_THAT(message, HasSubstr(name));
@@ -60,6 +82,9 @@ TEST(Recipe, WhatARankMustBeToldDependsOnWhatItHolds) {
   EXPECT_EQ(needs("fp8_per_channel", ShardAxis::kRows), AmaxNeed::kNone);
   EXPECT_EQ(needs("fp8_per_channel", ShardAxis::kCols), AmaxNeed::kRows);
   EXPECT_EQ(needs("fp8_per_block", ShardAxis::kCols), AmaxNeed::kNone);
+  EXPECT_EQ(needs("mxfp8", ShardAxis::kCols), AmaxNeed::kNone);
+  EXPECT_EQ(needs("nvfp4", ShardAxis::kRows), AmaxNeed::kTensor);
+  EXPECT_EQ(needs("int8_per_channel", ShardAxis::kCols), AmaxNeed::kRows);
   EXPECT_EQ(needs("none", ShardAxis::kCols), AmaxNeed::kNone);
 }
 
@@ -88,8 +113,8 @@ TEST(Recipe, NanAndInfinityAreRefusedWithTheirPlace) {
   WorkerPool pool(2);
   for (const std::string& name : KnownRecipes()) {
     for (const Bad& bad : kinds) {
-      Weight weight = MakeWeight("random", bad.dtype, 300, 200, 8);
-      weight.SetBits(257, 199, bad.bits);
+      Weight weight = MakeWeight("random", bad.dtype, 300, 224, 8);
+      weight.SetBits(257, 223, bad.bits);
       weight.SetBits(299, 0, bad.bits);
       const std::vector<float> rows(300, 1.0F);
       for (const AmaxInput& amax : {AmaxInput{}, AmaxInput{.tensor = 1.0F, .rows = rows}}) {
@@ -97,7 +122,7 @@ TEST(Recipe, NanAndInfinityAreRefusedWithTheirPlace) {
         const auto call = [&] { QuantizeWhole(*recipe, weight.view(), amax, pool); };
         const std::string message = MessageOf(call, ErrorCode::kCorrupt);
         EXPECT_THAT(message, HasSubstr(bad.name)) << name;
-        EXPECT_THAT(message, HasSubstr("row 257, column 199")) << name;
+        EXPECT_THAT(message, HasSubstr("row 257, column 223")) << name;
       }
     }
   }
@@ -119,40 +144,44 @@ TEST(Recipe, ThePlaceOfANanInAPieceIsItsPlaceInTheWeight) {
 }
 
 TEST(Recipe, AGivenAmaxThatIsTooSmallIsRefused) {
-  Weight weight = MakeWeight("constant", DType::kBF16, 4, 70);
-  weight.SetBits(2, 69, 0xc040);  // -3.0
+  Weight weight = MakeWeight("constant", DType::kBF16, 4, 80);
+  weight.SetBits(2, 79, 0xc040);  // -3.0
   WorkerPool pool(1);
-  const auto per_tensor = MakeRecipe("fp8_per_tensor");
-  for (const float amax : {0.0F, 1e-38F, 2.98F}) {
-    const auto call = [&] { QuantizeWhole(*per_tensor, weight.view(), {.tensor = amax, .rows = {}}, pool); };
-    EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3, more than"));
+  for (const char* name : {"fp8_per_tensor", "nvfp4"}) {
+    const auto recipe = MakeRecipe(name);
+    for (const float amax : {0.0F, 1e-38F, 2.98F}) {
+      const auto call = [&] { QuantizeWhole(*recipe, weight.view(), {.tensor = amax, .rows = {}}, pool); };
+      EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3, more than")) << name;
+    }
   }
-  const auto per_channel = MakeRecipe("fp8_per_channel");
-  const std::vector<float> rows = {1.0F, 1.0F, 2.5F, 1.0F};
-  const auto call = [&] { QuantizeWhole(*per_channel, weight.view(), {.tensor = -1.0F, .rows = rows}, pool); };
-  EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3 in row 2, more than the 2.5"));
+  for (const char* name : {"fp8_per_channel", "int8_per_channel"}) {
+    const auto recipe = MakeRecipe(name);
+    const std::vector<float> rows = {1.0F, 1.0F, 2.5F, 1.0F};
+    const auto call = [&] { QuantizeWhole(*recipe, weight.view(), {.tensor = -1.0F, .rows = rows}, pool); };
+    EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3 in row 2, more than the 2.5")) << name;
+  }
 }
 
 TEST(Recipe, AGivenAmaxThatIsNoNumberIsRefused) {
-  const Weight weight = MakeWeight("constant", DType::kBF16, 2, 70);
+  const Weight weight = MakeWeight("constant", DType::kBF16, 2, 80);
   WorkerPool pool(1);
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float infinity = std::numeric_limits<float>::infinity();
-  for (const float bad : {nan, infinity}) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const std::vector<float> rows = {1.0F, bad};
-    EXPECT_THROW(QuantizeWhole(*MakeRecipe("fp8_per_tensor"), weight.view(), {.tensor = bad, .rows = {}}, pool), Error);
-    EXPECT_THROW(QuantizeWhole(*MakeRecipe("fp8_per_channel"), weight.view(), {.tensor = -1.0F, .rows = rows}, pool),
-                 Error);
+    for (const char* name : {"fp8_per_tensor", "nvfp4", "fp8_per_channel", "int8_per_channel"}) {
+      EXPECT_THROW(QuantizeWhole(*MakeRecipe(name), weight.view(), {.tensor = bad, .rows = rows}, pool), Error) << name;
+    }
   }
 }
 
-TEST(Recipe, APieceForPerTensorNeedsTheWholeWeightsAmax) {
+TEST(Recipe, APieceForAScaleOfTheWholeWeightNeedsItsAmax) {
   const Weight weight = MakeWeight("random", DType::kBF16, 4, 64);
   WorkerPool pool(1);
-  const auto recipe = MakeRecipe("fp8_per_tensor");
-  Quantized out(*recipe, DType::kBF16, 4, 64);
-  const auto call = [&] { recipe->Quantize(weight.Part(0, 2, 0, 64), 0, {}, out.views(), pool); };
-  EXPECT_THAT(MessageOf(call, ErrorCode::kInvalidArgument), HasSubstr("2 of 4 rows"));
+  for (const char* name : {"fp8_per_tensor", "nvfp4"}) {
+    const auto recipe = MakeRecipe(name);
+    Quantized out(*recipe, DType::kBF16, 4, 64);
+    const auto call = [&] { recipe->Quantize(weight.Part(0, 2, 0, 64), 0, {}, out.views(), pool); };
+    EXPECT_THAT(MessageOf(call, ErrorCode::kInvalidArgument), HasSubstr("2 of 4 rows")) << name;
+  }
 }
 
 }  // namespace

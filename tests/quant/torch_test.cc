@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "engine_side/quant/codes.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
 

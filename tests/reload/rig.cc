@@ -92,9 +92,10 @@ void QuantizeInto(const RigOptions& options, const std::string& name, const Para
     for (std::size_t i = 0; i < values.size(); i += cols) rows.push_back(Amax(std::span(values).subspan(i, cols)));
     amax.rows = rows;
   }
-  const ReferenceResult result = QuantizeSlowly(options.recipe, {}, AsMatrix(part.spec, part.storage.data()), amax);
-  served[name] = BytesOf(result.values);
-  served[name + (options.recipe == "fp8_per_block" ? "_scale_inv" : "_scale")] = BytesOf(result.scales);
+  const auto result = QuantizeSlowly(options.recipe, {}, AsMatrix(part.spec, part.storage.data()), amax);
+  const auto specs = MakeRecipe(options.recipe)->KernelTensors(part.spec.dtype, part.spec.shape[0], part.spec.shape[1]);
+  const std::string path = name.substr(0, name.rfind('.') + 1);
+  for (std::size_t i = 0; i < specs.size(); ++i) served[path + specs[i].name] = result[i];
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ _COMMON = {
     "bos_token_id": None,
     "eos_token_id": None,
 }
+_WHOLE_BLOCKS = {"hidden_size": 128, "intermediate_size": 384}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -74,9 +75,13 @@ _ALL = (
     # An fp32 trainer's files for a bf16 model: every tensor is cast while loading.
     _spec("qwen3_fp32_files", "qwen3", {"head_dim": 40}, stored_dtype="float32", shard_bytes=500_000),
     _spec("llama_fp16", "llama", {"head_dim": 20}, dtype="float16"),
+    # Columns in whole blocks of 32 on each of 4 ranks, for the recipes that ask for that.
+    _spec("qwen3_blocks", "qwen3", {**_WHOLE_BLOCKS, "head_dim": 32}, shard_bytes=400_000),
+    _spec("llama_blocks_fp32", "llama", {**_WHOLE_BLOCKS, "head_dim": 16}, dtype="float32"),
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
+WHOLE_BLOCKS = ("qwen3_blocks", "llama_blocks_fp32")
 
 
 def make(spec, folder, version):

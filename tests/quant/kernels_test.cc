@@ -1,8 +1,10 @@
-// The FP8 recipes against the slow reference, byte for byte.
+// The kernels of all recipes against the slow reference, byte for byte.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "engine_side/quant/fp8_scale.h"
+#include <cmath>
+#include <cstring>
+
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
 
@@ -14,9 +16,19 @@ constexpr DType kSources[] = {DType::kBF16, DType::kF16, DType::kF32};
 struct Case {
   const char* name;
   RecipeOptions options;
+  std::int64_t column_unit = 1;
+
+  // The nearest number of columns that the recipe takes.
+  std::int64_t Cols(std::int64_t cols) const { return (cols + column_unit - 1) / column_unit * column_unit; }
 };
-constexpr Case kCases[] = {
-    {"fp8_per_tensor", {}}, {"fp8_per_channel", {}}, {"fp8_per_block", {}}, {"fp8_per_block", {true}}};
+constexpr Case kFp8PerTensor{"fp8_per_tensor", {}};
+constexpr Case kFp8PerChannel{"fp8_per_channel", {}};
+constexpr Case kFp8PerBlock{"fp8_per_block", {}};
+constexpr Case kFp8PerBlockPow2{"fp8_per_block", {true}};
+constexpr Case kMxfp8{"mxfp8", {}, 32};
+constexpr Case kNvfp4{"nvfp4", {}, 16};
+constexpr Case kInt8{"int8_per_channel", {}};
+constexpr Case kCases[] = {kFp8PerTensor, kFp8PerChannel, kFp8PerBlock, kFp8PerBlockPow2, kMxfp8, kNvfp4, kInt8};
 
 // On each instruction set that this machine has.
 void ExpectLikeReference(const Case& c, const MatrixView& weight, const AmaxInput& amax) {
@@ -36,52 +48,54 @@ void ExpectLikeReference(const Case& c, const MatrixView& weight, const AmaxInpu
   }
 }
 
-TEST(Fp8, EqualsTheReferenceOnEveryKindOfWeight) {
+TEST(Kernels, EqualsTheReferenceOnEveryKindOfWeight) {
   for (const std::string& kind : WeightKinds()) {
     SCOPED_TRACE(kind);
     for (const DType dtype : kSources) {
-      const Weight weight = MakeWeight(kind, dtype, 17, 521);
-      for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
+      for (const Case& c : kCases) ExpectLikeReference(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
     }
   }
 }
 
-TEST(Fp8, EqualsTheReferenceForOddSizesAndStrides) {
+TEST(Kernels, EqualsTheReferenceForOddSizesAndStrides) {
   for (const std::int64_t rows : {1, 127, 130}) {
     for (const std::int64_t cols : {1, 63, 127, 130, 200}) {
       for (const std::int64_t gap : {0, 130}) {
-        const Weight weight = MakeWeight("mixed", DType::kBF16, rows, cols, gap);
-        for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
+        for (const Case& c : kCases) {
+          ExpectLikeReference(c, MakeWeight("mixed", DType::kBF16, rows, c.Cols(cols), gap).view(), {});
+        }
       }
     }
   }
 }
 
-TEST(Fp8, TilesOfSeveralWidthsJoinUp) {
+TEST(Kernels, TilesOfSeveralWidthsJoinUp) {
   for (const std::int64_t cols : {1024, 1152, 2100, 4096, 4300}) {
     const Weight weight = MakeWeight("mixed", DType::kBF16, 131, cols);
-    ExpectLikeReference(kCases[2], weight.view(), {});
+    ExpectLikeReference(kFp8PerBlock, weight.view(), {});
   }
   for (const DType dtype : {DType::kF16, DType::kF32}) {
     const Weight weight = MakeWeight("mixed", dtype, 131, 1290);
-    ExpectLikeReference(kCases[3], weight.view(), {});
+    ExpectLikeReference(kFp8PerBlockPow2, weight.view(), {});
   }
 }
 
-TEST(Fp8, AGivenAmaxThatIsLargerThanTheWeightsOwnMakesTheScale) {
+TEST(Kernels, AGivenAmaxThatIsLargerThanTheWeightsOwnMakesTheScale) {
   WorkerPool pool(1);
   for (const DType dtype : kSources) {
     const Weight weight = MakeWeight("mixed", dtype, 40, 190, 6);
     std::vector<float> rows(40);
     ScanRows(weight.view(), pool, rows);
     for (std::size_t r = 0; r < rows.size(); ++r) rows[r] *= 1.0F + static_cast<float>(r % 3);
-    ExpectLikeReference(kCases[0], weight.view(), {.tensor = 3e5F, .rows = {}});
-    ExpectLikeReference(kCases[1], weight.view(), {.tensor = -1.0F, .rows = rows});
+    for (const Case& c : {kFp8PerTensor, kFp8PerChannel, kInt8}) {
+      ExpectLikeReference(c, weight.view(), {.tensor = 3e5F, .rows = rows});
+    }
+    ExpectLikeReference(kNvfp4, weight.Part(0, 40, 0, 176), {.tensor = 3e5F, .rows = {}});
   }
 }
 
 // Every finite bf16 value once, under several scales: a column of 256 rows, then each row its own scale.
-TEST(Fp8, EqualsTheReferenceOnEveryFiniteBf16Value) {
+TEST(Kernels, EqualsTheReferenceOnEveryFiniteBf16Value) {
   const auto every = [](std::int64_t r, std::int64_t c) {
     const auto bits = static_cast<std::uint32_t>(r * 256 + c);
     return (bits & 0x7f80) == 0x7f80 ? 0U : bits;
@@ -96,14 +110,15 @@ TEST(Fp8, EqualsTheReferenceOnEveryFiniteBf16Value) {
   const Weight small = MakeWeight(DType::kBF16, 256, 256, 0, within);
   for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 9) {
     const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
-    ExpectLikeReference(kCases[0], small.view(), {.tensor = amax, .rows = {}});
     const std::vector<float> rows(256, amax);
-    ExpectLikeReference(kCases[1], small.view(), {.tensor = -1.0F, .rows = rows});
+    for (const Case& c : {kFp8PerTensor, kFp8PerChannel, kInt8, kNvfp4}) {
+      ExpectLikeReference(c, small.view(), {.tensor = amax, .rows = rows});
+    }
   }
 }
 
-TEST(Fp8, TheBytesDoNotDependOnTheNumberOfThreadsAndRepeat) {
-  const Weight weight = MakeWeight("mixed", DType::kBF16, 1500, 1500);
+TEST(Kernels, TheBytesDoNotDependOnTheNumberOfThreadsAndRepeat) {
+  const Weight weight = MakeWeight("mixed", DType::kBF16, 1500, 1504);
   WorkerPool one(1);
   WorkerPool two(2);
   for (const Case& c : kCases) {
@@ -114,48 +129,58 @@ TEST(Fp8, TheBytesDoNotDependOnTheNumberOfThreadsAndRepeat) {
   }
 }
 
-TEST(Fp8, PieceByPieceGivesTheBytesOfTheWhole) {
+TEST(Kernels, PieceByPieceGivesTheBytesOfTheWhole) {
   const std::int64_t rows = 700;
-  const Weight weight = MakeWeight("mixed", DType::kBF16, rows, 200, 32);
+  const Weight weight = MakeWeight("mixed", DType::kBF16, rows, 224, 32);
   WorkerPool pool(2);
   const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = {}};
   for (const Case& c : kCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     const Quantized whole = QuantizeWhole(*recipe, weight.view(), amax, pool);
-    Quantized pieces(*recipe, DType::kBF16, rows, 200);
+    Quantized pieces(*recipe, DType::kBF16, rows, 224);
     const std::int64_t step = recipe->row_granularity() * (recipe->row_granularity() == 1 ? 101 : 2);
     for (std::int64_t first = (rows - 1) / step * step; first >= 0; first -= step) {  // any order
       const std::int64_t count = std::min(step, rows - first);
-      recipe->Quantize(weight.Part(first, count, 0, 200), first, amax, pieces.views(), pool);
+      recipe->Quantize(weight.Part(first, count, 0, 224), first, amax, pieces.views(), pool);
     }
     EXPECT_EQ(pieces, whole) << c.name;
   }
 }
 
-// Rank `rank`'s rows or columns of an unsharded result; per-channel scales go along with rows.
+// Rows and columns of an unsharded result. A tensor with as many rows as the weight goes along with the rows, and with
+// the columns as far as it has any; a single scale stays.
 Quantized Slice(const Recipe& recipe, const Quantized& whole, std::int64_t row, std::int64_t rows, std::int64_t col,
                 std::int64_t cols) {
   Quantized part(recipe, DType::kBF16, rows, cols);
-  const std::int64_t whole_cols = whole.specs[0].shape[1];
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::memcpy(part.tensors[0].data() + r * cols, whole.tensors[0].data() + (row + r) * whole_cols + col,
-                static_cast<std::size_t>(cols));
+  for (std::size_t t = 0; t < part.tensors.size(); ++t) {
+    const Shape& from = whole.specs[t].shape;
+    const Shape& to = part.specs[t].shape;
+    if (from.size() == 1) {
+      part.tensors[t] = whole.tensors[t];
+      continue;
+    }
+    const std::int64_t size = BitsPerElement(whole.specs[t].dtype) / 8;
+    const std::int64_t first_col = col * to[1] / cols * (from[1] == to[1] ? 0 : 1);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::memcpy(part.tensors[t].data() + r * to[1] * size,
+                  whole.tensors[t].data() + ((row + r) * from[1] + first_col) * size,
+                  static_cast<std::size_t>(to[1] * size));
+    }
   }
-  const std::size_t offset = recipe.name() == "fp8_per_channel" ? static_cast<std::size_t>(row) * sizeof(float) : 0;
-  std::memcpy(part.tensors[1].data(), whole.tensors[1].data() + offset, part.tensors[1].size());
   return part;
 }
 
-TEST(Fp8, ARanksShardQuantizedIsTheShardOfTheQuantizedWeight) {
+TEST(Kernels, ARanksShardQuantizedIsTheShardOfTheQuantizedWeight) {
   const std::int64_t rows = 384;
-  const std::int64_t cols = 320;
+  const std::int64_t cols = 384;
   const Weight weight = MakeWeight("mixed", DType::kBF16, rows, cols);
   WorkerPool pool(2);
   std::vector<float> row_amax(static_cast<std::size_t>(rows));
   ScanRows(weight.view(), pool, row_amax);
   const float tensor_amax = Scan(weight.view(), pool).amax;
-  for (const char* name : {"fp8_per_tensor", "fp8_per_channel"}) {
-    const auto recipe = MakeRecipe(name);
+  for (const Case& c : {kFp8PerTensor, kFp8PerChannel, kMxfp8, kNvfp4, kInt8}) {
+    SCOPED_TRACE(c.name);
+    const auto recipe = MakeRecipe(c.name);
     const Quantized whole = QuantizeWhole(*recipe, weight.view(), {}, pool);
     for (const std::int64_t ranks : {2, 4}) {
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -172,61 +197,34 @@ TEST(Fp8, ARanksShardQuantizedIsTheShardOfTheQuantizedWeight) {
   }
 }
 
-TEST(Fp8, AZeroTensorHasZeroValuesAndScale) {
+TEST(Kernels, AZeroTensorHasZeroValuesAndScales) {
   WorkerPool pool(1);
-  for (const char* kind : {"zero", "minus_zero", "tiny"}) {
-    const Weight weight = MakeWeight(kind, DType::kBF16, 3, 100);
-    const Quantized got = QuantizeWhole(*MakeRecipe("fp8_per_tensor"), weight.view(), {}, pool);
-    EXPECT_EQ(got.tensors[0], std::vector<std::byte>(300, std::byte{0})) << kind;
-    EXPECT_EQ(got.tensors[1], std::vector<std::byte>(4, std::byte{0})) << kind;
+  for (const Case& c : {kFp8PerTensor, kNvfp4}) {
+    for (const char* kind : {"zero", "minus_zero", "tiny"}) {
+      const Weight weight = MakeWeight(kind, DType::kBF16, 3, 112);
+      for (const std::vector<std::byte>& tensor : QuantizeWhole(*MakeRecipe(c.name), weight.view(), {}, pool).tensors) {
+        EXPECT_EQ(tensor, std::vector<std::byte>(tensor.size(), std::byte{0})) << c.name << ' ' << kind;
+      }
+    }
   }
 }
 
-TEST(Fp8, AnEmptyWeightHasNothingToConvert) {
+// Scales of 8-bit integers have no floor: of rows down to the smallest number.
+TEST(Kernels, EqualsTheReferenceOnRowsOfEverySize) {
+  const Weight weight = MakeWeight(DType::kF32, 300, 70, 0, [](std::int64_t r, std::int64_t c) {
+    const double size = std::ldexp(1.0, static_cast<int>(r % 280) - 152);
+    return BitsOf(DType::kF32, (c % 2 == 0 ? size : -size) * static_cast<double>(c) / 69.0);
+  });
+  for (const Case& c : {kFp8PerChannel, kInt8}) ExpectLikeReference(c, weight.view(), {});
+}
+
+TEST(Kernels, AnEmptyWeightHasNothingToConvert) {
   WorkerPool pool(1);
   for (const Case& c : kCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     EXPECT_NO_THROW(QuantizeWhole(*recipe, {DType::kBF16, nullptr, 0, 64, 128}, {}, pool)) << c.name;
     EXPECT_NO_THROW(QuantizeWhole(*recipe, {DType::kBF16, nullptr, 4, 0, 0}, {}, pool)) << c.name;
   }
-}
-
-TEST(Fp8, ScalesHaveTheirFloors) {
-  EXPECT_EQ(ChannelScale(0.0F), 1.0F / 229376.0F);
-  EXPECT_EQ(ChannelScale(448.0F), 1.0F);
-  EXPECT_EQ(BlockScale(0.0F, false), 1e-4F / 448.0F);
-  EXPECT_EQ(BlockScale(448.0F, true), 1.0F);
-  EXPECT_EQ(BlockScale(449.0F, true), 2.0F);
-  EXPECT_EQ(BlockScale(0.0F, true), std::ldexp(1.0F, -22));
-  EXPECT_TRUE(IsZeroTensor(0.0F));
-  EXPECT_TRUE(IsZeroTensor(1.3e-36F));
-  EXPECT_FALSE(IsZeroTensor(1.4e-36F));
-}
-
-// Against the definition itself: the nearest of the 127 finite magnitudes, the even code where two are as near.
-TEST(Fp8, TheCastRoundsToTheNearestCode) {
-  const auto nearest = [](double magnitude) {
-    std::uint8_t best = 0;
-    for (int code = 1; code < 0x7f; ++code) {
-      const auto candidate = static_cast<std::uint8_t>(code);
-      const double distance = std::fabs(magnitude - DecodeElement(DType::kF8E4M3, candidate));
-      const double least = std::fabs(magnitude - DecodeElement(DType::kF8E4M3, best));
-      if (distance < least || (distance == least && code % 2 == 0)) best = candidate;
-    }
-    return best;
-  };
-  for (std::uint32_t bits = 0; (bits << 16) < 0x43e80000; ++bits) {  // every bf16 value below 464, and off by one
-    for (const std::uint32_t off : {0U, 1U, 0xffffU}) {
-      const float value = std::bit_cast<float>((bits << 16) + off);
-      if (value > 464.0F) continue;
-      ASSERT_EQ(EncodeE4M3(value), nearest(static_cast<double>(value))) << value;
-      ASSERT_EQ(EncodeE4M3(-value), nearest(static_cast<double>(value)) | 0x80) << -value;
-    }
-  }
-  EXPECT_EQ(EncodeE4M3(464.0F), 0x7e);
-  EXPECT_EQ(EncodeE4M3(464.1F), 0x7f);
-  EXPECT_EQ(EncodeE4M3(-std::numeric_limits<float>::infinity()), 0xff);
-  EXPECT_EQ(EncodeE4M3(std::numeric_limits<float>::quiet_NaN()), 0x7f);
 }
 
 }  // namespace

@@ -1,0 +1,125 @@
+#include "engine_side/quant/kernels.h"
+
+#include "engine_side/quant/codes.h"
+#include "engine_side/quant/scales.h"
+#include "src/tensor/element.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine_side/quant/int8_per_channel_kernel.cc"
+#include "hwy/foreach_target.h"  // includes this file once per target
+// After foreach_target.h:
+#include "engine_side/quant/row_pass-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace layercast {
+namespace HWY_NAMESPACE {
+namespace {
+
+// rint(w / s) as an integer: w * (1/s), corrected by its remainder, is w / s rounded once (see Divide in
+// fp8_codes-inl.h); adding 1.5 * 2^23 leaves no bits behind the point, and the integer in the low byte.
+template <class SourceType>
+class Int8Encoder {
+ public:
+  using Type = SourceType;
+
+  static Int8Encoder ForAmax(float amax) {
+    constexpr float kSmallest = 0x1p-100F;  // from here on remainders are exact, and |w / s| rounds to at most 127
+    Int8Encoder encoder;
+    encoder.scale_ = Int8Scale(amax);
+    encoder.quick_ = encoder.scale_ >= kSmallest || amax == 0.0F;
+    encoder.reciprocal_ = amax == 0.0F ? 0.0F : 1.0F / encoder.scale_;
+    return encoder;
+  }
+  float scale() const { return scale_; }
+
+  std::uint8_t One(float w) const { return EncodeInt8(w, scale_); }
+
+#if HWY_TARGET != HWY_SCALAR
+  template <class D8>
+  HWY_INLINE hn::Vec<D8> operator()(D8 d8, const std::byte* from) const {
+    if (HWY_UNLIKELY(!quick_)) return Slowly(d8, from);
+    const hn::RepartitionToWide<D8> d16;
+    const auto low = Half(d8, from);
+    const auto high = Half(d8, from + hn::Lanes(d8) / 2 * sizeof(typename Type::Bits));
+    return hn::BitCast(d8, hn::ConcatEven(d16, high, low));
+  }
+
+ private:
+  // Two codes in the low 16 bits of each 32-bit lane.
+  template <class D8>
+  HWY_INLINE hn::Vec<hn::RepartitionToWide<D8>> Half(D8 /*d8*/, const std::byte* from) const {
+    using DF = hn::Repartition<float, D8>;
+    const DF df;
+    const hn::RebindToUnsigned<DF> du;
+    const Pairs<DF> w = LoadPairs(Type{}, df, from);
+    const auto codes = Select(hn::Set(du, 0xffU), Rounded(df, w.even), hn::ShiftLeft<8>(Rounded(df, w.odd)));
+    return hn::BitCast(hn::RepartitionToWide<D8>(), codes);
+  }
+
+  template <class DF>
+  HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Rounded(DF df, hn::Vec<DF> w) const {
+    const auto shifter = hn::Set(df, 12582912.0F);
+    const auto reciprocal = hn::Set(df, reciprocal_);
+#if HWY_TARGET <= HWY_AVX2
+    const auto quotient = hn::Mul(w, reciprocal);
+    const auto remainder = hn::NegMulAdd(quotient, hn::Set(df, scale_), w);
+    const auto corrected = hn::MulAdd(remainder, reciprocal, quotient);
+#else
+    const auto divisor = hn::Set(df, reciprocal_ == 0.0F ? 1.0F : scale_);
+    const auto corrected = hn::Div(w, divisor);
+#endif
+    return hn::BitCast(hn::RebindToUnsigned<DF>(), hn::Add(corrected, shifter));
+  }
+
+  template <class D8>
+  HWY_NOINLINE hn::Vec<D8> Slowly(D8 d8, const std::byte* from) const {
+    HWY_ALIGN std::uint8_t codes[kChunk];
+    for (std::size_t i = 0; i < hn::Lanes(d8); ++i) {
+      codes[i] = One(static_cast<float>(ElementValue(Type::kDType, from, static_cast<std::int64_t>(i))));
+    }
+    return hn::Load(d8, codes);
+  }
+#endif
+
+ private:
+  float scale_ = 0.0F;
+  float reciprocal_ = 0.0F;
+  bool quick_ = true;
+};
+
+}  // namespace
+
+bool Int8Rows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
+  return ForType(source.dtype,
+                 [&](auto type) { return EncodeRows<Int8Encoder<decltype(type)>>(source, scales, values); });
+}
+
+bool Int8RowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
+                   std::uint8_t* values) {
+  return ForType(source.dtype,
+                 [&](auto type) { return EncodeRowsGiven<Int8Encoder<decltype(type)>>(source, amax, scales, values); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace layercast
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace layercast {
+
+HWY_EXPORT(Int8Rows);
+HWY_EXPORT(Int8RowsGiven);
+
+bool Int8Rows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
+  if (source.rows == 0) return true;
+  return HWY_DYNAMIC_DISPATCH(Int8Rows)(source, scales, values);
+}
+
+bool Int8RowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
+                   std::uint8_t* values) {
+  return HWY_DYNAMIC_DISPATCH(Int8RowsGiven)(source, amax, scales, values);
+}
+
+}  // namespace layercast
+#endif

@@ -1,0 +1,69 @@
+// One scale for each row, on one instruction set; included by the kernels of such recipes once for each.
+// `Encoder::ForAmax(amax)` makes a row's encoder, whose scale() goes to the output.
+#if defined(LAYERCAST_ROW_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LAYERCAST_ROW_PASS_INL_H_
+#undef LAYERCAST_ROW_PASS_INL_H_
+#else
+#define LAYERCAST_ROW_PASS_INL_H_
+#endif
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine_side/quant/chunk_pass-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace layercast {
+namespace HWY_NAMESPACE {
+
+// From each row's own amax: while one row is encoded, the next is scanned.
+template <class Encoder>
+bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
+  using Type = typename Encoder::Type;
+  PagePrefetcher prefetcher(PagesOf(Type{}, source));
+  const auto cols = static_cast<std::size_t>(source.cols);
+  bool finite = true;
+  Maxima<Type> next;
+  Run<Do::kScan>(cols, source.row(0), next, prefetcher, nullptr, Encoder{}, nullptr);
+  for (std::int64_t r = 0; r < source.rows; ++r) {
+    const float amax = next.Amax();
+    finite = finite && std::isfinite(amax);
+    const Encoder encoder = Encoder::ForAmax(amax);
+    scales[static_cast<std::size_t>(r)] = encoder.scale();
+    std::uint8_t* row_values = values + r * source.cols;
+    next = {};
+    if (r + 1 < source.rows) {
+      Run<Do::kBoth>(cols, source.row(r + 1), next, prefetcher, source.row(r), encoder, row_values);
+    } else {
+      Run<Do::kEncode>(cols, nullptr, next, prefetcher, source.row(r), encoder, row_values);
+    }
+  }
+  return finite;
+}
+
+// From the amax given for each row.
+template <class Encoder>
+bool EncodeRowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
+                     std::uint8_t* values) {
+  using Type = typename Encoder::Type;
+  PagePrefetcher prefetcher(PagesOf(Type{}, source));
+  bool within = true;
+  for (std::int64_t r = 0; r < source.rows; ++r) {
+    const auto row = static_cast<std::size_t>(r);
+    const Encoder encoder = Encoder::ForAmax(amax[row]);
+    scales[row] = encoder.scale();
+    Maxima<Type> maxima;
+    Run<Do::kBoth>(static_cast<std::size_t>(source.cols), source.row(r), maxima, prefetcher, source.row(r), encoder,
+                   values + r * source.cols);
+    within = within && maxima.Amax() <= amax[row];
+  }
+  return within;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace layercast
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,107 @@
+// The weights that kernels read, on one instruction set: bf16, f16 or f32 elements, as fp32 vectors.
+// Included by the kernels once for each.
+#if defined(LAYERCAST_SOURCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LAYERCAST_SOURCE_INL_H_
+#undef LAYERCAST_SOURCE_INL_H_
+#else
+#define LAYERCAST_SOURCE_INL_H_
+#endif
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "layercast/dtype.h"
+#include "src/base/check.h"
+#include "src/tensor/element.h"
+#include "src/tensor/load-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace layercast {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// How a type's magnitudes are held: the larger the bits without the sign, the larger the magnitude; NaN > infinity.
+template <class U, DType Type>
+struct SourceType {
+  using Bits = U;
+  static constexpr DType kDType = Type;
+  static constexpr U kNoSign = static_cast<U>(~U{0}) >> 1;
+};
+struct BF16 : SourceType<std::uint16_t, DType::kBF16> {
+  static float ToFloat(Bits bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+};
+struct F16 : SourceType<std::uint16_t, DType::kF16> {
+  static float ToFloat(Bits bits) { return static_cast<float>(DecodeElement(kDType, bits)); }
+};
+struct F32 : SourceType<std::uint32_t, DType::kF32> {
+  static float ToFloat(Bits bits) { return std::bit_cast<float>(bits); }
+};
+
+// Calls body(Type) for the source's type, then makes what was streamed visible.
+template <class Body>
+bool ForType(DType dtype, const Body& body) {
+  bool good = false;
+  switch (dtype) {
+    case DType::kBF16: good = body(BF16{}); break;
+    case DType::kF16: good = body(F16{}); break;
+    default: LAYERCAST_CHECK(dtype == DType::kF32); good = body(F32{});
+  }
+  hwy::FlushStream();
+  return good;
+}
+
+#if HWY_TARGET != HWY_SCALAR
+
+// Elements 0, 2, 4, ... and 1, 3, 5, ... of a stretch: codes of neighbours then join in one lane, in order.
+template <class DF>
+struct Pairs {
+  hn::Vec<DF> even;
+  hn::Vec<DF> odd;
+};
+
+template <class DF>
+HWY_INLINE Pairs<DF> LoadPairs(BF16 /*type*/, DF df, const std::byte* from) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto both = LoadAny(du, from);
+  return {hn::BitCast(df, hn::ShiftLeft<16>(both)), hn::BitCast(df, hn::And(both, hn::Set(du, 0xffff0000U)))};
+}
+
+template <class DF>
+HWY_INLINE Pairs<DF> Unzip(DF df, hn::Vec<DF> first, hn::Vec<DF> second) {
+  return {hn::ConcatEven(df, second, first), hn::ConcatOdd(df, second, first)};
+}
+
+template <class DF>
+HWY_INLINE Pairs<DF> LoadPairs(F16 /*type*/, DF df, const std::byte* from) {
+  const hn::Rebind<hwy::float16_t, DF> d16;
+  const auto* elements = reinterpret_cast<const hwy::float16_t*>(from);
+  return Unzip(df, hn::PromoteTo(df, hn::LoadU(d16, elements)),
+               hn::PromoteTo(df, hn::LoadU(d16, elements + hn::Lanes(df))));
+}
+
+template <class DF>
+HWY_INLINE Pairs<DF> LoadPairs(F32 /*type*/, DF df, const std::byte* from) {
+  return Unzip(df, LoadAny(df, from), LoadAny(df, from + hn::Lanes(df) * sizeof(float)));
+}
+
+// Bit by bit. (IfVecThenElse looks at whole lanes where there is no instruction for this.)
+template <class V>
+HWY_INLINE V Select(V mask, V yes, V no) {
+#if HWY_TARGET <= HWY_AVX3
+  return hn::IfVecThenElse(mask, yes, no);
+#else
+  return hn::Or(hn::And(mask, yes), hn::AndNot(mask, no));
+#endif
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace layercast
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
