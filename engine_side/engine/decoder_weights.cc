@@ -69,10 +69,6 @@ class Table {
   std::set<std::string_view> used_;
 };
 
-std::int64_t Blocks(std::size_t count) {
-  return static_cast<std::int64_t>((count + WeightView::kBlockSize - 1) / WeightView::kBlockSize);
-}
-
 // Finds the tensors of a rank's layers in whatever kernel format they are.
 class Finder {
  public:
@@ -80,7 +76,7 @@ class Finder {
 
   WeightView Vector(const std::string& name, std::size_t size) {
     const CapturedBuffer& buffer = table_.Get(name, config_.dtype, {static_cast<std::int64_t>(size)});
-    return {buffer.address, buffer.dtype, 1, size, WeightView::Scale::kNone, nullptr};
+    return {buffer.address, buffer.dtype, 1, size, {}};
   }
 
   std::optional<WeightView> MaybeVector(const std::string& name, std::size_t size) {
@@ -88,21 +84,34 @@ class Finder {
     return Vector(name, size);
   }
 
+  // The kernel format shows in the names and types of its scales.
   WeightView Matrix(const std::string& path, std::size_t rows, std::size_t cols) {
     const auto n = static_cast<std::int64_t>(rows);
     const auto k = static_cast<std::int64_t>(cols);
-    WeightView view{.values = nullptr, .dtype = config_.dtype, .rows = rows, .cols = cols};
+    WeightView view{.values = nullptr, .dtype = DType::kF8E4M3, .rows = rows, .cols = cols, .scale = {}};
+    DType stored = DType::kF8E4M3;
+    std::int64_t stored_cols = k;
     const CapturedBuffer* scale = table_.Find(path + ".weight_scale");
-    if (scale != nullptr) {
+    if (table_.Find(path + ".weight_scale_inv") != nullptr) {  // fp8_per_block
+      view.scale = Scales(path + ".weight_scale_inv", DType::kF32, {Blocks(n, 128), Blocks(k, 128)}, 128, 128);
+    } else if (table_.Find(path + ".weight_scale_2") != nullptr) {  // nvfp4
+      view.scale = Scales(path + ".weight_scale", DType::kF8E4M3, {n, Blocks(k, 16)}, 1, 16);
+      view.scale.global = table_.Get(path + ".weight_scale_2", DType::kF32, {1}).address;
+      view.dtype = DType::kF4;
+      stored = DType::kU8;
+      stored_cols = k / 2;
+    } else if (scale == nullptr) {  // none
+      view.dtype = stored = config_.dtype;
+    } else if (scale->dtype == DType::kU8) {  // mxfp8
+      view.scale = Scales(scale->name, DType::kU8, {n, Blocks(k, 32)}, 1, 32);
+      view.scale.dtype = DType::kF8E8M0;
+    } else {  // fp8_per_tensor, fp8_per_channel, int8_per_channel
       const bool whole = scale->shape.size() == 1;
-      view.scale = whole ? WeightView::Scale::kTensor : WeightView::Scale::kRow;
-      view.scales = table_.Get(scale->name, DType::kF32, whole ? Shape{1} : Shape{n, 1}).address;
-    } else if (table_.Find(path + ".weight_scale_inv") != nullptr) {
-      view.scale = WeightView::Scale::kBlock;
-      view.scales = table_.Get(path + ".weight_scale_inv", DType::kF32, {Blocks(rows), Blocks(cols)}).address;
+      view.scale = Scales(scale->name, DType::kF32, whole ? Shape{1} : Shape{n, 1}, whole ? rows : 1, cols);
+      const CapturedBuffer* values = table_.Find(path + ".weight");
+      if (values != nullptr && values->dtype == DType::kI8) view.dtype = stored = DType::kI8;
     }
-    if (view.scale != WeightView::Scale::kNone) view.dtype = DType::kF8E4M3;
-    view.values = table_.Get(path + ".weight", view.dtype, {n, k}).address;
+    view.values = table_.Get(path + ".weight", stored, {n, stored_cols}).address;
     return view;
   }
 
@@ -113,6 +122,13 @@ class Finder {
   Table& table() { return table_; }
 
  private:
+  static std::int64_t Blocks(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
+
+  ScaleGrid Scales(const std::string& name, DType dtype, const Shape& shape, std::size_t block_rows,
+                   std::size_t block_cols) {
+    return {.scales = table_.Get(name, dtype, shape).address, .dtype = dtype, .rows = block_rows, .cols = block_cols};
+  }
+
   const DecoderConfig& config_;
   Table table_;
 };

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine_side/engine/weight_view.h"
 #include "layercast/dtype.h"
 
 namespace layercast {
@@ -15,7 +16,7 @@ namespace layercast {
 // Rows of activations, each padded with zeros to whole vectors. Resource; one thread only.
 class Activations {
  public:
-  static constexpr std::size_t kPad = 16;  // floats
+  static constexpr std::size_t kPad = kRowPad;  // floats
 
   Activations() = default;
   Activations(std::size_t rows, std::size_t cols) { Reset(rows, cols); }
@@ -32,22 +33,6 @@ class Activations {
   std::vector<float> values_;
   std::size_t rows_ = 0, cols_ = 0, stride_ = 0;
 };
-
-// A weight [rows, cols] where the engine captured it: element (r, c) is value * scale(r, c). Value; memory borrowed.
-struct WeightView {
-  enum class Scale : std::uint8_t { kNone, kTensor, kRow, kBlock };
-  static constexpr std::size_t kBlockSize = 128;
-
-  const std::byte* values = nullptr;
-  DType dtype = DType::kF32;  // f32, bf16, f16 or f8_e4m3
-  std::size_t rows = 0;
-  std::size_t cols = 0;
-  Scale scale = Scale::kNone;
-  const std::byte* scales = nullptr;  // fp32: [1], [rows, 1] or [ceil(rows/128), ceil(cols/128)]
-};
-
-// values[0, count) of the weight's row, as fp32.
-void ReadRow(const WeightView& weight, std::size_t row, float* values);
 
 // Rounds to the nearest value of `dtype` (f32: leaves alone), ties to even, as torch does after every operation.
 void RoundTo(DType dtype, std::span<float> values);
