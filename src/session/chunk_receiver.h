@@ -22,6 +22,7 @@ namespace layercast {
 struct ChunkReceiverParts {
   const Manifest& manifest;
   const Schedule& schedule;
+  std::span<const AmaxRequest> amax_requests;
   PublisherLink& link;
   FetchingEnd& channel;
   FetchSink& sink;
@@ -52,8 +53,8 @@ class ChunkReceiver {
   // Checks the chunk against its digest where that is known already, and hands it on. Returns the digest of its bytes.
   Digest Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest* expected);
   void CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const;
-  // Throws unless `rows` magnitudes are what a tensor of that number has.
-  void CheckRows(std::uint32_t tensor, std::size_t rows) const;
+  // Throws unless so many magnitudes of that tensor were asked for.
+  void CheckAmax(std::uint32_t tensor, std::size_t values) const;
 
   // "chunk 3 of 17 of run-17@42 over shm"
   std::string StageOf(std::size_t chunk) const;

@@ -46,16 +46,16 @@ class Session final : public FetchSession {
   const std::string& channel() const override { return stats_.channel; }
   FetchStats stats() const override { return stats_; }
 
-  FetchStats Fetch(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors, FetchSink& sink,
+  FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
                    Deadline deadline) override {
-    const ChunkReceiverParts parts{manifest_, schedule, link_, *channel_, sink, stats_, failpoints_};
+    const ChunkReceiverParts parts{manifest_, schedule, amax_requests, link_, *channel_, sink, stats_, failpoints_};
     ChunkReceiver receiver(parts, options_.slots, options_.memory != nullptr ? *options_.memory : host_memory_,
                            deadline);
-    const wire::Subscribed subscribed = Subscribe(schedule, row_amax_tensors, deadline);
+    const wire::Subscribed subscribed = Subscribe(schedule, amax_requests, deadline);
     try {
-      for (const wire::RowAmax& row_amax : subscribed.row_amax) {
-        receiver.CheckRows(row_amax.tensor, row_amax.rows.size());
-        sink.OnRowAmax(row_amax.tensor, row_amax.rows);
+      for (const auto& [tensor, values] : subscribed.amax) {
+        receiver.CheckAmax(tensor, values.size());
+        sink.OnAxisAmax(tensor, values);
       }
       if (mode_ == PublishMode::kSnapshot) {
         FetchSnapshot(subscribed, receiver);
@@ -89,12 +89,11 @@ class Session final : public FetchSession {
                                          std::string(wire::MessageName(message)) + "'");
   }
 
-  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors,
-                             Deadline deadline) {
+  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, Deadline deadline) {
     const std::string stage = "subscribing to " + manifest_.version().ToString();
     wire::Subscribe subscribe;
     subscribe.schedule_digest = schedule.digest();
-    subscribe.row_amax_tensors.assign(row_amax_tensors.begin(), row_amax_tensors.end());
+    subscribe.amax_requests.assign(amax_requests.begin(), amax_requests.end());
     link_.Send(subscribe);
     wire::Message answer = link_.Expect(deadline, stage);
     if (std::holds_alternative<wire::NeedSchedule>(answer)) {

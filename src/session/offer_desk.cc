@@ -155,15 +155,17 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   const bool stream = session.version->mode() == PublishMode::kStream;
   const Manifest& manifest = session.version->manifest();
   CheckSchedule(*schedule, manifest, stream);
-  for (const std::uint32_t tensor : subscribe.row_amax_tensors) {
-    if (tensor < manifest.entries().size()) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                "row magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+  for (const auto& [tensor, kept] : subscribe.amax_requests) {
+    if (tensor >= manifest.entries().size()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+    }
+    CheckKept(manifest.entry(tensor).spec.shape, kept);
+    session.amax_requests.emplace(tensor, kept);
   }
   session.schedule = schedule;
-  session.row_amax_tensors.insert(subscribe.row_amax_tensors.begin(), subscribe.row_amax_tensors.end());
   if (!stream) {
-    digests_.Put({key, session.version, schedule, std::move(subscribe.row_amax_tensors)});
+    digests_.Put({key, session.version, schedule, std::move(subscribe.amax_requests)});
     return {};
   }
   // The walk sends from its own thread: the answer must be on its way before it starts.
@@ -193,7 +195,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
                       session.hello.attempt == last.hello.attempt && session.schedule != nullptr &&
                       session.walk == nullptr;
     if (!same) continue;
-    readers.push_back({key, session.schedule, session.row_amax_tensors});
+    readers.push_back({key, session.schedule, session.amax_requests});
     members.push_back(&session);
   }
   if (readers.size() < last.hello.tp_size) return;

@@ -57,9 +57,9 @@ class OfferDesk {
  private:
   struct Session {
     wire::Hello hello;
-    std::shared_ptr<OfferedVersion> version;   // the second owner is the publisher
-    std::shared_ptr<const Schedule> schedule;  // the second owner is schedules_
-    std::set<std::uint32_t> row_amax_tensors;
+    std::shared_ptr<OfferedVersion> version;          // the second owner is the publisher
+    std::shared_ptr<const Schedule> schedule;         // the second owner is schedules_
+    std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
     StreamWalk* walk = nullptr;
   };

@@ -140,17 +140,19 @@ template <typename Archive>
 void Fields(Archive& archive, Subscribe& subscribe) {
   OneDigest(archive, subscribe.schedule_digest);
   archive.Bytes(subscribe.schedule, "schedule");
-  archive.template List<std::uint32_t>(subscribe.row_amax_tensors, 4, "row amax tensors",
-                                       [&](std::uint32_t& tensor) { archive.Number(tensor, "tensor"); });
+  archive.template List<std::uint32_t>(subscribe.amax_requests, 5, "amax requests", [&](AmaxRequest& request) {
+    archive.Number(request.tensor, "tensor");
+    archive.Number(request.kept, "kept axes");
+  });
 }
 
 template <typename Archive>
 void Fields(Archive& archive, Subscribed& subscribed) {
   archive.Number(subscribed.offer_id, "offer");
   Digests(archive, subscribed.chunk_digests);
-  archive.template List<std::uint32_t>(subscribed.row_amax, 8, "row amaxes", [&](RowAmax& row_amax) {
-    archive.Number(row_amax.tensor, "tensor");
-    Floats(archive, row_amax.rows);
+  archive.template List<std::uint32_t>(subscribed.amax, 8, "amaxes", [&](AxisAmax& amax) {
+    archive.Number(amax.tensor, "tensor");
+    Floats(archive, amax.values);
   });
 }
 
@@ -161,7 +163,7 @@ void Fields(Archive& archive, TensorReady& ready) {
   archive.Number(ready.offer_id, "offer");
   archive.Float(ready.amax, "amax");
   OneDigest(archive, ready.digest);
-  Floats(archive, ready.row_amax);
+  Floats(archive, ready.axis_amax);
 }
 
 template <typename Archive>

@@ -10,6 +10,7 @@
 
 #include "layercast/error.h"
 #include "layercast/version.h"
+#include "src/tensor/axis_amax.h"
 
 namespace layercast::wire {
 
@@ -60,7 +61,7 @@ struct Welcome {
 struct Subscribe {
   Digest schedule_digest;
   std::vector<std::byte> schedule;  // empty: the publisher may know it by its digest
-  std::vector<std::uint32_t> row_amax_tensors;
+  std::vector<AmaxRequest> amax_requests;
   bool operator==(const Subscribe&) const = default;
 };
 
@@ -68,16 +69,16 @@ struct NeedSchedule {
   bool operator==(const NeedSchedule&) const = default;
 };
 
-struct RowAmax {
+struct AxisAmax {
   std::uint32_t tensor = 0;
-  std::vector<float> rows;
-  bool operator==(const RowAmax&) const = default;
+  std::vector<float> values;
+  bool operator==(const AxisAmax&) const = default;
 };
 
 struct Subscribed {
   std::uint64_t offer_id = 0;
   std::vector<Digest> chunk_digests;
-  std::vector<RowAmax> row_amax;
+  std::vector<AxisAmax> amax;
   bool operator==(const Subscribed&) const = default;
 };
 
@@ -87,7 +88,7 @@ struct TensorReady {
   std::uint64_t offer_id = 0;
   float amax = 0;
   Digest digest;
-  std::vector<float> row_amax;
+  std::vector<float> axis_amax;
   bool operator==(const TensorReady&) const = default;
 };
 

@@ -95,7 +95,7 @@ TEST_F(HostileReceiverTest, AScheduleThatIsNotTheOneOfItsDigestIsRefused) {
   receiver.Send(wire::Hello{});
   receiver.Receive();
   receiver.Send(
-      wire::Subscribe{.schedule_digest = {1, 2}, .schedule = SomeSchedule(false).Encode(), .row_amax_tensors = {}});
+      wire::Subscribe{.schedule_digest = {1, 2}, .schedule = SomeSchedule(false).Encode(), .amax_requests = {}});
   EXPECT_THAT(receiver.Refusal(), HasSubstr("digest expected"));
 }
 

@@ -66,7 +66,7 @@ TEST_P(StreamTest, IsWalkedOnceForAllRanksOfAnEngine) {
   for (CollectingSink& sink : sinks) {
     EXPECT_THAT(sink.order, ElementsAre(2, 0, 1));
     for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
-    EXPECT_EQ(sink.row_amax[1].size(), 16U);
+    EXPECT_EQ(sink.axis_amax[1].size(), 16U);
     EXPECT_EQ(sink.digests[2], DigestOf(weights.bytes(2)));
   }
 }
