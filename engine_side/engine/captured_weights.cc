@@ -18,10 +18,7 @@ bool IsRowMajor(const CapturedBuffer& buffer) {
   return true;
 }
 
-std::int64_t Blocks(std::int64_t count) {
-  constexpr auto kSize = static_cast<std::int64_t>(WeightView::kBlockSize);
-  return (count + kSize - 1) / kSize;
-}
+std::int64_t Blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 }  // namespace
 
@@ -53,18 +50,40 @@ WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec
   const std::int64_t rows = spec.shape[0];
   const std::int64_t cols = spec.shape[1];
   WeightView view{.dtype = spec.dtype, .rows = static_cast<std::size_t>(rows), .cols = static_cast<std::size_t>(cols)};
+  DType stored = spec.dtype;
+  Shape shape = spec.shape;
   const CapturedBuffer* scale = Lookup(name + "_scale");
-  if (scale != nullptr) {
-    const bool whole = scale->shape.size() == 1;
-    view.scale = whole ? WeightView::Scale::kTensor : WeightView::Scale::kRow;
-    view.scales = Get(scale->name, DType::kF32, whole ? Shape{1} : Shape{rows, 1}).address;
-  } else if (Lookup(name + "_scale_inv") != nullptr) {
-    view.scale = WeightView::Scale::kBlock;
-    view.scales = Get(name + "_scale_inv", DType::kF32, {Blocks(rows), Blocks(cols)}).address;
+  if (Lookup(name + "_scale_inv") != nullptr) {  // fp8_per_block
+    view.dtype = stored = DType::kF8E4M3;
+    view.scale = Scales(name + "_scale_inv", DType::kF32, spec.shape, {128, 128});
+  } else if (Lookup(name + "_scale_2") != nullptr) {  // nvfp4
+    view.dtype = DType::kF4;
+    stored = DType::kU8;
+    shape[1] = cols / 2;
+    view.scale = Scales(name + "_scale", DType::kF8E4M3, spec.shape, {1, 16});
+    view.scale.global = Get(name + "_scale_2", DType::kF32, {1}).address;
+  } else if (scale != nullptr && scale->dtype == DType::kU8) {  // mxfp8
+    view.dtype = stored = DType::kF8E4M3;
+    view.scale = Scales(name + "_scale", DType::kU8, spec.shape, {1, 32});
+    view.scale.dtype = DType::kF8E8M0;
+  } else if (scale != nullptr && scale->shape.size() == 1) {  // fp8_per_tensor
+    view.dtype = stored = DType::kF8E4M3;
+    view.scale = {.scales = Get(name + "_scale", DType::kF32, {1}).address, .rows = view.rows, .cols = view.cols};
+  } else if (scale != nullptr) {  // fp8_per_channel, int8_per_channel
+    const CapturedBuffer* values = Lookup(name);
+    view.dtype = stored = values != nullptr && values->dtype == DType::kI8 ? DType::kI8 : DType::kF8E4M3;
+    view.scale = Scales(name + "_scale", DType::kF32, spec.shape, {1, cols});
   }
-  if (view.scale != WeightView::Scale::kNone) view.dtype = DType::kF8E4M3;
-  view.values = Get(name, view.dtype, spec.shape).address;
+  view.values = Get(name, stored, shape).address;
   return view;
+}
+
+ScaleGrid CapturedWeights::Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block) {
+  const Shape shape = {Blocks(weight[0], block[0]), Blocks(weight[1], block[1])};
+  return {.scales = Get(name, dtype, shape).address,
+          .dtype = dtype,
+          .rows = static_cast<std::size_t>(block[0]),
+          .cols = static_cast<std::size_t>(block[1])};
 }
 
 void CapturedWeights::CheckAllUsed() const {

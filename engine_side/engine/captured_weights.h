@@ -30,7 +30,10 @@ class CapturedWeights {
   void CheckAllUsed() const;
 
  private:
+  // Which recipe wrote a weight shows in the names, types and shapes of its scales (engine_side/quant/RECIPES.md).
   WeightView FindMatrix(const std::string& name, const TensorSpec& spec);
+  // One scale for each `block` of a weight of shape `weight`.
+  ScaleGrid Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block);
   const CapturedBuffer* Lookup(const std::string& name);  // null: none; otherwise marked as used
   const CapturedBuffer& Get(const std::string& name, DType dtype, const Shape& shape);
 

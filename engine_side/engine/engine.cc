@@ -21,6 +21,8 @@ at::ScalarType TorchType(const TensorSpec& spec) {
     case DType::kBF16: return at::kBFloat16;
     case DType::kF16: return at::kHalf;
     case DType::kF8E4M3: return at::kFloat8_e4m3fn;
+    case DType::kI8: return at::kChar;
+    case DType::kU8: return at::kByte;
     default: break;
   }
   throw Error(ErrorCode::kUnsupported,

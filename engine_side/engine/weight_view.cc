@@ -1,18 +1,18 @@
 #include "engine_side/engine/weight_view.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "engine_side/engine/activations.h"
 #include "src/base/check.h"
-#include "src/tensor/element.h"
+#include "src/tensor/value_tables.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine_side/engine/weight_view.cc"
 #include "hwy/foreach_target.h"  // includes this file once per target
 #include "hwy/highway.h"
-// After highway.h: it is per target too.
+// After highway.h: they are per target too.
+#include "engine_side/engine/element_decoders-inl.h"
 #include "engine_side/engine/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,73 +20,66 @@ namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-using Table = std::array<float, 256>;
+float LoadF32(const std::byte* from) {
+  float value = 0.0F;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
 
-// One chunk of elements -> fp32.
-struct FromF32 {
-  using T = float;
-  template <class D>
-  hn::Vec<D> operator()(D d, const T* from, const Table&) const {
-    return hn::LoadU(d, from);
+float ScaleAt(const ScaleGrid& grid, std::size_t index, const ValueTables& tables) {
+  switch (grid.dtype) {
+    case DType::kF32: return LoadF32(grid.scales + index * sizeof(float));
+    case DType::kF8E4M3: return tables.f8_e4m3[std::to_integer<std::size_t>(grid.scales[index])];
+    case DType::kF8E8M0: return tables.f8_e8m0[std::to_integer<std::size_t>(grid.scales[index])];
+    default: LAYERCAST_CHECK(false && "scales of another dtype");
   }
-};
-struct FromBF16 {
-  using T = std::uint16_t;
-  template <class D>
-  hn::Vec<D> operator()(D d, const T* from, const Table&) const {
-    const hn::RebindToUnsigned<D> du;
-    const hn::Rebind<T, D> dn;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dn, from))));
-  }
-};
-struct FromF16 {
-  using T = hwy::float16_t;
-  template <class D>
-  hn::Vec<D> operator()(D d, const T* from, const Table&) const {
-    const hn::Rebind<T, D> dn;
-    return hn::PromoteTo(d, hn::LoadU(dn, from));
-  }
-};
-// By table: exact for subnormals and NaN, without the cost of subnormal fp32 operands.
-struct FromF8 {
-  using T = std::uint8_t;
-  template <class D>
-  hn::Vec<D> operator()(D d, const T* from, const Table& table) const {
-    const hn::RebindToSigned<D> di;
-    const hn::Rebind<T, D> dn;
-    return hn::GatherIndex(d, table.data(), hn::PromoteTo(di, hn::LoadU(dn, from)));
-  }
-};
+  return 0.0F;
+}
 
-// to[0, Padded(count)) := elements * scale, zeros behind them.
-template <class From>
-void Expand(const From& convert, const Table& table, const std::byte* bytes, std::size_t count, float scale,
-            float* to) {
-  using T = typename From::T;
+template <class Decode>
+HWY_INLINE void ExpandChunk(const Decode& decode, const std::byte* from, FloatVec scale, float* to) {
   const FloatTag d;
-  const auto scales = hn::Set(d, scale);
-  HWY_ALIGN T rest[kChunk] = {};
-  for (std::size_t i = 0; i < count; i += kChunk) {
-    const T* from = reinterpret_cast<const T*>(bytes) + i;
-    if (count - i < kChunk) {
-      std::memcpy(static_cast<void*>(rest), from, (count - i) * sizeof(T));
-      from = rest;
-    }
-    for (std::size_t j = 0; j < kChunk; j += hn::Lanes(d)) {
-      hn::StoreU(hn::Mul(convert(d, from + j, table), scales), d, to + i + j);
-    }
+  for (std::size_t j = 0; j < kChunk; j += hn::Lanes(d)) hn::StoreU(hn::Mul(decode(d, from, j), scale), d, to + j);
+}
+
+// to[0, count) := the elements at `from` times the scale, with zeros behind them up to whole chunks.
+template <class Decode>
+void Expand(const Decode& decode, const std::byte* from, std::size_t bits, std::size_t count, float scale, float* to) {
+  const auto scales = hn::Set(FloatTag(), scale);
+  std::size_t i = 0;
+  for (; i + kChunk <= count; i += kChunk) ExpandChunk(decode, from + i * bits / 8, scales, to + i);
+  if (i == count) return;
+  HWY_ALIGN std::byte rest[kChunk * sizeof(float)] = {};
+  std::memcpy(rest, from + i * bits / 8, (count - i) * bits / 8);
+  ExpandChunk(decode, rest, scales, to + i);
+}
+
+template <class Decode>
+void ExpandBlocks(const Decode& decode, const WeightView& weight, std::size_t row, const ValueTables& tables,
+                  float* to) {
+  const auto bits = static_cast<std::size_t>(BitsPerElement(weight.dtype));
+  const std::byte* from = weight.values + row * (weight.cols * bits / 8);
+  const ScaleGrid& grid = weight.scale;
+  if (grid.scales == nullptr) return Expand(decode, from, bits, weight.cols, 1.0F, to);
+  LAYERCAST_CHECK(grid.cols % kChunk == 0 || grid.cols >= weight.cols);
+  const float global = grid.global == nullptr ? 1.0F : LoadF32(grid.global);
+  std::size_t block = row / grid.rows * ((weight.cols + grid.cols - 1) / grid.cols);
+  for (std::size_t first = 0; first < weight.cols; first += grid.cols, ++block) {
+    const std::size_t count = std::min(grid.cols, weight.cols - first);
+    Expand(decode, from + first * bits / 8, bits, count, ScaleAt(grid, block, tables) * global, to + first);
   }
 }
 
 }  // namespace
 
-void ExpandElements(DType dtype, const Table& table, const std::byte* bytes, std::size_t count, float scale,
-                    float* to) {
-  switch (dtype) {
-    case DType::kF32: return Expand(FromF32(), table, bytes, count, scale, to);
-    case DType::kBF16: return Expand(FromBF16(), table, bytes, count, scale, to);
-    case DType::kF16: return Expand(FromF16(), table, bytes, count, scale, to);
-    case DType::kF8E4M3: return Expand(FromF8(), table, bytes, count, scale, to);
+void ExpandRow(const WeightView& weight, std::size_t row, const ValueTables& tables, float* to) {
+  switch (weight.dtype) {
+    case DType::kF32: return ExpandBlocks(FromF32(), weight, row, tables, to);
+    case DType::kBF16: return ExpandBlocks(FromBF16(), weight, row, tables, to);
+    case DType::kF16: return ExpandBlocks(FromF16(), weight, row, tables, to);
+    case DType::kF8E4M3: return ExpandBlocks(FromF8{tables.f8_e4m3.data()}, weight, row, tables, to);
+    case DType::kI8: return ExpandBlocks(FromI8(), weight, row, tables, to);
+    case DType::kF4: return ExpandBlocks(FromF4{tables.f4.data()}, weight, row, tables, to);
     default: LAYERCAST_CHECK(false && "a weight of another dtype");
   }
 }
@@ -99,45 +92,12 @@ HWY_AFTER_NAMESPACE();
 namespace layercast {
 namespace {
 
-HWY_EXPORT(ExpandElements);
-
-using Table = std::array<float, 256>;
-
-const Table& F8E4M3Values() {
-  static const Table table = [] {
-    Table values{};
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(DecodeElement(DType::kF8E4M3, i));
-    return values;
-  }();
-  return table;
-}
-
-float ScaleAt(const WeightView& weight, std::size_t index) {
-  float scale = 0.0F;
-  std::memcpy(&scale, weight.scales + index * sizeof(float), sizeof(float));
-  return scale;
-}
+HWY_EXPORT(ExpandRow);
 
 }  // namespace
 
-void ReadPaddedRow(const WeightView& weight, std::size_t row, float* to) {
-  const auto expand = [&](const std::byte* bytes, std::size_t count, float scale, float* values) {
-    HWY_DYNAMIC_DISPATCH(ExpandElements)(weight.dtype, F8E4M3Values(), bytes, count, scale, values);
-  };
-  const std::size_t element = static_cast<std::size_t>(BitsPerElement(weight.dtype)) / 8;
-  const std::byte* from = weight.values + row * weight.cols * element;
-  switch (weight.scale) {
-    case WeightView::Scale::kNone: return expand(from, weight.cols, 1.0F, to);
-    case WeightView::Scale::kTensor: return expand(from, weight.cols, ScaleAt(weight, 0), to);
-    case WeightView::Scale::kRow: return expand(from, weight.cols, ScaleAt(weight, row), to);
-    case WeightView::Scale::kBlock: break;
-  }
-  constexpr std::size_t kBlock = WeightView::kBlockSize;
-  const std::size_t blocks = (weight.cols + kBlock - 1) / kBlock;
-  for (std::size_t b = 0; b < blocks; ++b) {
-    const std::size_t count = std::min(kBlock, weight.cols - b * kBlock);
-    expand(from + b * kBlock * element, count, ScaleAt(weight, row / kBlock * blocks + b), to + b * kBlock);
-  }
+void ReadPaddedRow(const WeightView& weight, std::size_t row, float* values) {
+  HWY_DYNAMIC_DISPATCH(ExpandRow)(weight, row, GetValueTables(), values);
 }
 
 void ReadRow(const WeightView& weight, std::size_t row, float* values) {

@@ -2,28 +2,33 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "layercast/dtype.h"
 
 namespace layercast {
 
+// One scale for each block of `rows` x `cols` elements, row-major; the last blocks may be partial. Value; memory
+// borrowed.
+struct ScaleGrid {
+  const std::byte* scales = nullptr;  // null: there are none
+  DType dtype = DType::kF32;          // f32, f8_e4m3 or f8_e8m0
+  std::size_t rows = 1;
+  std::size_t cols = 1;               // whole vectors (Activations::kPad), or all columns
+  const std::byte* global = nullptr;  // one f32 that multiplies every scale; null: none
+};
+
 // A weight [rows, cols]: element (r, c) is value * scale(r, c). A vector is a weight of one row. Value; memory
 // borrowed.
 struct WeightView {
-  enum class Scale : std::uint8_t { kNone, kTensor, kRow, kBlock };
-  static constexpr std::size_t kBlockSize = 128;
-
-  const std::byte* values = nullptr;
-  DType dtype = DType::kF32;  // f32, bf16, f16 or f8_e4m3
+  const std::byte* values = nullptr;  // row-major; two f4 share a byte, the even column's in its low half
+  DType dtype = DType::kF32;          // f32, bf16, f16, f8_e4m3, i8 or f4
   std::size_t rows = 0;
   std::size_t cols = 0;
-  Scale scale = Scale::kNone;
-  const std::byte* scales = nullptr;  // fp32: [1], [rows, 1] or [ceil(rows/128), ceil(cols/128)]
+  ScaleGrid scale{};
 };
 
-// values[0, count) of the weight's row, as fp32.
+// values[0, cols) of the weight's row, as fp32.
 void ReadRow(const WeightView& weight, std::size_t row, float* values);
 // The same, with zeros behind them up to whole vectors (Activations::Padded).
 void ReadPaddedRow(const WeightView& weight, std::size_t row, float* values);

@@ -8,10 +8,11 @@ import oracle
 PROMPT = (3, 11, 4, 250)
 
 
-@pytest.mark.parametrize("recipe", oracle.ENGINE_RECIPES)
+@pytest.mark.parametrize("recipe", oracle.RECIPES)
 def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(recipe, program, start, checkpoint, tmp_path,
                                                                            assert_serves):
-    a, b = checkpoint("qwen2", "a"), checkpoint("qwen2", "b")
+    spec = "qwen3_blocks" if recipe in oracle.COLUMN_UNITS else "qwen2"
+    a, b = checkpoint(spec, "a"), checkpoint(spec, "b")
     first = start("serve", "--model", a, "--tp", 2, "--quantization", recipe)
     publisher = start("publish", "--checkpoint", b)
     program.reload(first, "--publisher", publisher.endpoint)

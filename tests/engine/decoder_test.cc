@@ -32,9 +32,9 @@ Tokens Prompt(std::size_t count, std::int32_t salt) {
 const std::vector<TinyOptions> kKinds = {
     {},
     {.dtype = DType::kBF16, .qk_norm = false, .tied = true},
-    {.dtype = DType::kBF16, .scale = WeightView::Scale::kTensor, .bias = false},
-    {.dtype = DType::kBF16, .scale = WeightView::Scale::kRow, .window = 4},
-    {.dtype = DType::kF32, .scale = WeightView::Scale::kBlock, .qk_norm = false},
+    {.dtype = DType::kBF16, .scale = TinyScale::kTensor, .bias = false},
+    {.dtype = DType::kBF16, .scale = TinyScale::kRow, .window = 4},
+    {.dtype = DType::kF32, .scale = TinyScale::kBlock, .qk_norm = false},
 };
 
 // A model on one rank.

@@ -62,6 +62,13 @@ TEST(Engine, HoldsTheKernelTensorsOfItsRecipe) {
   EXPECT_THAT(NamesUnder(*Tiny("fp8_per_block").engine, "model.layers.0.mlp.gate_up"),
               testing::ElementsAre("[96, 32] f8_e4m3 model.layers.0.mlp.gate_up_proj.weight",
                                    "[1, 1] f32 model.layers.0.mlp.gate_up_proj.weight_scale_inv"));
+  EXPECT_THAT(NamesUnder(*Tiny("nvfp4").engine, "model.layers.1.mlp.down"),
+              testing::ElementsAre("[32, 24] u8 model.layers.1.mlp.down_proj.weight",
+                                   "[32, 3] f8_e4m3 model.layers.1.mlp.down_proj.weight_scale",
+                                   "[1] f32 model.layers.1.mlp.down_proj.weight_scale_2"));
+  EXPECT_THAT(NamesUnder(*Tiny("int8_per_channel").engine, "model.layers.0.self_attn.o"),
+              testing::ElementsAre("[32, 32] i8 model.layers.0.self_attn.o_proj.weight",
+                                   "[32, 1] f32 model.layers.0.self_attn.o_proj.weight_scale"));
   EXPECT_THAT(NamesUnder(*Tiny("none").engine, "lm_head"), testing::IsEmpty());  // tied
 }
 

@@ -106,20 +106,15 @@ def dequantized(folder, recipe):
     model = reference_model(folder, torch.float32)
     served = oracle.served_tensors(folder, 1, 0, recipe)
     state = model.state_dict()
-    for name, values in served.items():
-        if values.dtype != torch.float8_e4m3fn:
+    for name in served:
+        if not name.endswith(".weight") or (weight := oracle.dequantized(served, name)) is None:
             continue
-        if f"{name}_scale_inv" in served:
-            blocks = served[f"{name}_scale_inv"].repeat_interleave(128, 0).repeat_interleave(128, 1)
-            scale = blocks[: values.shape[0], : values.shape[1]]
-        else:
-            scale = served[f"{name}_scale"]
         begin = 0
         for part in parts_of(name):
             rows = state[part].shape[0]
-            state[part].copy_((values.float() * scale)[begin : begin + rows])
+            state[part].copy_(weight[begin : begin + rows])
             begin += rows
-        assert begin == values.shape[0]
+        assert begin == weight.shape[0]
     return model
 
 
@@ -130,12 +125,14 @@ def parts_of(name):
     return [name]
 
 
-# Blocks of a rank's part are other blocks: per block there is no one reference for all rank counts.
+# Blocks of a rank's part are other blocks: per block of 128 there is no one reference for all rank counts.
 @pytest.mark.parametrize("recipe, tp_size", [("fp8_per_tensor", 1), ("fp8_per_tensor", 2), ("fp8_per_channel", 4),
-                                             ("fp8_per_block", 1)])
-def test_fp8_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_path, recipe, tp_size):
-    folder = checkpoint("llama_plain", "b")
-    prompts = prompts_for(checkpoints.SPECS["llama_plain"].config["vocab_size"])
+                                             ("fp8_per_block", 1), ("mxfp8", 1), ("mxfp8", 4), ("nvfp4", 1),
+                                             ("nvfp4", 4), ("int8_per_channel", 2)])
+def test_quantized_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_path, recipe, tp_size):
+    spec = "llama_blocks_fp32" if recipe in oracle.COLUMN_UNITS else "llama_plain"
+    folder = checkpoint(spec, "b")
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
     got = engine_logits(folder, tmp_path, tp_size, recipe, prompts)
     with torch.no_grad():
         model = dequantized(folder, recipe)

@@ -159,7 +159,7 @@ void TinyModel::AddBias(const std::string& name, const std::vector<std::size_t>&
 void TinyModel::AddMatrix(const std::string& path, const std::vector<std::size_t>& rows,
                           const std::vector<std::size_t>& cols, bool quantized) {
   const Shape shape = {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(cols.size())};
-  const bool f8 = quantized && options_.scale != WeightView::Scale::kNone;
+  const bool f8 = quantized && options_.scale != TinyScale::kNone;
   const DType dtype = f8 ? DType::kF8E4M3 : options_.dtype;
   const auto element = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
   std::byte* to = AddBuffer(path + ".weight", dtype, shape);
@@ -172,10 +172,10 @@ void TinyModel::AddMatrix(const std::string& path, const std::vector<std::size_t
     }
   }
   if (!f8) return;
-  const Shape scales = options_.scale == WeightView::Scale::kTensor ? Shape{1}
-                       : options_.scale == WeightView::Scale::kRow  ? Shape{shape[0], 1}
-                                                                    : Shape{1, 1};
-  const bool blocks = options_.scale == WeightView::Scale::kBlock;
+  const Shape scales = options_.scale == TinyScale::kTensor ? Shape{1}
+                       : options_.scale == TinyScale::kRow  ? Shape{shape[0], 1}
+                                                            : Shape{1, 1};
+  const bool blocks = options_.scale == TinyScale::kBlock;
   std::byte* scale = AddBuffer(path + (blocks ? ".weight_scale_inv" : ".weight_scale"), DType::kF32, scales);
   for (std::int64_t i = 0; i < NumElements(scales); ++i) {
     Store(DType::kF32, 0.2 + 0.01 * static_cast<double>(i % 7), scale + 4 * i);

@@ -11,16 +11,17 @@
 #include <vector>
 
 #include "engine_side/engine/rotary_table.h"
-#include "engine_side/engine/weight_view.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/decoder.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
 
+enum class TinyScale : std::uint8_t { kNone, kTensor, kRow, kBlock };
+
 struct TinyOptions {
   DType dtype = DType::kF32;
-  WeightView::Scale scale = WeightView::Scale::kNone;  // of linear weights; other than kNone: they are f8_e4m3
+  TinyScale scale = TinyScale::kNone;  // of linear weights; other than kNone: they are f8_e4m3
   bool qk_norm = true;
   bool bias = true;  // of linear layers
   bool tied = false;

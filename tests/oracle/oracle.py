@@ -11,7 +11,6 @@ import safetensors
 import torch
 
 RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4", "int8_per_channel")
-ENGINE_RECIPES = RECIPES[:4]  # those that the built-in engine computes with
 COLUMN_UNITS = {"mxfp8": 32, "nvfp4": 16}  # a rank's columns must be a multiple
 FP8_MAX = 448.0
 BLOCK = 128
