@@ -111,9 +111,9 @@ void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const Plan
   ReloadPipeline pipeline(
       {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.host, bench.pool, bench.failpoints},
       direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
-  for (const std::uint32_t tensor : RowAmaxTensors(bench.plan, *bench.recipe)) {
-    pipeline.amax().SetRows(
-        tensor, std::vector<float>(static_cast<std::size_t>(bench.manifest.entry(tensor).spec.shape[0]), kAmax));
+  for (const auto& [tensor, kept] : AmaxRequests(bench.plan, *bench.recipe)) {
+    const auto values = static_cast<std::size_t>(NumKept(bench.manifest.entry(tensor).spec.shape, kept));
+    pipeline.amax().SetAxes(tensor, std::vector<float>(values, kAmax));
   }
   for (std::size_t i = 0; i < planned.pieces.size(); ++i) {
     const Region& region = planned.schedule.regions()[i];

@@ -12,6 +12,7 @@
 
 #include "cli/subcommand.h"
 #include "engine_side/plan/load_plan.h"
+#include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/model/registry.h"
 #include "src/base/failpoint.h"
@@ -46,7 +47,7 @@ std::vector<std::string> RecipeProblems(const LoadPlan& plan, const std::string&
   for (const PlannedParameter& parameter : plan.parameters()) {
     if (!parameter.quantize) continue;
     try {
-      (void)recipe->KernelTensors(parameter.spec.dtype, parameter.spec.shape.at(0), parameter.spec.shape.at(1));
+      (void)KernelTensorsOf(parameter.spec, *recipe);
     } catch (const Error& error) {
       problems.push_back(name + ": '" + parameter.spec.name + "': " + error.what());
     }
@@ -114,10 +115,12 @@ class Report {
                                    {"parameter", name},
                                    {"destination", RangesOf(placement.destination)},
                                    {"shard", placement.shard_id},
+                                   {"transposed", placement.transposed},
                                    {"rules", RulesOf(tensor.name)}});
     text_ += tensor.name + " " + TextOf(placement.source) + " -> " + parameter.spec.name + " " +
              TextOf(placement.destination) + "  " + layer.class_name;
     if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
+    if (placement.transposed) text_ += " transposed";
     for (const std::string& rule : RulesOf(tensor.name)) text_ += "  by " + rule;
     text_ += "\n";
   }

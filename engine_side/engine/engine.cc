@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine_side/engine/rope.h"
+#include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -31,12 +32,10 @@ at::ScalarType TorchType(const TensorSpec& spec) {
 
 // The kernel tensors of one parameter, with full names: "<path>.weight", "<path>.weight_scale".
 std::vector<TensorSpec> KernelTensors(const Parameter& parameter, const std::string& path, const Recipe& recipe) {
-  std::vector<TensorSpec> tensors = {parameter.spec};
-  if (parameter.quantize) {
-    tensors = recipe.KernelTensors(parameter.spec.dtype, parameter.spec.shape.at(0), parameter.spec.shape.at(1));
-  }
-  for (TensorSpec& tensor : tensors) tensor.name = path + "." + tensor.name;
-  return tensors;
+  TensorSpec spec = parameter.spec;
+  spec.name = path + "." + spec.name;
+  if (!parameter.quantize) return {std::move(spec)};
+  return KernelTensorsOf(spec, recipe);
 }
 
 void Collect(const Module& module, const std::string& path, const Recipe& recipe, std::vector<TensorSpec>& tensors) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -73,9 +74,56 @@ std::optional<Run> BoxRuns::Next() {
   return At(next_++);
 }
 
+TransposedBox::TransposedBox(const Shape& shape, const Box& box) {
+  CheckBox(shape, box);
+  LAYERCAST_CHECK(box.rank == 2 || box.rank == 3);
+  const std::size_t axis = box.rank - 2U;
+  stride_ = shape[axis + 1];
+  matrix_ = shape[axis] * stride_;
+  rows_ = box.extent[axis + 1];
+  cols_ = box.extent[axis];
+  first_ = (axis == 0 ? 0 : box.begin[0] * matrix_) + box.begin[axis] * stride_ + box.begin[axis + 1];
+}
+
+std::int64_t TransposedBox::OffsetOf(std::int64_t index) const {
+  const std::int64_t row = index / cols_;
+  return first_ + row / rows_ * matrix_ + index % cols_ * stride_ + row % rows_;
+}
+
+void Scatter(DType from, const std::byte* values, std::int64_t count, DType to, std::byte* destination,
+             std::int64_t stride) {
+  const auto size = static_cast<std::size_t>(Bytes(to, 1));
+  std::vector<std::byte> cast(size * static_cast<std::size_t>(count));
+  CopyElements(from, values, to, cast.data(), count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(destination + Bytes(to, i * stride), cast.data() + Bytes(to, i), size);
+  }
+}
+
+namespace {
+
+void CopyTransposed(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
+                    std::byte* destination) {
+  const TransposedBox places(spec.shape, box);
+  BoxRuns runs(source.shape, source_box);
+  std::int64_t element = 0;
+  while (std::optional<Run> run = runs.Next()) {
+    while (run->count != 0) {
+      const std::int64_t count = std::min(run->count, places.row_length() - element % places.row_length());
+      Scatter(source.dtype, source.data + Bytes(source.dtype, run->offset), count, spec.dtype,
+              destination + Bytes(spec.dtype, places.OffsetOf(element)), places.stride());
+      element += count;
+      *run = {run->offset + count, run->count - count};
+    }
+  }
+}
+
+}  // namespace
+
 void CopyBox(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
-             std::byte* destination) {
+             std::byte* destination, bool transposed) {
   LAYERCAST_CHECK(source_box.num_elements() == box.num_elements());
+  if (transposed) return CopyTransposed(source, source_box, spec, box, destination);
   BoxRuns from(source.shape, source_box);
   BoxRuns to(spec.shape, box);
   Run read;

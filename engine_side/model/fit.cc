@@ -23,10 +23,14 @@ std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view 
 }
 
 void CheckParallel(const ParallelConfig& parallel) {
-  if (parallel.tp_rank >= 0 && parallel.tp_rank < parallel.tp_size) return;
-  throw Error(ErrorCode::kInvalidArgument, "expected tp_rank from 0 to tp_size - 1, got tp_rank " +
-                                               std::to_string(parallel.tp_rank) + " of tp_size " +
-                                               std::to_string(parallel.tp_size));
+  const auto check = [](const std::string& kind, int rank, int size) {
+    if (rank >= 0 && rank < size) return;
+    throw Error(ErrorCode::kInvalidArgument, "expected " + kind + "_rank from 0 to " + kind + "_size - 1, got " + kind +
+                                                 "_rank " + std::to_string(rank) + " of " + kind + "_size " +
+                                                 std::to_string(size));
+  };
+  check("tp", parallel.tp_rank, parallel.tp_size);
+  check("ep", parallel.ep_rank, parallel.ep_size);
 }
 
 }  // namespace layercast

@@ -17,7 +17,7 @@ void CheckFits(const TensorSpec& spec, DType dtype, const Shape& shape);
 // below 1.
 std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view divisor_name, std::int64_t divisor);
 
-// Throws kInvalidArgument unless 0 <= tp_rank < tp_size.
+// Throws kInvalidArgument unless 0 <= tp_rank < tp_size and 0 <= ep_rank < ep_size.
 void CheckParallel(const ParallelConfig& parallel);
 
 }  // namespace layercast

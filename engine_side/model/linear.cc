@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine_side/model/fit.h"
+#include "engine_side/model/path.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -98,6 +99,20 @@ std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std:
     destination += shard.rows;
   }
   return pieces;
+}
+
+std::vector<ExpectedTensor> ColumnParallelLinear::Expected(std::uint32_t parameter, std::string_view path) const {
+  if (shard_names_.empty()) return Module::Expected(parameter, path);
+  const TensorSpec& spec = parameters()[parameter].spec;
+  const std::string_view parent = ParentPath(path);
+  std::vector<ExpectedTensor> tensors;
+  std::int64_t row = 0;
+  for (const Shard& shard : shards_) {
+    tensors.push_back(
+        {JoinPath(JoinPath(parent, shard.checkpoint_name), spec.name), Box::Slice(spec.shape, 0, row, shard.rows)});
+    row += shard.rows;
+  }
+  return tensors;
 }
 
 std::string ColumnParallelLinear::UnknownShard(std::string_view shard_id) const {

@@ -29,7 +29,7 @@ void Store(Module& owner, const std::vector<PlacedPiece>& pieces, const TensorVi
   for (const PlacedPiece& piece : pieces) {
     Parameter& parameter = owner.parameters()[piece.parameter];
     if (parameter.on_meta()) Materialize(owner, piece.parameter, parameter);
-    CopyBox(tensor, piece.source, parameter.spec, piece.destination, parameter.storage.data());
+    CopyBox(tensor, piece.source, parameter.spec, piece.destination, parameter.storage.data(), piece.transposed);
   }
 }
 
@@ -37,11 +37,12 @@ void Store(Module& owner, const std::vector<PlacedPiece>& pieces, const TensorVi
 bool IsStored(const Module& owner, const std::vector<PlacedPiece>& pieces, const TensorView& tensor) {
   for (const PlacedPiece& piece : pieces) {
     const Parameter& parameter = owner.parameters()[piece.parameter];
-    const TensorSpec packed{{}, parameter.spec.dtype, {piece.destination.num_elements()}};
+    const auto* extent = piece.destination.extent.data();
+    const TensorSpec packed{{}, parameter.spec.dtype, Shape(extent, extent + piece.destination.rank)};
     Buffer expected(Host(), static_cast<std::size_t>(packed.num_bytes()));
     Buffer stored(Host(), expected.size());
     const TensorView view{parameter.spec.dtype, parameter.spec.shape, parameter.storage.data(), {}};
-    CopyBox(tensor, piece.source, packed, Box::Whole(packed.shape), expected.data());
+    CopyBox(tensor, piece.source, packed, Box::Whole(packed.shape), expected.data(), piece.transposed);
     CopyBox(view, piece.destination, packed, Box::Whole(packed.shape), stored.data());
     if (std::memcmp(expected.data(), stored.data(), expected.size()) != 0) return false;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine_side/model/fit.h"
+#include "engine_side/model/path.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -30,6 +31,11 @@ std::vector<Box> Module::Padding(std::uint32_t /*parameter*/) const { return {};
 const Module* Module::FindChild(std::string_view name) const {
   const Route* route = FindRoute(name);
   return route == nullptr || route->declared ? nullptr : route->module;
+}
+
+std::vector<ExpectedTensor> Module::Expected(std::uint32_t parameter, std::string_view path) const {
+  const TensorSpec& spec = parameters_.at(parameter).spec;
+  return {{JoinPath(path, spec.name), Box::Whole(spec.shape)}};
 }
 
 Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {

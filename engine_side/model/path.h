@@ -15,4 +15,10 @@ inline std::string JoinPath(std::string_view path, std::string_view name) {
   return joined += name;
 }
 
+// "a.b.c" -> "a.b"; "c" -> "".
+inline std::string_view ParentPath(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
+}
+
 }  // namespace layercast

@@ -1,9 +1,10 @@
 #include "engine_side/plan/completeness.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_set>
 
-#include "engine_side/model/path.h"
 #include "engine_side/plan/coverage.h"
 #include "src/base/utf8.h"
 
@@ -34,7 +35,7 @@ class Check {
       problems_.repeated.push_back(NameOfBox(parameter, a) + " and " + NameOfBox(parameter, b) +
                                    " both fill the same elements of " + Quote(parameter.spec.name));
     }
-    AddMissing(parameter, coverage);
+    AddMissing(index, coverage);
   }
 
   std::string NameOfBox(const PlannedParameter& parameter, std::size_t box) const {
@@ -43,34 +44,31 @@ class Check {
     return Quote(origins_.manifest.entry(placement.tensor).spec.name);
   }
 
-  // By the names that checkpoints use, where the layer has some for its parts.
-  void AddMissing(const PlannedParameter& parameter, const Coverage& coverage) {
+  // By the names that checkpoints use for the parts of it that nothing fills.
+  void AddMissing(std::uint32_t index, const Coverage& coverage) {
+    const PlannedParameter& parameter = plan_.parameters()[index];
+    const PlannedLayer& layer = plan_.layers()[parameter.layer];
     const bool filled = parameter.num_placements != 0;
     if (!filled && IsThere(parameter.spec.name)) return;  // fused on disk, and does not fit
-    if (AddMissingShards(parameter) || !coverage.overlaps.empty()) return;
-    if (filled) {
-      problems_.missing.push_back(parameter.spec.name + " (" + std::to_string(coverage.elements) + " of " +
-                                  std::to_string(parameter.spec.num_elements()) + " elements come)");
-    } else {
-      problems_.missing.push_back(parameter.spec.name);
+    bool named = false;
+    for (const ExpectedTensor& tensor :
+         origins_.owners[parameter.layer]->Expected(index - layer.first_parameter, layer.path)) {
+      if (IsFilled(parameter, tensor.destination)) continue;
+      named = true;
+      // A tensor that is there and does not fit is a misfit, not missing too.
+      if (!IsThere(tensor.name)) problems_.missing.push_back(tensor.name);
     }
+    if (named || !coverage.overlaps.empty()) return;
+    problems_.missing.push_back(parameter.spec.name + " (" + std::to_string(coverage.elements) + " of " +
+                                std::to_string(parameter.spec.num_elements()) + " elements come)");
   }
 
-  bool AddMissingShards(const PlannedParameter& parameter) {
-    const std::string& path = plan_.layers()[parameter.layer].path;
-    const std::string_view parent(path.data(), path.find('.') == std::string::npos ? 0 : path.rfind('.'));
-    const std::string_view suffix = std::string_view(parameter.spec.name).substr(path.empty() ? 0 : path.size() + 1);
-    std::unordered_set<std::string_view> shards;
-    for (const Placement& placement : plan_.PlacementsInto(parameter)) shards.insert(placement.shard_id);
-    bool any = false;
-    for (const ShardName& shard : origins_.owners[parameter.layer]->shard_names()) {
-      if (!shards.insert(shard.shard_id).second) continue;
-      any = true;
-      // A tensor that is there and does not fit is a misfit, not missing too.
-      const std::string name = JoinPath(JoinPath(parent, shard.checkpoint_name), suffix);
-      if (!IsThere(name)) problems_.missing.push_back(name);
-    }
-    return any;
+  // Some of the box, that is.
+  bool IsFilled(const PlannedParameter& parameter, const Box& box) const {
+    return std::ranges::any_of(plan_.PlacementsInto(parameter), [&](const Placement& placement) {
+      const std::array both = {placement.destination, box};
+      return !Cover(both).overlaps.empty();
+    });
   }
 
   void CheckPartial() {

@@ -21,6 +21,7 @@ struct Placement {
   Box source;                   // of the tensor
   Box destination;              // of the parameter: as many elements, in the same order
   std::string_view shard_id;    // lives as long as the module tree
+  bool transposed = false;      // rows of the source's last two dimensions are columns of the destination's
 };
 
 struct PlannedParameter {

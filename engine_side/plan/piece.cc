@@ -57,8 +57,11 @@ class Cutter {
     }
     const std::uint64_t bound =
         source_.run > source_.row ? RunEnd(begin) : begin - begin % source_.block + source_.block;
-    const std::uint64_t rows = std::min(fit, (bound - begin) / source_.row);
-    return begin + source_.row * AtMultiple(begin / source_.row, rows, begin + rows * source_.row == source_.total);
+    const std::uint64_t index = begin / source_.row;
+    std::uint64_t rows = std::min(fit, (bound - begin) / source_.row);
+    // Each matrix of a stack has its own multiples: where they do not go through, a piece ends with its matrix.
+    if (rows_ % multiple_ != 0) rows = std::min(rows, rows_ - index % rows_);
+    return begin + source_.row * AtMultiple(index, rows, (index + rows) % rows_ == 0);
   }
 
  private:
@@ -137,7 +140,7 @@ PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, con
   for (std::uint32_t i = 0; i < plan.placements().size(); ++i) {
     const Placement& placement = plan.placements()[i];
     const SourceBytes source(manifest.entry(placement.tensor).spec, placement.source);
-    const bool rows_matter = plan.parameters()[placement.parameter].quantize;
+    const bool rows_matter = plan.parameters()[placement.parameter].quantize && !placement.transposed;
     const Cutter cutter(source, placement.destination, options.chunk_bytes, rows_matter ? options.row_multiple : 1);
     for (std::uint64_t begin = 0; begin < source.total;) {
       const Piece piece{i, begin, cutter.End(begin)};

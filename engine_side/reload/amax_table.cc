@@ -6,47 +6,102 @@
 #include "src/tensor/cast.h"
 
 namespace layercast {
+namespace {
 
-AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(plan) {
-  for (const ManifestEntry& entry : manifest.entries()) tensors_.push_back(entry.amax);
+// A checkpoint tensor that holds a stack of matrices, as the parameter does.
+bool IsStacked(const Placement& placement) { return placement.source.rank == 3; }
+
+// The axes of the tensor that are matrices and rows of the parameter.
+KeptAxes RowsOf(const Placement& placement) {
+  if (placement.transposed) return IsStacked(placement) ? 0b101 : 0b010;
+  return IsStacked(placement) ? 0b011 : 0b001;
 }
 
-float AmaxTable::OfParameter(std::uint32_t parameter) const {
+// Which matrix of such a tensor becomes matrix number `matrix` of the parameter.
+std::int64_t SourceMatrix(const Placement& placement, std::int64_t matrix) {
+  return placement.source.begin[0] + matrix - placement.destination.begin[0];
+}
+
+}  // namespace
+
+AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(plan), manifest_(manifest) {
+  for (const ManifestEntry& entry : manifest.entries()) tensors_.push_back(entry.amax);
+  for (std::uint32_t i = 0; i < plan.parameters().size(); ++i) {
+    const PlannedParameter& parameter = plan.parameters()[i];
+    if (!parameter.quantize || parameter.spec.shape.size() != 3) continue;
+    auto& of_matrix = stacks_[i];
+    of_matrix.resize(static_cast<std::size_t>(parameter.spec.shape[0]));
+    for (const Placement& placement : plan.PlacementsInto(parameter)) {
+      const auto first = static_cast<std::size_t>(placement.destination.begin[0]);
+      const auto count = static_cast<std::size_t>(placement.destination.extent[0]);
+      for (std::size_t m = first; m < first + count; ++m) of_matrix[m].push_back(&placement);
+    }
+  }
+}
+
+std::vector<const Placement*> AmaxTable::PlacementsOf(std::uint32_t parameter, std::int64_t matrix) const {
+  const auto stack = stacks_.find(parameter);
+  if (stack != stacks_.end()) return stack->second.at(static_cast<std::size_t>(matrix));
+  std::vector<const Placement*> all;
+  for (const Placement& placement : plan_.PlacementsInto(plan_.parameters()[parameter])) all.push_back(&placement);
+  return all;
+}
+
+bool AmaxTable::IsAnnounced(std::uint32_t parameter) const {
+  const auto placements = plan_.PlacementsInto(plan_.parameters()[parameter]);
+  return std::ranges::all_of(placements, [&](const Placement& placement) { return tensors_[placement.tensor] >= 0; });
+}
+
+float AmaxTable::OfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   float amax = 0;
-  for (const Placement& placement : plan_.PlacementsInto(plan_.parameters()[parameter])) {
-    const float of_tensor = tensors_[placement.tensor];
-    if (of_tensor < 0) return -1;
-    amax = std::max(amax, of_tensor);
+  for (const Placement* into : PlacementsOf(parameter, matrix)) {
+    const Placement& placement = *into;
+    float of_part = tensors_[placement.tensor];
+    if (IsStacked(placement)) {
+      const auto known = axes_.find(placement.tensor);
+      if (known == axes_.end()) return -1;
+      of_part = known->second.at(static_cast<std::size_t>(SourceMatrix(placement, matrix)));
+    }
+    if (of_part < 0) return -1;
+    amax = std::max(amax, of_part);
   }
   // Rounding keeps order, so the largest of the cast values is the cast of the largest.
   return RoundTo(plan_.parameters()[parameter].spec.dtype, amax);
 }
 
-std::vector<float> AmaxTable::RowsOfParameter(std::uint32_t parameter) const {
+std::vector<float> AmaxTable::RowsOfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   const TensorSpec& spec = plan_.parameters()[parameter].spec;
-  std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)), 0.0F);
-  for (const Placement& placement : plan_.PlacementsInto(plan_.parameters()[parameter])) {
-    const auto known = rows_.find(placement.tensor);
-    if (known == rows_.end()) return {};
-    for (std::int64_t row = 0; row < placement.destination.extent[0]; ++row) {
-      const auto from = static_cast<std::size_t>(placement.source.begin[0] + row);
-      LAYERCAST_CHECK(from < known->second.size());
-      rows[static_cast<std::size_t>(placement.destination.begin[0] + row)] = RoundTo(spec.dtype, known->second[from]);
+  const std::size_t axis = spec.shape.size() - 2;  // of rows
+  std::vector<float> rows(static_cast<std::size_t>(spec.shape[axis]), 0.0F);
+  for (const Placement* into : PlacementsOf(parameter, matrix)) {
+    const Placement& placement = *into;
+    const auto known = axes_.find(placement.tensor);
+    if (known == axes_.end()) return {};
+    const Shape& source = manifest_.entry(placement.tensor).spec.shape;
+    const std::size_t source_axis = source.size() - (placement.transposed ? 1 : 2);
+    std::int64_t from = placement.source.begin[source_axis];
+    if (IsStacked(placement)) from += SourceMatrix(placement, matrix) * source[source_axis];
+    for (std::int64_t row = 0; row < placement.destination.extent[axis]; ++row, ++from) {
+      LAYERCAST_CHECK(from < static_cast<std::int64_t>(known->second.size()));
+      rows[static_cast<std::size_t>(placement.destination.begin[axis] + row)] =
+          RoundTo(spec.dtype, known->second[static_cast<std::size_t>(from)]);
     }
   }
   return rows;
 }
 
-std::vector<std::uint32_t> RowAmaxTensors(const LoadPlan& plan, const Recipe& recipe) {
-  std::vector<std::uint32_t> tensors;
+std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Recipe& recipe) {
+  std::map<std::uint32_t, KeptAxes> requests;
   for (const Placement& placement : plan.placements()) {
     const PlannedParameter& parameter = plan.parameters()[placement.parameter];
-    if (parameter.quantize && recipe.Needs(parameter.shard_axis) == AmaxNeed::kRows)
-      tensors.push_back(placement.tensor);
+    if (!parameter.quantize) continue;
+    const AmaxNeed need = recipe.Needs(parameter.shard_axis);
+    if (need == AmaxNeed::kRows) requests[placement.tensor] = RowsOf(placement);
+    if (need == AmaxNeed::kTensor && IsStacked(placement)) requests[placement.tensor] = 0b001;
   }
-  std::sort(tensors.begin(), tensors.end());
-  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
-  return tensors;
+  std::vector<AmaxRequest> sorted;
+  for (const auto& [tensor, kept] : requests) sorted.push_back({tensor, kept});
+  return sorted;
 }
 
 }  // namespace layercast

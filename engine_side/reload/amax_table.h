@@ -1,5 +1,5 @@
-// The largest magnitudes that came with a version: per tensor, and per row where a recipe asks. Ranks that hold parts
-// of one weight make the same scale from it without talking. Resource; one thread only.
+// The largest magnitudes that came with a version: per tensor, and finer where a recipe asks. Ranks that hold parts of
+// one weight make the same scale from it without talking. Resource; one thread only.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,41 @@
 
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/quant/recipe.h"
+#include "src/tensor/axis_amax.h"
 
 namespace layercast {
 
 class AmaxTable {
  public:
+  // Both outlive it.
   AmaxTable(const LoadPlan& plan, const Manifest& manifest);
 
   void Set(std::uint32_t tensor, float amax) { tensors_.at(tensor) = amax; }
-  void SetRows(std::uint32_t tensor, std::span<const float> rows) { rows_[tensor].assign(rows.begin(), rows.end()); }
+  // What AmaxRequests asked of this tensor.
+  void SetAxes(std::uint32_t tensor, std::span<const float> amax) { axes_[tensor].assign(amax.begin(), amax.end()); }
 
-  // Of the whole fused parameter, over all ranks, as its values are after the cast to its dtype. Negative: not known.
-  float OfParameter(std::uint32_t parameter) const;
-  // Of each of this rank's rows over all columns of all ranks, likewise. Empty: not known.
-  std::vector<float> RowsOfParameter(std::uint32_t parameter) const;
+  // Whether the manifest says it of every tensor that fills the parameter. What AmaxRequests asks for comes then too,
+  // before the tensors' bytes.
+  bool IsAnnounced(std::uint32_t parameter) const;
+  // Of a quantized parameter's whole matrix, over all ranks, as its values are after the cast to the parameter's dtype.
+  // Negative: not known.
+  float OfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
+  // Of each of this rank's rows of it over all columns of all ranks, likewise. Empty: not known.
+  std::vector<float> RowsOfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
 
  private:
+  std::vector<const Placement*> PlacementsOf(std::uint32_t parameter, std::int64_t matrix) const;
+
   const LoadPlan& plan_;
+  const Manifest& manifest_;
   std::vector<float> tensors_;
-  std::map<std::uint32_t, std::vector<float>> rows_;
+  std::map<std::uint32_t, std::vector<float>> axes_;
+  // Of each parameter that is a stack: by matrix, what fills a part of it.
+  std::map<std::uint32_t, std::vector<std::vector<const Placement*>>> stacks_;
 };
 
-// The tensors whose row amax a rank needs under `recipe`: those of weights that are sharded over columns.
-std::vector<std::uint32_t> RowAmaxTensors(const LoadPlan& plan, const Recipe& recipe);
+// What a rank needs under `recipe` beyond the manifest, by tensor: magnitudes by row of weights that are sharded over
+// columns, and by matrix of tensors that hold a stack of them.
+std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Recipe& recipe);
 
 }  // namespace layercast

@@ -28,7 +28,7 @@ PreparedLayout::PreparedLayout(const Module& model, const Manifest& manifest, co
   for (std::uint32_t i = 0; i < stream.pieces.size(); ++i) {
     stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
   }
-  row_amax_tensors = RowAmaxTensors(plan, recipe);
+  amax_requests = AmaxRequests(plan, recipe);
 }
 
 ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared,
@@ -57,8 +57,9 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   CheckTakes(tensor, named);
   const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
   OnTensor(tensor, entry.amax, entry.digest);
-  if (std::ranges::binary_search(prepared_->row_amax_tensors, tensor)) {
-    OnRowAmax(tensor, RowAmaxOf(entry.spec, named.tensor.data, environment_.pool));
+  const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
+  if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
+    OnAxisAmax(tensor, AmaxOver(entry.spec, named.tensor.data, asked->kept, environment_.pool));
   }
   const OfferedTensor whole{named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())};
   for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
@@ -99,8 +100,8 @@ void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& dig
   pipeline_.amax().Set(tensor, amax);
 }
 
-void ReloadAttempt::OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) {
-  pipeline_.amax().SetRows(tensor, row_amax);
+void ReloadAttempt::OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) {
+  pipeline_.amax().SetAxes(tensor, amax);
 }
 
 void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) {

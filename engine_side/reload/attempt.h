@@ -26,7 +26,7 @@ struct PreparedLayout {
   PlannedSchedule snapshot;                                // chunks gather small tensors
   PlannedSchedule stream;                                  // chunks of one tensor each; also how whole tensors are cut
   std::vector<std::vector<std::uint32_t>> stream_regions;  // of each tensor, as indices into stream.pieces
-  std::vector<std::uint32_t> row_amax_tensors;
+  std::vector<AmaxRequest> amax_requests;
 };
 
 class ReloadAttempt final : public FetchSink {
@@ -50,7 +50,7 @@ class ReloadAttempt final : public FetchSink {
   // From a session: the schedule that it asks for, and the sink that it fills.
   const PlannedSchedule& schedule() const { return snapshot_ ? prepared_->snapshot : prepared_->stream; }
   void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override;
-  void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) override;
+  void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override;
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override;
 
   // Everything has come: checks coverage and tied tensors. Throws naming what is wrong.

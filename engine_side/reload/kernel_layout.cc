@@ -4,15 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::uint64_t kStagingAlignment = 64;
-
-// "model.norm" of "model.norm.weight", with its dot.
-std::string_view PathOf(std::string_view full_name) { return full_name.substr(0, full_name.rfind('.') + 1); }
 
 // Empty when the buffer can hold the tensor.
 std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
@@ -26,10 +24,7 @@ std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
 
 std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe) {
   if (!parameter.quantize) return {parameter.spec};
-  std::vector<TensorSpec> tensors =
-      recipe.KernelTensors(parameter.spec.dtype, parameter.spec.shape.at(0), parameter.spec.shape.at(1));
-  for (TensorSpec& tensor : tensors) tensor.name = std::string(PathOf(parameter.spec.name)) + tensor.name;
-  return tensors;
+  return KernelTensorsOf(parameter.spec, recipe);
 }
 
 KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine_side/model/box_runs.h"
+#include "engine_side/quant/recipe_parts.h"
 #include "engine_side/reload/fuse_and_shard.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -59,18 +60,21 @@ bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
   if (!planned.quantize) return true;
   if (parts_.recipe.row_granularity() <= 0 || !planned.padding.empty()) return false;
   // A scale of the whole weight must be known before its first row is.
-  return parts_.recipe.Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.OfParameter(parameter) >= 0;
+  return parts_.recipe.Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.IsAnnounced(parameter);
 }
 
 // Quantized rows must come whole, ...
 bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
   const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
   if (!planned.quantize) return true;
+  if (placement.transposed) return false;
   const Box& box = placement.destination;
+  const std::size_t rows = box.rank - 2U;
+  const std::size_t cols = box.rank - 1U;
   const std::int64_t unit = std::max<std::int64_t>(parts_.recipe.row_granularity(), 1);
-  const std::int64_t end = box.begin[0] + box.extent[0];
-  const bool whole_rows = box.begin[1] == 0 && box.extent[1] == planned.spec.shape[1];
-  const bool fits_units = box.begin[0] % unit == 0 && (end % unit == 0 || end == planned.spec.shape[0]);
+  const std::int64_t end = box.begin[rows] + box.extent[rows];
+  const bool whole_rows = box.begin[cols] == 0 && box.extent[cols] == planned.spec.shape[cols];
+  const bool fits_units = box.begin[rows] % unit == 0 && (end % unit == 0 || end == planned.spec.shape[rows]);
   return whole_rows && fits_units && parts_.manifest.entry(placement.tensor).spec.dtype == planned.spec.dtype;
 }
 
@@ -79,11 +83,13 @@ bool ReloadPipeline::PieceAllowsDirect(const Piece& piece) const {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
   if (!planned.quantize) return true;
-  const auto row_bytes = static_cast<std::uint64_t>(planned.spec.shape[1] * BitsPerElement(planned.spec.dtype) / 8);
-  const std::uint64_t unit =
-      row_bytes * static_cast<std::uint64_t>(std::max<std::int64_t>(parts_.recipe.row_granularity(), 1));
-  if (unit == 0 || piece.begin % unit != 0) return false;
-  return piece.end % unit == 0 || piece.end == PackedBytes(placement, parts_.manifest);
+  const Box& box = placement.destination;
+  const auto row_bytes = static_cast<std::uint64_t>(box.extent[box.rank - 1U] * BitsPerElement(planned.spec.dtype) / 8);
+  const auto rows = static_cast<std::uint64_t>(box.extent[box.rank - 2U]);  // of each matrix that it fills
+  const auto unit = static_cast<std::uint64_t>(std::max<std::int64_t>(parts_.recipe.row_granularity(), 1));
+  if (row_bytes == 0) return false;
+  const auto fits = [&](std::uint64_t byte) { return byte % row_bytes == 0 && byte / row_bytes % rows % unit == 0; };
+  return fits(piece.begin) && fits(piece.end);
 }
 
 void ReloadPipeline::OpenInSink(std::uint32_t layer) {
@@ -137,15 +143,31 @@ void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   const StageClock::Scope timing(clock_[Stage::kQuantize]);
   if (parameter.quantize) {
-    const MatrixView rows = AsMatrix(view, parameter.spec.dtype, parameter.spec.shape[1]);
-    const std::int64_t packed_row = rows.cols * BitsPerElement(rows.dtype) / 8;
-    const std::int64_t first = static_cast<std::int64_t>(piece.begin) / packed_row;
-    quantize_.Run(placement.parameter, rows, placement.destination.begin[0] + first);
+    QuantizePiece(piece, AsMatrix(view, parameter.spec.dtype, parameter.spec.shape.back()));
   } else {
     const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
     quantize_.CheckFinite(placement.parameter, source, view);
     FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
                  parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
+  }
+}
+
+// A placement may fill a part of each of several matrices.
+void ReloadPipeline::QuantizePiece(const Piece& piece, const MatrixView& rows) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  const Box& box = placement.destination;
+  const std::size_t axis = box.rank - 2U;  // of rows
+  const std::int64_t matrix_rows = parts_.plan.parameters()[placement.parameter].spec.shape[axis];
+  const std::int64_t first_matrix = axis == 0 ? 0 : box.begin[0];
+  const std::int64_t packed_row = rows.cols * BitsPerElement(rows.dtype) / 8;
+  std::int64_t row = static_cast<std::int64_t>(piece.begin) / packed_row;  // of the placement
+  for (std::int64_t done = 0; done < rows.rows;) {
+    const std::int64_t in_matrix = row % box.extent[axis];
+    const std::int64_t count = std::min(rows.rows - done, box.extent[axis] - in_matrix);
+    const std::int64_t matrix = first_matrix + row / box.extent[axis];
+    quantize_.Run(placement.parameter, RowsOf(rows, done, count), matrix * matrix_rows + box.begin[axis] + in_matrix);
+    done += count;
+    row += count;
   }
 }
 

@@ -60,6 +60,7 @@ class ReloadPipeline {
   bool PieceAllowsDirect(const Piece& piece) const;
   void AcceptDirect(const Piece& piece, const RegionView& view);
   void ProcessDirect(const Piece& piece, const RegionView& view);
+  void QuantizePiece(const Piece& piece, const MatrixView& rows);
   void AcceptBuffered(const Piece& piece, const RegionView& view);
   void ProcessLayer(std::uint32_t layer);
   void QuantizeLayer(std::uint32_t layer);

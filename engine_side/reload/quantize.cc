@@ -1,13 +1,26 @@
 #include "engine_side/reload/quantize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/quant/recipe_parts.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 
 namespace layercast {
+namespace {
+
+// A parameter that no recipe applies to is copied as one matrix, whatever its shape.
+MatrixStack StackOf(const PlannedParameter& parameter) {
+  if (parameter.quantize) return MatrixStack::Of(parameter.spec.shape);
+  const MatrixView whole = AsMatrix(parameter.spec, nullptr);
+  return {1, whole.rows, whole.cols};
+}
+
+}  // namespace
 
 MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
   const std::int64_t cols = spec.shape.empty() ? 1 : spec.shape.back();
@@ -23,31 +36,24 @@ QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, c
                              const AmaxTable& amax, const LayerSink& sink, WorkerPool& pool)
     : plan_(plan), layout_(layout), recipe_(recipe), copy_(MakeRecipe("none")), amax_(amax), sink_(sink), pool_(pool) {}
 
-std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter) const {
+std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, std::int64_t matrix) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
-  const std::size_t path = plan_.layers()[planned.layer].path.size() + 1;  // and its dot
-  std::vector<KernelTensorView> outputs;
-  for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) {
-    Shape shape = tensor.spec.shape;
-    if (!planned.quantize) {  // whatever its shape, copied as the matrix that it is handed over as
-      const MatrixView matrix = AsMatrix(tensor.spec, nullptr);
-      shape = {matrix.rows, matrix.cols};
-    }
-    outputs.push_back(
-        {{tensor.spec.name.substr(path), tensor.spec.dtype, std::move(shape)}, sink_.BytesOf(tensor).data()});
-  }
-  return outputs;
+  std::vector<std::byte*> stacks;
+  for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) stacks.push_back(sink_.BytesOf(tensor).data());
+  if (planned.quantize) return KernelTensorsOfMatrix(planned.spec, recipe_, matrix, stacks);
+  const MatrixStack whole = StackOf(planned);
+  return {{{planned.spec.name, planned.spec.dtype, {whole.rows, whole.cols}}, stacks.front()}};
 }
 
 // What the recipe asks for, with `rows` to live in. A rank that holds a part of a weight must not look for itself: its
 // scale would not be the other ranks'.
-AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, const Recipe& recipe, std::vector<float>& rows) const {
+AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
-  const AmaxNeed need = recipe.Needs(planned.shard_axis);
+  const AmaxNeed need = planned.quantize ? recipe_.Needs(planned.shard_axis) : AmaxNeed::kNone;
   AmaxInput amax;
-  if (need == AmaxNeed::kTensor) amax.tensor = amax_.OfParameter(parameter);
-  if (need == AmaxNeed::kRows) amax.rows = rows = amax_.RowsOfParameter(parameter);
-  const bool came = need == AmaxNeed::kNone || amax.tensor >= 0 || !amax.rows.empty() || planned.spec.shape[0] == 0;
+  if (need == AmaxNeed::kTensor) amax.tensor = amax_.OfMatrix(parameter, matrix);
+  if (need == AmaxNeed::kRows) amax.rows = rows = amax_.RowsOfMatrix(parameter, matrix);
+  const bool came = need == AmaxNeed::kNone || amax.tensor >= 0 || !amax.rows.empty() || StackOf(planned).rows == 0;
   if (came || planned.shard_axis == ShardAxis::kNone) return amax;
   throw Error(ErrorCode::kInvalidArgument, "expected the largest magnitude of the whole weight" +
                                                std::string(need == AmaxNeed::kRows ? ", by row" : "") +
@@ -55,15 +61,33 @@ AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, const Recipe& recipe, s
 }
 
 void QuantizeStage::Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row) {
+  const MatrixStack stack = StackOf(plan_.parameters()[parameter]);
+  if (stack.rows == 0) {  // still has scales
+    for (std::int64_t matrix = 0; matrix < stack.count; ++matrix) RunMatrix(parameter, matrix, rows, 0);
+    return;
+  }
+  for (std::int64_t done = 0; done < rows.rows;) {
+    const std::int64_t row = first_row + done;
+    const std::int64_t count = std::min(rows.rows - done, stack.rows - row % stack.rows);
+    RunMatrix(parameter, row / stack.rows, RowsOf(rows, done, count), row % stack.rows);
+    done += count;
+  }
+}
+
+void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows,
+                              std::int64_t first_row) {
   const PlannedParameter& planned = plan_.parameters()[parameter];
-  const Recipe& recipe = planned.quantize ? recipe_ : *copy_;
   try {
     std::vector<float> row_amax;
-    const AmaxInput amax = AmaxOf(parameter, recipe, row_amax);
-    recipe.Quantize(rows, first_row, amax, OutputsOf(parameter), pool_);
+    const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
+    const Recipe& recipe = planned.quantize ? recipe_ : *copy_;
+    recipe.Quantize(rows, first_row, amax, OutputsOf(parameter, matrix), pool_);
   } catch (const Error& error) {
-    throw Error(error.code(),
-                "layer " + plan_.layers()[planned.layer].path + ": '" + planned.spec.name + "': " + error.what());
+    const MatrixStack stack = StackOf(planned);
+    const std::string which =
+        stack.count == 1 ? "" : ", matrix " + std::to_string(matrix) + " of " + std::to_string(stack.count);
+    throw Error(error.code(), "layer " + plan_.layers()[planned.layer].path + ": '" + planned.spec.name + "'" + which +
+                                  ": " + error.what());
   }
 }
 

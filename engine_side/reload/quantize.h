@@ -20,8 +20,8 @@ class QuantizeStage {
   QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe, const AmaxTable& amax,
                 const LayerSink& sink, WorkerPool& pool);
 
-  // Rows [first_row, first_row + rows) of a parameter; all of them, or a piece that the recipe's granularity allows.
-  // Throws kCorrupt naming layer, parameter and the first NaN or infinity.
+  // Rows [first_row, first_row + rows) of a parameter, counted through all of its matrices: all of them, or a piece
+  // that the recipe's granularity allows. Throws kCorrupt naming layer, parameter and the first NaN or infinity.
   void Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row);
 
   // For bytes that go to the sink as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
@@ -29,8 +29,9 @@ class QuantizeStage {
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
 
  private:
-  AmaxInput AmaxOf(std::uint32_t parameter, const Recipe& recipe, std::vector<float>& rows) const;
-  std::vector<KernelTensorView> OutputsOf(std::uint32_t parameter) const;
+  void RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
+  AmaxInput AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const;
+  std::vector<KernelTensorView> OutputsOf(std::uint32_t parameter, std::int64_t matrix) const;
 
   const LoadPlan& plan_;
   const KernelLayout& layout_;

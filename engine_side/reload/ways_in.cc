@@ -25,7 +25,7 @@ class Progress final : public FetchSink {
   void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
     sink_.OnTensor(tensor, amax, digest);
   }
-  void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) override { sink_.OnRowAmax(tensor, row_amax); }
+  void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override { sink_.OnAxisAmax(tensor, amax); }
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
     for (const RegionView& region : regions) bytes_ += region.num_bytes();
     if (say_) say_(bytes_, total_);
@@ -125,7 +125,7 @@ void Stager::Reach() {
 StagedVersion Stager::ReceivePublished() {
   Progress sink(*attempt_, attempt_->schedule().schedule.total_bytes(), options_.on_progress);
   try {
-    session_->Fetch(attempt_->schedule().schedule, attempt_->prepared().row_amax_tensors, sink, deadline_);
+    session_->Fetch(attempt_->schedule().schedule, attempt_->prepared().amax_requests, sink, deadline_);
   } catch (const Error& error) {
     Describe(session_->stats());
     const std::string what = error.what();  // the channel's own words name another address, or none

@@ -4,7 +4,6 @@
 
 #include "layercast/error.h"
 #include "src/base/digest.h"
-#include "src/tensor/scan.h"
 
 namespace layercast {
 
@@ -30,17 +29,6 @@ std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const Offer
   pool.For(digests.size(),
            [&](std::size_t i) { digests[i] = ChunkDigest(schedule.RegionsOf(schedule.chunks()[i]), tensors); });
   return digests;
-}
-
-std::vector<float> RowAmaxOf(const TensorSpec& spec, const std::byte* data, WorkerPool& pool) {
-  const std::int64_t rows = spec.shape.empty() ? 1 : spec.shape[0];
-  std::vector<float> amax(static_cast<std::size_t>(rows));
-  if (rows == 0) return amax;
-  const std::int64_t row_bytes = spec.num_bytes() / rows;
-  ScanRows(
-      {.dtype = spec.dtype, .data = data, .rows = rows, .cols = spec.num_elements() / rows, .row_stride = row_bytes},
-      pool, amax);
-  return amax;
 }
 
 void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream) {

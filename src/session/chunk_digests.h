@@ -1,4 +1,4 @@
-// What a publisher computes of a tensor's bytes for one schedule: the digests of chunks, and rows' largest magnitudes.
+// What a publisher computes of a version's bytes for one schedule: the digests of chunks.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,6 @@ RegionView ViewOf(const OfferedTensor& tensor, const Region& region);
 // Of a chunk: its regions' bytes, one after the other, rows packed.
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
 std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool);
-
-// One value for each index of the first dimension.
-std::vector<float> RowAmaxOf(const TensorSpec& spec, const std::byte* data, WorkerPool& pool);
 
 // Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a
 // stream, no chunk holds two tensors.

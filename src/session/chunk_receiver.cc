@@ -1,5 +1,6 @@
 #include "src/session/chunk_receiver.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "layercast/error.h"
@@ -94,14 +95,13 @@ void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, con
                                        "' on): digest expected " + expected.ToHex() + ", got " + got.ToHex());
 }
 
-void ChunkReceiver::CheckRows(std::uint32_t tensor, std::size_t rows) const {
-  const auto& entries = manifest().entries();
-  if (tensor < entries.size() && !entries[tensor].spec.shape.empty() &&
-      static_cast<std::size_t>(entries[tensor].spec.shape[0]) == rows) {
-    return;
-  }
-  Refuse("sent " + std::to_string(rows) + " row magnitudes for tensor " + std::to_string(tensor) +
-         ": expected one per row of a tensor of the manifest");
+void ChunkReceiver::CheckAmax(std::uint32_t tensor, std::size_t values) const {
+  const auto asked = std::ranges::lower_bound(parts_.amax_requests, tensor, {}, &AmaxRequest::tensor);
+  const bool known = asked != parts_.amax_requests.end() && asked->tensor == tensor;
+  const std::int64_t expected = known ? NumKept(manifest().entry(tensor).spec.shape, asked->kept) : 0;
+  if (known && expected == static_cast<std::int64_t>(values)) return;
+  Refuse("sent " + std::to_string(values) + " magnitudes of tensor " + std::to_string(tensor) + ", expected " +
+         std::to_string(expected));
 }
 
 std::string ChunkReceiver::StageOf(std::size_t chunk) const {

@@ -22,6 +22,7 @@ namespace layercast {
 struct ChunkReceiverParts {
   const Manifest& manifest;
   const Schedule& schedule;
+  std::span<const AmaxRequest> amax_requests;
   PublisherLink& link;
   FetchingEnd& channel;
   FetchSink& sink;
@@ -51,8 +52,8 @@ class ChunkReceiver {
   void ExpectSilence(const std::string& stage);
   // Checks the chunk against its digest, and hands it on.
   void Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected);
-  // Throws unless `rows` magnitudes are what a tensor of that number has.
-  void CheckRows(std::uint32_t tensor, std::size_t rows) const;
+  // Throws unless so many magnitudes of that tensor were asked for.
+  void CheckAmax(std::uint32_t tensor, std::size_t values) const;
 
   // "chunk 3 of 17 of run-17@42 over shm"
   std::string StageOf(std::size_t chunk) const;

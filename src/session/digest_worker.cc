@@ -45,9 +45,9 @@ void DigestWorker::Run(const std::stop_token& stop) {
 
 wire::Subscribed DigestWorker::Answer(const DigestJob& job) {
   wire::Subscribed subscribed{job.version->offer().id, DigestsOf(job), {}};
-  for (const std::uint32_t tensor : job.row_amax_tensors) {
+  for (const auto& [tensor, kept] : job.amax_requests) {
     const TensorSpec& spec = job.version->manifest().entry(tensor).spec;
-    subscribed.row_amax.push_back({tensor, RowAmaxOf(spec, job.version->offer().tensors[tensor].data, parts_.pool)});
+    subscribed.amax.push_back({tensor, AmaxOver(spec, job.version->offer().tensors[tensor].data, kept, parts_.pool)});
   }
   for (const Chunk& chunk : job.schedule->chunks()) {
     if (!parts_.failpoints.Hit("send.chunk")) continue;

@@ -19,6 +19,7 @@
 #include "src/session/corrupted_offer.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
+#include "src/tensor/axis_amax.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -27,7 +28,7 @@ struct DigestJob {
   SessionKey key;
   std::shared_ptr<OfferedVersion> version;   // the second owner is the publisher
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
-  std::vector<std::uint32_t> row_amax_tensors;
+  std::vector<AmaxRequest> amax_requests;
 };
 
 // Resource; thread-safe. What it borrows outlives it.

@@ -34,6 +34,7 @@ class Session final : public FetchSession {
   void Open(const wire::Hello& hello, Deadline deadline) {
     link_.Send(hello);
     auto welcome = Expect<wire::Welcome>(deadline, "opening a session");
+    link_.Agree(welcome.protocol);
     manifest_ = Manifest::Decode(welcome.manifest);
     mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
     ChosenChannel chosen = ChooseChannel(welcome, options_.transports, options_.channel, deadline);
@@ -46,16 +47,17 @@ class Session final : public FetchSession {
   const std::string& channel() const override { return stats_.channel; }
   FetchStats stats() const override { return stats_; }
 
-  FetchStats Fetch(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors, FetchSink& sink,
+  FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
                    Deadline deadline) override {
-    const ChunkReceiverParts parts{manifest_, schedule, link_, *channel_, sink, stats_, failpoints_};
+    CheckAskable(amax_requests);
+    const ChunkReceiverParts parts{manifest_, schedule, amax_requests, link_, *channel_, sink, stats_, failpoints_};
     ChunkReceiver receiver(parts, options_.slots, options_.memory != nullptr ? *options_.memory : host_memory_,
                            deadline);
-    const wire::Subscribed subscribed = Subscribe(schedule, row_amax_tensors, deadline);
+    const wire::Subscribed subscribed = Subscribe(schedule, amax_requests, deadline);
     try {
-      for (const wire::RowAmax& row_amax : subscribed.row_amax) {
-        receiver.CheckRows(row_amax.tensor, row_amax.rows.size());
-        sink.OnRowAmax(row_amax.tensor, row_amax.rows);
+      for (const auto& [tensor, values] : subscribed.amax) {
+        receiver.CheckAmax(tensor, values.size());
+        sink.OnAxisAmax(tensor, values);
       }
       if (mode_ == PublishMode::kSnapshot) {
         FetchSnapshot(subscribed, receiver);
@@ -89,12 +91,24 @@ class Session final : public FetchSession {
                                          std::string(wire::MessageName(message)) + "'");
   }
 
-  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors,
-                             Deadline deadline) {
+  void CheckAskable(std::span<const AmaxRequest> requests) const {
+    if (link_.protocol() >= wire::kAmaxAxesProtocol) return;
+    for (const auto& [tensor, kept] : requests) {
+      if (kept == kKeptRows) continue;
+      const TensorSpec& spec = manifest_.entry(tensor).spec;
+      throw Error(ErrorCode::kUnsupported, "publisher " + link_.endpoint() + ": '" + spec.name + "' (" +
+                                               Describe(spec) +
+                                               ") needs magnitudes of other axes than its rows, which protocol " +
+                                               std::to_string(wire::kAmaxAxesProtocol) + " has; the publisher speaks " +
+                                               std::to_string(link_.protocol()));
+    }
+  }
+
+  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, Deadline deadline) {
     const std::string stage = "subscribing to " + manifest_.version().ToString();
     wire::Subscribe subscribe;
     subscribe.schedule_digest = schedule.digest();
-    subscribe.row_amax_tensors.assign(row_amax_tensors.begin(), row_amax_tensors.end());
+    subscribe.amax_requests.assign(amax_requests.begin(), amax_requests.end());
     link_.Send(subscribe);
     wire::Message answer = link_.Expect(deadline, stage);
     if (std::holds_alternative<wire::NeedSchedule>(answer)) {

@@ -15,6 +15,7 @@
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
+#include "src/tensor/axis_amax.h"
 #include "src/tensor/manifest.h"
 #include "src/tensor/region.h"
 #include "src/transport/channel.h"
@@ -48,8 +49,8 @@ class FetchSink {
   // Streams only: the tensor's largest magnitude and digest, before the first of its chunks (a snapshot's are in its
   // manifest). Called for every tensor of the manifest, also for those that the schedule wants nothing of.
   virtual void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) = 0;
-  // For each tensor that row_amax_tensors asked for, before the first of its chunks: one value per row.
-  virtual void OnRowAmax(std::uint32_t tensor, std::span<const float> row_amax) = 0;
+  // For each tensor whose magnitudes amax_requests asked for, before the first of its chunks.
+  virtual void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) = 0;
   // Chunk number `chunk` of the schedule, one view per region; the views are valid until the call returns, or with an
   // attaching channel until the session is closed. Its digest has been checked.
   virtual void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) = 0;
@@ -82,8 +83,8 @@ class FetchSession {
 
   // Moves the whole schedule into the sink: in its order from a snapshot, in the publisher's from a stream. In a
   // stream's schedule no chunk holds regions of two tensors. Returns when every chunk was delivered once and every
-  // digest matched; throws kCorrupt naming chunk, tensor, expected and got.
-  virtual FetchStats Fetch(const Schedule& schedule, std::span<const std::uint32_t> row_amax_tensors, FetchSink& sink,
+  // digest matched; throws kCorrupt naming chunk, tensor, expected and got. `amax_requests`: by tensor, each once.
+  virtual FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
                            Deadline deadline) = 0;
   // Partial figures of a Fetch that threw.
   virtual FetchStats stats() const = 0;

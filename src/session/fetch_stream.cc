@@ -46,9 +46,9 @@ class StreamFetch {
     ++tensors_;
     receiver_.CountTensor();
     receiver_.sink().OnTensor(ready.tensor, ready.amax, ready.digest);
-    if (!ready.row_amax.empty()) {
-      receiver_.CheckRows(ready.tensor, ready.row_amax.size());
-      receiver_.sink().OnRowAmax(ready.tensor, ready.row_amax);
+    if (!ready.axis_amax.empty()) {
+      receiver_.CheckAmax(ready.tensor, ready.axis_amax.size());
+      receiver_.sink().OnAxisAmax(ready.tensor, ready.axis_amax);
     }
     const auto wanted = chunks_of_.find(ready.tensor);
     if (wanted != chunks_of_.end()) TakeChunks(wanted->second, ready);

@@ -128,6 +128,7 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   version->AddReader();
   Session& session = sessions_[key];
   session.hello = std::move(hello);
+  session.protocol = welcome.protocol;
   session.version = std::move(version);
   session.last_heard = Deadline::Clock::now();
   return welcome;
@@ -155,15 +156,17 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   const bool stream = session.version->mode() == PublishMode::kStream;
   const Manifest& manifest = session.version->manifest();
   CheckSchedule(*schedule, manifest, stream);
-  for (const std::uint32_t tensor : subscribe.row_amax_tensors) {
-    if (tensor < manifest.entries().size()) continue;
-    throw Error(ErrorCode::kInvalidArgument,
-                "row magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+  for (const auto& [tensor, kept] : subscribe.amax_requests) {
+    if (tensor >= manifest.entries().size()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+    }
+    CheckKept(manifest.entry(tensor).spec.shape, kept);
+    session.amax_requests.emplace(tensor, kept);
   }
   session.schedule = schedule;
-  session.row_amax_tensors.insert(subscribe.row_amax_tensors.begin(), subscribe.row_amax_tensors.end());
   if (!stream) {
-    digests_.Put({key, session.version, schedule, std::move(subscribe.row_amax_tensors)});
+    digests_.Put({key, session.version, schedule, std::move(subscribe.amax_requests)});
     return {};
   }
   // The walk sends from its own thread: the answer must be on its way before it starts.
@@ -193,7 +196,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
                       session.hello.attempt == last.hello.attempt && session.schedule != nullptr &&
                       session.walk == nullptr;
     if (!same) continue;
-    readers.push_back({key, session.schedule, session.row_amax_tensors});
+    readers.push_back({key, session.schedule, session.amax_requests});
     members.push_back(&session);
   }
   if (readers.size() < last.hello.tp_size) return;
@@ -213,6 +216,11 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
 bool OfferDesk::IsUsed(const StreamWalk& walk) const {
   return std::any_of(sessions_.begin(), sessions_.end(),
                      [&](const auto& session) { return session.second.walk == &walk; });
+}
+
+std::uint16_t OfferDesk::ProtocolOf(const SessionKey& key) const {
+  const auto found = sessions_.find(key);
+  return found == sessions_.end() ? wire::kOldestProtocol : found->second.protocol;
 }
 
 void OfferDesk::DropSilent() {

@@ -51,15 +51,18 @@ class OfferDesk {
   // message is its sender's affair: a refusal, and the end of its session.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
+  // What is sent to a session is in this protocol; where there is none, the oldest, which every peer knows.
+  std::uint16_t ProtocolOf(const SessionKey& key) const;
   // Ends the sessions whose lease ran out.
   void DropSilent();
 
  private:
   struct Session {
     wire::Hello hello;
-    std::shared_ptr<OfferedVersion> version;   // the second owner is the publisher
-    std::shared_ptr<const Schedule> schedule;  // the second owner is schedules_
-    std::set<std::uint32_t> row_amax_tensors;
+    std::uint16_t protocol = wire::kNewestProtocol;   // agreed on
+    std::shared_ptr<OfferedVersion> version;          // the second owner is the publisher
+    std::shared_ptr<const Schedule> schedule;         // the second owner is schedules_
+    std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
     StreamWalk* walk = nullptr;
   };

@@ -157,7 +157,7 @@ class OfferService::Impl {
 
   void Send(const SessionKey& key, const wire::Message& message) {
     const std::vector<std::byte> bytes =
-        wire::Encode({.protocol = wire::kNewestProtocol, .session = key.session, .message = message});
+        wire::Encode({.protocol = desk_->ProtocolOf(key), .session = key.session, .message = message});
     try {
       socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);

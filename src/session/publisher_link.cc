@@ -38,9 +38,17 @@ PublisherLink::PublisherLink(const std::string& endpoint, milliseconds peer_time
   }
 }
 
+void PublisherLink::Agree(std::uint16_t protocol) {
+  if (protocol < wire::kOldestProtocol || protocol > wire::kNewestProtocol) {
+    throw Error(ErrorCode::kCorrupt, "publisher " + endpoint_ + " chose protocol " + std::to_string(protocol) +
+                                         ", expected " + std::to_string(wire::kOldestProtocol) + " to " +
+                                         std::to_string(wire::kNewestProtocol));
+  }
+  protocol_ = protocol;
+}
+
 void PublisherLink::Send(const wire::Message& message) {
-  const std::vector<std::byte> bytes =
-      wire::Encode({.protocol = wire::kNewestProtocol, .session = session_, .message = message});
+  const std::vector<std::byte> bytes = wire::Encode({.protocol = protocol_, .session = session_, .message = message});
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
     throw Error(ErrorCode::kUnavailable, "publisher " + endpoint_ + " takes no messages: cannot send '" +
                                              std::string(wire::MessageName(message)) + "'");

@@ -27,6 +27,10 @@ class PublisherLink {
   wire::Message Expect(Deadline deadline, const std::string& stage);
 
   const std::string& endpoint() const { return endpoint_; }
+  // What it sends is in this protocol: the newest, until the publisher chose one.
+  std::uint16_t protocol() const { return protocol_; }
+  // Throws kCorrupt unless this release speaks it.
+  void Agree(std::uint16_t protocol);
 
  private:
   void KeepAlive(const std::string& stage);
@@ -35,6 +39,7 @@ class PublisherLink {
   const std::string endpoint_;
   const std::chrono::milliseconds peer_timeout_;
   const std::uint64_t session_;
+  std::uint16_t protocol_ = wire::kNewestProtocol;
   zmq::context_t context_;
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;

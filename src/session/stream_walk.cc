@@ -171,10 +171,11 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
                             .offer_id = offer.id,
                             .amax = entry.amax,
                             .digest = entry.digest,
-                            .row_amax = {},
+                            .axis_amax = {},
                             .chunk_digests = std::move(digests[i])};
-    if (reader.row_amax_tensors.contains(tensor))
-      ready.row_amax = RowAmaxOf(entry.spec, named.tensor.data, environment_.pool);
+    if (const auto asked = reader.amax_requests.find(tensor); asked != reader.amax_requests.end()) {
+      ready.axis_amax = AmaxOver(entry.spec, named.tensor.data, asked->second, environment_.pool);
+    }
     environment_.outbox.Put(reader.key, std::move(ready));
   }
 }

@@ -18,6 +18,7 @@
 #include "src/base/worker_pool.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
+#include "src/tensor/axis_amax.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -25,8 +26,8 @@ namespace layercast {
 // One rank that takes part.
 struct StreamReader {
   SessionKey key;
-  std::shared_ptr<const Schedule> schedule;  // the second owner is the service's cache
-  std::set<std::uint32_t> row_amax_tensors;
+  std::shared_ptr<const Schedule> schedule;         // the second owner is the service's cache
+  std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
 };
 
 // What a walk needs of the publisher around it; all of it outlives the walk.

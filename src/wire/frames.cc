@@ -21,6 +21,9 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
 
 class Writer {
  public:
+  explicit Writer(std::uint16_t protocol) : protocol_(protocol) {}
+
+  std::uint16_t protocol() const { return protocol_; }
   template <typename T>
   void Number(T& value, std::string_view /*field*/) {
     out_.Put(value);
@@ -45,13 +48,16 @@ class Writer {
   std::vector<std::byte> Take() && { return std::move(out_).Take(); }
 
  private:
+  const std::uint16_t protocol_;
   ByteWriter out_;
 };
 
 class Reader {
  public:
-  Reader(std::string subject, std::span<const std::byte> bytes) : in_(std::move(subject), bytes) {}
+  Reader(std::string subject, std::span<const std::byte> bytes, std::uint16_t protocol)
+      : protocol_(protocol), in_(std::move(subject), bytes) {}
 
+  std::uint16_t protocol() const { return protocol_; }
   template <typename T>
   void Number(T& value, std::string_view field) {
     value = in_.Get<T>(field);
@@ -81,6 +87,7 @@ class Reader {
   ByteReader& in() { return in_; }
 
  private:
+  const std::uint16_t protocol_;
   ByteReader in_;
 };
 
@@ -98,7 +105,7 @@ void Digests(Archive& archive, std::vector<Digest>& digests) {
 
 template <typename Archive>
 void Floats(Archive& archive, std::vector<float>& values) {
-  archive.template List<std::uint32_t>(values, 4, "row amax", [&](float& value) { archive.Float(value, "row amax"); });
+  archive.template List<std::uint32_t>(values, 4, "amax", [&](float& value) { archive.Float(value, "amax"); });
 }
 
 template <typename Archive>
@@ -140,17 +147,21 @@ template <typename Archive>
 void Fields(Archive& archive, Subscribe& subscribe) {
   OneDigest(archive, subscribe.schedule_digest);
   archive.Bytes(subscribe.schedule, "schedule");
-  archive.template List<std::uint32_t>(subscribe.row_amax_tensors, 4, "row amax tensors",
-                                       [&](std::uint32_t& tensor) { archive.Number(tensor, "tensor"); });
+  const bool axes = archive.protocol() >= kAmaxAxesProtocol;
+  archive.template List<std::uint32_t>(subscribe.amax_requests, axes ? 5 : 4, "amax requests", [&](AmaxRequest& ask) {
+    archive.Number(ask.tensor, "tensor");
+    if (axes) archive.Number(ask.kept, "kept axes");
+    LAYERCAST_CHECK(axes || ask.kept == kKeptRows);  // the session asks for nothing else then
+  });
 }
 
 template <typename Archive>
 void Fields(Archive& archive, Subscribed& subscribed) {
   archive.Number(subscribed.offer_id, "offer");
   Digests(archive, subscribed.chunk_digests);
-  archive.template List<std::uint32_t>(subscribed.row_amax, 8, "row amaxes", [&](RowAmax& row_amax) {
-    archive.Number(row_amax.tensor, "tensor");
-    Floats(archive, row_amax.rows);
+  archive.template List<std::uint32_t>(subscribed.amax, 8, "amaxes", [&](AxisAmax& amax) {
+    archive.Number(amax.tensor, "tensor");
+    Floats(archive, amax.values);
   });
 }
 
@@ -161,7 +172,7 @@ void Fields(Archive& archive, TensorReady& ready) {
   archive.Number(ready.offer_id, "offer");
   archive.Float(ready.amax, "amax");
   OneDigest(archive, ready.digest);
-  Floats(archive, ready.row_amax);
+  Floats(archive, ready.axis_amax);
   Digests(archive, ready.chunk_digests);
 }
 
@@ -220,7 +231,7 @@ Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
 
 std::vector<std::byte> Encode(const Frame& frame) {
-  Writer writer;
+  Writer writer(frame.protocol);
   Frame copy = frame;  // archives visit mutable fields; a writer leaves them as they are
   std::uint32_t magic = kMagic;
   auto type = static_cast<std::uint16_t>(copy.message.index() + 1);
@@ -237,8 +248,8 @@ Frame Decode(std::span<const std::byte> bytes) {
     throw Error(ErrorCode::kCorrupt, "frame of " + std::to_string(bytes.size()) + " bytes, expected at most " +
                                          std::to_string(kMaxFrameBytes));
   }
-  Reader header("frame", bytes);
   Frame frame;
+  Reader header("frame", bytes, frame.protocol);
   std::uint32_t magic = 0;
   std::uint16_t type = 0;
   header.Number(magic, "magic");
@@ -248,7 +259,8 @@ Frame Decode(std::span<const std::byte> bytes) {
   header.Number(frame.session, "session");
   if (type == 0 || type > kNames.size()) header.in().Fail("unknown message type " + std::to_string(type));
 
-  Reader body("message '" + std::string(kNames[type - 1U]) + "'", bytes.subspan(header.in().position()));
+  Reader body("message '" + std::string(kNames[type - 1U]) + "'", bytes.subspan(header.in().position()),
+              frame.protocol);
   frame.message = MakeMessage(type - 1U, std::make_index_sequence<std::variant_size_v<Message>>());
   std::visit([&](auto& message) { Fields(body, message); }, frame.message);
   body.in().ExpectEnd();

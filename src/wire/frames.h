@@ -10,12 +10,15 @@
 
 #include "layercast/error.h"
 #include "layercast/version.h"
+#include "src/tensor/axis_amax.h"
 
 namespace layercast::wire {
 
 // This release speaks these protocols.
 inline constexpr std::uint16_t kOldestProtocol = 1;
-inline constexpr std::uint16_t kNewestProtocol = 1;
+inline constexpr std::uint16_t kNewestProtocol = 2;
+// From this one on, `subscribe` says over which axes it wants magnitudes; before, they are of rows.
+inline constexpr std::uint16_t kAmaxAxesProtocol = 2;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -60,7 +63,7 @@ struct Welcome {
 struct Subscribe {
   Digest schedule_digest;
   std::vector<std::byte> schedule;  // empty: the publisher may know it by its digest
-  std::vector<std::uint32_t> row_amax_tensors;
+  std::vector<AmaxRequest> amax_requests;
   bool operator==(const Subscribe&) const = default;
 };
 
@@ -68,16 +71,16 @@ struct NeedSchedule {
   bool operator==(const NeedSchedule&) const = default;
 };
 
-struct RowAmax {
+struct AxisAmax {
   std::uint32_t tensor = 0;
-  std::vector<float> rows;
-  bool operator==(const RowAmax&) const = default;
+  std::vector<float> values;
+  bool operator==(const AxisAmax&) const = default;
 };
 
 struct Subscribed {
   std::uint64_t offer_id = 0;
   std::vector<Digest> chunk_digests;
-  std::vector<RowAmax> row_amax;
+  std::vector<AxisAmax> amax;
   bool operator==(const Subscribed&) const = default;
 };
 
@@ -87,7 +90,7 @@ struct TensorReady {
   std::uint64_t offer_id = 0;
   float amax = 0;
   Digest digest;
-  std::vector<float> row_amax;
+  std::vector<float> axis_amax;
   std::vector<Digest> chunk_digests;  // of the schedule's chunks of this tensor, in its order
   bool operator==(const TensorReady&) const = default;
 };
@@ -145,7 +148,7 @@ using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed
                              Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer>;
 
 struct Frame {
-  std::uint16_t protocol = kNewestProtocol;
+  std::uint16_t protocol = kNewestProtocol;  // decides the form of the message
   std::uint64_t session = 0;
   Message message;
   bool operator==(const Frame&) const = default;

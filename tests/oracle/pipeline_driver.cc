@@ -21,7 +21,6 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/checkpoint_manifest.h"
 #include "src/checkpoint/safetensors_writer.h"
-#include "src/tensor/scan.h"
 
 namespace layercast {
 namespace {
@@ -109,12 +108,10 @@ std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
   return ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(job.folder), job.parallel);
 }
 
-void GiveRowAmax(Bench& bench, AmaxTable& amax) {
-  for (const std::uint32_t tensor : RowAmaxTensors(bench.plan, *bench.recipe)) {
+void GiveAmax(Bench& bench, AmaxTable& amax) {
+  for (const auto& [tensor, kept] : AmaxRequests(bench.plan, *bench.recipe)) {
     const TensorSpec& spec = bench.manifest.entry(tensor).spec;
-    std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)));
-    ScanRows(AsMatrix(spec, bench.checkpoint.Tensor(spec.name).tensor.data), bench.pool, rows);
-    amax.SetRows(tensor, rows);
+    amax.SetAxes(tensor, AmaxOver(spec, bench.checkpoint.Tensor(spec.name).tensor.data, kept, bench.pool));
   }
 }
 
@@ -131,7 +128,7 @@ void LoadPieces(Bench& bench) {
   ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, committer->Begin(), bench.memory,
                            bench.pool, bench.failpoints},
                           bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
-  GiveRowAmax(bench, pipeline.amax());
+  GiveAmax(bench, pipeline.amax());
   ShuffleIfAsked(bench.job, pieces);
   for (const Piece& piece : pieces) {
     const Region region = RegionOf(bench.plan, bench.manifest, piece);

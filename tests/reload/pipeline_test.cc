@@ -37,7 +37,7 @@ ServedBytes Load(const RigOptions& options, const Way& way) {
   Rig rig(options, way.fill);
   std::vector<Piece> pieces = rig.Pieces(way.chunk_bytes);
   ReloadPipeline pipeline(rig.parts(), way.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
-  rig.GiveRowAmax(pipeline.amax());
+  rig.GiveAmax(pipeline.amax());
   if (way.shuffle_seed >= 0) {
     std::ranges::shuffle(pieces, std::mt19937(static_cast<std::uint32_t>(way.shuffle_seed)));
   }

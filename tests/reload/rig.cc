@@ -6,11 +6,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/reference.h"
 #include "layercast/error.h"
+#include "layercast/model/moe.h"
+#include "layercast/model/norm.h"
 #include "layercast/model/registry.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/manifest_entry.h"
+#include "tests/support/tree.h"
 
 namespace layercast::testing {
 namespace {
@@ -28,6 +32,24 @@ std::string Config(const RigOptions& options) {
           : options.dtype == DType::kF16 ? "float16"
                                          : "float32") +
          "\"}";
+}
+
+constexpr ExpertSizes kExperts{.experts = 5, .hidden = 128, .intermediate = 256, .bias = true};
+
+std::unique_ptr<Module> ExpertModel(const RigOptions& options) {
+  const LayerContext context{options.parallel, options.dtype, true};
+  const bool transposed = options.experts == ExpertForm::kTransposed;
+  auto mlp = std::make_unique<Tree>("Mlp");
+  mlp->Add("gate", std::make_unique<ExpertRouter>(context, kExperts.hidden, kExperts.experts));
+  mlp->Add("experts", std::make_unique<FusedMoE>(context, ExpertOptions{.num_experts = kExperts.experts,
+                                                                        .hidden_size = kExperts.hidden,
+                                                                        .intermediate_size = kExperts.intermediate,
+                                                                        .bias = kExperts.bias,
+                                                                        .transposed = transposed}));
+  auto root = std::make_unique<Tree>("ExpertModel");
+  root->Add("mlp", std::move(mlp));
+  root->Add("norm", std::make_unique<RMSNorm>(context, kExperts.hidden));
+  return root;
 }
 
 Manifest ManifestOf(const Weights& weights, WorkerPool& pool) {
@@ -74,38 +96,51 @@ float Amax(std::span<const float> values) {
   return amax;
 }
 
-template <class T>
-std::vector<std::byte> BytesOf(const std::vector<T>& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  return {bytes.begin(), bytes.end()};
-}
-
-// `all`: the same parameter as one rank that is alone holds it.
+// Matrix by matrix. `all`: the same parameter as one rank that is alone holds it.
 void QuantizeInto(const RigOptions& options, const std::string& name, const Parameter& part, const Parameter& all,
                   ServedBytes& served) {
-  AmaxInput amax;
+  const MatrixStack stack = MatrixStack::Of(part.spec.shape);
+  const LocalExperts local = LocalExperts::Of(options.parallel, kExperts.experts);
   const std::vector<float> values = Floats(all);
-  amax.tensor = Amax(values);
-  std::vector<float> rows;
-  if (part.shard_axis == ShardAxis::kCols) {
-    const auto cols = static_cast<std::size_t>(all.spec.shape[1]);
-    for (std::size_t i = 0; i < values.size(); i += cols) rows.push_back(Amax(std::span(values).subspan(i, cols)));
-    amax.rows = rows;
+  const auto cols = static_cast<std::size_t>(all.spec.shape.back());
+  const std::size_t size = values.size() / static_cast<std::size_t>(MatrixStack::Of(all.spec.shape).count);
+  const auto specs = KernelTensorsOf({name, part.spec.dtype, part.spec.shape}, *MakeRecipe(options.recipe));
+  for (const TensorSpec& spec : specs) served[spec.name];  // a rank may have no expert
+  for (std::int64_t i = 0; i < stack.count; ++i) {
+    const std::int64_t index = all.spec.shape.size() == 2 ? 0 : local.first + i * local.step;
+    const auto whole = std::span(values).subspan(static_cast<std::size_t>(index) * size, size);
+    std::vector<float> rows;
+    AmaxInput amax{.tensor = Amax(whole), .rows = {}};
+    if (part.shard_axis == ShardAxis::kCols) {
+      for (std::size_t at = 0; at < size; at += cols) rows.push_back(Amax(whole.subspan(at, cols)));
+      amax.rows = rows;
+    }
+    MatrixView matrix = AsMatrix(part.spec, part.storage.data());
+    matrix.rows = stack.rows;
+    matrix.data += i * stack.rows * matrix.row_stride;
+    const auto result = QuantizeSlowly(options.recipe, {}, matrix, amax);
+    for (std::size_t t = 0; t < specs.size(); ++t) {
+      std::vector<std::byte>& bytes = served[specs[t].name];
+      bytes.insert(bytes.end(), result[t].begin(), result[t].end());
+    }
   }
-  const auto result = QuantizeSlowly(options.recipe, {}, AsMatrix(part.spec, part.storage.data()), amax);
-  const auto specs = MakeRecipe(options.recipe)->KernelTensors(part.spec.dtype, part.spec.shape[0], part.spec.shape[1]);
-  const std::string path = name.substr(0, name.rfind('.') + 1);
-  for (std::size_t i = 0; i < specs.size(); ++i) served[path + specs[i].name] = result[i];
 }
 
 }  // namespace
 
 std::unique_ptr<Module> RigModel(const RigOptions& options) {
+  if (options.experts) return ExpertModel(options);
   return ModelRegistry::Builtin().Build(ModelDescription::FromJson(Config(options)), options.parallel);
 }
 
 Weights RigWeights(const RigOptions& options, std::uint32_t seed) {
   Weights weights;
+  if (options.experts) {
+    weights.AddRandom({"mlp.gate.weight", options.source, {kExperts.experts, kExperts.hidden}}, seed);
+    AddExperts(weights, "mlp.experts", kExperts, *options.experts, options.source, seed);
+    weights.AddRandom({"norm.weight", options.source, {kExperts.hidden}}, seed + 1);
+    return weights;
+  }
   const auto add = [&](const std::string& name, Shape shape) {
     weights.AddRandom({name, options.source, std::move(shape)},
                       seed * 1000 + static_cast<std::uint32_t>(weights.size()));
@@ -199,12 +234,9 @@ RegionView Rig::ViewOf(const Piece& piece) const {
           region.rows > 1 ? region.stride : region.row_bytes};
 }
 
-void Rig::GiveRowAmax(AmaxTable& amax) {
-  for (const std::uint32_t tensor : RowAmaxTensors(plan, *recipe)) {
-    const TensorSpec& spec = manifest.entry(tensor).spec;
-    std::vector<float> rows(static_cast<std::size_t>(spec.shape.at(0)));
-    ScanRows(AsMatrix(spec, weights.bytes(tensor).data()), pool, rows);
-    amax.SetRows(tensor, rows);
+void Rig::GiveAmax(AmaxTable& amax) {
+  for (const auto& [tensor, kept] : AmaxRequests(plan, *recipe)) {
+    amax.SetAxes(tensor, AmaxOver(manifest.entry(tensor).spec, weights.bytes(tensor).data(), kept, pool));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
 #include "src/base/counting_memory.h"
+#include "tests/support/experts.h"
 #include "tests/support/weights.h"
 
 namespace layercast::testing {
@@ -31,9 +33,12 @@ struct RigOptions {
   // Of 65 words padded to 128, four ranks have 32, 32, 1 and 0: the last two are mostly and only padding.
   std::int64_t vocab = 65;
   std::string failpoints{};
+  // Instead of the decoder: a router, experts whose tensors come in this form, and a norm.
+  std::optional<ExpertForm> experts{};
 };
 
-// A Qwen2 decoder, 128 wide: 8 heads and 4 key/value heads of 32, biases, a gated MLP of 256.
+// A Qwen2 decoder, 128 wide: 8 heads and 4 key/value heads of 32, biases, a gated MLP of 256. Or a layer of 5 experts,
+// as wide.
 std::unique_ptr<Module> RigModel(const RigOptions& options);
 // Its checkpoint, in the order of the layers. Different seeds, different values.
 Weights RigWeights(const RigOptions& options, std::uint32_t seed = 1);
@@ -65,7 +70,7 @@ struct Rig {
   PipelineParts parts();
   std::vector<Piece> Pieces(std::uint64_t chunk_bytes = 4U << 20) const;
   RegionView ViewOf(const Piece& piece) const;
-  void GiveRowAmax(AmaxTable& amax);
+  void GiveAmax(AmaxTable& amax);  // what the recipe asks for beyond the manifest
   // By name of the tensor that a placement takes from, and of a layer by its path.
   std::uint32_t PlacementOf(const std::string& tensor) const;
   std::uint32_t LayerOf(const std::string& path) const;

@@ -2,43 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <zmq.hpp>
-
 #include "layercast/error.h"
 #include "src/wire/frames.h"
 #include "tests/fuzz/damage.h"
 #include "tests/session/publishing.h"
+#include "tests/session/raw_peers.h"
 
 namespace layercast::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A receiver that says what it likes.
-class RawReceiver {
- public:
-  explicit RawReceiver(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
-    socket_.set(zmq::sockopt::linger, 0);
-    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
-    socket_.connect(endpoint);
-  }
-  void Send(const std::vector<std::byte>& bytes) { socket_.send(zmq::buffer(bytes)); }
-  void Send(const wire::Message& message) { Send(wire::Encode({.protocol = 1, .session = 5, .message = message})); }
-  wire::Message Receive() {
-    zmq::message_t raw;
-    if (!socket_.recv(raw)) throw Error(ErrorCode::kDeadlineExceeded, "the publisher said nothing");
-    return wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()}).message;
-  }
-  std::string Refusal() {
-    const wire::Message message = Receive();
-    const auto* refused = std::get_if<wire::Refused>(&message);
-    return refused == nullptr ? "not refused" : refused->message;
-  }
-
- private:
-  zmq::context_t context_{1};
-  zmq::socket_t socket_;
-};
 
 class HostileReceiverTest : public SessionTest {
  protected:
@@ -62,11 +35,12 @@ TEST_F(HostileReceiverTest, ProtocolsThatDoNotMeetAreRefusedWithBothRanges) {
     return receiver.Receive();
   };
   const std::uint16_t ours = wire::kNewestProtocol;
-  // A receiver of the release before, and of the one after, that still speak ours.
-  for (const auto& [oldest, newest] : {std::pair(ours - 1, ours + 0), std::pair(ours + 0, ours + 1)}) {
+  // Receivers of the release before, and of the one after, that still speak ours; one that speaks the one before alone.
+  for (const auto& [oldest, newest] : {std::pair(ours - 1, ours + 0), std::pair(ours + 0, ours + 1),
+                                       std::pair(wire::kOldestProtocol + 0, wire::kOldestProtocol + 0)}) {
     const wire::Message message = answer(static_cast<std::uint16_t>(oldest), static_cast<std::uint16_t>(newest));
     ASSERT_TRUE(std::holds_alternative<wire::Welcome>(message)) << oldest << " to " << newest;
-    EXPECT_EQ(std::get<wire::Welcome>(message).protocol, ours);
+    EXPECT_EQ(std::get<wire::Welcome>(message).protocol, std::min<int>(newest, ours));
   }
   const wire::Message refused = answer(static_cast<std::uint16_t>(ours + 1), static_cast<std::uint16_t>(ours + 2));
   EXPECT_THAT(std::get<wire::Refused>(refused).message, HasSubstr("no common protocol"));
@@ -95,7 +69,7 @@ TEST_F(HostileReceiverTest, AScheduleThatIsNotTheOneOfItsDigestIsRefused) {
   receiver.Send(wire::Hello{});
   receiver.Receive();
   receiver.Send(
-      wire::Subscribe{.schedule_digest = {1, 2}, .schedule = SomeSchedule(false).Encode(), .row_amax_tensors = {}});
+      wire::Subscribe{.schedule_digest = {1, 2}, .schedule = SomeSchedule(false).Encode(), .amax_requests = {}});
   EXPECT_THAT(receiver.Refusal(), HasSubstr("digest expected"));
 }
 

@@ -87,8 +87,8 @@ class CollectingSink final : public FetchSink {
     amaxes[tensor] = amax;
     digests[tensor] = digest;
   }
-  void OnRowAmax(std::uint32_t tensor, std::span<const float> values) override {
-    row_amax[tensor].assign(values.begin(), values.end());
+  void OnAxisAmax(std::uint32_t tensor, std::span<const float> values) override {
+    axis_amax[tensor].assign(values.begin(), values.end());
   }
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
     ASSERT_FALSE(chunks.contains(chunk));
@@ -104,7 +104,7 @@ class CollectingSink final : public FetchSink {
   std::vector<std::uint32_t> chunk_order;
   std::map<std::uint32_t, float> amaxes;
   std::map<std::uint32_t, Digest> digests;
-  std::map<std::uint32_t, std::vector<float>> row_amax;
+  std::map<std::uint32_t, std::vector<float>> axis_amax;
   std::map<std::uint32_t, std::vector<std::byte>> chunks;
 };
 

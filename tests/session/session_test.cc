@@ -26,12 +26,23 @@ TEST_P(SnapshotTest, ArrivesChunkByChunkInTheSchedulesOrder) {
 
   const Schedule schedule = SomeSchedule(false);
   CollectingSink sink;
-  const FetchStats stats = session->Fetch(schedule, std::vector<std::uint32_t>{1}, sink, Soon());
+  const FetchStats stats = session->Fetch(schedule, std::vector<AmaxRequest>{{1, 0b01}}, sink, Soon());
   const auto expected = BytesOf(schedule, weights);
   EXPECT_THAT(sink.chunk_order, ElementsAre(0, 1, 2));
   for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
   EXPECT_EQ(stats.bytes, schedule.total_bytes());
-  EXPECT_EQ(sink.row_amax[1].size(), 16U);
+  EXPECT_EQ(sink.axis_amax[1].size(), 16U);
+}
+
+TEST_P(SnapshotTest, MagnitudesOfAxesThatATensorDoesNotHaveAreRefused) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 3);
+  for (const AmaxRequest& request : {AmaxRequest{1, 0b11}, AmaxRequest{1, 0b100}, AmaxRequest{0, 0b1}}) {
+    CollectingSink sink;
+    const std::vector<AmaxRequest> requests = {request};
+    EXPECT_THAT([&] { Open(*service, GetParam())->Fetch(SomeSchedule(false), requests, sink, Soon()); },
+                ThrowsMessage<Error>(HasSubstr("expected its first dimensions")));
+  }
 }
 
 TEST_P(SnapshotTest, ACorruptedChunkIsFoundAndNamed) {

@@ -37,7 +37,7 @@ class StreamTest : public SessionTest, public ::testing::WithParamInterface<cons
     return std::async(std::launch::async, [this, &service, rank, &schedule, &sink]() -> std::string {
       try {
         const auto session = Open(service, GetParam(), "", std::nullopt, {"engine", 1, rank, 2});
-        session->Fetch(schedule, std::vector<std::uint32_t>{1}, sink, Soon());
+        session->Fetch(schedule, std::vector<AmaxRequest>{{1, kKeptRows}}, sink, Soon());
         return "";
       } catch (const Error& error) {
         return error.what();
@@ -66,7 +66,7 @@ TEST_P(StreamTest, IsWalkedOnceForAllRanksOfAnEngine) {
   for (CollectingSink& sink : sinks) {
     EXPECT_THAT(sink.order, ElementsAre(2, 0, 1));
     for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
-    EXPECT_EQ(sink.row_amax[1].size(), 16U);
+    EXPECT_EQ(sink.axis_amax[1].size(), 16U);
     EXPECT_EQ(sink.digests[2], DigestOf(weights.bytes(2)));
   }
 }

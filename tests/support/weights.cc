@@ -22,19 +22,22 @@ std::vector<std::byte> BytesOf(const std::vector<float>& values, DType dtype) {
 
 }  // namespace
 
+void Weights::Add(const TensorSpec& spec, const std::vector<float>& values) {
+  tensors_.push_back(spec);
+  bytes_.push_back(BytesOf(values, spec.dtype));
+}
+
 void Weights::AddCounting(const TensorSpec& spec, float first) {
   std::vector<float> values(static_cast<std::size_t>(spec.num_elements()));
   std::iota(values.begin(), values.end(), first);
-  tensors_.push_back(spec);
-  bytes_.push_back(BytesOf(values, spec.dtype));
+  Add(spec, values);
 }
 
 void Weights::AddRandom(const TensorSpec& spec, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> values(static_cast<std::size_t>(spec.num_elements()));
   for (float& value : values) value = static_cast<float>(static_cast<std::int32_t>(random())) * 0x1p-30F;
-  tensors_.push_back(spec);
-  bytes_.push_back(BytesOf(values, spec.dtype));
+  Add(spec, values);
 }
 
 NamedTensor Weights::at(std::size_t index) const {

@@ -19,6 +19,8 @@ namespace layercast::testing {
 // type that can hold it, or arbitrary bytes.
 class Weights {
  public:
+  // One value for each element, rounded to the tensor's dtype.
+  void Add(const TensorSpec& spec, const std::vector<float>& values);
   // Integers counted up from `first`; for F32 these are exact.
   void AddCounting(const TensorSpec& spec, float first);
   // Random finite values.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace layercast::wire {
 namespace {
 
@@ -12,7 +14,7 @@ std::vector<std::byte> Some(std::size_t count) {
   return bytes;
 }
 
-// One of each, with every field away from its default.
+// One of each, with every field away from its default; what depends on the protocol, in each.
 std::vector<Frame> Examples() {
   return {
       {1, 7, Hello{1, 2, "engine-0", 3, 1, 4, {"boot", "net", "0", "17@4026"}, "run-17", true, 42}},
@@ -23,7 +25,8 @@ std::vector<Frame> Examples() {
                true,
                {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}},
                Some(20)}},
-      {1, 7, Subscribe{{1, 2}, Some(9), {3, 5}}},
+      {1, 7, Subscribe{{1, 2}, Some(9), {{3, kKeptRows}, {5, kKeptRows}}}},
+      {2, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011}, {5, 0b101}}}},
       {1, 7, NeedSchedule{}},
       {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
       {1, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}, {{8, 9}}}},
@@ -39,8 +42,12 @@ std::vector<Frame> Examples() {
 }
 
 TEST(Frames, EveryMessageComesBack) {
-  EXPECT_EQ(Examples().size(), std::variant_size_v<Message>);
-  for (const Frame& frame : Examples()) EXPECT_EQ(Decode(Encode(frame)), frame) << MessageName(frame.message);
+  std::set<std::size_t> kinds;
+  for (const Frame& frame : Examples()) {
+    kinds.insert(frame.message.index());
+    EXPECT_EQ(Decode(Encode(frame)), frame) << MessageName(frame.message);
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<Message>);
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {
@@ -48,6 +55,21 @@ TEST(Frames, HaveTheBytesThatFormatMdSays) {
   const unsigned char expected[] = {'L', 'C', 'W', 'F', 1, 0, 7, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x0D, 0x0C, 0x0B, 0x0A};
   ASSERT_EQ(bytes.size(), sizeof(expected));
   for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_EQ(std::to_integer<unsigned char>(bytes[i]), expected[i]) << i;
+}
+
+// The end of the frame: how many tensors, and each.
+TEST(Frames, OfProtocol1AskForRowsAndOfProtocol2ForAxes) {
+  const auto tail = [](std::uint16_t protocol, KeptAxes kept, std::size_t size) {
+    const std::vector<std::byte> bytes = Encode({protocol, 7, Subscribe{{1, 2}, {}, {{3, kKeptRows}, {5, kept}}}});
+    return std::vector<std::byte>(bytes.end() - static_cast<std::ptrdiff_t>(size), bytes.end());
+  };
+  const auto bytes_of = [](std::initializer_list<int> values) {
+    std::vector<std::byte> bytes;
+    for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+    return bytes;
+  };
+  EXPECT_EQ(tail(1, kKeptRows, 12), bytes_of({2, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0}));
+  EXPECT_EQ(tail(2, 0b101, 14), bytes_of({2, 0, 0, 0, 3, 0, 0, 0, 1, 5, 0, 0, 0, 5}));
 }
 
 TEST(Frames, TruncatedAnywhereAreRefused) {

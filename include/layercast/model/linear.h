@@ -40,6 +40,7 @@ class LAYERCAST_PUBLIC ColumnParallelLinear : public Module {
   std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
                                  const TensorSpec& spec) const override;
   std::span<const ShardName> shard_names() const override { return shard_names_; }
+  std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const override;
 
  protected:
   // A part of a fused layer that checkpoints hold as a tensor of its own.

@@ -21,8 +21,9 @@
 
 namespace layercast {
 
-// A checkpoint's name for a part of a fused layer: {"q_proj", "q"}. The parent routes `q_proj.<rest>` to the
-// layer that declares it, with that shard id. Both views live as long as the layer.
+// A checkpoint's name for a part of a fused layer: {"q_proj", "q"}; or, with an empty shard id, another name for a
+// module. The parent routes `q_proj.<rest>` to the module that declares it, with that shard id. Both views live as long
+// as it.
 struct ShardName {
   std::string_view checkpoint_name;
   std::string_view shard_id;
@@ -32,6 +33,13 @@ struct ShardName {
 struct SkipRule {
   std::string_view suffix;  // "rotary_emb.inv_freq"
   std::string_view rule;    // "rotary_emb.inv_freq is computed, not loaded"
+};
+
+// A tensor that checkpoints hold for a part of a parameter, by its full name, and the box of the parameter that it
+// fills.
+struct ExpectedTensor {
+  std::string name;
+  Box destination;
 };
 
 class Module;
@@ -71,6 +79,9 @@ class LAYERCAST_PUBLIC Module {
   virtual std::span<const ShardName> shard_names() const { return {}; }
   // Elements of a parameter that no checkpoint tensor fills and that are zero: vocabulary padding.
   virtual std::vector<Box> Padding(std::uint32_t parameter) const;
+  // The tensors that together fill a parameter of this layer, which lies at `path`, as checkpoints usually name them:
+  // how what is missing is called. The default: one, of the parameter's own name.
+  virtual std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const;
   // What this module and those below it skip.
   virtual std::span<const SkipRule> skip_rules() const { return {}; }
   // Path, from the root, of the layer whose parameters this one shares (a tied lm_head, which has none itself).

@@ -27,12 +27,14 @@ struct LAYERCAST_PUBLIC Box {
 
 // An owner's answer to "where does this tensor go": the source box of the checkpoint tensor lands in the
 // destination box of the owner's parameter number `parameter`. The two boxes hold equally many elements, in
-// the same row-major order.
+// the same row-major order; or, transposed, with the last two dimensions of one being those of the other the other way
+// round.
 struct PlacedPiece {
   std::uint32_t parameter = 0;
   Box source;
   Box destination;
   std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
+  bool transposed = false;
 };
 
 }  // namespace layercast

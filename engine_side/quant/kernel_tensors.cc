@@ -1,0 +1,52 @@
+#include "engine_side/quant/kernel_tensors.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::string_view kWeight = "weight";  // what recipes' suffixes replace
+
+}  // namespace
+
+MatrixStack MatrixStack::Of(const Shape& shape) {
+  if (shape.size() == 2) return {1, shape[0], shape[1]};
+  if (shape.size() == 3) return {shape[0], shape[1], shape[2]};
+  throw Error(ErrorCode::kInvalidArgument,
+              "a quantized weight: expected a matrix or a stack of matrices, got " + ToString(shape));
+}
+
+std::vector<TensorSpec> KernelTensorsOf(const TensorSpec& weight, const Recipe& recipe) {
+  const MatrixStack stack = MatrixStack::Of(weight.shape);
+  if (!weight.name.ends_with(kWeight)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a quantized weight: expected a name that ends with 'weight', got '" + weight.name + "'");
+  }
+  std::vector<TensorSpec> tensors = recipe.KernelTensors(weight.dtype, stack.rows, stack.cols);
+  for (TensorSpec& tensor : tensors) {
+    tensor.name.insert(0, weight.name, 0, weight.name.size() - kWeight.size());
+    if (weight.shape.size() == 2) continue;
+    if (tensor.shape == Shape{1}) tensor.shape.clear();
+    tensor.shape.insert(tensor.shape.begin(), stack.count);
+  }
+  return tensors;
+}
+
+std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe, std::int64_t index,
+                                                    std::span<std::byte* const> stacks) {
+  const MatrixStack stack = MatrixStack::Of(weight.shape);
+  LAYERCAST_CHECK(index >= 0 && index < stack.count);
+  std::vector<KernelTensorView> views;
+  for (TensorSpec& tensor : recipe.KernelTensors(weight.dtype, stack.rows, stack.cols)) {
+    std::byte* data = stacks[views.size()] + index * tensor.num_bytes();
+    views.push_back({std::move(tensor), data});
+  }
+  return views;
+}
+
+}  // namespace layercast

@@ -1,0 +1,79 @@
+// The layers of a mixture of experts: its router, and all of its experts as one layer. Used by model families.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/export.h"
+#include "layercast/model/linear.h"
+
+namespace layercast {
+
+// Which experts a rank holds: `count` of them, from `first` on, `step` apart. Value.
+struct LAYERCAST_PUBLIC LocalExperts {
+  std::int64_t first = 0;
+  std::int64_t step = 1;
+  std::int64_t count = 0;
+
+  // All of them without expert parallelism. Where ep_size does not divide them, the first ranks hold one more.
+  static LocalExperts Of(const ParallelConfig& parallel, std::int64_t num_experts);
+  // The expert's place among this rank's; nullopt: it is another rank's.
+  std::optional<std::int64_t> LocalOf(std::int64_t expert) const;
+};
+
+// "weight" [num_experts, hidden_size], never quantized, and what routing may add: "bias", in the model's dtype, and
+// "e_score_correction_bias", in fp32 whatever the model's dtype. Whole on every rank.
+struct RouterOptions {
+  bool bias = false;
+  bool correction_bias = false;
+};
+class LAYERCAST_PUBLIC ExpertRouter final : public Module {
+ public:
+  ExpertRouter(const LayerContext& context, std::int64_t hidden_size, std::int64_t num_experts,
+               const RouterOptions& options = {});
+};
+
+struct ExpertOptions {
+  std::int64_t num_experts = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;  // of one expert
+  bool bias = false;
+  bool transposed = false;  // "gate_up_proj" is [num_experts, hidden, 2 * intermediate] on disk, "down_proj" likewise
+  bool mixtral_names = false;  // an error calls a missing tensor w1, w2, w3, not gate_proj, down_proj, up_proj
+};
+
+// All experts of this rank, stacked: "w13_weight" [experts, 2 * intermediate, hidden] (gate over up), "w2_weight"
+// [experts, hidden, intermediate] (down) and, where there are some, "w13_bias" and "w2_bias". Either each expert is
+// split over tp_size ranks, or (expert parallelism) each is whole on one rank: other ranks' experts get no bytes.
+//
+// Takes them as checkpoints hold them: expert by expert ("3.gate_proj.weight", "3.w1.weight"), with gate and up fused
+// ("3.gate_up_proj.weight", "3.w13.weight"), or all in one tensor ("gate_up_proj" [num_experts, 2 * intermediate,
+// hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Shard ids: w1, w2, w3.
+class LAYERCAST_PUBLIC FusedMoE final : public Module {
+ public:
+  FusedMoE(const LayerContext& context, const ExpertOptions& options);
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
+  std::vector<Box> Padding(std::uint32_t parameter) const override;
+  std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const override;
+  const LocalExperts& local() const { return local_; }
+
+ private:
+  struct Named;  // what a name within this layer says
+  struct Part;   // gate, up or down, of a weight or a bias
+  std::optional<Named> Parse(std::string_view name) const;
+  Shape ShapeOf(const Named& named) const;
+  std::vector<Part> PartsOf(const Named& named) const;
+
+  const ExpertOptions options_;
+  const ParallelConfig parallel_;
+  const LocalExperts local_;
+  const std::int64_t tp_size_, tp_rank_;  // of one expert
+  const std::int64_t slice_;              // of intermediate_size, this rank's
+};
+
+}  // namespace layercast

@@ -1,0 +1,91 @@
+// Plans of mixtures of experts: what a rank asks for, and how what is wrong is called.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/plan/load_plan.h"
+#include "layercast/model/moe.h"
+#include "tests/support/experts.h"
+#include "tests/support/tree.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::ExpertForm;
+using ::testing::IsEmpty;
+using testing::Tree;
+using testing::Weights;
+
+constexpr testing::ExpertSizes kSizes{.experts = 4, .hidden = 6, .intermediate = 8};
+
+std::unique_ptr<Tree> ModelOf(const ParallelConfig& parallel, bool mixtral_names = false) {
+  auto mlp = std::make_unique<Tree>("Mlp");
+  mlp->Add("experts", std::make_unique<FusedMoE>(LayerContext{parallel, DType::kF32, true},
+                                                 ExpertOptions{.num_experts = kSizes.experts,
+                                                               .hidden_size = kSizes.hidden,
+                                                               .intermediate_size = kSizes.intermediate,
+                                                               .mixtral_names = mixtral_names}));
+  auto root = std::make_unique<Tree>("Model");
+  root->Add("mlp", std::move(mlp));
+  return root;
+}
+
+Weights WeightsOf(ExpertForm form) {
+  Weights weights;
+  AddExperts(weights, "mlp.experts", kSizes, form, DType::kF32);
+  return weights;
+}
+
+Manifest Without(const Weights& weights, const std::vector<std::string>& names) {
+  std::vector<ManifestEntry> entries;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (std::ranges::count(names, weights.spec(i).name) == 0) entries.push_back({weights.spec(i), {}, -1.0F});
+  }
+  return Manifest("test", 0, std::move(entries));
+}
+
+TEST(PlanOfExperts, NamesMissingTensorsAsCheckpointsCallThem) {
+  const Manifest some =
+      Without(WeightsOf(ExpertForm::kPerExpert), {"mlp.experts.1.up_proj.weight", "mlp.experts.3.down_proj.weight"});
+  EXPECT_THAT(LoadPlan::Check(*ModelOf({}), some).problems.missing,
+              ElementsAre("mlp.experts.1.up_proj.weight", "mlp.experts.3.down_proj.weight"));
+  const Manifest mixtral = Without(WeightsOf(ExpertForm::kMixtral), {"mlp.experts.2.w3.weight"});
+  EXPECT_THAT(LoadPlan::Check(*ModelOf({.tp_rank = 1, .tp_size = 2}, true), mixtral).problems.missing,
+              ElementsAre("mlp.experts.2.w3.weight"));
+}
+
+TEST(PlanOfExperts, MissesOnlyThisRanksExperts) {
+  const ParallelConfig first{.tp_rank = 0, .tp_size = 2, .ep_rank = 0, .ep_size = 2};
+  const ParallelConfig second{.tp_rank = 1, .tp_size = 2, .ep_rank = 1, .ep_size = 2};
+  const Manifest some = Without(WeightsOf(ExpertForm::kPerExpert), {"mlp.experts.3.gate_proj.weight"});
+  EXPECT_THAT(LoadPlan::Check(*ModelOf(first), some).problems.missing, IsEmpty());
+  EXPECT_THAT(LoadPlan::Check(*ModelOf(second), some).problems.missing, ElementsAre("mlp.experts.3.gate_proj.weight"));
+}
+
+TEST(PlanOfExperts, RefusesAnExpertThatComesInTwoForms) {
+  Weights weights = WeightsOf(ExpertForm::kStacked);
+  weights.AddRandom({"mlp.experts.2.up_proj.weight", DType::kF32, {8, 6}}, 1);
+  const PlanProblems problems = LoadPlan::Check(*ModelOf({}), weights.ToManifest()).problems;
+  EXPECT_THAT(
+      problems.repeated,
+      ElementsAre("'mlp.experts.gate_up_proj' and 'mlp.experts.2.up_proj.weight' both fill the same elements of "
+                  "'mlp.experts.w13_weight'"));
+  EXPECT_THAT(problems.missing, IsEmpty());
+}
+
+TEST(PlanOfExperts, AreOneLayerWhateverTheirNumber) {
+  const LoadPlan plan = LoadPlan::Build(*ModelOf({}), WeightsOf(ExpertForm::kPerExpert).ToManifest());
+  EXPECT_EQ(plan.layers().size(), 1U);
+  EXPECT_EQ(plan.parameters().size(), 2U);
+  EXPECT_EQ(plan.placements().size(), 12U);
+  EXPECT_EQ(plan.placements()[1].shard_id, "w3");  // expert by expert
+  EXPECT_EQ(plan.placements()[2].destination.begin[0], 1);
+}
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,181 @@
+// Sessions with the release before, whose newest protocol was 1, in both directions. Its bytes are put together here by
+// hand, as FORMAT.md of that release has them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <future>
+
+#include "layercast/error.h"
+#include "src/base/bytes.h"
+#include "src/session/choose_channel.h"
+#include "src/session/chunk_digests.h"
+#include "tests/session/publishing.h"
+#include "tests/session/raw_peers.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::uint64_t kSession = 5;
+
+ByteWriter Header(std::uint16_t type, std::uint64_t session) {
+  ByteWriter bytes;
+  bytes.PutBytes("LCWF");
+  bytes.Put(std::uint16_t{1});
+  bytes.Put(type);
+  bytes.Put(session);
+  return bytes;
+}
+
+void Put(ByteWriter& bytes, const Digest& digest) {
+  bytes.Put(digest.high);
+  bytes.Put(digest.low);
+}
+
+Bytes SubscribeOfProtocol1(std::uint64_t session, const Schedule& schedule, bool with_bytes, std::uint32_t tensor) {
+  const Bytes encoded = with_bytes ? schedule.Encode() : Bytes();
+  ByteWriter bytes = Header(3, session);
+  Put(bytes, schedule.digest());
+  bytes.Put(static_cast<std::uint32_t>(encoded.size()));
+  bytes.PutBytes({reinterpret_cast<const char*>(encoded.data()), encoded.size()});
+  bytes.Put(std::uint32_t{1});  // tensors whose rows' magnitudes are wanted
+  bytes.Put(tensor);
+  return std::move(bytes).Take();
+}
+
+Bytes SubscribedOfProtocol1(std::uint64_t session, std::uint64_t offer, const std::vector<Digest>& chunks,
+                            std::uint32_t tensor, const std::vector<float>& rows) {
+  ByteWriter bytes = Header(5, session);
+  bytes.Put(offer);
+  bytes.Put(static_cast<std::uint32_t>(chunks.size()));
+  for (const Digest& digest : chunks) Put(bytes, digest);
+  bytes.Put(std::uint32_t{1});
+  bytes.Put(tensor);
+  bytes.Put(static_cast<std::uint32_t>(rows.size()));
+  for (const float row : rows) bytes.Put(std::bit_cast<std::uint32_t>(row));
+  return std::move(bytes).Take();
+}
+
+class ProtocolTest : public SessionTest {
+ protected:
+  std::vector<float> RowAmax(const Weights& weights, std::uint32_t tensor) {
+    return AmaxOver(weights.spec(tensor), weights.bytes(tensor).data(), kKeptRows, pool_);
+  }
+};
+
+TEST_F(ProtocolTest, AReceiverOfProtocol1IsAnsweredInItsOwnBytes) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 3);
+  RawReceiver receiver(service->endpoint());
+  wire::Hello hello;
+  hello.oldest_protocol = hello.newest_protocol = 1;
+  receiver.Send(wire::Encode({1, kSession, hello}));
+  const wire::Frame welcome = wire::Decode(receiver.ReceiveBytes());
+  EXPECT_EQ(welcome.protocol, 1);
+  EXPECT_EQ(std::get<wire::Welcome>(welcome.message).protocol, 1);
+
+  const Schedule schedule = SomeSchedule(false);
+  receiver.Send(SubscribeOfProtocol1(kSession, schedule, true, 1));
+  const Offer& offer = published.version->offer();
+  EXPECT_EQ(
+      receiver.ReceiveBytes(),
+      SubscribedOfProtocol1(kSession, offer.id, ChunkDigests(schedule, offer.tensors, pool_), 1, RowAmax(weights, 1)));
+}
+
+// A publisher of protocol 1 with one version, over one channel.
+class PublisherOfProtocol1 {
+ public:
+  explicit PublisherOfProtocol1(const Weights& weights, const Transport& transport)
+      : name_(transport.name()), end_(transport.Offering("127.0.0.1")) {
+    std::vector<ManifestEntry> entries;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      entries.push_back({.spec = weights.spec(i), .digest = DigestOf(weights.bytes(i)), .amax = 1});
+      offer.tensors.push_back({weights.bytes(i).data(), weights.bytes(i).size()});
+    }
+    manifest_ = Manifest("run", 3, std::move(entries));
+    end_->Add(offer);
+  }
+
+  void Welcome() {
+    const wire::Frame hello = wire::Decode(link.ReceiveBytes());
+    EXPECT_EQ(std::get<wire::Hello>(hello.message).oldest_protocol, 1);
+    session = hello.session;
+    Send(wire::Welcome{.protocol = 1,
+                       .publisher = "old",
+                       .host = MyHost(),
+                       .stream = false,
+                       .channels = {{name_, end_->address()}},
+                       .manifest = manifest_.Encode()});
+  }
+  void Send(const wire::Message& message) { link.Send({1, session, message}); }
+
+  RawPublisher link;
+  Offer offer{.id = 11, .tensors = {}};
+  std::uint64_t session = 0;
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<OfferingEnd> end_;
+  Manifest manifest_;
+};
+
+// What fetching from it ends with: the chunks, or an error.
+struct Fetched {
+  CollectingSink sink;
+  std::string error;
+};
+
+std::future<Fetched> FetchFrom(const std::string& endpoint, std::span<const std::unique_ptr<Transport>> transports,
+                               const Schedule& schedule, const AmaxRequest& request) {
+  return std::async(std::launch::async, [=] {
+    Fetched fetched;
+    FailPoints none;
+    FetchOptions options;
+    options.transports = transports;
+    try {
+      const auto session = FetchSession::Open(endpoint, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
+      session->Fetch(schedule, std::vector<AmaxRequest>{request}, fetched.sink, Soon());
+    } catch (const Error& error) {
+      fetched.error = error.what();
+    }
+    return fetched;
+  });
+}
+
+TEST_F(ProtocolTest, APublisherOfProtocol1IsAskedInItsOwnBytes) {
+  const Weights weights = SomeWeights();
+  PublisherOfProtocol1 publisher(weights, *transports_.front());
+  const Schedule schedule = SomeSchedule(false);
+  auto receiver = FetchFrom(publisher.link.endpoint(), transports_, schedule, {1, kKeptRows});
+  publisher.Welcome();
+  EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol1(publisher.session, schedule, false, 1));
+  publisher.Send(wire::NeedSchedule{});
+  EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol1(publisher.session, schedule, true, 1));
+  const std::vector<float> rows = RowAmax(weights, 1);
+  publisher.Send(
+      wire::Subscribed{publisher.offer.id, ChunkDigests(schedule, publisher.offer.tensors, pool_), {{1, rows}}});
+  EXPECT_EQ(publisher.link.ReceiveBytes(), Header(11, publisher.session).Take());  // bye
+
+  Fetched fetched = receiver.get();
+  EXPECT_EQ(fetched.error, "");
+  const auto expected = BytesOf(schedule, weights);
+  for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(fetched.sink.chunks[i], expected[i]) << i;
+  EXPECT_EQ(fetched.sink.axis_amax[1], rows);
+}
+
+TEST_F(ProtocolTest, WhatProtocol1CannotAskForIsRefusedByName) {
+  PublisherOfProtocol1 publisher(SomeWeights(), *transports_.front());
+  auto receiver = FetchFrom(publisher.link.endpoint(), transports_, SomeSchedule(false), {1, 0b10});
+  publisher.Welcome();
+  EXPECT_EQ(publisher.link.ReceiveBytes(), Header(11, publisher.session).Take());  // bye: nothing was asked for
+  EXPECT_THAT(receiver.get().error, AllOf(HasSubstr(publisher.link.endpoint()), HasSubstr("'b' ([16, 12] f32)"),
+                                          HasSubstr("which protocol 2 has; the publisher speaks 1")));
+}
+
+}  // namespace
+}  // namespace layercast::testing

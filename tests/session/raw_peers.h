@@ -1,0 +1,74 @@
+// Ends of the control link that say what they like, frame by frame: for tests of what the other end makes of it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <zmq.hpp>
+
+#include "layercast/error.h"
+#include "src/wire/frames.h"
+
+namespace layercast::testing {
+
+class RawReceiver {
+ public:
+  explicit RawReceiver(const std::string& endpoint) : socket_(context_, zmq::socket_type::dealer) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
+    socket_.connect(endpoint);
+  }
+  void Send(const std::vector<std::byte>& bytes) { socket_.send(zmq::buffer(bytes)); }
+  void Send(const wire::Message& message) { Send(wire::Encode({.protocol = 1, .session = 5, .message = message})); }
+  std::vector<std::byte> ReceiveBytes() {
+    zmq::message_t raw;
+    if (!socket_.recv(raw)) throw Error(ErrorCode::kDeadlineExceeded, "the publisher said nothing");
+    return {static_cast<const std::byte*>(raw.data()), static_cast<const std::byte*>(raw.data()) + raw.size()};
+  }
+  wire::Message Receive() { return wire::Decode(ReceiveBytes()).message; }
+  std::string Refusal() {
+    const wire::Message message = Receive();
+    const auto* refused = std::get_if<wire::Refused>(&message);
+    return refused == nullptr ? "not refused" : refused->message;
+  }
+
+ private:
+  zmq::context_t context_{1};
+  zmq::socket_t socket_;
+};
+
+// Talks to one receiver.
+class RawPublisher {
+ public:
+  RawPublisher() : socket_(context_, zmq::socket_type::router) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
+    socket_.bind("tcp://127.0.0.1:*");
+  }
+  std::string endpoint() const { return socket_.get(zmq::sockopt::last_endpoint); }
+  // The next frame that is no ping.
+  std::vector<std::byte> ReceiveBytes() {
+    while (true) {
+      zmq::message_t from, raw;
+      if (!socket_.recv(from) || !socket_.recv(raw)) {
+        throw Error(ErrorCode::kDeadlineExceeded, "the receiver said nothing");
+      }
+      receiver_ = from.to_string();
+      const auto* begin = static_cast<const std::byte*>(raw.data());
+      const std::vector<std::byte> bytes(begin, begin + raw.size());
+      if (!std::holds_alternative<wire::Ping>(wire::Decode(bytes).message)) return bytes;
+    }
+  }
+  void Send(const wire::Frame& frame) {
+    socket_.send(zmq::buffer(receiver_), zmq::send_flags::sndmore);
+    socket_.send(zmq::buffer(wire::Encode(frame)));
+  }
+
+ private:
+  zmq::context_t context_{1};
+  zmq::socket_t socket_;
+  std::string receiver_;
+};
+
+}  // namespace layercast::testing
