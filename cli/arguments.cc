@@ -29,16 +29,9 @@ Version ParseVersion(const std::string& text) {
   throw UsageError("--version: expected LINEAGE@STEP, got '" + text + "'");
 }
 
-Json VersionJson(const std::optional<Version>& version) {
-  if (!version) return nullptr;
-  return {{"lineage", version->lineage}, {"step", version->step}, {"digest", version->digest.ToHex()}};
-}
-
 std::string VersionText(const Json& version) {
   if (!version.is_object()) return "nothing";
-  return Version{version.value("lineage", ""), version.value("step", std::uint64_t{0}),
-                 Digest::FromHex(version.value("digest", "")).value_or(Digest{})}
-      .ToString();
+  return VersionFromJson(version).ToString();
 }
 
 std::string AbsolutePath(const std::string& path) {

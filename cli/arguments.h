@@ -24,9 +24,7 @@ class Timeout {
 
 // "run-17@42". Throws UsageError.
 Version ParseVersion(const std::string& text);
-// {"lineage", "step", "digest"}; null where there is none.
-Json VersionJson(const std::optional<Version>& version);
-// "run-17@42:0123456789abcdef" of such an object.
+// "run-17@42:0123456789abcdef" of a version's JSON form.
 std::string VersionText(const Json& version);
 // Of a folder that another process opens: its working directory is not ours.
 std::string AbsolutePath(const std::string& path);

@@ -110,11 +110,11 @@ class Inspect final : public Subcommand {
     if (survey.problems.empty()) return output.Print(report.json(), report.text());
     const CheckpointSurvey::Problem& first = survey.problems.front();
     const std::size_t others = survey.problems.size() - 1;
-    const std::string message =
-        first.message + (others == 0 ? "" : " (and " + std::to_string(others) + " more problems)");
-    report.json().update(ErrorJson(first.code, message));
+    const Error error(first.code,
+                      first.message + (others == 0 ? "" : " (and " + std::to_string(others) + " more problems)"));
+    report.json()["error"] = ErrorToJson(error);
     output.Print(report.json(), report.text());
-    throw Error(first.code, message);
+    throw error;
   }
 
  private:

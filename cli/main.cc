@@ -36,11 +36,11 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
 }
 
 // One sentence for people; for scripts an object, unless they have one.
-int Refuse(ExitStatus status, Output& output, const std::string& who, ErrorCode code, const std::string& message) {
-  std::fprintf(stderr, "%s: %s\n", who.c_str(), message.c_str());
+int Refuse(ExitStatus status, Output& output, const std::string& who, const Error& error) {
+  std::fprintf(stderr, "%s: %s\n", who.c_str(), error.what());
   if (!output.json() || output.printed()) return status;
   try {
-    output.Print(ErrorJson(code, message), "");
+    output.Print({{"error", ErrorToJson(error)}}, "");
   } catch (const Error& unsaid) {
     std::fprintf(stderr, "%s: %s\n", who.c_str(), unsaid.what());
   }

@@ -6,10 +6,6 @@
 
 namespace layercast::cli {
 
-Json ErrorJson(ErrorCode code, std::string_view message) {
-  return {{"error", {{"code", ErrorCodeName(code)}, {"message", message}}}};
-}
-
 void Output::Print(const Json& object, std::string_view text) {
   LAYERCAST_CHECK(!json_ || !printed_);
   printed_ = true;

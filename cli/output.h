@@ -1,19 +1,11 @@
 // What a subcommand prints: one JSON object for scripts, or text for people. Logs go elsewhere (src/base/log.h).
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 
-#include "layercast/error.h"
+#include "src/control/json_forms.h"
 
 namespace layercast::cli {
-
-// Keeps fields in the order in which they were set.
-using Json = nlohmann::ordered_json;
-
-// {"error": {"code": "corrupt", "message": "..."}}
-Json ErrorJson(ErrorCode code, std::string_view message);
 
 // Resource; main's thread only.
 class Output {

@@ -106,6 +106,7 @@ class Report {
     const PlannedParameter& parameter = plan.parameters()[placement.parameter];
     const PlannedLayer& layer = plan.layers()[parameter.layer];
     const std::string name = parameter.spec.name.substr(layer.path.empty() ? 0 : layer.path.size() + 1);
+    const std::vector<std::string> rules = RulesOf(tensor.name);
     json_["placements"].push_back({{"tensor", tensor.name},
                                    {"dtype", Name(tensor.dtype)},
                                    {"shape", tensor.shape},
@@ -116,12 +117,12 @@ class Report {
                                    {"destination", RangesOf(placement.destination)},
                                    {"shard", placement.shard_id},
                                    {"transposed", placement.transposed},
-                                   {"rules", RulesOf(tensor.name)}});
+                                   {"rules", rules}});
     text_ += tensor.name + " " + TextOf(placement.source) + " -> " + parameter.spec.name + " " +
              TextOf(placement.destination) + "  " + layer.class_name;
     if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
     if (placement.transposed) text_ += " transposed";
-    for (const std::string& rule : RulesOf(tensor.name)) text_ += "  by " + rule;
+    for (const std::string& rule : rules) text_ += "  by " + rule;
     text_ += "\n";
   }
 
@@ -192,7 +193,7 @@ class Plan final : public Subcommand {
         ErrorCode::kInvalidArgument,
         problems.front() +
             (problems.size() == 1 ? "" : " (and " + std::to_string(problems.size() - 1) + " more problems)"));
-    report.json().update(ErrorJson(error.code(), error.what()));
+    report.json()["error"] = ErrorToJson(error);
     output.Print(report.json(), report.text());
     throw error;
   }

@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "cli/end_signal.h"
 #include "cli/subcommand.h"
 #include "layercast/publisher.h"
+#include "src/checkpoint/checkpoint_manifest.h"
 #include "trainer_side/order.h"
 
 namespace layercast::cli {
@@ -60,7 +60,7 @@ class Publish final : public Subcommand {
     const std::size_t tensors = weights.specs.size();
     Publisher publisher(options_);
     const PublishedVersion published =
-        publisher.Publish({.lineage = lineage_.empty() ? FolderName() : lineage_,
+        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_) : lineage_,
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
                            .layer_order = order_ == "layer"},
@@ -69,7 +69,7 @@ class Publish final : public Subcommand {
                   {"endpoint", publisher.endpoint()},
                   {"pids", {::getpid()}},
                   {"mode", mode_},
-                  {"version", VersionJson(published.version())},
+                  {"version", VersionToJson(published.version())},
                   {"tensors", tensors},
                   {"bytes", bytes}},
                  "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
@@ -78,11 +78,6 @@ class Publish final : public Subcommand {
   }
 
  private:
-  std::string FolderName() const {
-    const std::filesystem::path clean = std::filesystem::weakly_canonical(checkpoint_);
-    return clean.filename().empty() ? clean.string() : clean.filename().string();
-  }
-
   std::string checkpoint_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";

@@ -14,10 +14,10 @@ namespace {
 Json OutcomeJson(const EngineOutcome& outcome) {
   Json json = {{"endpoint", outcome.endpoint},
                {"ok", outcome.ok},
-               {"version", VersionJson(outcome.version)},
+               {"version", VersionToJson(outcome.version)},
                {"report", outcome.report.empty() ? Json(nullptr) : Json::parse(outcome.report, nullptr, false)},
                {"error", nullptr}};
-  if (outcome.error) json["error"] = ErrorJson(outcome.error->code(), outcome.error->what())["error"];
+  if (outcome.error) json["error"] = ErrorToJson(*outcome.error);
   return json;
 }
 

@@ -36,7 +36,7 @@ Json PublisherJson(const wire::StatusAnswer& answer) {
   std::uint64_t readers = 0;
   for (const wire::VersionStatus& version : answer.versions) {
     readers += version.readers;
-    versions.push_back({{"version", VersionJson(Version{version.lineage, version.step, version.digest})},
+    versions.push_back({{"version", VersionToJson(Version{version.lineage, version.step, version.digest})},
                         {"mode", version.stream ? "stream" : "snapshot"},
                         {"tensors", version.tensors},
                         {"bytes", version.bytes},

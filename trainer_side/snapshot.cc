@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/rounding.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kCopyPiece = 1U << 20;
 
 void ParallelCopy(std::byte* to, const std::byte* from, std::size_t bytes, WorkerPool& pool) {
-  pool.For((bytes + kCopyPiece - 1) / kCopyPiece, [&](std::size_t i) {
+  pool.For(CeilDivide(bytes, kCopyPiece), [&](std::size_t i) {
     const std::size_t begin = i * kCopyPiece;
     std::memcpy(to + begin, from + begin, std::min(kCopyPiece, bytes - begin));
   });

@@ -6,13 +6,12 @@
 
 #include "engine_side/model/fit.h"
 #include "layercast/error.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
 
-std::int64_t Pad(std::int64_t rows) {
-  return (rows + VocabRange::kPadding - 1) / VocabRange::kPadding * VocabRange::kPadding;
-}
+std::int64_t Pad(std::int64_t rows) { return RoundUp<std::int64_t>(rows, VocabRange::kPadding); }
 
 }  // namespace
 

@@ -6,11 +6,11 @@
 
 #include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
 
-constexpr std::uint64_t kStagingAlignment = 64;
 
 // Empty when the buffer can hold the tensor.
 std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
@@ -43,7 +43,7 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
       written.insert(buffer->name);
       const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
       tensors_.push_back({i, std::move(spec), *buffer, staged_bytes_});
-      staged_bytes_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
+      staged_bytes_ += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
     }
   }
   first_.push_back(static_cast<std::uint32_t>(tensors_.size()));

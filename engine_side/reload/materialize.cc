@@ -1,13 +1,12 @@
 #include "engine_side/reload/materialize.h"
 
 #include "engine_side/model/box_runs.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // as a MemoryResource's
-
-std::size_t Aligned(std::size_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t Aligned(std::size_t offset) { return RoundUp(offset, kMemoryAlignment); }
 
 }  // namespace
 

@@ -1,21 +1,12 @@
 #include "layercast/report.h"
 
-#include <nlohmann/json.hpp>
+#include "src/control/json_forms.h"
 
 namespace layercast {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json ToJsonValue(const Version& version) {
-  return {{"lineage", version.lineage}, {"step", version.step}, {"digest", version.digest.ToHex()}};
-}
-
-}  // namespace
 
 std::string ReloadReport::ToJson() const {
   Json json;
-  json["version"] = ToJsonValue(version);
+  json["version"] = VersionToJson(version);
   json["channel"] = {{"name", channel}, {"gb_per_s", gb_per_s}};
   json["bytes"] = bytes;
   json["bytes_total"] = bytes_total;

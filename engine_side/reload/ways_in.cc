@@ -1,20 +1,14 @@
 // The ways in: what is known of a source before its bytes move, and how they do.
-#include <filesystem>
 #include <utility>
 
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/checkpoint_manifest.h"
 
 namespace layercast {
 namespace {
-
-// The folder's own name: what a version is called that came from no publisher.
-std::string LineageOf(const std::string& path) {
-  const std::filesystem::path clean = std::filesystem::weakly_canonical(path);
-  return clean.filename().empty() ? clean.string() : clean.filename().string();
-}
 
 // Hands on what arrives, and says how much that was by now.
 class Progress final : public FetchSink {
@@ -48,14 +42,14 @@ void Stager::OpenOrigin() {
 
 void Stager::OpenPath(const std::string& path, bool is_checkpoint_format) {
   report_.channel = "path";
-  report_.version.lineage = LineageOf(path);
+  report_.version.lineage = DefaultLineage(path);
   if (is_checkpoint_format) return OpenCheckpoint(path);
   std::vector<NamedTensor> tensors = layercast::OpenKernelFormat(path, parallel_.tp_rank, parallel_.tp_size);
   std::vector<TensorSpec> specs;
   for (const NamedTensor& tensor : tensors) specs.push_back({tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
   CheckKernelFormat(specs, layout());
   receive_ = [this, path, tensors = std::move(tensors)] {
-    StagedVersion staged = ReceiveKernelFormat(*MakeWeightsIterator(tensors), LineageOf(path));
+    StagedVersion staged = ReceiveKernelFormat(*MakeWeightsIterator(tensors), DefaultLineage(path));
     origin_ = {path, false};
     return staged;
   };
@@ -63,7 +57,7 @@ void Stager::OpenPath(const std::string& path, bool is_checkpoint_format) {
 
 void Stager::OpenCheckpoint(const std::string& path) {
   auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::Open(path));
-  BeginUnpublished(LineageOf(path), 0, checkpoint->specs(), {.in_order = true, .snapshot = false});
+  BeginUnpublished(DefaultLineage(path), 0, checkpoint->specs(), {.in_order = true, .snapshot = false});
   receive_ = [this, path, checkpoint] {
     TakeAll(*checkpoint->Weights(LayerOrder(checkpoint->specs())));
     StagedVersion staged = FinishAttempt(std::nullopt);

@@ -131,9 +131,9 @@ class EngineService::Impl {
       try {
         call->run();
       } catch (const Error& error) {
-        call->reply.Failure(std::string(ErrorCodeName(error.code())), error.what());
+        call->reply.Failure(error);
       } catch (const Json::exception& error) {
-        call->reply.Failure("invalid_argument", error.what());
+        call->reply.Failure(Error(ErrorCode::kInvalidArgument, error.what()));
       }
     }
   }

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "src/checkpoint/safetensors_writer.h"
+#include "src/control/json_forms.h"
 
 namespace layercast {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostPartBytes = std::int64_t{4} << 30;
 

@@ -137,8 +137,7 @@ void Generator::Admit() {
 // Whether sequences under way stand as `mode` wants them; ends them if that is what it wants.
 bool Generator::Quiet(PauseMode mode) {
   if (mode == PauseMode::kAbort && !running_.empty()) {
-    Json sequences = Json::array();
-    for (const Sequence& sequence : running_) sequences.push_back(sequence.id);
+    Json sequences = RunningIds();
     AbortAll(running_);
     Drop(std::move(sequences));
   }
@@ -180,16 +179,14 @@ void Generator::RunCommit() {
 
 // Some ranks may have dropped their caches in a commit that failed, and some not.
 void Generator::DropCaches() {
-  Json sequences = Json::array();
-  for (const Sequence& sequence : running_) sequences.push_back(sequence.id);
   ForgetCaches();
-  if (sequences.empty()) return;
-  try {
-    ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
-  } catch (const Error& error) {
-    log::warn("dropping caches: {}", error.what());
-    ranks_.Restart();
-  }
+  if (!running_.empty()) Drop(RunningIds());
+}
+
+Json Generator::RunningIds() const {
+  Json ids = Json::array();
+  for (const Sequence& sequence : running_) ids.push_back(sequence.id);
+  return ids;
 }
 
 void Generator::ForgetCaches() {

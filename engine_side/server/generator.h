@@ -63,6 +63,7 @@ class Generator {
   void AbortAll(std::list<Sequence>& sequences);
   void ForgetCaches();
   void DropCaches();
+  Json RunningIds() const;
   void AbortWaiting();
   bool Paused() const;
 

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "src/base/unique_fd.h"
+#include "src/control/json_forms.h"
 
 namespace layercast {
-
-using Json = nlohmann::ordered_json;
 
 // Resource. Send is thread-safe; Receive is for one thread.
 class JsonStream {

@@ -9,12 +9,13 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "layercast/memory.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::size_t kReserved = std::size_t{1} << 40;  // of address space; memory is taken as it is used
-constexpr std::size_t kAlignment = 64;
 
 [[noreturn]] void Fail(const std::string& what) {
   throw Error(ErrorCode::kResourceExhausted, what + ": " + std::strerror(errno));
@@ -38,7 +39,7 @@ MemoryFile::~MemoryFile() { ::munmap(base_, kReserved); }
 
 std::byte* MemoryFile::Allocate(std::size_t bytes) {
   const std::size_t begin = used_;
-  const std::size_t end = begin + (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t end = begin + RoundUp(bytes, kMemoryAlignment);
   struct stat status = {};
   if (end > kReserved || ::fstat(fd_.get(), &status) != 0) Fail("a rank's memory");
   if (static_cast<std::size_t>(status.st_size) < end && ::ftruncate(fd_.get(), static_cast<off_t>(end)) != 0) {

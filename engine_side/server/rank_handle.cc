@@ -128,9 +128,7 @@ void RankHandle::Read() {
     const auto waiting = waiting_.find(message->value("id", std::uint64_t{0}));
     if (waiting == waiting_.end()) continue;  // a pong
     if (message->contains("error")) {
-      const Json& error = (*message)["error"];
-      waiting->second.set_exception(
-          std::make_exception_ptr(Error(ErrorCodeNamed(error.value("code", "internal")), error.value("message", ""))));
+      waiting->second.set_exception(std::make_exception_ptr(ErrorFromJson((*message)["error"])));
     } else {
       waiting->second.set_value(message->value("result", Json::object()));
     }

@@ -138,7 +138,7 @@ class RankProcess {
         staging_calls_.Put([this, call = stage->second, request = *message] { Answer(call, request); });
       } else {
         stream_.Send({{"id", message->value("id", 0)},
-                      {"error", {{"code", "internal"}, {"message", "no method '" + method + "'"}}}});
+                      {"error", ErrorToJson(Error(ErrorCode::kInternal, "no method '" + method + "'"))}});
       }
     }
     forward_calls_.Close();
@@ -149,9 +149,9 @@ class RankProcess {
     try {
       answer["result"] = (this->*call)(request["params"]);
     } catch (const Error& error) {
-      answer["error"] = {{"code", ErrorCodeName(error.code())}, {"message", error.what()}};
+      answer["error"] = ErrorToJson(error);
     } catch (const std::exception& error) {
-      answer["error"] = {{"code", "internal"}, {"message", error.what()}};
+      answer["error"] = ErrorToJson(Error(ErrorCode::kInternal, error.what()));
     }
     stream_.Send(answer);
   }
@@ -177,7 +177,7 @@ class RankProcess {
     try {
       call();
     } catch (const Error& error) {
-      answer["error"] = {{"code", ErrorCodeName(error.code())}, {"message", error.what()}};
+      answer["error"] = ErrorToJson(error);
     }
     answer["report"] = Json::parse(receiver_->report().ToJson());
     return answer;

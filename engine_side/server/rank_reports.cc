@@ -32,9 +32,7 @@ RankReports AskForReports(RankGroup& ranks, const std::string& method, const Jso
     if (outcome.error) continue;
     if (answer.error) outcome.error = *answer.error;
     if (!answer.error && answer.result.contains("error")) {
-      const Json& error = answer.result["error"];
-      outcome.error.emplace(ErrorCodeNamed(error.at("code").get<std::string>()),
-                            "rank " + std::to_string(rank) + ": " + error.at("message").get<std::string>());
+      outcome.error = ErrorFromJson(answer.result["error"], "rank " + std::to_string(rank) + ": ");
     }
   }
   std::ranges::move(lost, std::back_inserter(outcome.reports));

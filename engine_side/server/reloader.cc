@@ -16,15 +16,6 @@ constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
 constexpr std::chrono::milliseconds kAnswerTime{2'000};
 
-Json ErrorToJson(const Error& error) { return {{"code", ErrorCodeName(error.code())}, {"message", error.what()}}; }
-
-Version VersionFromJson(const Json& json) {
-  return {json.at("lineage").get<std::string>(), json.at("step").get<std::uint64_t>(),
-          Digest::FromHex(json.at("digest").get<std::string>()).value_or(Digest{})};
-}
-
-Json VersionOrNull(const std::optional<Version>& version) { return version ? VersionToJson(*version) : Json(nullptr); }
-
 std::string NameOf(const std::optional<Version>& version) { return version ? version->ToString() : "no version"; }
 
 }  // namespace
@@ -60,7 +51,7 @@ Json Reloader::Reload(const Json& params) {
   state_ = torn_ ? "torn" : "serving";
   last_error_ = outcome["error"];
   last_report_ = report_;
-  outcome["version"] = VersionOrNull(version_);
+  outcome["version"] = VersionToJson(version_);
   outcome["report"] = report_;
   return outcome;
 }
@@ -194,9 +185,9 @@ Json Reloader::Status() const {
   Json channel = nullptr;
   if (last_report_.is_object() && last_report_["channel"]["name"] != "path") channel = last_report_["channel"];
   Json torn = nullptr;
-  if (torn_) torn = {{"from", VersionOrNull(torn_->from)}, {"to", VersionToJson(torn_->to)}};
+  if (torn_) torn = {{"from", VersionToJson(torn_->from)}, {"to", VersionToJson(torn_->to)}};
   return {{"state", state_},
-          {"version", VersionOrNull(version_)},
+          {"version", VersionToJson(version_)},
           {"torn", torn},
           {"commit", CommitPolicyName(ranks_.commit_policy())},
           {"ranks", rank_digests_},

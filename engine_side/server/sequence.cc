@@ -4,10 +4,6 @@
 
 namespace layercast {
 
-Json VersionToJson(const Version& version) {
-  return {{"lineage", version.lineage}, {"step", version.step}, {"digest", version.digest.ToHex()}};
-}
-
 bool Sequence::finished() const {
   if (static_cast<std::int64_t>(tokens.size()) >= request.max_new) return true;
   return !tokens.empty() &&

@@ -3,14 +3,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "layercast/version.h"
+#include "src/control/json_forms.h"
 
 namespace layercast {
-
-using Json = nlohmann::ordered_json;
 
 struct SequenceRequest {
   std::vector<std::int32_t> prompt;
@@ -38,7 +36,5 @@ struct Sequence {
   // {"tokens", "logprobs", "finish", "spans"}
   Json ToJson(const char* finish, bool logprobs) const;
 };
-
-Json VersionToJson(const Version& version);
 
 }  // namespace layercast

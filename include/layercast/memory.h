@@ -9,10 +9,13 @@
 
 namespace layercast {
 
+// A cache line, and the widest vector register.
+inline constexpr std::size_t kMemoryAlignment = 64;
+
 class LAYERCAST_PUBLIC MemoryResource {
  public:
   virtual ~MemoryResource() = default;
-  // `bytes` of uninitialized memory, aligned to 64 at least. Throws kResourceExhausted. Thread-safe.
+  // `bytes` of uninitialized memory, aligned to kMemoryAlignment at least. Throws kResourceExhausted. Thread-safe.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
   virtual void Deallocate(std::byte* address, std::size_t bytes) noexcept = 0;
   virtual Device device() const { return {}; }

@@ -8,7 +8,7 @@
 
 namespace layercast {
 namespace {
-constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector register
+constexpr std::align_val_t kAlignment{kMemoryAlignment};
 }
 
 std::byte* HostMemory::Allocate(std::size_t bytes) {

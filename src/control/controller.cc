@@ -14,12 +14,6 @@ namespace {
 constexpr std::chrono::milliseconds kGrace{2'000};
 constexpr std::chrono::milliseconds kQuickCall{30'000};  // of what an engine answers at once
 
-Version VersionFromJson(const Json& json) {
-  return {.lineage = json.at("lineage").get<std::string>(),
-          .step = json.at("step").get<std::uint64_t>(),
-          .digest = Digest::FromHex(json.at("digest").get<std::string>()).value_or(Digest{})};
-}
-
 Json ReloadParams(const ReloadRequest& request) {
   Json params = {{"timeout_ms", request.timeout.count()}};
   if (!request.publisher.empty()) params["publisher"] = request.publisher;
@@ -40,10 +34,7 @@ EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
   EngineOutcome outcome{.endpoint = endpoint, .ok = json.at("ok").get<bool>()};
   if (json.contains("version") && json["version"].is_object()) outcome.version = VersionFromJson(json["version"]);
   if (json.contains("report") && json["report"].is_object()) outcome.report = json["report"].dump();
-  if (json.contains("error") && json["error"].is_object()) {
-    outcome.error.emplace(ErrorCodeNamed(json["error"].at("code").get<std::string>()),
-                          json["error"].at("message").get<std::string>());
-  }
+  if (json.contains("error") && json["error"].is_object()) outcome.error = ErrorFromJson(json["error"]);
   return outcome;
 }
 

@@ -6,14 +6,11 @@
 #include <memory>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "layercast/error.h"
 #include "src/base/deadline.h"
+#include "src/control/json_forms.h"
 
 namespace layercast {
-
-using Json = nlohmann::ordered_json;
 
 // Largest message either way: beyond it the peer is cut off.
 inline constexpr std::int64_t kMaxRpcBytes = 64 << 20;
@@ -23,10 +20,7 @@ class RpcReply {
  public:
   explicit RpcReply(std::function<void(Json)> send) : send_(std::move(send)) {}
   void Result(Json result) const { send_({{"result", std::move(result)}}); }
-  // `code` as in layercast/error.h.
-  void Failure(const std::string& code, const std::string& message) const {
-    send_({{"error", {{"code", code}, {"message", message}}}});
-  }
+  void Failure(const Error& error) const { send_({{"error", ErrorToJson(error)}}); }
 
  private:
   std::function<void(Json)> send_;

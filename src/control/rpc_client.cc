@@ -71,9 +71,7 @@ class RpcClient::Impl {
 
   Json Answer(Json message, const std::string& method) const {
     if (message.contains("result")) return std::move(message["result"]);
-    const Json error = message.value("error", Json::object());
-    throw Error(ErrorCodeNamed(error.value("code", "internal")),
-                peer_ + ", '" + method + "': " + error.value("message", "an answer without result or error"));
+    throw ErrorFromJson(message.value("error", Json::object()), peer_ + ", '" + method + "': ");
   }
 
   const std::string peer_;

@@ -111,14 +111,15 @@ class RpcServer::Impl {
       answers->Put(from, answer);
     });
     if (!message.is_object() || !message.contains("method") || !message["method"].is_string()) {
-      return reply.Failure("invalid_argument", "expected an object with 'id', 'method' and 'params' (docs: RPC.md)");
+      return reply.Failure(
+          Error(ErrorCode::kInvalidArgument, "expected an object with 'id', 'method' and 'params' (docs: RPC.md)"));
     }
     try {
       handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
     } catch (const Error& error) {
-      reply.Failure(std::string(ErrorCodeName(error.code())), error.what());
+      reply.Failure(error);
     } catch (const Json::exception& error) {
-      reply.Failure("invalid_argument", std::string("params: ") + error.what());
+      reply.Failure(Error(ErrorCode::kInvalidArgument, std::string("params: ") + error.what()));
     }
   }
 

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/rounding.h"
+
 namespace layercast {
 
 inline constexpr std::size_t kPageBytes = 4096;
@@ -18,8 +20,8 @@ class MatrixPages {
  public:
   MatrixPages(const void* base, std::size_t rows, std::size_t row_bytes, std::size_t stride)
       : base_(reinterpret_cast<std::uintptr_t>(base)), stride_(stride) {
-    per_row_ = row_bytes <= kPageBytes ? 1 : (row_bytes + kPageBytes - 1) / kPageBytes;
-    page_bytes_ = (row_bytes / per_row_ + kPrefetchStep - 1) / kPrefetchStep * kPrefetchStep;
+    per_row_ = row_bytes <= kPageBytes ? 1 : CeilDivide(row_bytes, kPageBytes);
+    page_bytes_ = RoundUp(row_bytes / per_row_, kPrefetchStep);
     count_ = rows * per_row_;
   }
 

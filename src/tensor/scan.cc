@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/rounding.h"
 #include "src/tensor/element.h"
 #include "src/tensor/scan_kernels.h"
 
@@ -58,7 +59,7 @@ std::vector<MatrixView> Reshape(const MatrixView& matrix) {
 template <class Body>
 void ForBands(const MatrixView& matrix, WorkerPool& pool, const Body& body) {
   const std::int64_t rows_per_job = std::max<std::int64_t>(1, kJobBytes / std::max<std::int64_t>(1, RowBytes(matrix)));
-  const std::int64_t jobs = (matrix.rows + rows_per_job - 1) / rows_per_job;
+  const std::int64_t jobs = CeilDivide(matrix.rows, rows_per_job);
   pool.For(static_cast<std::size_t>(jobs), [&](std::size_t job) {
     const std::int64_t first = static_cast<std::int64_t>(job) * rows_per_job;
     body(first, std::min(rows_per_job, matrix.rows - first));

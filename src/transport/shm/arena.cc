@@ -8,19 +8,17 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/rounding.h"
 
 namespace layercast::shm_channel {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kPage = 4096;
 // Segments are sparse until they are used, so a large one costs nothing; few of them keep attaching short.
 constexpr std::size_t kSmallestSegment = std::size_t{256} << 20;
 constexpr std::size_t kLargestStep = std::size_t{16} << 30;
 
-std::size_t RoundUp(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
-
-std::size_t Footprint(std::size_t bytes) { return RoundUp(std::max<std::size_t>(bytes, 1), kAlignment); }
+std::size_t Footprint(std::size_t bytes) { return RoundUp(std::max<std::size_t>(bytes, 1), kMemoryAlignment); }
 
 // Faulting in one go takes half the time of touching page by page. A kernel that cannot leaves it to the first touch.
 void FaultIn(Segment& segment, std::size_t end) {

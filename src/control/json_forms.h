@@ -1,0 +1,26 @@
+// What the messages of RPC.md, reports and --json output have in common: how a version and an error are written.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "layercast/error.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// Keeps fields in the order in which they were set.
+using Json = nlohmann::ordered_json;
+
+// {"lineage", "step", "digest"}; null where there is none.
+Json VersionToJson(const std::optional<Version>& version);
+// Throws Json::exception naming the field that is missing or of another type.
+Version VersionFromJson(const Json& json);
+
+// {"code", "message"}
+Json ErrorToJson(const Error& error);
+// kInternal where `json` has no code. `peer` ("rank 1: ") begins the message.
+Error ErrorFromJson(const Json& json, const std::string& peer = "");
+
+}  // namespace layercast
