@@ -25,6 +25,7 @@ CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
   AddLayers(model_, path);
   touched_.resize(plan_.parameters_.size());
   for (std::uint32_t tensor = 0; tensor < manifest_.entries().size(); ++tensor) PlaceTensor(tensor);
+  for (const auto& [tensor, to] : tied_) PlaceTied(tensor, to);
   OrderPlacements();
   IndexTensors();
   CheckCompleteness(plan_, {manifest_, owners_, touched_, partial}, problems_);
@@ -76,25 +77,27 @@ void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
   }
   if (to.owner == nullptr) {
     plan_.skipped_.push_back({tensor, std::move(to.skip_rule)});
-  } else if (to.alias_of.empty() || IsFirstOf(to.alias_of, tensor)) {
+  } else if (!to.alias_of.empty()) {
+    tied_.emplace_back(tensor, std::move(to));
+  } else {
     AddPlacements(tensor, to);
+    if (!to.tree_name.empty()) renamed_.emplace(std::move(to.tree_name), tensor);
   }
 }
 
 // A tied tensor stands for its owner where the owner itself is not there.
-bool LoadPlan::Builder::IsFirstOf(const std::string& alias_of, std::uint32_t tensor) {
-  const std::int64_t owner = manifest_.Find(alias_of);
-  const auto [entry, first] =
-      standing_for_.try_emplace(alias_of, owner < 0 ? tensor : static_cast<std::uint32_t>(owner));
-  if (first && owner < 0) return true;
-  const TensorSpec& expected = manifest_.entry(entry->second).spec;
+void LoadPlan::Builder::PlaceTied(std::uint32_t tensor, const Resolution& to) {
+  const auto [owner, first] = renamed_.try_emplace(to.alias_of, tensor);
+  const std::int64_t named_so = first ? manifest_.Find(to.alias_of) : -1;
+  if (named_so >= 0) owner->second = static_cast<std::uint32_t>(named_so);
+  if (owner->second == tensor) return AddPlacements(tensor, to);
+  const TensorSpec& expected = manifest_.entry(owner->second).spec;
   const TensorSpec& spec = manifest_.entry(tensor).spec;
   if (spec.dtype != expected.dtype) {
     problems_.misfits.push_back(Quote(spec.name) + " is tied to " + Quote(expected.name) + ": expected " +
                                 Describe(expected) + ", got " + Describe(spec));
   }
-  plan_.aliases_.push_back({tensor, entry->second});
-  return false;
+  plan_.aliases_.push_back({tensor, owner->second});
 }
 
 void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
@@ -24,7 +25,7 @@ class LoadPlan::Builder {
   void AddLayers(const Module& module, std::string& path);
   void AddLayer(const Module& module, const std::string& path);
   void PlaceTensor(std::uint32_t tensor);
-  bool IsFirstOf(const std::string& alias_of, std::uint32_t tensor);
+  void PlaceTied(std::uint32_t tensor, const Resolution& to);
   void AddPlacements(std::uint32_t tensor, const Resolution& to);
   std::uint32_t LayerOf(const Module* owner);
   void OrderPlacements();
@@ -38,7 +39,9 @@ class LoadPlan::Builder {
   std::vector<bool> touched_;          // by parameter: some tensor is a part of it, of this rank's or another's
   std::unordered_map<const Module*, std::uint32_t> layer_of_;  // filled when it is first needed
   std::size_t last_layer_ = 0;
-  std::unordered_map<std::string, std::uint32_t> standing_for_;  // tied tensors: owner's name -> who is placed for it
+  std::vector<std::pair<std::uint32_t, Resolution>> tied_;  // placed when their owners are known
+  // Tensors by the name that the tree knows them by, where that is not their own: mapped, or standing for their owner.
+  std::unordered_map<std::string, std::uint32_t> renamed_;
 };
 
 }  // namespace layercast

@@ -146,6 +146,20 @@ TEST(LoadPlan, TakesATiedHeadForAnAliasOfItsOwner) {
   EXPECT_EQ(plan.layers().back().path, "model.norm");  // the tied head is no layer
 }
 
+TEST(LoadPlan, TakesATiedHeadForAnAliasOfAnOwnerOfAnotherName) {
+  const TinyOptions options{.tied = true};
+  std::vector<TensorSpec> specs = TinySpecs(options);
+  specs.insert(specs.begin(), {"lm_head.weight", DType::kF32, {100, 16}});
+  for (TensorSpec& spec : specs) spec.name = "policy." + spec.name;
+  const auto model = TinyModel(options);
+  model->SetMapper(WeightsMapper({NameRule::Prefix("policy", "")}));
+  const LoadPlan plan = LoadPlan::Build(*model, ManifestOf(specs));
+  ASSERT_EQ(plan.aliases().size(), 1U);
+  EXPECT_EQ(plan.aliases()[0].tensor, 0U);
+  EXPECT_EQ(plan.aliases()[0].owner, 1U);
+  EXPECT_THAT(plan.PlacementsOf(0), IsEmpty());
+}
+
 TEST(LoadPlan, LoadsATiedHeadAsTheEmbeddingThatIsNotThere) {
   const TinyOptions options{.tied = true};
   std::vector<TensorSpec> specs = TinySpecs(options);
