@@ -35,6 +35,7 @@ class Subcommand {
 std::unique_ptr<Subcommand> MakeExport();
 std::unique_ptr<Subcommand> MakeGenerate();
 std::unique_ptr<Subcommand> MakeInspect();
+std::unique_ptr<Subcommand> MakeModels();
 std::unique_ptr<Subcommand> MakePlan();
 std::unique_ptr<Subcommand> MakePublish();
 std::unique_ptr<Subcommand> MakeReload();
