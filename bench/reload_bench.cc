@@ -17,6 +17,7 @@
 #include "engine_side/reload/staging.h"
 #include "layercast/model/registry.h"
 #include "layercast/receiver.h"
+#include "src/base/caching_memory.h"
 #include "src/base/counting_memory.h"
 
 namespace layercast::bench {
@@ -97,6 +98,7 @@ struct Bench {
   }
 
   HostMemory host;
+  CachingMemory layer_memory{host};  // as a receiver has it
   WorkerPool pool{2};
   FailPoints failpoints;
   Manifest manifest;
@@ -109,7 +111,7 @@ struct Bench {
 
 void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const PlannedSchedule& planned, bool direct) {
   ReloadPipeline pipeline(
-      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.host, bench.pool, bench.failpoints},
+      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.layer_memory, bench.pool, bench.failpoints},
       direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
   for (const auto& [tensor, kept] : AmaxRequests(bench.plan, *bench.recipe)) {
     const auto values = static_cast<std::size_t>(NumKept(bench.manifest.entry(tensor).spec.shape, kept));
@@ -170,11 +172,10 @@ void Bookkeeping(benchmark::State& state, bool direct) {
 
 // What is counted for each tensor, and nothing of the work on its bytes.
 void Coverage(benchmark::State& state) {
-  const Bench bench(kSmall, "none");
+  Bench bench(kSmall, "none");
   const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
-  HostMemory host;
   for (auto _ : state) {
-    LayerBuffer buffer(bench.plan, bench.manifest, host);
+    LayerBuffer buffer(bench.plan, bench.manifest, bench.layer_memory);
     for (const Piece& piece : planned.pieces) benchmark::DoNotOptimize(buffer.Count(piece));
   }
   state.counters["ns_per_tensor"] =
