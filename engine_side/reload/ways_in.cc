@@ -33,6 +33,18 @@ class Progress final : public FetchSink {
   std::uint64_t bytes_ = 0;
 };
 
+// The channel's own words name another address than the publisher's, or none.
+template <class Call>
+auto NamingPublisher(const std::string& endpoint, const Call& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    if (what.find(endpoint) != std::string::npos) throw;
+    throw Error(error.code(), "publisher " + endpoint + ": " + what);
+  }
+}
+
 }  // namespace
 
 void Stager::OpenOrigin() {
@@ -103,7 +115,9 @@ void Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> st
   const ReceiverIdentity self{
       .engine = options_.engine, .attempt = attempt_number_, .rank = parallel_.tp_rank, .tp_size = parallel_.tp_size};
   deadline_ = Deadline::After(timeout_);
-  session_ = FetchSession::Open(source_.location, self, lineage, step, HowToFetch(), failpoints_, deadline_);
+  session_ = NamingPublisher(source_.location, [&] {
+    return FetchSession::Open(source_.location, self, lineage, step, HowToFetch(), failpoints_, deadline_);
+  });
 }
 
 void Stager::Reach() {
@@ -119,12 +133,12 @@ void Stager::Reach() {
 StagedVersion Stager::ReceivePublished() {
   Progress sink(*attempt_, attempt_->schedule().schedule.total_bytes(), options_.on_progress);
   try {
-    session_->Fetch(attempt_->schedule().schedule, attempt_->prepared().amax_requests, sink, deadline_);
-  } catch (const Error& error) {
+    NamingPublisher(source_.location, [&] {
+      session_->Fetch(attempt_->schedule().schedule, attempt_->prepared().amax_requests, sink, deadline_);
+    });
+  } catch (const Error&) {
     Describe(session_->stats());
-    const std::string what = error.what();  // the channel's own words name another address, or none
-    if (what.find(source_.location) != std::string::npos) throw;
-    throw Error(error.code(), "publisher " + source_.location + ": " + what);
+    throw;
   }
   Describe(session_->stats());
   return FinishAttempt(session_->manifest());
