@@ -55,15 +55,15 @@ int Run(Subcommand& subcommand, Output& output) {
     subcommand.Run(output);
     return kDone;
   } catch (const UsageError& error) {
-    return Refuse(kWrongUsage, output, who, ErrorCode::kInvalidArgument, error.what());
+    return Refuse(kWrongUsage, output, who, Error(ErrorCode::kInvalidArgument, error.what()));
   } catch (const CLI::ParseError& error) {
-    return Refuse(kWrongUsage, output, who, ErrorCode::kInvalidArgument, error.what());
+    return Refuse(kWrongUsage, output, who, Error(ErrorCode::kInvalidArgument, error.what()));
   } catch (const Error& error) {
-    return Refuse(kFailed, output, who, error.code(), error.what());
+    return Refuse(kFailed, output, who, error);
   } catch (const std::bad_alloc&) {
-    return Refuse(kFailed, output, who, ErrorCode::kResourceExhausted, "out of memory");
+    return Refuse(kFailed, output, who, Error(ErrorCode::kResourceExhausted, "out of memory"));
   } catch (const std::exception& error) {
-    return Refuse(kFailed, output, who, ErrorCode::kInternal, error.what());
+    return Refuse(kFailed, output, who, Error(ErrorCode::kInternal, error.what()));
   }
 }
 
@@ -78,7 +78,8 @@ int AnswerOrRefuse(const CLI::App& app, const CLI::ParseError& error, std::span<
   if (app.get_subcommands().empty() && !app.remaining().empty()) {
     message = "expected a subcommand, got '" + app.remaining().front() + "'";
   }
-  return Refuse(kWrongUsage, output, who, ErrorCode::kInvalidArgument, message + " (" + who + " --help says more)");
+  return Refuse(kWrongUsage, output, who,
+                Error(ErrorCode::kInvalidArgument, message + " (" + who + " --help says more)"));
 }
 
 int Main(int argc, char** argv) {
