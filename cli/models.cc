@@ -9,6 +9,7 @@
 
 #include "cli/subcommand.h"
 #include "engine_side/engine/decoder.h"
+#include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/model/registry.h"
 
@@ -25,7 +26,11 @@ ModelConfig SampleOf(const std::string& architecture) {
                        {"num_hidden_layers", 2},
                        {"num_attention_heads", 4},
                        {"num_key_value_heads", 2},
-                       {"head_dim", 64}};
+                       {"head_dim", 64},
+                       {"num_experts", 4},
+                       {"num_experts_per_tok", 2},
+                       {"moe_intermediate_size", 256},
+                       {"shared_expert_intermediate_size", 256}};
   return ModelConfig::Parse(fields.dump());
 }
 
@@ -49,7 +54,7 @@ bool Holds(const Recipe& recipe, const Module& tree) {
     for (const Parameter& parameter : module.parameters()) {
       if (!parameter.quantize) continue;
       try {
-        (void)recipe.KernelTensors(parameter.spec.dtype, parameter.spec.shape.at(0), parameter.spec.shape.at(1));
+        (void)KernelTensorsOf(parameter.spec, recipe);
       } catch (const Error&) {
         holds = false;
       }

@@ -20,6 +20,13 @@ bool IsRowMajor(const CapturedBuffer& buffer) {
 
 std::int64_t Blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
+const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
+  const auto found = std::ranges::find(layer.parameters(), parameter,
+                                       [](const Parameter& p) { return std::string_view(p.spec.name); });
+  LAYERCAST_CHECK(found != layer.parameters().end());
+  return found->spec;
+}
+
 }  // namespace
 
 CapturedWeights::CapturedWeights(std::span<const CapturedBuffer> buffers) {
@@ -27,15 +34,24 @@ CapturedWeights::CapturedWeights(std::span<const CapturedBuffer> buffers) {
 }
 
 WeightView CapturedWeights::Find(const Module& layer, const std::string& path, std::string_view parameter) {
-  const auto found = std::ranges::find(layer.parameters(), parameter,
-                                       [](const Parameter& p) { return std::string_view(p.spec.name); });
-  LAYERCAST_CHECK(found != layer.parameters().end());
-  const TensorSpec& spec = found->spec;
+  const TensorSpec& spec = SpecOf(layer, parameter);
   const std::string name = path + "." + spec.name;
   if (spec.shape.size() == 2) return FindMatrix(name, spec);
   LAYERCAST_CHECK(spec.shape.size() == 1);
   const CapturedBuffer& buffer = Get(name, spec.dtype, spec.shape);
   return {.values = buffer.address, .dtype = spec.dtype, .rows = 1, .cols = static_cast<std::size_t>(spec.shape[0])};
+}
+
+std::vector<WeightView> CapturedWeights::FindStack(const Module& layer, const std::string& path,
+                                                   std::string_view parameter) {
+  const TensorSpec& stack = SpecOf(layer, parameter);
+  LAYERCAST_CHECK(stack.shape.size() == 3);
+  const TensorSpec matrix{stack.name, stack.dtype, {stack.shape[1], stack.shape[2]}};
+  std::vector<WeightView> views;
+  for (std::int64_t i = 0; i < stack.shape[0]; ++i) {
+    views.push_back(FindMatrix(path + "." + stack.name, matrix, {i, stack.shape[0]}));
+  }
+  return views;
 }
 
 LinearWeights CapturedWeights::Linear(const Module& layer, const std::string& path) {
@@ -46,44 +62,55 @@ LinearWeights CapturedWeights::Linear(const Module& layer, const std::string& pa
   return linear;
 }
 
-WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec& spec) {
-  const std::int64_t rows = spec.shape[0];
-  const std::int64_t cols = spec.shape[1];
-  WeightView view{.dtype = spec.dtype, .rows = static_cast<std::size_t>(rows), .cols = static_cast<std::size_t>(cols)};
-  DType stored = spec.dtype;
-  Shape shape = spec.shape;
+WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec& matrix, const InStack& place) {
+  const std::int64_t rows = matrix.shape[0];
+  const std::int64_t cols = matrix.shape[1];
+  WeightView view{
+      .dtype = matrix.dtype, .rows = static_cast<std::size_t>(rows), .cols = static_cast<std::size_t>(cols)};
+  DType stored = matrix.dtype;
+  Shape shape = matrix.shape;
   const CapturedBuffer* scale = Lookup(name + "_scale");
   if (Lookup(name + "_scale_inv") != nullptr) {  // fp8_per_block
     view.dtype = stored = DType::kF8E4M3;
-    view.scale = Scales(name + "_scale_inv", DType::kF32, spec.shape, {128, 128});
+    view.scale = Scales(name + "_scale_inv", DType::kF32, matrix.shape, {128, 128}, place);
   } else if (Lookup(name + "_scale_2") != nullptr) {  // nvfp4
     view.dtype = DType::kF4;
     stored = DType::kU8;
     shape[1] = cols / 2;
-    view.scale = Scales(name + "_scale", DType::kF8E4M3, spec.shape, {1, 16});
-    view.scale.global = Get(name + "_scale_2", DType::kF32, {1}).address;
+    view.scale = Scales(name + "_scale", DType::kF8E4M3, matrix.shape, {1, 16}, place);
+    view.scale.global = AddressOf(name + "_scale_2", DType::kF32, {1}, place);
   } else if (scale != nullptr && scale->dtype == DType::kU8) {  // mxfp8
     view.dtype = stored = DType::kF8E4M3;
-    view.scale = Scales(name + "_scale", DType::kU8, spec.shape, {1, 32});
+    view.scale = Scales(name + "_scale", DType::kU8, matrix.shape, {1, 32}, place);
     view.scale.dtype = DType::kF8E8M0;
   } else if (scale != nullptr && scale->shape.size() == 1) {  // fp8_per_tensor
     view.dtype = stored = DType::kF8E4M3;
-    view.scale = {.scales = Get(name + "_scale", DType::kF32, {1}).address, .rows = view.rows, .cols = view.cols};
+    view.scale = {.scales = AddressOf(name + "_scale", DType::kF32, {1}, place), .rows = view.rows, .cols = view.cols};
   } else if (scale != nullptr) {  // fp8_per_channel, int8_per_channel
     const CapturedBuffer* values = Lookup(name);
     view.dtype = stored = values != nullptr && values->dtype == DType::kI8 ? DType::kI8 : DType::kF8E4M3;
-    view.scale = Scales(name + "_scale", DType::kF32, spec.shape, {1, cols});
+    view.scale = Scales(name + "_scale", DType::kF32, matrix.shape, {1, cols}, place);
   }
-  view.values = Get(name, stored, shape).address;
+  view.values = AddressOf(name, stored, shape, place);
   return view;
 }
 
-ScaleGrid CapturedWeights::Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block) {
+ScaleGrid CapturedWeights::Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block,
+                                  const InStack& place) {
   const Shape shape = {Blocks(weight[0], block[0]), Blocks(weight[1], block[1])};
-  return {.scales = Get(name, dtype, shape).address,
+  return {.scales = AddressOf(name, dtype, shape, place),
           .dtype = dtype,
           .rows = static_cast<std::size_t>(block[0]),
           .cols = static_cast<std::size_t>(block[1])};
+}
+
+// Where a matrix has one number, a stack has a vector of them.
+const std::byte* CapturedWeights::AddressOf(const std::string& name, DType dtype, const Shape& shape,
+                                            const InStack& place) {
+  if (place.count == 0) return Get(name, dtype, shape).address;
+  Shape stacked = shape == Shape{1} ? Shape{} : shape;
+  stacked.insert(stacked.begin(), place.count);
+  return Get(name, dtype, stacked).address + place.index * NumBytes(dtype, shape);
 }
 
 void CapturedWeights::CheckAllUsed() const {

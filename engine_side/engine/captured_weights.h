@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine_side/engine/linear.h"
 #include "engine_side/engine/weight_view.h"
@@ -23,6 +24,8 @@ class CapturedWeights {
 
   // A parameter of `layer`, which lies at `path` in the tree, in whatever kernel format its buffers are.
   WeightView Find(const Module& layer, const std::string& path, std::string_view parameter = "weight");
+  // The matrices of a parameter that is a stack of them (experts).
+  std::vector<WeightView> FindStack(const Module& layer, const std::string& path, std::string_view parameter);
   // Weight and, if the layer has one, bias.
   LinearWeights Linear(const Module& layer, const std::string& path);
 
@@ -30,10 +33,16 @@ class CapturedWeights {
   void CheckAllUsed() const;
 
  private:
+  // A matrix that shares its buffers with the others of a stack: which one, of how many. The default: it has its own.
+  struct InStack {
+    std::int64_t index, count;
+  };
   // Which recipe wrote a weight shows in the names, types and shapes of its scales (engine_side/quant/RECIPES.md).
-  WeightView FindMatrix(const std::string& name, const TensorSpec& spec);
+  WeightView FindMatrix(const std::string& name, const TensorSpec& matrix, const InStack& place = {0, 0});
   // One scale for each `block` of a weight of shape `weight`.
-  ScaleGrid Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block);
+  ScaleGrid Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block, const InStack& place);
+  // Of a matrix's tensor of that shape.
+  const std::byte* AddressOf(const std::string& name, DType dtype, const Shape& shape, const InStack& place);
   const CapturedBuffer* Lookup(const std::string& name);  // null: none; otherwise marked as used
   const CapturedBuffer& Get(const std::string& name, DType dtype, const Shape& shape);
 

@@ -1,6 +1,7 @@
 #include "engine_side/engine/attention_block.h"
 #include "engine_side/engine/block.h"
 #include "engine_side/engine/gated_mlp_block.h"
+#include "engine_side/engine/moe_block.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -11,6 +12,9 @@ std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, 
   }
   if (const auto* mlp = dynamic_cast<const GatedMlp*>(&module)) {
     return std::make_unique<GatedMlpBlock>(*mlp, path, context);
+  }
+  if (const auto* moe = dynamic_cast<const MixtureOfExperts*>(&module)) {
+    return std::make_unique<MoeBlock>(*moe, path, context);
   }
   throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" + module.class_name() + ")");
 }

@@ -112,8 +112,9 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
 void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   config.layer_types = fields.Texts("layer_types");
   const bool listed = std::ranges::find(config.layer_types, "sliding_attention") != config.layer_types.end();
-  const auto window = fields.Integer("sliding_window", 1, std::numeric_limits<std::int32_t>::max());
-  if (fields.Flag("use_sliding_window", listed)) config.sliding_window = window;
+  if (fields.Flag("use_sliding_window", listed)) {
+    config.sliding_window = fields.Integer("sliding_window", 1, std::numeric_limits<std::int32_t>::max());
+  }
   if (listed && !config.sliding_window) {
     ConfigFields::Refuse("layer_types has sliding_attention, expected a sliding_window that is on");
   }
@@ -194,6 +195,8 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   config.tie_word_embeddings = fields.Flag("tie_word_embeddings", false);
   config.attention_bias = fields.Flag("attention_bias", false);
   config.mlp_bias = fields.Flag("mlp_bias", false);
+  config.qkv_bias = fields.Flag("qkv_bias", true);
+  config.use_qk_norm = fields.Flag("use_qk_norm", false);
   config.query_pre_attn_scalar = MaybeNumber(fields, "query_pre_attn_scalar");
   config.attn_logit_softcapping = MaybeNumber(fields, "attn_logit_softcapping");
   config.final_logit_softcapping = MaybeNumber(fields, "final_logit_softcapping");

@@ -21,11 +21,15 @@ ModelRegistry ModelRegistry::Builtin() {
   registry.Register("Gemma2ForCausalLM", BuildGemma2);
   registry.Register("Gemma3ForCausalLM", BuildGemma3);
   registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");
+  registry.Register("Glm4MoeForCausalLM", BuildGlm4Moe, "draft layers are skipped");
   registry.Register("LlamaForCausalLM", BuildLlama);
   registry.Register("MistralForCausalLM", BuildMistral);
+  registry.Register("MixtralForCausalLM", BuildMixtral);
   registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
   registry.Register("Qwen2ForCausalLM", BuildQwen2);
+  registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);
   registry.Register("Qwen3ForCausalLM", BuildQwen3);
+  registry.Register("Qwen3MoeForCausalLM", BuildQwen3Moe);
   return registry;
 }
 

@@ -11,7 +11,6 @@
 namespace layercast {
 namespace {
 
-
 // Empty when the buffer can hold the tensor.
 std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
   if (buffer == nullptr) return "the engine has no captured buffer '" + spec.name + "' (" + Describe(spec) + ")";

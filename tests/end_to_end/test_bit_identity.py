@@ -76,7 +76,8 @@ def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, progr
 
 
 @pytest.mark.parametrize("spec, tp, recipe", [("phi3", 2, "fp8_per_block"), ("gemma2", 1, "fp8_per_tensor"),
-                                              ("gemma3_vision", 4, "fp8_per_channel")])
+                                              ("gemma3_vision", 4, "fp8_per_channel"), ("qwen2_moe", 2, "none"),
+                                              ("glm4_moe", 4, "fp8_per_tensor")])
 def test_files_that_are_fused_or_named_in_their_own_way(spec, tp, recipe, program, start, publisher, checkpoint,
                                                         assert_serves):
     engine = start("serve", "--model", checkpoint(spec, "a"), "--tp", tp, "--quantization", recipe)
@@ -86,6 +87,18 @@ def test_files_that_are_fused_or_named_in_their_own_way(spec, tp, recipe, progra
     assert_serves(engine, checkpoint(spec, "b"), recipe)
     said = program.run("generate", "--engine", engine.endpoint, "--tokens", "3,11,4", "--max-new", 4).json
     assert len(said["tokens"]) == 4
+    engine.stop()
+
+
+@pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel"])
+def test_a_trainer_may_send_experts_stacked_where_the_files_have_them_one_by_one(recipe, program, start, publisher,
+                                                                                 checkpoint, assert_serves):
+    engine = start("serve", "--model", checkpoint("mixtral", "a"), "--tp", 2, "--quantization", recipe)
+    assert_serves(engine, checkpoint("mixtral", "a"), recipe)
+    for spec, version, way in (("mixtral_stacked", "b", "snapshot"), ("mixtral", "b", "shuffled stream"),
+                               ("mixtral_stacked", "a", "stream in checkpoint order")):
+        assert program.reload(engine, "--publisher", publisher(spec, version, way).endpoint)["ok"]
+        assert_serves(engine, checkpoint(spec, version), recipe)
     engine.stop()
 
 

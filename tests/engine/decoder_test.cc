@@ -35,6 +35,8 @@ const std::vector<TinyOptions> kKinds = {
     {.dtype = DType::kBF16, .scale = TinyScale::kTensor, .bias = false},
     {.dtype = DType::kBF16, .scale = TinyScale::kRow, .window = 4},
     {.dtype = DType::kF32, .scale = TinyScale::kBlock, .qk_norm = false},
+    {.dtype = DType::kF32, .experts = true},
+    {.dtype = DType::kBF16, .bias = false, .experts = true},
 };
 
 // A model on one rank.

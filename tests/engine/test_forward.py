@@ -73,7 +73,7 @@ def with_config(folder, tmp_path, **changes):
 
 @pytest.mark.parametrize("tp_size", [1, 2, 4])
 @pytest.mark.parametrize("spec", ["llama_plain", "llama", "qwen2_untied", "qwen3_tied", "mistral", "phi3", "gemma2",
-                                  "gemma3", "gemma3_vision"])
+                                  "gemma3", "gemma3_vision", *checkpoints.MIXTURES, "glm4_moe_stacked"])
 def test_fp32_logits_agree(checkpoint, tmp_path, spec, tp_size):
     folder = with_config(checkpoint(spec, "a"), tmp_path, dtype="float32", torch_dtype=None)
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"] - 3)  # the last three may stand for images
@@ -107,7 +107,7 @@ def dequantized(folder, recipe):
     served = oracle.served_tensors(folder, 1, 0, recipe)
     state = model.state_dict()
     for name in served:
-        if not name.endswith(".weight") or (weight := oracle.dequantized(served, name)) is None:
+        if not name.endswith("weight") or (weight := oracle.dequantized(served, name)) is None:
             continue
         begin = 0
         for part in parts_of(name):
@@ -119,6 +119,9 @@ def dequantized(folder, recipe):
 
 
 def parts_of(name):
+    for stack, part in (("w13_weight", "gate_up_proj"), ("w2_weight", "down_proj")):
+        if name.endswith(f".experts.{stack}"):
+            return [name.replace(stack, part).replace("block_sparse_moe", "mlp")]
     for fused, parts in (("qkv_proj", ("q_proj", "k_proj", "v_proj")), ("gate_up_proj", ("gate_proj", "up_proj"))):
         if fused in name:
             return [name.replace(fused, part) for part in parts]
@@ -133,6 +136,19 @@ def test_quantized_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_p
     spec = "llama_blocks_fp32" if recipe in oracle.COLUMN_UNITS else "llama_plain"
     folder = checkpoint(spec, "b")
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
+    got = engine_logits(folder, tmp_path, tp_size, recipe, prompts)
+    with torch.no_grad():
+        model = dequantized(folder, recipe)
+    assert_close(got, reference_logits(model, prompts))
+
+
+@pytest.mark.parametrize("spec, recipe, tp_size", [("mixtral", "fp8_per_tensor", 2), ("glm4_moe", "fp8_per_channel", 4),
+                                                   ("qwen2_moe", "fp8_per_block", 1), ("qwen3_moe_blocks", "mxfp8", 2),
+                                                   ("qwen3_moe_blocks", "nvfp4", 4),
+                                                   ("qwen3_moe", "int8_per_channel", 2)])
+def test_each_quantized_expert_is_read_with_its_own_scales(checkpoint, tmp_path, spec, recipe, tp_size):
+    folder = with_config(checkpoint(spec, "b"), tmp_path, dtype="float32", torch_dtype=None)
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"], (2, 40))
     got = engine_logits(folder, tmp_path, tp_size, recipe, prompts)
     with torch.no_grad():
         model = dequantized(folder, recipe)

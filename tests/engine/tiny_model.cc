@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine_side/engine/row_kernels.h"
+#include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
 namespace {
@@ -65,6 +66,25 @@ ModelConfig TinyConfig(const TinyOptions& options) {
   return config;
 }
 
+MoeConfig TinyMoe(const TinyOptions& options) {
+  MoeConfig moe;
+  moe.num_experts = TinySizes::kExperts;
+  moe.num_experts_per_tok = 2;
+  moe.intermediate_size = moe.shared_intermediate_size = TinySizes::kIntermediate;
+  moe.sparse_layers = {false, options.experts};
+  return moe;
+}
+
+std::unique_ptr<Module> MakeTinyFeedForward(const LayerContext& context, const ModelConfig& config,
+                                            const TinyOptions& options, std::int64_t layer) {
+  const MoeConfig moe = TinyMoe(options);
+  if (!moe.sparse_layers[static_cast<std::size_t>(layer)]) {
+    return std::make_unique<GatedMlp>(context, config, options.bias);
+  }
+  return std::make_unique<MixtureOfExperts>(context, config, moe,
+                                            MoeOptions{.shared_name = "shared_expert", .shared_gate = true});
+}
+
 std::unique_ptr<Module> TinyTree(const TinyOptions& options, const ParallelConfig& parallel) {
   const ModelConfig config = TinyConfig(options);
   const LayerContext context{.parallel = parallel, .dtype = options.dtype};
@@ -72,7 +92,7 @@ std::unique_ptr<Module> TinyTree(const TinyOptions& options, const ParallelConfi
   return std::make_unique<DecoderForCausalLM>("TinyForCausalLM", context, config, [&](std::int64_t layer) {
     return std::make_unique<DecoderLayer>(context, config,
                                           std::make_unique<Attention>(context, config, layer, attention),
-                                          std::make_unique<GatedMlp>(context, config, options.bias));
+                                          MakeTinyFeedForward(context, config, options, layer));
   });
 }
 
@@ -118,9 +138,6 @@ void TinyModel::AddLayer(std::size_t index) {
   std::vector<std::size_t> qkv = Range(rank * queries, queries);
   Append(qkv, all_queries + kv_rank * kv_heads * dim, kv_heads * dim);
   Append(qkv, all_queries + all_keys + kv_rank * kv_heads * dim, kv_heads * dim);
-  const std::size_t width = TinySizes::kIntermediate / tp;
-  std::vector<std::size_t> gate_up = Range(rank * width, width);
-  Append(gate_up, TinySizes::kIntermediate + rank * width, width);
 
   const auto hidden = Range(0, TinySizes::kHidden);
   AddVector(path + "input_layernorm.weight", TinySizes::kHidden, 1.0);
@@ -128,8 +145,6 @@ void TinyModel::AddLayer(std::size_t index) {
   if (options_.bias) {
     AddBias(path + "self_attn.qkv_proj.bias", qkv);
     AddBias(path + "self_attn.o_proj.bias", hidden);
-    AddBias(path + "mlp.gate_up_proj.bias", gate_up);
-    AddBias(path + "mlp.down_proj.bias", hidden);
   }
   if (options_.qk_norm) {
     AddVector(path + "self_attn.q_norm.weight", dim, 1.0);
@@ -137,8 +152,55 @@ void TinyModel::AddLayer(std::size_t index) {
   }
   AddMatrix(path + "self_attn.o_proj", hidden, Range(rank * queries, queries), true);
   AddVector(path + "post_attention_layernorm.weight", TinySizes::kHidden, 1.0);
-  AddMatrix(path + "mlp.gate_up_proj", gate_up, hidden, true);
-  AddMatrix(path + "mlp.down_proj", hidden, Range(rank * width, width), true);
+  if (options_.experts && index == 1) {
+    AddMixture(path + "mlp");
+  } else {
+    AddMlp(path + "mlp", options_.bias);
+  }
+}
+
+std::vector<std::size_t> TinyModel::Intermediate() const {
+  const std::size_t width = TinySizes::kIntermediate / static_cast<std::size_t>(parallel_.tp_size);
+  return Range(static_cast<std::size_t>(parallel_.tp_rank) * width, width);
+}
+
+std::vector<std::size_t> TinyModel::GateUp() const {
+  std::vector<std::size_t> rows = Intermediate();
+  Append(rows, TinySizes::kIntermediate + rows.front(), rows.size());
+  return rows;
+}
+
+void TinyModel::AddMlp(const std::string& path, bool bias) {
+  const auto hidden = Range(0, TinySizes::kHidden);
+  AddMatrix(path + ".gate_up_proj", GateUp(), hidden, true);
+  AddMatrix(path + ".down_proj", hidden, Intermediate(), true);
+  if (!bias) return;
+  AddBias(path + ".gate_up_proj.bias", GateUp());
+  AddBias(path + ".down_proj.bias", hidden);
+}
+
+void TinyModel::AddMixture(const std::string& path) {
+  const auto hidden = Range(0, TinySizes::kHidden);
+  AddMatrix(path + ".gate", Range(0, TinySizes::kExperts), hidden, false);
+  AddStack(path + ".experts.w13_weight", GateUp(), hidden);
+  AddStack(path + ".experts.w2_weight", hidden, Intermediate());
+  AddMlp(path + ".shared_expert", false);
+  AddMatrix(path + ".shared_expert_gate", {0}, hidden, false);
+}
+
+void TinyModel::AddStack(const std::string& name, const std::vector<std::size_t>& rows,
+                         const std::vector<std::size_t>& cols) {
+  const Shape shape = {TinySizes::kExperts, static_cast<std::int64_t>(rows.size()),
+                       static_cast<std::int64_t>(cols.size())};
+  std::byte* to = AddBuffer(name, options_.dtype, shape);
+  for (std::size_t expert = 0; expert < TinySizes::kExperts; ++expert) {
+    for (const std::size_t r : rows) {
+      for (const std::size_t c : cols) {
+        Store(options_.dtype, 0.3 * ValueAt(name + std::to_string(expert), r, c), to);
+        to += BitsPerElement(options_.dtype) / 8;
+      }
+    }
+  }
 }
 
 void TinyModel::AddVector(const std::string& name, std::size_t size, double center) {

@@ -26,11 +26,12 @@ struct TinyOptions {
   bool bias = true;  // of linear layers
   bool tied = false;
   std::size_t window = 0;  // of layer 1
+  bool experts = false;    // layer 1 is a mixture: some experts, and a shared one
 };
 
 struct TinySizes {
   static constexpr std::size_t kLayers = 2, kHidden = 24, kIntermediate = 40, kHeads = 4, kKvHeads = 2, kHeadDim = 10;
-  static constexpr std::size_t kVocabulary = 101, kMaxTokens = 3000;
+  static constexpr std::size_t kVocabulary = 101, kMaxTokens = 3000, kExperts = 3;
 };
 
 // The frequencies by their formula, without torch.
@@ -47,6 +48,12 @@ class TinyModel {
 
  private:
   void AddLayer(std::size_t index);
+  // This rank's, of the intermediate dimension and of the rows of gate over up.
+  std::vector<std::size_t> Intermediate() const;
+  std::vector<std::size_t> GateUp() const;
+  void AddMlp(const std::string& path, bool bias);
+  void AddMixture(const std::string& path);
+  void AddStack(const std::string& name, const std::vector<std::size_t>& rows, const std::vector<std::size_t>& cols);
   void AddVector(const std::string& name, std::size_t size, double center);
   // Rows and columns are given by their indices in the whole weight.
   void AddBias(const std::string& name, const std::vector<std::size_t>& rows);

@@ -171,6 +171,7 @@ TEST(ModelConfig, TakesHeadDimFromItsFieldOrFromAllHeads) {
 TEST(ModelConfig, ResolvesSlidingWindowsAsTransformersDoes) {
   const Json qwen = {{"sliding_window", 16}, {"max_window_layers", 2}};
   EXPECT_EQ(Parse(qwen).sliding_window, std::nullopt);
+  EXPECT_EQ(Parse({{"sliding_window", 0}, {"use_sliding_window", false}}).sliding_window, std::nullopt);
   EXPECT_THAT(Parse(qwen).layer_types, Each("full_attention"));
   Json on = qwen;
   on["use_sliding_window"] = true;

@@ -115,6 +115,43 @@ TEST(Gemma3, OfAVisionLanguageModelTakesBothFormsOfItsNames) {
             "model.embed_tokens.weight");
 }
 
+TEST(Mixtral, CallsItsExpertsByBothNames) {
+  const ModelConfig config = Config("MixtralForCausalLM", R"(, "model_type": "mixtral", "num_local_experts": 4)");
+  const auto parameters = ParametersOf(config, {1, 2});
+  EXPECT_EQ(parameters.at("model.layers.0.block_sparse_moe.gate.weight"), "[4, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.block_sparse_moe.experts.w13_weight"), "[4, 24, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.block_sparse_moe.experts.w2_weight"), "[4, 16, 12] bf16");
+  const auto model = ModelRegistry::Builtin().Build(config, {});
+  for (const char* name : {"block_sparse_moe.experts.3.w1.weight", "mlp.experts.3.w1.weight"}) {
+    EXPECT_EQ(model->Resolve({"model.layers.1." + std::string(name), DType::kBF16, {24, 16}}).owner_path,
+              "model.layers.1.block_sparse_moe.experts");
+  }
+}
+
+TEST(Qwen2Moe, HasASharedExpertAndDenseLayers) {
+  const auto parameters = ParametersOf(Config("Qwen2MoeForCausalLM", R"(, "num_experts": 4, "mlp_only_layers": [0],
+    "moe_intermediate_size": 8, "shared_expert_intermediate_size": 10)"));
+  EXPECT_EQ(parameters.at("model.layers.0.mlp.gate_up_proj.weight"), "[48, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.1.mlp.experts.w13_weight"), "[4, 16, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.1.mlp.shared_expert.gate_up_proj.weight"), "[20, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.1.mlp.shared_expert_gate.weight"), "[1, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.1.self_attn.qkv_proj.bias"), "[48] bf16");
+}
+
+TEST(Glm4Moe, KeepsTheRoutingBiasInFp32AndSkipsDraftLayers) {
+  const ModelConfig config = Config("Glm4MoeForCausalLM", R"(, "n_routed_experts": 4, "moe_intermediate_size": 8,
+    "n_shared_experts": 2, "first_k_dense_replace": 1, "num_nextn_predict_layers": 2, "head_dim": 8)");
+  const auto parameters = ParametersOf(config);
+  EXPECT_EQ(parameters.at("model.layers.1.mlp.gate.e_score_correction_bias"), "[4] f32");
+  EXPECT_EQ(parameters.at("model.layers.1.mlp.shared_experts.down_proj.weight"), "[16, 16] bf16");
+  EXPECT_FALSE(parameters.contains("model.layers.0.mlp.gate.weight"));
+  const auto model = ModelRegistry::Builtin().Build(config, {});
+  for (const char* name : {"model.layers.2.eh_proj.weight", "model.layers.3.mlp.experts.0.up_proj.weight"}) {
+    EXPECT_THAT(model->Resolve({name, DType::kBF16, {16, 16}}).skip_rule, HasSubstr("draft layer"));
+  }
+  EXPECT_THROW((void)model->Resolve({"model.layers.4.eh_proj.weight", DType::kBF16, {16, 16}}), Error);
+}
+
 TEST(Families, SkipTheScalesOfAQuantizedCacheUnderAnyName) {
   const auto model = ModelRegistry::Builtin().Build(Config("LlamaForCausalLM"), {});
   for (const char* name : {"self_attn.k_proj.k_scale", "self_attn.kv_scale", "self_attn.attn.v_scale"}) {

@@ -15,7 +15,10 @@ COLUMN_UNITS = {"mxfp8": 32, "nvfp4": 16}  # a rank's columns must be a multiple
 FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text")
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
+            "glm4_moe")
+MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+ROUTING_BIAS = "e_score_correction_bias"  # fp32 whatever the model's dtype
 # Those that some family has.
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
@@ -192,20 +195,24 @@ def _int8(w, row_amax):
 
 
 def dequantized(served, name):
-    """fp32 weight `name` as a kernel reads it, of served tensors; None if it is not quantized."""
+    """fp32 weight `name`, a matrix or a stack of them, as a kernel reads it; None if it is not quantized."""
     values, scale = served[name], served.get(f"{name}_scale")
+
+    def of_each_matrix(numbers):
+        return numbers.view(-1, 1, 1) if values.dim() == 3 else numbers
+
     if f"{name}_scale_inv" in served:
-        blocks = served[f"{name}_scale_inv"].repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
-        return values.float() * blocks[: values.shape[0], : values.shape[1]]
+        blocks = served[f"{name}_scale_inv"].repeat_interleave(BLOCK, -2).repeat_interleave(BLOCK, -1)
+        return values.float() * blocks[..., : values.shape[-2], : values.shape[-1]]
     if scale is None:
         return None
     if f"{name}_scale_2" in served:
-        codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(1).long()
+        codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(-2).long()
         signed = torch.where(codes < 8, E2M1[codes & 7], -E2M1[codes & 7])
-        return signed * (scale.float() * served[f"{name}_scale_2"]).repeat_interleave(16, 1)
+        return signed * (scale.float() * of_each_matrix(served[f"{name}_scale_2"])).repeat_interleave(16, -1)
     if scale.dtype == torch.uint8:
-        return values.float() * torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
-    return values.float() * scale
+        return values.float() * torch.exp2(scale.float() - 127).repeat_interleave(32, -1)
+    return values.float() * (of_each_matrix(scale) if scale.dim() == 1 else scale)
 
 
 # The model.
@@ -263,18 +270,47 @@ class _Served:
         self.copy(f"{layer}.self_attn.q_norm.weight")
         self.copy(f"{layer}.self_attn.k_norm.weight")
 
-    def mlp(self, layer):
-        names = [f"{layer}.mlp.gate_proj", f"{layer}.mlp.up_proj"]
+    def mlp(self, module):
+        names = [f"{module}.gate_proj", f"{module}.up_proj"]
         rows = shard(self.source[f"{names[0]}.weight"].shape[0], self.t, self.r)
-        self.column(f"{layer}.mlp.gate_up_proj", [(name, rows) for name in names])
-        self.row(f"{layer}.mlp.down_proj")
+        self.column(f"{module}.gate_up_proj", [(name, rows) for name in names])
+        self.row(f"{module}.down_proj")
+
+    def mixture(self, module):
+        self.copy(f"{module}.gate.weight")
+        self.copy(f"{module}.gate.{ROUTING_BIAS}")
+        self.experts(f"{module}.experts")
+        for shared in ("shared_expert", "shared_experts"):
+            if f"{module}.{shared}.gate_proj.weight" in self.source:
+                self.mlp(f"{module}.{shared}")
+        self.copy(f"{module}.shared_expert_gate.weight")
+
+    def experts(self, module):
+        """Each expert is a layer of its own; then they are stacked."""
+        count = 1 + max(int(name.removeprefix(f"{module}.").partition(".")[0])
+                        for name in self.source if name.startswith(f"{module}."))
+        w13, w2 = [], []
+        for expert in range(count):
+            alone = _Served(self.source, self.config, self.t, self.r, self.recipe, self.power_of_two)
+            alone.mlp(f"{module}.{expert}")
+            of = {name.removeprefix(f"{module}.{expert}."): tensor for name, tensor in alone.out.items()}
+            w13.append({name.removeprefix("gate_up_proj."): of[name] for name in of if name.startswith("gate_up_proj.")})
+            w2.append({name.removeprefix("down_proj."): of[name] for name in of if name.startswith("down_proj.")})
+        for name, parts in (("w13", w13), ("w2", w2)):
+            for suffix in parts[0]:
+                stack = torch.stack([part[suffix] for part in parts])
+                self.out[f"{module}.{name}_{suffix}"] = stack.squeeze(1) if stack.dim() == 2 else stack
 
     def model(self):
         self.vocabulary("model.embed_tokens.weight")
         for index in range(self.config["num_hidden_layers"]):
             layer = f"model.layers.{index}"
             self.attention(layer)
-            self.mlp(layer)
+            block = f"{layer}.block_sparse_moe" if self.config["model_type"] == "mixtral" else f"{layer}.mlp"
+            if f"{block}.gate.weight" in self.source:
+                self.mixture(block)
+            else:
+                self.mlp(block)
             for norm in NORMS:
                 self.copy(f"{layer}.{norm}.weight")
         self.copy("model.norm.weight")
@@ -296,11 +332,31 @@ def text_part(config, tensors):
     return {**config, **config["text_config"]}, renamed
 
 
-def unfused(config, tensors):
-    """What is fused on disk, taken apart: rows of q, k, v and of gate, up."""
-    queries, keys = (config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
+def one_by_one(config, tensors):
+    """Experts under one set of names, whatever the checkpoint's: each with its gate, up and down."""
     apart = {}
     for name, tensor in tensors.items():
+        if config["model_type"] == "mixtral":
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+            for short, own in MIXTRAL_NAMES.items():
+                name = name.replace(f".{short}.weight", f".{own}.weight")
+        module, _, last = name.rpartition(".")
+        if not module.endswith(".experts"):
+            apart[name] = tensor
+            continue
+        for expert, matrix in enumerate(tensor):
+            if last == "gate_up_proj":
+                apart[f"{module}.{expert}.gate_proj.weight"], apart[f"{module}.{expert}.up_proj.weight"] = matrix.chunk(2)
+            else:
+                apart[f"{module}.{expert}.{last}.weight"] = matrix
+    return apart
+
+
+def unfused(config, tensors):
+    """What is fused on disk, taken apart: rows of q, k, v and of gate, up; experts."""
+    queries, keys = (config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
+    apart = {}
+    for name, tensor in one_by_one(config, tensors).items():
         module, _, suffix = name.rpartition(".")
         if module.endswith(".qkv_proj"):
             head = tensor.shape[0] // (queries + 2 * keys)
@@ -322,7 +378,8 @@ def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=Fal
     if config["model_type"] not in FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
-    checkpoint = {name: tensor.to(dtype) for name, tensor in unfused(config, tensors).items()}
+    checkpoint = {name: tensor if name.endswith(ROUTING_BIAS) else tensor.to(dtype)
+                  for name, tensor in unfused(config, tensors).items()}
     return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
 
 

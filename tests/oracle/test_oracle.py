@@ -122,10 +122,12 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     config, tensors = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
-    source = {name: tensor.to(dtype) for name, tensor in oracle.unfused(config, tensors).items()}
+    source = {name: tensor if name.endswith(oracle.ROUTING_BIAS) else tensor.to(dtype)
+              for name, tensor in oracle.unfused(config, tensors).items()}
     assert oracle.differences(put_together(ranks, config), source) == []
-    fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj" in name]
+    fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (spec == "phi3")
+    assert any(name.endswith(".experts.gate_up_proj") for name in tensors) == checkpoints.SPECS[spec].stacked
     if tp == 1:
         assert all(torch.equal(ranks[0][name], tensors[name]) for name in fused)
 
@@ -154,6 +156,14 @@ def put_together(ranks, config):
             out[f"{base}up_proj.{suffix}"] = torch.cat([s.chunk(2)[1] for s in shards])
         elif name.endswith(("o_proj.weight", "down_proj.weight")):
             out[name] = torch.cat(shards, dim=1)
+        elif module.endswith(".experts"):
+            for expert, parts in enumerate(zip(*shards, strict=True)):
+                base = f"{module}.{expert}"
+                if suffix == "w13_weight":
+                    out[f"{base}.gate_proj.weight"] = torch.cat([part.chunk(2)[0] for part in parts])
+                    out[f"{base}.up_proj.weight"] = torch.cat([part.chunk(2)[1] for part in parts])
+                else:
+                    out[f"{base}.down_proj.weight"] = torch.cat(parts, dim=1)
         elif name in ("model.embed_tokens.weight", "lm_head.weight"):
             whole = torch.cat(shards)
             assert not whole[config["vocab_size"] :].any()

@@ -32,6 +32,7 @@ class Spec:
     stored_dtype: str = ""  # of the tensors in the files, where it is another one
     shard_bytes: int = 0  # several files of about this many bytes; 0: a single file
     old_spelling: bool = False  # torch_dtype, rope_theta, rope_scaling instead of dtype, rope_parameters
+    stacked: bool = False  # experts as transformers holds them in memory, not one by one as it saves them by default
 
 
 _COMMON = {
@@ -46,6 +47,11 @@ _COMMON = {
     "eos_token_id": None,
 }
 _WHOLE_BLOCKS = {"hidden_size": 128, "intermediate_size": 384}
+# An odd number of experts, and parts of 18 of their rows on each of 4 ranks.
+_EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_MIXTRAL = {**_EXPERTS, "intermediate_size": 72, "head_dim": 40}
+_QWEN3_MOE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72, "head_dim": 40,
+              "norm_topk_prob": True}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -92,13 +98,30 @@ _ALL = (
                                                         "image_size": 28, "patch_size": 14},
                                       "mm_tokens_per_image": 4, "image_token_index": 1002, "boi_token_index": 1000,
                                       "eoi_token_index": 1001}),
+    # Mixtures of experts, under the names of their files and under those that transformers has in memory.
+    _spec("mixtral", "mixtral", _MIXTRAL, shard_bytes=400_000),
+    _spec("mixtral_stacked", "mixtral", _MIXTRAL, stacked=True),
+    _spec("qwen2_moe", "qwen2_moe", {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 72,
+                                     "shared_expert_intermediate_size": 56, "num_hidden_layers": 3,
+                                     "mlp_only_layers": [1]}),
+    _spec("qwen3_moe", "qwen3_moe", {**_QWEN3_MOE, "num_hidden_layers": 4, "decoder_sparse_step": 2}),
+    _spec("qwen3_moe_stacked", "qwen3_moe", _QWEN3_MOE, stacked=True, shard_bytes=500_000),
+    _spec("glm4_moe", "glm4_moe", {"n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
+                                   "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7,
+                                   "num_hidden_layers": 3, "head_dim": 40, "attention_bias": True, "use_qk_norm": True,
+                                   "pad_token_id": None}),
+    _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
+                                           "head_dim": 40, "norm_topk_prob": False}, stacked=True),
     # Columns in whole blocks of 32 on each of 4 ranks, for the recipes that ask for that.
+    _spec("qwen3_moe_blocks", "qwen3_moe", {**_QWEN3_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
+                                            "head_dim": 32}, stacked=True),
     _spec("qwen3_blocks", "qwen3", {**_WHOLE_BLOCKS, "head_dim": 32}, shard_bytes=400_000),
     _spec("llama_blocks_fp32", "llama", {**_WHOLE_BLOCKS, "head_dim": 16}, dtype="float32"),
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
-WHOLE_BLOCKS = ("qwen3_blocks", "llama_blocks_fp32")
+MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe")
+WHOLE_BLOCKS = ("qwen3_blocks", "llama_blocks_fp32", "qwen3_moe_blocks")
 
 
 def make(spec, folder, version):
@@ -132,11 +155,12 @@ def _write(spec, folder, version):
     stored = getattr(torch, spec.stored_dtype or spec.dtype)
     with torch.random.fork_rng():
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=stored)
+    routing = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in [*model.named_parameters(), *routing]:
             parameter.copy_(random_weight(f"{spec.name}/{version}/{name}", name, parameter.shape))
     size = {"max_shard_size": spec.shard_bytes} if spec.shard_bytes else {}
-    model.save_pretrained(folder, **size)
+    model.save_pretrained(folder, save_original_format=not spec.stacked, **size)
     _edit_config(folder / "config.json", spec)
 
 
@@ -154,8 +178,8 @@ def random_weight(seed, name, shape):
     if "embed_tokens" in name:
         return values
     values *= shape[-1] ** -0.5
-    values *= torch.exp2(2.0 * torch.rand((shape[0],) + (1,) * (len(shape) - 1), generator=generator) - 1.0)
-    values[1:2] = 0.0
+    values *= torch.exp2(2.0 * torch.rand((*shape[:-1], 1), generator=generator) - 1.0)
+    values[..., 1:2, :] = 0.0
     return values
 
 

@@ -12,10 +12,14 @@ namespace layercast {
 std::unique_ptr<Module> BuildGemma2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildGemma3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildGemma3Text(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildGlm4Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildLlama(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildMistral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildMixtral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildPhi3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 
 }  // namespace layercast

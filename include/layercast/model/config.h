@@ -56,6 +56,8 @@ struct LAYERCAST_PUBLIC ModelConfig {
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool mlp_bias = false;
+  bool qkv_bias = true;  // of Qwen2-MoE
+  bool use_qk_norm = false;
 
   RopeConfig rope;
   std::map<std::string, RopeConfig> ropes;     // by type of layer, where they differ ("sliding_attention")

@@ -1,0 +1,92 @@
+#include "engine_side/engine/moe_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine_side/engine/row_kernels.h"
+
+namespace layercast {
+namespace {
+
+std::unique_ptr<GatedMlpBlock> FindShared(const MixtureOfExperts& moe, const std::string& path,
+                                          const BlockContext& context) {
+  const std::string& name = moe.options().shared_name;
+  const auto* shared = name.empty() ? nullptr : dynamic_cast<const GatedMlp*>(moe.FindChild(name));
+  return shared == nullptr ? nullptr : std::make_unique<GatedMlpBlock>(*shared, path + "." + name, context);
+}
+
+std::optional<WeightView> FindSharedGate(const MixtureOfExperts& moe, const std::string& path,
+                                         CapturedWeights& weights) {
+  const Module* gate = moe.FindChild("shared_expert_gate");
+  return gate == nullptr ? std::nullopt : std::optional(weights.Find(*gate, path + ".shared_expert_gate"));
+}
+
+}  // namespace
+
+MoeBlock::MoeBlock(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context)
+    : collective_(context.collective),
+      dtype_(context.dtype),
+      activation_(ActivationOf(moe.hidden_act())),
+      router_(moe, path, context),
+      local_(moe.experts().local()),
+      shared_(FindShared(moe, path, context)),
+      shared_gate_(FindSharedGate(moe, path, context.weights)) {
+  const std::vector<WeightView> w13 = context.weights.FindStack(moe.experts(), path + ".experts", "w13_weight");
+  const std::vector<WeightView> w2 = context.weights.FindStack(moe.experts(), path + ".experts", "w2_weight");
+  for (std::size_t i = 0; i < w13.size(); ++i) experts_.push_back({w13[i], w2[i]});
+}
+
+void MoeBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
+  const RoutedTokens routed = router_.Route(in);
+  out.Reset(in.rows(), in.cols());
+  // Every token adds up its experts in their own order, whatever the others'.
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    const std::int64_t expert = local_.first + static_cast<std::int64_t>(i) * local_.step;
+    AddExpert(experts_[i], routed[static_cast<std::size_t>(expert)], in, out);
+  }
+  collective_.AllReduceSum(out.values());  // in fp32, before anything is rounded
+  RoundTo(dtype_, out.values());
+  if (shared_ != nullptr) AddShared(rows, in, out);
+}
+
+void MoeBlock::AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in,
+                         Activations& out) {
+  if (tokens.empty()) return;
+  tokens_.Reset(tokens.size(), in.cols());
+  for (std::size_t t = 0; t < tokens.size(); ++t) std::ranges::copy(in[tokens[t].row], tokens_.row(t));
+  ColumnParallel(tokens_, {expert.w13, std::nullopt}, dtype_, gate_up_);
+  const std::size_t width = expert.w2.cols;
+  gated_.Reset(tokens.size(), width);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const std::span<const float> gate_up = std::as_const(gate_up_)[t];
+    std::ranges::copy(gate_up.first(width), gated_.row(t));
+    GateMultiply(activation_, gated_[t], gate_up.last(width), dtype_);
+  }
+  down_.Reset(tokens.size(), expert.w2.rows);
+  Multiply(gated_, expert.w2, down_);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const std::span<float> sum = out[tokens[t].row];
+    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += tokens[t].weight * down_.row(t)[c];
+  }
+}
+
+void MoeBlock::AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
+  shared_->Forward(rows, in, shared_out_);
+  if (shared_gate_) {
+    shared_scores_.Reset(in.rows(), 1);
+    Multiply(in, *shared_gate_, shared_scores_);
+    for (std::size_t i = 0; i < in.rows(); ++i) {
+      const std::span<float> score = shared_scores_[i];
+      RoundTo(dtype_, score);
+      score[0] = 1.0F / (1.0F + std::exp(-score[0]));
+      RoundTo(dtype_, score);
+      for (float& value : shared_out_[i]) value *= score[0];
+    }
+    RoundTo(dtype_, shared_out_.values());
+  }
+  for (std::size_t i = 0; i < out.values().size(); ++i) out.values()[i] += shared_out_.values()[i];
+  RoundTo(dtype_, out.values());
+}
+
+}  // namespace layercast

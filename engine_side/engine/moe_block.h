@@ -1,0 +1,47 @@
+// A mixture of experts: each token goes through the few experts that its router picks, and through the shared expert
+// where there is one. A rank computes its experts, or its part of each; the sum over ranks is the layer's. Made by
+// MakeBlock.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/activation.h"
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/gated_mlp_block.h"
+#include "engine_side/engine/linear.h"
+#include "engine_side/engine/router.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class MoeBlock final : public Block {
+ public:
+  MoeBlock(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context);
+  void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
+
+ private:
+  struct Expert {
+    WeightView w13, w2;
+  };
+
+  void AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in, Activations& out);
+  void AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out);
+
+  Collective& collective_;
+  DType dtype_;
+  Activation activation_;
+  Router router_;
+  LocalExperts local_;
+  std::vector<Expert> experts_;            // this rank's
+  std::unique_ptr<GatedMlpBlock> shared_;  // null: none
+  std::optional<WeightView> shared_gate_;
+
+  Activations tokens_, gate_up_, gated_, down_, shared_out_, shared_scores_;  // scratch
+};
+
+}  // namespace layercast

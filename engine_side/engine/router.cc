@@ -1,0 +1,100 @@
+#include "engine_side/engine/router.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine_side/engine/row_kernels.h"
+
+namespace layercast {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+void Softmax(std::vector<float>& scores) {
+  const float most = *std::ranges::max_element(scores);
+  float sum = 0.0F;
+  for (float& score : scores) sum += score = std::exp(score - most);
+  for (float& score : scores) score /= sum;
+}
+
+// The places of the `count` largest values, the largest first; of equal ones the first. NaN is less than any other.
+std::vector<std::size_t> Largest(std::span<const float> values, std::size_t count) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto value = [&](std::size_t i) { return std::isnan(values[i]) ? kNever : values[i]; };
+  const auto before = [&](std::size_t a, std::size_t b) { return value(a) != value(b) ? value(a) > value(b) : a < b; };
+  std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(count), before);
+  order.resize(count);
+  return order;
+}
+
+// A group is as good as its two best experts together; the experts of all but the best groups are never picked.
+void KeepBestGroups(const Routing& routing, std::vector<float>& scores) {
+  const auto groups = static_cast<std::size_t>(routing.num_groups);
+  const std::size_t size = scores.size() / groups;
+  std::vector<float> best(groups, 0.0F);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const auto group = std::span(scores).subspan(g * size, size);
+    for (const std::size_t i : Largest(group, std::min<std::size_t>(2, size))) best[g] += group[i];
+  }
+  const std::vector<std::size_t> kept = Largest(best, static_cast<std::size_t>(routing.top_groups));
+  for (std::size_t g = 0; g < groups; ++g) {
+    if (std::ranges::count(kept, g) == 0) std::ranges::fill(std::span(scores).subspan(g * size, size), kNever);
+  }
+}
+
+std::optional<WeightView> FindBias(const MixtureOfExperts& moe, const std::string& path, CapturedWeights& weights) {
+  constexpr const char* kName = "e_score_correction_bias";
+  if (!moe.options().router.correction_bias) return std::nullopt;
+  return weights.Find(*moe.FindChild("gate"), path + ".gate", kName);
+}
+
+}  // namespace
+
+std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float> logits, std::span<const float> bias) {
+  std::vector<float> scores(logits.begin(), logits.end());
+  if (routing.score == Routing::Score::kSoftmax) {
+    Softmax(scores);
+  } else {
+    for (float& score : scores) score = 1.0F / (1.0F + std::exp(-score));
+  }
+  std::vector<float> preference = scores;
+  for (std::size_t i = 0; i < bias.size(); ++i) preference[i] += bias[i];
+  if (routing.num_groups > 1) KeepBestGroups(routing, preference);
+  std::vector<Choice> choices;
+  float sum = 0.0F;
+  for (const std::size_t expert : Largest(preference, static_cast<std::size_t>(routing.top_k))) {
+    choices.push_back({expert, scores[expert]});
+    sum += scores[expert];
+  }
+  for (Choice& choice : choices) {
+    if (routing.normalize) choice.weight /= sum + static_cast<float>(routing.normalize_epsilon);
+    choice.weight *= static_cast<float>(routing.scale);
+  }
+  return choices;
+}
+
+Router::Router(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context)
+    : routing_(moe.options().routing),
+      dtype_(context.dtype),
+      weight_(context.weights.Find(*moe.FindChild("gate"), path + ".gate")),
+      correction_bias_(FindBias(moe, path, context.weights)) {}
+
+RoutedTokens Router::Route(const Activations& in) {
+  logits_.Reset(in.rows(), weight_.rows);
+  Multiply(in, weight_, logits_);
+  if (!routing_.fp32_logits) RoundTo(dtype_, logits_.values());
+  const std::vector<float> bias = correction_bias_ ? ReadVector(*correction_bias_) : std::vector<float>();
+  RoutedTokens routed(weight_.rows);
+  for (std::size_t row = 0; row < in.rows(); ++row) {
+    for (Choice& choice : ChooseExperts(routing_, logits_[row], bias)) {
+      if (routing_.round_weights) RoundTo(dtype_, {&choice.weight, 1});
+      routed[choice.expert].push_back({row, choice.weight});
+    }
+  }
+  return routed;
+}
+
+}  // namespace layercast

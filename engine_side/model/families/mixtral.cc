@@ -1,0 +1,22 @@
+// Mixtral: experts in every layer, under `block_sparse_moe` with w1, w2, w3 on disk and under `mlp` in transformers.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildMixtral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const MoeConfig moe = MoeConfig::Parse(config);
+  const MoeOptions options{.routing = {.normalize = true}, .mixtral_names = true, .other_name = "mlp"};
+  return std::make_unique<DecoderForCausalLM>("MixtralForCausalLM", context, config, [&](std::int64_t index) {
+    auto layer = std::make_unique<DecoderLayer>(context, config);
+    layer->AddStep({"input_layernorm", "self_attn", {}},
+                   std::make_unique<Attention>(context, config, index, AttentionOptions()));
+    layer->AddStep({"post_attention_layernorm", "block_sparse_moe", {}},
+                   std::make_unique<MixtureOfExperts>(context, config, moe, options));
+    return layer;
+  });
+}
+
+}  // namespace layercast

@@ -1,0 +1,22 @@
+// Qwen2-MoE: Qwen2's attention, and a shared expert that each token weighs by a gate.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const MoeConfig moe = MoeConfig::Parse(config);
+  const AttentionOptions attention{.qkv_bias = config.qkv_bias};
+  const MoeOptions options{.routing = {.normalize = moe.norm_topk_prob, .round_weights = true},
+                           .shared_name = "shared_expert",
+                           .shared_gate = true};
+  return std::make_unique<DecoderForCausalLM>("Qwen2MoeForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, attention),
+                                          MakeFeedForward(context, config, moe, layer, options));
+  });
+}
+
+}  // namespace layercast

@@ -1,0 +1,21 @@
+// Qwen3-MoE: Qwen3's attention; experts in every layer but those that the configuration makes dense.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const MoeConfig moe = MoeConfig::Parse(config);
+  const AttentionOptions attention{
+      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true};
+  const MoeOptions options{.routing = {.normalize = moe.norm_topk_prob, .round_weights = true}};
+  return std::make_unique<DecoderForCausalLM>("Qwen3MoeForCausalLM", context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, layer, attention),
+                                          MakeFeedForward(context, config, moe, layer, options));
+  });
+}
+
+}  // namespace layercast

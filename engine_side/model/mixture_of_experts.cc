@@ -1,0 +1,43 @@
+#include "layercast/model/mixture_of_experts.h"
+
+#include <utility>
+
+#include "layercast/model/linear.h"
+#include "layercast/model/mlp.h"
+
+namespace layercast {
+
+MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,
+                                   const MoeOptions& options)
+    : Module("MixtureOfExperts"),
+      options_(options),
+      other_name_{options_.other_name, {}},
+      hidden_act_(config.hidden_act) {
+  options_.routing.top_k = moe.num_experts_per_tok;
+  options_.routing.scale = moe.routed_scaling_factor;
+  options_.routing.num_groups = moe.n_group;
+  options_.routing.top_groups = moe.topk_group;
+  AddChild("gate", std::make_unique<ExpertRouter>(context, config.hidden_size, moe.num_experts, options.router));
+  auto experts = std::make_unique<FusedMoE>(context, ExpertOptions{.num_experts = moe.num_experts,
+                                                                   .hidden_size = config.hidden_size,
+                                                                   .intermediate_size = moe.intermediate_size,
+                                                                   .mixtral_names = options.mixtral_names});
+  experts_ = experts.get();
+  AddChild("experts", std::move(experts));
+  if (options.shared_name.empty() || moe.shared_intermediate_size == 0) return;
+  AddChild(options.shared_name, std::make_unique<GatedMlp>(context, config, false, moe.shared_intermediate_size));
+  if (!options.shared_gate) return;
+  LayerContext exempt = context;
+  exempt.quantize = false;
+  AddChild("shared_expert_gate", std::make_unique<ReplicatedLinear>(exempt, config.hidden_size, 1, false));
+}
+
+std::unique_ptr<Module> MakeFeedForward(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,
+                                        std::int64_t layer, const MoeOptions& options) {
+  if (moe.sparse_layers.at(static_cast<std::size_t>(layer))) {
+    return std::make_unique<MixtureOfExperts>(context, config, moe, options);
+  }
+  return std::make_unique<GatedMlp>(context, config, false);
+}
+
+}  // namespace layercast

@@ -1,0 +1,82 @@
+#include "layercast/model/moe_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine_side/model/config_defaults.h"
+#include "engine_side/model/config_fields.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::int64_t kMostExperts = 65536;
+constexpr std::int64_t kMostLayers = 10000;
+
+std::int64_t ParseNumExperts(const ConfigFields& fields) {
+  for (const char* name : {"num_experts", "n_routed_experts"}) {
+    if (fields.Find(name) != nullptr) return fields.Size(name, std::nullopt, kMostExperts);
+  }
+  return fields.Size("num_local_experts", std::nullopt, kMostExperts);  // the name that defaults have
+}
+
+std::int64_t ParseSharedSize(const ConfigFields& fields, std::int64_t of_one) {
+  if (fields.Find("shared_expert_intermediate_size") != nullptr) return fields.Size("shared_expert_intermediate_size");
+  return fields.Integer("n_shared_experts", 0, kMostExperts).value_or(0) * of_one;
+}
+
+// At most `most`, which is the field `most_name`.
+std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, const char* most_name, std::int64_t most) {
+  const std::int64_t value = fields.Size(name, 1);
+  if (value <= most) return value;
+  ConfigFields::Refuse(std::string(name) + " " + std::to_string(value) + " exceeds " + most_name + " " +
+                       std::to_string(most));
+}
+
+std::vector<bool> ParseSparseLayers(const ConfigFields& fields, std::int64_t layers) {
+  const std::int64_t step = fields.Size("decoder_sparse_step", 1);
+  const std::int64_t dense = fields.Integer("first_k_dense_replace", 0, kMostLayers).value_or(0);
+  const std::vector<std::int64_t> mlp_only = fields.Integers("mlp_only_layers");
+  std::vector<bool> sparse;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    sparse.push_back(i >= dense && (i + 1) % step == 0 && std::ranges::count(mlp_only, i) == 0);
+  }
+  return sparse;
+}
+
+std::int64_t ParseDraftLayers(const ConfigFields& fields) {
+  const auto first_name = fields.Integer("num_nextn_predict_layers", 0, kMostLayers);
+  return first_name ? *first_name : fields.Integer("num_mtp_layers", 0, kMostLayers).value_or(0);
+}
+
+}  // namespace
+
+MoeConfig MoeConfig::Parse(const ModelConfig& config) {
+  nlohmann::json json = nlohmann::json::parse(config.json);
+  const nlohmann::json defaults = ConfigDefaults(config.model_type);
+  for (const auto& [key, value] : defaults.items()) json.emplace(key, value);
+  const ConfigFields fields(json, {});
+  MoeConfig moe;
+  moe.num_experts = ParseNumExperts(fields);
+  moe.num_experts_per_tok = ParseAtMost(fields, "num_experts_per_tok", "the number of experts", moe.num_experts);
+  moe.intermediate_size = fields.Size("moe_intermediate_size", config.intermediate_size);
+  moe.shared_intermediate_size = ParseSharedSize(fields, moe.intermediate_size);
+  moe.norm_topk_prob = fields.Flag("norm_topk_prob", false);
+  moe.routed_scaling_factor = fields.Number("routed_scaling_factor", 1.0);
+  moe.n_group = fields.Size("n_group", 1);
+  moe.topk_group = ParseAtMost(fields, "topk_group", "n_group", moe.n_group);
+  if (moe.num_experts % moe.n_group != 0) {
+    ConfigFields::Refuse("the number of experts " + std::to_string(moe.num_experts) + " is not divisible by n_group " +
+                         std::to_string(moe.n_group));
+  }
+  const std::int64_t eligible = moe.num_experts / moe.n_group * moe.topk_group;
+  if (moe.num_experts_per_tok > eligible) {
+    ConfigFields::Refuse("num_experts_per_tok " + std::to_string(moe.num_experts_per_tok) + " exceeds the " +
+                         std::to_string(eligible) + " experts of topk_group " + std::to_string(moe.topk_group));
+  }
+  moe.sparse_layers = ParseSparseLayers(fields, config.num_hidden_layers);
+  moe.num_draft_layers = ParseDraftLayers(fields);
+  return moe;
+}
+
+}  // namespace layercast

@@ -1,0 +1,82 @@
+#include "layercast/model/moe_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::ElementsAre;
+using Json = nlohmann::json;
+
+// With these fields, as JSON.
+MoeConfig Parse(const std::string& fields) {
+  Json json = {{"architectures", {"MixtralForCausalLM"}},
+               {"vocab_size", 100},
+               {"hidden_size", 64},
+               {"intermediate_size", 128},
+               {"num_hidden_layers", 4},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 8}};
+  json.update(Json::parse("{" + fields + "}"));
+  return MoeConfig::Parse(ModelConfig::Parse(json.dump()));
+}
+
+std::string ErrorOf(const std::string& fields) {
+  try {
+    (void)Parse(fields);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MoeConfig, KnowsEveryNameOfTheNumberOfExperts) {
+  for (const std::string name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    EXPECT_EQ(Parse("\"" + name + "\": 6").num_experts, 6) << name;
+  }
+  EXPECT_EQ(ErrorOf(""), "config.json: num_local_experts is missing");
+}
+
+TEST(MoeConfig, FillsInWhatTransformersTakes) {
+  const MoeConfig mixtral = Parse(R"("model_type": "mixtral")");
+  EXPECT_EQ(mixtral.num_experts, 8);
+  EXPECT_EQ(mixtral.num_experts_per_tok, 2);
+  EXPECT_EQ(mixtral.intermediate_size, 128);  // of the dense field
+  EXPECT_EQ(Parse(R"("model_type": "qwen3_moe", "num_experts": 16)").num_experts, 16);
+  EXPECT_EQ(Parse(R"("model_type": "qwen2_moe")").shared_intermediate_size, 5632);
+  const MoeConfig glm = Parse(R"("model_type": "glm4_moe", "n_shared_experts": 2, "moe_intermediate_size": 24)");
+  EXPECT_EQ(glm.shared_intermediate_size, 48);
+  EXPECT_TRUE(glm.norm_topk_prob);
+  EXPECT_EQ(glm.num_draft_layers, 1);
+  EXPECT_THAT(glm.sparse_layers, ElementsAre(false, true, true, true));
+}
+
+TEST(MoeConfig, KnowsWhichLayersAreDense) {
+  const auto sparse = [](const std::string& more) { return Parse(R"("num_experts": 4)" + more).sparse_layers; };
+  EXPECT_THAT(sparse(""), ElementsAre(true, true, true, true));
+  EXPECT_THAT(sparse(R"(, "decoder_sparse_step": 2)"), ElementsAre(false, true, false, true));
+  EXPECT_THAT(sparse(R"(, "mlp_only_layers": [0, 3])"), ElementsAre(false, true, true, false));
+  EXPECT_THAT(sparse(R"(, "first_k_dense_replace": 3)"), ElementsAre(false, false, false, true));
+}
+
+TEST(MoeConfig, RefusesWhatCannotBeWithTheNumbers) {
+  EXPECT_EQ(ErrorOf(R"("num_experts": 4, "num_experts_per_tok": 5)"),
+            "config.json: num_experts_per_tok 5 exceeds the number of experts 4");
+  EXPECT_EQ(ErrorOf(R"("num_experts": 6, "n_group": 4)"),
+            "config.json: the number of experts 6 is not divisible by n_group 4");
+  EXPECT_EQ(ErrorOf(R"("num_experts": 6, "n_group": 3, "topk_group": 4)"),
+            "config.json: topk_group 4 exceeds n_group 3");
+  EXPECT_EQ(ErrorOf(R"("num_experts": 6, "n_group": 3, "topk_group": 1, "num_experts_per_tok": 3)"),
+            "config.json: num_experts_per_tok 3 exceeds the 2 experts of topk_group 1");
+  EXPECT_EQ(ErrorOf(R"("num_experts": 0)"), "config.json: num_experts: expected an integer from 1 to 65536, got 0");
+}
+
+}  // namespace
+}  // namespace layercast
