@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "cli/subcommand.h"
+#include "layercast/error.h"
+#include "src/checkpoint/load_format.h"
 
 namespace layercast::cli {
 
@@ -15,6 +17,47 @@ void Timeout::Declare(CLI::App& app) {
 
 std::chrono::milliseconds Timeout::duration() const {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds_));
+}
+
+void CheckpointFlags::Declare(CLI::App& app, CLI::Option* path) {
+  const auto known = [](const std::string& name) -> std::string {
+    try {
+      (void)LoadFormatNamed(name);
+      return {};
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CLI::Option* const format =
+      app.add_option("--load-format", load_format_, "The checkpoint's format (docs/checkpoints.md)")
+          ->check(CLI::Validator(known, "FORMAT"))
+          ->capture_default_str();
+  CLI::Option* const secondary = app.add_option("--secondary-weights", secondary_,
+                                                "PREFIX=PATH: another checkpoint, whose names begin with PREFIX here");
+  if (path == nullptr) return;
+  format->needs(path);
+  secondary->needs(path);
+}
+
+CheckpointSource CheckpointFlags::At(const std::string& path) const {
+  CheckpointSource source{.path = AbsolutePath(path), .load_format = load_format_};
+  for (const std::string& given : secondary_) {
+    const std::size_t equals = given.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError("--secondary-weights: expected PREFIX=PATH, got '" + given + "'");
+    }
+    source.secondary.push_back({given.substr(0, equals), AbsolutePath(given.substr(equals + 1))});
+  }
+  return source;
+}
+
+Json CheckpointJson(const CheckpointSource& source) {
+  Json json = {
+      {"weights_path", source.path}, {"load_format", source.load_format}, {"secondary_weights", Json::array()}};
+  for (const auto& [prefix, path] : source.secondary) {
+    json["secondary_weights"].push_back({{"prefix", prefix}, {"path", path}});
+  }
+  return json;
 }
 
 Version ParseVersion(const std::string& text) {

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/output.h"
+#include "layercast/checkpoint_source.h"
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 
@@ -21,6 +23,23 @@ class Timeout {
  private:
   double seconds_ = 300;
 };
+
+// Of a subcommand that reads a checkpoint: --load-format NAME, --secondary-weights PREFIX=PATH.
+class CheckpointFlags {
+ public:
+  // `path`: the option that says where the checkpoint lies, without which these mean nothing; null: it is always there.
+  void Declare(CLI::App& app, CLI::Option* path = nullptr);
+  const std::string& load_format() const { return load_format_; }
+  // The paths are absolute: the process that opens them need not be this one. Throws UsageError.
+  CheckpointSource At(const std::string& path) const;
+
+ private:
+  std::string load_format_ = "auto";
+  std::vector<std::string> secondary_;
+};
+
+// {"weights_path", "load_format", "secondary_weights"}: as engines take it.
+Json CheckpointJson(const CheckpointSource& source);
 
 // "run-17@42". Throws UsageError.
 Version ParseVersion(const std::string& text);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/arguments.h"
+#include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
@@ -17,17 +19,22 @@
 namespace layercast::cli {
 namespace {
 
-std::string FileName(const SafetensorsFile& file) { return file.path().filename().native(); }
-
 // The same facts in both forms, gathered in one walk: reading the bytes is what costs.
 class Report {
  public:
-  explicit Report(const CheckpointSurvey& survey) : survey_(survey) {
-    for (const auto& file : survey.files) json_["files"].push_back(FileName(*file));
-    for (const auto& at : survey.tensors) AddTensor(at);
+  Report(const CheckpointSurvey& survey, ProgressBar& bar) : survey_(survey) {
+    std::uint64_t total = 0;
+    for (const auto& at : survey.tensors) total += static_cast<std::uint64_t>(at.spec.num_bytes());
+    for (const auto& file : survey.files) json_["files"].push_back(file->name());
+    for (const auto& at : survey.tensors) {
+      AddTensor(at);
+      bar.Show(bytes_, total);
+    }
     json_["bytes"] = bytes_;
     AddVersionDigest();
     json_["ignored"] = survey.ignored;
+    json_["warnings"] = survey.warnings;
+    for (const std::string& warning : survey.warnings) log::warn("{}", warning);
     for (const auto& problem : survey.problems) json_["problems"].push_back(problem.message);
     AddSummary();
   }
@@ -37,20 +44,19 @@ class Report {
 
  private:
   void AddTensor(const CheckpointSurvey::Located& at) {
-    const SafetensorsHeader::Stored& tensor = survey_.stored(at);
-    const std::string file = FileName(*survey_.files[at.file]);
-    const std::string digest = Read(survey_.Tensor(at)).ToHex();
-    bytes_ += tensor.end - tensor.begin;
-    json_["tensors"].push_back({{"name", tensor.spec.name},
-                                {"dtype", Name(tensor.spec.dtype)},
-                                {"shape", tensor.spec.shape},
+    const std::string file = survey_.files[at.file]->name();
+    const std::string digest = Digested(survey_.Read(at)).ToHex();
+    bytes_ += static_cast<std::uint64_t>(at.spec.num_bytes());
+    json_["tensors"].push_back({{"name", at.spec.name},
+                                {"dtype", Name(at.spec.dtype)},
+                                {"shape", at.spec.shape},
                                 {"file", file},
                                 {"digest", digest}});
-    text_ += digest + "  " + file + "  " + tensor.spec.name + "  " + Describe(tensor.spec) + "\n";
+    text_ += digest + "  " + file + "  " + at.spec.name + "  " + Describe(at.spec) + "\n";
   }
 
   // The tensor's digest; its entry is kept for the version's.
-  Digest Read(const NamedTensor& named) {
+  Digest Digested(const NamedTensor& named) {
     try {
       entries_.push_back(EntryOf(named.name, named.tensor, pool_));
       return entries_.back().digest;
@@ -77,7 +83,7 @@ class Report {
   void AddSummary() {
     text_ += std::to_string(survey_.tensors.size()) + " tensors, " + std::to_string(bytes_) + " bytes, " +
              std::to_string(survey_.files.size()) + " files\n";
-    for (const std::string& name : survey_.ignored) text_ += "not in the index, ignored: " + name + "\n";
+    for (const std::string& name : survey_.ignored) text_ += "not read: " + name + "\n";
     for (const auto& problem : survey_.problems) text_ += "problem: " + problem.message + "\n";
     if (survey_.problems.empty()) text_ += "index, headers and files agree\n";
   }
@@ -87,8 +93,9 @@ class Report {
   std::uint64_t bytes_ = 0;
   std::vector<ManifestEntry> entries_;
   std::string unpublishable_;  // why; empty: nothing seen so far
-  Json json_ = {{"files", Json::array()}, {"tensors", Json::array()}, {"bytes", 0},
-                {"digest", nullptr},      {"ignored", Json::array()}, {"problems", Json::array()}};
+  Json json_ = {{"files", Json::array()},   {"tensors", Json::array()}, {"bytes", 0},
+                {"digest", nullptr},        {"ignored", Json::array()}, {"warnings", Json::array()},
+                {"problems", Json::array()}};
   std::string text_;
 };
 
@@ -100,13 +107,15 @@ class Inspect final : public Subcommand {
   }
 
   void Declare(CLI::App& app) override {
-    app.add_option("DIR", path_, "A folder of safetensors files, with or without an index, or one such file")
-        ->required();
+    app.add_option("DIR", path_, "A folder with a checkpoint, or one file of it")->required();
+    checkpoint_.Declare(app);
   }
 
   void Run(Output& output) override {
-    const CheckpointSurvey survey = SurveyCheckpoint(path_);
-    Report report(survey);
+    const CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.At(path_));
+    ProgressBar bar("reading", !output.json());
+    Report report(survey, bar);
+    bar.End();
     if (survey.problems.empty()) return output.Print(report.json(), report.text());
     const CheckpointSurvey::Problem& first = survey.problems.front();
     const std::size_t others = survey.problems.size() - 1;
@@ -119,6 +128,7 @@ class Inspect final : public Subcommand {
 
  private:
   std::string path_;
+  CheckpointFlags checkpoint_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/subcommand.h"
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/quant/kernel_tensors.h"
@@ -24,9 +25,9 @@ namespace layercast::cli {
 namespace {
 
 // Of headers alone: a plan looks at names, dtypes and shapes.
-Manifest ManifestOfCheckpoint(const std::string& path) {
+Manifest ManifestOfCheckpoint(const CheckpointSource& source) {
   std::vector<ManifestEntry> entries;
-  const Checkpoint checkpoint = Checkpoint::Open(path);
+  const Checkpoint checkpoint = Checkpoint::Open(source);
   for (const TensorSpec& spec : checkpoint.specs()) entries.push_back({spec, {}, -1.0F});
   return Manifest({}, 0, std::move(entries));
 }
@@ -164,6 +165,7 @@ class Plan final : public Subcommand {
   void Declare(CLI::App& app) override {
     app.add_option("--model", model_, "A folder with config.json, and the checkpoint unless there is a --publisher")
         ->required();
+    checkpoint_.Declare(app);
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
     app.add_option("--quantization", recipe_, "Also says which weights this recipe cannot hold")
@@ -180,8 +182,8 @@ class Plan final : public Subcommand {
     const Deadline deadline =
         Deadline::After(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(timeout_)));
     const auto tree = ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model_), parallel_);
-    const Manifest manifest =
-        publisher_.empty() ? ManifestOfCheckpoint(model_) : ManifestOfPublisher(publisher_, parallel_, deadline);
+    const Manifest manifest = publisher_.empty() ? ManifestOfCheckpoint(checkpoint_.At(model_))
+                                                 : ManifestOfPublisher(publisher_, parallel_, deadline);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest);
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, recipe_), std::back_inserter(problems));
@@ -200,6 +202,7 @@ class Plan final : public Subcommand {
 
  private:
   std::string model_;
+  CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
   std::string recipe_ = "none";
   std::string publisher_;

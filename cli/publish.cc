@@ -9,6 +9,7 @@
 
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
+#include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "layercast/publisher.h"
 #include "src/checkpoint/checkpoint_manifest.h"
@@ -18,7 +19,7 @@ namespace layercast::cli {
 namespace {
 
 // The checkpoint's tensors in the order that was asked for. `layer` is the publisher's affair: engines know it.
-Weights InOrder(const std::string& checkpoint, const std::string& order) {
+Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
   const auto weights = [&] { return Weights::FromCheckpoint(checkpoint); };
   if (order == "layer" || order == "checkpoint") return weights();
   constexpr std::string_view kShuffled = "shuffled:";
@@ -37,7 +38,8 @@ class Publish final : public Subcommand {
   const char* description() const override { return "Publishes a checkpoint as a version until it is ended"; }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--checkpoint", checkpoint_, "A folder of safetensors files")->required();
+    app.add_option("--checkpoint", checkpoint_, "A folder with a checkpoint, or one file of it")->required();
+    format_.Declare(app);
     app.add_option("--mode", mode_, "snapshot: engines pull at their own pace; stream: it is walked for each of them")
         ->check(CLI::IsMember({"snapshot", "stream"}))
         ->capture_default_str();
@@ -54,17 +56,19 @@ class Publish final : public Subcommand {
     }
 
     EndSignal end;
-    Weights weights = InOrder(checkpoint_, order_);
+    Weights weights = InOrder(format_.At(checkpoint_), order_);
     std::uint64_t bytes = 0;
     for (const TensorSpec& spec : weights.specs) bytes += static_cast<std::uint64_t>(NumBytes(spec.dtype, spec.shape));
     const std::size_t tensors = weights.specs.size();
+    ProgressBar bar("reading", !output.json() && mode_ == "snapshot");
     Publisher publisher(options_);
     const PublishedVersion published =
         publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_) : lineage_,
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
                            .layer_order = order_ == "layer"},
-                          std::move(weights));
+                          WithProgress(std::move(weights), bar));
+    bar.End();
     output.Print({{"ready", true},
                   {"endpoint", publisher.endpoint()},
                   {"pids", {::getpid()}},
@@ -79,6 +83,7 @@ class Publish final : public Subcommand {
 
  private:
   std::string checkpoint_;
+  CheckpointFlags format_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";
   std::string lineage_;

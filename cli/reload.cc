@@ -55,7 +55,12 @@ class Reload final : public Subcommand {
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engines_, "Endpoints of the engines")->required()->delimiter(',');
     CLI::Option* path = app.add_option("--weights-path", path_, "A checkpoint folder that the engines can open");
-    app.add_option("--publisher", request_.publisher, "Endpoint of a publisher")->excludes(path);
+    checkpoint_.Declare(app, path);
+    CLI::Option* const publisher =
+        app.add_option("--publisher", request_.publisher, "Endpoint of a publisher")->excludes(path);
+    app.add_option("--from-engine", request_.engine, "Endpoint of an engine of the same layout: what it serves")
+        ->excludes(path)
+        ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_option("--channel", request_.channel, "The data channel to use; by default the best there is")
         ->check(CLI::IsMember({"shm", "zmq"}));
@@ -66,7 +71,12 @@ class Reload final : public Subcommand {
 
   void Run(Output& output) override {
     if (!version_.empty()) request_.version = ParseVersion(version_);
-    if (!path_.empty()) request_.weights_path = AbsolutePath(path_);
+    if (!path_.empty()) {
+      const CheckpointSource source = checkpoint_.At(path_);
+      request_.weights_path = source.path;
+      request_.load_format = source.load_format;
+      request_.secondary_weights = source.secondary;
+    }
     request_.timeout = timeout_.duration();
     const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
     Json json = {{"ok", true}, {"engines", Json::array()}};
@@ -87,6 +97,7 @@ class Reload final : public Subcommand {
  private:
   std::vector<std::string> engines_;
   std::string path_;
+  CheckpointFlags checkpoint_;
   std::string version_;
   ReloadRequest request_;
   Timeout timeout_;

@@ -1,13 +1,18 @@
 // layercast serve: an engine, all its ranks, and its service, until it is ended.
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
+#include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "engine_side/quant/recipe.h"
 #include "engine_side/server/engine_service.h"
@@ -27,6 +32,27 @@ std::string EngineName() {
          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
+// Of all ranks together.
+class LoadProgress {
+ public:
+  LoadProgress(int ranks, ProgressBar& bar) : of_rank_(static_cast<std::size_t>(ranks)), bar_(bar) {}
+
+  void Show(int rank, std::uint64_t bytes, std::uint64_t bytes_total) {
+    std::pair<std::uint64_t, std::uint64_t> sum;
+    {
+      const std::lock_guard lock(mutex_);
+      of_rank_[static_cast<std::size_t>(rank)] = {bytes, bytes_total};
+      for (const auto& [so_far, total] : of_rank_) sum = {sum.first + so_far, sum.second + total};
+    }
+    bar_.Show(sum.first, sum.second);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> of_rank_;  // so far, in all; guarded by mutex_
+  ProgressBar& bar_;
+};
+
 class Serve final : public Subcommand {
  public:
   const char* name() const override { return "serve"; }
@@ -36,6 +62,14 @@ class Serve final : public Subcommand {
 
   void Declare(CLI::App& app) override {
     app.add_option("--model", options_.ranks.model, "A checkpoint folder, or one that `export` wrote")->required();
+    checkpoint_.Declare(app);
+    CLI::Option* const publisher =
+        app.add_option("--publisher", publisher_, "With --load-format remote: whose version to start with");
+    app.add_option("--from-engine", engine_,
+                   "With --load-format remote: the engine of the same layout that lends what it serves")
+        ->excludes(publisher);
+    app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
+    app.add_option("--seed", seed_, "With --load-format dummy")->capture_default_str();
     app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_option("--quantization", options_.ranks.recipe, "The recipe of what is served")
         ->check(CLI::IsMember(KnownRecipes()))
@@ -66,9 +100,16 @@ class Serve final : public Subcommand {
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.program = RankProgram();
     options_.ranks.engine = EngineName();
+    options_.first_load = FirstLoad();
+    ProgressBar bar("loading", !output.json());
+    LoadProgress progress(options_.ranks.tp_size, bar);
+    options_.ranks.on_progress = [&](int rank, std::uint64_t bytes, std::uint64_t total) {
+      progress.Show(rank, bytes, total);
+    };
     EndSignal end;
     EngineService service(options_);
     if (!LoadUnlessEnded(service, end)) return;
+    bar.End();
     const Json ready = service.Ready();
     output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
                             ready.at("tp").dump() + " ranks, quantization " + options_.ranks.recipe);
@@ -94,6 +135,25 @@ class Serve final : public Subcommand {
     return !ended;
   }
 
+  // What `reload_weights` takes.
+  Json FirstLoad() const {
+    const bool remote = checkpoint_.load_format() == "remote";
+    if (remote == (publisher_.empty() && engine_.empty())) {
+      throw UsageError(remote ? "--load-format remote: expected --publisher or --from-engine, got neither"
+                              : "--publisher and --from-engine are for --load-format remote");
+    }
+    if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_}};
+    if (!remote) return CheckpointJson(checkpoint_.At(options_.ranks.model));
+    if (!engine_.empty()) return {{"engine", engine_}};
+    Json load = {{"publisher", publisher_}};
+    if (!version_.empty()) {
+      const Version version = ParseVersion(version_);
+      load["lineage"] = version.lineage;
+      load["step"] = version.step;
+    }
+    return load;
+  }
+
   // Beside this program: `layercast-rank` is the one that holds libtorch.
   static std::string RankProgram() {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
@@ -104,6 +164,11 @@ class Serve final : public Subcommand {
   }
 
   EngineServiceOptions options_;
+  CheckpointFlags checkpoint_;
+  std::string publisher_;
+  std::string engine_;
+  std::string version_;
+  std::uint64_t seed_ = 0;
   std::string commit_ = "staged";
   std::string device_ = "cpu";
 };

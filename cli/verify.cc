@@ -23,12 +23,13 @@ class Verify final : public Subcommand {
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->required();
     app.add_option("--against", against_, "A checkpoint folder that the engine can open")->required();
+    checkpoint_.Declare(app);
     timeout_.Declare(app);
   }
 
   void Run(Output& output) override {
     const Json result =
-        RpcClient("engine", engine_).Call("verify", {{"directory", AbsolutePath(against_)}}, timeout_.deadline());
+        RpcClient("engine", engine_).Call("verify", CheckpointJson(checkpoint_.At(against_)), timeout_.deadline());
     const Json& differences = result.at("differences");
     std::string text = result.at("tensors").dump() + " tensors, " + result.at("bytes").dump() + " bytes: ";
     text += differences.empty() ? "equal\n" : std::to_string(differences.size()) + " tensors differ\n";
@@ -43,6 +44,7 @@ class Verify final : public Subcommand {
  private:
   std::string engine_;
   std::string against_;
+  CheckpointFlags checkpoint_;
   Timeout timeout_;
 };
 

@@ -5,6 +5,7 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(cppzmq REQUIRED)
 find_package(hwy REQUIRED)
+find_package(ZLIB REQUIRED)  # crc-32 of the records of torch.save
 find_path(LAYERCAST_XXHASH_INCLUDE xxhash.h REQUIRED)
 
 add_library(layercast_xxhash INTERFACE)

@@ -8,8 +8,10 @@
 
 namespace layercast {
 
-Weights Weights::FromCheckpoint(const std::string& path) {
-  const Checkpoint checkpoint = Checkpoint::Open(path);
+Weights Weights::FromCheckpoint(const std::string& path) { return FromCheckpoint(CheckpointSource{.path = path}); }
+
+Weights Weights::FromCheckpoint(const CheckpointSource& source) {
+  const Checkpoint checkpoint = Checkpoint::Open(source);
   Weights weights;
   weights.specs = checkpoint.specs();
   weights.walk = [checkpoint](std::span<const std::string> order) {
@@ -18,7 +20,7 @@ Weights Weights::FromCheckpoint(const std::string& path) {
     for (const std::string& name : order) {
       const std::int64_t index = checkpoint.Find(name);
       if (index < 0) {
-        throw Error(ErrorCode::kNotFound, "checkpoint " + checkpoint.path().string() + " has no tensor '" + name + "'");
+        throw Error(ErrorCode::kNotFound, "checkpoint " + checkpoint.source().path + " has no tensor '" + name + "'");
       }
       indices.push_back(static_cast<std::uint32_t>(index));
     }

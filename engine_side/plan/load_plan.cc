@@ -9,6 +9,10 @@ namespace layercast {
 
 LoadPlan LoadPlan::WithoutTensors(const Module& model) { return Builder(model, Manifest()).RunWithoutTensors(); }
 
+LoadPlan LoadPlan::OfItsParameters(const Module& model, const Manifest& manifest) {
+  return Builder(model, manifest).RunOfItsParameters();
+}
+
 CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial) {
   return Builder(model, manifest).Run(partial);
 }

@@ -64,6 +64,9 @@ class LoadPlan {
 
   // The layers and parameters of a model alone, with no tensors that go there.
   static LoadPlan WithoutTensors(const Module& model);
+  // Every parameter from a tensor of its own name and shape, all of it: `manifest` holds the parameters of
+  // WithoutTensors, in their order.
+  static LoadPlan OfItsParameters(const Module& model, const Manifest& manifest);
 
   // In the tree's order: the order that publishers send in.
   const std::vector<PlannedLayer>& layers() const { return layers_; }

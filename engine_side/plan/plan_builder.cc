@@ -6,6 +6,7 @@
 #include "engine_side/model/path.h"
 #include "engine_side/plan/completeness.h"
 #include "layercast/error.h"
+#include "src/base/check.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
@@ -35,6 +36,23 @@ CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
 LoadPlan LoadPlan::Builder::RunWithoutTensors() {
   std::string path;
   AddLayers(model_, path);
+  return std::move(plan_);
+}
+
+LoadPlan LoadPlan::Builder::RunOfItsParameters() {
+  plan_.layout_digest_ = manifest_.layout_digest();
+  std::string path;
+  AddLayers(model_, path);
+  for (std::uint32_t i = 0; i < plan_.parameters_.size(); ++i) {
+    const TensorSpec& spec = plan_.parameters_[i].spec;
+    LAYERCAST_CHECK(spec == manifest_.entry(i).spec);
+    if (spec.num_elements() == 0) continue;
+    const Box whole = Box::Whole(spec.shape);
+    plan_.placed_bytes_ += static_cast<std::uint64_t>(spec.num_bytes());
+    plan_.placements_.push_back({i, i, whole, whole, {}});
+  }
+  OrderPlacements();
+  IndexTensors();
   return std::move(plan_);
 }
 

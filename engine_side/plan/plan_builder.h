@@ -20,6 +20,7 @@ class LoadPlan::Builder {
 
   CheckedPlan Run(std::span<const std::string> partial);
   LoadPlan RunWithoutTensors();
+  LoadPlan RunOfItsParameters();
 
  private:
   void AddLayers(const Module& module, std::string& path);

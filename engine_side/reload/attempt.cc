@@ -15,9 +15,8 @@ std::int64_t RowMultiple(const Recipe& recipe) { return std::max<std::int64_t>(r
 
 }  // namespace
 
-PreparedLayout::PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe,
-                               std::uint64_t chunk_bytes)
-    : plan(LoadPlan::Build(model, manifest)) {
+PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Recipe& recipe, std::uint64_t chunk_bytes)
+    : plan(std::move(of)) {
   ScheduleOptions options;
   options.chunk_bytes = chunk_bytes;
   options.row_multiple = static_cast<std::uint64_t>(RowMultiple(recipe));

@@ -20,7 +20,8 @@ namespace layercast {
 
 // What is made once for a layout of tensors, and replayed for every version of it. Immutable.
 struct PreparedLayout {
-  PreparedLayout(const Module& model, const Manifest& manifest, const Recipe& recipe, std::uint64_t chunk_bytes);
+  // `of`: made for `manifest`.
+  PreparedLayout(LoadPlan of, const Manifest& manifest, const Recipe& recipe, std::uint64_t chunk_bytes);
 
   LoadPlan plan;
   PlannedSchedule snapshot;                                // chunks gather small tensors

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <system_error>
 #include <utility>
-#include <vector>
 
 #include "layercast/error.h"
-#include "src/checkpoint/checkpoint.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -17,6 +17,32 @@ std::filesystem::path PartPath(const std::string& directory, int rank, int part)
   return std::filesystem::path(directory) /
          ("model-rank-" + std::to_string(rank) + "-part-" + std::to_string(part) + ".safetensors");
 }
+
+// What cannot be asked is not there; opening it would say why.
+bool Exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+class OneAfterTheOther final : public WeightsIterator {
+ public:
+  explicit OneAfterTheOther(std::vector<Checkpoint> parts) : parts_(std::move(parts)) {}
+
+  std::optional<NamedTensor> Next() override {
+    for (;;) {
+      if (walk_ != nullptr) {
+        if (std::optional<NamedTensor> tensor = walk_->Next()) return tensor;
+      }
+      if (next_ == parts_.size()) return std::nullopt;
+      walk_ = parts_[next_++].Weights();
+    }
+  }
+
+ private:
+  const std::vector<Checkpoint> parts_;
+  std::size_t next_ = 0;  // part
+  std::unique_ptr<WeightsIterator> walk_;
+};
 
 // Ticks kernel tensors off as they come, and remembers everything that is wrong.
 class Awaited {
@@ -54,24 +80,34 @@ class Awaited {
 
 }  // namespace
 
-std::vector<NamedTensor> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size) {
-  std::vector<NamedTensor> tensors;
-  int part = 0;
-  for (; std::filesystem::exists(PartPath(directory, tp_rank, part)); ++part) {
-    const auto weights = Checkpoint::Open(PartPath(directory, tp_rank, part)).Weights();
-    while (std::optional<NamedTensor> tensor = weights->Next()) tensors.push_back(std::move(*tensor));
+bool IsKernelFormat(const CheckpointSource& source) {
+  const bool found = source.load_format == "auto" && Exists(PartPath(source.path, 0, 0));
+  if (!found && source.load_format != "sharded_state") return false;
+  if (source.secondary.empty()) return true;
+  throw Error(ErrorCode::kInvalidArgument, "sharded_state in " + source.path +
+                                               ": expected no secondary weights, got '" +
+                                               source.secondary.front().path + "'");
+}
+
+KernelFiles::KernelFiles(const std::string& directory, int tp_rank, int tp_size) {
+  for (int part = 0; Exists(PartPath(directory, tp_rank, part)); ++part) {
+    parts_.push_back(Checkpoint::Open(PartPath(directory, tp_rank, part)));
+    const std::vector<TensorSpec>& specs = parts_.back().specs();
+    specs_.insert(specs_.end(), specs.begin(), specs.end());
+    total_bytes_ += parts_.back().total_bytes();
   }
-  if (part == 0) {
+  if (parts_.empty()) {
     throw Error(ErrorCode::kNotFound, "rank " + std::to_string(tp_rank) + ": expected " +
                                           PartPath(directory, tp_rank, 0).string() + ", which is not there");
   }
-  if (std::filesystem::exists(PartPath(directory, tp_size, 0))) {
+  if (Exists(PartPath(directory, tp_size, 0))) {
     throw Error(ErrorCode::kInvalidArgument, directory + " was written by more than " + std::to_string(tp_size) +
                                                  " ranks: " + PartPath(directory, tp_size, 0).filename().string() +
                                                  " is there too");
   }
-  return tensors;
 }
+
+std::unique_ptr<WeightsIterator> KernelFiles::Weights() const { return std::make_unique<OneAfterTheOther>(parts_); }
 
 void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout) {
   Awaited awaited(layout);

@@ -2,20 +2,43 @@
 // captured buffers, copied straight to the sink. What `layercast export` writes.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "layercast/checkpoint_source.h"
 #include "layercast/weights_iterator.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/tensor/manifest.h"
 
 namespace layercast {
 
-// `model-rank-{rank}-part-{part}.safetensors` of a folder. Throws kNotFound naming the files that it looked for;
-// kInvalidArgument when they were written by another number of ranks.
-std::vector<NamedTensor> OpenKernelFormat(const std::string& directory, int tp_rank, int tp_size);
+// Whether the source holds what `layercast export` writes: it is called `sharded_state`, or is `auto` and rank 0's
+// first file is there. Throws kInvalidArgument on secondary sources beside it.
+bool IsKernelFormat(const CheckpointSource& source);
+
+// A rank's own files of a folder, `model-rank-{rank}-part-{part}.safetensors`: the other ranks' are never opened.
+// Value; immutable.
+class KernelFiles {
+ public:
+  // Reads headers alone. Throws kNotFound naming the file that it looked for; kInvalidArgument when they were written
+  // by another number of ranks.
+  KernelFiles(const std::string& directory, int tp_rank, int tp_size);
+
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+  std::uint64_t total_bytes() const { return total_bytes_; }
+  // In file order, as Checkpoint reads them.
+  std::unique_ptr<WeightsIterator> Weights() const;
+
+ private:
+  std::vector<Checkpoint> parts_;
+  std::vector<TensorSpec> specs_;  // of all parts
+  std::uint64_t total_bytes_ = 0;
+};
 
 // Before any byte moves: throws what LoadKernelFormat would.
 void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);

@@ -73,7 +73,7 @@ class Receiver::Impl {
       throw;
     }
     writing_ = false;
-    served_.Become(staged_.manifest.version(), staged_.digest);
+    served_.Become(staged_.version, staged_.digest);
     report_.served_digest = staged_.digest;
     report_.total_ms = MillisecondsSince(begin_);
     phase_ = Phase::kIdle;
@@ -148,16 +148,16 @@ class Receiver::Impl {
     return report_;
   }
 
-  std::vector<std::byte> StagedManifest() const {
+  const Version& staged_version() const {
     CheckStaged();
     CheckKeepsStaged();
-    return staged_.manifest.Encode();
+    return staged_.version;
   }
 
-  void AdoptStaged(const std::vector<std::byte>& encoded) {
+  void AdoptStaged(const Version& version) {
     Start();
     CheckKeepsStaged();
-    OrFail([&] { staged_ = stager_.Adopt(Manifest::Decode(encoded)); });
+    OrFail([&] { staged_ = stager_.Adopt(version); });
     phase_ = Phase::kStaged;
   }
 
@@ -279,7 +279,7 @@ const std::optional<Version>& Receiver::version() const { return impl_->version(
 const std::optional<Torn>& Receiver::torn() const { return impl_->torn(); }
 const ReloadReport& Receiver::report() const { return impl_->report(); }
 const CapturedBuffers& Receiver::captured() const { return impl_->captured(); }
-std::vector<std::byte> Receiver::StagedManifest() const { return impl_->StagedManifest(); }
-void Receiver::AdoptStaged(const std::vector<std::byte>& manifest) { impl_->AdoptStaged(manifest); }
+const Version& Receiver::staged_version() const { return impl_->staged_version(); }
+void Receiver::AdoptStaged(const Version& version) { impl_->AdoptStaged(version); }
 
 }  // namespace layercast

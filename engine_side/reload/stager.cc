@@ -28,9 +28,11 @@ void Stager::Open(ReloadSource source, std::uint64_t attempt) {
   attempt_number_ = attempt;
   switch (source_.kind) {
     case ReloadSource::Kind::kOrigin: return OpenOrigin();
-    case ReloadSource::Kind::kPath: return OpenPath(source_.location, source_.is_checkpoint_format);
+    case ReloadSource::Kind::kPath: return OpenPath(source_.checkpoint, source_.is_checkpoint_format);
     case ReloadSource::Kind::kPublisher: return OpenPublisher();
+    case ReloadSource::Kind::kEngine: return OpenEngine();
     case ReloadSource::Kind::kIterator: return OpenIterator();
+    case ReloadSource::Kind::kDummy: return OpenDummy();
   }
   throw Error(ErrorCode::kInvalidArgument, "a source of no known kind");
 }
@@ -44,7 +46,7 @@ StagedVersion Stager::Receive() {
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
-  BeginUnpublished("iterator", 0, OrLast(specs), {});
+  BeginAttempt(Unpublished("iterator", 0, OrLast(specs)), {});
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
@@ -57,11 +59,11 @@ std::set<std::string> Stager::Load(WeightsIterator& weights) {
   return names;
 }
 
-StagedVersion Stager::Adopt(Manifest manifest) {
+StagedVersion Stager::Adopt(const Version& version) {
   committer().Begin();
-  report_.version = manifest.version();
+  report_.version = version;
   report_.staged_bytes = layout().staged_bytes();
-  return Digested(std::move(manifest));
+  return Digested(version);
 }
 
 void Stager::Abandon() {
@@ -74,43 +76,45 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
-// The digests and magnitudes of its tensors are known when they have come.
-void Stager::BeginUnpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs,
-                              Arrival arrival) {
+Manifest Stager::Unpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs) {
   std::vector<ManifestEntry> entries;
   for (const TensorSpec& spec : specs) entries.push_back({.spec = spec, .digest = {}, .amax = -1});
-  BeginAttempt(Manifest(lineage, step, std::move(entries)), arrival);
+  return Manifest(lineage, step, std::move(entries));
 }
 
 void Stager::BeginAttempt(Manifest manifest, Arrival arrival) {
-  const std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest);
-  report_.staged_bytes = layout().staged_bytes();
+  std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest);
   std::vector<TensorSpec> specs;
   for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
   last_specs_ = std::move(specs);
-  attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
-                                                                        .recipe = *recipe_,
-                                                                        .layout = layout(),
-                                                                        .sink = committer().Begin(),
-                                                                        .layer_memory = layer_memory_,
-                                                                        .pool = pool_,
-                                                                        .failpoints = failpoints_,
-                                                                        .direct = options_.direct},
-                                             prepared, std::move(manifest), arrival.in_order, arrival.snapshot);
+  BeginPrepared(std::move(prepared), std::move(manifest), arrival);
+}
+
+void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, Arrival arrival) {
+  report_.staged_bytes = layout().staged_bytes();
+  attempt_ =
+      std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
+                                                                 .recipe = *recipe_,
+                                                                 .layout = layout(),
+                                                                 .sink = committer().Begin(),
+                                                                 .layer_memory = layer_memory_,
+                                                                 .pool = pool_,
+                                                                 .failpoints = failpoints_,
+                                                                 .direct = options_.direct},
+                                      std::move(prepared), std::move(manifest), arrival.in_order, arrival.snapshot);
 }
 
 // The attempt has everything: what the committer took is whole.
-StagedVersion Stager::FinishAttempt(std::optional<Manifest> published) {
+StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
   attempt_->Finish();
   attempt_->Describe(report_);
-  Manifest manifest = published ? *std::move(published) : attempt_->FinalManifest();
-  report_.version = manifest.version();
-  return Digested(std::move(manifest));
+  report_.version = published ? *std::move(published) : attempt_->FinalManifest().version();
+  return Digested(report_.version);
 }
 
-StagedVersion Stager::Digested(Manifest manifest) {
+StagedVersion Stager::Digested(const Version& version) {
   const StageClock::Scope timing(report_.stage_ms["verify"]);
-  return {std::move(manifest), committer().digest()};
+  return {version, committer().digest()};
 }
 
 const KernelLayout& Stager::layout() {
@@ -133,7 +137,8 @@ Committer& Stager::committer() {
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) {
   if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
-  prepared_ = std::make_shared<const PreparedLayout>(*model_, manifest, *recipe_, options_.chunk_bytes);
+  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, *recipe_,
+                                                     options_.chunk_bytes);
   return prepared_;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ namespace layercast {
 
 // A whole version that the committer has taken.
 struct StagedVersion {
-  Manifest manifest;
+  Version version;
   Digest digest;  // what the captured buffers will read back once it is committed
 };
 
@@ -45,8 +46,8 @@ class Stager {
   // Open, and a part of Receive, call by call. Empty specs: those of the last load.
   void Begin(const std::vector<TensorSpec>& specs);
   std::set<std::string> Load(WeightsIterator& weights);
-  // What was staged before this process began, whole, under that manifest.
-  StagedVersion Adopt(Manifest manifest);
+  // What was staged before this process began, whole, as that version.
+  StagedVersion Adopt(const Version& version);
   // Drops what is half received.
   void Abandon();
 
@@ -57,27 +58,37 @@ class Stager {
 
  private:
   void OpenOrigin();
-  void OpenPath(const std::string& path, bool is_checkpoint_format);
-  void OpenCheckpoint(const std::string& path);
+  void OpenPath(const CheckpointSource& source, bool is_checkpoint_format);
+  void OpenCheckpoint(const CheckpointSource& source);
   void OpenIterator();
   void OpenKernelFormatIterator();
+  void OpenDummy();
   void OpenPublisher();
+  void OpenEngine();
   void Connect(const std::string& lineage, std::optional<std::uint64_t> step);
   StagedVersion ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage);
   StagedVersion ReceivePublished();
+  StagedVersion ReceiveLent(const Version& version, const Digest& served_digest);
+  // Moves the schedule over the session; what fails names the peer.
+  void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
   FetchOptions HowToFetch() const;
   void Describe(const FetchStats& stats);
+  void DescribeKernelTensors(std::uint64_t bytes);
 
   struct Arrival {
     bool in_order = false;  // of the plan
     bool snapshot = false;  // from a publisher's arena
   };
   void BeginAttempt(Manifest manifest, Arrival arrival);
-  void BeginUnpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs,
-                        Arrival arrival);
+  void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, Arrival arrival);
+  // The digests and magnitudes of its tensors are known when they have come.
+  static Manifest Unpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs);
   void TakeAll(WeightsIterator& weights);
-  StagedVersion FinishAttempt(std::optional<Manifest> published);
-  StagedVersion Digested(Manifest manifest);
+  // The same walk, which says how far it has got.
+  std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights, std::uint64_t bytes_total) const;
+  // Without a version: what it is called follows from the tensors that came.
+  StagedVersion FinishAttempt(std::optional<Version> published);
+  StagedVersion Digested(const Version& version);
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
@@ -100,7 +111,7 @@ class Stager {
   const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
 
   struct Origin {
-    std::string path;
+    CheckpointSource source;
     bool is_checkpoint_format = true;
   };
   Origin origin_;                                   // what FromOrigin re-reads
@@ -114,6 +125,7 @@ class Stager {
   std::uint64_t attempt_number_ = 0;
   Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));
   std::unique_ptr<FetchSession> session_;
+  Version offered_;  // by it
   std::unique_ptr<ReloadAttempt> attempt_;
   std::function<StagedVersion()> receive_;
 };

@@ -1,7 +1,10 @@
 // The ways in: what is known of a source before its bytes move, and how they do.
 #include <utility>
 
+#include "engine_side/reload/dummy_weights.h"
 #include "engine_side/reload/kernel_format.h"
+#include "engine_side/reload/lent_weights.h"
+#include "engine_side/reload/progress.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
 #include "src/checkpoint/checkpoint.h"
@@ -10,28 +13,11 @@
 namespace layercast {
 namespace {
 
-// Hands on what arrives, and says how much that was by now.
-class Progress final : public FetchSink {
- public:
-  using Say = std::function<void(std::uint64_t, std::uint64_t)>;
-  Progress(FetchSink& sink, std::uint64_t total, const Say& say) : sink_(sink), total_(total), say_(say) {}
-
-  void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
-    sink_.OnTensor(tensor, amax, digest);
-  }
-  void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override { sink_.OnAxisAmax(tensor, amax); }
-  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
-    for (const RegionView& region : regions) bytes_ += region.num_bytes();
-    if (say_) say_(bytes_, total_);
-    sink_.OnChunk(chunk, regions);
-  }
-
- private:
-  FetchSink& sink_;
-  const std::uint64_t total_;
-  const Say& say_;
-  std::uint64_t bytes_ = 0;
-};
+std::vector<TensorSpec> SpecsOf(const Manifest& manifest) {
+  std::vector<TensorSpec> specs;
+  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
+  return specs;
+}
 
 // The channel's own words name another address than the publisher's, or none.
 template <class Call>
@@ -48,33 +34,51 @@ auto NamingPublisher(const std::string& endpoint, const Call& call) {
 }  // namespace
 
 void Stager::OpenOrigin() {
-  if (!origin_.path.empty()) return OpenPath(Origin(origin_).path, origin_.is_checkpoint_format);
+  if (!origin_.source.path.empty()) return OpenPath(Origin(origin_).source, origin_.is_checkpoint_format);
   throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
 }
 
-void Stager::OpenPath(const std::string& path, bool is_checkpoint_format) {
+void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format) {
+  const std::string lineage = DefaultLineage(source.path);
   report_.channel = "path";
-  report_.version.lineage = DefaultLineage(path);
-  if (is_checkpoint_format) return OpenCheckpoint(path);
-  std::vector<NamedTensor> tensors = layercast::OpenKernelFormat(path, parallel_.tp_rank, parallel_.tp_size);
-  std::vector<TensorSpec> specs;
-  for (const NamedTensor& tensor : tensors) specs.push_back({tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
-  CheckKernelFormat(specs, layout());
-  receive_ = [this, path, tensors = std::move(tensors)] {
-    StagedVersion staged = ReceiveKernelFormat(*MakeWeightsIterator(tensors), DefaultLineage(path));
-    origin_ = {path, false};
+  report_.version.lineage = lineage;
+  if (is_checkpoint_format && !IsKernelFormat(source)) return OpenCheckpoint(source);
+  KernelFiles files(source.path, parallel_.tp_rank, parallel_.tp_size);
+  CheckKernelFormat(files.specs(), layout());
+  receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
+    StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);
+    origin_ = {source, is_checkpoint_format};
     return staged;
   };
 }
 
-void Stager::OpenCheckpoint(const std::string& path) {
-  auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::Open(path));
-  BeginUnpublished(DefaultLineage(path), 0, checkpoint->specs(), {.in_order = true, .snapshot = false});
-  receive_ = [this, path, checkpoint] {
-    TakeAll(*checkpoint->Weights(LayerOrder(checkpoint->specs())));
+void Stager::OpenCheckpoint(const CheckpointSource& source) {
+  auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::Open(source));
+  BeginAttempt(Unpublished(DefaultLineage(source.path), 0, checkpoint->specs()), {.in_order = true, .snapshot = false});
+  receive_ = [this, source, checkpoint] {
+    TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
     StagedVersion staged = FinishAttempt(std::nullopt);
-    origin_ = {path, true};
+    origin_ = {source, true};
     return staged;
+  };
+}
+
+// Ranks hold different values, and no checkpoint has them: the version is called by its seed alone.
+void Stager::OpenDummy() {
+  const std::uint64_t seed = source_.seed;
+  report_.channel = "dummy";
+  report_.version = Manifest("dummy", seed, {}).version();
+  auto parameters = std::make_shared<const LoadPlan>(LoadPlan::WithoutTensors(*model_));
+  std::vector<TensorSpec> specs;
+  for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);
+  Manifest manifest = Unpublished("dummy", seed, specs);
+  const std::uint64_t bytes = manifest.total_bytes();
+  auto prepared = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest,
+                                                         *recipe_, options_.chunk_bytes);
+  BeginPrepared(std::move(prepared), std::move(manifest), {.in_order = true, .snapshot = false});
+  receive_ = [this, parameters, seed, bytes] {
+    TakeAll(*Watched(std::make_unique<DummyWeights>(*parameters, parallel_.tp_rank, seed), bytes));
+    return FinishAttempt(Manifest("dummy", seed, {}).version());
   };
 }
 
@@ -83,7 +87,7 @@ void Stager::OpenIterator() {
   report_.version.lineage = source_.lineage;
   if (source_.iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "expected an iterator, got null");
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
-  BeginUnpublished(source_.lineage, source_.step.value_or(0), OrLast(source_.specs), {});
+  BeginAttempt(Unpublished(source_.lineage, source_.step.value_or(0), OrLast(source_.specs)), {});
   receive_ = [this] {
     TakeAll(*source_.iterator);
     return FinishAttempt(std::nullopt);
@@ -104,57 +108,95 @@ void Stager::OpenKernelFormatIterator() {
 
 void Stager::OpenPublisher() {
   Connect(source_.lineage, source_.step);
-  report_.version = session_->manifest().version();
-  report_.channel = session_->channel();
+  report_.version = offered_;
   const bool snapshot = session_->mode() == PublishMode::kSnapshot;
   BeginAttempt(session_->manifest(), {.in_order = snapshot, .snapshot = snapshot});
   receive_ = [this] { return ReceivePublished(); };
 }
 
+// The derived ones too: nothing is computed of what comes.
+void Stager::OpenEngine() {
+  Connect(source_.version.lineage, source_.version.step);
+  report_.version = source_.version;
+  CheckKernelFormat(SpecsOf(session_->manifest()), layout());
+  receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
+}
+
 void Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> step) {
-  const ReceiverIdentity self{
-      .engine = options_.engine, .attempt = attempt_number_, .rank = parallel_.tp_rank, .tp_size = parallel_.tp_size};
+  const bool alone = source_.kind == ReloadSource::Kind::kEngine;  // each rank has a lender of its own
+  const ReceiverIdentity self{.engine = options_.engine,
+                              .attempt = attempt_number_,
+                              .rank = parallel_.tp_rank,
+                              .tp_size = alone ? 1 : parallel_.tp_size};
   deadline_ = Deadline::After(timeout_);
-  session_ = NamingPublisher(source_.location, [&] {
-    return FetchSession::Open(source_.location, self, lineage, step, HowToFetch(), failpoints_, deadline_);
+  session_ = NamingPublisher(source_.endpoint, [&] {
+    return FetchSession::Open(source_.endpoint, self, lineage, step, HowToFetch(), failpoints_, deadline_);
   });
+  offered_ = session_->manifest().version();
+  report_.channel = session_->channel();
 }
 
 void Stager::Reach() {
-  if (session_ != nullptr || source_.kind != ReloadSource::Kind::kPublisher) return;
-  const Version& opened = report_.version;
+  if (session_ != nullptr || source_.endpoint.empty()) return;
+  const Version opened = offered_;
   Connect(opened.lineage, opened.step);
-  const Version offered = session_->manifest().version();
-  if (offered == opened) return;
-  throw Error(ErrorCode::kFailedPrecondition, "publisher " + source_.location + ": expected to find " +
-                                                  opened.ToString() + " again, got " + offered.ToString());
+  if (offered_ == opened) return;
+  throw Error(ErrorCode::kFailedPrecondition, "publisher " + source_.endpoint + ": expected to find " +
+                                                  opened.ToString() + " again, got " + offered_.ToString());
 }
 
 StagedVersion Stager::ReceivePublished() {
-  Progress sink(*attempt_, attempt_->schedule().schedule.total_bytes(), options_.on_progress);
+  Fetch(attempt_->schedule().schedule, attempt_->prepared().amax_requests, *attempt_);
+  return FinishAttempt(offered_);
+}
+
+// What arrives is what the other engine's buffers read back as, and so will this one's: the proof that all of it came.
+StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_digest) {
+  const Manifest manifest = session_->manifest();
+  CheckKernelFormat(SpecsOf(manifest), layout());
+  const Schedule schedule = WholeTensors(manifest, options_.chunk_bytes);
+  LentTensors sink(manifest, schedule, layout(), committer().Begin());
+  Fetch(schedule, {}, sink);
+  sink.Finish();
+  DescribeKernelTensors(schedule.total_bytes());
+  StagedVersion staged = Digested(version);
+  if (staged.digest == served_digest) return staged;
+  throw Error(ErrorCode::kCorrupt, "engine at " + source_.endpoint + ": " + version.ToString() +
+                                       ": digest of its served bytes expected " + served_digest.ToHex() + ", got " +
+                                       staged.digest.ToHex());
+}
+
+void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink) {
+  WatchedSink watched(sink, schedule.total_bytes(), options_.on_progress);
   try {
-    NamingPublisher(source_.location, [&] {
-      session_->Fetch(attempt_->schedule().schedule, attempt_->prepared().amax_requests, sink, deadline_);
-    });
+    NamingPublisher(source_.endpoint, [&] { session_->Fetch(schedule, amax_requests, watched, deadline_); });
   } catch (const Error&) {
     Describe(session_->stats());
     throw;
   }
   Describe(session_->stats());
-  return FinishAttempt(session_->manifest());
 }
 
 StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage) {
   Manifest manifest = LoadKernelFormat(weights, lineage, layout(), committer().Begin(), pool_);
   report_.version = manifest.version();
+  DescribeKernelTensors(manifest.total_bytes());
+  return Digested(manifest.version());
+}
+
+void Stager::DescribeKernelTensors(std::uint64_t bytes) {
   report_.staged_bytes = layout().staged_bytes();
-  report_.bytes = report_.bytes_total = manifest.total_bytes();
+  report_.bytes = report_.bytes_total = bytes;
   report_.layers = LoadPlan::WithoutTensors(*model_).layers().size();
-  return Digested(std::move(manifest));
 }
 
 void Stager::TakeAll(WeightsIterator& weights) {
   while (std::optional<NamedTensor> tensor = weights.Next()) attempt_->Take(*tensor);
+}
+
+std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator> weights,
+                                                 std::uint64_t bytes_total) const {
+  return std::make_unique<WatchedWalk>(std::move(weights), bytes_total, options_.on_progress);
 }
 
 FetchOptions Stager::HowToFetch() const {

@@ -17,6 +17,7 @@
 #include "layercast/model/config.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
+#include "src/control/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -24,10 +25,6 @@ namespace {
 constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
-
-bool IsKernelFormat(const std::string& model) {
-  return std::filesystem::exists(std::filesystem::path(model) / "model-rank-0-part-0.safetensors");
-}
 
 }  // namespace
 
@@ -59,12 +56,8 @@ class EngineService::Impl {
   }
 
   void LoadModel() {
-    const Json outcome = reloader_.Reload({{"weights_path", std::filesystem::absolute(options_.ranks.model).string()},
-                                           {"is_checkpoint_format", !IsKernelFormat(options_.ranks.model)}});
-    if (!outcome["ok"].get<bool>()) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "loading " + options_.ranks.model + ": " + outcome["error"]["message"].get<std::string>());
-    }
+    const Json outcome = reloader_.Reload(options_.first_load);
+    if (!outcome["ok"].get<bool>()) throw ErrorFromJson(outcome["error"], "loading " + options_.ranks.model + ": ");
     loaded_ = true;
   }
 
@@ -108,6 +101,7 @@ class EngineService::Impl {
         {"pause", &Impl::Pause},
         {"export", &Impl::Export},
         {"verify", &Impl::Verify},
+        {"lend_weights", &Impl::LendWeights},
         {"digests", &Impl::Digests}};
     if (!loaded_ && method != "status") throw Error(ErrorCode::kUnavailable, "this engine is still loading its model");
     if (const auto quick = kQuick.find(method); quick != kQuick.end()) return (this->*quick->second)(params, reply);
@@ -155,7 +149,12 @@ class EngineService::Impl {
     }
   }
 
-  void ReloadWeights(const Json& params, const RpcReply& reply) { reply.Result(reloader_.Reload(params)); }
+  void ReloadWeights(const Json& params, const RpcReply& reply) {
+    if (params.contains("engine") && params["engine"] == endpoint()) {
+      throw Error(ErrorCode::kInvalidArgument, "params: engine: expected another engine, got this one");
+    }
+    reply.Result(reloader_.Reload(params));
+  }
 
   void Pause(const Json& params, const RpcReply& reply) {
     const auto lease = std::chrono::milliseconds(params.value("lease_ms", 60'000));
@@ -217,13 +216,33 @@ class EngineService::Impl {
 
   void Verify(const Json& params, const RpcReply& reply) {
     Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
-    for (const Json& rank :
-         ranks_.Call("compare", {{"directory", params.at("directory")}}, Deadline::After(kRankTimeout))) {
+    for (const Json& rank : ranks_.Call("compare", params, Deadline::After(kRankTimeout))) {
       result["tensors"] = result["tensors"].get<std::uint64_t>() + rank["tensors"].get<std::uint64_t>();
       result["bytes"] = result["bytes"].get<std::uint64_t>() + rank["bytes"].get<std::uint64_t>();
       for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
     }
     result["equal"] = result["differences"].empty();
+    reply.Result(std::move(result));
+  }
+
+  // Calls of one thread, so no reload comes between the version and its digests.
+  void LendWeights(const Json& /*params*/, const RpcReply& reply) {
+    const Json status = reloader_.Status();
+    if (status["version"].is_null()) {
+      throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no weights to lend");
+    }
+    const std::string host = HostOf(endpoint());
+    const Json params = {{"version", status["version"]},
+                         {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
+                         {"allow_remote", options_.allow_remote}};
+    Json result = {{"version", status["version"]},
+                   {"tp", options_.ranks.tp_size},
+                   {"quantization", options_.ranks.recipe},
+                   {"ranks", Json::array()}};
+    for (const Json& lent : ranks_.Call("lend", params, Deadline::After(kRankTimeout))) {
+      const Json& served = status["ranks"][result["ranks"].size()];
+      result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});
+    }
     reply.Result(std::move(result));
   }
 

@@ -15,6 +15,7 @@ struct EngineServiceOptions {
   std::string endpoint = "tcp://127.0.0.1:0";
   bool allow_remote = false;
   std::string pause_mode = "wait";  // of a reload that names none
+  Json first_load;                  // as `reload_weights` takes it: where the weights come from that it starts with
 };
 
 // Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, three for each rank.

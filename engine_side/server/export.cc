@@ -58,7 +58,7 @@ Json ExportRank(const CapturedBuffers& captured, const std::string& directory, P
 }
 
 Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model, ParallelConfig parallel,
-                 const QuantizationConfig& quantization, const std::string& directory) {
+                 const QuantizationConfig& quantization, const CheckpointSource& checkpoint) {
   HostMemory memory;
   std::vector<Buffer> cold_memory;
   std::vector<CapturedBuffer> cold_buffers;
@@ -73,7 +73,7 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                             .device = {}});
   }
   Receiver cold(std::move(model), parallel, quantization, CapturedBuffers::Adopt(std::move(cold_buffers)));
-  cold.ReloadWeights(FromPath(directory));
+  cold.ReloadWeights(FromCheckpoint(checkpoint));
 
   Json differences = Json::array();
   std::size_t total = 0;

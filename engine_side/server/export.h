@@ -21,6 +21,6 @@ nlohmann::ordered_json ExportRank(const CapturedBuffers& captured, const std::st
 // [{"rank", "tensor", "offset", "served", "expected"}]}, the first differing byte of each tensor.
 nlohmann::ordered_json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                                    ParallelConfig parallel, const QuantizationConfig& quantization,
-                                   const std::string& directory);
+                                   const CheckpointSource& checkpoint);
 
 }  // namespace layercast

@@ -18,7 +18,7 @@ RankGroup::RankGroup(const RankGroupOptions& options) : options_(options) {
     const std::string suffix = "-rank-" + std::to_string(rank);
     memory_.push_back({MemoryFile::Create("layercast-weights" + suffix),
                        MemoryFile::Create("layercast-staging" + suffix),
-                       MemoryFile::Create("layercast-manifest" + suffix)});
+                       MemoryFile::Create("layercast-version" + suffix)});
   }
   ranks_ = Start(true);
 }
@@ -41,6 +41,11 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     launch.program = options_.program;
     launch.rank = rank;
     launch.keep_failpoints = keep_failpoints;
+    if (options_.on_progress) {
+      launch.on_progress = [this, rank](std::uint64_t bytes, std::uint64_t total) {
+        options_.on_progress(rank, bytes, total);
+      };
+    }
     const auto flag = [&](const char* name, const std::string& value) {
       launch.arguments.insert(launch.arguments.end(), {name, value});
     };
@@ -54,7 +59,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
-                          {"--manifest-fd", memory.manifest.get()}};
+                          {"--version-fd", memory.version.get()}};
     if (segment_ != nullptr) launch.descriptors.emplace_back("--collective-fd", segment_->fd());
     ranks->push_back(std::make_unique<RankHandle>(launch));
   }

@@ -2,12 +2,14 @@
 // over the same memory: weights survive, KV caches do not.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/server/borrow.h"
 #include "engine_side/server/rank_handle.h"
 #include "layercast/commit_policy.h"
 #include "src/base/unique_fd.h"
@@ -23,6 +25,8 @@ struct RankGroupOptions {
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;
+  // What `rank` has received of what it loads. Called on several threads. May be empty.
+  std::function<void(int rank, std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
 };
 
 // Resource; thread-safe.
@@ -45,10 +49,11 @@ class RankGroup {
   void Restart();
   std::vector<int> pids() const;
   CommitPolicy commit_policy() const { return options_.commit; }
+  EngineLayout layout() const { return {options_.tp_size, options_.recipe}; }
 
  private:
   struct Memory {
-    UniqueFd weights, staging, manifest;
+    UniqueFd weights, staging, version;
   };
   // The second owners are calls under way: a restart does not wait for them.
   using Ranks = std::shared_ptr<std::vector<std::unique_ptr<RankHandle>>>;

@@ -58,7 +58,8 @@ std::vector<std::string> Environment(bool keep_failpoints) {
 
 }  // namespace
 
-RankHandle::RankHandle(const RankLaunch& launch) : rank_(launch.rank), last_heard_(Deadline::Clock::now()) {
+RankHandle::RankHandle(const RankLaunch& launch)
+    : rank_(launch.rank), on_progress_(launch.on_progress), last_heard_(Deadline::Clock::now()) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw Error(ErrorCode::kUnavailable, std::string("rank link: ") + std::strerror(errno));
@@ -108,20 +109,25 @@ std::future<Json> RankHandle::Call(const std::string& method, const Json& params
     std::promise<Json> promise;
     answer = promise.get_future();
     if (!alive_) {
-      promise.set_exception(std::make_exception_ptr(Error(ErrorCode::kUnavailable, Name() + " is gone")));
+      promise.set_exception(std::make_exception_ptr(*lost_));
       return answer;
     }
     id = ++last_id_;
     if (method == "stage") progress_ = nullptr;
     waiting_.emplace(id, std::move(promise));
   }
-  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose("takes no more calls");
+  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose(Gone("takes no more calls"));
   return answer;
 }
 
 void RankHandle::Read() {
   NameThisThread("lc-rank-read");
   while (std::optional<Json> message = stream_->Receive()) {
+    if (message->contains("progress") && on_progress_) {
+      const Json& progress = (*message)["progress"];
+      on_progress_(progress.value("bytes", std::uint64_t{0}), progress.value("bytes_total", std::uint64_t{0}));
+    }
+    if (message->contains("failed")) Lose(ErrorFromJson((*message)["failed"]));
     const std::lock_guard lock(mutex_);
     last_heard_ = Deadline::Clock::now();
     if (message->contains("progress")) progress_ = (*message)["progress"];
@@ -134,7 +140,7 @@ void RankHandle::Read() {
     }
     waiting_.erase(waiting);
   }
-  Lose(HowItEnded());
+  Lose(Gone(HowItEnded()));
 }
 
 // Its socket has closed: so it has ended, or is about to.
@@ -160,7 +166,7 @@ void RankHandle::Watch(const std::stop_token& stop) {
     const bool silent = Deadline::Clock::now() - last_heard_ > kSilence;
     lock.unlock();
     if (silent) {
-      Lose("was silent for " + std::to_string(kSilence.count()) + " ms");
+      Lose(Gone("was silent for " + std::to_string(kSilence.count()) + " ms"));
     } else {
       stream_->Send({{"ping", 1}});
     }
@@ -168,16 +174,17 @@ void RankHandle::Watch(const std::stop_token& stop) {
   }
 }
 
-void RankHandle::Lose(const std::string& why) {
+Error RankHandle::Gone(const std::string& how) const { return {ErrorCode::kUnavailable, Name() + " " + how}; }
+
+void RankHandle::Lose(const Error& why) {
   std::map<std::uint64_t, std::promise<Json>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    if (alive_.exchange(false) && !ending_) log::warn("{} {}", Name(), why);
+    if (!lost_) lost_ = why;
+    if (alive_.exchange(false) && !ending_) log::warn("{}", why.what());
     waiting.swap(waiting_);
   }
-  for (auto& [id, promise] : waiting) {
-    promise.set_exception(std::make_exception_ptr(Error(ErrorCode::kUnavailable, Name() + " " + why)));
-  }
+  for (auto& [id, promise] : waiting) promise.set_exception(std::make_exception_ptr(why));
 }
 
 Json RankHandle::progress() {
@@ -186,7 +193,7 @@ Json RankHandle::progress() {
 }
 
 void RankHandle::Kill() {
-  Lose("was ended");
+  Lose(Gone("was ended"));
   Reap();
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -26,6 +27,8 @@ struct RankLaunch {
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and what it hands over
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
+  // Called on the reading thread whenever the rank says how far it has got. May be empty.
+  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
 };
 
 // What a call came to.
@@ -47,7 +50,8 @@ class RankHandle {
   pid_t pid() const { return pid_; }
   bool alive() const { return alive_.load(); }
 
-  // The answer comes, or the rank's error, or kUnavailable when it dies or falls silent meanwhile.
+  // The answer comes, or the rank's error, or kUnavailable when it has died or fallen silent; of one that could not
+  // start, what it said of it.
   std::future<Json> Call(const std::string& method, const Json& params);
   // {"bytes", "bytes_total"} that it had received when it last said so, since the latest "stage"; null before that.
   Json progress();
@@ -59,12 +63,14 @@ class RankHandle {
  private:
   void Read();
   void Watch(const std::stop_token& stop);
-  void Lose(const std::string& why);
+  void Lose(const Error& why);
+  Error Gone(const std::string& how) const;
   std::string HowItEnded() const;
   void Reap();
   std::string Name() const;
 
   const int rank_;
+  const std::function<void(std::uint64_t, std::uint64_t)> on_progress_;
   pid_t pid_ = -1;
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};
@@ -76,6 +82,7 @@ class RankHandle {
   std::map<std::uint64_t, std::promise<Json>> waiting_;  // guarded by mutex_
   Deadline::Clock::time_point last_heard_;               // guarded by mutex_
   Json progress_;                                        // guarded by mutex_
+  std::optional<Error> lost_;                            // why it is not alive; guarded by mutex_
   std::thread reader_;
   std::jthread watcher_;
 };

@@ -20,6 +20,7 @@
 #include "engine_side/server/memory_file.h"
 #include "engine_side/server/reload_request.h"
 #include "engine_side/server/sequence.h"
+#include "engine_side/server/weights_lender.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "layercast/receiver.h"
@@ -34,19 +35,20 @@ constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
 constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::size_t kQueuedCalls = 1024;
 
-// The staged version's manifest, in a file that outlives the process.
-void WriteFile(int fd, const std::vector<std::byte>& bytes) {
-  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(ErrorCode::kResourceExhausted, std::string("the staged manifest: ") + std::strerror(errno));
+// What is staged, in a file that outlives the process.
+void WriteVersion(int fd, const Version& version) {
+  const std::string text = VersionToJson(version).dump();
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    throw Error(ErrorCode::kResourceExhausted, std::string("the staged version: ") + std::strerror(errno));
   }
 }
 
-std::vector<std::byte> ReadFile(int fd) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)));
-  if (::pread(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(ErrorCode::kInternal, std::string("the staged manifest: ") + std::strerror(errno));
+Version ReadVersion(int fd) {
+  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
+  if (::pread(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    throw Error(ErrorCode::kInternal, std::string("the staged version: ") + std::strerror(errno));
   }
-  return bytes;
+  return VersionFromJson(Json::parse(text));
 }
 
 // Calls of one thread, in order.
@@ -65,9 +67,9 @@ class CallQueue {
 
 class RankProcess {
  public:
-  explicit RankProcess(const RankOptions& options)
+  RankProcess(const RankOptions& options, JsonStream& stream)
       : options_(options),
-        stream_(UniqueFd(options.link_fd)),
+        stream_(stream),
         weights_(UniqueFd(options.weights_fd)),
         staging_(UniqueFd(options.staging_fd)),
         description_(ModelDescription::FromDirectory(options.model)),
@@ -93,6 +95,7 @@ class RankProcess {
       stream_.Send({{"progress", {{"bytes", bytes}, {"bytes_total", total}}}});
     };
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
+    lender_ = std::make_unique<WeightsLender>(receiver_->captured());
   }
 
   void Run() {
@@ -124,7 +127,8 @@ class RankProcess {
         {"verify", &RankProcess::Verify},
         {"digests", &RankProcess::Digests},
         {"export", &RankProcess::Export},
-        {"compare", &RankProcess::Compare}};
+        {"compare", &RankProcess::Compare},
+        {"lend", &RankProcess::Lend}};
     while (std::optional<Json> message = stream_.Receive()) {
       if (message->contains("ping")) {
         stream_.Send({{"pong", 1}});
@@ -160,8 +164,8 @@ class RankProcess {
     receiver_->SetChannel(params.value("channel", std::string()));
     TakeTimeout(params);
     return Reported([&] {
-      receiver_->Stage(SourceFromJson(params), params.value("attempt", std::uint64_t{0}));
-      if (options_.commit == CommitPolicy::kStaged) WriteFile(options_.manifest_fd, receiver_->StagedManifest());
+      receiver_->Stage(SourceFromJson(params, parallel_.tp_rank), params.value("attempt", std::uint64_t{0}));
+      if (options_.commit == CommitPolicy::kStaged) WriteVersion(options_.version_fd, receiver_->staged_version());
     });
   }
 
@@ -189,7 +193,7 @@ class RankProcess {
   }
 
   Json AdoptStaged(const Json& /*params*/) {
-    receiver_->AdoptStaged(ReadFile(options_.manifest_fd));
+    receiver_->AdoptStaged(ReadVersion(options_.version_fd));
     return Json::object();
   }
 
@@ -200,13 +204,22 @@ class RankProcess {
 
   Json Commit(const Json& params) {
     TakeTimeout(params);
+    const auto writing = lender_->Write();
     return Reported([&] {
       receiver_->Commit();
       if (params.value("flush_kv_cache", true)) engine_->DropAll();
     });
   }
 
-  Json RollBack(const Json& /*params*/) { return {{"whole", receiver_->RollBack()}}; }
+  Json RollBack(const Json& /*params*/) {
+    const auto writing = lender_->Write();
+    return {{"whole", receiver_->RollBack()}};
+  }
+
+  Json Lend(const Json& params) {
+    return {{"endpoint", lender_->Lend(VersionFromJson(params["version"]),
+                                       {params["bind"].get<std::string>(), params["allow_remote"].get<bool>()})}};
+  }
 
   Json Verify(const Json& /*params*/) {
     receiver_->VerifyServed();
@@ -224,7 +237,7 @@ class RankProcess {
 
   Json Compare(const Json& params) {
     return CompareRank(receiver_->captured(), ModelRegistry::Builtin().Build(config_, parallel_), parallel_,
-                       {options_.recipe, options_.power_of_two_scales}, params["directory"].get<std::string>());
+                       {options_.recipe, options_.power_of_two_scales}, CheckpointFromJson(params));
   }
 
   // {"steps": [{"sequence", "tokens", "temperature", "top_p", "top_k", "seed", "index"}]}: one token each.
@@ -258,7 +271,7 @@ class RankProcess {
   }
 
   const RankOptions options_;
-  JsonStream stream_;
+  JsonStream& stream_;  // to the parent
   MemoryFile weights_;
   MemoryFile staging_;
   const ModelDescription description_;
@@ -268,6 +281,7 @@ class RankProcess {
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Receiver> receiver_;
+  std::unique_ptr<WeightsLender> lender_;
   CallQueue forward_calls_;
   CallQueue staging_calls_;
 };
@@ -275,8 +289,15 @@ class RankProcess {
 }  // namespace
 
 int RunRank(const RankOptions& options) {
-  RankProcess process(options);
-  process.Run();
+  JsonStream stream{UniqueFd(options.link_fd)};
+  std::optional<RankProcess> process;
+  try {
+    process.emplace(options, stream);
+  } catch (const Error& error) {
+    stream.Send({{"failed", ErrorToJson(error)}});
+    throw;
+  }
+  process->Run();
   return 0;
 }
 

@@ -21,7 +21,7 @@ struct RankOptions {
   int link_fd = -1;
   int weights_fd = -1;     // MemoryFile: captured buffers
   int staging_fd = -1;     // MemoryFile: what the commit policy keeps
-  int manifest_fd = -1;    // a file: the manifest of what is staged
+  int version_fd = -1;     // a file: the version that is staged
   int collective_fd = -1;  // CollectiveSegment; -1 for a single rank
 };
 

@@ -1,24 +1,90 @@
 #include "engine_side/server/reload_request.h"
 
+#include "engine_side/reload/kernel_format.h"
 #include "layercast/error.h"
+#include "src/control/json_forms.h"
 
 namespace layercast {
+namespace {
 
-ReloadSource SourceFromJson(const nlohmann::ordered_json& params) {
+// What has another type than it should is the caller's affair.
+template <class Parse>
+auto Parsed(const Parse& parse) {
   try {
-    const bool path = params.contains("weights_path") && !params["weights_path"].is_null();
-    const bool publisher = params.contains("publisher") && !params["publisher"].is_null();
-    if (path && publisher) {
-      throw Error(ErrorCode::kInvalidArgument, "reload_weights: expected 'weights_path' or 'publisher', got both");
-    }
-    if (path) return FromPath(params["weights_path"].get<std::string>(), params.value("is_checkpoint_format", true));
-    if (!publisher) return FromOrigin();
-    std::optional<std::uint64_t> step;
-    if (params.contains("step") && !params["step"].is_null()) step = params["step"].get<std::uint64_t>();
-    return FromPublisher(params["publisher"].get<std::string>(), params.value("lineage", std::string()), step);
+    return parse();
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("reload_weights: ") + error.what());
+    throw Error(ErrorCode::kInvalidArgument, std::string("params: ") + error.what());
   }
+}
+
+ReloadSource PathFromJson(const Json& params) {
+  ReloadSource source = FromCheckpoint(CheckpointFromJson(params));
+  source.is_checkpoint_format = params.value("is_checkpoint_format", true);
+  return source;
+}
+
+ReloadSource PublisherFromJson(const Json& params) {
+  std::optional<std::uint64_t> step;
+  if (IsGiven(params, "step")) step = params["step"].get<std::uint64_t>();
+  return FromPublisher(params["publisher"].get<std::string>(), params.value("lineage", std::string()), step);
+}
+
+ReloadSource LentFromJson(const Json& lent, int tp_rank) {
+  const Json& twin = lent.at("ranks").at(static_cast<std::size_t>(tp_rank));
+  return FromEngineRank(twin.at("endpoint").get<std::string>(), VersionFromJson(lent.at("version")),
+                        Digest::FromHex(twin.at("served_digest").get<std::string>()).value_or(Digest{}));
+}
+
+}  // namespace
+
+bool IsGiven(const Json& params, const char* field) { return params.contains(field) && !params[field].is_null(); }
+
+void CheckOneSource(const Json& params) {
+  std::string given;
+  int count = 0;
+  for (const char* source : {"weights_path", "publisher", "engine"}) {
+    if (!IsGiven(params, source)) continue;
+    if (!params[source].is_string()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "params: " + std::string(source) + ": expected a string, got " + params[source].dump());
+    }
+    given += (count++ == 0 ? "" : " and ") + std::string(source);
+  }
+  if (count < 2) return;
+  throw Error(ErrorCode::kInvalidArgument, "params: expected one of weights_path, publisher and engine, got " + given);
+}
+
+CheckpointSource CheckpointFromJson(const Json& params) {
+  return Parsed([&] {
+    CheckpointSource source{.path = params.at("weights_path").get<std::string>(),
+                            .load_format = params.value("load_format", std::string("auto"))};
+    if (!IsGiven(params, "secondary_weights")) return source;
+    for (const Json& more : params["secondary_weights"]) {
+      source.secondary.push_back({more.at("prefix").get<std::string>(), more.at("path").get<std::string>()});
+    }
+    return source;
+  });
+}
+
+bool IsDummy(const Json& params) {
+  return Parsed(
+      [&] { return !IsGiven(params, "weights_path") && params.value("load_format", std::string()) == "dummy"; });
+}
+
+bool HoldsKernelFormat(const Json& params) {
+  return Parsed([&] {
+    if (!IsGiven(params, "weights_path")) return false;
+    return !params.value("is_checkpoint_format", true) || IsKernelFormat(CheckpointFromJson(params));
+  });
+}
+
+ReloadSource SourceFromJson(const Json& params, int tp_rank) {
+  return Parsed([&] {
+    if (IsGiven(params, "weights_path")) return PathFromJson(params);
+    if (IsGiven(params, "publisher")) return PublisherFromJson(params);
+    if (IsGiven(params, "lent")) return LentFromJson(params["lent"], tp_rank);
+    return IsDummy(params) ? FromDummy(params.value("seed", std::uint64_t{0})) : FromOrigin();
+  });
 }
 
 }  // namespace layercast

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "engine_side/server/borrow.h"
+#include "engine_side/server/reload_request.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 
@@ -15,6 +17,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
 constexpr std::chrono::milliseconds kAnswerTime{2'000};
+
+bool UsedAChannel(const Json& report) {
+  const Json& name = report["channel"]["name"];
+  return name != "path" && name != "dummy";
+}
 
 std::string NameOf(const std::optional<Version>& version) { return version ? version->ToString() : "no version"; }
 
@@ -59,18 +66,20 @@ Json Reloader::Reload(const Json& params) {
 void Reloader::Stage(const Json& params, Deadline deadline) {
   ranks_.RestartIfLost();
   Json request = params;
-  const bool path = request.contains("weights_path") && !request["weights_path"].is_null();
-  const bool publisher = request.contains("publisher") && !request["publisher"].is_null();
-  if (!path && !publisher) {
+  CheckOneSource(request);
+  const bool path = IsGiven(request, "weights_path");
+  const bool engine = IsGiven(request, "engine");
+  if (!path && !engine && !IsGiven(request, "publisher") && !IsDummy(request)) {
     if (origin_.is_null())
       throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
     request.update(origin_);
   }
+  if (engine) request["lent"] = Borrow(request["engine"].get<std::string>(), ranks_.layout(), deadline);
   request["attempt"] = ++attempt_;
   // A rank gives up a little earlier, so that it can say whom it waited for.
   const auto left = deadline.Remaining();
   request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
-  kernel_format_ = !request.value("is_checkpoint_format", true);
+  kernel_format_ = HoldsKernelFormat(request);
   RankReports staged = AskForReports(ranks_, "stage", request, deadline);
   ExpectOneVersion(staged, kernel_format_);
   report_ = MergeReports(staged.reports);
@@ -81,7 +90,11 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
     }
     throw Error(*staged.error);
   }
-  if (path) origin_ = {{"weights_path", request["weights_path"]}, {"is_checkpoint_format", !kernel_format_}};
+  if (!path) return;
+  origin_ = Json::object();
+  for (const char* field : {"weights_path", "load_format", "secondary_weights", "is_checkpoint_format"}) {
+    if (request.contains(field)) origin_[field] = request[field];
+  }
 }
 
 void Reloader::Commit(PauseMode mode, Deadline deadline) {
@@ -183,7 +196,7 @@ void Reloader::ServeOldVersionAgain() {
 Json Reloader::Status() const {
   const std::lock_guard lock(mutex_);
   Json channel = nullptr;
-  if (last_report_.is_object() && last_report_["channel"]["name"] != "path") channel = last_report_["channel"];
+  if (last_report_.is_object() && UsedAChannel(last_report_)) channel = last_report_["channel"];
   Json torn = nullptr;
   if (torn_) torn = {{"from", VersionToJson(torn_->from)}, {"to", VersionToJson(torn_->to)}};
   return {{"state", state_},

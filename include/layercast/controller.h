@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
 #include "layercast/export.h"
 #include "layercast/version.h"
@@ -21,10 +22,13 @@ namespace layercast {
 struct ReloadRequest {
   std::string publisher{};           // its endpoint
   std::optional<Version> version{};  // of the publisher; empty: the newest. A digest, if it has one, is checked
+  std::string engine{};              // endpoint of another engine of the same layout, which lends what it serves
   std::string weights_path{};
-  bool is_checkpoint_format = true;  // of weights_path
-  std::string channel{};             // "shm" or "zmq", or an error; empty: the best there is
-  std::string pause_mode{};          // "wait", "abort" or "keep"; empty: the engine's own
+  std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md
+  std::vector<CheckpointSource::Secondary> secondary_weights{};  // beside weights_path
+  bool is_checkpoint_format = true;                              // of weights_path
+  std::string channel{};     // "shm" or "zmq", or an error; empty: the best there is
+  std::string pause_mode{};  // "wait", "abort" or "keep"; empty: the engine's own
   std::chrono::milliseconds timeout{300'000};
 };
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
@@ -28,7 +29,8 @@ struct LAYERCAST_PUBLIC Weights {
   // The tensors' memory stays unchanged until the version is released, so that it may be sent from where it lies.
   bool borrowed = false;
 
-  // A checkpoint folder, in the order of its files.
+  // A checkpoint, in the order of its files. Of the path alone, its format is found.
+  static Weights FromCheckpoint(const CheckpointSource& source);
   static Weights FromCheckpoint(const std::string& path);
   // An iterator that is already there: walked once.
   static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "layercast/captured_buffers.h"
+#include "layercast/checkpoint_source.h"
 #include "layercast/commit_policy.h"
 #include "layercast/export.h"
 #include "layercast/memory.h"
@@ -30,13 +31,17 @@ struct QuantizationConfig {
 
 // Where new weights come from. Value; moved into a reload.
 struct LAYERCAST_PUBLIC ReloadSource {
-  enum class Kind : std::uint8_t { kOrigin, kPath, kPublisher, kIterator };
+  enum class Kind : std::uint8_t { kOrigin, kPath, kPublisher, kEngine, kIterator, kDummy };
   Kind kind = Kind::kOrigin;
-  std::string location;               // folder, file or endpoint
+  CheckpointSource checkpoint;        // of a path
+  std::string endpoint;               // of a publisher, or of a rank that lends
   std::string lineage;                // of the version; empty from a publisher: any
   std::optional<std::uint64_t> step;  // empty from a publisher: the newest
   std::unique_ptr<WeightsIterator> iterator;
   std::vector<TensorSpec> specs;  // of the iterator's tensors; empty: those of the last load
+  std::uint64_t seed = 0;         // of dummy weights
+  Version version;                // what the engine that lends serves
+  Digest served_digest;           // of its rank's captured buffers: what this rank's must read back as
   // False: names, shapes and dtypes are the captured buffers' own ("...qkv_proj.weight_scale"), this rank's, and are
   // copied straight; checked just as hard.
   bool is_checkpoint_format = true;
@@ -45,10 +50,18 @@ struct LAYERCAST_PUBLIC ReloadSource {
 // Re-reads the path that was loaded last.
 LAYERCAST_PUBLIC ReloadSource FromOrigin();
 LAYERCAST_PUBLIC ReloadSource FromPath(std::string path, bool is_checkpoint_format = true);
+// `sharded_state`, also as `auto` finds it, is kernel format.
+LAYERCAST_PUBLIC ReloadSource FromCheckpoint(CheckpointSource checkpoint);
 LAYERCAST_PUBLIC ReloadSource FromPublisher(std::string endpoint, std::string lineage = "",
                                             std::optional<std::uint64_t> step = std::nullopt);
+// From this rank's twin in another engine of the same layout, as its `lend_weights` says (engine_side/server/RPC.md):
+// kernel tensors, derived ones and all, under the version that they are served as there.
+LAYERCAST_PUBLIC ReloadSource FromEngineRank(std::string endpoint, Version version, Digest served_digest);
 LAYERCAST_PUBLIC ReloadSource FromIterator(std::unique_ptr<WeightsIterator> iterator,
                                            std::vector<TensorSpec> specs = {}, bool is_checkpoint_format = true);
+
+// Random weights of that seed, for an engine that starts empty: the version is {"dummy", seed}.
+LAYERCAST_PUBLIC ReloadSource FromDummy(std::uint64_t seed = 0);
 
 struct ReceiverOptions {
   std::string engine = "engine";  // its name, in handshakes and errors
@@ -60,7 +73,8 @@ struct ReceiverOptions {
   CommitPolicy commit = CommitPolicy::kStaged;
   bool direct =
       true;  // let pieces go straight to their kernel tensors where the recipe allows; false: five stages everywhere
-  // Called while bytes arrive from a publisher, on the staging thread: received so far, and in all. May be empty.
+  // Called while bytes arrive from a publisher or a checkpoint, on the staging thread: so far, and in all. May be
+  // empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
   // They outlive the receiver. Null: host memory, ...
   // What the commit policy keeps, allocated at the first reload: the staged copy, the undo log, a byte for each buffer.
@@ -128,10 +142,10 @@ class LAYERCAST_PUBLIC Receiver {
   const std::optional<Torn>& torn() const;
   const ReloadReport& report() const;  // of the latest reload, also of one that failed
   const CapturedBuffers& captured() const;
-  // Bytes of the latest staged version's manifest (docs: MANIFEST.md): what AdoptStaged needs after a crash.
-  std::vector<std::byte> StagedManifest() const;
-  // For a restarted rank whose staging memory survived: takes it as staged, whole, under that manifest. kStaged alone.
-  void AdoptStaged(const std::vector<std::byte>& manifest);
+  // What is staged: what AdoptStaged needs to know after a crash.
+  const Version& staged_version() const;
+  // For a restarted rank whose staging memory survived: takes it as staged, whole, as that version. kStaged alone.
+  void AdoptStaged(const Version& version);
 
  private:
   class Impl;

@@ -32,7 +32,7 @@ struct SkippedName {
 
 struct LAYERCAST_PUBLIC ReloadReport {
   Version version;
-  std::string channel = "path";   // "shm", "zmq", "inproc"; "path" and "iterator" without a publisher
+  std::string channel = "path";   // "shm", "zmq", "inproc"; "path", "iterator", "dummy" without a publisher
   double gb_per_s = 0;            // received bytes / 1e9 / seconds of receiving; 0 when there was no channel
   std::uint64_t bytes = 0;        // received
   std::uint64_t bytes_total = 0;  // that the schedule holds

@@ -7,13 +7,16 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/log.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/read_ahead.h"
 #include "src/checkpoint/survey.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::size_t kMostProblems = 10;
+constexpr std::uint64_t kWorthReadingAhead = 8U << 20;  // bytes: below, starting threads costs more than reading
 
 void RefuseProblems(const CheckpointSurvey& survey) {
   if (survey.problems.empty()) return;
@@ -27,18 +30,34 @@ void RefuseProblems(const CheckpointSurvey& survey) {
 }  // namespace
 
 struct Checkpoint::Contents {
-  explicit Contents(CheckpointSurvey from) : survey(std::move(from)) {
+  explicit Contents(CheckpointSurvey from) : survey(std::move(from)), layered(survey.source.load_format == "layered") {
     specs.reserve(survey.tensors.size());
     for (const auto& at : survey.tensors) {
-      specs.push_back(survey.stored(at).spec);
-      total_bytes += survey.stored(at).end - survey.stored(at).begin;
+      specs.push_back(at.spec);
+      total_bytes += static_cast<std::uint64_t>(at.spec.num_bytes());
     }
     for (std::size_t i = 0; i < specs.size(); ++i) by_name.emplace(specs[i].name, i);
   }
 
-  NamedTensor Tensor(std::size_t index) const { return survey.Tensor(survey.tensors.at(index)); }
+  NamedTensor Tensor(std::size_t index) const {
+    const CheckpointSurvey::Located& at = survey.tensors.at(index);
+    NamedTensor named = survey.Read(at);
+    if (layered) named.owner = Releasing(survey.files[at.file], std::move(named.owner));
+    return named;
+  }
+
+  // Keeps what `owner` keeps, and then lets go of the pages that reading it has brought in.
+  static std::shared_ptr<const void> Releasing(std::shared_ptr<const TensorFile> file,
+                                               std::shared_ptr<const void> owner) {
+    const void* const address = owner.get();
+    return {address, [file = std::move(file), owner = std::move(owner)](const void*) mutable {
+              owner.reset();
+              file->mapping().Release(file->mapping().bytes());
+            }};
+  }
 
   CheckpointSurvey survey;
+  const bool layered;
   std::vector<TensorSpec> specs;
   std::unordered_map<std::string_view, std::size_t> by_name;  // the keys live in specs
   std::uint64_t total_bytes = 0;
@@ -46,13 +65,14 @@ struct Checkpoint::Contents {
 
 Checkpoint::Checkpoint(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
 
-Checkpoint Checkpoint::Open(const std::filesystem::path& path) {
-  CheckpointSurvey survey = SurveyCheckpoint(path);
+Checkpoint Checkpoint::Open(const CheckpointSource& source) {
+  CheckpointSurvey survey = SurveyCheckpoint(source);
   RefuseProblems(survey);
+  for (const std::string& warning : survey.warnings) log::warn("{}", warning);
   return Checkpoint(std::make_shared<const Contents>(std::move(survey)));
 }
 
-const std::filesystem::path& Checkpoint::path() const { return contents_->survey.path; }
+const CheckpointSource& Checkpoint::source() const { return contents_->survey.source; }
 
 const std::vector<TensorSpec>& Checkpoint::specs() const { return contents_->specs; }
 
@@ -68,15 +88,15 @@ NamedTensor Checkpoint::Tensor(std::size_t index) const { return contents_->Tens
 NamedTensor Checkpoint::Tensor(std::string_view name) const {
   const std::int64_t index = Find(name);
   if (index < 0) {
-    throw Error(ErrorCode::kNotFound, Quote(contents_->survey.path.native()) + ": no tensor called " + Quote(name) +
-                                          " among its " + std::to_string(specs().size()));
+    throw Error(ErrorCode::kNotFound, Quote(source().path) + ": no tensor called " + Quote(name) + " among its " +
+                                          std::to_string(specs().size()));
   }
   return contents_->Tensor(static_cast<std::size_t>(index));
 }
 
 std::string Checkpoint::FileOf(std::size_t index) const {
   const CheckpointSurvey& survey = contents_->survey;
-  return survey.files[survey.tensors.at(index).file]->path().filename().native();
+  return survey.files[survey.tensors.at(index).file]->name();
 }
 
 std::unique_ptr<WeightsIterator> Checkpoint::Weights() const {
@@ -86,11 +106,17 @@ std::unique_ptr<WeightsIterator> Checkpoint::Weights() const {
 }
 
 std::unique_ptr<WeightsIterator> Checkpoint::Weights(std::vector<std::uint32_t> order) const {
-  return MakeWeightsIterator(
-      [contents = contents_, order = std::move(order), next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
-        if (next == order.size()) return std::nullopt;
-        return contents->Tensor(order[next++]);
-      });
+  if (contents_->layered || total_bytes() < kWorthReadingAhead) {
+    return MakeWeightsIterator([contents = contents_, order = std::move(order),
+                                next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+      if (next == order.size()) return std::nullopt;
+      return contents->Tensor(order[next++]);
+    });
+  }
+  std::vector<std::uint64_t> bytes;
+  for (const std::uint32_t index : order) bytes.push_back(static_cast<std::uint64_t>(specs().at(index).num_bytes()));
+  auto read = [contents = contents_, order = std::move(order)](std::size_t i) { return contents->Tensor(order[i]); };
+  return std::make_unique<ReadAhead>(std::move(bytes), std::move(read), ReadAheadOptions{});
 }
 
 }  // namespace layercast

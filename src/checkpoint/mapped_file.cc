@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <system_error>
 
@@ -20,9 +22,22 @@ namespace {
   throw Error(code, Quote(path.native()) + ": " + what + ": " + std::generic_category().message(error));
 }
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22  // glibc before 2.35 does not name it
+#endif
+
+// On the whole pages that `part` touches. Returns 0 or the error's number.
+int AdvisePages(std::span<const std::byte> part, int advice) {
+  if (part.empty()) return 0;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t begin = address / page * page;
+  return ::madvise(reinterpret_cast<void*>(begin), address + part.size() - begin, advice) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   // Non-blocking: opening a named pipe would otherwise wait for a writer.
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) Fail(path, "cannot open", errno);
@@ -41,5 +56,19 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
+
+void MappedFile::Populate(std::span<const std::byte> part) const {
+  const int error = AdvisePages(part, MADV_POPULATE_READ);
+  if (error == 0) return;
+  if (error == EFAULT) {
+    std::error_code ignored;
+    throw Error(ErrorCode::kCorrupt, Quote(path_.native()) + ": became shorter while it was read: expected " +
+                                         std::to_string(bytes_.size()) + " bytes, got " +
+                                         std::to_string(std::filesystem::file_size(path_, ignored)));
+  }
+  AdvisePages(part, MADV_WILLNEED);
+}
+
+void MappedFile::Release(std::span<const std::byte> part) const { AdvisePages(part, MADV_DONTNEED); }
 
 }  // namespace layercast

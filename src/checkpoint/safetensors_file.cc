@@ -5,14 +5,16 @@
 namespace layercast {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path), file_(path), header_(ParseSafetensors(file_.bytes(), Quote(path.native()))) {}
+    : TensorFile(path), header_(ParseSafetensors(mapping().bytes(), Quote(path.native()))) {}
 
-TensorView SafetensorsFile::View(std::size_t index) const {
-  const SafetensorsHeader::Stored& tensor = header_.tensors.at(index);
-  return {.dtype = tensor.spec.dtype,
-          .shape = tensor.spec.shape,
-          .data = file_.bytes().data() + tensor.begin,
-          .device = {}};
+NamedTensor SafetensorsFile::Read(std::size_t index) const {
+  const SafetensorsHeader::Stored& stored = header_.tensors.at(index);
+  return {.name = stored.spec.name,
+          .tensor = {.dtype = stored.spec.dtype,
+                     .shape = stored.spec.shape,
+                     .data = mapping().bytes().data() + stored.begin,
+                     .device = {}},
+          .owner = nullptr};
 }
 
 }  // namespace layercast

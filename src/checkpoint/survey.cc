@@ -8,9 +8,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "layercast/memory.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/load_format.h"
 #include "src/checkpoint/natural_order.h"
+#include "src/checkpoint/owned_tensor.h"
 #include "src/checkpoint/weight_index.h"
 
 namespace layercast {
@@ -24,26 +25,30 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Names in the folder that end in `suffix`, in natural order.
-std::vector<std::string> FilesEndingIn(const fs::path& folder, std::string_view suffix) {
+// Names of the folder's files, hidden ones left out, in natural order.
+std::vector<std::string> FilesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::string name = at->path().filename().native();
-    if (name.ends_with(suffix) && !name.starts_with('.')) names.push_back(std::move(name));
+    if (!name.starts_with('.')) names.push_back(std::move(name));
   }
   if (error) throw Error(ErrorCode::kInvalidArgument, Quote(folder.native()) + ": cannot list: " + error.message());
   std::ranges::sort(names, NaturalLess);
   return names;
 }
 
-[[noreturn]] void FailWithoutWeights(const fs::path& folder) {
-  std::string message = Quote(folder.native()) + ": no weights: looked for " + kWeightIndexName + " and *.safetensors";
-  for (const std::string_view suffix : {".bin", ".pt", ".pth", ".gguf"}) {
-    const std::vector<std::string> found = FilesEndingIn(folder, suffix);
-    if (!found.empty())
-      message += "; " + Quote(found.front()) + " is there, but *" + std::string(suffix) + " is not read";
+[[noreturn]] void FailWithoutWeights(const fs::path& folder, const std::string& format,
+                                     const std::vector<std::string>& names) {
+  std::string message = Quote(folder.native()) + ": no weights: looked for ";
+  const LoadFormat& wanted = LoadFormatNamed(format);
+  if (wanted.make != nullptr) message += wanted.what;
+  for (const LoadFormat& other : AllLoadFormats()) {
+    if (wanted.make != nullptr || other.make == nullptr) continue;
+    message += (message.ends_with("for ") ? "" : "; ") + std::string(other.what);
   }
+  const std::vector<std::string> found = WeightFiles(names);
+  if (!found.empty()) message += "; " + Quote(found.front()) + " is of another format";
   throw Error(ErrorCode::kNotFound, message);
 }
 
@@ -52,57 +57,107 @@ bool IsAligned(const TensorView& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
 }
 
-// Makes `tensor` a view of a copy, and owns the copy.
-std::shared_ptr<const void> CopyAligned(TensorView& tensor) {
-  struct Copy {
-    HostMemory memory;
-    Buffer buffer;
-  };
-  const auto copy = std::make_shared<Copy>();
-  const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
-  copy->buffer = Buffer(copy->memory, bytes);
-  if (bytes != 0) std::memcpy(copy->buffer.data(), tensor.data, bytes);
-  tensor.data = copy->buffer.data();
-  return copy;
+NamedTensor CopyAligned(const NamedTensor& named) {
+  OwnedTensor copy = MakeOwnedTensor({named.name, named.tensor.dtype, named.tensor.shape});
+  const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
+  if (bytes != 0) std::memcpy(copy.bytes, named.tensor.data, bytes);
+  return std::move(copy.tensor);
 }
 
 // Where each name is, while the survey is made.
 class Surveyor {
  public:
-  explicit Surveyor(const fs::path& path) { survey_.path = path; }
+  explicit Surveyor(const CheckpointSource& source) { survey_.source = source; }
 
-  void Open(const std::vector<std::string>& names, const fs::path& folder) {
+  CheckpointSurvey Survey() && {
+    const CheckpointSource source = survey_.source;
+    Add(source.path, "");
+    for (const CheckpointSource::Secondary& more : source.secondary) Add(more.path, more.prefix);
+    return std::move(survey_);
+  }
+
+ private:
+  // A folder or a file, whose tensors' names get the prefix.
+  void Add(const fs::path& path, const std::string& prefix) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::exists(status)) {
+      throw Error(ErrorCode::kNotFound, Quote(path.native()) +
+                                            ": no such checkpoint folder or file (names of a hub are not looked up: "
+                                            "download it first)");
+    }
+    if (fs::is_directory(status)) return AddFolder(path, prefix);
+    const std::vector<std::string> name = {path.filename().native()};
+    auto loader = ChooseLoader(survey_.source.load_format, name);
+    if (loader == nullptr) loader = MakeSafetensorsLoader();  // whatever it is called
+    Open(*loader, name, path.parent_path(), prefix);
+  }
+
+  void AddFolder(const fs::path& folder, const std::string& prefix) {
+    const std::vector<std::string> names = FilesIn(folder);
+    const auto loader = ChooseLoader(survey_.source.load_format, names);
+    if (loader == nullptr) FailWithoutWeights(folder, survey_.source.load_format, names);
+    std::vector<std::string> wanted;
+    if (std::ranges::find(names, loader->index_name()) != names.end()) {
+      wanted = AddIndexed(*loader, folder, prefix);
+    } else {
+      wanted = loader->Choose(names);
+      if (wanted.empty()) FailWithoutWeights(folder, survey_.source.load_format, names);
+      Open(*loader, wanted, folder, prefix);
+    }
+    for (const std::string& name : WeightFiles(names)) {
+      if (std::ranges::find(wanted, name) == wanted.end()) survey_.ignored.push_back(name);
+    }
+  }
+
+  // Returns the files that the index mentions.
+  std::vector<std::string> AddIndexed(const Loader& loader, const fs::path& folder, const std::string& prefix) {
+    const fs::path path = folder / loader.index_name();
+    const WeightIndex index = ReadWeightIndex(path);
+    std::vector<std::string> wanted = index.Files();
+    std::vector<std::string> present;
+    ReportMissing(wanted, folder, present);  // first, so that the sentence about all of them is
+    const Span from = Open(loader, present, folder, prefix);
+    CompareWith(index, path, from);
+    return wanted;
+  }
+
+  // Where what one source holds begins in the survey.
+  struct Span {
+    std::size_t first_file = 0;
+    std::size_t first_tensor = 0;
+    std::size_t prefix_bytes = 0;
+  };
+
+  Span Open(const Loader& loader, const std::vector<std::string>& names, const fs::path& folder,
+            const std::string& prefix) {
+    const Span from{survey_.files.size(), survey_.tensors.size(), prefix.size()};
     for (const std::string& name : names) {
       try {
-        survey_.files.push_back(std::make_shared<const SafetensorsFile>(folder / name));
-        AddTensors(survey_.files.size() - 1);
+        survey_.files.push_back(loader.Open(folder / name));
+        AddTensors(survey_.files.size() - 1, prefix);
       } catch (const Error& error) {
         Report(error.code(), error.what());
       }
     }
+    return from;
   }
 
-  void CompareWith(const WeightIndex& index, const fs::path& folder) {
-    for (const auto& [tensor, file] : index.weight_map) {
-      const auto where = by_name_.find(tensor);
-      if (where != by_name_.end() && FileName(where->second) == file) continue;
-      if (std::ranges::none_of(survey_.files, [&](const auto& open) { return open->path().filename() == file; })) {
-        continue;  // said already: the file is missing or broken
+  void AddTensors(std::size_t file, const std::string& prefix) {
+    for (std::size_t i = 0; i < survey_.files[file]->num_tensors(); ++i) {
+      CheckpointSurvey::Located here{.spec = survey_.files[file]->spec(i), .file = file, .tensor = i};
+      here.spec.name.insert(0, prefix);
+      const auto [first, is_new] = by_name_.try_emplace(here.spec.name, survey_.tensors.size());
+      if (is_new) {
+        survey_.tensors.push_back(std::move(here));
+      } else {
+        Report(ErrorCode::kCorrupt, Quote(survey_.source.path) + ": tensor " + Quote(here.spec.name) +
+                                        ": expected once, got it in " + Quote(FileOf(first->second)) + " and in " +
+                                        Quote(survey_.files[file]->name()));
       }
-      const std::string got =
-          where == by_name_.end() ? "nothing of that name" : "it in " + Quote(FileName(where->second));
-      Report(ErrorCode::kCorrupt, Quote((folder / kWeightIndexName).native()) + ": tensor " + Quote(tensor) +
-                                      ": expected in " + Quote(file) + ", got " + got);
-    }
-    for (const auto& at : survey_.tensors) {
-      const std::string& name = survey_.stored(at).spec.name;
-      if (index.weight_map.contains(name)) continue;
-      Report(ErrorCode::kCorrupt, Quote(survey_.files[at.file]->path().native()) + ": tensor " + Quote(name) +
-                                      ": expected in the weight_map of " + kWeightIndexName + ", got no entry");
     }
   }
 
-  // Before Open, so that the sentence about all missing files comes first.
   void ReportMissing(const std::vector<std::string>& names, const fs::path& folder, std::vector<std::string>& present) {
     std::string missing;
     for (const std::string& name : names) {
@@ -116,73 +171,61 @@ class Surveyor {
     Report(ErrorCode::kNotFound, Quote(folder.native()) + ": weight files referenced in index but missing: " + missing);
   }
 
-  void Ignore(std::vector<std::string> names) { survey_.ignored = std::move(names); }
-  CheckpointSurvey Take() && { return std::move(survey_); }
-
- private:
-  void AddTensors(std::size_t file) {
-    const auto& tensors = survey_.files[file]->tensors();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const CheckpointSurvey::Located here{.file = file, .tensor = i};
-      const auto [first, is_new] = by_name_.try_emplace(tensors[i].spec.name, here);
-      if (is_new) {
-        survey_.tensors.push_back(here);
-      } else {
-        Report(ErrorCode::kCorrupt, Quote(survey_.path.native()) + ": tensor " + Quote(tensors[i].spec.name) +
-                                        ": expected once, got it in " + Quote(FileName(first->second)) + " and in " +
-                                        Quote(FileName(here)));
-      }
+  void CompareWith(const WeightIndex& index, const fs::path& path, const Span& from) {
+    const std::string quoted = Quote(path.native());
+    std::unordered_map<std::string_view, std::string> found;  // name -> file
+    std::uint64_t bytes = 0;
+    for (std::size_t i = from.first_tensor; i < survey_.tensors.size(); ++i) {
+      const TensorSpec& spec = survey_.tensors[i].spec;
+      bytes += static_cast<std::uint64_t>(spec.num_bytes());
+      found.emplace(std::string_view(spec.name).substr(from.prefix_bytes), FileOf(i));
     }
+    for (const auto& [tensor, file] : index.weight_map) {
+      const auto where = found.find(tensor);
+      if (where != found.end() && where->second == file) continue;
+      if (!IsOpen(file, from)) continue;  // said already: the file is missing or broken
+      const std::string got = where == found.end() ? "nothing of that name" : "it in " + Quote(where->second);
+      Report(ErrorCode::kCorrupt,
+             quoted + ": tensor " + Quote(tensor) + ": expected in " + Quote(file) + ", got " + got);
+    }
+    for (std::size_t i = from.first_tensor; i < survey_.tensors.size(); ++i) {
+      const std::string name = survey_.tensors[i].spec.name.substr(from.prefix_bytes);
+      if (index.weight_map.contains(name)) continue;
+      const auto& file = survey_.files[survey_.tensors[i].file];
+      Report(ErrorCode::kCorrupt, Quote(file->path().native()) + ": tensor " + Quote(name) +
+                                      ": expected in the weight_map of " + path.filename().native() + ", got no entry");
+    }
+    // Tied tensors are counted twice by some writers: no reason to refuse.
+    if (!survey_.problems.empty() || !index.total_size || *index.total_size == bytes) return;
+    survey_.warnings.push_back(quoted + ": metadata.total_size: expected the " + std::to_string(bytes) +
+                               " bytes of its tensors, got " + std::to_string(*index.total_size));
   }
 
-  std::string FileName(const CheckpointSurvey::Located& at) const {
-    return survey_.files[at.file]->path().filename().native();
+  bool IsOpen(const std::string& name, const Span& from) const {
+    return std::any_of(survey_.files.begin() + static_cast<std::ptrdiff_t>(from.first_file), survey_.files.end(),
+                       [&](const auto& file) { return file->name() == name; });
   }
 
+  std::string FileOf(std::size_t tensor) const { return survey_.files[survey_.tensors[tensor].file]->name(); }
   void Report(ErrorCode code, std::string message) { survey_.problems.push_back({code, std::move(message)}); }
 
   CheckpointSurvey survey_;
-  std::unordered_map<std::string_view, CheckpointSurvey::Located> by_name_;  // the keys live in the files' headers
+  std::unordered_map<std::string, std::size_t> by_name_;  // in survey_.tensors
 };
-
-CheckpointSurvey SurveyFolder(const fs::path& folder) {
-  Surveyor surveyor(folder);
-  std::vector<std::string> found = FilesEndingIn(folder, ".safetensors");
-  if (!Exists(folder / kWeightIndexName)) {
-    if (found.empty()) FailWithoutWeights(folder);
-    surveyor.Open(found, folder);
-    return std::move(surveyor).Take();
-  }
-  const WeightIndex index = ReadWeightIndex(folder / kWeightIndexName);
-  const std::vector<std::string> wanted = index.Files();
-  std::vector<std::string> present;
-  surveyor.ReportMissing(wanted, folder, present);
-  surveyor.Open(present, folder);
-  surveyor.CompareWith(index, folder);
-  std::erase_if(found, [&](const std::string& name) { return std::ranges::find(wanted, name) != wanted.end(); });
-  surveyor.Ignore(std::move(found));
-  return std::move(surveyor).Take();
-}
 
 }  // namespace
 
-NamedTensor CheckpointSurvey::Tensor(const Located& at) const {
-  const std::shared_ptr<const SafetensorsFile>& file = files[at.file];
-  NamedTensor named{.name = stored(at).spec.name, .tensor = file->View(at.tensor), .owner = file};
-  if (!IsAligned(named.tensor)) named.owner = CopyAligned(named.tensor);
-  return named;
+NamedTensor CheckpointSurvey::Read(const Located& at) const {
+  const std::shared_ptr<const TensorFile>& file = files[at.file];
+  NamedTensor named = file->Read(at.tensor);
+  named.name = at.spec.name;
+  if (named.owner == nullptr) {
+    file->mapping().Populate({named.tensor.data, static_cast<std::size_t>(named.tensor.num_bytes())});
+    named.owner = file;
+  }
+  return IsAligned(named.tensor) ? named : CopyAligned(named);
 }
 
-CheckpointSurvey SurveyCheckpoint(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) return SurveyFolder(path);
-  if (!fs::exists(status)) {
-    throw Error(ErrorCode::kNotFound, Quote(path.native()) + ": no such checkpoint folder or file");
-  }
-  Surveyor surveyor(path);
-  surveyor.Open({path.filename().native()}, path.parent_path());
-  return std::move(surveyor).Take();
-}
+CheckpointSurvey SurveyCheckpoint(const CheckpointSource& source) { return Surveyor(source).Survey(); }
 
 }  // namespace layercast

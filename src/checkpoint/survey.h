@@ -3,43 +3,45 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
-#include "src/checkpoint/safetensors_file.h"
+#include "layercast/tensor.h"
+#include "src/checkpoint/loader.h"
 
 namespace layercast {
 
 // Value.
 struct CheckpointSurvey {
   struct Located {
+    TensorSpec spec;
     std::size_t file = 0;    // in `files`
-    std::size_t tensor = 0;  // in that file's tensors()
+    std::size_t tensor = 0;  // in that file
   };
   struct Problem {
     ErrorCode code;
     std::string message;
   };
 
-  std::filesystem::path path;
-  // In natural order, unreadable ones left out.
+  CheckpointSource source;
+  // In natural order, unreadable ones left out; then those of the secondary sources.
   // shared_ptr: the second owner is a tensor that outlives its Checkpoint (NamedTensor::owner).
-  std::vector<std::shared_ptr<const SafetensorsFile>> files;
-  std::vector<Located> tensors;      // file order, then offset order; of a repeated name the first
-  std::vector<std::string> ignored;  // *.safetensors that the index does not mention: copies in another layout
-  std::vector<Problem> problems;     // files that are missing or broken; index and headers that differ; repeated names
+  std::vector<std::shared_ptr<const TensorFile>> files;
+  std::vector<Located> tensors;       // file order, then offset order; of a repeated name the first
+  std::vector<std::string> ignored;   // weight files that are not read: other formats, copies, not in the index
+  std::vector<Problem> problems;      // files that are missing or broken; index and headers that differ; repeated names
+  std::vector<std::string> warnings;  // what is odd, and no reason to refuse
 
-  const SafetensorsHeader::Stored& stored(const Located& at) const { return files[at.file]->tensors()[at.tensor]; }
-  // A view into the mapped file, which `owner` keeps mapped; where the file does not align the tensor to its element
-  // type, of an aligned copy that `owner` owns.
-  NamedTensor Tensor(const Located& at) const;
+  // As TensorFile::Read, in memory (MappedFile::Populate), aligned to its element type, and kept alive by its owner.
+  // Throws kCorrupt where the file turns out to be damaged, or has become shorter.
+  NamedTensor Read(const Located& at) const;
 };
 
-// `path` is a safetensors file, or a folder: its files are those that model.safetensors.index.json mentions, else every
-// *.safetensors. Throws kNotFound if there is nothing to read, saying what was looked for, and as ReadWeightIndex does.
-CheckpointSurvey SurveyCheckpoint(const std::filesystem::path& path);
+// A folder's files are those that the loader's index mentions, else those that it chooses. Throws kNotFound if there is
+// nothing to read, saying what was looked for, and as ReadWeightIndex and ChooseLoader do.
+CheckpointSurvey SurveyCheckpoint(const CheckpointSource& source);
 
 }  // namespace layercast

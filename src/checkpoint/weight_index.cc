@@ -27,7 +27,11 @@ class IndexVisitor final : public JsonVisitor {
   IndexVisitor(const std::string& file, WeightIndex& index) : file_(file), index_(index) {}
 
   void Visit(std::span<const std::string_view> path, const JsonValue& value) override {
-    if (path.empty() || path[0] != "weight_map") return;
+    if (path.empty()) return;
+    if (path.size() == 2 && path[0] == "metadata" && path[1] == "total_size" && value.kind == Kind::kUnsigned) {
+      index_.total_size = value.number;  // others, and other spellings of it, are anybody's notes
+    }
+    if (path[0] != "weight_map") return;
     if (path.size() == 1) {
       if (value.kind != Kind::kBeginObject && value.kind != Kind::kEndObject) Fail("", "an object", value);
       has_weight_map_ = true;

@@ -1,8 +1,10 @@
-// `model.safetensors.index.json`: which file holds which tensor.
+// `model.safetensors.index.json`, `pytorch_model.bin.index.json`: which file holds which tensor.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@ inline constexpr char kWeightIndexName[] = "model.safetensors.index.json";
 // Value.
 struct WeightIndex {
   std::map<std::string, std::string> weight_map;  // tensor -> file, a plain name in the index's folder
+  std::optional<std::uint64_t> total_size;        // of all tensors in bytes, as its `metadata` says
 
   // Each file once, in natural order.
   std::vector<std::string> Files() const;

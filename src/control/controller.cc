@@ -21,9 +21,14 @@ Json ReloadParams(const ReloadRequest& request) {
     params["lineage"] = request.version->lineage;
     params["step"] = request.version->step;
   }
+  if (!request.engine.empty()) params["engine"] = request.engine;
   if (!request.weights_path.empty()) {
     params["weights_path"] = request.weights_path;
     params["is_checkpoint_format"] = request.is_checkpoint_format;
+    params["load_format"] = request.load_format;
+    for (const auto& [prefix, path] : request.secondary_weights) {
+      params["secondary_weights"].push_back({{"prefix", prefix}, {"path", path}});
+    }
   }
   if (!request.channel.empty()) params["channel"] = request.channel;
   if (!request.pause_mode.empty()) params["pause_mode"] = request.pause_mode;

@@ -1,8 +1,16 @@
 // Lets Python hold this reader and writer against the reference implementation:
-//   checkpoint_driver copy IN OUT [as_given]  reads a checkpoint, writes its tensors (and a single file's metadata) to
-//   OUT checkpoint_driver check FILE...           a line a file: "FILE refused", or "FILE name dtype begin end name
-//   ..."
+//   checkpoint_driver copy IN OUT [FORMAT [as_given]]
+//       reads a checkpoint, writes its tensors (and a single safetensors file's metadata) to OUT
+//   checkpoint_driver check FILE...
+//       a line a file: "FILE refused", or "FILE name dtype begin end name ..."
+//   checkpoint_driver damage FILE FORMAT
+//       FILE cut at every length and with every bit flipped: each is refused, or reads as FILE does. Prints how many of
+//       either
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +23,10 @@
 namespace layercast {
 namespace {
 
-void Copy(const std::string& from, const std::string& to, SafetensorsWriter::Order order) {
-  const Checkpoint checkpoint = Checkpoint::Open(from);
+void Copy(const std::string& from, const std::string& to, const std::string& format, SafetensorsWriter::Order order) {
+  const Checkpoint checkpoint = Checkpoint::Open({.path = from, .load_format = format});
   SafetensorsWriter::Metadata metadata;
-  if (std::filesystem::is_regular_file(from)) metadata = SafetensorsFile(from).metadata();
+  if (from.ends_with(".safetensors")) metadata = SafetensorsFile(from).metadata();
   SafetensorsWriter writer(to, checkpoint.specs(), metadata, order);
   const auto weights = checkpoint.Weights();
   while (const auto named = weights->Next()) {
@@ -41,15 +49,63 @@ void Check(const std::string& path) {
   std::cout << '\n';
 }
 
+// Everything that a file says, in a row.
+std::string Contents(const std::string& path, const std::string& format) {
+  std::string contents;
+  const auto weights = Checkpoint::Open({.path = path, .load_format = format}).Weights();
+  while (const auto named = weights->Next()) {
+    const auto bytes = static_cast<std::size_t>(named->tensor.num_bytes());
+    contents += named->name + " " + Describe(named->tensor.dtype, named->tensor.shape) + " ";
+    if (bytes != 0) contents.append(reinterpret_cast<const char*>(named->tensor.data), bytes);
+  }
+  return contents;
+}
+
+// 0: refused. 1: reads as it should. Throws std::runtime_error where it reads as something else.
+int ReadDamaged(const std::string& path, const std::string& bytes, const std::string& format,
+                const std::string& expected, const std::string& how) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  try {
+    if (Contents(path, format) == expected) return 1;
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).find(path) != std::string_view::npos) return 0;
+    throw std::runtime_error(how + ": does not name the file: " + error.what());
+  }
+  throw std::runtime_error(how + ": other tensors");
+}
+
+void DamageEverywhere(const std::string& original, const std::string& format) {
+  const std::string expected = Contents(original, format);
+  std::ifstream in(original, std::ios::binary);
+  const std::string file{std::istreambuf_iterator<char>(in), {}};
+  const std::string path = std::filesystem::path(original).replace_filename("damaged-" + format).string();
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    const std::string how = "cut at " + std::to_string(size);
+    if (ReadDamaged(path, file.substr(0, size), format, expected, how) != 0)
+      throw std::runtime_error(how + ": is read");
+  }
+  int accepted = 0;
+  for (std::size_t bit = 0; bit < file.size() * 8; ++bit) {
+    std::string damaged = file;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    accepted += ReadDamaged(path, damaged, format, expected, "bit " + std::to_string(bit));
+  }
+  std::cout << file.size() << " cuts refused, " << accepted << " of " << file.size() * 8 << " bits mean nothing\n";
+}
+
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() >= 3 && arguments[0] == "copy") {
-    const bool as_given = arguments.size() > 3 && arguments[3] == "as_given";
-    Copy(arguments[1], arguments[2],
+    const bool as_given = arguments.size() > 4 && arguments[4] == "as_given";
+    Copy(arguments[1], arguments[2], arguments.size() > 3 ? arguments[3] : "auto",
          as_given ? SafetensorsWriter::Order::kAsGiven : SafetensorsWriter::Order::kAligned);
     return 0;
   }
   if (!arguments.empty() && arguments[0] == "check") {
     for (std::size_t i = 1; i < arguments.size(); ++i) Check(arguments[i]);
+    return 0;
+  }
+  if (arguments.size() == 3 && arguments[0] == "damage") {
+    DamageEverywhere(arguments[1], arguments[2]);
     return 0;
   }
   return 2;

@@ -79,7 +79,7 @@ TEST(Checkpoint, FilesThatTheIndexDoesNotMentionAreDropped) {
   folder.Write("consolidated.safetensors", OneTensorFile("a"));
   folder.Write(kWeightIndexName, Index(R"({"b":"model-2.safetensors","a":"model-1.safetensors"})"));
   EXPECT_THAT(Names(Checkpoint::Open(folder.path())), ElementsAre("a", "b"));
-  EXPECT_THAT(SurveyCheckpoint(folder.path()).ignored, ElementsAre("consolidated.safetensors"));
+  EXPECT_THAT(SurveyCheckpoint({.path = folder.path()}).ignored, ElementsAre("consolidated.safetensors"));
 }
 
 TEST(Checkpoint, FilesThatAreReferencedButMissingAreNamedTogether) {
@@ -107,7 +107,7 @@ TEST(Checkpoint, ABrokenFileIsNamedWithoutBlamingItsTensors) {
   folder.Write("1.safetensors", OneTensorFile("a").substr(0, 20));
   folder.Write("2.safetensors", OneTensorFile("b"));
   folder.Write(kWeightIndexName, Index(R"({"a":"1.safetensors","b":"2.safetensors"})"));
-  const CheckpointSurvey survey = SurveyCheckpoint(folder.path());
+  const CheckpointSurvey survey = SurveyCheckpoint({.path = folder.path()});
   ASSERT_EQ(survey.problems.size(), 1U);
   EXPECT_THAT(survey.problems[0].message, HasSubstr("1.safetensors': header length at byte 0"));
   EXPECT_EQ(survey.tensors.size(), 1U);
@@ -121,11 +121,15 @@ TEST(Checkpoint, ManyProblemsAreCountedNotListed) {
 
 TEST(Checkpoint, AnEmptyFolderSaysWhatWasLookedFor) {
   const TempFolder folder;
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()),
-              HasSubstr("no weights: looked for model.safetensors.index.json and *.safetensors"));
+  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()), HasSubstr("no weights: looked for *.safetensors"));
   folder.Write("pytorch_model.bin", "x");
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()),
-              HasSubstr("'pytorch_model.bin' is there, but *.bin is not read"));
+  try {
+    Checkpoint::Open({.path = folder.path(), .load_format = "safetensors"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("looked for *.safetensors, with or without model.safetensors.index.json; "
+                                        "'pytorch_model.bin' is of another format"));
+  }
   EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder / "nowhere"), HasSubstr("nowhere': no such checkpoint"));
 }
 

@@ -71,7 +71,7 @@ TEST(SafetensorsWriter, TensorsMayComeInAnyOrder) {
   EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
   ASSERT_EQ(file.tensors().size(), 3U);
   for (const auto& tensor : file.tensors()) EXPECT_EQ(tensor.begin % 8, tensor.spec.name == "b" ? 3U : 0U);
-  EXPECT_EQ(std::memcmp(file.View(1).data, "uvwyz", 5), 0);
+  EXPECT_EQ(std::memcmp(file.Read(1).tensor.data, "uvwyz", 5), 0);
 }
 
 TEST(SafetensorsWriter, EveryDTypeComesBack) {
@@ -132,8 +132,8 @@ TEST(SafetensorsWriter, AMappedOldFileKeepsItsBytes) {
   write("old");
   const SafetensorsFile old(folder / "f");
   write("new");
-  EXPECT_EQ(std::memcmp(old.View(0).data, "old", 3), 0);
-  EXPECT_EQ(std::memcmp(SafetensorsFile(folder / "f").View(0).data, "new", 3), 0);
+  EXPECT_EQ(std::memcmp(old.Read(0).tensor.data, "old", 3), 0);
+  EXPECT_EQ(std::memcmp(SafetensorsFile(folder / "f").Read(0).tensor.data, "new", 3), 0);
 }
 
 TEST(SafetensorsWriter, WrongWritesAreRefused) {

@@ -103,6 +103,12 @@ def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
     assert equal["equal"] and equal["differences"] == [] and equal["bytes"] > 0
 
 
+def test_ranks_that_cannot_start_say_why(program, folders):
+    refused = program.run("serve", "--model", folders["a"], "--tp", 3, status=1)
+    assert refused.json["error"]["code"] == "invalid_argument"
+    assert "is not divisible by tp_size 3" in refused.json["error"]["message"]
+
+
 def test_a_reload_that_fails_leaves_what_was_served(engine, program, publisher, tmp_path):
     before = program.status(engine)["version"]
     outcome = program.reload(engine, "--weights-path", tmp_path / "nowhere", status=1)

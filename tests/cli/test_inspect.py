@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import subprocess
 
 import pytest
@@ -109,7 +110,7 @@ def test_nan_is_no_disagreement_but_said(folder):
 def test_nothing_there(tmp_path):
     report, errors = run_json("inspect", tmp_path, status=1)
     assert report["error"]["code"] == "not_found"
-    assert "looked for model.safetensors.index.json and *.safetensors" in report["error"]["message"]
+    assert "looked for *.safetensors, with or without model.safetensors.index.json" in report["error"]["message"]
     assert errors == f"layercast inspect: {report['error']['message']}\n"
     report, _ = run_json("inspect", tmp_path / "nowhere", status=1)
     assert report["error"]["code"] == "not_found"
@@ -135,3 +136,47 @@ def test_standard_output_that_is_full_is_a_failure(folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run([PROGRAM, "inspect", str(folder)], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1 and "standard output" in done.stderr
+
+
+def on_a_terminal(*arguments):
+    """Standard error as a terminal gets it, and standard output."""
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=theirs, text=True)
+    os.close(theirs)
+    said = b""
+    try:
+        while piece := os.read(ours, 4096):
+            said += piece
+    except OSError:  # its end of the terminal is closed
+        pass
+    os.close(ours)
+    output = done.communicate()[0]
+    assert done.returncode == 0
+    return said.decode(), output
+
+
+def test_a_bar_on_a_terminal_and_nowhere_else(folder):
+    drawn, _ = on_a_terminal("inspect", folder)
+    assert "\rreading [" in drawn and "100 %" in drawn and drawn.endswith("\r\x1b[K")
+    drawn, output = on_a_terminal("inspect", folder, "--json")
+    assert drawn == "" and json.loads(output)["problems"] == []
+    assert run("inspect", folder, status=0).stderr == ""
+
+
+def test_formats_are_looked_at_before_anything_else(folder):
+    error, said = run_json("inspect", folder, "--load-format", "npcache", status=2)
+    assert "load format 'npcache' is not read" in error["error"]["message"] and "use pt" in said
+    error, _ = run_json("inspect", folder, "--load-format", "x", status=2)
+    assert "expected auto, safetensors, mistral, pt, gguf" in error["error"]["message"]
+    error, _ = run_json("inspect", folder, "--load-format", "dummy", status=1)
+    assert error["error"]["code"] == "unsupported"
+    error, _ = run_json("inspect", folder, "--secondary-weights", "=x", status=2)
+    assert "expected PREFIX=PATH" in error["error"]["message"]
+
+
+def test_a_total_size_that_is_wrong_is_a_warning(folder):
+    (folder / "model.safetensors.index.json").write_text(json.dumps(
+        {"metadata": {"total_size": 57}, "weight_map": {"a": "1.safetensors", "b": "1.safetensors", "c": "2.safetensors"}}))
+    report, said = run_json("inspect", folder, status=0)
+    assert len(report["warnings"]) == 1 and report["warnings"][0] in said
+    assert "metadata.total_size: expected the 56 bytes of its tensors, got 57" in said

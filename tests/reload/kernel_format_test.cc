@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,9 +79,20 @@ TEST_F(KernelFormatTest, ReadsARanksPartsAndSaysWhichRankIsNotThere) {
   const std::span<const NamedTensor> all(tensors);
   WriteSafetensors(folder / "model-rank-1-part-0.safetensors", all.first(3));
   WriteSafetensors(folder / "model-rank-1-part-1.safetensors", all.subspan(3));
-  EXPECT_EQ(OpenKernelFormat(folder.path(), 1, 2).size(), tensors.size());
-  EXPECT_THAT(ErrorOf([&] { OpenKernelFormat(folder.path(), 0, 2); }), HasSubstr("rank 0: expected"));
-  EXPECT_THAT(ErrorOf([&] { OpenKernelFormat(folder.path(), 1, 1); }), HasSubstr("rank"));
+  const KernelFiles files(folder.path(), 1, 2);
+  ASSERT_EQ(files.specs().size(), tensors.size());
+  std::uint64_t bytes = 0;
+  const auto weights = files.Weights();
+  for (const TensorSpec& spec : files.specs()) {
+    const std::optional<NamedTensor> tensor = weights->Next();
+    ASSERT_TRUE(tensor);
+    EXPECT_EQ(tensor->name, spec.name);
+    bytes += static_cast<std::uint64_t>(tensor->tensor.num_bytes());
+  }
+  EXPECT_FALSE(weights->Next());
+  EXPECT_EQ(files.total_bytes(), bytes);
+  EXPECT_THAT(ErrorOf([&] { KernelFiles(folder.path(), 0, 2); }), HasSubstr("rank 0: expected"));
+  EXPECT_THAT(ErrorOf([&] { KernelFiles(folder.path(), 1, 1); }), HasSubstr("rank"));
 }
 
 }  // namespace

@@ -365,7 +365,7 @@ TEST(ReceiverCommit, OnlyStagedVersionsCanBeAdopted) {
   for (const CommitPolicy policy : kLayerwise) {
     ReceiverRig rig({}, true, false, policy);
     rig.receiver->Stage(EagerSource(rig.Version(1)));
-    EXPECT_THAT(ErrorOf([&] { rig.receiver->StagedManifest(); }), HasSubstr("keeps no staged version"));
+    EXPECT_THAT(ErrorOf([&] { (void)rig.receiver->staged_version(); }), HasSubstr("keeps no staged version"));
     EXPECT_THAT(ErrorOf([&] { rig.receiver->AdoptStaged({}); }), HasSubstr("keeps no staged version"));
   }
 }

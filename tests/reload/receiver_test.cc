@@ -127,9 +127,9 @@ TEST(Receiver, StagingLeavesTheServedBytesAlone) {
 TEST(Receiver, TakesStagedMemoryThatOutlivedARank) {
   ReceiverRig rig;
   rig.receiver->Stage(EagerSource(rig.Version(2)));
-  const std::vector<std::byte> manifest = rig.receiver->StagedManifest();
+  const Version staged = rig.receiver->staged_version();
   rig.receiver->Abort();
-  rig.receiver->AdoptStaged(manifest);
+  rig.receiver->AdoptStaged(staged);
   rig.receiver->Commit();
   EXPECT_NO_THROW(rig.receiver->VerifyServed());
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(2))), IsEmpty());
@@ -145,7 +145,7 @@ TEST(Receiver, TakesStagedKernelTensorsThatOutlivedARank) {
   }
   rig.receiver->ReloadWeights(EagerSource(rig.Version(2)));
   rig.receiver->Stage(FromIterator(MakeWeightsIterator(kernel), {}, /*is_checkpoint_format=*/false));
-  rig.receiver->AdoptStaged(rig.receiver->StagedManifest());
+  rig.receiver->AdoptStaged(rig.receiver->staged_version());
   rig.receiver->Commit();
   EXPECT_NO_THROW(rig.receiver->VerifyServed());
   EXPECT_THAT(Differences(rig.engine.Served(), a), IsEmpty());

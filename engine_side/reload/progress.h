@@ -1,0 +1,66 @@
+// Say how many bytes of a version have come by now: around what takes chunks from a session, and around a walk over
+// files. Used by the stager, for ReceiverOptions::on_progress.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "layercast/weights_iterator.h"
+#include "src/session/fetch.h"
+
+namespace layercast {
+
+// Bytes so far, and in all. May be empty.
+using SayProgress = std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)>;
+
+// Resource; one thread only. What it borrows outlives it.
+class WatchedSink final : public FetchSink {
+ public:
+  WatchedSink(FetchSink& sink, std::uint64_t total, const SayProgress& say) : sink_(sink), total_(total), say_(say) {}
+
+  void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
+    sink_.OnTensor(tensor, amax, digest);
+  }
+  void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override { sink_.OnAxisAmax(tensor, amax); }
+  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
+    for (const RegionView& region : regions) bytes_ += region.num_bytes();
+    if (say_) say_(bytes_, total_);
+    sink_.OnChunk(chunk, regions);
+  }
+
+ private:
+  FetchSink& sink_;
+  const std::uint64_t total_;
+  const SayProgress& say_;
+  std::uint64_t bytes_ = 0;
+};
+
+// Resource; one thread only. Who asks for the next tensor is done with the one before. A percent at a time: tensors may
+// be many.
+class WatchedWalk final : public WeightsIterator {
+ public:
+  // `say` outlives it.
+  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, const SayProgress& say)
+      : walk_(std::move(walk)), total_(total), say_(say) {}
+
+  std::optional<NamedTensor> Next() override {
+    const std::uint64_t percent = total_ == 0 ? 0 : bytes_ * 100 / total_;
+    if (say_ && std::exchange(percent_, percent) != percent) say_(bytes_, total_);
+    std::optional<NamedTensor> tensor = walk_->Next();
+    if (tensor) bytes_ += static_cast<std::uint64_t>(tensor->tensor.num_bytes());
+    return tensor;
+  }
+
+ private:
+  const std::unique_ptr<WeightsIterator> walk_;
+  const std::uint64_t total_;
+  const SayProgress& say_;
+  std::uint64_t bytes_ = 0;    // of all that were given
+  std::uint64_t percent_ = 0;  // said last
+};
+
+}  // namespace layercast

@@ -1,0 +1,34 @@
+#include "engine_side/server/borrow.h"
+
+#include "layercast/error.h"
+#include "src/control/rpc.h"
+
+namespace layercast {
+namespace {
+
+void ExpectSame(const std::string& engine, const char* what, const std::string& mine, const std::string& theirs) {
+  if (mine == theirs) return;
+  throw Error(ErrorCode::kInvalidArgument, engine + " lends kernel tensors, which need the same layout: " + what +
+                                               " expected " + mine + ", got " + theirs +
+                                               " (publish the checkpoint instead)");
+}
+
+}  // namespace
+
+Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline) {
+  const std::string engine = "engine " + endpoint;
+  const Json lent = RpcClient("engine", endpoint).Call("lend_weights", Json::object(), deadline);
+  try {
+    ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
+    ExpectSame(engine, "quantization", mine.recipe, lent.at("quantization").get<std::string>());
+    if (lent.at("ranks").size() != static_cast<std::size_t>(mine.tp_size)) {
+      throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: expected " + std::to_string(mine.tp_size) +
+                                           " ranks, got " + std::to_string(lent["ranks"].size()));
+    }
+    return {{"version", lent.at("version")}, {"ranks", lent["ranks"]}};
+  } catch (const Json::exception& error) {
+    throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: " + error.what());
+  }
+}
+
+}  // namespace layercast

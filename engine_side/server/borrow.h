@@ -1,0 +1,23 @@
+// How an engine asks another one of the same layout for its weights, before its own ranks fetch them. RPC.md:
+// `lend_weights`. Used by the reloader.
+#pragma once
+
+#include <string>
+
+#include "engine_side/server/json_stream.h"
+#include "src/base/deadline.h"
+
+namespace layercast {
+
+// What must be equal for kernel tensors to be the same.
+struct EngineLayout {
+  int tp_size = 1;
+  std::string recipe;
+};
+
+// {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`. Throws what RpcClient throws;
+// kInvalidArgument naming both engines' number of ranks, or recipe, where they differ; kCorrupt on an answer without
+// these.
+Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline);
+
+}  // namespace layercast

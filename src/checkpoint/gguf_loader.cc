@@ -1,0 +1,167 @@
+// `--load-format gguf`: llama.cpp's files of models of the Llama family, whole or split. F32, F16 and BF16 tensors are
+// what they are; Q8_0 blocks become fp32 values, exactly, which loading then casts to the model's dtype as it casts
+// any.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/utf8.h"
+#include "src/checkpoint/gguf_header.h"
+#include "src/checkpoint/llama_names.h"
+#include "src/checkpoint/loader.h"
+#include "src/checkpoint/owned_tensor.h"
+#include "src/tensor/cast.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
+    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+    {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+};
+constexpr std::pair<std::string_view, std::string_view> kOutside[] = {
+    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
+constexpr NameTable kNames = {"blk.", kInLayer, kOutside};
+
+// Rotary frequencies: computed from config.json.
+constexpr std::string_view kComputed = "rope_freqs.weight";
+
+// Of the whole model; a split one's first file says it for all.
+struct Architecture {
+  bool interleaved = false;  // q and k are in llama.cpp's order of rows
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+};
+
+Architecture ReadArchitecture(const GgufHeader& header, const std::string& subject) {
+  const std::string name = header.Text("general.architecture", subject);
+  if (name != "llama" && name != "qwen2" && name != "qwen3") {
+    throw Error(ErrorCode::kUnsupported,
+                subject + ": general.architecture: expected llama, qwen2 or qwen3, got " + Quote(name));
+  }
+  const auto heads = [&](const std::string& key) {
+    const std::uint64_t count = header.Number(name + ".attention." + key, subject);
+    if (count >= 1 && count <= std::numeric_limits<std::int32_t>::max()) return static_cast<std::int64_t>(count);
+    throw Error(ErrorCode::kCorrupt, subject + ": " + name + ".attention." + key +
+                                         ": expected a number of heads, got " + std::to_string(count));
+  };
+  Architecture architecture{.interleaved = name == "llama", .heads = heads("head_count")};
+  const bool grouped = header.keys.contains(name + ".attention.head_count_kv");
+  architecture.kv_heads = grouped ? heads("head_count_kv") : architecture.heads;
+  return architecture;
+}
+
+DType DTypeOf(GgufType type) {
+  if (type == GgufType::kF16) return DType::kF16;
+  return type == GgufType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+// Scale times value: 11 bits times 8, so fp32 holds it exactly.
+void DequantizeQ8(const std::byte* blocks, std::int64_t elements, std::byte* destination) {
+  for (std::int64_t block = 0; block < elements / kQ8BlockElements; ++block) {
+    float scale = 0;
+    Cast(DType::kF16, blocks, DType::kF32, reinterpret_cast<std::byte*>(&scale), 1);
+    float values[kQ8BlockElements];
+    for (std::size_t i = 0; i < std::size(values); ++i) {
+      values[i] = scale * static_cast<float>(static_cast<std::int8_t>(blocks[2 + i]));
+    }
+    std::memcpy(destination, values, sizeof(values));
+    blocks += kQ8BlockBytes;
+    destination += sizeof(values);
+  }
+}
+
+class GgufFile final : public TensorFile {
+ public:
+  explicit GgufFile(const std::filesystem::path& path)
+      : TensorFile(path), subject_(Quote(path.native())), header_(ParseGguf(mapping().bytes(), subject_)) {
+    architecture_ = ArchitectureOf(path);
+    std::erase_if(header_.tensors, [](const auto& tensor) { return tensor.name == kComputed; });
+    for (const GgufHeader::Tensor& tensor : header_.tensors) {
+      const std::optional<std::string> name = ToHuggingFace(tensor.name, kNames);
+      if (!name) {
+        throw Error(ErrorCode::kUnsupported,
+                    subject_ + ": tensor " + Quote(tensor.name) +
+                        ": expected a name of a dense model of the Llama family, got this one");
+      }
+      specs_.push_back({*name, DTypeOf(tensor.type), tensor.shape});
+    }
+  }
+
+  std::size_t num_tensors() const override { return specs_.size(); }
+  const TensorSpec& spec(std::size_t index) const override { return specs_.at(index); }
+
+  NamedTensor Read(std::size_t index) const override {
+    NamedTensor values = ReadValues(index);
+    if (!architecture_.interleaved) return values;
+    if (IsQueryOrKey(values.name, "q_proj")) return RowsInHalves(values, architecture_.heads, subject_);
+    if (IsQueryOrKey(values.name, "k_proj")) return RowsInHalves(values, architecture_.kv_heads, subject_);
+    return values;
+  }
+
+ private:
+  // "model-00002-of-00003.gguf" has but its tensors.
+  Architecture ArchitectureOf(const std::filesystem::path& path) const {
+    const auto part = header_.numbers.find("split.no");
+    if (part == header_.numbers.end() || part->second == 0) return ReadArchitecture(header_, subject_);
+    std::string name = path.filename().native();
+    const std::size_t of = name.rfind("-of-");
+    if (of == std::string::npos || of < 5) {
+      throw Error(ErrorCode::kCorrupt, subject_ + ": part " + std::to_string(part->second) +
+                                           " of a split model: expected a name like model-00002-of-00003.gguf");
+    }
+    name.replace(of - 5, 5, "00001");
+    const std::filesystem::path first = path.parent_path() / name;
+    const MappedFile file(first);
+    return ReadArchitecture(ParseGguf(file.bytes(), Quote(first.native())), Quote(first.native()));
+  }
+
+  NamedTensor ReadValues(std::size_t index) const {
+    const GgufHeader::Tensor& stored = header_.tensors.at(index);
+    const std::byte* const bytes = mapping().bytes().data() + stored.begin;
+    if (stored.type != GgufType::kQ80) {
+      return {.name = specs_[index].name,
+              .tensor = {.dtype = specs_[index].dtype, .shape = stored.shape, .data = bytes, .device = {}},
+              .owner = nullptr};
+    }
+    mapping().Populate({bytes, static_cast<std::size_t>(stored.bytes)});
+    OwnedTensor values = MakeOwnedTensor(specs_[index]);
+    DequantizeQ8(bytes, specs_[index].num_elements(), values.bytes);
+    return std::move(values.tensor);
+  }
+
+  const std::string subject_;
+  GgufHeader header_;
+  Architecture architecture_;
+  std::vector<TensorSpec> specs_;  // of header_.tensors
+};
+
+class GgufLoader final : public Loader {
+ public:
+  std::vector<std::string> Choose(const std::vector<std::string>& names) const override {
+    std::vector<std::string> chosen;
+    for (const std::string& name : names) {
+      if (name.ends_with(".gguf")) chosen.push_back(name);
+    }
+    return chosen;
+  }
+
+  std::shared_ptr<const TensorFile> Open(const std::filesystem::path& file) const override {
+    return std::make_shared<const GgufFile>(file);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Loader> MakeGgufLoader() { return std::make_unique<const GgufLoader>(); }
+
+}  // namespace layercast

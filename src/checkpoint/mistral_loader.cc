@@ -1,0 +1,108 @@
+// `--load-format mistral`: consolidated*.safetensors with params.json, as Mistral publishes its models. Names become
+// Hugging Face's, and the rows of q and k are put where those expect them.
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/utf8.h"
+#include "src/checkpoint/llama_names.h"
+#include "src/checkpoint/loader.h"
+#include "src/checkpoint/safetensors_file.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
+    {"attention.wq", "self_attn.q_proj"},  {"attention.wk", "self_attn.k_proj"},
+    {"attention.wv", "self_attn.v_proj"},  {"attention.wo", "self_attn.o_proj"},
+    {"attention_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"},
+    {"feed_forward.w1", "mlp.gate_proj"},  {"feed_forward.w2", "mlp.down_proj"},
+    {"feed_forward.w3", "mlp.up_proj"},
+};
+constexpr std::pair<std::string_view, std::string_view> kOutside[] = {
+    {"tok_embeddings", "model.embed_tokens"}, {"norm", "model.norm"}, {"output", "lm_head"}};
+constexpr NameTable kNames = {"layers.", kInLayer, kOutside};
+
+struct Params {
+  std::int64_t n_heads = 0;
+  std::int64_t n_kv_heads = 0;
+};
+
+std::int64_t Heads(const nlohmann::json& params, const char* key, std::optional<std::int64_t> otherwise,
+                   const std::string& subject) {
+  if (otherwise && !params.contains(key)) return *otherwise;
+  const bool fits = params.contains(key) && params[key].is_number_unsigned() &&
+                    params[key].get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
+  if (fits && params[key].get<std::int64_t>() > 0) return params[key].get<std::int64_t>();
+  throw Error(ErrorCode::kCorrupt, subject + ": " + key + ": expected a number of heads, got " +
+                                       (params.contains(key) ? params[key].dump() : "nothing"));
+}
+
+Params ReadParams(const std::filesystem::path& path) {
+  const std::string subject = Quote(path.native());
+  const MappedFile file(path);
+  const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
+  const nlohmann::json params = nlohmann::json::parse(text, text + file.bytes().size(), nullptr, false);
+  if (!params.is_object()) throw Error(ErrorCode::kCorrupt, subject + ": expected a JSON object");
+  Params read;
+  read.n_heads = Heads(params, "n_heads", std::nullopt, subject);
+  read.n_kv_heads = Heads(params, "n_kv_heads", read.n_heads, subject);
+  return read;
+}
+
+class MistralFile final : public SafetensorsFile {
+ public:
+  explicit MistralFile(const std::filesystem::path& path)
+      : SafetensorsFile(path), params_(ReadParams(path.parent_path() / "params.json")) {
+    for (const SafetensorsHeader::Stored& stored : tensors()) {
+      const std::optional<std::string> name = ToHuggingFace(stored.spec.name, kNames);
+      if (!name) {
+        throw Error(ErrorCode::kUnsupported,
+                    Quote(path.native()) + ": tensor " + Quote(stored.spec.name) +
+                        ": expected a name of Mistral's dense models (layers.0.attention.wq.weight), got this one");
+      }
+      specs_.push_back({*name, stored.spec.dtype, stored.spec.shape});
+    }
+  }
+
+  const TensorSpec& spec(std::size_t index) const override { return specs_.at(index); }
+
+  NamedTensor Read(std::size_t index) const override {
+    NamedTensor named = SafetensorsFile::Read(index);
+    named.name = specs_.at(index).name;
+    if (IsQueryOrKey(named.name, "q_proj")) return RowsInHalves(named, params_.n_heads, Quote(path().native()));
+    if (IsQueryOrKey(named.name, "k_proj")) return RowsInHalves(named, params_.n_kv_heads, Quote(path().native()));
+    return named;
+  }
+
+ private:
+  const Params params_;
+  std::vector<TensorSpec> specs_;
+};
+
+class MistralLoader final : public Loader {
+ public:
+  std::vector<std::string> Choose(const std::vector<std::string>& names) const override {
+    std::vector<std::string> chosen;
+    for (const std::string& name : names) {
+      if (name.starts_with("consolidated") && name.ends_with(".safetensors")) chosen.push_back(name);
+    }
+    return chosen;
+  }
+
+  std::shared_ptr<const TensorFile> Open(const std::filesystem::path& file) const override {
+    return std::make_shared<const MistralFile>(file);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Loader> MakeMistralLoader() { return std::make_unique<const MistralLoader>(); }
+
+}  // namespace layercast

@@ -1,0 +1,58 @@
+// Reads tensors ahead of whoever takes them, several at once: files are read, records checked and blocks dequantized
+// while the one before is being quantized. Checkpoint walks through it.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "layercast/weights_iterator.h"
+
+namespace layercast {
+
+struct ReadAheadOptions {
+  std::size_t threads = 4;
+  // Of tensors that were read and not yet taken; one is always read, however large.
+  std::uint64_t window_bytes = 256U << 20;
+};
+
+// Resource; one thread only, but for `read`, which its threads ("lc-read") call.
+class ReadAhead final : public WeightsIterator {
+ public:
+  // Tensor i of the walk has `bytes[i]` bytes, and read(i) gives it, with an owner.
+  ReadAhead(std::vector<std::uint64_t> bytes, std::function<NamedTensor(std::size_t)> read,
+            const ReadAheadOptions& options);
+  ~ReadAhead() override;
+
+  // In order. What read(i) threw is thrown in its place, and ends the walk.
+  std::optional<NamedTensor> Next() override;
+
+ private:
+  struct Slot {
+    std::optional<NamedTensor> tensor;
+    std::exception_ptr error;
+  };
+
+  void Work(const std::stop_token& stop);
+  bool MayRead() const;
+
+  const std::function<NamedTensor(std::size_t)> read_;
+  const std::vector<std::uint64_t> bytes_;
+  const std::uint64_t window_bytes_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<Slot> slots_;    // guarded by mutex_, as is what follows
+  std::size_t next_read_ = 0;  // the first that nobody reads yet
+  std::size_t next_take_ = 0;
+  std::uint64_t ahead_bytes_ = 0;      // of [next_take_, next_read_)
+  std::vector<std::jthread> threads_;  // last: joined before the rest goes
+};
+
+}  // namespace layercast

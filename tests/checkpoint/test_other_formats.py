@@ -1,0 +1,100 @@
+"""The loaders of `mistral` and `gguf` against files that the formats' own writers made of a checkpoint."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+import torch
+
+import other_formats
+
+DRIVER = os.environ["LAYERCAST_CHECKPOINT_DRIVER"]
+PROGRAM = os.environ["LAYERCAST_PROGRAM"]
+
+
+def read(path, scratch, load_format="auto"):
+    subprocess.run([DRIVER, "copy", str(path), str(scratch / "read.safetensors"), load_format], check=True)
+    return safetensors.torch.load_file(scratch / "read.safetensors")
+
+
+def assert_same(got, expected):
+    assert got.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert got[name].dtype == tensor.dtype and got[name].shape == tensor.shape, name
+        assert torch.equal(got[name].view(torch.uint8), tensor.contiguous().view(torch.uint8)), name
+
+
+def refusal(path, load_format="auto"):
+    done = subprocess.run([PROGRAM, "inspect", str(path), "--load-format", load_format, "--json"], capture_output=True,
+                          text=True)
+    assert done.returncode == 1, done
+    return json.loads(done.stdout)["error"]["message"]
+
+
+def test_consolidated_files_hold_the_same_tensors(tmp_path, checkpoint):
+    folder = checkpoint("llama", "a")
+    out = other_formats.write_mistral(folder, tmp_path / "mistral")
+    assert_same(read(out, tmp_path), other_formats.read_all(folder))
+    # Beside files of Hugging Face's they are a copy.
+    (out / "model.safetensors").write_bytes(b"broken")
+    assert_same(read(out, tmp_path, "mistral"), other_formats.read_all(folder))
+    assert "model.safetensors': expected at least 8 bytes" in refusal(out)
+
+
+def test_consolidated_files_that_make_no_sense(tmp_path, checkpoint):
+    out = other_formats.write_mistral(checkpoint("llama", "a"), tmp_path / "mistral")
+    params = json.loads((out / "params.json").read_text())
+    for change, said in (({"n_heads": 7}, "'model.layers.0.self_attn.q_proj.bias': expected rows for 7 heads"),
+                         ({"n_heads": -1}, "params.json': n_heads: expected a number of heads, got -1"),
+                         ({"n_kv_heads": "two"}, 'n_kv_heads: expected a number of heads, got "two"')):
+        (out / "params.json").write_text(json.dumps(params | change))
+        assert said in refusal(out)
+    (out / "params.json").write_text("[")
+    assert "params.json': expected a JSON object" in refusal(out)
+    (out / "params.json").unlink()
+    assert "params.json': cannot open" in refusal(out)
+    (out / "params.json").write_text(json.dumps(params))
+    safetensors.torch.save_file({"layers.0.attention.wx.weight": torch.ones(2, 2)}, out / "consolidated.safetensors")
+    assert "tensor 'layers.0.attention.wx.weight': expected a name of Mistral's dense models" in refusal(out)
+
+
+@pytest.mark.parametrize("spec", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("encoding", ["F32", "F16", "BF16", "Q8_0"])
+def test_every_encoding_of_gguf(tmp_path, checkpoint, spec, encoding):
+    held = other_formats.write_gguf(checkpoint(spec, "a"), tmp_path / "gguf", encoding)
+    assert_same(read(tmp_path / "gguf", tmp_path), held)
+
+
+def test_a_gguf_in_parts(tmp_path, checkpoint):
+    held = other_formats.write_gguf(checkpoint("llama", "a"), tmp_path / "gguf", "Q8_0", parts=3)
+    assert_same(read(tmp_path / "gguf", tmp_path), held)
+    (tmp_path / "gguf" / "model-00001-of-00003.gguf").unlink()
+    assert "model-00001-of-00003.gguf': cannot open" in refusal(tmp_path / "gguf")
+
+
+def test_what_gguf_may_hold_and_we_do_not_read(tmp_path, checkpoint):
+    folder = checkpoint("qwen2", "a")
+    other_formats.write_gguf(folder, tmp_path / "a", "F32", architecture="gemma2")
+    assert "general.architecture: expected llama, qwen2 or qwen3, got 'gemma2'" in refusal(tmp_path / "a")
+    import gguf
+    writer = gguf.GGUFWriter(tmp_path / "b.gguf", "llama")
+    writer.add_head_count(2)
+    rows = torch.ones(2, 32).numpy()
+    writer.add_tensor("output.weight", gguf.quantize(rows, gguf.GGMLQuantizationType.Q4_0),
+                      raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert "tensor 'output.weight': expected F32, F16, BF16 or Q8_0, got Q4_0" in refusal(tmp_path / "b.gguf")
+
+
+def test_a_gguf_cut_anywhere_in_its_head_is_refused(tmp_path, checkpoint):
+    other_formats.write_gguf(checkpoint("qwen2", "a"), tmp_path / "gguf", "F16")
+    path = tmp_path / "gguf" / "model.gguf"
+    whole = path.read_bytes()
+    for size in [*range(0, 600, 7), len(whole) // 2, len(whole) - 40]:
+        path.write_bytes(whole[:size])
+        assert "model.gguf'" in refusal(path, "gguf"), size

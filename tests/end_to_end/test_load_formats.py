@@ -1,0 +1,128 @@
+"""Engines started from every format (--load-format) serve what the oracle makes of the Hugging Face files that the format
+was written from; and where they may start from nothing, they take the next version like any other."""
+
+import shutil
+
+import pytest
+import safetensors.torch
+
+import other_formats
+
+
+@pytest.fixture(scope="module")
+def folders(checkpoint):
+    return {version: checkpoint("llama", version) for version in "ab"}
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("load_format", ["pt", "mistral", "layered", "auto"])
+def test_other_files_of_the_same_weights(start, folders, tmp_path, assert_serves, program, tp, load_format):
+    if load_format == "layered":
+        model = folders["a"]
+    elif load_format == "mistral":
+        model = other_formats.write_mistral(folders["a"], tmp_path / "model")
+    else:
+        model = other_formats.write_pt(folders["a"], tmp_path / "model", files=2)
+    engine = start("serve", "--model", model, "--load-format", load_format, "--tp", tp, "--quantization",
+                   "fp8_per_channel")
+    assert_serves(engine, folders["a"], "fp8_per_channel")
+    assert program.reload(engine, "--weights-path", folders["b"])["ok"]
+    assert_serves(engine, folders["b"], "fp8_per_channel")
+
+
+def test_gguf_with_blocks_that_are_dequantized(start, folders, tmp_path, assert_serves, program):
+    held = other_formats.write_gguf(folders["a"], tmp_path / "gguf", "Q8_0")
+    shutil.copytree(folders["a"], tmp_path / "values", ignore=shutil.ignore_patterns("*.safetensors*"))
+    safetensors.torch.save_file(held, tmp_path / "values" / "model.safetensors")
+    engine = start("serve", "--model", tmp_path / "gguf", "--quantization", "fp8_per_block")
+    assert_serves(engine, tmp_path / "values", "fp8_per_block")
+    equal = program.run("verify", "--engine", engine.endpoint, "--against", tmp_path / "gguf", "--load-format", "gguf")
+    assert equal.json["equal"]
+
+
+def test_each_rank_reads_its_own_file(start, folders, tmp_path, assert_serves, program):
+    first = start("serve", "--model", folders["a"], "--tp", 2, "--quantization", "fp8_per_channel")
+    program.export(first, tmp_path / "state")
+    for load_format in ("auto", "sharded_state"):
+        engine = start("serve", "--model", tmp_path / "state", "--load-format", load_format, "--tp", 2, "--quantization",
+                       "fp8_per_channel")
+        assert_serves(engine, folders["a"], "fp8_per_channel")
+    assert program.reload(engine, "--weights-path", folders["b"])["ok"]
+    assert program.reload(engine, "--weights-path", tmp_path / "state", "--load-format", "sharded_state")["ok"]
+    assert_serves(engine, folders["a"], "fp8_per_channel")
+    assert program.reload(engine)["ok"]  # what it was loaded from last
+    assert_serves(engine, folders["a"], "fp8_per_channel")
+
+
+def test_the_first_load_from_a_publisher(start, folders, tmp_path, assert_serves, program):
+    pt = other_formats.write_pt(folders["a"], tmp_path / "pt")
+    publisher = start("publish", "--checkpoint", pt, "--load-format", "pt", "--lineage", "run", "--step", 3)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(folders["a"] / "config.json", bare)
+    engine = start("serve", "--model", bare, "--load-format", "remote", "--publisher", publisher.endpoint, "--tp", 2,
+                   "--quantization", "fp8_per_channel")
+    assert engine.version == publisher.version
+    assert_serves(engine, folders["a"], "fp8_per_channel")
+
+
+def served_digests(program, engine):
+    return [rank["served_digest"] for rank in program.status(engine)["ranks"]]
+
+
+def test_the_first_load_and_the_next_from_another_engine(start, folders, tmp_path, assert_serves, program):
+    arguments = "--tp", 2, "--quantization", "fp8_per_channel"
+    first = start("serve", "--model", folders["a"], *arguments)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(folders["a"] / "config.json", bare)
+    second = start("serve", "--model", bare, "--load-format", "remote", "--from-engine", first.endpoint, *arguments)
+    assert second.version == first.version
+    assert served_digests(program, second) == served_digests(program, first)
+    assert_serves(second, folders["a"], "fp8_per_channel")
+    assert program.generate(second, [1, 2, 3]) == program.generate(first, [1, 2, 3])
+
+    publisher = start("publish", "--checkpoint", folders["b"], "--lineage", "run", "--step", 3)
+    assert program.reload(first, "--publisher", publisher.endpoint)["ok"]
+    outcome = program.reload(second, "--from-engine", first.endpoint)
+    assert outcome["version"] == publisher.version and outcome["report"]["channel"]["name"] == "shm"
+    assert_serves(second, folders["b"], "fp8_per_channel")
+
+    for other, said in ((("--tp", 1, "--quantization", "fp8_per_channel"), "tp expected 1, got 2"),
+                        (("--tp", 2, "--quantization", "none"), "quantization expected none, got fp8_per_channel")):
+        refused = program.run("serve", "--model", bare, "--load-format", "remote", "--from-engine", first.endpoint,
+                              *other, status=1)
+        assert said in refused.json["error"]["message"]
+    itself = program.run("reload", "--engine", first.endpoint, "--from-engine", first.endpoint, status=1)
+    assert "expected another engine, got this one" in itself.json["engines"][0]["error"]["message"]
+
+
+def test_secondary_weights_with_a_prefix(start, folders, tmp_path, assert_serves):
+    tensors = other_formats.read_all(folders["a"])
+    for part in ("main", "head"):
+        (tmp_path / part).mkdir()
+    shutil.copy(folders["a"] / "config.json", tmp_path / "main")
+    inner = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+    outer = {name: tensor for name, tensor in tensors.items() if name not in inner}
+    safetensors.torch.save_file(outer, tmp_path / "main" / "model.safetensors")
+    safetensors.torch.save_file({name.removeprefix("model."): t for name, t in inner.items()},
+                                tmp_path / "head" / "model.safetensors")
+    engine = start("serve", "--model", tmp_path / "main", "--secondary-weights", f"model.={tmp_path / 'head'}",
+                   "--quantization", "fp8_per_channel")
+    assert_serves(engine, folders["a"], "fp8_per_channel")
+
+
+def test_an_engine_that_starts_empty(start, folders, tmp_path, assert_serves, program):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(folders["a"] / "config.json", bare)
+    engines = [start("serve", "--model", bare, "--load-format", "dummy", "--seed", seed, "--tp", 2, "--quantization",
+                     "fp8_per_channel") for seed in (5, 5, 6)]
+    assert (engines[0].version["lineage"], engines[0].version["step"]) == ("dummy", 5)
+    served = [[rank["served_digest"] for rank in program.status(engine)["ranks"]] for engine in engines]
+    assert served[0] == served[1] and served[0] != served[2]
+    assert len(program.generate(engines[0], [1, 2, 3])["tokens"]) == 16
+    publisher = start("publish", "--checkpoint", folders["b"])
+    for source in (("--publisher", publisher.endpoint), ("--weights-path", folders["b"])):
+        assert program.reload(engines[2], *source)["ok"]
+        assert_serves(engines[2], folders["b"], "fp8_per_channel")

@@ -1,0 +1,143 @@
+"""The checkpoints of checkpoints.py in other formats, each written as those who made the format write it: torch.save,
+Mistral's consolidated files, GGUF by the gguf package. Each takes a folder and makes another beside config.json."""
+
+import json
+import re
+import shutil
+
+import gguf
+import safetensors.torch
+import torch
+
+
+def read_all(folder):
+    tensors = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        tensors.update(safetensors.torch.load_file(file))
+    return tensors
+
+
+def config_of(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+def _start(folder, out):
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "config.json", out / "config.json")
+    return read_all(folder), config_of(folder)
+
+
+def write_pt(folder, out, files=1):
+    tensors, _ = _start(folder, out)
+    names = sorted(tensors)
+    weight_map = {}
+    for i in range(files):
+        file = f"pytorch_model-{i + 1:05d}-of-{files:05d}.bin" if files > 1 else "pytorch_model.bin"
+        part = {name: tensors[name] for name in names[i::files]}
+        torch.save(part, out / file)
+        weight_map.update(dict.fromkeys(part, file))
+    if files > 1:
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        (out / "pytorch_model.bin.index.json").write_text(
+            json.dumps({"metadata": {"total_size": size}, "weight_map": weight_map}))
+    return out
+
+
+def interleaved(rows, heads):
+    """A head's rows r0 r1 ... s0 s1 ... as r0 s0 r1 s1 ...: how Mistral's files and llama.cpp's keep q and k."""
+    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+
+
+def _heads(name, config):
+    if re.search(r"\.q_proj\.", name):
+        return config["num_attention_heads"]
+    return config["num_key_value_heads"] if re.search(r"\.k_proj\.", name) else None
+
+
+def _renamed(name, table):
+    for pattern, replacement in table:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+_MISTRAL = ((r"^model\.embed_tokens\.", "tok_embeddings."), (r"^model\.norm\.", "norm."), (r"^lm_head\.", "output."),
+            (r"^model\.layers\.", "layers."), (r"self_attn\.(.)_proj", r"attention.w\1"),
+            (r"\.input_layernorm", ".attention_norm"), (r"\.post_attention_layernorm", ".ffn_norm"),
+            (r"mlp\.gate_proj", "feed_forward.w1"), (r"mlp\.down_proj", "feed_forward.w2"),
+            (r"mlp\.up_proj", "feed_forward.w3"))
+
+
+def write_mistral(folder, out):
+    tensors, config = _start(folder, out)
+    consolidated = {}
+    for name, tensor in tensors.items():
+        heads = _heads(name, config)
+        consolidated[_renamed(name, _MISTRAL)] = (interleaved(tensor, heads) if heads else tensor).contiguous()
+    safetensors.torch.save_file(consolidated, out / "consolidated.safetensors")
+    params = {"dim": config["hidden_size"], "n_layers": config["num_hidden_layers"],
+              "n_heads": config["num_attention_heads"], "n_kv_heads": config["num_key_value_heads"]}
+    (out / "params.json").write_text(json.dumps(params))
+    return out
+
+
+_GGUF = ((r"^model\.embed_tokens\.", "token_embd."), (r"^model\.norm\.", "output_norm."), (r"^lm_head\.", "output."),
+         (r"^model\.layers\.", "blk."), (r"self_attn\.o_proj", "attn_output"), (r"self_attn\.(.)_proj", r"attn_\1"),
+         (r"self_attn\.(.)_norm", r"attn_\1_norm"), (r"\.input_layernorm", ".attn_norm"),
+         (r"\.post_attention_layernorm", ".ffn_norm"), (r"mlp\.(.*)_proj", r"ffn_\1"))
+
+_Types = gguf.GGMLQuantizationType
+
+
+def gguf_values(tensor, encoding):
+    """The values that are left of a tensor once a GGUF file has held it, as torch has them."""
+    if encoding == "BF16":
+        return tensor.to(torch.bfloat16)
+    if encoding == "F16":
+        return tensor.to(torch.float16)
+    values = tensor.to(torch.float32)
+    if encoding == "F32":
+        return values
+    return torch.from_numpy(gguf.dequantize(gguf.quantize(values.numpy(), _Types.Q8_0), _Types.Q8_0))
+
+
+def encoding_of(name, tensor, encoding):
+    """As llama.cpp has it: what is one-dimensional stays fp32; rows that 32 does not divide cannot be Q8_0."""
+    if tensor.dim() == 1 or (encoding == "Q8_0" and tensor.shape[-1] % 32):
+        return "F32"
+    return encoding
+
+
+def write_gguf(folder, out, encoding, architecture=None, parts=1):
+    """Returns the values that it holds, by Hugging Face's names."""
+    tensors, config = _start(folder, out)
+    architecture = architecture or config["model_type"]
+    held = {}
+    names = list(tensors)
+    for part in range(parts):
+        file = f"model-{part + 1:05d}-of-{parts:05d}.gguf" if parts > 1 else "model.gguf"
+        writer = gguf.GGUFWriter(out / file, architecture)
+        if parts > 1:
+            writer.add_uint16("split.no", part)
+            writer.add_uint16("split.count", parts)
+        if part == 0:
+            writer.add_head_count(config["num_attention_heads"])
+            writer.add_head_count_kv(config["num_key_value_heads"])
+            writer.add_token_list(["<s>", "a", "b"])
+            writer.add_rope_freq_base(1e4)
+        else:
+            del writer.kv_data[0]["general.architecture"]
+        for name in names[part::parts]:
+            kind = encoding_of(name, tensors[name], encoding)
+            held[name] = gguf_values(tensors[name], kind)
+            rows = tensors[name].to(torch.float32)
+            heads = _heads(name, config) if architecture == "llama" else None
+            rows = (interleaved(rows, heads) if heads else rows).contiguous().numpy()
+            quantized = gguf.quantize(rows, _Types[kind])
+            writer.add_tensor(_renamed(name, _GGUF), quantized, raw_dtype=_Types[kind])
+        if part == 0:
+            writer.add_tensor("rope_freqs.weight", torch.ones(4).numpy())
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return held
