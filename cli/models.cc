@@ -18,19 +18,22 @@ namespace {
 
 // A small model of any family: each reads the fields that it knows, and of the rest takes its own defaults.
 ModelConfig SampleOf(const std::string& architecture) {
-  const Json fields = {{"architectures", {architecture}},
-                       {"dtype", "bfloat16"},
-                       {"vocab_size", 256},
-                       {"hidden_size", 256},
-                       {"intermediate_size", 512},
-                       {"num_hidden_layers", 2},
-                       {"num_attention_heads", 4},
-                       {"num_key_value_heads", 2},
-                       {"head_dim", 64},
-                       {"num_experts", 4},
-                       {"num_experts_per_tok", 2},
-                       {"moe_intermediate_size", 256},
-                       {"shared_expert_intermediate_size", 256}};
+  Json fields = {{"architectures", {architecture}},
+                 {"dtype", "bfloat16"},
+                 {"vocab_size", 256},
+                 {"hidden_size", 256},
+                 {"intermediate_size", 512},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 64},
+                 {"num_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 256},
+                 {"shared_expert_intermediate_size", 256}};
+  if (architecture == "NemotronHForCausalLM") {  // its layers are listed, or there are none
+    fields.update({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M-*"}});
+  }
   return ModelConfig::Parse(fields.dump());
 }
 

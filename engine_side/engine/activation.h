@@ -1,4 +1,4 @@
-// The activations that gated layers are computed with. Used by the blocks and the row kernels.
+// The activations that feed-forward layers are computed with. Used by the blocks and the row kernels.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace layercast {
 
-enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh };
+enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kReluSquared };
 
-// By its name in config.json: "silu", "gelu", "gelu_pytorch_tanh". Throws kUnsupported for another.
+// By its name in config.json: "silu", "gelu", "gelu_pytorch_tanh", "relu2". Throws kUnsupported for another.
 Activation ActivationOf(const std::string& hidden_act);
 
 }  // namespace layercast

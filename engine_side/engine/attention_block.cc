@@ -24,7 +24,7 @@ AttentionBlock::AttentionBlock(const Attention& attention, const std::string& pa
       rotary_dim_(static_cast<std::size_t>(attention.spec().rotary.dim)),
       window_(static_cast<std::size_t>(attention.spec().sliding_window)),
       attend_{static_cast<float>(attention.spec().scale), static_cast<float>(attention.spec().logit_softcap)},
-      rotary_(context.rotary.For(attention.spec().rotary)),
+      rotary_(rotary_dim_ == 0 ? nullptr : &context.rotary.For(attention.spec().rotary)),
       qkv_(context.weights.Linear(*attention.FindChild("qkv_proj"), path + ".qkv_proj")),
       o_(context.weights.Linear(*attention.FindChild("o_proj"), path + ".o_proj")),
       q_norm_(FindNorm(attention, "q_norm", path, context.weights)),
@@ -45,12 +45,13 @@ void AttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& 
 
 // Normalizes and rotates the row's queries and keys, and puts keys and values into the cache.
 void AttentionBlock::PrepareHeads(const TokenRow& row, std::span<float> qkv) {
-  rotary_.GrowTo(row.position + 1);
+  if (rotary_ != nullptr) rotary_->GrowTo(row.position + 1);
   for (std::size_t head = 0; head < heads_ + kv_heads_; ++head) {
     const std::span<float> values = qkv.subspan(head * head_dim_, head_dim_);
     const std::optional<Norm>& norm = head < heads_ ? q_norm_ : k_norm_;
     if (norm) norm->Apply(head < heads_ ? q_factors_ : k_factors_, dtype_, values);
-    Rotate(values.first(rotary_dim_), rotary_.Cos(row.position), rotary_.Sin(row.position), dtype_);
+    if (rotary_ == nullptr) continue;
+    Rotate(values.first(rotary_dim_), rotary_->Cos(row.position), rotary_->Sin(row.position), dtype_);
   }
   cache_.GrowTo(row.sequence, row.position + 1);
   for (std::size_t head = 0; head < kv_heads_; ++head) {

@@ -34,7 +34,7 @@ class AttentionBlock final : public Block {
   std::size_t rotary_dim_;
   std::size_t window_;  // 0: none
   AttendOptions attend_;
-  RotaryTable& rotary_;
+  RotaryTable* rotary_;    // null: nothing is turned
   LinearWeights qkv_, o_;  // rows of qkv: query heads, key heads, value heads
   std::optional<Norm> q_norm_, k_norm_;
   KvCache cache_;

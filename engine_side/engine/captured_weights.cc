@@ -37,9 +37,12 @@ WeightView CapturedWeights::Find(const Module& layer, const std::string& path, s
   const TensorSpec& spec = SpecOf(layer, parameter);
   const std::string name = path + "." + spec.name;
   if (spec.shape.size() == 2) return FindMatrix(name, spec);
-  LAYERCAST_CHECK(spec.shape.size() == 1);
   const CapturedBuffer& buffer = Get(name, spec.dtype, spec.shape);
-  return {.values = buffer.address, .dtype = spec.dtype, .rows = 1, .cols = static_cast<std::size_t>(spec.shape[0])};
+  const auto rows = static_cast<std::size_t>(spec.shape.size() == 1 ? 1 : spec.shape[0]);
+  return {.values = buffer.address,
+          .dtype = spec.dtype,
+          .rows = rows,
+          .cols = static_cast<std::size_t>(spec.num_elements()) / rows};
 }
 
 std::vector<WeightView> CapturedWeights::FindStack(const Module& layer, const std::string& path,

@@ -1,6 +1,8 @@
 #include "engine_side/engine/attention_block.h"
 #include "engine_side/engine/block.h"
 #include "engine_side/engine/gated_mlp_block.h"
+#include "engine_side/engine/mamba_block.h"
+#include "engine_side/engine/mlp_block.h"
 #include "engine_side/engine/moe_block.h"
 #include "layercast/error.h"
 
@@ -15,6 +17,12 @@ std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, 
   }
   if (const auto* moe = dynamic_cast<const MixtureOfExperts*>(&module)) {
     return std::make_unique<MoeBlock>(*moe, path, context);
+  }
+  if (const auto* mlp = dynamic_cast<const Mlp*>(&module)) {
+    return std::make_unique<MlpBlock>(*mlp, path, context);
+  }
+  if (const auto* mixer = dynamic_cast<const MambaMixer*>(&module)) {
+    return std::make_unique<MambaBlock>(*mixer, path, context);
   }
   throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" + module.class_name() + ")");
 }

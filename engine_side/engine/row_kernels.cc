@@ -40,10 +40,16 @@ FloatVec Gelu(FloatTag d, FloatVec v) {
   return hn::Load(d, lanes);
 }
 
+FloatVec ReluSquared(FloatTag d, FloatVec v) {
+  const auto positive = hn::Max(v, hn::Zero(d));
+  return hn::Mul(positive, positive);
+}
+
 FloatVec Apply(Activation activation, FloatTag d, FloatVec v) {
   switch (activation) {
     case Activation::kSilu: return Silu(d, v);
     case Activation::kGelu: return Gelu(d, v);
+    case Activation::kReluSquared: return ReluSquared(d, v);
     case Activation::kGeluTanh: break;
   }
   return GeluTanh(d, v);
@@ -92,6 +98,11 @@ void RotateHead(std::span<float> head, std::span<const float> cos, std::span<con
   }
 }
 
+void ActivateRow(Activation activation, std::span<float> values, DType dtype) {
+  const FloatTag d;
+  Transform(values, [&](std::size_t, FloatVec v) { return Round(dtype, d, Apply(activation, d, v)); });
+}
+
 void GateMultiplyRow(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype) {
   const FloatTag d;
   Transform(gate, [&](std::size_t i, FloatVec v) {
@@ -118,6 +129,7 @@ namespace {
 HWY_EXPORT(RoundValues);
 HWY_EXPORT(RmsNormRow);
 HWY_EXPORT(RotateHead);
+HWY_EXPORT(ActivateRow);
 HWY_EXPORT(GateMultiplyRow);
 HWY_EXPORT(SoftCapRow);
 
@@ -137,6 +149,10 @@ void Rotate(std::span<float> head, std::span<const float> cos, std::span<const f
   const std::size_t half = head.size() / 2;
   LAYERCAST_CHECK(cos.size() == half && sin.size() == half);
   HWY_DYNAMIC_DISPATCH(RotateHead)(head, cos, sin, dtype);
+}
+
+void Activate(Activation activation, std::span<float> values, DType dtype) {
+  HWY_DYNAMIC_DISPATCH(ActivateRow)(activation, values, dtype);
 }
 
 void GateMultiply(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype) {

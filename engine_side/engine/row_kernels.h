@@ -21,6 +21,9 @@ void RmsNorm(std::span<const float> x, std::span<const float> factors, float eps
 // Rotates the pairs (i, i + n/2) of a head by the angles whose cosines and sines are given (n/2 of each).
 void Rotate(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype);
 
+// values := round(activation(values)).
+void Activate(Activation activation, std::span<float> values, DType dtype);
+
 // gate := round(activation(gate)) * up, rounded.
 void GateMultiply(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype);
 

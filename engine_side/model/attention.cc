@@ -35,7 +35,7 @@ Attention::Attention(const LayerContext& context, const ModelConfig& config, std
   spec_.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
   spec_.logit_softcap = options.logit_softcap.value_or(0.0);
   spec_.sliding_window = config.WindowOf(layer);
-  spec_.rotary = RotaryOf(config, config.RopeOf(layer));
+  if (options.rotary) spec_.rotary = RotaryOf(config, config.RopeOf(layer));
   AddChild("qkv_proj", std::move(qkv));
   AddChild("o_proj", std::make_unique<RowParallelLinear>(context, heads.num_heads * heads.head_dim, config.hidden_size,
                                                          options.output_bias));

@@ -137,14 +137,6 @@ std::optional<double> MaybeNumber(const ConfigFields& fields, const char* name) 
   return fields.Find(name) == nullptr ? std::nullopt : std::optional(fields.Number(name, 1.0));
 }
 
-nlohmann::json ParseJson(std::string_view text) {
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    ConfigFields::Refuse(std::string("is not JSON: ") + error.what());
-  }
-}
-
 }  // namespace
 
 std::int64_t ModelConfig::WindowOf(std::int64_t layer) const {
@@ -172,7 +164,7 @@ ModelConfig ModelConfig::Parse(const ModelDescription& description) {
 }
 
 ModelConfig ModelConfig::Parse(std::string_view config_json) {
-  const nlohmann::json whole = ParseJson(config_json);
+  const nlohmann::json whole = WithUsualNames(ParseConfigText(config_json));
   const bool nested = whole.is_object() && whole.contains("text_config") && whole["text_config"].is_object();
   nlohmann::json json = nested ? TextFields(whole) : whole;
   ModelConfig config;
@@ -185,12 +177,12 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   config.dtype = ParseDType(fields);
   config.vocab_size = fields.Size("vocab_size");
   config.hidden_size = fields.Size("hidden_size");
-  config.intermediate_size = fields.Size("intermediate_size");
+  if (!IsAttentionFree(config.model_type)) config.intermediate_size = fields.Size("intermediate_size");
   config.num_hidden_layers = fields.Integer("num_hidden_layers", 1, kMostLayers).value_or(0);
   if (config.num_hidden_layers == 0) ConfigFields::Refuse("num_hidden_layers is missing");
-  ParseHeads(fields, config);
+  if (!IsAttentionFree(config.model_type)) ParseHeads(fields, config);
   config.max_position_embeddings = fields.Size("max_position_embeddings", 2048);
-  config.rms_norm_eps = fields.Number("rms_norm_eps", config.rms_norm_eps);
+  config.rms_norm_eps = fields.Number("rms_norm_eps", fields.Number("layer_norm_epsilon", config.rms_norm_eps));
   config.hidden_act = fields.Text("hidden_activation", fields.Text("hidden_act", config.hidden_act));
   config.tie_word_embeddings = fields.Flag("tie_word_embeddings", false);
   config.attention_bias = fields.Flag("attention_bias", false);

@@ -18,6 +18,29 @@ Json Gemma(Json fields) {
   return gemma;
 }
 
+// One block a layer: listed, or as a pattern such as "M-M*"; the number of layers follows from it.
+void UseUsualNamesOfNemotronH(Json& config) {
+  const std::map<char, std::string> of_pattern = {
+      {'M', "linear_attention"}, {'*', "full_attention"}, {'-', "mlp"}, {'E', "moe"}};
+  const std::map<std::string, std::string> old_names = {{"mamba", "linear_attention"}, {"attention", "full_attention"}};
+  Json types = Json::array();
+  if (config.contains("layers_block_type") && config["layers_block_type"].is_array()) {
+    for (const Json& type : config["layers_block_type"]) {
+      const auto old_name = type.is_string() ? old_names.find(type.get<std::string>()) : old_names.end();
+      types.push_back(old_name == old_names.end() ? type : Json(old_name->second));
+    }
+  } else if (config.contains("hybrid_override_pattern") && config["hybrid_override_pattern"].is_string()) {
+    for (const char block : config["hybrid_override_pattern"].get<std::string>()) {
+      const auto type = of_pattern.find(block);
+      types.push_back(type == of_pattern.end() ? std::string(1, block) : type->second);
+    }
+  }
+  if (types.empty()) return;
+  config["num_hidden_layers"] = types.size();
+  config["layer_types"] = std::move(types);
+  if (config.contains("mlp_hidden_act")) config["hidden_act"] = config["mlp_hidden_act"];
+}
+
 }  // namespace
 
 Json ConfigDefaults(const std::string& model_type) {
@@ -28,6 +51,13 @@ Json ConfigDefaults(const std::string& model_type) {
       {"phi3", {{"use_sliding_window", true}, {"rms_norm_eps", 1e-5}, {"original_max_position_embeddings", 4096}}},
       {"gemma2",
        Gemma({{"sliding_window_pattern", 2}, {"attn_logit_softcapping", 50.0}, {"final_logit_softcapping", 30.0}})},
+      {"mamba2", {{"layer_norm_epsilon", 1e-5}, {"max_position_embeddings", 1 << 20}}},  // it knows no limit
+      {"nemotron_h",
+       {{"num_key_value_heads", 8},
+        {"head_dim", 128},
+        {"layer_norm_epsilon", 1e-5},
+        {"hidden_act", "relu2"},
+        {"max_position_embeddings", 4096}}},
       {"gemma3", gemma3},
       {"gemma3_text", gemma3},
       {"mixtral",
@@ -62,6 +92,13 @@ Json ConfigDefaults(const std::string& model_type) {
   const auto found = defaults.find(model_type);
   return found == defaults.end() ? Json::object() : found->second;
 }
+
+Json WithUsualNames(Json config) {
+  if (config.is_object() && config.value("model_type", "") == "nemotron_h") UseUsualNamesOfNemotronH(config);
+  return config;
+}
+
+bool IsAttentionFree(const std::string& model_type) { return model_type == "mamba2"; }
 
 Json TextFields(const Json& config) {
   Json fields = config.at("text_config");

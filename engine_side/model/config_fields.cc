@@ -15,7 +15,35 @@ bool IsInteger(const nlohmann::json& value) {
   return value.is_number_integer();
 }
 
+constexpr const char* kFloat = "__float__";
+
+// Outside of strings `Infinity` becomes {"__float__": "Infinity"}.
+std::string WithoutBareInfinities(std::string_view text) {
+  constexpr std::string_view kInfinity = "Infinity";
+  std::string json;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!in_string && text.substr(i).starts_with(kInfinity)) {
+      json += std::string("{\"") + kFloat + "\": \"Infinity\"}";
+      i += kInfinity.size() - 1;
+      continue;
+    }
+    json += text[i];
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) json += text[++i];
+  }
+  return json;
+}
+
 }  // namespace
+
+nlohmann::json ParseConfigText(std::string_view text) {
+  try {
+    return nlohmann::json::parse(WithoutBareInfinities(text));
+  } catch (const nlohmann::json::exception& error) {
+    ConfigFields::Refuse(std::string("is not JSON: ") + error.what());
+  }
+}
 
 ConfigFields::ConfigFields(const nlohmann::json& object, std::string where)
     : object_(object), where_(std::move(where)) {
@@ -94,6 +122,19 @@ std::vector<std::int64_t> ConfigFields::Integers(std::string_view name) const {
     for (const nlohmann::json& item : *value) add(item);
   }
   return integers;
+}
+
+std::vector<double> ConfigFields::Numbers(std::string_view name) const {
+  std::vector<double> numbers;
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return numbers;
+  if (!value->is_array()) Refuse(name, "a list of numbers", *value);
+  for (const nlohmann::json& item : *value) {
+    const bool infinite = item.is_object() && item.contains(kFloat) && item[kFloat] == "Infinity";
+    if (!infinite && !item.is_number()) Refuse(name, "a list of numbers", *value);
+    numbers.push_back(infinite ? std::numeric_limits<double>::infinity() : item.get<double>());
+  }
+  return numbers;
 }
 
 void ConfigFields::Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const {

@@ -1,4 +1,5 @@
-// Typed access to the fields of a config.json, with errors that name the field. Used by ModelConfig::Parse.
+// Typed access to the fields of a config.json, with errors that name the field. Used by ModelConfig::Parse and by
+// families that have fields of their own.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,10 @@
 #include <vector>
 
 namespace layercast {
+
+// The text of a config.json. Python's json module writes infinite numbers as no JSON parser reads them (`Infinity`),
+// transformers since 5.0 as objects ({"__float__": "Infinity"}): here both are the latter.
+nlohmann::json ParseConfigText(std::string_view text);
 
 // Borrows a JSON object; one thread only. A field that is null counts as absent. Everything throws kInvalidArgument
 // "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
@@ -27,6 +32,7 @@ class ConfigFields {
   std::string Text(std::string_view name, std::string_view otherwise) const;
   std::vector<std::string> Texts(std::string_view name) const;      // a list, or empty
   std::vector<std::int64_t> Integers(std::string_view name) const;  // one, a list, or empty
+  std::vector<double> Numbers(std::string_view name) const;         // a list, or empty; may hold infinities
 
   [[noreturn]] void Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
   // Throws "config.json: `message`".

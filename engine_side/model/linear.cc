@@ -54,7 +54,8 @@ std::vector<PlacedPiece> RowParallelLinear::Place(std::string_view name, std::st
 
 ColumnParallelLinear::ColumnParallelLinear(const LayerContext& context, std::int64_t input_size,
                                            std::int64_t output_size, bool bias)
-    : ColumnParallelLinear("ColumnParallelLinear", context, input_size, One(context.parallel, output_size), bias) {}
+    : ColumnParallelLinear("ColumnParallelLinear", context, Shape{input_size}, One(context.parallel, output_size),
+                           bias) {}
 
 std::vector<ColumnParallelLinear::Shard> ColumnParallelLinear::One(const ParallelConfig& parallel,
                                                                    std::int64_t output_size) {
@@ -62,7 +63,7 @@ std::vector<ColumnParallelLinear::Shard> ColumnParallelLinear::One(const Paralle
   return {{{}, {}, output_size, rows, parallel.tp_rank * rows}};
 }
 
-ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerContext& context, std::int64_t input_size,
+ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerContext& context, const Shape& row,
                                            std::vector<Shard> shards, bool bias)
     : Module(std::move(class_name)), shards_(std::move(shards)) {
   std::int64_t rows = 0;
@@ -70,7 +71,9 @@ ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerCo
     rows += shard.rows;
     if (!shard.checkpoint_name.empty()) shard_names_.push_back({shard.checkpoint_name, shard.id});
   }
-  AddParameter(WeightOf(context, {rows, input_size}, ShardAxis::kRows));
+  Shape shape = row;
+  shape.insert(shape.begin(), rows);
+  AddParameter(WeightOf(context, std::move(shape), ShardAxis::kRows));
   if (bias) AddParameter(BiasOf(context, rows, ShardAxis::kRows));
 }
 
@@ -121,7 +124,8 @@ std::string ColumnParallelLinear::UnknownShard(std::string_view shard_id) const 
 
 MergedColumnParallelLinear::MergedColumnParallelLinear(const LayerContext& context, std::int64_t input_size,
                                                        const std::vector<MergedShard>& shards, bool bias)
-    : ColumnParallelLinear("MergedColumnParallelLinear", context, input_size, Split(context.parallel, shards), bias) {}
+    : ColumnParallelLinear("MergedColumnParallelLinear", context, Shape{input_size}, Split(context.parallel, shards),
+                           bias) {}
 
 std::vector<ColumnParallelLinear::Shard> MergedColumnParallelLinear::Split(const ParallelConfig& parallel,
                                                                            const std::vector<MergedShard>& shards) {
@@ -141,7 +145,7 @@ std::string MergedColumnParallelLinear::UnknownShard(std::string_view shard_id) 
 
 QKVParallelLinear::QKVParallelLinear(const LayerContext& context, std::int64_t hidden_size, const AttentionHeads& heads,
                                      bool bias)
-    : ColumnParallelLinear("QKVParallelLinear", context, hidden_size, SplitHeads(context.parallel, heads), bias),
+    : ColumnParallelLinear("QKVParallelLinear", context, Shape{hidden_size}, SplitHeads(context.parallel, heads), bias),
       local_(OfRank(context.parallel, heads)) {}
 
 AttentionHeads QKVParallelLinear::OfRank(const ParallelConfig& parallel, const AttentionHeads& heads) {

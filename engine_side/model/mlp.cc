@@ -18,4 +18,12 @@ GatedMlp::GatedMlp(const LayerContext& context, const ModelConfig& config, bool 
   AddChild("down_proj", std::make_unique<RowParallelLinear>(context, size, config.hidden_size, bias));
 }
 
+Mlp::Mlp(const LayerContext& context, const ModelConfig& config, bool bias)
+    : Module("Mlp"), hidden_act_(config.hidden_act) {
+  const std::int64_t size = config.intermediate_size;
+  Divide("intermediate_size", size, "tp_size", context.parallel.tp_size);
+  AddChild("up_proj", std::make_unique<ColumnParallelLinear>(context, config.hidden_size, size, bias));
+  AddChild("down_proj", std::make_unique<RowParallelLinear>(context, size, config.hidden_size, bias));
+}
+
 }  // namespace layercast

@@ -23,8 +23,10 @@ ModelRegistry ModelRegistry::Builtin() {
   registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");
   registry.Register("Glm4MoeForCausalLM", BuildGlm4Moe, "draft layers are skipped");
   registry.Register("LlamaForCausalLM", BuildLlama);
+  registry.Register("Mamba2ForCausalLM", BuildMamba2);
   registry.Register("MistralForCausalLM", BuildMistral);
   registry.Register("MixtralForCausalLM", BuildMixtral);
+  registry.Register("NemotronHForCausalLM", BuildNemotronH, "no mixtures of experts");
   registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
   registry.Register("Qwen2ForCausalLM", BuildQwen2);
   registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);

@@ -48,10 +48,10 @@ def reference_logits(model, prompts):
     return [model(torch.tensor([prompt])).logits[0].float() for prompt in prompts]
 
 
-def assert_close(got, expected):
+def assert_close(got, expected, limit=1e-5):
     largest = max(logits.abs().max() for logits in expected)
     worst = max((a - b).abs().max() for a, b in zip(got, expected, strict=True))
-    assert worst / largest < 1e-5, f"max|difference| / max|logit| = {worst / largest:.2e}"
+    assert worst / largest < limit, f"max|difference| / max|logit| = {worst / largest:.2e}"
 
 
 def with_config(folder, tmp_path, **changes):
@@ -73,12 +73,15 @@ def with_config(folder, tmp_path, **changes):
 
 @pytest.mark.parametrize("tp_size", [1, 2, 4])
 @pytest.mark.parametrize("spec", ["llama_plain", "llama", "qwen2_untied", "qwen3_tied", "mistral", "phi3", "gemma2",
-                                  "gemma3", "gemma3_vision", *checkpoints.MIXTURES, "glm4_moe_stacked"])
+                                  "gemma3", "gemma3_vision", *checkpoints.MIXTURES, "glm4_moe_stacked", "mamba2",
+                                  "mamba2_groups", "nemotron_h"])
 def test_fp32_logits_agree(checkpoint, tmp_path, spec, tp_size):
     folder = with_config(checkpoint(spec, "a"), tmp_path, dtype="float32", torch_dtype=None)
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"] - 3)  # the last three may stand for images
     got = engine_logits(folder, tmp_path, tp_size, "none", prompts)
-    assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts))
+    # The reference scans in chunks, another sum than token by token.
+    limit = 1e-4 if spec in ("mamba2", "mamba2_groups", "nemotron_h") else 1e-5
+    assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts), limit)
 
 
 @pytest.mark.parametrize("tp_size", [1, 2])
@@ -189,7 +192,7 @@ def test_a_sliding_window_agrees(checkpoint, tmp_path):
 
 @pytest.mark.parametrize("changes, message", [
     ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
-    ({"hidden_act": "relu"}, "computes silu, gelu and gelu_pytorch_tanh"),
+    ({"hidden_act": "relu"}, "computes silu, gelu, gelu_pytorch_tanh and relu2"),
     ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}, "rope_scaling": None}, "rope type 'longrope'"),
     ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}, "rope_scaling": None}, "needs 'factor'"),
 ])

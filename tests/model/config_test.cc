@@ -236,5 +236,31 @@ TEST(ModelDescription, SaysWhichConfigIsWrongOrNotThere) {
             "folder/config.json: vocab_size is missing");
 }
 
+TEST(ModelConfig, ReadsInfinityAsPythonWritesIt) {
+  const std::string fields = R"({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 8,
+      "hidden_size": 8, "num_hidden_layers": 1, "note": "\" Infinity", "time_step_limit": [0.0, Infinity]})";
+  const Json kept = Json::parse(ModelConfig::Parse(fields).json);
+  EXPECT_EQ(kept["note"], "\" Infinity");
+  EXPECT_EQ(kept["time_step_limit"][1], Json({{"__float__", "Infinity"}}));
+}
+
+TEST(ModelConfig, AsksForHeadsWhereThereIsAttention) {
+  EXPECT_THAT(ErrorOf({{"num_attention_heads", nullptr}}), HasSubstr("num_attention_heads is missing"));
+  EXPECT_EQ(Parse({{"num_attention_heads", nullptr}, {"model_type", "mamba2"}}).num_attention_heads, 0);
+}
+
+TEST(ModelConfig, TakesLayersOfAHybridFromItsListOrPattern) {
+  for (const Json& blocks :
+       {Json({{"hybrid_override_pattern", "M-*"}}), Json({{"layers_block_type", {"mamba", "mlp", "attention"}}}),
+        Json({{"layers_block_type", {"linear_attention", "mlp", "full_attention"}}})}) {
+    Json fields = {{"model_type", "nemotron_h"}, {"num_hidden_layers", nullptr}, {"mlp_hidden_act", "silu"}};
+    fields.update(blocks);
+    const ModelConfig config = Parse(fields);
+    EXPECT_EQ(config.num_hidden_layers, 3);
+    EXPECT_THAT(config.layer_types, ElementsAre("linear_attention", "mlp", "full_attention"));
+    EXPECT_EQ(config.hidden_act, "silu");
+  }
+}
+
 }  // namespace
 }  // namespace layercast

@@ -12,6 +12,7 @@
 #include "layercast/error.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/linear.h"
+#include "layercast/model/mamba_mixer.h"
 #include "layercast/model/norm.h"
 #include "tests/support/tree.h"
 #include "tests/support/weights.h"
@@ -305,6 +306,40 @@ INSTANTIATE_TEST_SUITE_P(EveryLayerOnOneToEightRanks, LayerRoundTrip,
                            return RoundTrips().at(std::get<0>(parameters.param)).name + "_tp" +
                                   std::to_string(std::get<1>(parameters.param));
                          });
+
+// Of one group, which every rank holds whole: gate and x of 8, B and C of 3, 4 heads.
+TEST(MambaInProjection, SplitsHeadsAndRepeatsTheOnlyGroup) {
+  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 1};
+  EXPECT_THAT(Moves(MambaInProjection(Rank(0, 2), sizes, 5, false), "weight", "", {26, 5}),
+              ElementsAre(Move{{0, 4}, {0, 4}}, Move{{8, 12}, {4, 8}}, Move{{16, 19}, {8, 11}},
+                          Move{{19, 22}, {11, 14}}, Move{{22, 24}, {14, 16}}));
+  EXPECT_THAT(Moves(MambaInProjection(Rank(1, 2), sizes, 5, false), "weight", "", {26, 5}),
+              ElementsAre(Move{{4, 8}, {0, 4}}, Move{{12, 16}, {4, 8}}, Move{{16, 19}, {8, 11}},
+                          Move{{19, 22}, {11, 14}}, Move{{24, 26}, {14, 16}}));
+}
+
+TEST(MambaConv1d, SplitsGroups) {
+  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 2};
+  const MambaConv1d conv(Rank(1, 2), sizes, true);
+  const std::vector<Move> moves = {{{4, 8}, {0, 4}}, {{11, 14}, {4, 7}}, {{17, 20}, {7, 10}}};
+  EXPECT_EQ(Moves(conv, "weight", "", {20, 1, 4}), moves);
+  EXPECT_EQ(Moves(conv, "bias", "", {20}), moves);
+}
+
+TEST(MambaMixer, SplitsWhatHeadsHaveOfTheirOwn) {
+  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 2};
+  const MambaMixer mixer(Rank(1, 2), sizes, 5, {});
+  EXPECT_THAT(Moves(mixer, "A_log", "", {4}), ElementsAre(Move{{2, 4}, {0, 2}}));
+  EXPECT_THAT(Moves(*mixer.FindChild("norm"), "weight", "", {8}), ElementsAre(Move{{4, 8}, {0, 4}}));
+}
+
+TEST(MambaMixer, NamesWhatDoesNotDivide) {
+  const MambaSizes sizes{.num_heads = 12, .head_dim = 2, .state_size = 3, .num_groups = 3};
+  EXPECT_THAT(ErrorOf([&] { MambaMixer(Rank(0, 2), sizes, 5, {}); }),
+              HasSubstr("n_groups 3 is not divisible by tp_size 2"));
+  EXPECT_THAT(ErrorOf([&] { MambaMixer(Rank(0, 5), sizes, 5, {}); }),
+              HasSubstr("num_heads 12 is not divisible by tp_size 5"));
+}
 
 }  // namespace
 }  // namespace layercast

@@ -16,7 +16,8 @@ FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
-            "glm4_moe")
+            "glm4_moe", "mamba2", "nemotron_h")
+STATE_SPACES = FAMILIES[-2:]
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 ROUTING_BIAS = "e_score_correction_bias"  # fp32 whatever the model's dtype
 # Those that some family has.
@@ -258,17 +259,17 @@ class _Served:
         for suffix, tensor in quantize(self.recipe, local, whole_amax, row_amax, self.power_of_two).items():
             self.out[f"{module}.{suffix}"] = tensor
 
-    def attention(self, layer):
+    def attention(self, layer, own="self_attn"):
         heads = self.config["num_key_value_heads"]
         parts = []
         for name in ("q_proj", "k_proj", "v_proj"):
-            rows = self.source[f"{layer}.self_attn.{name}.weight"].shape[0]
+            rows = self.source[f"{layer}.{own}.{name}.weight"].shape[0]
             kept = shard(rows, self.t, self.r) if name == "q_proj" else kv_shard(rows, heads, self.t, self.r)
-            parts.append((f"{layer}.self_attn.{name}", kept))
-        self.column(f"{layer}.self_attn.qkv_proj", parts)
-        self.row(f"{layer}.self_attn.o_proj")
-        self.copy(f"{layer}.self_attn.q_norm.weight")
-        self.copy(f"{layer}.self_attn.k_norm.weight")
+            parts.append((f"{layer}.{own}.{name}", kept))
+        self.column(f"{layer}.{own}.qkv_proj", parts)
+        self.row(f"{layer}.{own}.o_proj")
+        self.copy(f"{layer}.{own}.q_norm.weight")
+        self.copy(f"{layer}.{own}.k_norm.weight")
 
     def mlp(self, module):
         names = [f"{module}.gate_proj", f"{module}.up_proj"]
@@ -301,10 +302,53 @@ class _Served:
                 stack = torch.stack([part[suffix] for part in parts])
                 self.out[f"{module}.{name}_{suffix}"] = stack.squeeze(1) if stack.dim() == 2 else stack
 
+    def mamba(self, layer):
+        """Rows of x and gate by heads, of B and C by groups (a single one is everybody's), of time steps by heads."""
+        c = self.config
+        prefix = "mamba_" if "mamba_num_heads" in c else ""
+        heads, groups = c[f"{prefix}num_heads"], c["n_groups"]
+        inner, of_groups = heads * c[f"{prefix}head_dim"], groups * c["ssm_state_size" if prefix else "state_size"]
+        conv = self.local_ranges([(inner, True), (of_groups, groups > 1), (of_groups, groups > 1)])
+        projection = self.local_ranges([(inner, True), (inner, True), (of_groups, groups > 1), (of_groups, groups > 1),
+                                        (heads, True)])
+        self.column(f"{layer}.mixer.in_proj", [(f"{layer}.mixer.in_proj", rows) for rows in projection])
+        self.row(f"{layer}.mixer.out_proj")
+        for suffix in ("weight", "bias"):
+            name = f"{layer}.mixer.conv1d.{suffix}"
+            if name in self.source:
+                self.out[name] = torch.cat([_rows(self.source[name], rows) for rows in conv])
+        for name in ("A_log", "D", "dt_bias", "norm.weight"):
+            whole = self.source[f"{layer}.mixer.{name}"]
+            self.out[f"{layer}.mixer.{name}"] = _rows(whole, shard(len(whole), self.t, self.r))
+
+    def mixer(self, layer):
+        self.copy(f"{layer}.norm.weight")
+        kind = next(kind for kind in ("A_log", "up_proj.weight", "q_proj.weight") if f"{layer}.mixer.{kind}" in self.source)
+        if kind == "A_log":
+            self.mamba(layer)
+        elif kind == "q_proj.weight":
+            self.attention(layer, "mixer")
+        else:
+            rows = self.source[f"{layer}.mixer.up_proj.weight"].shape[0]
+            self.column(f"{layer}.mixer.up_proj", [(f"{layer}.mixer.up_proj", shard(rows, self.t, self.r))])
+            self.row(f"{layer}.mixer.down_proj")
+
+    def local_ranges(self, parts):
+        """parts: (rows, whether ranks share them out), one after another. The ranges that this rank keeps."""
+        ranges, begin = [], 0
+        for rows, is_shared_out in parts:
+            kept = shard(rows, self.t, self.r) if is_shared_out else range(rows)
+            ranges.append(range(begin + kept.start, begin + kept.stop))
+            begin += rows
+        return ranges
+
     def model(self):
         self.vocabulary("model.embed_tokens.weight")
-        for index in range(self.config["num_hidden_layers"]):
+        for index in range(self.config.get("num_hidden_layers") or len(self.config["layers_block_type"])):
             layer = f"model.layers.{index}"
+            if self.config["model_type"] in STATE_SPACES:
+                self.mixer(layer)
+                continue
             self.attention(layer)
             block = f"{layer}.block_sparse_moe" if self.config["model_type"] == "mixtral" else f"{layer}.mlp"
             if f"{block}.gate.weight" in self.source:
@@ -332,6 +376,18 @@ def text_part(config, tensors):
     return {**config, **config["text_config"]}, renamed
 
 
+def decoder_names(config, tensors):
+    """Under the names that most decoders have."""
+    if config["model_type"] not in STATE_SPACES:
+        return tensors
+    own = {"backbone.embeddings.": "model.embed_tokens.", "backbone.norm_f.": "model.norm.", "backbone.": "model."}
+    renamed = {}
+    for name, tensor in tensors.items():
+        prefix = next((prefix for prefix in own if name.startswith(prefix)), "")
+        renamed[own.get(prefix, "") + name.removeprefix(prefix)] = tensor
+    return renamed
+
+
 def one_by_one(config, tensors):
     """Experts under one set of names, whatever the checkpoint's: each with its gate, up and down."""
     apart = {}
@@ -354,6 +410,8 @@ def one_by_one(config, tensors):
 
 def unfused(config, tensors):
     """What is fused on disk, taken apart: rows of q, k, v and of gate, up; experts."""
+    if config["model_type"] in STATE_SPACES:
+        return tensors
     queries, keys = (config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
     apart = {}
     for name, tensor in one_by_one(config, tensors).items():
@@ -379,7 +437,7 @@ def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=Fal
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     checkpoint = {name: tensor if name.endswith(ROUTING_BIAS) else tensor.to(dtype)
-                  for name, tensor in unfused(config, tensors).items()}
+                  for name, tensor in unfused(config, decoder_names(config, tensors)).items()}
     return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
 
 

@@ -52,6 +52,12 @@ _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
 _MIXTRAL = {**_EXPERTS, "intermediate_size": 72, "head_dim": 40}
 _QWEN3_MOE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72, "head_dim": 40,
               "norm_topk_prob": True}
+_MAMBA = {"hidden_size": 80, "num_heads": 8, "head_dim": 20, "state_size": 24, "num_hidden_layers": 2,
+          "vocab_size": 1003, "chunk_size": 16, "bos_token_id": None, "eos_token_id": None}
+_HYBRID = {"hidden_size": 80, "mamba_num_heads": 8, "mamba_head_dim": 20, "ssm_state_size": 24, "chunk_size": 16,
+           "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 136,
+           "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"], "vocab_size": 1003,
+           "bos_token_id": None, "eos_token_id": None}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -112,6 +118,11 @@ _ALL = (
                                    "pad_token_id": None}),
     _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
                                            "head_dim": 40, "norm_topk_prob": False}, stacked=True),
+    # State spaces: one group that every rank holds, and as many groups as ranks.
+    Spec("mamba2", "mamba2", {**_MAMBA, "n_groups": 1, "time_step_limit": [0.3, 2.0]}),
+    Spec("mamba2_groups", "mamba2", {**_MAMBA, "n_groups": 4, "use_bias": True, "use_conv_bias": False,
+                                     "tie_word_embeddings": True}, dtype="float32"),
+    Spec("nemotron_h", "nemotron_h", {**_HYBRID, "n_groups": 4, "time_step_min": 0.3}),
     # Columns in whole blocks of 32 on each of 4 ranks, for the recipes that ask for that.
     _spec("qwen3_moe_blocks", "qwen3_moe", {**_QWEN3_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
                                             "head_dim": 32}, stacked=True),

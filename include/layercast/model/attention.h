@@ -15,7 +15,7 @@ namespace layercast {
 // How positions turn the first `dim` elements of a head. Value.
 struct RotaryEmbedding {
   RopeConfig rope;
-  std::int64_t dim = 0;            // even
+  std::int64_t dim = 0;            // even; 0: none is turned
   std::int64_t max_positions = 0;  // the model's own limit
 
   bool operator==(const RotaryEmbedding&) const = default;
@@ -25,6 +25,7 @@ struct AttentionOptions {
   bool qkv_bias = false;
   bool output_bias = false;
   bool qk_norm = false;                      // q_norm, k_norm over head_dim
+  bool rotary = true;                        // false: positions show in nothing but the causal mask
   std::optional<double> scale = {};          // of query times key; 1 / sqrt(head_dim) where not said
   std::optional<double> logit_softcap = {};  // scores become cap * tanh(score / cap)
 };

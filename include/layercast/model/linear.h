@@ -42,18 +42,19 @@ class LAYERCAST_PUBLIC ColumnParallelLinear : public Module {
   std::span<const ShardName> shard_names() const override { return shard_names_; }
   std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const override;
 
- protected:
-  // A part of a fused layer that checkpoints hold as a tensor of its own.
+  // A part of a fused layer.
   struct Shard {
-    std::string checkpoint_name;  // "q_proj"
+    std::string checkpoint_name;  // "q_proj"; empty: checkpoints hold it fused alone
     std::string id;               // "q"
     std::int64_t size = 0;        // rows of the whole shard
     std::int64_t rows = 0;        // of them this rank's: `rows` from `first` on
     std::int64_t first = 0;
   };
 
-  ColumnParallelLinear(std::string class_name, const LayerContext& context, std::int64_t input_size,
-                       std::vector<Shard> shards, bool bias);
+ protected:
+  // `row`: the shape of one output's weights.
+  ColumnParallelLinear(std::string class_name, const LayerContext& context, const Shape& row, std::vector<Shard> shards,
+                       bool bias);
   // What a shard id that is none of these is told.
   virtual std::string UnknownShard(std::string_view shard_id) const;
   const std::vector<Shard>& shards() const { return shards_; }

@@ -24,4 +24,14 @@ class LAYERCAST_PUBLIC GatedMlp final : public Module {
   std::string hidden_act_;
 };
 
+// up_proj, down_proj: down(act(up(x))).
+class LAYERCAST_PUBLIC Mlp final : public Module {
+ public:
+  Mlp(const LayerContext& context, const ModelConfig& config, bool bias);
+  const std::string& hidden_act() const { return hidden_act_; }  // "relu2"
+
+ private:
+  std::string hidden_act_;
+};
+
 }  // namespace layercast

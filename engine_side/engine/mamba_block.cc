@@ -1,0 +1,140 @@
+#include "engine_side/engine/mamba_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine_side/engine/row_kernels.h"
+
+namespace layercast {
+namespace {
+
+float Silu(float x) { return x / (1.0F + std::exp(-x)); }
+
+// As torch computes it: beyond 20 it is its argument.
+float Softplus(float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }
+
+std::vector<float> ReadMatrix(const WeightView& weight) {
+  std::vector<float> values(weight.rows * weight.cols);
+  for (std::size_t row = 0; row < weight.rows; ++row) ReadRow(weight, row, values.data() + row * weight.cols);
+  return values;
+}
+
+std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
+
+}  // namespace
+
+MambaBlock::MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context)
+    : collective_(context.collective),
+      dtype_(context.dtype),
+      sizes_(mixer.local_sizes()),
+      channels_(Size(sizes_.inner() + 2 * sizes_.num_groups * sizes_.state_size)),
+      options_(mixer.options()),
+      norm_size_(Size(mixer.sizes().group_inner())),
+      norm_spans_ranks_(mixer.sizes().group_inner() != sizes_.group_inner()),
+      in_proj_(context.weights.Linear(*mixer.FindChild("in_proj"), path + ".in_proj")),
+      conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d")),
+      out_proj_(context.weights.Linear(*mixer.FindChild("out_proj"), path + ".out_proj")),
+      a_log_(context.weights.Find(mixer, path, "A_log")),
+      d_(context.weights.Find(mixer, path, "D")),
+      dt_bias_(context.weights.Find(mixer, path, "dt_bias")),
+      norm_(context.weights.Find(*mixer.FindChild("norm"), path + ".norm")) {}
+
+void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
+  ColumnParallel(in, in_proj_, dtype_, projected_);
+  const Values values = ReadValues();
+  const std::size_t inner = Size(sizes_.inner());
+  scanned_.Reset(rows.size(), inner);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    State& state = StateOf(rows[i]);
+    Convolve(values, projected_[i].subspan(inner, channels_), state.window);
+    Scan(values, projected_[i].subspan(inner), state.scan, scanned_[i]);
+  }
+  Normalize(values.norm);
+  RowParallel(scanned_, out_proj_, dtype_, collective_, out);
+}
+
+MambaBlock::Values MambaBlock::ReadValues() const {
+  Values values{.conv = ReadMatrix(conv_.weight),
+                .conv_bias = conv_.bias ? ReadVector(*conv_.bias) : std::vector<float>(),
+                .a = ReadVector(a_log_),
+                .d = ReadVector(d_),
+                .dt_bias = ReadVector(dt_bias_),
+                .norm = ReadVector(norm_)};
+  for (float& a : values.a) a = -std::exp(a);
+  return values;
+}
+
+MambaBlock::State& MambaBlock::StateOf(const TokenRow& row) {
+  State& state = states_[row.sequence];
+  if (row.position == 0) {
+    state.window.assign((Size(sizes_.conv_kernel) - 1) * channels_, 0.0F);
+    state.scan.assign(Size(sizes_.inner() * sizes_.state_size), 0.0F);
+  }
+  return state;
+}
+
+// channels := silu(conv(window, channels) + bias), and the window moves on by one token.
+void MambaBlock::Convolve(const Values& values, std::span<float> channels, std::vector<float>& window) const {
+  const std::size_t taps = Size(sizes_.conv_kernel);
+  window.insert(window.end(), channels.begin(), channels.end());
+  for (std::size_t c = 0; c < channels_; ++c) {
+    float sum = values.conv_bias.empty() ? 0.0F : values.conv_bias[c];
+    for (std::size_t tap = 0; tap < taps; ++tap) sum += values.conv[c * taps + tap] * window[tap * channels_ + c];
+    channels[c] = Silu(sum);
+  }
+  RoundTo(dtype_, channels);
+  window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(channels_));
+}
+
+// For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x. `projected`: x, B, C and dt.
+void MambaBlock::Scan(const Values& values, std::span<const float> projected, std::vector<float>& state,
+                      std::span<float> out) const {
+  const std::size_t heads = Size(sizes_.num_heads), head_dim = Size(sizes_.head_dim), size = Size(sizes_.state_size);
+  const std::size_t groups = Size(sizes_.num_groups);
+  const std::span<const float> b_of_groups = projected.subspan(heads * head_dim, groups * size);
+  const std::span<const float> c_of_groups = projected.subspan(heads * head_dim + groups * size, groups * size);
+  for (std::size_t head = 0; head < heads; ++head) {
+    const float step = Softplus(projected[channels_ + head] + values.dt_bias[head]);
+    const float dt =
+        std::clamp(step, static_cast<float>(options_.time_step_min), static_cast<float>(options_.time_step_max));
+    const float decay = std::exp(dt * values.a[head]);
+    const std::size_t group = head / (heads / groups);
+    const float* b = b_of_groups.data() + group * size;
+    const float* c = c_of_groups.data() + group * size;
+    for (std::size_t i = head * head_dim; i < (head + 1) * head_dim; ++i) {
+      float* row = state.data() + i * size;
+      float y = values.d[head] * projected[i];
+      for (std::size_t n = 0; n < size; ++n) {
+        row[n] = decay * row[n] + dt * projected[i] * b[n];
+        y += row[n] * c[n];
+      }
+      out[i] = y;
+    }
+  }
+}
+
+// In place: y := round(weight * round(g / sqrt(mean(g^2) + epsilon))) with g = y * silu(gate), over each group.
+void MambaBlock::Normalize(std::span<const float> weight) {
+  const std::size_t groups = Size(sizes_.num_groups), group_size = Size(sizes_.group_inner());
+  std::vector<float> sums(scanned_.rows() * groups, 0.0F);
+  for (std::size_t i = 0; i < scanned_.rows(); ++i) {
+    const std::span<float> y = scanned_[i];
+    for (std::size_t j = 0; j < y.size(); ++j) {
+      y[j] *= Silu(projected_[i][j]);
+      sums[i * groups + j / group_size] += y[j] * y[j];
+    }
+  }
+  if (norm_spans_ranks_) collective_.AllReduceSum(sums);
+  for (std::size_t i = 0; i < scanned_.rows(); ++i) {
+    const std::span<float> y = scanned_[i];
+    for (std::size_t j = 0; j < y.size(); ++j) {
+      const float mean = sums[i * groups + j / group_size] / static_cast<float>(norm_size_);
+      y[j] /= std::sqrt(mean + static_cast<float>(options_.norm_epsilon));
+    }
+    RoundTo(dtype_, y);
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] *= weight[j];
+    RoundTo(dtype_, y);
+  }
+}
+
+}  // namespace layercast

@@ -1,0 +1,60 @@
+// Mamba-2's mixer: a causal convolution, a selective scan with a state for each sequence, a gated norm. Made by
+// MakeBlock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/linear.h"
+#include "layercast/model/mamba_mixer.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class MambaBlock final : public Block {
+ public:
+  MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context);
+  void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
+  void Drop(std::uint64_t sequence) override { states_.erase(sequence); }
+  void DropAll() override { states_.clear(); }
+
+ private:
+  // What a sequence's next token needs of those before it.
+  struct State {
+    std::vector<float> window;  // the convolution's last inputs: [conv_kernel - 1, channels], oldest first
+    std::vector<float> scan;    // [num_heads, head_dim, state_size]
+  };
+  // The small weights as they are in this pass.
+  struct Values {
+    std::vector<float> conv, conv_bias;  // [channels, conv_kernel], [channels] or empty
+    std::vector<float> a, d, dt_bias;    // by head; a = -exp(A_log)
+    std::vector<float> norm;
+  };
+
+  Values ReadValues() const;
+  State& StateOf(const TokenRow& row);
+  void Convolve(const Values& values, std::span<float> channels, std::vector<float>& window) const;
+  void Scan(const Values& values, std::span<const float> projected, std::vector<float>& state,
+            std::span<float> out) const;
+  void Normalize(std::span<const float> weight);
+
+  Collective& collective_;
+  DType dtype_;
+  MambaSizes sizes_;  // this rank's
+  std::size_t channels_;
+  MambaOptions options_;
+  std::size_t norm_size_;  // elements that one mean is taken of, those of other ranks included
+  bool norm_spans_ranks_;
+  LinearWeights in_proj_, conv_, out_proj_;
+  WeightView a_log_, d_, dt_bias_, norm_;
+  std::unordered_map<std::uint64_t, State> states_;
+
+  Activations projected_, scanned_;  // scratch
+};
+
+}  // namespace layercast

@@ -1,0 +1,79 @@
+// Mamba-2's mixer (a selective state space, arXiv 2405.21060), and the constants that an engine computes it with.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "layercast/export.h"
+#include "layercast/model/layer_context.h"
+#include "layercast/model/linear.h"
+#include "layercast/model/module.h"
+
+namespace layercast {
+
+// Value.
+struct MambaSizes {
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t state_size = 0;
+  std::int64_t num_groups = 1;  // of heads that share B and C
+  std::int64_t conv_kernel = 4;
+
+  std::int64_t inner() const { return num_heads * head_dim; }
+  std::int64_t group_inner() const { return inner() / num_groups; }
+};
+
+struct MambaOptions {
+  bool bias = false;  // of in_proj and out_proj
+  bool conv_bias = true;
+  double norm_epsilon = 1e-5;
+  double time_step_min = 0.0;  // time steps are clamped to these
+  double time_step_max = std::numeric_limits<double>::infinity();
+};
+
+// Rows: gate, x (split by heads), B, C (by groups; a single group is whole on every rank), time steps (by heads).
+// Checkpoints hold them in one tensor, in this order.
+class LAYERCAST_PUBLIC MambaInProjection final : public ColumnParallelLinear {
+ public:
+  MambaInProjection(const LayerContext& context, const MambaSizes& sizes, std::int64_t hidden_size, bool bias);
+};
+
+// "weight" [channels, 1, conv_kernel]: a causal convolution of each channel of x, B and C on its own.
+class LAYERCAST_PUBLIC MambaConv1d final : public ColumnParallelLinear {
+ public:
+  MambaConv1d(const LayerContext& context, const MambaSizes& sizes, bool bias);
+};
+
+// "weight" [inner / tp_size]: an RMS norm of y * silu(gate), taken over each group.
+class LAYERCAST_PUBLIC MambaGatedNorm final : public Module {
+ public:
+  MambaGatedNorm(const LayerContext& context, const MambaSizes& sizes);
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
+
+ private:
+  ParallelConfig parallel_;
+};
+
+// in_proj, conv1d, norm, out_proj, and "A_log", "D", "dt_bias" [num_heads / tp_size]. A rank holds whole heads; as many
+// whole groups, or a part of the only one.
+class LAYERCAST_PUBLIC MambaMixer final : public Module {
+ public:
+  MambaMixer(const LayerContext& context, const MambaSizes& sizes, std::int64_t hidden_size,
+             const MambaOptions& options);
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
+
+  const MambaSizes& sizes() const { return sizes_; }        // of the whole model
+  const MambaSizes& local_sizes() const { return local_; }  // this rank's
+  const MambaOptions& options() const { return options_; }
+
+ private:
+  ParallelConfig parallel_;
+  MambaSizes sizes_, local_;
+  MambaOptions options_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,124 @@
+// What a sequence gets of a mixer depends on its own tokens alone: not on how they are cut into passes, nor on the
+// sequences beside it, nor on one that had its number before. Against transformers it is held by test_forward.py.
+#include "engine_side/engine/mamba_block.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace layercast {
+namespace {
+
+constexpr std::int64_t kHidden = 24;
+constexpr MambaSizes kSizes{.num_heads = 4, .head_dim = 6, .state_size = 5, .num_groups = 2, .conv_kernel = 3};
+
+class MambaBlockTest : public ::testing::Test {
+ protected:
+  MambaBlockTest() : mixer_({.dtype = DType::kF32}, kSizes, kHidden, {}) {
+    AddBuffers(mixer_, "mixer.");
+    CapturedWeights weights(buffers_);
+    block_ = std::make_unique<MambaBlock>(mixer_, "mixer", BlockContext{weights, rotary_, alone_, {}, DType::kF32});
+  }
+
+  void AddBuffers(const Module& module, const std::string& path) {
+    for (const Parameter& parameter : module.parameters()) {
+      std::vector<float>& values = memory_.emplace_back(static_cast<std::size_t>(parameter.spec.num_elements()));
+      for (float& value : values) value = normal_(random_) * 0.3F;
+      buffers_.push_back({path + parameter.spec.name,
+                          reinterpret_cast<std::byte*>(values.data()),
+                          DType::kF32,
+                          parameter.spec.shape,
+                          {},
+                          {}});
+    }
+    for (const auto& [name, child] : module.children()) AddBuffers(*child, path + name + ".");
+  }
+
+  // Inputs of one sequence's tokens, the same for the same salt.
+  static std::vector<std::vector<float>> Inputs(std::size_t tokens, std::uint32_t salt) {
+    std::mt19937 random(salt);
+    std::normal_distribution<float> normal;
+    std::vector<std::vector<float>> rows(tokens, std::vector<float>(kHidden));
+    for (auto& row : rows) {
+      for (float& value : row) value = normal(random);
+    }
+    return rows;
+  }
+
+  struct Token {
+    std::uint64_t sequence;
+    std::size_t position;
+    const std::vector<float>* input;
+  };
+
+  std::vector<std::vector<float>> Run(const std::vector<Token>& tokens) {
+    std::vector<TokenRow> rows;
+    Activations in(tokens.size(), kHidden), out;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      rows.push_back({.sequence = tokens[i].sequence, .position = tokens[i].position});
+      std::ranges::copy(*tokens[i].input, in.row(i));
+    }
+    block_->Forward(rows, in, out);
+    std::vector<std::vector<float>> outputs;
+    for (std::size_t i = 0; i < tokens.size(); ++i) outputs.emplace_back(out[i].begin(), out[i].end());
+    return outputs;
+  }
+
+  std::vector<std::vector<float>> RunWhole(std::uint64_t sequence, const std::vector<std::vector<float>>& inputs) {
+    std::vector<Token> tokens;
+    for (std::size_t i = 0; i < inputs.size(); ++i) tokens.push_back({sequence, i, &inputs[i]});
+    return Run(tokens);
+  }
+
+  std::mt19937 random_{7};
+  std::normal_distribution<float> normal_;
+  MambaMixer mixer_;
+  std::deque<std::vector<float>> memory_;
+  std::vector<CapturedBuffer> buffers_;
+  RotaryTables rotary_{[](const RotaryEmbedding&) { return Rope(); }, DType::kF32};
+  SingleRank alone_;
+  std::unique_ptr<MambaBlock> block_;
+};
+
+TEST_F(MambaBlockTest, PiecesInCompanyGiveTheBitsOfTheWhole) {
+  const auto first = Inputs(9, 1), second = Inputs(9, 2);
+  const auto whole_first = RunWhole(1, first), whole_second = RunWhole(2, second);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const auto pair = Run({{11, i, &first[i]}, {12, i, &second[i]}});
+    EXPECT_EQ(pair[0], whole_first[i]) << i;
+    EXPECT_EQ(pair[1], whole_second[i]) << i;
+  }
+  EXPECT_NE(whole_first[3], whole_second[3]);
+}
+
+TEST_F(MambaBlockTest, EarlierTokensAreFelt) {
+  auto inputs = Inputs(9, 1);
+  const auto before = RunWhole(1, inputs);
+  inputs[0][0] += 1.0F;
+  const auto after = RunWhole(2, inputs);
+  EXPECT_NE(before.back(), after.back());
+}
+
+TEST_F(MambaBlockTest, ASequenceThatBeginsAnewRemembersNothing) {
+  const auto inputs = Inputs(5, 3);
+  const auto expected = RunWhole(1, inputs);
+  block_->Drop(1);
+  EXPECT_EQ(RunWhole(1, inputs), expected);
+  block_->DropAll();
+  EXPECT_EQ(RunWhole(1, inputs), expected);
+}
+
+TEST_F(MambaBlockTest, WeightsAreReadWhereTheyWereCaptured) {
+  const auto inputs = Inputs(5, 3);
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const auto before = RunWhole(1, inputs);
+    for (float& value : memory_[i]) value += 0.5F;
+    EXPECT_NE(RunWhole(1, inputs), before) << buffers_[i].name;
+  }
+}
+
+}  // namespace
+}  // namespace layercast
