@@ -14,6 +14,7 @@
 #include "layercast/model/linear.h"
 #include "layercast/model/mamba_mixer.h"
 #include "layercast/model/norm.h"
+#include "tests/support/error_of.h"
 #include "tests/support/tree.h"
 #include "tests/support/weights.h"
 
@@ -21,6 +22,7 @@ namespace layercast {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 using testing::Tree;
 using testing::Weights;
@@ -48,15 +50,6 @@ std::vector<Move> Moves(const Module& layer, const std::string& name, const std:
 }
 
 LayerContext Rank(int rank, int size) { return {{rank, size}, DType::kF32, true}; }
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(ColumnParallelLinear, TakesItsRowsOfWeightAndBias) {
   const ColumnParallelLinear layer(Rank(1, 2), 3, 8, true);

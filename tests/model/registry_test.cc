@@ -3,18 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <map>
 #include <string>
 
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
+#include "tests/support/error_of.h"
 #include "tests/support/tree.h"
 
 namespace layercast {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kSizes = R"("vocab_size": 100, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
@@ -37,15 +38,6 @@ std::map<std::string, std::string> ParametersOf(const ModelConfig& config, Paral
   std::map<std::string, std::string> parameters;
   Collect(*ModelRegistry::Builtin().Build(config, parallel), "", parameters);
   return parameters;
-}
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Llama, HasTheParametersOfItsFamily) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
@@ -12,12 +11,14 @@
 
 #include "layercast/error.h"
 #include "tests/plan/tiny_model.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -44,15 +45,6 @@ void Remove(std::vector<TensorSpec>& specs, const std::string& name) {
 PlanProblems ProblemsOf(const std::vector<TensorSpec>& specs, const TinyOptions& options = {},
                         const std::vector<std::string>& partial = {}) {
   return LoadPlan::Check(*TinyModel(options), ManifestOf(specs), partial).problems;
-}
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(LoadPlan, ListsEveryPlacementByLayerInTheTreesOrder) {

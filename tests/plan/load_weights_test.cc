@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <random>
@@ -16,10 +15,12 @@
 #include "engine_side/plan/load_plan.h"
 #include "layercast/error.h"
 #include "tests/plan/tiny_model.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 using testing::TinyModel;
 using testing::TinyOptions;
@@ -64,15 +65,6 @@ BytesByName Planned(const Module& model, const Weights& weights) {
             out.at(spec.name).data());
   }
   return out;
-}
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(LoadWeights, AgreesWithThePlanByteForByte) {

@@ -1,0 +1,21 @@
+// What a call says when it is refused. Header-only.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "layercast/error.h"
+
+namespace layercast::testing {
+
+// The message of the Error that `call` throws.
+inline std::string ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace layercast::testing
