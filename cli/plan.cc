@@ -15,6 +15,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe.h"
+#include "engine_side/reload/quantized_checkpoint.h"
 #include "layercast/model/registry.h"
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
@@ -24,21 +25,25 @@
 namespace layercast::cli {
 namespace {
 
-// Of headers alone: a plan looks at names, dtypes and shapes.
-Manifest ManifestOfCheckpoint(const CheckpointSource& source) {
+// Of headers alone: a plan looks at names, dtypes and shapes. `tree` then is in the form that takes them.
+Manifest ManifestOfCheckpoint(const CheckpointSource& source, Module& tree, const QuantizationConfig& quantization) {
+  WorkerPool pool(1);
   std::vector<ManifestEntry> entries;
-  const Checkpoint checkpoint = Checkpoint::Open(source);
+  const QuantizedCheckpoint checkpoint(Checkpoint::Open(source), tree, quantization, pool);
   for (const TensorSpec& spec : checkpoint.specs()) entries.push_back({spec, {}, -1.0F});
   return Manifest({}, 0, std::move(entries));
 }
 
-Manifest ManifestOfPublisher(const std::string& endpoint, const ParallelConfig& parallel, Deadline deadline) {
+Manifest ManifestOfPublisher(const std::string& endpoint, const ParallelConfig& parallel, Deadline deadline,
+                             Module& tree, const QuantizationConfig& quantization) {
   const std::vector<std::unique_ptr<Transport>> transports = AllTransports();
   FetchOptions options;
   options.transports = transports;
   FailPoints none;
   const ReceiverIdentity self{"layercast plan", 0, parallel.tp_rank, parallel.tp_size};
-  return FetchSession::Open(endpoint, self, {}, {}, options, none, deadline)->manifest();
+  Manifest manifest = FetchSession::Open(endpoint, self, {}, {}, options, none, deadline)->manifest();
+  TakeQuantizedLayersAsTheyCome(tree, manifest, quantization);
+  return manifest;
 }
 
 // What a recipe says to the weights that it would have to hold.
@@ -168,8 +173,9 @@ class Plan final : public Subcommand {
     checkpoint_.Declare(app);
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
-    app.add_option("--quantization", recipe_, "Also says which weights this recipe cannot hold")
+    app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
         ->check(CLI::IsMember(KnownRecipes()));
+    app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
     app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint");
     app.add_option("--timeout", timeout_, "Seconds to wait for the publisher")->check(CLI::PositiveNumber);
   }
@@ -182,11 +188,12 @@ class Plan final : public Subcommand {
     const Deadline deadline =
         Deadline::After(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(timeout_)));
     const auto tree = ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model_), parallel_);
-    const Manifest manifest = publisher_.empty() ? ManifestOfCheckpoint(checkpoint_.At(model_))
-                                                 : ManifestOfPublisher(publisher_, parallel_, deadline);
+    const Manifest manifest = publisher_.empty()
+                                  ? ManifestOfCheckpoint(checkpoint_.At(model_), *tree, quantization_)
+                                  : ManifestOfPublisher(publisher_, parallel_, deadline, *tree, quantization_);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest);
     std::vector<std::string> problems = checked.problems.Lines();
-    std::ranges::copy(RecipeProblems(checked.plan, recipe_), std::back_inserter(problems));
+    std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 
     Report report(checked.plan, manifest, parallel_, tree->mapper());
     for (const std::string& problem : problems) report.AddProblem(problem);
@@ -204,7 +211,7 @@ class Plan final : public Subcommand {
   std::string model_;
   CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
-  std::string recipe_ = "none";
+  QuantizationConfig quantization_;
   std::string publisher_;
   double timeout_ = 300;
 };

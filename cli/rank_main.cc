@@ -19,6 +19,7 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--tp", options.tp_size)->required();
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);
+  app.add_flag("--requantize", options.requantize);
   app.add_option("--chunk-bytes", options.chunk_bytes)->required();
   app.add_option("--commit", commit)->required();
   app.add_option("--engine", options.engine)->required();

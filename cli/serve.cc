@@ -76,6 +76,8 @@ class Serve final : public Subcommand {
         ->capture_default_str();
     app.add_flag("--power-of-two-scales", options_.ranks.power_of_two_scales,
                  "fp8_per_block: scales rounded up to powers of two");
+    app.add_flag("--requantize", options_.ranks.requantize,
+                 "Layers of a quantized checkpoint that cannot be served as they are: dequantize, and quantize anew");
     app.add_option("--commit", commit_, "How a version is put in place")
         ->check(CLI::IsMember(KnownCommitPolicies()))
         ->capture_default_str();

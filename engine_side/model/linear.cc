@@ -6,19 +6,10 @@
 #include "engine_side/model/fit.h"
 #include "engine_side/model/path.h"
 #include "layercast/error.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
-
-constexpr std::uint32_t kWeight = 0;  // the order in which parameters are added
-
-Parameter WeightOf(const LayerContext& context, Shape shape, ShardAxis axis) {
-  return {{"weight", context.dtype, std::move(shape)}, axis, context.quantize, {}};
-}
-
-Parameter BiasOf(const LayerContext& context, std::int64_t size, ShardAxis axis) {
-  return {{"bias", context.dtype, {size}}, axis, false, {}};
-}
 
 std::int64_t PerRank(const ParallelConfig& parallel, std::string_view name, std::int64_t size) {
   CheckParallel(parallel);
@@ -29,27 +20,41 @@ std::int64_t PerRank(const ParallelConfig& parallel, std::string_view name, std:
 
 ReplicatedLinear::ReplicatedLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size,
                                    bool bias)
-    : Module("ReplicatedLinear") {
-  AddParameter(WeightOf(context, {output_size, input_size}, ShardAxis::kNone));
-  if (bias) AddParameter(BiasOf(context, output_size, ShardAxis::kNone));
+    : LinearLayer("ReplicatedLinear", context) {
+  AddWeight({output_size, input_size}, ShardAxis::kNone);
+  if (bias) AddBias(output_size, ShardAxis::kNone);
+}
+
+std::vector<PlacedPiece> ReplicatedLinear::Place(std::string_view name, std::string_view shard_id,
+                                                 const TensorSpec& spec) const {
+  return Module::Place(parameters()[IndexOf(name)].spec.name, shard_id, spec);
 }
 
 RowParallelLinear::RowParallelLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size,
                                      bool bias)
-    : Module("RowParallelLinear"), input_size_(input_size) {
+    : LinearLayer("RowParallelLinear", context), input_size_(input_size) {
   const std::int64_t columns = PerRank(context.parallel, "input_size", input_size);
   first_column_ = context.parallel.tp_rank * columns;
-  AddParameter(WeightOf(context, {output_size, columns}, ShardAxis::kCols));
-  if (bias) AddParameter(BiasOf(context, output_size, ShardAxis::kNone));
+  AddWeight({output_size, columns}, ShardAxis::kCols);
+  if (bias) AddBias(output_size, ShardAxis::kNone);
 }
 
 std::vector<PlacedPiece> RowParallelLinear::Place(std::string_view name, std::string_view shard_id,
                                                   const TensorSpec& spec) const {
-  const std::uint32_t index = ParameterIndex(name);
-  if (index != kWeight) return Module::Place(name, shard_id, spec);
+  const std::uint32_t index = IndexOf(name);
   const TensorSpec& local = parameters()[index].spec;
-  CheckFits(spec, local.dtype, {local.shape[0], input_size_});
-  return {{index, Box::Slice(spec.shape, 1, first_column_, local.shape[1]), Box::Whole(local.shape), {}}};
+  if (parameters()[index].shard_axis != ShardAxis::kCols) return Module::Place(local.name, shard_id, spec);
+  const std::int64_t unit = UnitsOf(index).cols;
+  CheckFits(spec, local.dtype, {local.shape[0], CeilDivide(input_size_, unit)});
+  return {{index, Box::Slice(spec.shape, 1, first_column_ / unit, local.shape[1]), Box::Whole(local.shape), {}}};
+}
+
+std::string RowParallelLinear::WhyNotSliced() const {
+  const std::int64_t block = quantized_form()->block_cols;
+  const std::int64_t columns = parameters()[kWeight].spec.shape[1];
+  const bool whole = columns % block == 0 || columns == input_size_;
+  if (whole || quantized_form()->scales != QuantizedForm::Scales::kBlock) return {};
+  return NotWholeBlocks("columns", first_column_, first_column_ + columns, input_size_, block);
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const LayerContext& context, std::int64_t input_size,
@@ -65,7 +70,7 @@ std::vector<ColumnParallelLinear::Shard> ColumnParallelLinear::One(const Paralle
 
 ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerContext& context, const Shape& row,
                                            std::vector<Shard> shards, bool bias)
-    : Module(std::move(class_name)), shards_(std::move(shards)) {
+    : LinearLayer(std::move(class_name), context), shards_(std::move(shards)) {
   std::int64_t rows = 0;
   for (const Shard& shard : shards_) {
     rows += shard.rows;
@@ -73,19 +78,25 @@ ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerCo
   }
   Shape shape = row;
   shape.insert(shape.begin(), rows);
-  AddParameter(WeightOf(context, std::move(shape), ShardAxis::kRows));
-  if (bias) AddParameter(BiasOf(context, rows, ShardAxis::kRows));
+  AddWeight(std::move(shape), ShardAxis::kRows);
+  if (bias) AddBias(rows, ShardAxis::kRows);
 }
 
 std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std::string_view shard_id,
                                                      const TensorSpec& spec) const {
-  const std::uint32_t index = ParameterIndex(name);
+  const std::uint32_t index = IndexOf(name);
   const TensorSpec& local = parameters()[index].spec;
   const bool fused = shard_id.empty();
+  if (parameters()[index].shard_axis == ShardAxis::kNone) {  // the scale of the whole
+    if (fused) return Module::Place(local.name, shard_id, spec);
+    throw Error(ErrorCode::kInvalidArgument, "expected one scale of the whole fused layer, got one of its part '" +
+                                                 std::string(shard_id) + "' alone");
+  }
+  const std::int64_t unit = UnitsOf(index).rows;
   Shape expected = local.shape;
   expected[0] = 0;
   for (const Shard& shard : shards_) {
-    if (fused || shard.id == shard_id) expected[0] += shard.size;
+    if (fused || shard.id == shard_id) expected[0] += CeilDivide(shard.size, unit);
   }
   if (expected[0] == 0) throw Error(ErrorCode::kInvalidArgument, "has a wrong shard: " + UnknownShard(shard_id));
   CheckFits(spec, local.dtype, expected);
@@ -94,28 +105,47 @@ std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std:
   std::int64_t source = 0;       // where the shard begins in the tensor
   std::int64_t destination = 0;  // and in the parameter
   for (const Shard& shard : shards_) {
+    const std::int64_t rows = CeilDivide(shard.rows, unit);
     if (fused || shard.id == shard_id) {
-      pieces.push_back({index, Box::Slice(expected, 0, source + shard.first, shard.rows),
-                        Box::Slice(local.shape, 0, destination, shard.rows), shard.id});
-      source += shard.size;
+      pieces.push_back({index, Box::Slice(expected, 0, source + shard.first / unit, rows),
+                        Box::Slice(local.shape, 0, destination, rows), shard.id});
+      source += CeilDivide(shard.size, unit);
     }
-    destination += shard.rows;
+    destination += rows;
   }
   return pieces;
 }
 
 std::vector<ExpectedTensor> ColumnParallelLinear::Expected(std::uint32_t parameter, std::string_view path) const {
-  if (shard_names_.empty()) return Module::Expected(parameter, path);
+  if (shard_names_.empty() || parameters()[parameter].shard_axis == ShardAxis::kNone) {
+    return Module::Expected(parameter, path);
+  }
   const TensorSpec& spec = parameters()[parameter].spec;
+  const std::int64_t unit = UnitsOf(parameter).rows;
   const std::string_view parent = ParentPath(path);
   std::vector<ExpectedTensor> tensors;
   std::int64_t row = 0;
   for (const Shard& shard : shards_) {
-    tensors.push_back(
-        {JoinPath(JoinPath(parent, shard.checkpoint_name), spec.name), Box::Slice(spec.shape, 0, row, shard.rows)});
-    row += shard.rows;
+    const std::int64_t rows = CeilDivide(shard.rows, unit);
+    tensors.push_back({JoinPath(JoinPath(parent, shard.checkpoint_name), CheckpointNameOf(parameter)),
+                       Box::Slice(spec.shape, 0, row, rows)});
+    row += rows;
   }
   return tensors;
+}
+
+// Every shard is whole blocks, so that the next one begins where a block does; the last of a weight that is not cut may
+// end with a part of one.
+std::string ColumnParallelLinear::WhyNotSliced() const {
+  if (quantized_form()->scales != QuantizedForm::Scales::kBlock) return {};
+  const std::int64_t block = quantized_form()->block_rows;
+  for (const Shard& shard : shards_) {
+    const bool is_last = &shard == &shards_.back() && shard.rows == shard.size;
+    if (shard.rows % block == 0 || is_last) continue;
+    const std::string of = shard.checkpoint_name.empty() ? "" : " of '" + shard.checkpoint_name + "'";
+    return NotWholeBlocks("rows" + of, shard.first, shard.first + shard.rows, shard.size, block);
+  }
+  return {};
 }
 
 std::string ColumnParallelLinear::UnknownShard(std::string_view shard_id) const {

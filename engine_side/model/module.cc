@@ -48,11 +48,11 @@ Module& Module::AddChild(std::string name, std::unique_ptr<Module> child) {
   return *children_.emplace_back(std::move(name), std::move(child)).second;
 }
 
-Parameter& Module::AddParameter(Parameter parameter) {
+Parameter& Module::InsertParameter(std::size_t index, Parameter parameter) {
   Box::Whole(parameter.spec.shape);  // throws on more dimensions than a box has
   parameter.spec.num_bytes();        // throws on a shape that has no size
   CheckName(parameter.spec.name);
-  return parameters_.emplace_back(std::move(parameter));
+  return *parameters_.insert(parameters_.begin() + static_cast<std::ptrdiff_t>(index), std::move(parameter));
 }
 
 void Module::CheckName(const std::string& name) const {

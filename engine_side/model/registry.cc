@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine_side/model/checkpoint_quantization.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/error.h"
 
@@ -63,6 +64,7 @@ std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const Pa
     if (const auto found = families_.find(name); found != families_.end()) {
       std::unique_ptr<Module> model = found->second.build(config, parallel, config.dtype);
       model->SetMapper(names | model->mapper());
+      CheckpointQuantization::Parse(config.json).ApplyTo(*model);
       return model;
     }
   }

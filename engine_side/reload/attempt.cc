@@ -38,7 +38,7 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
       snapshot_(snapshot),
       pipeline_({.plan = prepared_->plan,
                  .manifest = manifest_,
-                 .layout = environment.layout,
+                 .layout = environment_.layout,
                  .recipe = environment.recipe,
                  .sink = environment.sink,
                  .memory = environment.layer_memory,

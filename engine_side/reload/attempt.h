@@ -35,7 +35,7 @@ class ReloadAttempt final : public FetchSink {
   struct Environment {
     const Module& model;
     const Recipe& recipe;
-    const KernelLayout& layout;
+    KernelLayout layout;  // For the plan
     LayerSink& sink;
     MemoryResource& layer_memory;
     WorkerPool& pool;

@@ -3,9 +3,11 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
+#include "src/base/check.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -28,10 +30,11 @@ std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const
 
 KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured) {
   std::string problems;
+  std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;
-  for (std::uint32_t i = 0; i < plan.parameters().size(); ++i) {
-    first_.push_back(static_cast<std::uint32_t>(tensors_.size()));
-    for (TensorSpec& spec : KernelTensorsOf(plan.parameters()[i], recipe)) {
+  for (const PlannedParameter& parameter : plan.parameters()) {
+    first_.push_back(static_cast<std::uint32_t>(tensors.size()));
+    for (TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
       const CapturedBuffer* buffer = captured.Find(spec.name);
       const std::string mismatch = Mismatch(spec, buffer);
       if (!mismatch.empty()) {
@@ -41,11 +44,12 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
       }
       written.insert(buffer->name);
       const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
-      tensors_.push_back({i, std::move(spec), *buffer, staged_bytes_});
+      tensors.push_back({std::move(spec), *buffer, staged_bytes_});
       staged_bytes_ += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
     }
   }
-  first_.push_back(static_cast<std::uint32_t>(tensors_.size()));
+  first_.push_back(static_cast<std::uint32_t>(tensors.size()));
+  tensors_ = std::make_shared<const std::vector<KernelTensor>>(std::move(tensors));
   for (const CapturedBuffer& buffer : captured.buffers()) {
     if (!written.contains(buffer.name)) problems += "\n  captured buffer '" + buffer.name + "' belongs to no parameter";
   }
@@ -55,13 +59,29 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
   }
 }
 
+KernelLayout KernelLayout::For(const LoadPlan& plan, const Recipe& recipe) const {
+  KernelLayout other = *this;
+  other.first_.clear();
+  std::uint32_t next = 0;
+  for (const PlannedParameter& parameter : plan.parameters()) {
+    other.first_.push_back(next);
+    for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
+      LAYERCAST_CHECK(next < tensors().size() && tensors()[next].spec == spec);
+      ++next;
+    }
+  }
+  LAYERCAST_CHECK(next == tensors().size());
+  other.first_.push_back(next);
+  return other;
+}
+
 std::span<const KernelTensor> KernelLayout::TensorsOf(std::uint32_t parameter) const {
-  return std::span(tensors_).subspan(first_[parameter], first_[parameter + 1] - first_[parameter]);
+  return std::span(tensors()).subspan(first_[parameter], first_[parameter + 1] - first_[parameter]);
 }
 
 std::span<const KernelTensor> KernelLayout::TensorsOf(const PlannedLayer& layer) const {
   const std::uint32_t first = first_[layer.first_parameter];
-  return std::span(tensors_).subspan(first, first_[layer.first_parameter + layer.num_parameters] - first);
+  return std::span(tensors()).subspan(first, first_[layer.first_parameter + layer.num_parameters] - first);
 }
 
 }  // namespace layercast

@@ -1,8 +1,9 @@
-// What each parameter of the plan becomes under a recipe, and which captured buffer each kernel tensor ends up in. Made
-// once; checked against the engine's table before anything is loaded. Immutable value.
+// What each parameter of a plan becomes under a recipe, and which captured buffer each kernel tensor ends up in. Made
+// once; checked against the engine's table before anything is loaded. Immutable value; copies share the tensors.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,7 +14,6 @@
 namespace layercast {
 
 struct KernelTensor {
-  std::uint32_t parameter = 0;       // index in LoadPlan::parameters()
   TensorSpec spec;                   // full kernel name; logical, row-major shape
   CapturedBuffer destination;        // where commit writes it
   std::uint64_t staging_offset = 0;  // where it lies staged
@@ -24,16 +24,20 @@ class KernelLayout {
   // Throws kInvalidArgument naming every kernel tensor without a captured buffer, every captured buffer that nothing
   // writes, and every dtype or shape that differs.
   KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured);
+  // The same tensors, of the parameters of another plan of the same model: a weight that comes as codes and scales has
+  // a parameter for each, in the order of the recipe's kernel tensors.
+  KernelLayout For(const LoadPlan& plan, const Recipe& recipe) const;
 
-  const std::vector<KernelTensor>& tensors() const { return tensors_; }  // by parameter
+  const std::vector<KernelTensor>& tensors() const { return *tensors_; }  // by parameter
   std::span<const KernelTensor> TensorsOf(std::uint32_t parameter) const;
   std::span<const KernelTensor> TensorsOf(const PlannedLayer& layer) const;
   // Of one of tensors(): where it stands there.
-  std::size_t IndexOf(const KernelTensor& tensor) const { return static_cast<std::size_t>(&tensor - tensors_.data()); }
+  std::size_t IndexOf(const KernelTensor& tensor) const { return static_cast<std::size_t>(&tensor - tensors_->data()); }
   std::uint64_t staged_bytes() const { return staged_bytes_; }
 
  private:
-  std::vector<KernelTensor> tensors_;
+  std::shared_ptr<const std::vector<KernelTensor>>
+      tensors_;                       // the other owners are copies, and layouts For other plans
   std::vector<std::uint32_t> first_;  // of each parameter's tensors; one more at the end
   std::uint64_t staged_bytes_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine_side/reload/quantized_layers.h"
 #include "engine_side/reload/stage_clock.h"
 #include "layercast/error.h"
 
@@ -12,6 +13,7 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
                ReloadReport& report)
     : model_(std::move(model)),
       parallel_(parallel),
+      quantization_(quantization),
       recipe_(MakeRecipe(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales})),
       captured_(captured),
       options_(options),
@@ -95,7 +97,7 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
   attempt_ =
       std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
                                                                  .recipe = *recipe_,
-                                                                 .layout = layout(),
+                                                                 .layout = layout().For(prepared->plan, *recipe_),
                                                                  .sink = committer().Begin(),
                                                                  .layer_memory = layer_memory_,
                                                                  .pool = pool_,
@@ -118,7 +120,10 @@ StagedVersion Stager::Digested(const Version& version) {
 }
 
 const KernelLayout& Stager::layout() {
-  if (!layout_) layout_.emplace(LoadPlan::WithoutTensors(*model_), *recipe_, captured_);
+  if (!layout_) {
+    TakeInFullPrecision(*model_);
+    layout_.emplace(LoadPlan::WithoutTensors(*model_), *recipe_, captured_);
+  }
   return *layout_;
 }
 
@@ -137,6 +142,7 @@ Committer& Stager::committer() {
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) {
   if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
+  TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, *recipe_,
                                                      options_.chunk_bytes);
   return prepared_;

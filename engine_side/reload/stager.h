@@ -89,6 +89,7 @@ class Stager {
   // Without a version: what it is called follows from the tensors that came.
   StagedVersion FinishAttempt(std::optional<Version> published);
   StagedVersion Digested(const Version& version);
+  // The engine's kernel tensors: the same for every version, in whatever form it comes.
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
@@ -96,6 +97,7 @@ class Stager {
 
   const std::unique_ptr<Module> model_;
   const ParallelConfig parallel_;
+  const QuantizationConfig quantization_;
   const std::unique_ptr<const Recipe> recipe_;
   const CapturedBuffers& captured_;
   const ReceiverOptions options_;
@@ -117,7 +119,7 @@ class Stager {
   Origin origin_;                                   // what FromOrigin re-reads
   std::vector<TensorSpec> last_specs_;              // of the last load
   std::shared_ptr<const PreparedLayout> prepared_;  // the other owner is an attempt
-  std::optional<const KernelLayout> layout_;        // the model's and the engine's: the same for every version
+  std::optional<const KernelLayout> layout_;        // of the model in full precision
   std::unique_ptr<Committer> committer_;            // refers to layout_
 
   // Of what is opened.

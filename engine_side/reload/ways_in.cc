@@ -5,6 +5,7 @@
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/reload/lent_weights.h"
 #include "engine_side/reload/progress.h"
+#include "engine_side/reload/quantized_checkpoint.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
 #include "src/checkpoint/checkpoint.h"
@@ -53,7 +54,8 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
 }
 
 void Stager::OpenCheckpoint(const CheckpointSource& source) {
-  auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::Open(source));
+  auto checkpoint =
+      std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_, pool_);
   BeginAttempt(Unpublished(DefaultLineage(source.path), 0, checkpoint->specs()), {.in_order = true, .snapshot = false});
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
@@ -68,6 +70,7 @@ void Stager::OpenDummy() {
   const std::uint64_t seed = source_.seed;
   report_.channel = "dummy";
   report_.version = Manifest("dummy", seed, {}).version();
+  TakeInFullPrecision(*model_);
   auto parameters = std::make_shared<const LoadPlan>(LoadPlan::WithoutTensors(*model_));
   std::vector<TensorSpec> specs;
   for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);

@@ -57,6 +57,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--commit", std::string(CommitPolicyName(options_.commit)));
     flag("--engine", options_.engine);
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
+    if (options_.requantize) launch.arguments.emplace_back("--requantize");
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
                           {"--version-fd", memory.version.get()}};

@@ -22,6 +22,7 @@ struct RankGroupOptions {
   int tp_size = 1;
   std::string recipe = "none";
   bool power_of_two_scales = false;
+  bool requantize = false;
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;

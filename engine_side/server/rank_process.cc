@@ -77,7 +77,7 @@ class RankProcess {
         parallel_{options.tp_rank, options.tp_size} {
     const ModelRegistry registry = ModelRegistry::Builtin();
     std::unique_ptr<Module> model = registry.Build(config_, parallel_);
-    const QuantizationConfig quantization{options.recipe, options.power_of_two_scales};
+    const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     if (options.collective_fd >= 0) segment_.emplace(CollectiveSegment::Attach(options.collective_fd));
     if (segment_) {
@@ -237,7 +237,8 @@ class RankProcess {
 
   Json Compare(const Json& params) {
     return CompareRank(receiver_->captured(), ModelRegistry::Builtin().Build(config_, parallel_), parallel_,
-                       {options_.recipe, options_.power_of_two_scales}, CheckpointFromJson(params));
+                       {options_.recipe, options_.power_of_two_scales, options_.requantize},
+                       CheckpointFromJson(params));
   }
 
   // {"steps": [{"sequence", "tokens", "temperature", "top_p", "top_k", "seed", "index"}]}: one token each.

@@ -14,6 +14,7 @@ struct RankOptions {
   int tp_size = 1;
   std::string recipe = "none";
   bool power_of_two_scales = false;
+  bool requantize = false;
   std::uint64_t chunk_bytes = 4U << 20;
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;  // its name, in handshakes

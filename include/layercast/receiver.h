@@ -25,8 +25,13 @@
 namespace layercast {
 
 struct QuantizationConfig {
-  std::string recipe = "none";       // "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"
+  // "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4", "int8_per_channel".
+  std::string recipe = "none";
   bool power_of_two_scales = false;  // fp8_per_block: scales rounded up to a power of two
+  // Layers of a checkpoint on disk that are quantized already, and not as the recipe would have them or not so that
+  // this rank's part can be cut out, are dequantized to the model's dtype and quantized anew; otherwise they are
+  // refused.
+  bool requantize = false;
 };
 
 // Where new weights come from. Value; moved into a reload.

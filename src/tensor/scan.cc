@@ -18,15 +18,17 @@ constexpr std::int64_t kJobBytes = std::int64_t{1} << 20;
 
 std::int64_t RowBytes(const MatrixView& matrix) { return (matrix.cols * BitsPerElement(matrix.dtype) + 7) / 8; }
 
-bool HasKernel(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32; }
+bool HasKernel(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32 || dtype == DType::kF8E4M3;
+}
 
 float Magnitude(DType dtype, std::uint32_t max_bits) { return static_cast<float>(DecodeElement(dtype, max_bits)); }
 
 void RowMaxBits(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
-  if (matrix.dtype == DType::kF32) {
-    RowMaxBits32(matrix, max_bits);
-  } else {
-    RowMaxBits16(matrix, max_bits);
+  switch (BitsPerElement(matrix.dtype)) {
+    case 8: return RowMaxBits8(matrix, max_bits);
+    case 16: return RowMaxBits16(matrix, max_bits);
+    default: return RowMaxBits32(matrix, max_bits);
   }
 }
 

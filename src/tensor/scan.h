@@ -28,7 +28,7 @@ struct ScanResult {
 };
 
 // Floating-point types, and C64 by its parts; integer types give {0, -1}. The same bits whatever the number of
-// threads and the instruction set. Quick for bf16, f16 and f32; a plain loop for the rest.
+// threads and the instruction set. Quick for bf16, f16, f32 and f8_e4m3; a plain loop for the rest.
 ScanResult Scan(const MatrixView& matrix, WorkerPool& pool);
 
 // The largest finite magnitude of each row, into `amax` (matrix.rows of them).

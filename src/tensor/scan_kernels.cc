@@ -64,6 +64,9 @@ void RowMaxBits(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
 
 }  // namespace
 
+void RowMaxBits8(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
+  RowMaxBits<std::uint8_t>(matrix, max_bits);
+}
 void RowMaxBits16(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
   RowMaxBits<std::uint16_t>(matrix, max_bits);
 }
@@ -78,9 +81,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace layercast {
 
+HWY_EXPORT(RowMaxBits8);
 HWY_EXPORT(RowMaxBits16);
 HWY_EXPORT(RowMaxBits32);
 
+void RowMaxBits8(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
+  HWY_DYNAMIC_DISPATCH(RowMaxBits8)(matrix, max_bits);
+}
 void RowMaxBits16(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
   HWY_DYNAMIC_DISPATCH(RowMaxBits16)(matrix, max_bits);
 }

@@ -91,6 +91,22 @@ def test_everything_that_is_wrong_is_named_together(model):
     assert len(plan["placements"]) > 5  # what could be placed is shown all the same
 
 
+def test_a_layer_that_is_quantized_already(model):
+    weights = tensors()
+    name = "model.layers.0.mlp.down_proj.weight"
+    weights[name] = torch.ones(16, 24).to(torch.float8_e4m3fn)
+    weights[f"{name}_scale"] = torch.tensor(0.5)
+    folder = model(weights, quantization_config={"quant_method": "fp8"})
+    plan, _ = run_json("--model", folder, "--quantization", "fp8_per_tensor", status=0)
+    placed = {p["tensor"]: (p["dtype"], p["parameter"]) for p in plan["placements"]}
+    assert placed[name] == ("f8_e4m3", "weight") and placed[f"{name}_scale"] == ("f32", "weight_scale")
+    refused, _ = run_json("--model", folder, status=1)
+    assert "expected weights for none, got codes of fp8_per_tensor" in refused["error"]["message"]
+    plan, _ = run_json("--model", folder, "--requantize", status=0)
+    placed = {p["tensor"]: p["dtype"] for p in plan["placements"]}
+    assert placed[name] == "f32" and f"{name}_scale" not in placed
+
+
 @pytest.mark.parametrize("config, flags, words", [
     ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: Gemma2ForCausalLM, Gemma3ForCausalLM"),
     ({}, ["--tp", 3], "num_attention_heads 4 is not divisible by tp_size 3"),

@@ -1,8 +1,8 @@
 // Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
 // the load plan, the pipeline and the receiver with the oracle.
-//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [direct]
-//   [shuffled=SEED] [chunk=BYTES]
-//                   [fill=BYTE]
+//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [requantize]
+//   [direct]
+//                   [shuffled=SEED] [chunk=BYTES] [fill=BYTE]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver.
 #include <algorithm>
 #include <iostream>
@@ -29,7 +29,7 @@ struct Job {
   std::string folder, recipe, out, way = "pieces", channel;
   ParallelConfig parallel;
   ScheduleOptions schedule;
-  bool power_of_two = false, direct = false;
+  bool power_of_two = false, requantize = false, direct = false;
   long shuffle_seed = -1;
   int fill = 0;
 };
@@ -44,6 +44,7 @@ Job Parse(const std::vector<std::string>& arguments) {
   for (const std::string& word : std::span(arguments).subspan(5)) {
     const std::string value = word.substr(word.find('=') + 1);
     if (word == "pow2") job.power_of_two = true;
+    if (word == "requantize") job.requantize = true;
     if (word == "direct") job.direct = true;
     if (word.starts_with("way=")) job.way = value;
     if (word.starts_with("channel=")) job.channel = value;
@@ -84,7 +85,7 @@ struct Bench {
         manifest(MakeManifest(checkpoint, "driver", 0, pool)),
         recipe(MakeRecipe(given.recipe, {.power_of_two_scales = given.power_of_two})),
         model(BuildModel(given)),
-        plan(LoadPlan::Build(*model, manifest)),
+        plan(given.way == "pieces" ? LoadPlan::Build(*model, manifest) : LoadPlan::WithoutTensors(*model)),
         engine(plan, *recipe, memory),
         captured(CapturedBuffers::Adopt(engine.table)) {}
 
@@ -154,7 +155,8 @@ void LoadThroughReceiver(Bench& bench) {
   options.chunk_bytes = bench.job.schedule.chunk_bytes;
   options.channel = bench.job.channel;
   options.staging_memory = options.layer_memory = &bench.memory;
-  Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel, {bench.job.recipe, bench.job.power_of_two},
+  Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel,
+                    {bench.job.recipe, bench.job.power_of_two, bench.job.requantize},
                     CapturedBuffers::Adopt(bench.engine.table), options);
   receiver.Stage(SourceOf(bench), 1);
   receiver.Commit();

@@ -127,12 +127,15 @@ _ALL = (
     _spec("qwen3_moe_blocks", "qwen3_moe", {**_QWEN3_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
                                             "head_dim": 32}, stacked=True),
     _spec("qwen3_blocks", "qwen3", {**_WHOLE_BLOCKS, "head_dim": 32}, shard_bytes=400_000),
+    # Parts that are whole blocks of 128, but for the MLP's on two ranks: 384 rows.
+    _spec("qwen3_wide", "qwen3", {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4,
+                                  "head_dim": 128, "vocab_size": 257}),
     _spec("llama_blocks_fp32", "llama", {**_WHOLE_BLOCKS, "head_dim": 16}, dtype="float32"),
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
 MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe")
-WHOLE_BLOCKS = ("qwen3_blocks", "llama_blocks_fp32", "qwen3_moe_blocks")
+WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks")
 
 
 def make(spec, folder, version):

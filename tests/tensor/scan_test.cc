@@ -103,7 +103,7 @@ TEST(Scan, EqualsTheSlowScanOfFiniteValuesOnEveryInstructionSet) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     SCOPED_TRACE(hwy::TargetName(target));
-    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3}) {
       for (const int64_t cols : {1, 63, 64, 65, 131, 2048}) {
         for (const int64_t gap : {0, 2, 8192}) {
           Matrix matrix = RandomBits(dtype, 9, cols, gap, static_cast<unsigned>(cols));

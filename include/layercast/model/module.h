@@ -104,7 +104,12 @@ class LAYERCAST_PUBLIC Module {
  protected:
   // Children and parameters keep their order: it is that of the load plan. Throws on a name that is taken.
   Module& AddChild(std::string name, std::unique_ptr<Module> child);
-  Parameter& AddParameter(Parameter parameter);
+  Parameter& AddParameter(Parameter parameter) { return InsertParameter(parameters_.size(), std::move(parameter)); }
+  // Before the parameter that is number `index` now, for layers whose parameters depend on what a checkpoint holds.
+  Parameter& InsertParameter(std::size_t index, Parameter parameter);
+  void RemoveParameter(std::size_t index) {
+    parameters_.erase(parameters_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
   // Index of the parameter called `name`; throws kNotFound.
   std::uint32_t ParameterIndex(std::string_view name) const;
 

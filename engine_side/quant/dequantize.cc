@@ -1,0 +1,46 @@
+#include "engine_side/quant/dequantize.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine_side/quant/codes.h"
+#include "engine_side/quant/scales.h"
+#include "src/base/check.h"
+#include "src/base/rounding.h"
+#include "src/tensor/cast.h"
+#include "src/tensor/value_tables.h"
+
+namespace layercast {
+
+void Dequantize(const Fp8Weight& weight, DType dtype, std::byte* values, WorkerPool& pool) {
+  if (weight.rows == 0 || weight.cols == 0) return;
+  const std::array<float, 256>& value_of = GetValueTables().f8_e4m3;
+  const std::int64_t blocks_per_row = CeilDivide(weight.cols, weight.block_cols);
+  LAYERCAST_CHECK(static_cast<std::int64_t>(weight.scales.size()) >=
+                  CeilDivide(weight.rows, weight.block_rows) * blocks_per_row);
+  const std::int64_t row_bytes = weight.cols * BitsPerElement(dtype) / 8;
+  pool.For(static_cast<std::size_t>(weight.rows), [&](std::size_t index) {
+    const auto row = static_cast<std::int64_t>(index);
+    const std::uint8_t* codes = weight.codes + row * weight.cols;
+    const float* scales = weight.scales.data() + row / weight.block_rows * blocks_per_row;
+    std::vector<float> products(static_cast<std::size_t>(weight.cols));
+    for (std::int64_t c = 0; c < weight.cols; ++c) {
+      products[static_cast<std::size_t>(c)] = value_of[codes[c]] * scales[c / weight.block_cols];
+    }
+    Cast(DType::kF32, reinterpret_cast<const std::byte*>(products.data()), dtype, values + row * row_bytes,
+         products.size());
+  });
+}
+
+void Rescale(const std::uint8_t* codes, std::size_t count, float from, float to, std::uint8_t* rescaled) {
+  const std::array<float, 256>& value_of = GetValueTables().f8_e4m3;
+  std::array<std::uint8_t, 256> code_of{};
+  for (std::size_t code = 0; code < code_of.size(); ++code) {
+    const float quotient = value_of[code] * from * (1.0F / to);
+    const bool same = from == to || to == 0.0F;
+    code_of[code] = same ? static_cast<std::uint8_t>(code) : EncodeE4M3(std::clamp(quotient, -kFp8Max, kFp8Max));
+  }
+  std::transform(codes, codes + count, rescaled, [&](std::uint8_t code) { return code_of[code]; });
+}
+
+}  // namespace layercast

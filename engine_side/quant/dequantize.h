@@ -1,0 +1,30 @@
+// FP8 weights of checkpoints, as codes (e4m3) and scales: back to full precision, or to another scale. RECIPES.md says
+// what is computed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "layercast/dtype.h"
+#include "src/base/worker_pool.h"
+
+namespace layercast {
+
+// Row-major, contiguous; the codes are borrowed. One scale for each block of rows x columns; the last blocks may be
+// partial. Value.
+struct Fp8Weight {
+  const std::uint8_t* codes = nullptr;
+  std::int64_t rows = 0, cols = 0;
+  std::vector<float> scales;
+  std::int64_t block_rows = 1, block_cols = 1;
+};
+
+// code * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
+void Dequantize(const Fp8Weight& weight, DType dtype, std::byte* values, WorkerPool& pool);
+
+// The codes of a weight of one scale under another one: cvt(clamp(code * from * (1/to), -448, 448)). With `to` 0, as
+// with `from` equal to `to`, a copy.
+void Rescale(const std::uint8_t* codes, std::size_t count, float from, float to, std::uint8_t* rescaled);
+
+}  // namespace layercast

@@ -1,0 +1,151 @@
+#include "engine_side/reload/quantized_checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine_side/quant/dequantize.h"
+#include "layercast/error.h"
+#include "src/tensor/cast.h"
+
+namespace layercast {
+namespace {
+
+using Way = QuantizedLayer::Way;
+
+const std::uint8_t* CodesOf(const NamedTensor& weight) {
+  return reinterpret_cast<const std::uint8_t*>(weight.tensor.data);
+}
+
+}  // namespace
+
+QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization,
+                                         WorkerPool& pool)
+    : checkpoint_(std::move(checkpoint)),
+      pool_(pool),
+      layers_(TakeQuantizedLayers(model, checkpoint_.specs(), quantization)) {
+  std::vector<bool> replaced(checkpoint_.specs().size());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].way == Way::kAsTheyAre) continue;
+    for (const QuantizedLayer::Part& part : layers_[i].parts) replaced[part.weight] = replaced[part.scale] = true;
+    AddMade(i);
+  }
+  for (std::uint32_t i = 0; i < replaced.size(); ++i) {
+    if (replaced[i]) continue;
+    specs_.push_back(checkpoint_.specs()[i]);
+    origins_.push_back({-1, i});
+  }
+}
+
+// The tensors that stand for a layer's own.
+void QuantizedCheckpoint::AddMade(std::size_t index) {
+  const QuantizedLayer& layer = layers_[index];
+  const auto add = [&](TensorSpec spec, std::uint32_t part) {
+    specs_.push_back(std::move(spec));
+    origins_.push_back({static_cast<std::int64_t>(index), part});
+  };
+  if (layer.way == Way::kDequantize) {
+    const DType dtype = layer.layer->parameters()[0].spec.dtype;
+    for (std::uint32_t i = 0; i < layer.parts.size(); ++i) {
+      const TensorSpec& codes = checkpoint_.specs()[layer.parts[i].weight];
+      add({codes.name, dtype, codes.shape}, i);
+    }
+    return;
+  }
+  TensorSpec fused{layer.path + ".weight", DType::kF8E4M3, checkpoint_.specs()[layer.parts[0].weight].shape};
+  fused.shape[0] = 0;
+  for (const QuantizedLayer::Part& part : layer.parts) fused.shape[0] += checkpoint_.specs()[part.weight].shape[0];
+  add(std::move(fused), 0);
+  add({layer.path + "." + layer.layer->quantized_form()->checkpoint_scale, DType::kF32, {1}}, 1);
+}
+
+std::uint64_t QuantizedCheckpoint::total_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const TensorSpec& spec : specs_) bytes += static_cast<std::uint64_t>(spec.num_bytes());
+  return bytes;
+}
+
+std::unique_ptr<WeightsIterator> QuantizedCheckpoint::Weights(std::vector<std::uint32_t> order) const {
+  const bool as_it_is = std::ranges::all_of(origins_, [](const Origin& origin) { return origin.layer < 0; });
+  if (as_it_is) return checkpoint_.Weights(std::move(order));
+  return MakeWeightsIterator([this, order = std::move(order), next = std::size_t{0}]() mutable {
+    return next < order.size() ? std::optional(Make(order[next++])) : std::nullopt;
+  });
+}
+
+NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
+  const Origin& origin = origins_[index];
+  if (origin.layer < 0) return checkpoint_.Tensor(std::size_t{origin.index});
+  const QuantizedLayer& layer = layers_[static_cast<std::size_t>(origin.layer)];
+  const TensorSpec& spec = specs_[index];
+  const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(spec.num_bytes()));
+  if (layer.way == Way::kDequantize) {
+    Dequantized(layer, layer.parts[origin.index], spec.dtype, bytes->data());
+  } else if (origin.index == 0) {
+    AtLargestScale(layer, bytes->data());
+  } else {
+    const float scale = LargestScale(layer);
+    std::memcpy(bytes->data(), &scale, sizeof(scale));
+  }
+  return {spec.name, {spec.dtype, spec.shape, bytes->data(), {}}, bytes};
+}
+
+void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype,
+                                      std::byte* values) const {
+  const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
+  const QuantizedForm& form = *layer.layer->quantized_form();
+  Fp8Weight weight{.codes = CodesOf(codes),
+                   .rows = codes.tensor.shape[0],
+                   .cols = codes.tensor.shape[1],
+                   .scales = ScalesOf(layer, part),
+                   .block_rows = form.block_rows,
+                   .block_cols = form.block_cols};
+  if (form.scales != QuantizedForm::Scales::kBlock) {
+    weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? weight.rows : 1;
+    weight.block_cols = weight.cols;
+  }
+  Dequantize(weight, dtype, values, pool_);
+}
+
+float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer) const {
+  float largest = 0.0F;
+  for (const QuantizedLayer::Part& part : layer.parts) largest = std::max(largest, ScalesOf(layer, part)[0]);
+  return largest;
+}
+
+// All parts, one after another.
+void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, std::byte* codes) const {
+  const float largest = LargestScale(layer);
+  auto* to = reinterpret_cast<std::uint8_t*>(codes);
+  for (const QuantizedLayer::Part& part : layer.parts) {
+    const NamedTensor weight = checkpoint_.Tensor(std::size_t{part.weight});
+    const auto count = static_cast<std::size_t>(weight.tensor.num_bytes());
+    Rescale(CodesOf(weight), count, ScalesOf(layer, part)[0], largest, to);
+    to += count;
+  }
+}
+
+// As many as the form says, none of them negative, NaN or infinite: what others fill scales with that never came.
+std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
+  const Shape& weight = checkpoint_.specs()[part.weight].shape;
+  const TensorSpec& spec = checkpoint_.specs()[part.scale];
+  const Shape expected = layer.layer->quantized_form()->ScaleShape(weight[0], weight[1]);
+  const std::string where = "layer " + layer.path + ": '" + spec.name + "' expected ";
+  if (spec.num_elements() != NumElements(expected) || !CanCast(spec.dtype, DType::kF32)) {
+    throw Error(ErrorCode::kInvalidArgument, where + Describe(DType::kF32, expected) + ", got " + Describe(spec));
+  }
+  std::vector<float> scales(static_cast<std::size_t>(spec.num_elements()));
+  Cast(spec.dtype, checkpoint_.Tensor(std::size_t{part.scale}).tensor.data, DType::kF32,
+       reinterpret_cast<std::byte*>(scales.data()), scales.size());
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    if (std::isfinite(scales[i]) && scales[i] >= 0.0F) continue;
+    throw Error(ErrorCode::kCorrupt, where + "finite scales that are not negative, got " + std::to_string(scales[i]) +
+                                         " at element " + std::to_string(i));
+  }
+  return scales;
+}
+
+}  // namespace layercast

@@ -1,0 +1,49 @@
+// A checkpoint on disk whose layers may be quantized already, as the module tree takes it: the tensors of a layer that
+// cannot be served as they are replaced by others, made when their turn comes (engine_side/quant/RECIPES.md).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine_side/reload/quantized_layers.h"
+#include "layercast/weights_iterator.h"
+#include "src/base/worker_pool.h"
+#include "src/checkpoint/checkpoint.h"
+
+namespace layercast {
+
+// Resource; one thread at a time. It outlives its iterators, and the pool outlives it.
+class QuantizedCheckpoint {
+ public:
+  // Puts `model` into the form that takes it: see TakeQuantizedLayers.
+  QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization, WorkerPool& pool);
+
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+  std::uint64_t total_bytes() const;
+  // The tensors that `order` lists, indices into specs(). What is wrong with a layer's scales is thrown here too.
+  std::unique_ptr<WeightsIterator> Weights(std::vector<std::uint32_t> order) const;
+
+ private:
+  // Where a tensor comes from: the checkpoint's own (layer -1), or made of a layer's tensors. `index` is the tensor's
+  // in the checkpoint; the part's that is dequantized; 0 for codes at the largest scale, and 1 for that scale.
+  struct Origin {
+    std::int64_t layer = -1;
+    std::uint32_t index = 0;
+  };
+
+  void AddMade(std::size_t index);
+  NamedTensor Make(std::uint32_t index) const;
+  void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;
+  float LargestScale(const QuantizedLayer& layer) const;
+  void AtLargestScale(const QuantizedLayer& layer, std::byte* codes) const;
+  std::vector<float> ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
+
+  Checkpoint checkpoint_;
+  WorkerPool& pool_;
+  std::vector<QuantizedLayer> layers_;
+  std::vector<TensorSpec> specs_;
+  std::vector<Origin> origins_;  // of each of specs_
+};
+
+}  // namespace layercast

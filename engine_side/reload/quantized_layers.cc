@@ -1,0 +1,143 @@
+#include "engine_side/reload/quantized_layers.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+using Way = QuantizedLayer::Way;
+
+constexpr std::string_view kWeight = ".weight";
+
+bool HoldsCodes(const TensorSpec& spec) { return spec.dtype == DType::kF8E4M3 && spec.name.ends_with(kWeight); }
+
+// Gathers the parts of each layer.
+class LayerFinder {
+ public:
+  LayerFinder(Module& model, std::span<const TensorSpec> specs) : model_(model), specs_(specs) {
+    for (std::uint32_t i = 0; i < specs.size(); ++i) index_of_.emplace(specs[i].name, i);
+  }
+
+  std::vector<QuantizedLayer> Find() {
+    for (std::uint32_t i = 0; i < specs_.size(); ++i) {
+      if (HoldsCodes(specs_[i])) AddPart(i);
+    }
+    return std::move(layers_);
+  }
+
+ private:
+  void AddPart(std::uint32_t weight) {
+    const TensorSpec& spec = specs_[weight];
+    Resolution to;
+    try {
+      to = model_.Resolve({spec.name, DType::kBF16, spec.shape});  // where its weight would go
+    } catch (const Error&) {
+      return;  // the plan says what is wrong with it, and with all others
+    }
+    if (to.owner == nullptr) return;
+    const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
+    // The owner is a part of this tree, which is not const here.
+    auto* layer = dynamic_cast<LinearLayer*>(const_cast<Module*>(to.owner));
+    if (layer == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  what + ", but " + to.owner->class_name() + " takes weights in full precision alone");
+    }
+    if (!layer->quantized_form()) {
+      throw Error(ErrorCode::kInvalidArgument, what + ", but config.json gives this layer no quantized form");
+    }
+    const std::string scale =
+        spec.name.substr(0, spec.name.size() - kWeight.size() + 1) + layer->quantized_form()->checkpoint_scale;
+    const auto found = index_of_.find(scale);
+    if (found == index_of_.end()) {
+      throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + scale + "', are missing");
+    }
+    const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
+    if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
+    layers_[entry->second].parts.push_back({weight, found->second});
+  }
+
+  Module& model_;
+  const std::span<const TensorSpec> specs_;
+  std::unordered_map<std::string_view, std::uint32_t> index_of_;
+  std::unordered_map<const LinearLayer*, std::size_t> layer_of_;
+  std::vector<QuantizedLayer> layers_;
+};
+
+// Empty: its codes and scales are what the recipe makes.
+std::string WhyNotAsTheyAre(const LinearLayer& layer, const QuantizationConfig& quantization) {
+  const QuantizedForm& form = *layer.quantized_form();
+  if (form.recipe() != quantization.recipe) {
+    const std::string blocks = std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
+    return "expected weights for " + quantization.recipe + ", got codes of " +
+           (form.recipe().empty() ? "blocks of " + blocks : std::string(form.recipe()));
+  }
+  if (quantization.power_of_two_scales && !form.power_of_two) {
+    return "expected scales that are powers of two, and config.json does not say that these are";
+  }
+  return layer.WhyNotSliced();
+}
+
+[[noreturn]] void RefuseAll(const std::vector<std::string>& problems) {
+  constexpr std::size_t kMost = 20;
+  std::string message = "these layers are quantized already and cannot be served as they are:";
+  for (std::size_t i = 0; i < std::min(problems.size(), kMost); ++i) message += "\n  " + problems[i];
+  if (problems.size() > kMost) message += "\n  and " + std::to_string(problems.size() - kMost) + " more";
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      message + "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
+}
+
+bool HasOneScaleEach(const QuantizedLayer& layer) {
+  return layer.layer->quantized_form()->scales == QuantizedForm::Scales::kTensor && layer.parts.size() > 1;
+}
+
+// The order of the fused weight: that in which the layer names its shards.
+void OrderParts(QuantizedLayer& layer, std::span<const TensorSpec> specs) {
+  const std::span<const ShardName> shards = layer.layer->shard_names();
+  const auto place = [&](const QuantizedLayer::Part& part) {
+    const std::string& name = specs[part.weight].name;
+    const std::string module = "." + name.substr(0, name.size() - kWeight.size());
+    return std::ranges::find_if(
+               shards,
+               [&](const ShardName& shard) { return module.ends_with("." + std::string(shard.checkpoint_name)); }) -
+           shards.begin();
+  };
+  std::ranges::stable_sort(layer.parts, {}, place);
+}
+
+}  // namespace
+
+void TakeInFullPrecision(Module& model) {
+  if (auto* layer = dynamic_cast<LinearLayer*>(&model)) layer->TakeQuantized(false);
+  for (const auto& [name, child] : model.children()) TakeInFullPrecision(*child);
+}
+
+std::vector<QuantizedLayer> TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
+                                                const QuantizationConfig& quantization) {
+  TakeInFullPrecision(model);
+  std::vector<QuantizedLayer> layers = LayerFinder(model, specs).Find();
+  std::vector<std::string> problems;
+  for (QuantizedLayer& layer : layers) {
+    const std::string why = WhyNotAsTheyAre(*layer.layer, quantization);
+    if (!why.empty()) problems.push_back("layer " + layer.path + ": " + why);
+    layer.way = !why.empty() ? Way::kDequantize : HasOneScaleEach(layer) ? Way::kToLargestScale : Way::kAsTheyAre;
+    OrderParts(layer, specs);
+  }
+  if (!problems.empty() && !quantization.requantize) RefuseAll(problems);
+  for (const QuantizedLayer& layer : layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);
+  return layers;
+}
+
+void TakeQuantizedLayersAsTheyCome(Module& model, const Manifest& manifest, QuantizationConfig quantization) {
+  std::vector<TensorSpec> specs;
+  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
+  quantization.requantize = false;
+  TakeQuantizedLayers(model, specs, quantization);
+}
+
+}  // namespace layercast

@@ -1,0 +1,47 @@
+// Layers whose weights a checkpoint or a trainer holds quantized already, as FP8 codes and scales: what is done with
+// each. Used before a plan is made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/model/linear.h"
+#include "layercast/receiver.h"
+#include "layercast/tensor.h"
+#include "src/tensor/manifest.h"
+
+namespace layercast {
+
+// Value; the layer is the tree's.
+struct QuantizedLayer {
+  enum class Way : std::uint8_t {
+    kAsTheyAre,       // codes and scales are what the recipe makes, and are cut and copied like any tensors
+    kToLargestScale,  // parts of a fused layer, of one scale each, are brought to the largest of them
+    kDequantize,      // back to the model's dtype, for the recipe to quantize anew
+  };
+  struct Part {
+    std::uint32_t weight = 0, scale = 0;  // indices of the tensors
+  };
+
+  LinearLayer* layer = nullptr;
+  std::string path;
+  Way way = Way::kAsTheyAre;
+  std::vector<Part> parts;  // in the order of the fused weight
+};
+
+// Finds the layers whose weights are FP8 codes among `specs`, decides for each, and puts the tree into the form in
+// which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer, tensor and numbers: a scale
+// that is missing, a layer that config.json says nothing of, and, unless `quantization.requantize`, a recipe or a cut
+// that does not fit.
+std::vector<QuantizedLayer> TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
+                                                const QuantizationConfig& quantization);
+
+// For a version that is not read from disk: nothing is made anew of its tensors, whatever `requantize` says.
+void TakeQuantizedLayersAsTheyCome(Module& model, const Manifest& manifest, QuantizationConfig quantization);
+
+// The form that a tree is built in.
+void TakeInFullPrecision(Module& model);
+
+}  // namespace layercast

@@ -1,0 +1,73 @@
+"""Engines whose checkpoints are quantized already. Their layers change form when a version in full precision comes, and
+change back with the next quantized one; the buffers and what the commit policy keeps beside them stay what they were.
+
+The bytes of every form are those of tests/oracle/test_quantized_checkpoints.py; here they go through real engines."""
+
+import pytest
+
+import oracle
+import quantized_checkpoints
+from quantized_checkpoints import FORMS
+
+RANKS = 2
+
+
+@pytest.fixture
+def assert_exports(program, tmp_path):
+    count = iter(range(10**6))
+
+    def check(engine, expected_of_rank):
+        out = tmp_path / f"export-{next(count)}"
+        program.export(engine, out)
+        for rank in range(RANKS):
+            lines = oracle.differences(oracle.read_export(out, rank), expected_of_rank(rank))
+            assert not lines, f"rank {rank}:\n" + "\n".join(lines)
+
+    return check
+
+
+def quantized_by_the_engine(folder, form, rank):
+    """What it makes of weights in full precision: layers that the form leaves out stay so."""
+    served = oracle.served_tensors(folder, RANKS, rank, form.recipe)
+    plain = oracle.served_tensors(folder, RANKS, rank, "none")
+
+    def left_out(name):
+        return any(part in name for part in form.left_out)
+
+    return ({name: tensor for name, tensor in served.items() if not left_out(name)}
+            | {name: tensor for name, tensor in plain.items() if left_out(name)})
+
+
+# Blocks of the MLP straddle two ranks; parts of fused layers have a scale each.
+@pytest.mark.parametrize("policy", ["staged", "in_place"])
+@pytest.mark.parametrize("name, flags", [("deepseek", ("--requantize",)), ("fp8", ())])
+def test_codes_then_full_precision_then_codes_again(name, flags, policy, program, start, checkpoint, tmp_path,
+                                                    assert_exports):
+    form = FORMS[name]
+    codes = quantized_checkpoints.make(checkpoint("qwen3_wide", "a"), tmp_path / "codes", name)
+    plain = checkpoint("qwen3_wide", "b")
+
+    def of_codes(rank):
+        return quantized_checkpoints.served_tensors(codes, name, RANKS, rank, form.recipe)
+
+    engine = start("serve", "--model", codes, "--tp", RANKS, "--quantization", form.recipe, "--commit", policy, *flags)
+    first = program.status(engine)
+    assert_exports(engine, of_codes)
+    assert program.run("verify", "--engine", engine.endpoint, "--against", codes).json["equal"]
+
+    publisher = start("publish", "--checkpoint", plain)
+    done = program.reload(engine, "--publisher", publisher.endpoint)
+    assert done["version"] == publisher.version
+    assert_exports(engine, lambda rank: quantized_by_the_engine(plain, form, rank))
+
+    done = program.reload(engine, "--weights-path", codes)
+    assert done["version"] == first["version"]
+    assert_exports(engine, of_codes)
+    assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+
+
+def test_what_cannot_be_served_as_it_is_ends_serve_with_the_numbers(program, checkpoint, tmp_path):
+    codes = quantized_checkpoints.make(checkpoint("qwen3_wide", "a"), tmp_path / "codes", "deepseek")
+    refused = program.run("serve", "--model", codes, "--tp", RANKS, "--quantization", "fp8_per_block", status=1)
+    message = refused.json["error"]["message"]
+    assert "expected whole blocks of 128 rows of 'gate_proj' on each of 2 ranks" in message and "requantize" in message

@@ -1,0 +1,162 @@
+// Which layers a quantization_config quantizes, and where their codes and scales go.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine_side/model/checkpoint_quantization.h"
+#include "layercast/error.h"
+#include "layercast/model/linear.h"
+#include "tests/support/tree.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Tree;
+
+constexpr const char* kBlocks = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})";
+
+CheckpointQuantization Ignoring(std::string entry) {
+  CheckpointQuantization quantization{.method = "fp8", .form = QuantizedForm{}, .ignored = {}};
+  quantization.ignored.push_back(std::move(entry));
+  return quantization;
+}
+
+std::string MessageOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(CheckpointQuantization, NamesAreWholeSegmentsPatternsAndRegularExpressions) {
+  const auto ignores = [](const char* entry, const char* path) { return Ignoring(entry).Ignores(path); };
+  EXPECT_TRUE(ignores("lm_head", "lm_head"));
+  EXPECT_TRUE(ignores("lm_head", "language_model.lm_head"));
+  EXPECT_FALSE(ignores("head", "lm_head"));
+  EXPECT_TRUE(ignores("model.layers.1", "model.layers.1.mlp.down_proj"));
+  EXPECT_FALSE(ignores("model.layers.1", "model.layers.11.mlp.down_proj"));
+  EXPECT_TRUE(ignores("*.mlp.*", "model.layers.1.mlp.down_proj"));
+  EXPECT_FALSE(ignores("mlp*", "model.layers.1.mlp.down_proj"));
+  EXPECT_TRUE(ignores("re:.*mlp\\.(gate|up)_proj$", "model.layers.1.mlp.up_proj"));
+  EXPECT_FALSE(ignores("re:mlp", "model.layers.1.mlp.up_proj"));  // from the beginning
+  EXPECT_THAT(MessageOf([&] { ignores("re:(", "a"); }), HasSubstr("'re:(' is not a regular expression"));
+}
+
+TEST(CheckpointQuantization, FormsOfTheField) {
+  const auto form = [](const std::string& config) {
+    return CheckpointQuantization::Parse(R"({"quantization_config": )" + config + "}").form;
+  };
+  using Scales = QuantizedForm::Scales;
+  EXPECT_EQ(CheckpointQuantization::Parse("{}").method, "");
+  EXPECT_EQ(form(R"({"quant_method": "fp8"})")->scales, Scales::kTensor);
+  EXPECT_EQ(form(R"({"quant_method": "fp8", "weight_block_size": [64, 128]})")->recipe(), "");
+  EXPECT_EQ(CheckpointQuantization::Parse(kBlocks).form->recipe(), "fp8_per_block");
+  EXPECT_EQ(CheckpointQuantization::Parse(kBlocks).form->checkpoint_scale, "weight_scale_inv");
+  EXPECT_EQ(form(R"({"quant_method": "fbgemm_fp8"})")->scales, Scales::kChannel);
+  EXPECT_EQ(form(R"({"quant_method": "gptq"})"), std::nullopt);
+  EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
+      "num_bits": 4, "strategy": "group"}}}})"),
+            std::nullopt);
+  EXPECT_THAT(MessageOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": 128})"); }),
+              HasSubstr("weight_block_size: expected two sizes, got 128"));
+  EXPECT_THAT(MessageOf([&] { form(R"({"quant_method": "fp8", "ignore": "lm_head"})"); }),
+              HasSubstr("ignore: expected a list of names"));
+}
+
+// gate_up_proj of 384 rows each below "mlp".
+std::unique_ptr<Tree> Mlp(int rank, int ranks) {
+  const LayerContext context{{rank, ranks}, DType::kBF16, true};
+  auto root = std::make_unique<Tree>();
+  auto& mlp = root->Add("mlp", std::make_unique<Tree>());
+  mlp.Add("gate_up_proj", std::make_unique<MergedColumnParallelLinear>(
+                              context, 256, std::vector<MergedShard>{{"gate_proj", 384}, {"up_proj", 384}}, true));
+  mlp.Add("down_proj", std::make_unique<RowParallelLinear>(context, 384, 256, false));
+  return root;
+}
+
+LinearLayer& Layer(Module& root, std::size_t index) {
+  return dynamic_cast<LinearLayer&>(*root.children()[0].second->children()[index].second);
+}
+
+TEST(QuantizedLayers, AFusedLayerIsIgnoredByItsNameOrByAllOfItsParts) {
+  for (const char* entry : {"gate_up_proj", "re:mlp\\.(gate|up)_proj"}) {
+    const auto root = Mlp(0, 1);
+    Ignoring(entry).ApplyTo(*root);
+    EXPECT_FALSE(Layer(*root, 0).parameters()[0].quantize);
+    EXPECT_EQ(Layer(*root, 0).quantized_form(), std::nullopt);
+    EXPECT_TRUE(Layer(*root, 1).parameters()[0].quantize);
+    EXPECT_NE(Layer(*root, 1).quantized_form(), std::nullopt);
+  }
+  const auto root = Mlp(0, 1);
+  EXPECT_THAT(MessageOf([&] { Ignoring("up_proj").ApplyTo(*root); }),
+              HasSubstr("some but not all parts of mlp.gate_up_proj"));
+}
+
+TEST(QuantizedLayers, ScalesOfBlocksLieWhereTheirBlocksDo) {
+  const auto root = Mlp(1, 3);
+  CheckpointQuantization::Parse(kBlocks).ApplyTo(*root);
+  LinearLayer& gate_up = Layer(*root, 0);
+  LinearLayer& down = Layer(*root, 1);
+  EXPECT_EQ(gate_up.WhyNotSliced(), "");
+  EXPECT_EQ(down.WhyNotSliced(), "");
+  gate_up.TakeQuantized(true);
+  down.TakeQuantized(true);
+  EXPECT_EQ(gate_up.parameters()[0].spec, (TensorSpec{"weight", DType::kF8E4M3, {256, 256}}));
+  EXPECT_FALSE(gate_up.parameters()[0].quantize);
+  EXPECT_EQ(gate_up.parameters()[1].spec, (TensorSpec{"weight_scale_inv", DType::kF32, {2, 2}}));
+
+  const Resolution up = root->Resolve({"mlp.up_proj.weight_scale_inv", DType::kF32, {3, 2}});
+  ASSERT_EQ(up.pieces.size(), 1U);
+  EXPECT_EQ(up.pieces[0].source, Box::Slice({3, 2}, 0, 1, 1));
+  EXPECT_EQ(up.pieces[0].destination, Box::Slice({2, 2}, 0, 1, 1));
+  const Resolution of_down = root->Resolve({"mlp.down_proj.weight_scale_inv", DType::kF32, {2, 3}});
+  EXPECT_EQ(of_down.pieces.at(0).source, Box::Slice({2, 3}, 1, 1, 1));
+  EXPECT_EQ(root->Resolve({"mlp.up_proj.input_scale", DType::kF32, {}}).owner, nullptr);  // skipped
+
+  gate_up.TakeQuantized(false);
+  EXPECT_EQ(gate_up.parameters().size(), 2U);
+  EXPECT_EQ(gate_up.parameters()[0].spec, (TensorSpec{"weight", DType::kBF16, {256, 256}}));
+  EXPECT_TRUE(gate_up.parameters()[0].quantize);
+}
+
+TEST(QuantizedLayers, ABlockThatStraddlesRanksIsNamedWithItsNumbers) {
+  const auto root = Mlp(1, 2);
+  CheckpointQuantization::Parse(kBlocks).ApplyTo(*root);
+  EXPECT_EQ(Layer(*root, 0).WhyNotSliced(),
+            "expected whole blocks of 128 rows of 'gate_proj' on each of 2 ranks, got 192 to 384 of 384");
+  EXPECT_EQ(Layer(*root, 1).WhyNotSliced(),
+            "expected whole blocks of 128 columns on each of 2 ranks, got 192 to 384 of 384");
+}
+
+TEST(QuantizedLayers, APartialBlockMayBeTheLastOfAFusedWeightAlone) {
+  const auto why = [](std::int64_t first, std::int64_t second) {
+    MergedColumnParallelLinear layer({{}, DType::kBF16, true}, 128, {{"q_a_proj", first}, {"kv_a_proj", second}},
+                                     false);
+    layer.SetQuantization(true, CheckpointQuantization::Parse(kBlocks).form);
+    return layer.WhyNotSliced();
+  };
+  EXPECT_EQ(why(1536, 576), "");
+  EXPECT_THAT(why(576, 1536), HasSubstr("rows of 'q_a_proj'"));
+}
+
+TEST(QuantizedLayers, ScalesOfRowsGoAlongWithTheRows) {
+  const auto root = Mlp(1, 2);
+  CheckpointQuantization{
+      .method = "compressed-tensors", .form = QuantizedForm{.scales = QuantizedForm::Scales::kChannel}, .ignored = {}}
+      .ApplyTo(*root);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(Layer(*root, i).WhyNotSliced(), "");
+    Layer(*root, i).TakeQuantized(true);
+  }
+  const Resolution up = root->Resolve({"mlp.up_proj.weight_scale", DType::kF32, {384, 1}});
+  EXPECT_EQ(up.pieces.at(0).source, Box::Slice({384, 1}, 0, 192, 192));
+  EXPECT_EQ(up.pieces.at(0).destination, Box::Slice({384, 1}, 0, 192, 192));
+  const Resolution down = root->Resolve({"mlp.down_proj.weight_scale", DType::kF32, {256, 1}});
+  EXPECT_EQ(down.pieces.at(0).source, Box::Whole({256, 1}));
+}
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,157 @@
+"""Checkpoints that are quantized already, and what an engine must serve of them: torch and safetensors alone.
+
+make() writes an FP8 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
+such a folder. Every linear layer is quantized, but for those that the form leaves out.
+"""
+
+import dataclasses
+import json
+
+import safetensors.torch
+import torch
+
+import oracle
+
+FP8 = torch.float8_e4m3fn
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    recipe: str  # whose codes and scales they are
+    scale: str  # the name of the scales
+    config: dict
+    left_out: tuple = ()  # modules, by what their names contain
+    scale_dtype: torch.dtype = torch.float32
+    scalar_scale: bool = False  # of no dimension
+    input_scale: bool = False
+
+
+def _compressed(strategy, ignore, **fields):
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": strategy, **fields}}
+    return {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": group},
+            "ignore": ignore}
+
+
+FORMS = {
+    "deepseek": Form("fp8_per_block", "weight_scale_inv",
+                     {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                      "weight_block_size": [128, 128],
+                      "modules_to_not_convert": ["lm_head", "model.layers.1.self_attn.o_proj"]},
+                     left_out=("layers.1.self_attn.o_proj",)),
+    "compressed blocks": Form("fp8_per_block", "weight_scale",
+                              _compressed("block", ["lm_head"], block_structure=[128, 128]),
+                              scale_dtype=torch.bfloat16),
+    "fp8": Form("fp8_per_tensor", "weight_scale", {"quant_method": "fp8", "activation_scheme": "static",
+                                                   "ignored_layers": ["model.layers.0.mlp.down_proj"]},
+                left_out=("layers.0.mlp.down_proj",), scalar_scale=True, input_scale=True),
+    "modelopt": Form("fp8_per_tensor", "weight_scale",
+                     {"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head", "*1.mlp*"]},
+                     left_out=("layers.1.mlp.",)),
+    "compressed channels": Form("fp8_per_channel", "weight_scale",
+                                _compressed("channel", ["lm_head", "re:.*layers\\.0\\.self_attn\\.[qkv]_proj"]),
+                                left_out=("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj",
+                                          "layers.0.self_attn.v_proj")),
+}
+
+
+def make(source, folder, form):
+    """The checkpoint `source` in the form called `form`, in `folder`."""
+    form = FORMS[form]
+    folder.mkdir(parents=True)
+    tensors = {}
+    for name, tensor in oracle.read_tensors(source).items():
+        module = name.removesuffix(".weight")
+        if not module.endswith(LINEAR) or any(part in module for part in form.left_out) or name == module:
+            tensors[name] = tensor
+            continue
+        quantized = oracle.quantize(form.recipe, tensor, tensor.abs().amax(), tensor.abs().amax(dim=1))
+        scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
+        tensors[name] = quantized["weight"]
+        tensors[f"{module}.{form.scale}"] = scale.reshape(()) if form.scalar_scale else scale
+        if form.input_scale:
+            tensors[f"{module}.input_scale"] = torch.tensor(0.5)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    config = oracle.read_config(source)
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": form.config}))
+    return folder
+
+
+class _Served(oracle._Served):
+    """Where a layer cannot be served as it is, its weights are dequantized to the model's dtype."""
+
+    form = None
+    dtype = None
+
+    def column(self, module, parts):
+        if self.source[f"{parts[0][0]}.weight"].dtype != FP8:
+            return self.in_full_precision(super().column, module, parts)
+        if not self.as_it_is(self.rows_fit(parts)):
+            for part, _ in parts:
+                self.dequantize(part)
+            return super().column(module, parts)
+        codes = [oracle._rows(self.source[f"{part}.weight"], rows) for part, rows in parts]
+        scales = [self.scale(part) for part, _ in parts]
+        if self.form.recipe == "fp8_per_tensor":
+            largest = torch.stack([scale.reshape(1) for scale in scales]).amax(dim=0)
+            codes = [self.at(code, scale, largest) for code, scale in zip(codes, scales)]
+            self.out[f"{module}.weight_scale"] = largest
+        elif self.form.recipe == "fp8_per_channel":
+            kept = [oracle._rows(scale, rows) for scale, (_, rows) in zip(scales, parts)]
+            self.out[f"{module}.weight_scale"] = torch.cat(kept)
+        else:
+            kept = [scale[rows.start // 128 : -(-rows.stop // 128)] for scale, (_, rows) in zip(scales, parts)]
+            self.out[f"{module}.weight_scale_inv"] = torch.cat(kept)
+        self.out[f"{module}.weight"] = torch.cat([code.view(torch.uint8) for code in codes]).view(FP8)
+        return None
+
+    def row(self, module):
+        codes = self.source[f"{module}.weight"]
+        if codes.dtype != FP8:
+            return self.in_full_precision(super().row, module)
+        columns = oracle.shard(codes.shape[1], self.t, self.r)
+        ends = columns.stop % 128 == 0 or columns.stop == codes.shape[1]
+        if not self.as_it_is(columns.start % 128 == 0 and ends):
+            self.dequantize(module)
+            return super().row(module)
+        scale = self.scale(module)
+        if self.form.recipe == "fp8_per_block":
+            self.out[f"{module}.weight_scale_inv"] = scale[:, columns.start // 128 : -(-columns.stop // 128)]
+        else:
+            self.out[f"{module}.weight_scale"] = scale.reshape(1) if scale.numel() == 1 else scale
+        self.out[f"{module}.weight"] = codes[:, columns.start : columns.stop]
+        return None
+
+    def in_full_precision(self, take, *arguments):
+        recipe, self.recipe = self.recipe, "none"
+        take(*arguments)
+        self.recipe = recipe
+
+    def as_it_is(self, blocks_fit):
+        return self.recipe == self.form.recipe and (self.recipe != "fp8_per_block" or blocks_fit)
+
+    @staticmethod
+    def rows_fit(parts):
+        return all(edge % 128 == 0 for _, rows in parts for edge in (rows.start, rows.stop))
+
+    def scale(self, module):
+        return self.source[f"{module}.{self.form.scale}"].float()
+
+    def dequantize(self, module):
+        name = {"fp8_per_block": "weight_scale_inv"}.get(self.form.recipe, "weight_scale")
+        served = {"weight": self.source[f"{module}.weight"], name: self.scale(module)}
+        self.source[f"{module}.weight"] = oracle.dequantized(served, "weight").to(self.dtype)
+
+    @staticmethod
+    def at(codes, scale, largest):
+        if scale == largest:
+            return codes
+        return (codes.float() * scale * (1.0 / largest)).clamp(-448.0, 448.0).to(FP8)
+
+
+def served_tensors(folder, form, tp_size, rank, recipe):
+    config = oracle.read_config(folder)
+    served = _Served(oracle.read_tensors(folder), config, tp_size, rank, recipe, False)
+    served.form = FORMS[form]
+    served.dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
+    return served.model()

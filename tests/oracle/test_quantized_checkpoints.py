@@ -1,0 +1,147 @@
+"""FP8 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
+with the numbers, or dequantized and quantized anew."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+import torch
+
+import oracle
+import quantized_checkpoints
+from quantized_checkpoints import FORMS
+
+
+@pytest.fixture
+def made(checkpoint, tmp_path):
+    return lambda form: quantized_checkpoints.make(checkpoint("qwen3_wide", "a"), tmp_path / "checkpoint", form)
+
+
+@pytest.fixture
+def load(tmp_path):
+    def run(folder, tp, rank, recipe, *words, way="path"):
+        out = tmp_path / "served.safetensors"
+        command = [os.environ["LAYERCAST_PIPELINE_DRIVER"], folder, tp, rank, recipe, out, f"way={way}", "fill=165"]
+        done = subprocess.run([str(word) for word in (*command, *words)], capture_output=True, text=True, check=False)
+        return safetensors.torch.load_file(out) if done.returncode == 0 else done.stderr
+
+    return run
+
+
+def assert_served(load, folder, form, tp, recipe, *words, way="path"):
+    for rank in range(tp):
+        expected = quantized_checkpoints.served_tensors(folder, form, tp, rank, recipe)
+        got = load(folder, tp, rank, recipe, *words, way=way)
+        assert not isinstance(got, str), got
+        assert oracle.differences(got, expected) == []
+
+
+def edit_config(folder, change):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("words", [("direct",), ()])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_fits_is_served_as_it_is(form, words, made, load):
+    folder = made(form)
+    recipe = FORMS[form].recipe
+    for tp in (1,) if recipe == "fp8_per_block" else (1, 2, 4):
+        assert_served(load, folder, form, tp, recipe, *words)
+
+
+def test_blocks_that_fit_are_cut(made, load):
+    folder = made("deepseek")  # on two ranks the MLP's do not, and are quantized anew
+    assert_served(load, folder, "deepseek", 2, "fp8_per_block", "requantize")
+
+
+@pytest.mark.parametrize("form, recipe, tp", [("deepseek", "none", 2), ("deepseek", "fp8_per_channel", 4),
+                                              ("fp8", "fp8_per_block", 2), ("compressed channels", "nvfp4", 2),
+                                              ("modelopt", "int8_per_channel", 2)])
+def test_other_recipes_are_those_of_the_dequantized_weights(form, recipe, tp, made, load):
+    assert_served(load, made(form), form, tp, recipe, "requantize", "direct")
+
+
+@pytest.mark.parametrize("form", ["deepseek", "compressed blocks", "compressed channels"])
+def test_an_iterator_may_carry_codes_and_scales(form, made, load):
+    assert_served(load, made(form), form, 1, FORMS[form].recipe, way="iterator")
+
+
+def test_a_block_that_straddles_ranks_is_refused_with_the_numbers(made, load):
+    message = load(made("deepseek"), 2, 1, "fp8_per_block")
+    for part in ("model.layers.0.mlp.gate_up_proj", "blocks of 128 rows of 'gate_proj'", "2 ranks", "192 to 384 of 384"):
+        assert part in message
+
+
+def test_another_recipe_is_refused_unless_asked_for(made, load):
+    message = load(made("deepseek"), 1, 0, "none")
+    assert "expected weights for none, got codes of fp8_per_block" in message and "requantize" in message
+
+
+def test_one_scale_of_a_part_alone_is_refused_where_parts_come_one_by_one(made, load):
+    message = load(made("fp8"), 1, 0, "fp8_per_tensor", way="iterator")
+    assert "model.layers.0.self_attn.qkv_proj" in message and "one scale of the whole fused layer" in message
+
+
+def test_a_missing_scale_is_named(made, load):
+    folder = made("deepseek")
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight_scale_inv"]
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    assert "'model.layers.1.mlp.up_proj.weight_scale_inv', are missing" in load(folder, 1, 0, "fp8_per_block")
+
+
+def test_a_scale_of_another_shape_is_refused(made, load):
+    folder = made("deepseek")
+    name = "model.layers.1.mlp.up_proj.weight_scale_inv"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors[name] = torch.ones(3, 3)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    for recipe, words in (("fp8_per_block", ()), ("none", ("requantize",))):
+        message = load(folder, 1, 0, recipe, *words)
+        assert name in message and "[3, 2]" in message and "[3, 3]" in message
+
+
+def test_a_scale_that_never_came_is_refused(made, load):
+    folder = made("fp8")
+    name = "model.layers.1.self_attn.k_proj.weight_scale"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors[name] = torch.tensor(torch.finfo(torch.float32).min)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    message = load(folder, 1, 0, "fp8_per_tensor")
+    assert name in message and "expected finite scales that are not negative, got -3402" in message
+
+
+def test_powers_of_two_are_served_as_they_are_where_the_config_says_that_they_are(made, load):
+    folder = made("deepseek")
+    message = load(folder, 1, 0, "fp8_per_block", "pow2")
+    assert "expected scales that are powers of two" in message
+    edit_config(folder, lambda config: config["quantization_config"].update(scale_fmt="ue8m0"))
+    assert_served(load, folder, "deepseek", 1, "fp8_per_block", "pow2")
+
+
+def test_a_nan_among_the_codes_is_refused(made, load):
+    folder = made("deepseek")
+    name = "model.layers.1.mlp.up_proj.weight"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors[name].view(torch.uint8)[5, 7] = 0x7F
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    assert "corrupt" in load(folder, 1, 0, "fp8_per_block")
+
+
+def test_codes_without_a_quantization_config_are_refused(made, load):
+    folder = made("deepseek")
+    edit_config(folder, lambda config: config.pop("quantization_config"))
+    assert "config.json gives this layer no quantized form" in load(folder, 1, 0, "fp8_per_block")
+
+
+def test_a_fused_layer_of_which_a_part_is_ignored_is_refused(made, load):
+    folder = made("deepseek")
+    ignored = ["model.layers.0.self_attn.k_proj"]
+    edit_config(folder, lambda config: config["quantization_config"].update(modules_to_not_convert=ignored))
+    message = load(folder, 1, 0, "fp8_per_block")
+    assert "some but not all parts of model.layers.0.self_attn.qkv_proj" in message
