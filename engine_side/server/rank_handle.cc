@@ -23,7 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
-constexpr milliseconds kExitTime{500};  // between the end of a process's sockets and its own
+constexpr milliseconds kExitTime{500};       // between the end of a process's sockets and its own
+constexpr milliseconds kStartTime{120'000};  // until it is first heard of: its libraries may come from a slow disk
 constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which does nothing else: it hangs, or was stopped
 
 // In the child, between fork and exec: async-signal-safe calls alone.
@@ -59,7 +60,7 @@ std::vector<std::string> Environment(bool keep_failpoints) {
 }  // namespace
 
 RankHandle::RankHandle(const RankLaunch& launch)
-    : rank_(launch.rank), on_progress_(launch.on_progress), last_heard_(Deadline::Clock::now()) {
+    : rank_(launch.rank), on_progress_(launch.on_progress), last_heard_(Deadline::Clock::now()), silence_(kStartTime) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw Error(ErrorCode::kUnavailable, std::string("rank link: ") + std::strerror(errno));
@@ -130,6 +131,7 @@ void RankHandle::Read() {
     if (message->contains("failed")) Lose(ErrorFromJson((*message)["failed"]));
     const std::lock_guard lock(mutex_);
     last_heard_ = Deadline::Clock::now();
+    silence_ = kSilence;
     if (message->contains("progress")) progress_ = (*message)["progress"];
     const auto waiting = waiting_.find(message->value("id", std::uint64_t{0}));
     if (waiting == waiting_.end()) continue;  // a pong
@@ -163,10 +165,11 @@ void RankHandle::Watch(const std::stop_token& stop) {
   while (!stop.stop_requested() && alive_) {
     changed_.wait_for(lock, stop, kPingInterval, [] { return false; });
     if (stop.stop_requested()) return;
-    const bool silent = Deadline::Clock::now() - last_heard_ > kSilence;
+    const milliseconds allowed = silence_;
+    const bool silent = Deadline::Clock::now() - last_heard_ > allowed;
     lock.unlock();
     if (silent) {
-      Lose(Gone("was silent for " + std::to_string(kSilence.count()) + " ms"));
+      Lose(Gone("was silent for " + std::to_string(allowed.count()) + " ms"));
     } else {
       stream_->Send({{"ping", 1}});
     }

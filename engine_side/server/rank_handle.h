@@ -81,6 +81,7 @@ class RankHandle {
   std::uint64_t last_id_ = 0;                            // guarded by mutex_
   std::map<std::uint64_t, std::promise<Json>> waiting_;  // guarded by mutex_
   Deadline::Clock::time_point last_heard_;               // guarded by mutex_
+  std::chrono::milliseconds silence_;                    // that counts as its loss; guarded by mutex_
   Json progress_;                                        // guarded by mutex_
   std::optional<Error> lost_;                            // why it is not alive; guarded by mutex_
   std::thread reader_;
