@@ -123,7 +123,7 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
     source = {name: tensor if name.endswith(oracle.ROUTING_BIAS) else tensor.to(dtype)
-              for name, tensor in oracle.unfused(config, tensors).items()}
+              for name, tensor in oracle.unfused(config, oracle.decoder_names(config, tensors)).items()}
     assert oracle.differences(put_together(ranks, config), source) == []
     fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (spec == "phi3")
@@ -134,14 +134,20 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
 
 def put_together(ranks, config):
     """The inverse of sharding and fusion, from the layout alone: what each rank holds of q, k, v, gate, up."""
-    tp, heads, kv_heads = len(ranks), config["num_attention_heads"], config["num_key_value_heads"]
+    tp, heads, kv_heads = len(ranks), config.get("num_attention_heads", len(ranks)), config.get("num_key_value_heads", 1)
     per_rank, replicas = heads // tp, max(1, tp // kv_heads)
     kv_per_rank = max(1, kv_heads // tp)
     out = {}
     for name in ranks[0]:
         shards = [rank[name] for rank in ranks]
         module, _, suffix = name.rpartition(".")
-        if "qkv_proj" in name:
+        if ".in_proj." in name or ".conv1d." in name:
+            out[name] = put_mixer_together(shards, config, ".in_proj." in name)
+        elif name.endswith((".A_log", ".D", ".dt_bias", ".mixer.norm.weight", ".mixer.up_proj.weight")):
+            out[name] = torch.cat(shards)
+        elif name.endswith("out_proj.weight"):
+            out[name] = torch.cat(shards, dim=1)
+        elif "qkv_proj" in name:
             head_dim = shards[0].shape[0] // (per_rank + 2 * kv_per_rank)
             split = [s.split([per_rank * head_dim, kv_per_rank * head_dim, kv_per_rank * head_dim]) for s in shards]
             base = module.removesuffix("qkv_proj")
@@ -172,6 +178,23 @@ def put_together(ranks, config):
             assert all(torch.equal(s, shards[0]) for s in shards)
             out[name] = shards[0]
     return out
+
+
+def put_mixer_together(shards, config, with_gate_and_steps):
+    """Rows of a state space's projection: gate, x, B, C, time steps; those of its convolution: x, B, C."""
+    heads = config.get("mamba_num_heads") or config["num_heads"]
+    inner = heads * (config.get("mamba_head_dim") or config["head_dim"]) // len(shards)
+    groups = max(1, config["n_groups"] // len(shards)) * (config.get("ssm_state_size") or config["state_size"])
+    sizes = [inner, groups, groups]
+    if with_gate_and_steps:
+        sizes = [inner, *sizes, heads // len(shards)]
+    split = [shard.split(sizes) for shard in shards]
+    whole = [list(parts) for parts in zip(*split, strict=True)]
+    if config["n_groups"] == 1:  # every rank has all of it
+        for part in whole[-3:-1] if with_gate_and_steps else whole[-2:]:
+            assert all(torch.equal(of_rank, part[0]) for of_rank in part)
+            del part[1:]
+    return torch.cat([torch.cat(part) for part in whole])
 
 
 def spec_for(family, recipe):
