@@ -22,7 +22,10 @@ using testing::ReceiverRig;
 
 class WeightsLenderTest : public ::testing::Test {
  protected:
-  void Load(std::uint32_t seed) { version_ = from_.receiver->ReloadWeights(EagerSource(from_.Version(seed))).version; }
+  void Load(std::uint32_t seed) {
+    const auto writing = lender_.Write();
+    version_ = from_.receiver->ReloadWeights(EagerSource(from_.Version(seed))).version;
+  }
   ReloadSource Lent() {
     return FromEngineRank(lender_.Lend(version_, {}), version_, from_.receiver->captured().ServedDigest());
   }
@@ -71,11 +74,10 @@ TEST_F(WeightsLenderTest, BytesThatAreNotThoseThatWereLentAreRefused) {
   ReceiverRig to(from_.options);
   to.receiver->ReloadWeights(EagerSource(to.Version(2)));
   const auto served = to.engine.Served();
-  const std::string endpoint = lender_.Lend(version_, {});
-  const Digest digest = from_.receiver->captured().ServedDigest();
-  from_.receiver->ReloadWeights(EagerSource(from_.Version(2)));  // behind the lender's back
-  EXPECT_THAT(ErrorOf([&] { to.receiver->ReloadWeights(FromEngineRank(endpoint, version_, digest)); }),
-              HasSubstr("digest of its served bytes expected " + digest.ToHex()));
+  const Digest other{.high = 1, .low = 2};
+  EXPECT_THAT(ErrorOf([&] { to.receiver->ReloadWeights(FromEngineRank(lender_.Lend(version_, {}), version_, other)); }),
+              HasSubstr("digest of its served bytes expected " + other.ToHex() + ", got " +
+                        from_.receiver->captured().ServedDigest().ToHex()));
   EXPECT_THAT(Differences(to.engine.Served(), served), IsEmpty());
 }
 
