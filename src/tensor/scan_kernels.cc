@@ -55,6 +55,10 @@ template <class T>
 void RowMaxBits(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
   const auto rows = static_cast<std::size_t>(matrix.rows);
   const auto cols = static_cast<std::size_t>(matrix.cols);
+  if (cols == 0) {  // there may be no memory behind the rows
+    std::ranges::fill(max_bits.first(rows), 0U);
+    return;
+  }
   PagePrefetcher prefetcher(
       MatrixPages(matrix.data, rows, cols * sizeof(T), static_cast<std::size_t>(matrix.row_stride)));
   for (std::size_t r = 0; r < rows; ++r) {

@@ -11,10 +11,10 @@
 
 namespace layercast::torch_file {
 
-// The low `width` bytes, little-endian.
+// The low `width` bytes, little-endian; beyond the eighth they are zero.
 inline std::string Number(std::uint64_t value, int width) {
   std::string bytes;
-  for (int i = 0; i < width; ++i) bytes.push_back(static_cast<char>(static_cast<unsigned char>(value >> (8 * i))));
+  for (int i = 0; i < width; ++i, value >>= 8) bytes.push_back(static_cast<char>(static_cast<unsigned char>(value)));
   return bytes;
 }
 
