@@ -75,12 +75,10 @@ Manifest ManifestOf(const Size& size) {
 struct Bench {
   Bench(const Size& size, const std::string& recipe_name)
       : manifest(ManifestOf(size)), recipe(MakeRecipe(recipe_name)), model(ModelOf(size)) {
-    for (const PlannedParameter& parameter : plan.parameters()) {
-      for (const TensorSpec& spec : KernelTensorsOf(parameter, *recipe)) {
-        live.emplace_back(host, static_cast<std::size_t>(spec.num_bytes()));
-        std::memset(live.back().data(), 0, live.back().size());
-        table.push_back({spec.name, live.back().data(), spec.dtype, spec.shape, {}, {}});
-      }
+    for (const TensorSpec& spec : KernelTensorsOf(plan, *recipe)) {
+      live.emplace_back(host, static_cast<std::size_t>(spec.num_bytes()));
+      std::memset(live.back().data(), 0, live.back().size());
+      table.push_back({spec.name, live.back().data(), spec.dtype, spec.shape, {}, {}});
     }
     for (const ManifestEntry& entry : manifest.entries()) {
       source.emplace_back(host, static_cast<std::size_t>(entry.spec.num_bytes()));

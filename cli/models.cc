@@ -30,7 +30,12 @@ ModelConfig SampleOf(const std::string& architecture) {
                  {"num_experts", 4},
                  {"num_experts_per_tok", 2},
                  {"moe_intermediate_size", 256},
-                 {"shared_expert_intermediate_size", 256}};
+                 {"shared_expert_intermediate_size", 256},
+                 {"q_lora_rank", 256},
+                 {"kv_lora_rank", 256},
+                 {"qk_nope_head_dim", 64},
+                 {"qk_rope_head_dim", 64},
+                 {"v_head_dim", 64}};
   if (architecture == "NemotronHForCausalLM") {  // its layers are listed, or there are none
     fields.update({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M-*"}});
   }
@@ -71,11 +76,12 @@ std::string WhyNotComputed(const Module& tree) {
   std::deque<std::vector<std::byte>> memory;
   std::vector<CapturedBuffer> buffers;
   Visit(tree, "", [&](const Module& module, const std::string& path) {
-    for (const Parameter& parameter : module.parameters()) {
-      memory.emplace_back(static_cast<std::size_t>(parameter.spec.num_bytes()));
-      buffers.push_back(
-          {path + "." + parameter.spec.name, memory.back().data(), parameter.spec.dtype, parameter.spec.shape, {}, {}});
-    }
+    const auto add = [&](const TensorSpec& spec) {
+      memory.emplace_back(static_cast<std::size_t>(spec.num_bytes()));
+      buffers.push_back({path + "." + spec.name, memory.back().data(), spec.dtype, spec.shape, {}, {}});
+    };
+    for (const Parameter& parameter : module.parameters()) add(parameter.spec);
+    for (const DerivedTensor& derived : module.derived()) add(derived.spec);
   });
   const auto no_rope = [](const RotaryEmbedding& embedding) {
     return Rope{std::vector<float>(static_cast<std::size_t>(embedding.dim / 2)), 1.0F};

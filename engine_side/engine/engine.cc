@@ -6,11 +6,10 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "engine_side/engine/rope.h"
-#include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/reload/kernel_layout.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -30,23 +29,6 @@ at::ScalarType TorchType(const TensorSpec& spec) {
               "the built-in engine has no use for '" + spec.name + "' " + Describe(spec.dtype, spec.shape));
 }
 
-// The kernel tensors of one parameter, with full names: "<path>.weight", "<path>.weight_scale".
-std::vector<TensorSpec> KernelTensors(const Parameter& parameter, const std::string& path, const Recipe& recipe) {
-  TensorSpec spec = parameter.spec;
-  spec.name = path + "." + spec.name;
-  if (!parameter.quantize) return {std::move(spec)};
-  return KernelTensorsOf(spec, recipe);
-}
-
-void Collect(const Module& module, const std::string& path, const Recipe& recipe, std::vector<TensorSpec>& tensors) {
-  for (const Parameter& parameter : module.parameters()) {
-    for (TensorSpec& tensor : KernelTensors(parameter, path, recipe)) tensors.push_back(std::move(tensor));
-  }
-  for (const auto& [name, child] : module.children()) {
-    Collect(*child, path.empty() ? name : path + "." + name, recipe, tensors);
-  }
-}
-
 }  // namespace
 
 struct Engine::Tensors {
@@ -58,10 +40,8 @@ struct Engine::Tensors {
   std::vector<Named> all;
 
   static std::unique_ptr<Tensors> Make(const Module& model, const Recipe& recipe, MemoryResource* memory) {
-    std::vector<TensorSpec> specs;
-    Collect(model, "", recipe, specs);
     auto tensors = std::make_unique<Tensors>();
-    for (TensorSpec& spec : specs) {
+    for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), recipe)) {
       const at::TensorOptions options(TorchType(spec));
       Buffer buffer = memory == nullptr ? Buffer() : Buffer(*memory, static_cast<std::size_t>(spec.num_bytes()));
       at::Tensor tensor = buffer ? at::from_blob(buffer.data(), spec.shape, options) : at::zeros(spec.shape, options);

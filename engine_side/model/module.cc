@@ -55,12 +55,20 @@ Parameter& Module::InsertParameter(std::size_t index, Parameter parameter) {
   return *parameters_.insert(parameters_.begin() + static_cast<std::ptrdiff_t>(index), std::move(parameter));
 }
 
+void Module::AddDerived(DerivedTensor derived) {
+  derived.spec.num_bytes();  // throws on a shape that has no size
+  CheckName(derived.spec.name);
+  for (const TensorSpec& source : derived.sources) ParameterIndex(source.name);
+  derived_.push_back(std::move(derived));
+}
+
 void Module::CheckName(const std::string& name) const {
   if (name.empty() || name.find('.') != std::string::npos) {
     throw Error(ErrorCode::kInvalidArgument, class_name_ + ": expected one path segment as a name, got '" + name + "'");
   }
   const Route* route = FindRoute(name);
-  if ((route != nullptr && !route->declared) || HasParameter(name)) {
+  const bool is_derived = std::ranges::any_of(derived_, [&](const DerivedTensor& d) { return d.spec.name == name; });
+  if ((route != nullptr && !route->declared) || HasParameter(name) || is_derived) {
     throw Error(ErrorCode::kInvalidArgument, class_name_ + " already has a part called '" + name + "'");
   }
 }

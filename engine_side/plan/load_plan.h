@@ -38,6 +38,7 @@ struct PlannedLayer {
   std::string class_name;  // "QKVParallelLinear"
   std::uint32_t first_parameter = 0, num_parameters = 0;
   std::uint32_t first_placement = 0, num_placements = 0;
+  std::span<const DerivedTensor> derived{};  // from its parameters; lives as long as the module tree
 };
 
 struct SkippedTensor {

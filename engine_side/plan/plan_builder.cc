@@ -72,8 +72,11 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
   const auto index = static_cast<std::uint32_t>(plan_.layers_.size());
   owners_.push_back(&module);
   const auto num_parameters = static_cast<std::uint32_t>(module.parameters().size());
-  plan_.layers_.push_back(
-      {path, module.class_name(), static_cast<std::uint32_t>(plan_.parameters_.size()), num_parameters, 0, 0});
+  plan_.layers_.push_back({.path = path,
+                           .class_name = module.class_name(),
+                           .first_parameter = static_cast<std::uint32_t>(plan_.parameters_.size()),
+                           .num_parameters = num_parameters,
+                           .derived = module.derived()});
   for (std::uint32_t i = 0; i < num_parameters; ++i) {
     const Parameter& parameter = module.parameters()[i];
     plan_.parameters_.push_back({index,

@@ -11,21 +11,42 @@
 #include "src/tensor/value_tables.h"
 
 namespace layercast {
+namespace {
 
-void Dequantize(const Fp8Weight& weight, DType dtype, std::byte* values, WorkerPool& pool) {
+// The value of a byte's, or (f4) of half a byte's code.
+std::array<float, 256> ValuesOf(DType elements) {
+  const ValueTables& tables = GetValueTables();
+  if (elements == DType::kF8E4M3) return tables.f8_e4m3;
+  std::array<float, 256> value_of{};
+  for (std::size_t code = 0; code < value_of.size(); ++code) {
+    value_of[code] =
+        elements == DType::kF4 ? tables.f4[code & 15U] : static_cast<float>(static_cast<std::int8_t>(code));
+  }
+  return value_of;
+}
+
+std::uint8_t CodeAt(const QuantizedWeight& weight, std::int64_t index) {
+  if (weight.elements != DType::kF4) return weight.codes[index];
+  const std::uint8_t pair = weight.codes[index / 2];
+  return static_cast<std::uint8_t>(index % 2 == 0 ? pair & 15U : pair >> 4U);
+}
+
+}  // namespace
+
+void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool) {
   if (weight.rows == 0 || weight.cols == 0) return;
-  const std::array<float, 256>& value_of = GetValueTables().f8_e4m3;
+  const std::array<float, 256> value_of = ValuesOf(weight.elements);
   const std::int64_t blocks_per_row = CeilDivide(weight.cols, weight.block_cols);
   LAYERCAST_CHECK(static_cast<std::int64_t>(weight.scales.size()) >=
                   CeilDivide(weight.rows, weight.block_rows) * blocks_per_row);
   const std::int64_t row_bytes = weight.cols * BitsPerElement(dtype) / 8;
   pool.For(static_cast<std::size_t>(weight.rows), [&](std::size_t index) {
     const auto row = static_cast<std::int64_t>(index);
-    const std::uint8_t* codes = weight.codes + row * weight.cols;
     const float* scales = weight.scales.data() + row / weight.block_rows * blocks_per_row;
     std::vector<float> products(static_cast<std::size_t>(weight.cols));
     for (std::int64_t c = 0; c < weight.cols; ++c) {
-      products[static_cast<std::size_t>(c)] = value_of[codes[c]] * scales[c / weight.block_cols];
+      products[static_cast<std::size_t>(c)] =
+          value_of[CodeAt(weight, row * weight.cols + c)] * scales[c / weight.block_cols];
     }
     Cast(DType::kF32, reinterpret_cast<const std::byte*>(products.data()), dtype, values + row * row_bytes,
          products.size());

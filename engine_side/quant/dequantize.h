@@ -1,5 +1,5 @@
-// FP8 weights of checkpoints, as codes (e4m3) and scales: back to full precision, or to another scale. RECIPES.md says
-// what is computed.
+// Quantized weights, as codes and scales: back to full precision, or to another scale. RECIPES.md says what is
+// computed.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,16 @@ namespace layercast {
 
 // Row-major, contiguous; the codes are borrowed. One scale for each block of rows x columns; the last blocks may be
 // partial. Value.
-struct Fp8Weight {
+struct QuantizedWeight {
   const std::uint8_t* codes = nullptr;
   std::int64_t rows = 0, cols = 0;
   std::vector<float> scales;
   std::int64_t block_rows = 1, block_cols = 1;
+  DType elements = DType::kF8E4M3;  // f8_e4m3, i8, or f4: two in a byte, the even column's in its low half
 };
 
-// code * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
-void Dequantize(const Fp8Weight& weight, DType dtype, std::byte* values, WorkerPool& pool);
+// value * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
+void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool);
 
 // The codes of a weight of one scale under another one: cvt(clamp(code * from * (1/to), -448, 448)). With `to` 0, as
 // with `from` equal to `to`, a copy.

@@ -1,8 +1,12 @@
 // mxfp8: one power of two for each 32 columns of a row, the smallest that is at least amax_block / 448.
 //   q = cvt(w / s); s is stored as its exponent's byte (E8M0)
+#include <algorithm>
+#include <utility>
+
 #include "engine_side/quant/kernels.h"
 #include "engine_side/quant/recipe_parts.h"
 #include "engine_side/quant/scales.h"
+#include "src/tensor/value_tables.h"
 
 namespace layercast {
 namespace {
@@ -30,6 +34,14 @@ class Mxfp8 final : public Recipe {
       return Mxfp8Blocks(RowsOf(piece, first, count), scales + first * blocks, values + first * piece.cols);
     });
     if (!good) ThrowWrongValue(piece, first_row, {}, pool);
+  }
+
+  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override {
+    const auto* exponents = OutputRow<std::uint8_t>(tensors[1], 0, 0);
+    std::vector<float> scales(static_cast<std::size_t>(tensors[1].spec.num_elements()));
+    std::transform(exponents, exponents + scales.size(), scales.begin(),
+                   [](std::uint8_t exponent) { return GetValueTables().f8_e8m0[exponent]; });
+    return WithScales(tensors[0], DType::kF8E4M3, std::move(scales), {1, kMxfp8Block});
   }
 };
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "engine_side/quant/recipe_parts.h"
+#include "src/base/check.h"
 
 namespace layercast {
 namespace {
@@ -30,6 +31,11 @@ class None final : public Recipe {
       }
       return true;
     });
+  }
+
+  QuantizedWeight Read(std::span<const KernelTensorView> /*tensors*/) const override {
+    LAYERCAST_CHECK(false && "a weight that is not quantized");
+    return {};
   }
 };
 

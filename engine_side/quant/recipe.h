@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine_side/quant/dequantize.h"
 #include "layercast/model/parameter.h"
 #include "layercast/tensor.h"
 #include "src/base/worker_pool.h"
@@ -55,6 +56,10 @@ class Recipe {
   // column in the weight, and on a magnitude above the one given; nothing may be read from `outputs` then.
   virtual void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, WorkerPool& pool) const = 0;
+
+  // The whole weight, as kernels read it: codes and scales. Borrows the memory of `tensors`, which are as KernelTensors
+  // lists them. Not of `none`, whose weight is one already.
+  virtual QuantizedWeight Read(std::span<const KernelTensorView> tensors) const = 0;
 };
 
 struct RecipeOptions {

@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/error.h"
@@ -53,6 +54,23 @@ void CheckWholeBlocks(std::string_view recipe, std::int64_t cols, std::int64_t b
   throw Error(ErrorCode::kInvalidArgument, std::string(recipe) + " takes columns in blocks of " +
                                                std::to_string(block) + ", got " + std::to_string(cols) +
                                                " on this rank");
+}
+
+QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::vector<float> scales,
+                           const Shape& block) {
+  const Shape& shape = codes.spec.shape;
+  return {.codes = OutputRow<std::uint8_t>(codes, 0, 0),
+          .rows = shape[0],
+          .cols = elements == DType::kF4 ? 2 * shape[1] : shape[1],
+          .scales = std::move(scales),
+          .block_rows = block[0],
+          .block_cols = block[1],
+          .elements = elements};
+}
+
+std::vector<float> Floats(const KernelTensorView& tensor) {
+  const auto* first = OutputRow<float>(tensor, 0, 0);
+  return {first, first + tensor.spec.num_elements()};
 }
 
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "engine_side/quant/recipe.h"
 
@@ -31,6 +32,12 @@ template <class T>
 T* OutputRow(const KernelTensorView& output, std::int64_t row, std::int64_t row_elements) {
   return reinterpret_cast<T*>(output.data) + row * row_elements;
 }
+
+// What Recipe::Read gives: `codes` of type `elements`, one scale for each block of [rows, columns].
+QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::vector<float> scales,
+                           const Shape& block);
+// The values of a tensor of fp32.
+std::vector<float> Floats(const KernelTensorView& tensor);
 
 // Checks (LAYERCAST_CHECK: the caller is ours) that `piece` lies inside the weight whose kernel tensors are
 // `outputs`, and begins and ends where the recipe's row_granularity allows.

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine_side/model/path.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -21,6 +22,14 @@ std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
          Describe(buffer->dtype, buffer->shape);
 }
 
+std::span<const PlannedParameter> ParametersOf(const LoadPlan& plan, const PlannedLayer& layer) {
+  return std::span(plan.parameters()).subspan(layer.first_parameter, layer.num_parameters);
+}
+
+TensorSpec FullSpec(const PlannedLayer& layer, const DerivedTensor& derived) {
+  return {JoinPath(layer.path, derived.spec.name), derived.spec.dtype, derived.spec.shape};
+}
+
 }  // namespace
 
 std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe) {
@@ -28,28 +37,33 @@ std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const
   return KernelTensorsOf(parameter.spec, recipe);
 }
 
+std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& recipe) {
+  std::vector<TensorSpec> tensors;
+  for (const PlannedLayer& layer : plan.layers()) {
+    for (const PlannedParameter& parameter : ParametersOf(plan, layer)) {
+      for (TensorSpec& spec : KernelTensorsOf(parameter, recipe)) tensors.push_back(std::move(spec));
+    }
+    for (const DerivedTensor& derived : layer.derived) tensors.push_back(FullSpec(layer, derived));
+  }
+  return tensors;
+}
+
 KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured) {
   std::string problems;
   std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;
-  for (const PlannedParameter& parameter : plan.parameters()) {
-    first_.push_back(static_cast<std::uint32_t>(tensors.size()));
-    for (TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
-      const CapturedBuffer* buffer = captured.Find(spec.name);
-      const std::string mismatch = Mismatch(spec, buffer);
-      if (!mismatch.empty()) {
-        problems += "\n  " + mismatch;
-        if (buffer != nullptr) written.insert(buffer->name);
-        continue;
-      }
-      written.insert(buffer->name);
-      const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
-      tensors.push_back({std::move(spec), *buffer, staged_bytes_});
-      staged_bytes_ += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
+  for (TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
+    const CapturedBuffer* buffer = captured.Find(spec.name);
+    const std::string mismatch = Mismatch(spec, buffer);
+    if (buffer != nullptr) written.insert(buffer->name);
+    if (!mismatch.empty()) {
+      problems += "\n  " + mismatch;
+      continue;
     }
+    const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
+    tensors.push_back({std::move(spec), *buffer, staged_bytes_});
+    staged_bytes_ += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
   }
-  first_.push_back(static_cast<std::uint32_t>(tensors.size()));
-  tensors_ = std::make_shared<const std::vector<KernelTensor>>(std::move(tensors));
   for (const CapturedBuffer& buffer : captured.buffers()) {
     if (!written.contains(buffer.name)) problems += "\n  captured buffer '" + buffer.name + "' belongs to no parameter";
   }
@@ -57,31 +71,46 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
     throw Error(ErrorCode::kInvalidArgument, "the engine's captured buffers do not fit the model under recipe '" +
                                                  std::string(recipe.name()) + "':" + problems);
   }
+  tensors_ = std::make_shared<const std::vector<KernelTensor>>(std::move(tensors));
+  FindRanges(plan, recipe);
 }
 
 KernelLayout KernelLayout::For(const LoadPlan& plan, const Recipe& recipe) const {
   KernelLayout other = *this;
-  other.first_.clear();
-  std::uint32_t next = 0;
-  for (const PlannedParameter& parameter : plan.parameters()) {
-    other.first_.push_back(next);
-    for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
-      LAYERCAST_CHECK(next < tensors().size() && tensors()[next].spec == spec);
-      ++next;
-    }
-  }
-  LAYERCAST_CHECK(next == tensors().size());
-  other.first_.push_back(next);
+  other.FindRanges(plan, recipe);
   return other;
 }
 
+void KernelLayout::FindRanges(const LoadPlan& plan, const Recipe& recipe) {
+  ranges_.clear();
+  std::size_t next = 0;
+  const auto pass = [&](const TensorSpec& spec) {
+    LAYERCAST_CHECK(next < tensors().size() && tensors()[next].spec == spec);
+    ++next;
+  };
+  for (const PlannedLayer& layer : plan.layers()) {
+    for (const PlannedParameter& parameter : ParametersOf(plan, layer)) {
+      const std::size_t first = next;
+      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) pass(spec);
+      ranges_.push_back({first, next - first});
+    }
+    for (const DerivedTensor& derived : layer.derived) pass(FullSpec(layer, derived));
+  }
+  LAYERCAST_CHECK(next == tensors().size());
+}
+
 std::span<const KernelTensor> KernelLayout::TensorsOf(std::uint32_t parameter) const {
-  return std::span(tensors()).subspan(first_[parameter], first_[parameter + 1] - first_[parameter]);
+  return std::span(tensors()).subspan(ranges_[parameter].first, ranges_[parameter].count);
 }
 
 std::span<const KernelTensor> KernelLayout::TensorsOf(const PlannedLayer& layer) const {
-  const std::uint32_t first = first_[layer.first_parameter];
-  return std::span(tensors()).subspan(first, first_[layer.first_parameter + layer.num_parameters] - first);
+  const Range& last = ranges_[layer.first_parameter + layer.num_parameters - 1];
+  const std::size_t first = ranges_[layer.first_parameter].first;
+  return std::span(tensors()).subspan(first, last.first + last.count + layer.derived.size() - first);
+}
+
+std::span<const KernelTensor> KernelLayout::DerivedOf(const PlannedLayer& layer) const {
+  return TensorsOf(layer).last(layer.derived.size());
 }
 
 }  // namespace layercast

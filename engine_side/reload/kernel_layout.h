@@ -28,21 +28,30 @@ class KernelLayout {
   // a parameter for each, in the order of the recipe's kernel tensors.
   KernelLayout For(const LoadPlan& plan, const Recipe& recipe) const;
 
-  const std::vector<KernelTensor>& tensors() const { return *tensors_; }  // by parameter
+  const std::vector<KernelTensor>& tensors() const { return *tensors_; }  // by layer
   std::span<const KernelTensor> TensorsOf(std::uint32_t parameter) const;
+  // Of its parameters, then those that derive from them.
   std::span<const KernelTensor> TensorsOf(const PlannedLayer& layer) const;
+  std::span<const KernelTensor> DerivedOf(const PlannedLayer& layer) const;
   // Of one of tensors(): where it stands there.
   std::size_t IndexOf(const KernelTensor& tensor) const { return static_cast<std::size_t>(&tensor - tensors_->data()); }
   std::uint64_t staged_bytes() const { return staged_bytes_; }
 
  private:
+  struct Range {
+    std::size_t first, count;
+  };
+  void FindRanges(const LoadPlan& plan, const Recipe& recipe);
+
   std::shared_ptr<const std::vector<KernelTensor>>
-      tensors_;                       // the other owners are copies, and layouts For other plans
-  std::vector<std::uint32_t> first_;  // of each parameter's tensors; one more at the end
+      tensors_;                // the other owners are copies, and layouts For other plans
+  std::vector<Range> ranges_;  // of each parameter's tensors
   std::uint64_t staged_bytes_ = 0;
 };
 
-// The kernel tensors of one parameter, with full names.
+// The kernel tensors of one parameter, and of a whole plan, with full names: those that derive from parameters
+// come behind their layer's.
 std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe);
+std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& recipe);
 
 }  // namespace layercast

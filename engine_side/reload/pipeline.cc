@@ -35,6 +35,7 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.memory),
       quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.sink, parts.pool),
+      derive_(parts.layout, parts.recipe, parts.sink, parts.memory, parts.pool),
       direct_(parts.plan.layers().size(), !pieces.empty()),
       begun_(parts.plan.layers().size()) {
   if (!pieces.empty()) ChooseDirect(pieces);
@@ -96,9 +97,15 @@ void ReloadPipeline::OpenInSink(std::uint32_t layer) {
   parts_.sink.Open(parts_.layout.TensorsOf(parts_.plan.layers()[layer]));
 }
 
-void ReloadPipeline::CloseInSink(std::uint32_t layer) {
+// All parameters are there: what derives from them, and the layer is whole.
+void ReloadPipeline::FinishInSink(std::uint32_t layer) {
+  const PlannedLayer& planned = parts_.plan.layers()[layer];
+  {
+    const StageClock::Scope timing(clock_[Stage::kQuantize]);
+    derive_.Run(planned);
+  }
   const StageClock::Scope timing(clock_[Stage::kCommit]);
-  parts_.sink.Close(parts_.layout.TensorsOf(parts_.plan.layers()[layer]));
+  parts_.sink.Close(parts_.layout.TensorsOf(planned));
   ++layers_done_;
 }
 
@@ -135,7 +142,7 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
     ZeroPaddingInSink(parameter.layer);
   }
   ProcessDirect(piece, view);
-  if (buffer_.Covered(parameter.layer)) CloseInSink(parameter.layer);
+  if (buffer_.Covered(parameter.layer)) FinishInSink(parameter.layer);
 }
 
 void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
@@ -197,7 +204,7 @@ void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
   OpenInSink(layer);
   QuantizeLayer(layer);
   buffer_.Release(layer);
-  CloseInSink(layer);
+  FinishInSink(layer);
 }
 
 void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
@@ -217,7 +224,7 @@ void ReloadPipeline::ProcessLayersOfPadding() {
     if (direct_[layer]) {
       OpenInSink(layer);
       ZeroPaddingInSink(layer);
-      CloseInSink(layer);
+      FinishInSink(layer);
     } else {
       buffer_.Open(layer);
       ProcessLayer(layer);

@@ -1,7 +1,7 @@
 // The layerwise pipeline: takes pieces as they arrive, and leaves whole layers in a sink. A layer is processed the
 // moment its last planned byte is here. First load and reload, files and wires, all go through it.
 //
-//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> sink
+//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> derive -> sink
 //
 // Where a layer's recipe and pieces allow, its pieces go straight to the sink (`direct`): same bytes, one pass over
 // memory, nothing buffered.
@@ -15,6 +15,7 @@
 
 #include "engine_side/plan/piece.h"
 #include "engine_side/reload/amax_table.h"
+#include "engine_side/reload/derive.h"
 #include "engine_side/reload/layer_buffer.h"
 #include "engine_side/reload/quantize.h"
 #include "engine_side/reload/stage_clock.h"
@@ -66,13 +67,14 @@ class ReloadPipeline {
   void QuantizeLayer(std::uint32_t layer);
   void ProcessLayersOfPadding();
   void OpenInSink(std::uint32_t layer);
-  void CloseInSink(std::uint32_t layer);
+  void FinishInSink(std::uint32_t layer);
   void ZeroPaddingInSink(std::uint32_t layer);
 
   PipelineParts parts_;
   AmaxTable amax_;
   LayerBuffer buffer_;
   QuantizeStage quantize_;
+  DeriveStage derive_;
   StageClock clock_;
   std::vector<bool> direct_;  // by layer
   std::vector<bool> begun_;   // by layer, of the direct ones

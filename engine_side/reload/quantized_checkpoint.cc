@@ -97,12 +97,12 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
                                       std::byte* values) const {
   const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
   const QuantizedForm& form = *layer.layer->quantized_form();
-  Fp8Weight weight{.codes = CodesOf(codes),
-                   .rows = codes.tensor.shape[0],
-                   .cols = codes.tensor.shape[1],
-                   .scales = ScalesOf(layer, part),
-                   .block_rows = form.block_rows,
-                   .block_cols = form.block_cols};
+  QuantizedWeight weight{.codes = CodesOf(codes),
+                         .rows = codes.tensor.shape[0],
+                         .cols = codes.tensor.shape[1],
+                         .scales = ScalesOf(layer, part),
+                         .block_rows = form.block_rows,
+                         .block_cols = form.block_cols};
   if (form.scales != QuantizedForm::Scales::kBlock) {
     weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? weight.rows : 1;
     weight.block_cols = weight.cols;

@@ -64,11 +64,9 @@ void ShuffleIfAsked(const Job& job, Elements& elements) {
 // An engine's buffers for every kernel tensor of the plan.
 struct EngineMemory {
   EngineMemory(const LoadPlan& plan, const Recipe& recipe, MemoryResource& memory) {
-    for (const PlannedParameter& parameter : plan.parameters()) {
-      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
-        storage.emplace_back(memory, static_cast<std::size_t>(spec.num_bytes()));
-        table.push_back({spec.name, storage.back().data(), spec.dtype, spec.shape, {}, {}});
-      }
+    for (const TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
+      storage.emplace_back(memory, static_cast<std::size_t>(spec.num_bytes()));
+      table.push_back({spec.name, storage.back().data(), spec.dtype, spec.shape, {}, {}});
     }
   }
 

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "engine_side/quant/codes.h"
 #include "src/tensor/element.h"
+#include "tests/quant/quantized.h"
+#include "tests/quant/weights.h"
 
 namespace layercast {
 namespace {
@@ -51,6 +55,45 @@ TEST(Dequantize, RoundsToTheModelsType) {
     const double exact = static_cast<double>(ValueOf(codes[i]) * (1.0F / 3.0F));
     const double rounded = DecodeElement(DType::kBF16, values[i]);
     EXPECT_LE(std::abs(rounded - exact), std::abs(exact) / 256.0) << i;
+  }
+}
+
+// Element (row, col) of what a recipe made, as RECIPES.md defines it.
+float SlowValue(const std::string& recipe, const Quantized& made, std::int64_t row, std::int64_t col,
+                std::int64_t cols) {
+  const auto value = [&](std::size_t tensor, DType dtype, std::int64_t index) {
+    return static_cast<float>(ElementValue(dtype, made.tensors[tensor].data(), index));
+  };
+  const std::int64_t index = row * cols + col;
+  if (recipe == "int8_per_channel") {
+    return static_cast<float>(std::to_integer<std::int8_t>(made.tensors[0][static_cast<std::size_t>(index)])) *
+           value(1, DType::kF32, row);
+  }
+  if (recipe == "nvfp4") {
+    const float scale = value(1, DType::kF8E4M3, row * cols / 16 + col / 16) * value(2, DType::kF32, 0);
+    return value(0, DType::kF4, index) * scale;
+  }
+  const float code = value(0, DType::kF8E4M3, index);
+  if (recipe == "mxfp8") return code * value(1, DType::kF8E8M0, row * cols / 32 + col / 32);
+  if (recipe == "fp8_per_block") return code * value(1, DType::kF32, row / 128 * ((cols + 127) / 128) + col / 128);
+  return code * value(1, DType::kF32, recipe == "fp8_per_channel" ? row : 0);
+}
+
+TEST(Dequantize, ReadsWhatEveryRecipeMakes) {
+  WorkerPool pool(2);
+  constexpr std::int64_t kRows = 131;
+  constexpr std::int64_t kCols = 160;
+  const Weight weight = MakeWeight("mixed", DType::kBF16, kRows, kCols);
+  for (const std::string& name : KnownRecipes()) {
+    if (name == "none") continue;
+    const std::unique_ptr<const Recipe> recipe = MakeRecipe(name);
+    Quantized made = QuantizeWhole(*recipe, weight.view(), {}, pool);
+    std::vector<float> values(kRows * kCols);
+    Dequantize(recipe->Read(made.views()), DType::kF32, reinterpret_cast<std::byte*>(values.data()), pool);
+    for (std::int64_t i = 0; i < kRows * kCols; ++i) {
+      ASSERT_EQ(values[static_cast<std::size_t>(i)], SlowValue(name, made, i / kCols, i % kCols, kCols))
+          << name << " " << i;
+    }
   }
 }
 

@@ -174,17 +174,11 @@ std::size_t IndexOf(const Weights& weights, const std::string& name) {
 EngineMemory::EngineMemory(const Module& model, const Recipe& recipe) {
   std::size_t size = kGap;
   std::vector<std::size_t> offsets;
-  ForEachParameter(model, "", [&](const std::string& path, const Parameter& parameter) {
-    PlannedParameter planned;
-    planned.spec = parameter.spec;
-    planned.quantize = parameter.quantize;
-    planned.spec.name = path + parameter.spec.name;
-    for (const TensorSpec& spec : KernelTensorsOf(planned, recipe)) {
-      offsets.push_back(size);
-      table_.push_back({spec.name, nullptr, spec.dtype, spec.shape, {}, {}});
-      size += static_cast<std::size_t>(spec.num_bytes()) + kGap;
-    }
-  });
+  for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), recipe)) {
+    offsets.push_back(size);
+    table_.push_back({spec.name, nullptr, spec.dtype, spec.shape, {}, {}});
+    size += static_cast<std::size_t>(spec.num_bytes()) + kGap;
+  }
   memory_.assign(size, kCanary);
   owned_.assign(size, false);
   for (std::size_t i = 0; i < table_.size(); ++i) {

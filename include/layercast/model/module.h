@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "layercast/export.h"
+#include "layercast/model/derived_tensor.h"
 #include "layercast/model/parameter.h"
 #include "layercast/model/placement.h"
 #include "layercast/model/weights_mapper.h"
@@ -67,6 +68,8 @@ class LAYERCAST_PUBLIC Module {
   const Module* FindChild(std::string_view name) const;  // null: none
   std::span<const Parameter> parameters() const { return parameters_; }
   std::span<Parameter> parameters() { return parameters_; }
+  // What this layer computes from its parameters, once for each version: after the last of them is there.
+  std::span<const DerivedTensor> derived() const { return derived_; }
 
   // The one question an owner answers, for `load_weights` and for the load plan alike: where does the tensor
   // `spec`, called `name` within this module ("weight"), come to lie? The default: all of it in all of the
@@ -110,6 +113,8 @@ class LAYERCAST_PUBLIC Module {
   void RemoveParameter(std::size_t index) {
     parameters_.erase(parameters_.begin() + static_cast<std::ptrdiff_t>(index));
   }
+  // Throws on a name that is taken, and on a source that is no parameter.
+  void AddDerived(DerivedTensor derived);
   // Index of the parameter called `name`; throws kNotFound.
   std::uint32_t ParameterIndex(std::string_view name) const;
 
@@ -140,6 +145,7 @@ class LAYERCAST_PUBLIC Module {
   WeightsMapper mapper_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
+  std::vector<DerivedTensor> derived_;
   std::vector<Route> routes_;
   // Indices into routes_, once they are too many to be looked through: the layers of a model.
   std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> route_of_;

@@ -1,0 +1,64 @@
+#include "engine_side/reload/derive.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine_side/model/path.h"
+#include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/reload/quantize.h"
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/tensor/scan.h"
+
+namespace layercast {
+
+void DeriveStage::Run(const PlannedLayer& layer) const {
+  const std::span<const KernelTensor> tensors = layout_.DerivedOf(layer);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const DerivedTensor& derived = layer.derived[i];
+    std::vector<Buffer> memory(derived.sources.size());
+    std::vector<std::span<const std::byte>> sources;
+    for (std::size_t s = 0; s < memory.size(); ++s) {
+      sources.push_back(ReadSource(layer, derived.sources[s], memory[s]));
+    }
+    derived.compute(sources, sink_.BytesOf(tensors[i]));
+    CheckFinite(layer, tensors[i]);
+  }
+}
+
+std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, const TensorSpec& source,
+                                                   Buffer& memory) const {
+  const TensorSpec whole{JoinPath(layer.path, source.name), source.dtype, source.shape};
+  const auto is_whole = [&](const KernelTensor& tensor) { return tensor.spec == whole; };
+  if (std::ranges::any_of(layout_.TensorsOf(layer), is_whole)) return BytesOf(layer, whole.name);
+
+  std::vector<std::byte*> stacks;
+  for (const TensorSpec& spec : KernelTensorsOf(whole, recipe_)) stacks.push_back(BytesOf(layer, spec.name).data());
+  memory = Buffer(memory_, static_cast<std::size_t>(whole.num_bytes()));
+  const MatrixStack stack = MatrixStack::Of(whole.shape);
+  const std::int64_t matrix_bytes = NumBytes(whole.dtype, {stack.rows, stack.cols});
+  for (std::int64_t i = 0; i < stack.count; ++i) {
+    Dequantize(recipe_.Read(KernelTensorsOfMatrix(whole, recipe_, i, stacks)), whole.dtype,
+               memory.data() + i * matrix_bytes, pool_);
+  }
+  return memory.span();
+}
+
+std::span<std::byte> DeriveStage::BytesOf(const PlannedLayer& layer, const std::string& name) const {
+  const std::span<const KernelTensor> tensors = layout_.TensorsOf(layer);
+  const auto found = std::ranges::find(tensors, name, [](const KernelTensor& tensor) { return tensor.spec.name; });
+  LAYERCAST_CHECK(found != tensors.end());
+  return sink_.BytesOf(*found);
+}
+
+void DeriveStage::CheckFinite(const PlannedLayer& layer, const KernelTensor& tensor) const {
+  const ScanResult scan = Scan(AsMatrix(tensor.spec, sink_.BytesOf(tensor).data()), pool_);
+  if (scan.first_non_finite < 0) return;
+  throw Error(ErrorCode::kCorrupt, "layer " + layer.path + ": '" + tensor.spec.name +
+                                       "', which derives from its parameters, expected finite values, got NaN or "
+                                       "infinity at element " +
+                                       std::to_string(scan.first_non_finite));
+}
+
+}  // namespace layercast

@@ -1,0 +1,193 @@
+#include "engine_side/reload/derive.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/kernel_tensors.h"
+#include "layercast/model/linear.h"
+#include "tests/reload/receiver_rig.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using testing::EagerSource;
+using testing::EngineMemory;
+using testing::ErrorOf;
+using ::testing::HasSubstr;
+using testing::ServedBytes;
+using testing::Weights;
+
+constexpr std::int64_t kRows = 192;
+constexpr std::int64_t kCols = 64;
+
+// "weight_T", the transpose of the weight, and "ratio", 1 / bias, in fp32. `calls` counts how often the first is made.
+class Transposing final : public ColumnParallelLinear {
+ public:
+  Transposing(const LayerContext& context, int& calls) : ColumnParallelLinear(context, kCols, kRows, true) {
+    const TensorSpec weight = parameters()[0].spec;
+    const TensorSpec bias = parameters()[1].spec;
+    const std::int64_t rows = weight.shape[0];
+    AddDerived({{"weight_T", weight.dtype, {kCols, rows}}, {weight}, [rows, &calls](auto sources, auto derived) {
+                  ++calls;
+                  for (std::int64_t i = 0; i < rows * kCols; ++i) {
+                    std::memcpy(derived.data() + (i % kCols * rows + i / kCols) * 2, sources[0].data() + i * 2, 2);
+                  }
+                }});
+    AddDerived({{"ratio", DType::kF32, {rows}}, {bias}, [rows](auto sources, auto derived) {
+                  for (std::int64_t i = 0; i < rows; ++i) {
+                    std::uint32_t bits = 0;  // of a bf16, as those of an fp32
+                    std::memcpy(reinterpret_cast<std::byte*>(&bits) + 2, sources[0].data() + i * 2, 2);
+                    const float ratio = 1.0F / std::bit_cast<float>(bits);
+                    std::memcpy(derived.data() + i * 4, &ratio, 4);
+                  }
+                }});
+  }
+};
+
+class Tree final : public Module {
+ public:
+  Tree(const ParallelConfig& parallel, int& calls) : Module("Tree") {
+    const LayerContext context{.parallel = parallel};
+    AddChild("first", std::make_unique<Transposing>(context, calls));
+    AddChild("last", std::make_unique<RowParallelLinear>(context, kRows, kCols, false));
+  }
+};
+
+Weights VersionOf(std::uint32_t seed) {
+  Weights weights;
+  weights.AddRandom({"first.weight", DType::kBF16, {kRows, kCols}}, seed);
+  weights.AddRandom({"last.weight", DType::kBF16, {kCols, kRows}}, seed + 100);
+  weights.Add({"first.bias", DType::kBF16, {kRows}}, std::vector<float>(kRows, static_cast<float>(seed) + 0.5F));
+  return weights;
+}
+
+struct DeriveRig {
+  explicit DeriveRig(std::string recipe_name, const ReceiverOptions& options = {}, ParallelConfig parallel = {1, 2})
+      : recipe(std::move(recipe_name)),
+        engine(Tree(parallel, calls), *MakeRecipe(recipe)),
+        receiver(std::make_unique<Tree>(parallel, calls), parallel, {.recipe = recipe}, engine.Adopt(), options) {}
+
+  std::string recipe;
+  int calls = 0;
+  EngineMemory engine;
+  Receiver receiver;
+};
+
+// The layer's weight as it is served, [rows, kCols] of bf16.
+std::vector<std::byte> ServedWeight(const std::string& recipe_name, ServedBytes& served) {
+  const std::int64_t rows = kRows / 2;
+  if (recipe_name == "none") return served.at("first.weight");
+  const std::unique_ptr<const Recipe> recipe = MakeRecipe(recipe_name);
+  std::vector<KernelTensorView> tensors;
+  for (TensorSpec& spec : recipe->KernelTensors(DType::kBF16, rows, kCols)) {
+    std::byte* data = served.at("first." + spec.name).data();
+    tensors.push_back({std::move(spec), data});
+  }
+  std::vector<std::byte> values(static_cast<std::size_t>(rows * kCols * 2));
+  WorkerPool pool(1);
+  Dequantize(recipe->Read(tensors), DType::kBF16, values.data(), pool);
+  return values;
+}
+
+void ExpectDerived(DeriveRig& rig, float bias) {
+  ServedBytes served = rig.engine.Served();
+  const std::vector<std::byte> weight = ServedWeight(rig.recipe, served);
+  const std::vector<std::byte>& transposed = served.at("first.weight_T");
+  ASSERT_EQ(transposed.size(), weight.size());
+  const std::int64_t rows = kRows / 2;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t col = 0; col < kCols; ++col) {
+      ASSERT_EQ(std::memcmp(&transposed[static_cast<std::size_t>(col * rows + row) * 2],
+                            &weight[static_cast<std::size_t>(row * kCols + col) * 2], 2),
+                0)
+          << rig.recipe << " " << row << " " << col;
+    }
+  }
+  std::vector<float> ratios(static_cast<std::size_t>(rows));
+  std::memcpy(ratios.data(), served.at("first.ratio").data(), ratios.size() * sizeof(float));
+  EXPECT_THAT(ratios, ::testing::Each(1.0F / bias)) << rig.recipe;
+}
+
+TEST(Derive, IsDoneOnceForEachVersionFromWhatIsServed) {
+  for (const std::string& recipe : KnownRecipes()) {
+    for (const bool direct : {true, false}) {
+      for (const CommitPolicy commit : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+        ReceiverOptions options;
+        options.chunk_bytes = 5000;
+        options.commit = commit;
+        options.direct = direct;
+        DeriveRig rig(recipe, options);
+        const TempFolder a, b;  // files are read in the order of the layers
+        testing::WriteCheckpoint(a, VersionOf(1));
+        testing::WriteCheckpoint(b, VersionOf(2));
+        rig.receiver.ReloadWeights(FromPath(a.path()));
+        EXPECT_EQ(rig.calls, 1);
+        ExpectDerived(rig, 1.5F);
+        const Digest first = rig.receiver.captured().ServedDigest();
+        EXPECT_NE(rig.receiver.ReloadWeights(FromPath(b.path())).served_digest, first);
+        EXPECT_EQ(rig.calls, 2);
+        ExpectDerived(rig, 2.5F);
+        // In another order: the layer is whole when its bias comes, behind the next layer.
+        EXPECT_EQ(rig.receiver.ReloadWeights(EagerSource(VersionOf(1))).served_digest, first);
+        EXPECT_EQ(rig.calls, 3);
+        EXPECT_TRUE(rig.engine.CanariesAreAlive());
+      }
+    }
+  }
+}
+
+TEST(Derive, IsNotDoneOfKernelTensorsWhichHaveThemAlready) {
+  DeriveRig rig("fp8_per_channel");
+  rig.receiver.ReloadWeights(EagerSource(VersionOf(1)));
+  ServedBytes served = rig.engine.Served();
+  std::vector<NamedTensor> tensors;
+  std::vector<TensorSpec> specs;
+  for (const CapturedBuffer& buffer : rig.receiver.captured().buffers()) {
+    specs.push_back({buffer.name, buffer.dtype, buffer.shape});
+    tensors.push_back({buffer.name, {buffer.dtype, buffer.shape, served.at(buffer.name).data(), {}}, nullptr});
+  }
+  DeriveRig twin("fp8_per_channel");
+  twin.receiver.ReloadWeights(FromIterator(MakeWeightsIterator(tensors), specs, false));
+  EXPECT_EQ(twin.engine.Served(), served);
+  EXPECT_EQ(twin.calls, 0);
+
+  const auto found = std::ranges::find(specs, "first.ratio", &TensorSpec::name);
+  tensors.erase(tensors.begin() + (found - specs.begin()));
+  specs.erase(found);
+  EXPECT_THAT(ErrorOf([&] { twin.receiver.ReloadWeights(FromIterator(MakeWeightsIterator(tensors), specs, false)); }),
+              HasSubstr("missing: 'first.ratio'"));
+}
+
+TEST(Derive, RefusesAVersionThatMakesInfinitiesOfFiniteWeights) {
+  DeriveRig rig("fp8_per_tensor");
+  rig.receiver.ReloadWeights(EagerSource(VersionOf(1)));
+  const ServedBytes before = rig.engine.Served();
+  Weights zero_bias = VersionOf(2);
+  std::ranges::fill(zero_bias.bytes(2), std::byte{0});
+  EXPECT_THAT(ErrorOf([&] { rig.receiver.ReloadWeights(EagerSource(zero_bias)); }),
+              AllOf(HasSubstr("corrupt"), HasSubstr("layer first: 'first.ratio'"), HasSubstr("at element 0")));
+  EXPECT_EQ(rig.engine.Served(), before);
+}
+
+TEST(Derive, NeedsABufferLikeAnyTensor) {
+  int calls = 0;
+  EngineMemory engine(Tree({}, calls), *MakeRecipe("none"));
+  std::erase_if(engine.table(), [](const CapturedBuffer& buffer) { return buffer.name == "first.weight_T"; });
+  EXPECT_THAT(ErrorOf([&] {
+                Receiver(std::make_unique<Tree>(ParallelConfig(), calls), {}, {}, engine.Adopt())
+                    .ReloadWeights(EagerSource(VersionOf(1)));
+              }),
+              HasSubstr("no captured buffer 'first.weight_T' ([64, 192] bf16)"));
+}
+
+}  // namespace
+}  // namespace layercast
