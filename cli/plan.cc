@@ -84,15 +84,18 @@ class Report {
  public:
   Report(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel, const WeightsMapper& mapper)
       : manifest_(manifest), mapper_(mapper) {
-    json_ = {{"tp", parallel.tp_size},   {"rank", parallel.tp_rank}, {"placements", Json::array()},
-             {"skipped", Json::array()}, {"cast", Json::array()},    {"bytes", plan.placed_bytes()},
-             {"problems", Json::array()}};
+    json_ = {{"tp", parallel.tp_size},       {"rank", parallel.tp_rank}, {"placements", Json::array()},
+             {"skipped", Json::array()},     {"cast", Json::array()},    {"derived", Json::array()},
+             {"bytes", plan.placed_bytes()}, {"problems", Json::array()}};
     for (const Placement& placement : plan.placements()) AddPlacement(plan, placement);
     for (const SkippedTensor& skipped : plan.skipped()) AddSkipped(skipped.tensor, skipped.rule);
     for (const AliasedTensor& alias : plan.aliases()) {
       AddSkipped(alias.tensor, "tied to " + manifest.entry(alias.owner).spec.name);
     }
     for (const std::uint32_t tensor : plan.cast_tensors()) AddCast(plan, tensor);
+    for (const PlannedLayer& layer : plan.layers()) {
+      for (const DerivedTensor& derived : layer.derived) AddDerived(layer, derived);
+    }
     text_ += std::to_string(plan.placements().size()) + " placements in " + std::to_string(plan.layers().size()) +
              " layers, " + std::to_string(plan.placed_bytes()) + " of " + std::to_string(manifest.total_bytes()) +
              " bytes on rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size) + "\n";
@@ -152,6 +155,19 @@ class Report {
     const DType to = plan.parameters()[plan.placements()[placements.front()].parameter].spec.dtype;
     json_["cast"].push_back({{"name", spec.name}, {"from", Name(spec.dtype)}, {"to", Name(to)}});
     text_ += "cast: " + spec.name + ": " + std::string(Name(spec.dtype)) + " to " + std::string(Name(to)) + "\n";
+  }
+
+  void AddDerived(const PlannedLayer& layer, const DerivedTensor& derived) {
+    const std::string name = layer.path + "." + derived.spec.name;
+    Json sources = Json::array();
+    text_ += "derived: " + name + " " + Describe(derived.spec) + " from";
+    for (const TensorSpec& source : derived.sources) {
+      sources.push_back(source.name);
+      text_ += " " + source.name;
+    }
+    text_ += "\n";
+    json_["derived"].push_back(
+        {{"name", name}, {"dtype", Name(derived.spec.dtype)}, {"shape", derived.spec.shape}, {"from", sources}});
   }
 
   const Manifest& manifest_;

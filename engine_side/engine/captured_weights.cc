@@ -57,6 +57,24 @@ std::vector<WeightView> CapturedWeights::FindStack(const Module& layer, const st
   return views;
 }
 
+WeightView CapturedWeights::FindDerived(const Module& layer, const std::string& path, std::string_view name) {
+  const auto found =
+      std::ranges::find(layer.derived(), name, [](const DerivedTensor& d) { return std::string_view(d.spec.name); });
+  LAYERCAST_CHECK(found != layer.derived().end());
+  for (const TensorSpec& source : found->sources) {
+    const std::string whole = path + "." + source.name;
+    for (const auto& [buffer, captured] : by_name_) {
+      if (buffer == whole || buffer.starts_with(whole + "_scale")) used_.insert(buffer);
+    }
+  }
+  const TensorSpec& spec = found->spec;
+  const auto cols = static_cast<std::size_t>(spec.shape.back());
+  return {.values = Get(path + "." + spec.name, spec.dtype, spec.shape).address,
+          .dtype = spec.dtype,
+          .rows = static_cast<std::size_t>(spec.num_elements()) / cols,
+          .cols = cols};
+}
+
 LinearWeights CapturedWeights::Linear(const Module& layer, const std::string& path) {
   LinearWeights linear{Find(layer, path), std::nullopt};
   if (std::ranges::count(layer.parameters(), "bias", [](const Parameter& p) { return p.spec.name; }) > 0) {

@@ -26,6 +26,9 @@ class CapturedWeights {
   WeightView Find(const Module& layer, const std::string& path, std::string_view parameter = "weight");
   // The matrices of a parameter that is a stack of them (experts).
   std::vector<WeightView> FindStack(const Module& layer, const std::string& path, std::string_view parameter);
+  // A tensor that derives from parameters of `layer`: rows of its last dimension. A pass that reads it reads them by
+  // it.
+  WeightView FindDerived(const Module& layer, const std::string& path, std::string_view name);
   // Weight and, if the layer has one, bias.
   LinearWeights Linear(const Module& layer, const std::string& path);
 

@@ -1,6 +1,7 @@
 #include "engine_side/engine/attention_block.h"
 #include "engine_side/engine/block.h"
 #include "engine_side/engine/gated_mlp_block.h"
+#include "engine_side/engine/latent_attention_block.h"
 #include "engine_side/engine/mamba_block.h"
 #include "engine_side/engine/mlp_block.h"
 #include "engine_side/engine/moe_block.h"
@@ -11,6 +12,9 @@ namespace layercast {
 std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, const BlockContext& context) {
   if (const auto* attention = dynamic_cast<const Attention*>(&module)) {
     return std::make_unique<AttentionBlock>(*attention, path, context);
+  }
+  if (const auto* attention = dynamic_cast<const LatentAttention*>(&module)) {
+    return std::make_unique<LatentAttentionBlock>(*attention, path, context);
   }
   if (const auto* mlp = dynamic_cast<const GatedMlp*>(&module)) {
     return std::make_unique<GatedMlpBlock>(*mlp, path, context);

@@ -30,14 +30,15 @@ std::vector<std::size_t> Largest(std::span<const float> values, std::size_t coun
   return order;
 }
 
-// A group is as good as its two best experts together; the experts of all but the best groups are never picked.
+// A group is as good as a few of its best experts together; the experts of all but the best groups are never picked.
 void KeepBestGroups(const Routing& routing, std::vector<float>& scores) {
   const auto groups = static_cast<std::size_t>(routing.num_groups);
   const std::size_t size = scores.size() / groups;
+  const auto of_group = static_cast<std::size_t>(routing.group_best);
   std::vector<float> best(groups, 0.0F);
   for (std::size_t g = 0; g < groups; ++g) {
     const auto group = std::span(scores).subspan(g * size, size);
-    for (const std::size_t i : Largest(group, std::min<std::size_t>(2, size))) best[g] += group[i];
+    for (const std::size_t i : Largest(group, std::min(of_group, size))) best[g] += group[i];
   }
   const std::vector<std::size_t> kept = Largest(best, static_cast<std::size_t>(routing.top_groups));
   for (std::size_t g = 0; g < groups; ++g) {

@@ -18,6 +18,16 @@ Json Gemma(Json fields) {
   return gemma;
 }
 
+Json Deepseek(Json fields) {
+  Json deepseek = {{"q_lora_rank", 1536},
+                   {"kv_lora_rank", 512},
+                   {"qk_nope_head_dim", 128},
+                   {"qk_rope_head_dim", 64},
+                   {"v_head_dim", 128}};
+  deepseek.update(fields);
+  return deepseek;
+}
+
 // One block a layer: listed, or as a pattern such as "M-M*"; the number of layers follows from it.
 void UseUsualNamesOfNemotronH(Json& config) {
   const std::map<char, std::string> of_pattern = {
@@ -51,6 +61,18 @@ Json ConfigDefaults(const std::string& model_type) {
       {"phi3", {{"use_sliding_window", true}, {"rms_norm_eps", 1e-5}, {"original_max_position_embeddings", 4096}}},
       {"gemma2",
        Gemma({{"sliding_window_pattern", 2}, {"attn_logit_softcapping", 50.0}, {"final_logit_softcapping", 30.0}})},
+      {"deepseek_v2", Deepseek({{"num_local_experts", 64}, {"moe_intermediate_size", 1407}, {"n_shared_experts", 2}})},
+      {"deepseek_v3", Deepseek({{"num_local_experts", 256},
+                                {"num_experts_per_tok", 8},
+                                {"moe_intermediate_size", 2048},
+                                {"n_shared_experts", 1},
+                                {"n_group", 8},
+                                {"topk_group", 4},
+                                {"norm_topk_prob", true},
+                                {"routed_scaling_factor", 2.5},
+                                {"first_k_dense_replace", 3},
+                                {"num_mtp_layers", 1},
+                                {"max_position_embeddings", 4096}})},
       {"mamba2", {{"layer_norm_epsilon", 1e-5}, {"max_position_embeddings", 1 << 20}}},  // it knows no limit
       {"nemotron_h",
        {{"num_key_value_heads", 8},

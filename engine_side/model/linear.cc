@@ -16,6 +16,11 @@ std::int64_t PerRank(const ParallelConfig& parallel, std::string_view name, std:
   return Divide(name, size, "tp_size", parallel.tp_size);
 }
 
+std::string NotAnIndex(std::size_t shards, std::string_view shard_id) {
+  return "Shard id should be between 0 and " + std::to_string(shards - 1) + ". Got shard id " + std::string(shard_id) +
+         ".";
+}
+
 }  // namespace
 
 ReplicatedLinear::ReplicatedLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size,
@@ -169,8 +174,23 @@ std::vector<ColumnParallelLinear::Shard> MergedColumnParallelLinear::Split(const
 }
 
 std::string MergedColumnParallelLinear::UnknownShard(std::string_view shard_id) const {
-  return "Shard id should be between 0 and " + std::to_string(shards().size() - 1) + ". Got shard id " +
-         std::string(shard_id) + ".";
+  return NotAnIndex(shards().size(), shard_id);
+}
+
+MergedReplicatedLinear::MergedReplicatedLinear(const LayerContext& context, std::int64_t input_size,
+                                               const std::vector<MergedShard>& shards, bool bias)
+    : ColumnParallelLinear("MergedReplicatedLinear", context, Shape{input_size}, Whole(shards), bias) {}
+
+std::vector<ColumnParallelLinear::Shard> MergedReplicatedLinear::Whole(const std::vector<MergedShard>& shards) {
+  std::vector<Shard> whole;
+  for (const MergedShard& shard : shards) {
+    whole.push_back({shard.checkpoint_name, std::to_string(whole.size()), shard.output_size, shard.output_size, 0});
+  }
+  return whole;
+}
+
+std::string MergedReplicatedLinear::UnknownShard(std::string_view shard_id) const {
+  return NotAnIndex(shards().size(), shard_id);
 }
 
 QKVParallelLinear::QKVParallelLinear(const LayerContext& context, std::int64_t hidden_size, const AttentionHeads& heads,

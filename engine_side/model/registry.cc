@@ -19,6 +19,8 @@ std::string Joined(const std::vector<std::string>& names) {
 
 ModelRegistry ModelRegistry::Builtin() {
   ModelRegistry registry;
+  registry.Register("DeepseekV2ForCausalLM", BuildDeepseekV2);
+  registry.Register("DeepseekV3ForCausalLM", BuildDeepseekV3, "draft layers are skipped");
   registry.Register("Gemma2ForCausalLM", BuildGemma2);
   registry.Register("Gemma3ForCausalLM", BuildGemma3);
   registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");

@@ -108,7 +108,7 @@ def test_a_layer_that_is_quantized_already(model):
 
 
 @pytest.mark.parametrize("config, flags, words", [
-    ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: Gemma2ForCausalLM, Gemma3ForCausalLM"),
+    ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: DeepseekV2ForCausalLM, DeepseekV3ForCausalLM"),
     ({}, ["--tp", 3], "num_attention_heads 4 is not divisible by tp_size 3"),
     ({"hidden_size": 0}, [], "hidden_size: expected an integer from 1"),
 ])

@@ -70,7 +70,9 @@ def served_digests(program, engine):
     return [rank["served_digest"] for rank in program.status(engine)["ranks"]]
 
 
-def test_the_first_load_and_the_next_from_another_engine(start, folders, tmp_path, assert_serves, program):
+@pytest.mark.parametrize("spec", ["llama", "deepseek_v3"])  # the latter's derived tensors come along
+def test_the_first_load_and_the_next_from_another_engine(spec, start, checkpoint, tmp_path, assert_serves, program):
+    folders = {version: checkpoint(spec, version) for version in "ab"}
     arguments = "--tp", 2, "--quantization", "fp8_per_channel"
     first = start("serve", "--model", folders["a"], *arguments)
     bare = tmp_path / "bare"

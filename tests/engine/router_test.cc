@@ -55,6 +55,9 @@ TEST(ChooseExperts, OnlyThoseOfTheGroupsWhoseTwoBestAreBest) {
   EXPECT_THAT(ExpertsOf(ChooseExperts(routing, logits, {})), ElementsAre(3U, 4U));
   routing.top_groups = 2;
   EXPECT_THAT(ExpertsOf(ChooseExperts(routing, logits, {})), ElementsAre(0U, 3U));
+  routing.top_groups = 1;
+  routing.group_best = 1;  // now the best one alone counts
+  EXPECT_THAT(ExpertsOf(ChooseExperts(routing, logits, {})), ElementsAre(0U, 1U));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
-            "glm4_moe", "mamba2", "nemotron_h")
+            "glm4_moe", "deepseek_v2", "deepseek_v3", "mamba2", "nemotron_h")
 STATE_SPACES = FAMILIES[-2:]
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 ROUTING_BIAS = "e_score_correction_bias"  # fp32 whatever the model's dtype
@@ -271,6 +271,31 @@ class _Served:
         self.copy(f"{layer}.{own}.q_norm.weight")
         self.copy(f"{layer}.{own}.k_norm.weight")
 
+    def latent_attention(self, layer):
+        """What makes the small vectors is everybody's; the rest is split by heads."""
+        own = f"{layer}.self_attn"
+        small = [f"{own}.{name}" for name in ("q_a_proj", "kv_a_proj_with_mqa") if f"{own}.{name}.weight" in self.source]
+        whole = [(part, range(self.source[f"{part}.weight"].shape[0])) for part in small]
+        self.column(f"{own}.fused_qkv_a_proj" if len(small) == 2 else small[0], whole)
+        for name in ("q_proj", "q_b_proj", "kv_b_proj"):
+            if f"{own}.{name}.weight" in self.source:
+                rows = self.source[f"{own}.{name}.weight"].shape[0]
+                self.column(f"{own}.{name}", [(f"{own}.{name}", shard(rows, self.t, self.r))])
+        self.row(f"{own}.o_proj")
+        self.copy(f"{own}.q_a_layernorm.weight")
+        self.copy(f"{own}.kv_a_layernorm.weight")
+        self.derive(f"{own}.kv_b_proj", self.source[f"{own}.kv_a_layernorm.weight"].dtype)
+
+    def derive(self, kv_b_proj, dtype):
+        """Of the weight as it is served: where it is quantized, dequantized to the model's dtype."""
+        c = self.config
+        keys, values, heads = c["qk_nope_head_dim"], c["v_head_dim"], c["num_attention_heads"] // self.t
+        weight = dequantized(self.out, f"{kv_b_proj}.weight")
+        weight = self.out[f"{kv_b_proj}.weight"] if weight is None else weight.to(dtype)
+        uk, uv = weight.T.reshape(-1, heads, keys + values).split([keys, values], dim=-1)
+        self.out[f"{kv_b_proj}.W_UK_T"] = uk.permute(1, 2, 0)
+        self.out[f"{kv_b_proj}.W_UV"] = uv.transpose(0, 1)
+
     def mlp(self, module):
         names = [f"{module}.gate_proj", f"{module}.up_proj"]
         rows = shard(self.source[f"{names[0]}.weight"].shape[0], self.t, self.r)
@@ -349,7 +374,10 @@ class _Served:
             if self.config["model_type"] in STATE_SPACES:
                 self.mixer(layer)
                 continue
-            self.attention(layer)
+            if f"{layer}.self_attn.kv_b_proj.weight" in self.source:
+                self.latent_attention(layer)
+            else:
+                self.attention(layer)
             block = f"{layer}.block_sparse_moe" if self.config["model_type"] == "mixtral" else f"{layer}.mlp"
             if f"{block}.gate.weight" in self.source:
                 self.mixture(block)

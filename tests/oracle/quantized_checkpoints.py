@@ -13,7 +13,8 @@ import torch
 import oracle
 
 FP8 = torch.float8_e4m3fn
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "kv_a_proj_with_mqa",
+          "q_b_proj", "kv_b_proj")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,9 +131,12 @@ class _Served(oracle._Served):
     def as_it_is(self, blocks_fit):
         return self.recipe == self.form.recipe and (self.recipe != "fp8_per_block" or blocks_fit)
 
-    @staticmethod
-    def rows_fit(parts):
-        return all(edge % 128 == 0 for _, rows in parts for edge in (rows.start, rows.stop))
+    def rows_fit(self, parts):
+        """Whole blocks, but for the last one of a weight that is not cut."""
+        *_, (last, kept) = parts
+        is_cut = len(kept) != self.source[f"{last}.weight"].shape[0]
+        edges = [edge for _, rows in parts for edge in (rows.start, rows.stop)]
+        return all(edge % 128 == 0 for edge in (edges if is_cut else edges[:-1]))
 
     def scale(self, module):
         return self.source[f"{module}.{self.form.scale}"].float()

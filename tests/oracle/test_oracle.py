@@ -145,6 +145,16 @@ def put_together(ranks, config):
             out[name] = put_mixer_together(shards, config, ".in_proj." in name)
         elif name.endswith((".A_log", ".D", ".dt_bias", ".mixer.norm.weight", ".mixer.up_proj.weight")):
             out[name] = torch.cat(shards)
+        elif suffix in ("W_UK_T", "W_UV"):
+            assert heads // tp == shards[0].shape[0]  # and they are what a test of their own says
+        elif "fused_qkv_a_proj" in name:
+            assert all(torch.equal(s, shards[0]) for s in shards)
+            base = module.removesuffix("fused_qkv_a_proj")
+            rows = [config["q_lora_rank"], config["kv_lora_rank"] + config["qk_rope_head_dim"]]
+            for part, tensor in zip(("q_a_proj", "kv_a_proj_with_mqa"), shards[0].split(rows), strict=True):
+                out[f"{base}{part}.{suffix}"] = tensor
+        elif name.endswith((".q_proj.weight", ".q_b_proj.weight", ".kv_b_proj.weight")):
+            out[name] = torch.cat(shards)
         elif name.endswith("out_proj.weight"):
             out[name] = torch.cat(shards, dim=1)
         elif "qkv_proj" in name:
@@ -195,6 +205,17 @@ def put_mixer_together(shards, config, with_gate_and_steps):
             assert all(torch.equal(of_rank, part[0]) for of_rank in part)
             del part[1:]
     return torch.cat([torch.cat(part) for part in whole])
+
+
+def test_keys_and_values_are_made_of_the_rows_of_their_heads(checkpoint):
+    """Heads 2 and 3 of 4 are rank 1's; a head's rows are those of its key, then those of its value."""
+    folder = checkpoint("deepseek_v3_wide", "a")
+    weight = oracle.read_tensors(folder)["model.layers.1.self_attn.kv_b_proj.weight"]
+    served = oracle.served_tensors(folder, 2, 1)
+    for head in (2, 3):
+        keys, values = weight[128 * head : 128 * head + 64], weight[128 * head + 64 : 128 * head + 128]
+        assert torch.equal(served["model.layers.1.self_attn.kv_b_proj.W_UK_T"][head - 2], keys)
+        assert torch.equal(served["model.layers.1.self_attn.kv_b_proj.W_UV"][head - 2], values.T)
 
 
 def spec_for(family, recipe):

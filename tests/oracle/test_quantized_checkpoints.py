@@ -54,6 +54,14 @@ def test_what_fits_is_served_as_it_is(form, words, made, load):
         assert_served(load, folder, form, tp, recipe, *words)
 
 
+@pytest.mark.parametrize("form", ["deepseek", "fp8", "compressed channels"])
+def test_latent_attention_derives_from_the_codes_that_are_served(form, checkpoint, tmp_path, load):
+    folder = quantized_checkpoints.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)
+    for tp in (1, 2):
+        assert_served(load, folder, form, tp, FORMS[form].recipe, "direct")
+    assert_served(load, folder, form, 2, "none", "requantize")
+
+
 def test_blocks_that_fit_are_cut(made, load):
     folder = made("deepseek")  # on two ranks the MLP's do not, and are quantized anew
     assert_served(load, folder, "deepseek", 2, "fp8_per_block", "requantize")

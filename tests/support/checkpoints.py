@@ -58,6 +58,14 @@ _HYBRID = {"hidden_size": 80, "mamba_num_heads": 8, "mamba_head_dim": 20, "ssm_s
            "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 136,
            "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"], "vocab_size": 1003,
            "bos_token_id": None, "eos_token_id": None}
+# Every size another one. A rank's scores are corrected for the longer context.
+_LATENT = {"num_key_value_heads": 8, "q_lora_rank": 56, "kv_lora_rank": 40, "qk_nope_head_dim": 20,
+           "qk_rope_head_dim": 16, "v_head_dim": 24}
+_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "mscale": 1.0, "mscale_all_dim": 0.7,
+         "original_max_position_embeddings": 64}
+_DEEPSEEK = {**_LATENT, "n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
+             "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7,
+             "first_k_dense_replace": 1, "pad_token_id": None}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -118,6 +126,16 @@ _ALL = (
                                    "pad_token_id": None}),
     _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
                                            "head_dim": 40, "norm_topk_prob": False}, stacked=True),
+    # Latent attention: with and without a small vector for queries, scores corrected as yarn asks, ...
+    _spec("deepseek_v2", "deepseek_v2", {**_DEEPSEEK, "q_lora_rank": None, "topk_method": "group_limited_greedy",
+                                         "rope_parameters": _YARN}),
+    _spec("deepseek_v3", "deepseek_v3", {**_DEEPSEEK, "rope_parameters": _YARN, "num_hidden_layers": 3},
+          shard_bytes=400_000),
+    # ... pairs as others turn them, biases, experts picked among all.
+    _spec("deepseek_v2_greedy", "deepseek_v2", {**_DEEPSEEK, "n_group": None, "topk_group": None,
+                                                "attention_bias": True}, stacked=True),
+    _spec("deepseek_v3_half", "deepseek_v3", {**_DEEPSEEK, "n_group": 1, "topk_group": 1, "rope_interleave": False,
+                                              "norm_topk_prob": False, "attention_bias": True}, dtype="float32"),
     # State spaces: one group that every rank holds, and as many groups as ranks.
     Spec("mamba2", "mamba2", {**_MAMBA, "n_groups": 1, "time_step_limit": [0.3, 2.0]}),
     Spec("mamba2_groups", "mamba2", {**_MAMBA, "n_groups": 4, "use_bias": True, "use_conv_bias": False,
@@ -130,12 +148,22 @@ _ALL = (
     # Parts that are whole blocks of 128, but for the MLP's on two ranks: 384 rows.
     _spec("qwen3_wide", "qwen3", {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4,
                                   "head_dim": 128, "vocab_size": 257}),
+    _spec("deepseek_v3_blocks", "deepseek_v3", {**_DEEPSEEK, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
+                                                "q_lora_rank": 128, "kv_lora_rank": 64, "v_head_dim": 16,
+                                                "n_shared_experts": 1, "rope_parameters": _YARN}),
+    # Dense throughout, and parts that are whole blocks of 128, but for the last one of what makes the small vectors.
+    _spec("deepseek_v3_wide", "deepseek_v3", {**_DEEPSEEK, "hidden_size": 256, "intermediate_size": 512,
+                                              "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 257,
+                                              "q_lora_rank": 128, "kv_lora_rank": 128, "qk_nope_head_dim": 64,
+                                              "qk_rope_head_dim": 64, "v_head_dim": 64, "first_k_dense_replace": 2}),
     _spec("llama_blocks_fp32", "llama", {**_WHOLE_BLOCKS, "head_dim": 16}, dtype="float32"),
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
 MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe")
-WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks")
+LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v2_greedy", "deepseek_v3_half")
+WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks", "deepseek_v3_blocks",
+                "deepseek_v3_wide")
 
 
 def make(spec, folder, version):
@@ -170,6 +198,8 @@ def _write(spec, folder, version):
     with torch.random.fork_rng():
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=stored)
     routing = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    for _, bias in routing:  # in fp32, whatever the model's dtype, as published checkpoints have it
+        bias.data = bias.data.float()
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *routing]:
             parameter.copy_(random_weight(f"{spec.name}/{version}/{name}", name, parameter.shape))

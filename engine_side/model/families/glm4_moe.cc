@@ -1,29 +1,12 @@
 // GLM-4 MoE: a part of each head is rotated, the first layers are dense, experts are picked by sigmoid scores and a
 // bias that is not part of their weight. Checkpoints also hold draft layers behind the last one, which are another
 // model's.
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
-namespace {
-
-WeightsMapper DropDraftLayers(const ModelConfig& config, const MoeConfig& moe) {
-  std::vector<NameRule> rules;
-  for (std::int64_t i = 0; i < moe.num_draft_layers; ++i) {
-    rules.push_back(NameRule::Drop(NameRule::Match::kPrefix,
-                                   "model.layers." + std::to_string(config.num_hidden_layers + i),
-                                   "a draft layer (MTP) is not served"));
-  }
-  return WeightsMapper(std::move(rules));
-}
-
-}  // namespace
-
 std::unique_ptr<Module> BuildGlm4Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
   const MoeConfig moe = MoeConfig::Parse(config);

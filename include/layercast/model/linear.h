@@ -137,6 +137,19 @@ class LAYERCAST_PUBLIC MergedColumnParallelLinear final : public ColumnParallelL
   static std::vector<Shard> Split(const ParallelConfig& parallel, const std::vector<MergedShard>& shards);
 };
 
+// The same fusion, whole on every rank.
+class LAYERCAST_PUBLIC MergedReplicatedLinear final : public ColumnParallelLinear {
+ public:
+  MergedReplicatedLinear(const LayerContext& context, std::int64_t input_size, const std::vector<MergedShard>& shards,
+                         bool bias);
+
+ protected:
+  std::string UnknownShard(std::string_view shard_id) const override;
+
+ private:
+  static std::vector<Shard> Whole(const std::vector<MergedShard>& shards);
+};
+
 struct AttentionHeads {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;

@@ -21,6 +21,7 @@ struct Routing {
   double normalize_epsilon = 0.0;  // added to their sum
   bool fp32_logits = false;        // logits are not rounded to the model's dtype ...
   bool round_weights = false;      // ... and weights are
+  std::int64_t group_best = 2;     // so many of its best experts together say how good a group is
 
   // As the configuration says.
   std::int64_t top_k = 1;

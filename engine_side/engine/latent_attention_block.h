@@ -1,0 +1,53 @@
+// Multi-head latent attention, absorbed: queries are taken to the latent space by W_UK_T, attend to the latent vectors
+// that alone are cached, and what they get becomes values by W_UV. Prompts and single tokens alike, so that a token's
+// result does not depend on how its prompt was cut. Made by MakeBlock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine_side/engine/attend.h"
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/linear.h"
+#include "engine_side/engine/norm.h"
+#include "layercast/model/latent_attention.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class LatentAttentionBlock final : public Block {
+ public:
+  LatentAttentionBlock(const LatentAttention& attention, const std::string& path, const BlockContext& context);
+  void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
+  void Drop(std::uint64_t sequence) override { cache_.erase(sequence); }
+  void DropAll() override { cache_.clear(); }
+
+ private:
+  void Project(const Activations& in);
+  void Remember(const TokenRow& row, std::span<const float> factors, std::span<float> latent);
+  void Turn(std::span<float> part, std::size_t position);
+  void AttendHead(std::span<const TokenRow> rows, std::size_t head);
+
+  Collective& collective_;
+  DType dtype_;
+  bool interleaved_;
+  std::size_t heads_;                                    // this rank's
+  std::size_t q_latent_, latent_, nope_, rope_, value_;  // elements: of LatentSizes
+  AttendOptions attend_;
+  RotaryTable& rotary_;
+  LinearWeights compress_, queries_of_, o_;  // rows of compress_: the queries' vector, if any, the latent one, the key
+  WeightView to_latent_, to_value_;          // W_UK_T, W_UV: all heads' rows, one after another
+  std::optional<Norm> q_norm_;
+  Norm kv_norm_;
+  // Of a sequence: for each position its latent vector, then its key, padded to whole vectors together.
+  std::unordered_map<std::uint64_t, std::vector<float>> cache_;
+
+  Activations compressed_, q_compressed_, q_normed_, queries_, attended_;  // scratch
+  std::vector<float> scores_, query_, head_out_, pairs_;
+};
+
+}  // namespace layercast

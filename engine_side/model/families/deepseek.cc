@@ -1,0 +1,65 @@
+// DeepSeek-V2 and V3 (also Kimi-K2): latent attention, experts picked among the best groups of them, the first layers
+// dense. V2 picks by softmax scores, V3 by sigmoid scores and a bias that is not part of their weight; checkpoints of
+// V3 also hold draft layers behind the last one.
+#include <nlohmann/json.hpp>
+
+#include "engine_side/model/config_fields.h"
+#include "engine_side/model/families/draft_layers.h"
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/latent_attention.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+namespace {
+
+std::unique_ptr<Module> BuildDeepseek(const char* architecture, const ModelConfig& config,
+                                      const ParallelConfig& parallel, DType dtype, const MoeConfig& moe,
+                                      const Routing& routing, const RouterOptions& router) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const LatentAttentionSpec attention = LatentAttentionSpec::Parse(config);
+  const MoeOptions options{.routing = routing, .router = router, .shared_name = "shared_experts"};
+  auto model = std::make_unique<DecoderForCausalLM>(architecture, context, config, [&](std::int64_t layer) {
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<LatentAttention>(context, config, attention),
+                                          MakeFeedForward(context, config, moe, layer, options));
+  });
+  model->SetMapper(DropDraftLayers(config, moe) | model->mapper());
+  return model;
+}
+
+// Throws unless the field, where it is there, says what the family computes.
+void Expect(const nlohmann::json& config, const char* field, const char* expected) {
+  const ConfigFields fields(config, {});
+  if (fields.Text(field, expected) != expected) fields.Refuse(field, expected, config[field]);
+}
+
+}  // namespace
+
+std::unique_ptr<Module> BuildDeepseekV2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const auto json = nlohmann::json::parse(config.json);
+  const ConfigFields fields(json, {});
+  Expect(json, "scoring_func", "softmax");
+  MoeConfig moe = MoeConfig::Parse(config);
+  if (fields.Text("topk_method", "greedy") == "greedy") {
+    moe.n_group = moe.topk_group = 1;
+  } else {
+    Expect(json, "topk_method", "group_limited_greedy");
+  }
+  return BuildDeepseek("DeepseekV2ForCausalLM", config, parallel, dtype, moe, {.fp32_logits = true, .group_best = 1},
+                       {});
+}
+
+std::unique_ptr<Module> BuildDeepseekV3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const auto json = nlohmann::json::parse(config.json);
+  Expect(json, "scoring_func", "sigmoid");
+  Expect(json, "topk_method", "noaux_tc");
+  const MoeConfig moe = MoeConfig::Parse(config);
+  const Routing routing{.score = Routing::Score::kSigmoid,
+                        .normalize = moe.norm_topk_prob,
+                        .normalize_epsilon = 1e-20,
+                        .fp32_logits = true};
+  return BuildDeepseek("DeepseekV3ForCausalLM", config, parallel, dtype, moe, routing, {.correction_bias = true});
+}
+
+}  // namespace layercast

@@ -1,0 +1,132 @@
+#include "layercast/model/latent_attention.h"
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine_side/model/config_defaults.h"
+#include "engine_side/model/config_fields.h"
+#include "engine_side/model/fit.h"
+#include "layercast/model/norm.h"
+
+namespace layercast {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+// Yarn's correction of the scores, as DeepSeek's models have it; 1 where the configuration asks for none.
+double ScoreFactor(const RopeConfig& rope) {
+  const auto number = [&](const char* name) {
+    const auto found = rope.numbers.find(name);
+    return found == rope.numbers.end() ? 0.0 : found->second;
+  };
+  const double by = number("mscale_all_dim");
+  const double factor = number("factor");
+  if (rope.type == "default" || by == 0.0 || factor <= 1.0) return 1.0;
+  const double mscale = 0.1 * by * std::log(factor) + 1.0;
+  return mscale * mscale;
+}
+
+std::int64_t HeadsOf(const LayerContext& context, const LatentSizes& sizes) {
+  CheckParallel(context.parallel);
+  return Divide("num_attention_heads", sizes.num_heads, "tp_size", context.parallel.tp_size);
+}
+
+std::vector<ColumnParallelLinear::Shard> ByHead(const LayerContext& context, const LatentSizes& sizes) {
+  const std::int64_t of_head = sizes.qk_nope_head_dim + sizes.v_head_dim;
+  const std::int64_t rows = HeadsOf(context, sizes) * of_head;
+  return {{{}, {}, sizes.num_heads * of_head, rows, context.parallel.tp_rank * rows}};
+}
+
+// The part of a head's rows that makes keys is W_UK_T already: [nope, kv_lora_rank].
+void TakeKeys(std::size_t heads, std::size_t key_bytes, std::size_t value_bytes, Bytes weight, std::byte* keys) {
+  for (std::size_t head = 0; head < heads; ++head) {
+    std::memcpy(keys + head * key_bytes, weight.data() + head * (key_bytes + value_bytes), key_bytes);
+  }
+}
+
+// The rest, transposed: [kv_lora_rank, v]. `rows`, `cols`: of a head's values in the weight.
+void TakeValues(std::size_t heads, std::size_t key_bytes, std::size_t rows, std::size_t cols, std::size_t element,
+                Bytes weight, std::byte* values) {
+  for (std::size_t head = 0; head < heads; ++head) {
+    const std::byte* from = weight.data() + head * (key_bytes + rows * cols * element) + key_bytes;
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t col = 0; col < cols; ++col) {
+        std::memcpy(values + (head * rows * cols + col * rows + row) * element, from + (row * cols + col) * element,
+                    element);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+LatentAttentionSpec LatentAttentionSpec::Parse(const ModelConfig& config) {
+  nlohmann::json json = nlohmann::json::parse(config.json);
+  const nlohmann::json defaults = ConfigDefaults(config.model_type);
+  for (const auto& [key, value] : defaults.items()) json.emplace(key, value);
+  const ConfigFields fields(json, {});
+  LatentAttentionSpec spec;
+  spec.sizes = {.num_heads = config.num_attention_heads,
+                .q_lora_rank = fields.Find("q_lora_rank") == nullptr ? 0 : fields.Size("q_lora_rank"),
+                .kv_lora_rank = fields.Size("kv_lora_rank"),
+                .qk_nope_head_dim = fields.Size("qk_nope_head_dim"),
+                .qk_rope_head_dim = fields.Size("qk_rope_head_dim"),
+                .v_head_dim = fields.Size("v_head_dim")};
+  if (spec.sizes.qk_rope_head_dim % 2 != 0) {
+    fields.Refuse("qk_rope_head_dim", "an even number", spec.sizes.qk_rope_head_dim);
+  }
+  spec.scale = ScoreFactor(config.rope) / std::sqrt(static_cast<double>(spec.sizes.qk_head_dim()));
+  spec.bias = config.attention_bias;
+  spec.interleaved = fields.Flag("rope_interleave", true);
+  spec.rotary = {config.rope, spec.sizes.qk_rope_head_dim, config.max_position_embeddings};
+  return spec;
+}
+
+LatentUpProjection::LatentUpProjection(const LayerContext& context, const LatentSizes& sizes)
+    : ColumnParallelLinear("LatentUpProjection", context, Shape{sizes.kv_lora_rank}, ByHead(context, sizes), false) {
+  const TensorSpec weight = parameters()[kWeight].spec;
+  const std::int64_t heads = HeadsOf(context, sizes);
+  const auto element = static_cast<std::size_t>(BitsPerElement(weight.dtype) / 8);
+  const auto keys = static_cast<std::size_t>(sizes.qk_nope_head_dim);
+  const auto values = static_cast<std::size_t>(sizes.v_head_dim);
+  const auto latent = static_cast<std::size_t>(sizes.kv_lora_rank);
+  const auto count = static_cast<std::size_t>(heads);
+  AddDerived({{"W_UK_T", weight.dtype, {heads, sizes.qk_nope_head_dim, sizes.kv_lora_rank}},
+              {weight},
+              [=](std::span<const Bytes> sources, std::span<std::byte> derived) {
+                TakeKeys(count, keys * latent * element, values * latent * element, sources[0], derived.data());
+              }});
+  AddDerived({{"W_UV", weight.dtype, {heads, sizes.kv_lora_rank, sizes.v_head_dim}},
+              {weight},
+              [=](std::span<const Bytes> sources, std::span<std::byte> derived) {
+                TakeValues(count, keys * latent * element, values, latent, element, sources[0], derived.data());
+              }});
+}
+
+LatentAttention::LatentAttention(const LayerContext& context, const ModelConfig& config,
+                                 const LatentAttentionSpec& spec)
+    : Module("LatentAttention"), spec_(spec), local_heads_(HeadsOf(context, spec.sizes)) {
+  const LatentSizes& sizes = spec.sizes;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t queries = sizes.num_heads * sizes.qk_head_dim();
+  const std::int64_t latent = sizes.kv_lora_rank + sizes.qk_rope_head_dim;
+  if (sizes.q_lora_rank != 0) {
+    const std::vector<MergedShard> shards = {{"q_a_proj", sizes.q_lora_rank}, {"kv_a_proj_with_mqa", latent}};
+    AddChild("fused_qkv_a_proj", std::make_unique<MergedReplicatedLinear>(context, hidden, shards, spec.bias));
+    AddChild("q_a_layernorm", std::make_unique<RMSNorm>(context, sizes.q_lora_rank));
+    AddChild("q_b_proj", std::make_unique<ColumnParallelLinear>(context, sizes.q_lora_rank, queries, false));
+  } else {
+    AddChild("kv_a_proj_with_mqa", std::make_unique<ReplicatedLinear>(context, hidden, latent, spec.bias));
+    AddChild("q_proj", std::make_unique<ColumnParallelLinear>(context, hidden, queries, false));
+  }
+  AddChild("kv_a_layernorm", std::make_unique<RMSNorm>(context, sizes.kv_lora_rank));
+  AddChild("kv_b_proj", std::make_unique<LatentUpProjection>(context, sizes));
+  AddChild("o_proj",
+           std::make_unique<RowParallelLinear>(context, sizes.num_heads * sizes.v_head_dim, hidden, spec.bias));
+}
+
+}  // namespace layercast
