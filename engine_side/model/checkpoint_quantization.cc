@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "layercast/error.h"
-#include "layercast/model/linear.h"
+#include "layercast/model/quantizable_layer.h"
 
 namespace layercast {
 namespace {
@@ -108,7 +108,7 @@ bool Matches(std::string_view path, const std::string& entry) {
 }
 
 // Under the fused layer's own name, or of all its parts.
-bool IgnoresLayer(const CheckpointQuantization& quantization, const LinearLayer& layer, const std::string& path) {
+bool IgnoresLayer(const CheckpointQuantization& quantization, const QuantizableLayer& layer, const std::string& path) {
   if (quantization.Ignores(path)) return true;
   const std::string parent = path.substr(0, path.rfind('.') == std::string::npos ? 0 : path.rfind('.') + 1);
   std::string ignored;
@@ -123,7 +123,7 @@ bool IgnoresLayer(const CheckpointQuantization& quantization, const LinearLayer&
 }
 
 void ApplyBelow(const CheckpointQuantization& quantization, Module& module, const std::string& path) {
-  if (auto* layer = dynamic_cast<LinearLayer*>(&module)) {
+  if (auto* layer = dynamic_cast<QuantizableLayer*>(&module)) {
     if (IgnoresLayer(quantization, *layer, path)) {
       layer->SetQuantization(false, std::nullopt);
     } else {

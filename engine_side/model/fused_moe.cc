@@ -8,12 +8,10 @@
 #include "engine_side/model/path.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
-
-// The order in which parameters are added.
-constexpr std::uint32_t kW13Weight = 0, kW2Weight = 1, kW13Bias = 2, kW2Bias = 3;
 
 using Shards = std::uint8_t;  // a set of
 constexpr Shards kW1 = 1, kW3 = 2, kW2 = 4, kW13 = kW1 | kW3;
@@ -65,10 +63,18 @@ Box Stack(const Box& box, std::int64_t first, std::int64_t count) {
 
 }  // namespace
 
+// Parameters are, in this order: w13_weight, w2_weight, each with its scales behind it if it is quantized, the biases.
+struct FusedMoE::Slot {
+  bool down = false;  // w2, not w13
+  bool bias = false;
+  bool scale = false;
+};
+
 struct FusedMoE::Named {
   std::optional<std::int64_t> expert;  // nullopt: all, stacked
   Shards shards = 0;
   bool bias = false;
+  bool scale = false;
   bool transposed = false;
 };
 
@@ -79,29 +85,42 @@ struct FusedMoE::Part {
 };
 
 FusedMoE::FusedMoE(const LayerContext& context, const ExpertOptions& options)
-    : Module("FusedMoE"),
+    : QuantizableLayer("FusedMoE", context),
       options_(options),
       parallel_(context.parallel),
       local_(LocalExperts::Of(context.parallel, options.num_experts)),
       tp_size_(context.parallel.ep_size > 1 ? 1 : context.parallel.tp_size),
       tp_rank_(context.parallel.ep_size > 1 ? 0 : context.parallel.tp_rank),
       slice_(Divide("an expert's intermediate_size", options.intermediate_size, "tp_size", tp_size_)) {
-  const auto add = [&](const char* name, Shape shape, ShardAxis axis, bool quantize) {
-    AddParameter({{name, context.dtype, std::move(shape)}, tp_size_ > 1 ? axis : ShardAxis::kNone, quantize, {}});
-  };
+  const auto axis = [&](ShardAxis cut) { return tp_size_ > 1 ? cut : ShardAxis::kNone; };
   const std::int64_t hidden = options.hidden_size;
-  add("w13_weight", {local_.count, 2 * slice_, hidden}, ShardAxis::kRows, context.quantize);
-  add("w2_weight", {local_.count, hidden, slice_}, ShardAxis::kCols, context.quantize);
+  AddWeight("w13_weight", {local_.count, 2 * slice_, hidden}, axis(ShardAxis::kRows));
+  AddWeight("w2_weight", {local_.count, hidden, slice_}, axis(ShardAxis::kCols));
   if (!options.bias) return;
-  add("w13_bias", {local_.count, 2 * slice_}, ShardAxis::kRows, false);
-  add("w2_bias", {local_.count, hidden}, ShardAxis::kNone, false);
+  AddParameter({{"w13_bias", context.dtype, {local_.count, 2 * slice_}}, axis(ShardAxis::kRows), false, {}});
+  AddParameter({{"w2_bias", context.dtype, {local_.count, hidden}}, ShardAxis::kNone, false, {}});
+}
+
+std::uint32_t FusedMoE::IndexOf(const Slot& slot) const {
+  const std::uint32_t of_weight = takes_quantized() ? 2 : 1;  // a weight's parameters
+  if (slot.bias) return 2 * of_weight + (slot.down ? 1 : 0);
+  return (slot.down ? of_weight : 0) + (slot.scale ? 1 : 0);
+}
+
+FusedMoE::Slot FusedMoE::SlotOf(std::uint32_t parameter) const {
+  const std::uint32_t of_weight = takes_quantized() ? 2 : 1;
+  const bool bias = parameter >= 2 * of_weight;
+  return {.down = bias ? parameter == 2 * of_weight + 1 : parameter >= of_weight,
+          .bias = bias,
+          .scale = IsScale(parameter)};
 }
 
 std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view /*shard_id*/,
                                          const TensorSpec& spec) const {
   const std::optional<Named> named = Parse(name);
   if (!named) throw Error(ErrorCode::kNotFound, class_name() + " has no parameter '" + std::string(name) + "'");
-  CheckFits(spec, parameters()[kW13Weight].spec.dtype, ShapeOf(*named));
+  const std::uint32_t index = IndexOf({named->shards == kW2, named->bias, named->scale});
+  CheckFits(spec, parameters()[index].spec.dtype, ShapeOf(*named));
 
   std::vector<PlacedPiece> pieces;
   const std::optional<std::int64_t> local = named->expert ? local_.LocalOf(*named->expert) : std::nullopt;
@@ -130,14 +149,16 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
 
 // "w2_bias" is added to a sum over ranks, once: the first rank has it, the others zeros.
 std::vector<Box> FusedMoE::Padding(std::uint32_t parameter) const {
-  if (parameter != kW2Bias || tp_rank_ == 0) return {};
-  return {Box::Whole(parameters()[kW2Bias].spec.shape)};
+  const Slot slot = SlotOf(parameter);
+  if (!slot.down || !slot.bias || tp_rank_ == 0) return {};
+  return {Box::Whole(parameters()[parameter].spec.shape)};
 }
 
 std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::string_view path) const {
   const Shape& shape = parameters()[parameter].spec.shape;
-  const bool down = parameter == kW2Weight || parameter == kW2Bias;
-  const std::string suffix = parameter == kW13Weight || parameter == kW2Weight ? ".weight" : ".bias";
+  const Slot slot = SlotOf(parameter);
+  const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
+  const std::int64_t half = slot.down ? 0 : shape[1] / 2;  // gate's rows, then up's
   std::vector<ExpectedTensor> tensors;
   for (std::int64_t i = 0; i < local_.count; ++i) {
     const std::string expert = JoinPath(path, std::to_string(local_.first + i * local_.step));
@@ -147,11 +168,11 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
       box.extent[1] = rows;
       tensors.push_back({JoinPath(expert, options_.mixtral_names ? mixtral_name : name) + suffix, box});
     };
-    if (down) {
+    if (slot.down) {
       add("down_proj", "w2", 0, shape[1]);
     } else {
-      add("gate_proj", "w1", 0, slice_);
-      add("up_proj", "w3", slice_, slice_);
+      add("gate_proj", "w1", 0, half);
+      add("up_proj", "w3", half, half);
     }
   }
   return tensors;
@@ -171,9 +192,10 @@ std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
     const auto found = std::ranges::find(kProjections, rest.substr(0, rest.size() - suffix.size()), &Projection::name);
     named.expert = ParseNumber(name.substr(0, dot));
     if (found == kProjections.end() || !named.expert || *named.expert >= options_.num_experts) return std::nullopt;
-    if (suffix != ".weight" && suffix != ".bias") return std::nullopt;
     named.shards = found->shards;
     named.bias = suffix == ".bias";
+    named.scale = takes_quantized() && suffix == "." + quantized_form()->checkpoint_scale;
+    if (suffix != ".weight" && !named.bias && !named.scale) return std::nullopt;
   }
   if (named.bias && !options_.bias) return std::nullopt;
   return named;
@@ -189,33 +211,55 @@ Shape FusedMoE::ShapeOf(const Named& named) const {
     shape.push_back((named.shards == kW13 ? 2 : 1) * options_.intermediate_size);
     if (!named.bias) shape.push_back(options_.hidden_size);
   }
+  if (named.scale) return quantized_form()->ScaleShape(shape[0], shape[1]);
   if (named.transposed) std::swap(shape[1], shape[2]);
   return shape;
 }
 
-// Gate and up are split over rows, down over columns; a bias has rows alone.
+// Gate and up are split over rows, down over columns; a bias has rows alone. Scales are split like what they are of, in
+// units of theirs: WhyNotSliced says whether they can be. Those of whole rows are of all columns.
 std::vector<FusedMoE::Part> FusedMoE::PartsOf(const Named& named) const {
-  const std::int64_t hidden = options_.hidden_size;
+  const bool down = named.shards == kW2;
+  const std::uint32_t index = IndexOf({down, named.bias, named.scale});
+  const Units unit = UnitsOf(index);
+  const bool of_rows = named.scale && quantized_form()->scales == QuantizedForm::Scales::kChannel;
+  const auto rows = [&](std::int64_t elements) { return CeilDivide(elements, unit.rows); };
+  const auto cols = [&](std::int64_t elements) { return named.bias ? 0 : CeilDivide(elements, unit.cols); };
   const std::int64_t first = tp_rank_ * slice_;
   const std::uint8_t rank = named.bias ? 1 : 2;
-  if (named.shards == kW2) {
-    const std::int64_t rows = named.bias && tp_rank_ != 0 ? 0 : hidden;
-    const Box source{rank, {0, named.bias ? 0 : first}, {rows, named.bias ? 0 : slice_}};
-    const Box destination{rank, {0, 0}, source.extent};
-    return {{named.bias ? kW2Bias : kW2Weight, "w2", source, destination}};
+  if (down) {
+    const std::int64_t count = named.bias && tp_rank_ != 0 ? 0 : rows(options_.hidden_size);
+    const Box source{rank, {0, of_rows ? 0 : cols(first)}, {count, of_rows ? 1 : cols(slice_)}};
+    return {{index, "w2", source, {rank, {0, 0}, source.extent}}};
   }
   std::vector<Part> parts;
   std::int64_t shard_begin = 0;  // in the tensor
   const auto add = [&](Shards shard, std::string_view id, std::int64_t row) {
     if ((named.shards & shard) == 0) return;
-    const Box source{rank, {shard_begin + first, 0}, {slice_, named.bias ? 0 : hidden}};
-    const Box destination{rank, {row, 0}, source.extent};
-    parts.push_back({named.bias ? kW13Bias : kW13Weight, id, source, destination});
-    shard_begin += options_.intermediate_size;
+    const Box source{rank, {shard_begin + rows(first), 0}, {rows(slice_), of_rows ? 1 : cols(options_.hidden_size)}};
+    parts.push_back({index, id, source, {rank, {row, 0}, source.extent}});
+    shard_begin += rows(options_.intermediate_size);
   };
   add(kW1, "w1", 0);
-  add(kW3, "w3", slice_);
+  add(kW3, "w3", rows(slice_));
   return parts;
+}
+
+// Gate and up are whole blocks, because up begins where gate ends; the last block of down's columns may be a part of
+// one where they are not cut.
+std::string FusedMoE::WhyNotSliced() const {
+  const QuantizedForm& form = *quantized_form();
+  if (form.scales == QuantizedForm::Scales::kTensor) {
+    return "expected scales of blocks or of rows, got one for each tensor; gate and up of an expert have one together";
+  }
+  if (form.scales != QuantizedForm::Scales::kBlock) return {};
+  const std::int64_t first = tp_rank_ * slice_;
+  const std::int64_t whole = options_.intermediate_size;
+  if (slice_ % form.block_rows != 0) {
+    return NotWholeBlocks("rows of 'gate_proj'", first, first + slice_, whole, form.block_rows);
+  }
+  if (slice_ % form.block_cols == 0 || slice_ == whole) return {};
+  return NotWholeBlocks("columns of 'down_proj'", first, first + slice_, whole, form.block_cols);
 }
 
 }  // namespace layercast

@@ -42,7 +42,7 @@ class LayerFinder {
     if (to.owner == nullptr) return;
     const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
     // The owner is a part of this tree, which is not const here.
-    auto* layer = dynamic_cast<LinearLayer*>(const_cast<Module*>(to.owner));
+    auto* layer = dynamic_cast<QuantizableLayer*>(const_cast<Module*>(to.owner));
     if (layer == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
                   what + ", but " + to.owner->class_name() + " takes weights in full precision alone");
@@ -64,12 +64,12 @@ class LayerFinder {
   Module& model_;
   const std::span<const TensorSpec> specs_;
   std::unordered_map<std::string_view, std::uint32_t> index_of_;
-  std::unordered_map<const LinearLayer*, std::size_t> layer_of_;
+  std::unordered_map<const QuantizableLayer*, std::size_t> layer_of_;
   std::vector<QuantizedLayer> layers_;
 };
 
 // Empty: its codes and scales are what the recipe makes.
-std::string WhyNotAsTheyAre(const LinearLayer& layer, const QuantizationConfig& quantization) {
+std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationConfig& quantization) {
   const QuantizedForm& form = *layer.quantized_form();
   if (form.recipe() != quantization.recipe) {
     const std::string blocks = std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
@@ -113,7 +113,7 @@ void OrderParts(QuantizedLayer& layer, std::span<const TensorSpec> specs) {
 }  // namespace
 
 void TakeInFullPrecision(Module& model) {
-  if (auto* layer = dynamic_cast<LinearLayer*>(&model)) layer->TakeQuantized(false);
+  if (auto* layer = dynamic_cast<QuantizableLayer*>(&model)) layer->TakeQuantized(false);
   for (const auto& [name, child] : model.children()) TakeInFullPrecision(*child);
 }
 

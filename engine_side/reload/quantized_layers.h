@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "layercast/model/linear.h"
+#include "layercast/model/quantizable_layer.h"
 #include "layercast/receiver.h"
 #include "layercast/tensor.h"
 #include "src/tensor/manifest.h"
@@ -25,7 +25,7 @@ struct QuantizedLayer {
     std::uint32_t weight = 0, scale = 0;  // indices of the tensors
   };
 
-  LinearLayer* layer = nullptr;
+  QuantizableLayer* layer = nullptr;
   std::string path;
   Way way = Way::kAsTheyAre;
   std::vector<Part> parts;  // in the order of the fused weight

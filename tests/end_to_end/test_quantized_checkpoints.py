@@ -38,14 +38,16 @@ def quantized_by_the_engine(folder, form, rank):
             | {name: tensor for name, tensor in plain.items() if left_out(name)})
 
 
-# Blocks of the MLP straddle two ranks; parts of fused layers have a scale each.
+# Blocks of the MLP straddle two ranks; parts of fused layers have a scale each; experts, and tensors that derive from
+# codes.
 @pytest.mark.parametrize("policy", ["staged", "in_place"])
-@pytest.mark.parametrize("name, flags", [("deepseek", ("--requantize",)), ("fp8", ())])
-def test_codes_then_full_precision_then_codes_again(name, flags, policy, program, start, checkpoint, tmp_path,
+@pytest.mark.parametrize("spec, name, flags", [("qwen3_wide", "deepseek", ("--requantize",)), ("qwen3_wide", "fp8", ()),
+                                               ("deepseek_v3_wide", "deepseek", ())])
+def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, program, start, checkpoint, tmp_path,
                                                     assert_exports):
     form = FORMS[name]
-    codes = quantized_checkpoints.make(checkpoint("qwen3_wide", "a"), tmp_path / "codes", name)
-    plain = checkpoint("qwen3_wide", "b")
+    codes = quantized_checkpoints.make(checkpoint(spec, "a"), tmp_path / "codes", name)
+    plain = checkpoint(spec, "b")
 
     def of_codes(rank):
         return quantized_checkpoints.served_tensors(codes, name, RANKS, rank, form.recipe)

@@ -5,6 +5,7 @@
 #include "engine_side/model/checkpoint_quantization.h"
 #include "layercast/error.h"
 #include "layercast/model/linear.h"
+#include "layercast/model/moe.h"
 #include "tests/support/tree.h"
 
 namespace layercast {
@@ -156,6 +157,68 @@ TEST(QuantizedLayers, ScalesOfRowsGoAlongWithTheRows) {
   EXPECT_EQ(up.pieces.at(0).destination, Box::Slice({384, 1}, 0, 192, 192));
   const Resolution down = root->Resolve({"mlp.down_proj.weight_scale", DType::kF32, {256, 1}});
   EXPECT_EQ(down.pieces.at(0).source, Box::Whole({256, 1}));
+}
+
+ExpertOptions FourExperts(std::int64_t intermediate_size) {
+  return {.num_experts = 4, .hidden_size = 300, .intermediate_size = intermediate_size};
+}
+
+QuantizedForm FormOf(QuantizedForm::Scales scales) {
+  return {.scales = scales,
+          .checkpoint_scale = scales == QuantizedForm::Scales::kBlock ? "weight_scale_inv" : "weight_scale"};
+}
+
+TEST(QuantizedLayers, ScalesOfExpertsLieWhereTheirBlocksDo) {
+  FusedMoE experts({.parallel = {1, 2}}, FourExperts(512));
+  experts.SetQuantization(true, FormOf(QuantizedForm::Scales::kBlock));
+  EXPECT_EQ(experts.WhyNotSliced(), "");
+  EXPECT_THROW((void)experts.Place("2.w1.weight_scale_inv", "", {"s", DType::kF32, {4, 3}}), Error);
+  experts.TakeQuantized(true);
+  ASSERT_EQ(experts.parameters().size(), 4U);
+  EXPECT_EQ(experts.parameters()[0].spec, (TensorSpec{"w13_weight", DType::kF8E4M3, {4, 512, 300}}));
+  EXPECT_EQ(experts.parameters()[1].spec, (TensorSpec{"w13_weight_scale_inv", DType::kF32, {4, 4, 3}}));
+  EXPECT_EQ(experts.parameters()[2].spec, (TensorSpec{"w2_weight", DType::kF8E4M3, {4, 300, 256}}));
+  EXPECT_EQ(experts.parameters()[3].spec, (TensorSpec{"w2_weight_scale_inv", DType::kF32, {4, 3, 2}}));
+
+  // Expert 2: up's blocks 2 and 3 of 4 are this rank's, and lie behind gate's.
+  const PlacedPiece up = experts.Place("2.up_proj.weight_scale_inv", "", {"s", DType::kF32, {4, 3}}).at(0);
+  EXPECT_EQ(up.parameter, 1U);
+  EXPECT_EQ(up.source, Box::Slice({4, 3}, 0, 2, 2));
+  EXPECT_EQ(up.destination, (Box{3, {2, 2, 0}, {1, 2, 3}}));
+  const PlacedPiece down = experts.Place("2.down_proj.weight_scale_inv", "", {"s", DType::kF32, {3, 4}}).at(0);
+  EXPECT_EQ(down.parameter, 3U);
+  EXPECT_EQ(down.source, Box::Slice({3, 4}, 1, 2, 2));
+  EXPECT_EQ(down.destination, (Box{3, {2, 0, 0}, {1, 3, 2}}));
+  EXPECT_EQ(experts.Place("2.down_proj.weight", "", {"w", DType::kF8E4M3, {300, 512}}).at(0).parameter, 2U);
+  EXPECT_EQ(experts.Expected(1, "mlp.experts").at(3).name, "mlp.experts.1.up_proj.weight_scale_inv");
+  EXPECT_EQ(experts.Expected(1, "mlp.experts").at(3).destination, (Box{3, {1, 2, 0}, {1, 2, 3}}));
+
+  experts.TakeQuantized(false);
+  ASSERT_EQ(experts.parameters().size(), 2U);
+  EXPECT_EQ(experts.parameters()[1].spec, (TensorSpec{"w2_weight", DType::kBF16, {4, 300, 256}}));
+  EXPECT_TRUE(experts.parameters()[1].quantize);
+}
+
+TEST(QuantizedLayers, ScalesOfExpertsRowsGoAlongWithTheRows) {
+  FusedMoE experts({.parallel = {1, 2}}, FourExperts(512));
+  experts.SetQuantization(true, FormOf(QuantizedForm::Scales::kChannel));
+  EXPECT_EQ(experts.WhyNotSliced(), "");
+  experts.TakeQuantized(true);
+  const PlacedPiece up = experts.Place("0.w3.weight_scale", "", {"s", DType::kF32, {512, 1}}).at(0);
+  EXPECT_EQ(up.source, Box::Slice({512, 1}, 0, 256, 256));
+  EXPECT_EQ(up.destination, (Box{3, {0, 256, 0}, {1, 256, 1}}));
+  EXPECT_EQ(experts.Place("0.w2.weight_scale", "", {"s", DType::kF32, {300, 1}}).at(0).source, Box::Whole({300, 1}));
+}
+
+TEST(QuantizedLayers, ExpertsSayWhatOfThemCannotBeCut) {
+  const auto why = [](std::int64_t intermediate_size, QuantizedForm::Scales scales, ParallelConfig parallel = {1, 2}) {
+    FusedMoE experts({.parallel = parallel}, FourExperts(intermediate_size));
+    experts.SetQuantization(true, FormOf(scales));
+    return experts.WhyNotSliced();
+  };
+  EXPECT_EQ(why(768, QuantizedForm::Scales::kBlock, {3, 4}),
+            "expected whole blocks of 128 rows of 'gate_proj' on each of 4 ranks, got 576 to 768 of 768");
+  EXPECT_THAT(why(512, QuantizedForm::Scales::kTensor), HasSubstr("gate and up of an expert have one together"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ A second, independent and obvious implementation: it imports nothing of Layercas
 compare the bytes that `layercast export` reads back with served_tensors() of the same files.
 """
 
+import copy
 import json
 import pathlib
 
@@ -317,7 +318,8 @@ class _Served:
                         for name in self.source if name.startswith(f"{module}."))
         w13, w2 = [], []
         for expert in range(count):
-            alone = _Served(self.source, self.config, self.t, self.r, self.recipe, self.power_of_two)
+            alone = copy.copy(self)
+            alone.out = {}
             alone.mlp(f"{module}.{expert}")
             of = {name.removeprefix(f"{module}.{expert}."): tensor for name, tensor in alone.out.items()}
             w13.append({name.removeprefix("gate_up_proj."): of[name] for name in of if name.startswith("gate_up_proj.")})

@@ -54,12 +54,30 @@ def test_what_fits_is_served_as_it_is(form, words, made, load):
         assert_served(load, folder, form, tp, recipe, *words)
 
 
-@pytest.mark.parametrize("form", ["deepseek", "fp8", "compressed channels"])
-def test_latent_attention_derives_from_the_codes_that_are_served(form, checkpoint, tmp_path, load):
-    folder = quantized_checkpoints.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)
+@pytest.fixture
+def made_experts(checkpoint, tmp_path):
+    return lambda form: quantized_checkpoints.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)
+
+
+@pytest.mark.parametrize("form", ["deepseek", "compressed channels"])
+def test_experts_and_latent_attention_are_served_as_they_are(form, made_experts, load):
+    """W_UK_T and W_UV derive from the codes that are served."""
+    folder = made_experts(form)
     for tp in (1, 2):
         assert_served(load, folder, form, tp, FORMS[form].recipe, "direct")
-    assert_served(load, folder, form, 2, "none", "requantize")
+    assert_served(load, folder, form, 2, FORMS[form].recipe, way="iterator")
+    assert_served(load, folder, form, 4, "none", "requantize")
+
+
+def test_experts_that_cannot_be_served_as_they_are_are_refused_with_the_numbers(made_experts, load):
+    message = load(made_experts("deepseek"), 4, 1, "fp8_per_block")
+    for part in ("model.layers.1.mlp.experts", "blocks of 128 rows of 'gate_proj'", "4 ranks", "64 to 128 of 256"):
+        assert part in message
+
+
+def test_one_scale_for_each_tensor_of_an_expert_is_refused(made_experts, load):
+    message = load(made_experts("fp8"), 1, 0, "fp8_per_tensor")
+    assert "model.layers.1.mlp.experts: expected scales of blocks or of rows" in message and "requantize" in message
 
 
 def test_blocks_that_fit_are_cut(made, load):

@@ -151,11 +151,12 @@ _ALL = (
     _spec("deepseek_v3_blocks", "deepseek_v3", {**_DEEPSEEK, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
                                                 "q_lora_rank": 128, "kv_lora_rank": 64, "v_head_dim": 16,
                                                 "n_shared_experts": 1, "rope_parameters": _YARN}),
-    # Dense throughout, and parts that are whole blocks of 128, but for the last one of what makes the small vectors.
+    # Parts that are whole blocks of 128 on one rank and on two, but for the last one of what makes the small vectors.
     _spec("deepseek_v3_wide", "deepseek_v3", {**_DEEPSEEK, "hidden_size": 256, "intermediate_size": 512,
                                               "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 257,
                                               "q_lora_rank": 128, "kv_lora_rank": 128, "qk_nope_head_dim": 64,
-                                              "qk_rope_head_dim": 64, "v_head_dim": 64, "first_k_dense_replace": 2}),
+                                              "qk_rope_head_dim": 64, "v_head_dim": 64, "moe_intermediate_size": 256,
+                                              "n_shared_experts": 1}),
     _spec("llama_blocks_fp32", "llama", {**_WHOLE_BLOCKS, "head_dim": 16}, dtype="float32"),
 )
 SPECS = {spec.name: spec for spec in _ALL}

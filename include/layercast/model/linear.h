@@ -7,60 +7,29 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "layercast/export.h"
 #include "layercast/model/layer_context.h"
 #include "layercast/model/module.h"
-#include "layercast/model/quantized_form.h"
+#include "layercast/model/quantizable_layer.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
 
-// What all linear layers are: one "weight", perhaps a "bias". The weight comes in full precision, or, where
-// config.json says how, as codes and scales, which are then parameters of their own and served as they are.
-class LAYERCAST_PUBLIC LinearLayer : public Module {
- public:
-  // What config.json says: whether a recipe applies to the layer, and how checkpoints may hold it.
-  void SetQuantization(bool quantize, std::optional<QuantizedForm> form);
-  const std::optional<QuantizedForm>& quantized_form() const { return form_; }
-
-  // Whether the weight comes in that form from now on. Not while somebody is loading.
-  void TakeQuantized(bool quantized);
-  bool takes_quantized() const { return takes_quantized_; }
-  // Why a rank's part of a weight in that form is no weight in that form itself: the same on all ranks or none, with
-  // this one's numbers. Empty: it is one.
-  virtual std::string WhyNotSliced() const { return {}; }
-
-  std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
-
+// What all linear layers are: one "weight", perhaps a "bias".
+class LAYERCAST_PUBLIC LinearLayer : public QuantizableLayer {
  protected:
   static constexpr std::uint32_t kWeight = 0;
-  static constexpr std::uint32_t kScale = 1;  // where there is one
 
-  LinearLayer(std::string class_name, const LayerContext& context);
+  LinearLayer(std::string class_name, const LayerContext& context) : QuantizableLayer(std::move(class_name), context) {}
   // "weight" of this rank, its rows first, and, if asked for, "bias".
-  void AddWeight(Shape shape, ShardAxis axis);
+  void AddWeight(Shape shape, ShardAxis axis) { QuantizableLayer::AddWeight("weight", std::move(shape), axis); }
   void AddBias(std::int64_t rows, ShardAxis axis);
   // As Module::ParameterIndex, by the name that checkpoints use, also for the scales; and the way back.
   std::uint32_t IndexOf(std::string_view name) const;
   std::string_view CheckpointNameOf(std::uint32_t index) const;
-  // How many rows and columns of the weight are one of parameter `index`: a block, where it holds the scales of blocks.
-  struct Units {
-    std::int64_t rows = 1, cols = 1;
-  };
-  Units UnitsOf(std::uint32_t index) const;
-  // `what` ("rows of 'q_proj'") from `first` to `end` of `size` are no whole blocks of `block` on this rank.
-  std::string NotWholeBlocks(const std::string& what, std::int64_t first, std::int64_t end, std::int64_t size,
-                             std::int64_t block) const;
-
- private:
-  DType dtype_;
-  int tp_size_;
-  bool quantize_;
-  std::optional<QuantizedForm> form_;
-  bool takes_quantized_ = false;
-  std::vector<SkipRule> skip_rules_;
 };
 
 // Every rank holds all of it.

@@ -52,20 +52,25 @@ struct ExpertOptions {
 //
 // Takes them as checkpoints hold them: expert by expert ("3.gate_proj.weight", "3.w1.weight"), with gate and up fused
 // ("3.gate_up_proj.weight", "3.w13.weight"), or all in one tensor ("gate_up_proj" [num_experts, 2 * intermediate,
-// hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Shard ids: w1, w2, w3.
-class LAYERCAST_PUBLIC FusedMoE final : public Module {
+// hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Shard ids: w1, w2, w3. Codes
+// and scales of quantized experts come expert by expert ("3.gate_proj.weight_scale_inv").
+class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
  public:
   FusedMoE(const LayerContext& context, const ExpertOptions& options);
   std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
                                  const TensorSpec& spec) const override;
   std::vector<Box> Padding(std::uint32_t parameter) const override;
   std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const override;
+  std::string WhyNotSliced() const override;
   const LocalExperts& local() const { return local_; }
 
  private:
+  struct Slot;   // what a parameter holds
   struct Named;  // what a name within this layer says
   struct Part;   // gate, up or down, of a weight or a bias
   std::optional<Named> Parse(std::string_view name) const;
+  std::uint32_t IndexOf(const Slot& slot) const;
+  Slot SlotOf(std::uint32_t parameter) const;
   Shape ShapeOf(const Named& named) const;
   std::vector<Part> PartsOf(const Named& named) const;
 

@@ -1,0 +1,81 @@
+#include "layercast/model/quantizable_layer.h"
+
+#include <utility>
+
+#include "src/base/check.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::string_view kWeight = "weight";  // what the names of scales replace
+
+}  // namespace
+
+QuantizableLayer::QuantizableLayer(std::string class_name, const LayerContext& context)
+    : Module(std::move(class_name)),
+      dtype_(context.dtype),
+      tp_size_(context.parallel.tp_size),
+      quantize_(context.quantize) {}
+
+void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) {
+  LAYERCAST_CHECK(name.ends_with(kWeight) && parameters().size() == num_weights_);
+  AddParameter({{std::move(name), dtype_, std::move(shape)}, axis, quantize_, {}});
+  ++num_weights_;
+}
+
+void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedForm> form) {
+  TakeQuantized(false);
+  form_ = quantize_ ? std::move(form) : std::nullopt;  // a layer that is exempt is served in full precision
+  for (Parameter& weight : parameters().first(num_weights_)) weight.quantize = quantize_ && quantize;
+  skip_rules_.clear();
+  if (form_) skip_rules_.push_back({"input_scale", "input_scale is of activations, which are not quantized"});
+}
+
+void QuantizableLayer::TakeQuantized(bool quantized) {
+  if (quantized == takes_quantized_) return;
+  takes_quantized_ = quantized;
+  for (std::uint32_t i = 0; i < num_weights_; ++i) {
+    const std::uint32_t index = quantized ? 2 * i : i;
+    Parameter& weight = parameters()[index];
+    weight.spec.dtype = quantized ? DType::kF8E4M3 : dtype_;
+    weight.quantize = quantize_ && !quantized;
+    weight.ToMeta();
+    if (quantized) {
+      InsertParameter(index + 1, ScaleOf(weight));
+    } else {
+      RemoveParameter(index + 1);
+    }
+  }
+}
+
+Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
+  const Shape& of = weight.spec.shape;
+  Shape shape = form_->ScaleShape(of[of.size() - 2], of.back());
+  if (of.size() == 3) {  // where a matrix has one number, a stack has a vector of them
+    if (shape == Shape{1}) shape.clear();
+    shape.insert(shape.begin(), of.front());
+  }
+  // Scales are cut along with the weight, but for those that the other axis is the only one of.
+  ShardAxis axis = weight.shard_axis;
+  if (form_->scales == QuantizedForm::Scales::kTensor) axis = ShardAxis::kNone;
+  if (form_->scales == QuantizedForm::Scales::kChannel && axis == ShardAxis::kCols) axis = ShardAxis::kNone;
+  std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
+  return {{name.append(form_->kernel_scale()), DType::kF32, std::move(shape)}, axis, false, {}};
+}
+
+bool QuantizableLayer::IsScale(std::uint32_t index) const {
+  return takes_quantized_ && index < 2 * num_weights_ && index % 2 == 1;
+}
+
+QuantizableLayer::Units QuantizableLayer::UnitsOf(std::uint32_t index) const {
+  if (!IsScale(index) || form_->scales != QuantizedForm::Scales::kBlock) return {};
+  return {form_->block_rows, form_->block_cols};
+}
+
+std::string QuantizableLayer::NotWholeBlocks(const std::string& what, std::int64_t first, std::int64_t end,
+                                             std::int64_t size, std::int64_t block) const {
+  return "expected whole blocks of " + std::to_string(block) + " " + what + " on each of " + std::to_string(tp_size_) +
+         " ranks, got " + std::to_string(first) + " to " + std::to_string(end) + " of " + std::to_string(size);
+}
+
+}  // namespace layercast

@@ -1,0 +1,63 @@
+// What linear layers and stacked experts have in common: weights that a recipe applies to, which checkpoints may hold
+// quantized already.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/export.h"
+#include "layercast/model/layer_context.h"
+#include "layercast/model/module.h"
+#include "layercast/model/quantized_form.h"
+
+namespace layercast {
+
+// Weights come in full precision, or, where config.json says how, as codes and scales, which are then parameters of
+// their own, each weight's scales behind it, and served as they are.
+class LAYERCAST_PUBLIC QuantizableLayer : public Module {
+ public:
+  // What config.json says: whether a recipe applies to the layer, and how checkpoints may hold it.
+  void SetQuantization(bool quantize, std::optional<QuantizedForm> form);
+  const std::optional<QuantizedForm>& quantized_form() const { return form_; }
+
+  // Whether the weights come in that form from now on. Not while somebody is loading.
+  void TakeQuantized(bool quantized);
+  bool takes_quantized() const { return takes_quantized_; }
+  // Why a rank's part of a weight in that form is no weight in that form itself: the same on all ranks or none, with
+  // this one's numbers. Empty: it is one.
+  virtual std::string WhyNotSliced() const { return {}; }
+
+  std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
+
+ protected:
+  QuantizableLayer(std::string class_name, const LayerContext& context);
+  DType dtype() const { return dtype_; }  // of weights in full precision
+  // A matrix, or a stack of them. Its name ends with "weight". Before any parameter that is none.
+  void AddWeight(std::string name, Shape shape, ShardAxis axis);
+  // How many rows and columns of its weight are one of parameter `index`: a block, where it holds the scales of blocks.
+  struct Units {
+    std::int64_t rows = 1, cols = 1;
+  };
+  Units UnitsOf(std::uint32_t index) const;
+  bool IsScale(std::uint32_t index) const;
+  // `what` ("rows of 'q_proj'") from `first` to `end` of `size` are no whole blocks of `block` on this rank.
+  std::string NotWholeBlocks(const std::string& what, std::int64_t first, std::int64_t end, std::int64_t size,
+                             std::int64_t block) const;
+
+ private:
+  Parameter ScaleOf(const Parameter& weight) const;
+
+  DType dtype_;
+  int tp_size_;
+  bool quantize_;
+  std::uint32_t num_weights_ = 0;
+  std::optional<QuantizedForm> form_;
+  bool takes_quantized_ = false;
+  std::vector<SkipRule> skip_rules_;
+};
+
+}  // namespace layercast
