@@ -125,12 +125,14 @@ class Report {
                                    {"parameter", name},
                                    {"destination", RangesOf(placement.destination)},
                                    {"shard", placement.shard_id},
-                                   {"transposed", placement.transposed},
+                                   {"transposed", placement.order.transposed},
+                                   {"interleaved", placement.order.interleaved},
                                    {"rules", rules}});
     text_ += tensor.name + " " + TextOf(placement.source) + " -> " + parameter.spec.name + " " +
              TextOf(placement.destination) + "  " + layer.class_name;
     if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
-    if (placement.transposed) text_ += " transposed";
+    if (placement.order.transposed) text_ += " transposed";
+    if (placement.order.interleaved) text_ += " interleaved";
     for (const std::string& rule : rules) text_ += "  by " + rule;
     text_ += "\n";
   }

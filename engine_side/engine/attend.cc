@@ -1,6 +1,7 @@
 #include "engine_side/engine/attend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine_side/engine/row_kernels.h"
@@ -37,10 +38,11 @@ void ScoreKeys(const float* query, const HeadRows& keys, float scale, std::size_
 }
 
 // scores[0, padded_count), of which those from `count` on are none.
-void WeightValues(float* scores, std::size_t padded_count, const HeadRows& values, std::size_t padded, float* out) {
+void WeightValues(float* scores, std::size_t padded_count, float sink, const HeadRows& values, std::size_t padded,
+                  float* out) {
   const FloatTag d;
   const std::size_t lanes = hn::Lanes(d);
-  float largest = -std::numeric_limits<float>::infinity();
+  float largest = sink;
   for (std::size_t j = 0; j < values.count; ++j) largest = std::max(largest, scores[j]);
   std::fill(scores + values.count, scores + padded_count, -std::numeric_limits<float>::infinity());
   auto sums = hn::Zero(d);
@@ -51,7 +53,7 @@ void WeightValues(float* scores, std::size_t padded_count, const HeadRows& value
     hn::StoreU(weight, d, scores + j);
     sums = hn::Add(sums, weight);
   }
-  const auto total = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, sums)));
+  const auto total = hn::Set(d, hn::GetLane(hn::SumOfLanes(d, sums)) + std::exp(sink - largest));
   for (std::size_t c = 0; c < padded; c += lanes) {
     auto sum = hn::Zero(d);
     for (std::size_t j = 0; j < values.count; ++j) {
@@ -81,7 +83,7 @@ void Attend(const float* query, const HeadRows& keys, const HeadRows& values, co
   scores.resize(std::max(scores.size(), padded_count));
   HWY_DYNAMIC_DISPATCH(ScoreKeys)(query, keys, options.scale, padded, scores.data());
   if (options.logit_softcap > 0.0F) SoftCap(options.logit_softcap, std::span(scores).first(keys.count));
-  HWY_DYNAMIC_DISPATCH(WeightValues)(scores.data(), padded_count, values, padded, out);
+  HWY_DYNAMIC_DISPATCH(WeightValues)(scores.data(), padded_count, options.sink, values, padded, out);
 }
 
 }  // namespace layercast

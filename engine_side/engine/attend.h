@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 namespace layercast {
@@ -16,6 +17,8 @@ struct HeadRows {
 struct AttendOptions {
   float scale = 1.0F;          // of query times key
   float logit_softcap = 0.0F;  // 0: none
+  // A score of no key: it takes its share of the softmax, and has no value.
+  float sink = -std::numeric_limits<float>::infinity();
 };
 
 // out = softmax(scores) . values in fp32, where the scores are scale * keys . query, capped if asked for. `query` and

@@ -7,10 +7,24 @@
 namespace layercast {
 namespace {
 
+bool IsOverHeads(const Module& norm) { return dynamic_cast<const ParallelRMSNorm*>(&norm) != nullptr; }
+
 std::optional<Norm> FindNorm(const Attention& attention, const char* name, const std::string& path,
                              CapturedWeights& weights) {
   const Module* norm = attention.FindChild(name);
-  return norm == nullptr ? std::nullopt : std::optional(Norm(*norm, path + "." + name, weights));
+  if (norm == nullptr || IsOverHeads(*norm)) return std::nullopt;
+  return Norm(*norm, path + "." + name, weights);
+}
+
+std::optional<NormOverHeads> FindNormOverHeads(const Attention& attention, const std::string& path,
+                                               const BlockContext& context) {
+  const Module* norm = attention.FindChild("q_norm");
+  if (norm == nullptr || !IsOverHeads(*norm)) return std::nullopt;
+  return NormOverHeads(attention, path, context);
+}
+
+std::optional<WeightView> FindSinks(const Attention& attention, const std::string& path, CapturedWeights& weights) {
+  return attention.spec().sinks ? std::optional(weights.Find(attention, path, "sinks")) : std::nullopt;
 }
 
 }  // namespace
@@ -23,12 +37,15 @@ AttentionBlock::AttentionBlock(const Attention& attention, const std::string& pa
       head_dim_(static_cast<std::size_t>(attention.spec().heads.head_dim)),
       rotary_dim_(static_cast<std::size_t>(attention.spec().rotary.dim)),
       window_(static_cast<std::size_t>(attention.spec().sliding_window)),
-      attend_{static_cast<float>(attention.spec().scale), static_cast<float>(attention.spec().logit_softcap)},
+      attend_{.scale = static_cast<float>(attention.spec().scale),
+              .logit_softcap = static_cast<float>(attention.spec().logit_softcap)},
       rotary_(rotary_dim_ == 0 ? nullptr : &context.rotary.For(attention.spec().rotary)),
       qkv_(context.weights.Linear(*attention.FindChild("qkv_proj"), path + ".qkv_proj")),
       o_(context.weights.Linear(*attention.FindChild("o_proj"), path + ".o_proj")),
       q_norm_(FindNorm(attention, "q_norm", path, context.weights)),
       k_norm_(FindNorm(attention, "k_norm", path, context.weights)),
+      norm_over_heads_(FindNormOverHeads(attention, path, context)),
+      sinks_(FindSinks(attention, path, context.weights)),
       cache_(kv_heads_, head_dim_),
       query_(cache_.padded_head_dim()),
       head_out_(cache_.padded_head_dim()) {}
@@ -37,6 +54,8 @@ void AttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& 
   ColumnParallel(in, qkv_, dtype_, qkv_out_);
   if (q_norm_) q_factors_ = q_norm_->Factors();
   if (k_norm_) k_factors_ = k_norm_->Factors();
+  if (norm_over_heads_) norm_over_heads_->Apply(qkv_out_);
+  if (sinks_) head_sinks_ = ReadVector(*sinks_);
   for (std::size_t i = 0; i < rows.size(); ++i) PrepareHeads(rows[i], qkv_out_[i]);
   attended_.Reset(rows.size(), heads_ * head_dim_);
   for (std::size_t i = 0; i < rows.size(); ++i) AttendRow(rows[i], qkv_out_[i], attended_[i]);
@@ -68,6 +87,7 @@ void AttentionBlock::AttendRow(const TokenRow& row, std::span<const float> queri
   for (std::size_t head = 0; head < heads_; ++head) {
     const std::size_t kv_head = head / (heads_ / kv_heads_);
     std::copy_n(queries.data() + head * head_dim_, head_dim_, query_.data());
+    if (sinks_) attend_.sink = head_sinks_[head];
     Attend(query_.data(), cache_.Keys(row.sequence, kv_head, begin, end),
            cache_.Values(row.sequence, kv_head, begin, end), attend_, cache_.padded_head_dim(), scores_,
            head_out_.data());

@@ -12,6 +12,7 @@
 #include "engine_side/engine/kv_cache.h"
 #include "engine_side/engine/linear.h"
 #include "engine_side/engine/norm.h"
+#include "engine_side/engine/norm_over_heads.h"
 #include "layercast/model/attention.h"
 
 namespace layercast {
@@ -34,12 +35,15 @@ class AttentionBlock final : public Block {
   std::size_t rotary_dim_;
   std::size_t window_;  // 0: none
   AttendOptions attend_;
-  RotaryTable* rotary_;    // null: nothing is turned
-  LinearWeights qkv_, o_;  // rows of qkv: query heads, key heads, value heads
-  std::optional<Norm> q_norm_, k_norm_;
+  RotaryTable* rotary_;                  // null: nothing is turned
+  LinearWeights qkv_, o_;                // rows of qkv: query heads, key heads, value heads
+  std::optional<Norm> q_norm_, k_norm_;  // of each head
+  std::optional<NormOverHeads> norm_over_heads_;
+  std::optional<WeightView> sinks_;
   KvCache cache_;
 
   std::vector<float> q_factors_, k_factors_;  // of the pass at hand; empty: no norm
+  std::vector<float> head_sinks_;             // likewise
   Activations qkv_out_, attended_;            // scratch
   std::vector<float> scores_, query_, head_out_;
 };

@@ -20,11 +20,17 @@ bool IsRowMajor(const CapturedBuffer& buffer) {
 
 std::int64_t Blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
-const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
+// Null: the layer has no such parameter.
+const TensorSpec* FindSpec(const Module& layer, std::string_view parameter) {
   const auto found = std::ranges::find(layer.parameters(), parameter,
                                        [](const Parameter& p) { return std::string_view(p.spec.name); });
-  LAYERCAST_CHECK(found != layer.parameters().end());
-  return found->spec;
+  return found == layer.parameters().end() ? nullptr : &found->spec;
+}
+
+const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
+  const TensorSpec* spec = FindSpec(layer, parameter);
+  LAYERCAST_CHECK(spec != nullptr);
+  return *spec;
 }
 
 }  // namespace
@@ -43,18 +49,6 @@ WeightView CapturedWeights::Find(const Module& layer, const std::string& path, s
           .dtype = spec.dtype,
           .rows = rows,
           .cols = static_cast<std::size_t>(spec.num_elements()) / rows};
-}
-
-std::vector<WeightView> CapturedWeights::FindStack(const Module& layer, const std::string& path,
-                                                   std::string_view parameter) {
-  const TensorSpec& stack = SpecOf(layer, parameter);
-  LAYERCAST_CHECK(stack.shape.size() == 3);
-  const TensorSpec matrix{stack.name, stack.dtype, {stack.shape[1], stack.shape[2]}};
-  std::vector<WeightView> views;
-  for (std::int64_t i = 0; i < stack.shape[0]; ++i) {
-    views.push_back(FindMatrix(path + "." + stack.name, matrix, {i, stack.shape[0]}));
-  }
-  return views;
 }
 
 WeightView CapturedWeights::FindDerived(const Module& layer, const std::string& path, std::string_view name) {
@@ -77,10 +71,28 @@ WeightView CapturedWeights::FindDerived(const Module& layer, const std::string& 
 
 LinearWeights CapturedWeights::Linear(const Module& layer, const std::string& path) {
   LinearWeights linear{Find(layer, path), std::nullopt};
-  if (std::ranges::count(layer.parameters(), "bias", [](const Parameter& p) { return p.spec.name; }) > 0) {
-    linear.bias = Find(layer, path, "bias");
-  }
+  if (FindSpec(layer, "bias") != nullptr) linear.bias = Find(layer, path, "bias");
   return linear;
+}
+
+std::vector<LinearWeights> CapturedWeights::LinearStack(const Module& layer, const std::string& path,
+                                                        const std::string& name) {
+  const TensorSpec& stack = SpecOf(layer, name + "_weight");
+  LAYERCAST_CHECK(stack.shape.size() == 3);
+  const TensorSpec matrix{stack.name, stack.dtype, {stack.shape[1], stack.shape[2]}};
+  const TensorSpec* bias = FindSpec(layer, name + "_bias");
+  std::vector<LinearWeights> linears;
+  for (std::int64_t i = 0; i < stack.shape[0]; ++i) {
+    const InStack place{i, stack.shape[0]};
+    linears.push_back({FindMatrix(path + "." + stack.name, matrix, place), std::nullopt});
+    if (bias == nullptr) continue;
+    const Shape vector = {bias->shape[1]};
+    linears.back().bias = WeightView{.values = AddressOf(path + "." + bias->name, bias->dtype, vector, place),
+                                     .dtype = bias->dtype,
+                                     .rows = 1,
+                                     .cols = static_cast<std::size_t>(vector[0])};
+  }
+  return linears;
 }
 
 WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec& matrix, const InStack& place) {

@@ -24,13 +24,13 @@ class CapturedWeights {
 
   // A parameter of `layer`, which lies at `path` in the tree, in whatever kernel format its buffers are.
   WeightView Find(const Module& layer, const std::string& path, std::string_view parameter = "weight");
-  // The matrices of a parameter that is a stack of them (experts).
-  std::vector<WeightView> FindStack(const Module& layer, const std::string& path, std::string_view parameter);
   // A tensor that derives from parameters of `layer`: rows of its last dimension. A pass that reads it reads them by
   // it.
   WeightView FindDerived(const Module& layer, const std::string& path, std::string_view name);
   // Weight and, if the layer has one, bias.
   LinearWeights Linear(const Module& layer, const std::string& path);
+  // Those of a layer that is a stack of them (experts): parameters `name`_weight and `name`_bias.
+  std::vector<LinearWeights> LinearStack(const Module& layer, const std::string& path, const std::string& name);
 
   // Throws kUnsupported naming a buffer that nothing has asked for: the forward pass would not read it.
   void CheckAllUsed() const;

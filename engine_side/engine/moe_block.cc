@@ -28,12 +28,13 @@ MoeBlock::MoeBlock(const MixtureOfExperts& moe, const std::string& path, const B
     : collective_(context.collective),
       dtype_(context.dtype),
       activation_(ActivationOf(moe.hidden_act())),
+      clamped_gate_(moe.options().clamped_gate),
       router_(moe, path, context),
       local_(moe.experts().local()),
       shared_(FindShared(moe, path, context)),
       shared_gate_(FindSharedGate(moe, path, context.weights)) {
-  const std::vector<WeightView> w13 = context.weights.FindStack(moe.experts(), path + ".experts", "w13_weight");
-  const std::vector<WeightView> w2 = context.weights.FindStack(moe.experts(), path + ".experts", "w2_weight");
+  const std::vector<LinearWeights> w13 = context.weights.LinearStack(moe.experts(), path + ".experts", "w13");
+  const std::vector<LinearWeights> w2 = context.weights.LinearStack(moe.experts(), path + ".experts", "w2");
   for (std::size_t i = 0; i < w13.size(); ++i) experts_.push_back({w13[i], w2[i]});
 }
 
@@ -55,20 +56,26 @@ void MoeBlock::AddExpert(const Expert& expert, std::span<const RoutedToken> toke
   if (tokens.empty()) return;
   tokens_.Reset(tokens.size(), in.cols());
   for (std::size_t t = 0; t < tokens.size(); ++t) std::ranges::copy(in[tokens[t].row], tokens_.row(t));
-  ColumnParallel(tokens_, {expert.w13, std::nullopt}, dtype_, gate_up_);
-  const std::size_t width = expert.w2.cols;
+  ColumnParallel(tokens_, expert.gate_up, dtype_, gate_up_);
+  const std::size_t width = expert.down.weight.cols;
   gated_.Reset(tokens.size(), width);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::span<const float> gate_up = std::as_const(gate_up_)[t];
     std::ranges::copy(gate_up.first(width), gated_.row(t));
-    GateMultiply(activation_, gated_[t], gate_up.last(width), dtype_);
+    Gate(gated_[t], gate_up.last(width));
   }
-  down_.Reset(tokens.size(), expert.w2.rows);
-  Multiply(gated_, expert.w2, down_);
+  // Not rounded before the sum over ranks, of which one alone holds a bias.
+  ColumnParallel(gated_, expert.down, DType::kF32, down_);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::span<float> sum = out[tokens[t].row];
     for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += tokens[t].weight * down_.row(t)[c];
   }
+}
+
+void MoeBlock::Gate(std::span<float> gate, std::span<const float> up) const {
+  if (!clamped_gate_) return GateMultiply(activation_, gate, up, dtype_);
+  ClampedGateMultiply(static_cast<float>(clamped_gate_->alpha), static_cast<float>(clamped_gate_->limit), gate, up,
+                      dtype_);
 }
 
 void MoeBlock::AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out) {

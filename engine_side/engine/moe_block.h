@@ -26,15 +26,18 @@ class MoeBlock final : public Block {
 
  private:
   struct Expert {
-    WeightView w13, w2;
+    LinearWeights gate_up, down;
   };
 
   void AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in, Activations& out);
+  // gate := what the family makes of gate and up.
+  void Gate(std::span<float> gate, std::span<const float> up) const;
   void AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out);
 
   Collective& collective_;
   DType dtype_;
   Activation activation_;
+  std::optional<ClampedGate> clamped_gate_;
   Router router_;
   LocalExperts local_;
   std::vector<Expert> experts_;            // this rank's

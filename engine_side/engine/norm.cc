@@ -31,6 +31,10 @@ void Norm::Apply(std::span<const float> factors, DType dtype, std::span<float> r
   RmsNorm(row, factors, epsilon_, style_, dtype, row);
 }
 
+void Norm::Apply(float mean_square, std::span<const float> factors, DType dtype, std::span<float> row) const {
+  NormalizeBy(mean_square, row, factors, epsilon_, style_, dtype, row);
+}
+
 void Norm::Apply(const Activations& from, DType dtype, Activations& to) const {
   const std::vector<float> factors = Factors();
   to.Reset(from.rows(), from.cols());

@@ -22,6 +22,8 @@ class Norm {
   std::vector<float> Factors() const;
   // In place; `factors`: those of this pass.
   void Apply(std::span<const float> factors, DType dtype, std::span<float> row) const;
+  // The same for a mean over more elements than the row's.
+  void Apply(float mean_square, std::span<const float> factors, DType dtype, std::span<float> row) const;
   // to := the norm of every row.
   void Apply(const Activations& from, DType dtype, Activations& to) const;
 

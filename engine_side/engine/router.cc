@@ -49,7 +49,8 @@ void KeepBestGroups(const Routing& routing, std::vector<float>& scores) {
 std::optional<WeightView> FindBias(const MixtureOfExperts& moe, const std::string& path, CapturedWeights& weights) {
   constexpr const char* kName = "e_score_correction_bias";
   if (!moe.options().router.correction_bias) return std::nullopt;
-  return weights.Find(*moe.FindChild("gate"), path + ".gate", kName);
+  const std::string& router = moe.options().router_name;
+  return weights.Find(*moe.FindChild(router), path + "." + router, kName);
 }
 
 }  // namespace
@@ -80,15 +81,14 @@ std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float>
 Router::Router(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context)
     : routing_(moe.options().routing),
       dtype_(context.dtype),
-      weight_(context.weights.Find(*moe.FindChild("gate"), path + ".gate")),
+      linear_(
+          context.weights.Linear(*moe.FindChild(moe.options().router_name), path + "." + moe.options().router_name)),
       correction_bias_(FindBias(moe, path, context.weights)) {}
 
 RoutedTokens Router::Route(const Activations& in) {
-  logits_.Reset(in.rows(), weight_.rows);
-  Multiply(in, weight_, logits_);
-  if (!routing_.fp32_logits) RoundTo(dtype_, logits_.values());
+  ColumnParallel(in, linear_, routing_.fp32_logits ? DType::kF32 : dtype_, logits_);  // all of them on every rank
   const std::vector<float> bias = correction_bias_ ? ReadVector(*correction_bias_) : std::vector<float>();
-  RoutedTokens routed(weight_.rows);
+  RoutedTokens routed(linear_.weight.rows);
   for (std::size_t row = 0; row < in.rows(); ++row) {
     for (Choice& choice : ChooseExperts(routing_, logits_[row], bias)) {
       if (routing_.round_weights) RoundTo(dtype_, {&choice.weight, 1});

@@ -37,7 +37,7 @@ class Router {
  private:
   Routing routing_;
   DType dtype_;
-  WeightView weight_;
+  LinearWeights linear_;
   std::optional<WeightView> correction_bias_;
   Activations logits_;  // scratch
 };

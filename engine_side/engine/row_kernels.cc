@@ -62,16 +62,20 @@ void RoundValues(DType dtype, std::span<float> values) {
   Transform(values, [&](std::size_t, FloatVec v) { return Round(dtype, d, v); });
 }
 
-void RmsNormRow(std::span<const float> x, std::span<const float> factors, float epsilon, NormStyle style, DType dtype,
-                std::span<float> y) {
+float SumOfSquaresOf(std::span<const float> x) {
   const FloatTag d;
   auto squares = hn::Zero(d);
   for (std::size_t i = 0; i < x.size(); i += hn::Lanes(d)) {
     const auto v = LoadRest(d, x, i);
     squares = hn::MulAdd(v, v, squares);
   }
-  const float mean = hn::GetLane(hn::SumOfLanes(d, squares)) / static_cast<float>(x.size());
-  const auto scale = hn::Set(d, 1.0F / std::sqrt(mean + epsilon));
+  return hn::GetLane(hn::SumOfLanes(d, squares));
+}
+
+void NormalizeRow(float mean_square, std::span<const float> x, std::span<const float> factors, float epsilon,
+                  NormStyle style, DType dtype, std::span<float> y) {
+  const FloatTag d;
+  const auto scale = hn::Set(d, 1.0F / std::sqrt(mean_square + epsilon));
   const DType inner = style == NormStyle::kWeight ? dtype : DType::kF32;
   std::copy(x.begin(), x.end(), y.begin());
   Transform(y, [&](std::size_t i, FloatVec v) {
@@ -110,6 +114,23 @@ void GateMultiplyRow(Activation activation, std::span<float> gate, std::span<con
   });
 }
 
+void ClampedGateRow(float alpha, float limit, std::span<float> gate, std::span<const float> up, DType dtype) {
+  const FloatTag d;
+  const auto one = hn::Set(d, 1.0F);
+  const auto most = hn::Set(d, limit);
+  const auto least = hn::Neg(most);
+  const auto largest = hn::Set(d, 88.0F);  // whose exponential is still finite
+  Transform(gate, [&](std::size_t i, FloatVec v) {
+    const auto g = hn::IfThenElse(hn::Gt(v, most), most, v);
+    auto u = LoadRest(d, up, i);
+    u = hn::IfThenElse(hn::Gt(u, most), most, hn::IfThenElse(hn::Lt(u, least), least, u));
+    const auto scaled = Round(dtype, d, hn::Mul(g, hn::Set(d, alpha)));
+    const auto sigmoid = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(scaled), largest))));
+    const auto gated = Round(dtype, d, hn::Mul(g, Round(dtype, d, sigmoid)));
+    return Round(dtype, d, hn::Mul(Round(dtype, d, hn::Add(u, one)), gated));
+  });
+}
+
 void SoftCapRow(float cap, std::span<float> values) {
   const FloatTag d;
   const auto caps = hn::Set(d, cap);
@@ -127,10 +148,12 @@ namespace layercast {
 namespace {
 
 HWY_EXPORT(RoundValues);
-HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(SumOfSquaresOf);
+HWY_EXPORT(NormalizeRow);
 HWY_EXPORT(RotateHead);
 HWY_EXPORT(ActivateRow);
 HWY_EXPORT(GateMultiplyRow);
+HWY_EXPORT(ClampedGateRow);
 HWY_EXPORT(SoftCapRow);
 
 }  // namespace
@@ -141,8 +164,15 @@ void RoundTo(DType dtype, std::span<float> values) {
 
 void RmsNorm(std::span<const float> x, std::span<const float> factors, float epsilon, NormStyle style, DType dtype,
              std::span<float> y) {
+  NormalizeBy(SumOfSquares(x) / static_cast<float>(x.size()), x, factors, epsilon, style, dtype, y);
+}
+
+float SumOfSquares(std::span<const float> x) { return HWY_DYNAMIC_DISPATCH(SumOfSquaresOf)(x); }
+
+void NormalizeBy(float mean_square, std::span<const float> x, std::span<const float> factors, float epsilon,
+                 NormStyle style, DType dtype, std::span<float> y) {
   LAYERCAST_CHECK(factors.size() == x.size() && y.size() == x.size());
-  HWY_DYNAMIC_DISPATCH(RmsNormRow)(x, factors, epsilon, style, dtype, y);
+  HWY_DYNAMIC_DISPATCH(NormalizeRow)(mean_square, x, factors, epsilon, style, dtype, y);
 }
 
 void Rotate(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype) {
@@ -158,6 +188,11 @@ void Activate(Activation activation, std::span<float> values, DType dtype) {
 void GateMultiply(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype) {
   LAYERCAST_CHECK(gate.size() == up.size());
   HWY_DYNAMIC_DISPATCH(GateMultiplyRow)(activation, gate, up, dtype);
+}
+
+void ClampedGateMultiply(float alpha, float limit, std::span<float> gate, std::span<const float> up, DType dtype) {
+  LAYERCAST_CHECK(gate.size() == up.size());
+  HWY_DYNAMIC_DISPATCH(ClampedGateRow)(alpha, limit, gate, up, dtype);
 }
 
 void SoftCap(float cap, std::span<float> values) { HWY_DYNAMIC_DISPATCH(SoftCapRow)(cap, values); }

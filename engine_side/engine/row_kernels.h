@@ -13,10 +13,14 @@ namespace layercast {
 // Rounds to the nearest value of `dtype` (f32: leaves alone), ties to even, as torch does after every operation.
 void RoundTo(DType dtype, std::span<float> values);
 
-// y = round(round(x / sqrt(mean(x^2) + epsilon)) * factors); of the style kOnePlusWeight, which transformers computes
+// y = round(round(x / sqrt(mean(x^2) + epsilon)) * factors); of styles other than kWeight, which transformers computes
 // in fp32 throughout, the inner rounding is left out.
 void RmsNorm(std::span<const float> x, std::span<const float> factors, float epsilon, NormStyle style, DType dtype,
              std::span<float> y);
+// Its two halves, for a mean over more elements than x's.
+float SumOfSquares(std::span<const float> x);
+void NormalizeBy(float mean_square, std::span<const float> x, std::span<const float> factors, float epsilon,
+                 NormStyle style, DType dtype, std::span<float> y);
 
 // Rotates the pairs (i, i + n/2) of a head by the angles whose cosines and sines are given (n/2 of each).
 void Rotate(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype);
@@ -26,6 +30,10 @@ void Activate(Activation activation, std::span<float> values, DType dtype);
 
 // gate := round(activation(gate)) * up, rounded.
 void GateMultiply(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype);
+
+// With g = min(gate, limit) and u = up within -limit and limit: gate := (u + 1) * g * sigmoid(alpha * g), rounded after
+// every operation. A NaN stays.
+void ClampedGateMultiply(float alpha, float limit, std::span<float> gate, std::span<const float> up, DType dtype);
 
 // values := cap * tanh(values / cap), in fp32. A NaN stays.
 void SoftCap(float cap, std::span<float> values);

@@ -1,10 +1,12 @@
 #include "layercast/model/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "engine_side/model/fit.h"
 #include "layercast/error.h"
 #include "layercast/model/norm.h"
 
@@ -28,7 +30,7 @@ RotaryEmbedding RotaryOf(const ModelConfig& config, const RopeConfig& rope) {
 
 Attention::Attention(const LayerContext& context, const ModelConfig& config, std::int64_t layer,
                      const AttentionOptions& options)
-    : Module("Attention") {
+    : Module("Attention"), parallel_(context.parallel) {
   const AttentionHeads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, 0};
   auto qkv = std::make_unique<QKVParallelLinear>(context, config.hidden_size, heads, options.qkv_bias);
   spec_.heads = qkv->local_heads();
@@ -39,9 +41,28 @@ Attention::Attention(const LayerContext& context, const ModelConfig& config, std
   AddChild("qkv_proj", std::move(qkv));
   AddChild("o_proj", std::make_unique<RowParallelLinear>(context, heads.num_heads * heads.head_dim, config.hidden_size,
                                                          options.output_bias));
-  if (!options.qk_norm) return;
-  AddChild("q_norm", std::make_unique<RMSNorm>(context, config.head_dim, config.rms_norm_eps));
-  AddChild("k_norm", std::make_unique<RMSNorm>(context, config.head_dim, config.rms_norm_eps));
+  AddNorms(context, config, options);
+  spec_.sinks = options.sinks;
+  if (options.sinks) AddParameter({{"sinks", context.dtype, {spec_.heads.num_heads}}, ShardAxis::kRows, false, {}});
+}
+
+void Attention::AddNorms(const LayerContext& context, const ModelConfig& config, const AttentionOptions& options) {
+  const auto add = [&](const char* name, std::int64_t heads) {
+    if (options.qk_norm_over_heads) {
+      const std::int64_t parts = std::min<std::int64_t>(context.parallel.tp_size, heads);
+      AddChild(name, std::make_unique<ParallelRMSNorm>(context, heads * config.head_dim, parts, config.rms_norm_eps));
+    } else if (options.qk_norm) {
+      AddChild(name, std::make_unique<RMSNorm>(context, config.head_dim, config.rms_norm_eps));
+    }
+  };
+  add("q_norm", config.num_attention_heads);
+  add("k_norm", config.num_key_value_heads);
+}
+
+std::vector<PlacedPiece> Attention::Place(std::string_view name, std::string_view /*shard_id*/,
+                                          const TensorSpec& spec) const {
+  const std::uint32_t index = ParameterIndex(name);
+  return PlaceEqualParts(parallel_, index, parameters()[index].spec, spec);
 }
 
 }  // namespace layercast

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/error.h"
@@ -74,56 +75,75 @@ std::optional<Run> BoxRuns::Next() {
   return At(next_++);
 }
 
-TransposedBox::TransposedBox(const Shape& shape, const Box& box) {
+ReorderedBox::ReorderedBox(const Shape& shape, const Box& box, ElementOrder order) {
   CheckBox(shape, box);
   LAYERCAST_CHECK(box.rank == 2 || box.rank == 3);
-  const std::size_t axis = box.rank - 2U;
-  stride_ = shape[axis + 1];
-  matrix_ = shape[axis] * stride_;
-  rows_ = box.extent[axis + 1];
-  cols_ = box.extent[axis];
-  first_ = (axis == 0 ? 0 : box.begin[0] * matrix_) + box.begin[axis] * stride_ + box.begin[axis + 1];
+  std::array<Axis, 3> axes;  // of the destination; two dimensions are one matrix
+  std::int64_t stride = 1;
+  for (std::size_t d = box.rank, axis = axes.size(); d-- > 0;) {
+    axes[--axis] = {box.extent[d], stride, order.interleaved && d == 1};
+    LAYERCAST_CHECK(!axes[axis].interleaved || axes[axis].extent % 2 == 0);
+    first_ += box.begin[d] * stride;
+    stride *= shape[d];
+  }
+  if (order.transposed) std::swap(axes[1], axes[2]);
+  matrices_ = axes[0];
+  rows_ = axes[1];
+  cols_ = axes[2];
 }
 
-std::int64_t TransposedBox::OffsetOf(std::int64_t index) const {
-  const std::int64_t row = index / cols_;
-  return first_ + row / rows_ * matrix_ + index % cols_ * stride_ + row % rows_;
-}
-
-void Scatter(DType from, const std::byte* values, std::int64_t count, DType to, std::byte* destination,
-             std::int64_t stride) {
-  const auto size = static_cast<std::size_t>(Bytes(to, 1));
-  std::vector<std::byte> cast(size * static_cast<std::size_t>(count));
-  CopyElements(from, values, to, cast.data(), count);
+template <class Element>
+void ReorderedBox::ScatterRow(const std::byte* values, std::int64_t col, std::int64_t count, std::byte* row) const {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
   for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(destination + Bytes(to, i * stride), cast.data() + Bytes(to, i), size);
+    std::memcpy(row + cols_.OffsetOf(col + i) * kSize, values + i * kSize, sizeof(Element));
+  }
+}
+
+void ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
+                           std::byte* destination) const {
+  std::vector<std::byte> cast;
+  if (from != to) {
+    cast.resize(static_cast<std::size_t>(Bytes(to, count)));
+    CopyElements(from, values, to, cast.data(), count);
+    values = cast.data();
+  }
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t col = (first + done) % cols_.extent;
+    const std::int64_t row = (first + done) / cols_.extent;
+    const std::int64_t in_row = std::min(count - done, cols_.extent - col);
+    const std::int64_t offset = first_ + matrices_.OffsetOf(row / rows_.extent) + rows_.OffsetOf(row % rows_.extent);
+    const std::byte* part = values + Bytes(to, done);
+    std::byte* place = destination + Bytes(to, offset);
+    switch (BitsPerElement(to)) {
+      case 8: ScatterRow<std::uint8_t>(part, col, in_row, place); break;
+      case 16: ScatterRow<std::uint16_t>(part, col, in_row, place); break;
+      default: LAYERCAST_CHECK(BitsPerElement(to) == 32); ScatterRow<std::uint32_t>(part, col, in_row, place);
+    }
+    done += in_row;
   }
 }
 
 namespace {
 
-void CopyTransposed(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
-                    std::byte* destination) {
-  const TransposedBox places(spec.shape, box);
+void CopyReordered(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
+                   std::byte* destination, ElementOrder order) {
+  const ReorderedBox places(spec.shape, box, order);
   BoxRuns runs(source.shape, source_box);
   std::int64_t element = 0;
-  while (std::optional<Run> run = runs.Next()) {
-    while (run->count != 0) {
-      const std::int64_t count = std::min(run->count, places.row_length() - element % places.row_length());
-      Scatter(source.dtype, source.data + Bytes(source.dtype, run->offset), count, spec.dtype,
-              destination + Bytes(spec.dtype, places.OffsetOf(element)), places.stride());
-      element += count;
-      *run = {run->offset + count, run->count - count};
-    }
+  while (const std::optional<Run> run = runs.Next()) {
+    places.Scatter(source.dtype, source.data + Bytes(source.dtype, run->offset), element, run->count, spec.dtype,
+                   destination);
+    element += run->count;
   }
 }
 
 }  // namespace
 
 void CopyBox(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
-             std::byte* destination, bool transposed) {
+             std::byte* destination, ElementOrder order) {
   LAYERCAST_CHECK(source_box.num_elements() == box.num_elements());
-  if (transposed) return CopyTransposed(source, source_box, spec, box, destination);
+  if (!order.is_same()) return CopyReordered(source, source_box, spec, box, destination, order);
   BoxRuns from(source.shape, source_box);
   BoxRuns to(spec.shape, box);
   Run read;

@@ -45,33 +45,38 @@ class BoxRuns {
   std::int64_t next_ = 0;
 };
 
-// Where the elements of a box go when its last two dimensions change places: the rows of each of its matrices become
-// columns. Value.
-class TransposedBox {
+// Where the elements of a source box go in a box of as many, when not in their own order. Value.
+class ReorderedBox {
  public:
   // `box`, of two or three dimensions, lies in a row-major tensor of this shape: the destination.
-  TransposedBox(const Shape& shape, const Box& box);
-  // Elements of a row of the source, which come to lie stride() apart.
-  std::int64_t row_length() const { return cols_; }
-  std::int64_t stride() const { return stride_; }
-  // In the destination, of the source's element number `index` in row-major order.
-  std::int64_t OffsetOf(std::int64_t index) const;
+  ReorderedBox(const Shape& shape, const Box& box, ElementOrder order);
+  // Writes `count` values, those of the source from its element number `first` (row-major) on, cast, to their places in
+  // the tensor at `destination`.
+  void Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
+               std::byte* destination) const;
 
  private:
+  // A dimension of the source box.
+  struct Axis {
+    std::int64_t extent = 1;
+    std::int64_t stride = 0;  // in the destination
+    bool interleaved = false;
+
+    std::int64_t OffsetOf(std::int64_t index) const {
+      return (interleaved ? index % 2 * (extent / 2) + index / 2 : index) * stride;
+    }
+  };
+  template <class Element>
+  void ScatterRow(const std::byte* values, std::int64_t col, std::int64_t count, std::byte* row) const;
+
   std::int64_t first_ = 0;
-  std::int64_t rows_ = 0, cols_ = 0;  // of each matrix of the source
-  std::int64_t stride_ = 0;
-  std::int64_t matrix_ = 0;  // elements from one to the next
+  Axis matrices_, rows_, cols_;
 };
 
-// Writes `count` contiguous values, cast, to places `stride` elements apart.
-void Scatter(DType from, const std::byte* values, std::int64_t count, DType to, std::byte* destination,
-             std::int64_t stride);
-
-// Copies the elements of one box, in order or transposed, to another of as many elements in the tensor `spec` at
-// `destination`, casting them. Host memory.
+// Copies the elements of one box, in this order, to another of as many elements in the tensor `spec` at `destination`,
+// casting them. Host memory.
 void CopyBox(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
-             std::byte* destination, bool transposed = false);
+             std::byte* destination, ElementOrder order = {});
 // Zeroes a box of the tensor `spec` at `destination`.
 void ZeroBox(const TensorSpec& spec, const Box& box, std::byte* destination);
 

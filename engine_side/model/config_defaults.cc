@@ -51,6 +51,14 @@ void UseUsualNamesOfNemotronH(Json& config) {
   if (config.contains("mlp_hidden_act")) config["hidden_act"] = config["mlp_hidden_act"];
 }
 
+// Published files say how many elements of a head are rotated.
+void UseUsualNamesOfMiniMaxM2(Json& config) {
+  if (!config.contains("rotary_dim") || !config["rotary_dim"].is_number()) return;
+  const Json head_dim = config.value("head_dim", ConfigDefaults("minimax_m2").at("head_dim"));
+  if (!head_dim.is_number()) return;
+  config.emplace("partial_rotary_factor", config["rotary_dim"].get<double>() / head_dim.get<double>());
+}
+
 }  // namespace
 
 Json ConfigDefaults(const std::string& model_type) {
@@ -100,6 +108,32 @@ Json ConfigDefaults(const std::string& model_type) {
         {"num_local_experts", 128},
         {"num_experts_per_tok", 8},
         {"moe_intermediate_size", 768}}},
+      {"minimax_m2",
+       {{"num_key_value_heads", 8},
+        {"head_dim", 128},
+        {"rope_theta", 5e6},
+        {"max_position_embeddings", 196608},
+        {"num_local_experts", 256},
+        {"num_experts_per_tok", 8}}},
+      {"gpt_oss",
+       {{"num_key_value_heads", 8},
+        {"head_dim", 64},
+        {"rms_norm_eps", 1e-5},
+        {"attention_bias", true},
+        {"use_sliding_window", true},
+        {"sliding_window", 128},
+        {"sliding_window_pattern", 2},
+        {"max_position_embeddings", 131072},
+        {"rope_theta", 150000.0},
+        {"rope_scaling",
+         {{"rope_type", "yarn"},
+          {"factor", 32.0},
+          {"beta_fast", 32.0},
+          {"beta_slow", 1.0},
+          {"truncate", false},
+          {"original_max_position_embeddings", 4096}}},
+        {"num_local_experts", 128},
+        {"num_experts_per_tok", 4}}},
       {"glm4_moe",
        {{"num_key_value_heads", 8},
         {"rms_norm_eps", 1e-5},
@@ -116,7 +150,10 @@ Json ConfigDefaults(const std::string& model_type) {
 }
 
 Json WithUsualNames(Json config) {
-  if (config.is_object() && config.value("model_type", "") == "nemotron_h") UseUsualNamesOfNemotronH(config);
+  if (!config.is_object()) return config;
+  const std::string model_type = config.value("model_type", "");
+  if (model_type == "nemotron_h") UseUsualNamesOfNemotronH(config);
+  if (model_type == "minimax_m2") UseUsualNamesOfMiniMaxM2(config);
   return config;
 }
 

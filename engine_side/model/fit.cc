@@ -33,4 +33,11 @@ void CheckParallel(const ParallelConfig& parallel) {
   check("ep", parallel.ep_rank, parallel.ep_size);
 }
 
+std::vector<PlacedPiece> PlaceEqualParts(const ParallelConfig& parallel, std::uint32_t index, const TensorSpec& local,
+                                         const TensorSpec& spec) {
+  const std::int64_t count = local.shape[0];
+  CheckFits(spec, local.dtype, {count * parallel.tp_size});
+  return {{index, Box::Slice(spec.shape, 0, parallel.tp_rank * count, count), Box::Whole(local.shape), {}}};
+}
+
 }  // namespace layercast

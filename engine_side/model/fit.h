@@ -1,9 +1,12 @@
-// The checks that layers share when they say where a tensor goes, and the words in which they refuse one.
+// What layers share when they say where a tensor goes: the checks, the words in which they refuse one, the simplest
+// answer.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
+#include "layercast/model/placement.h"
 #include "layercast/parallel.h"
 #include "layercast/tensor.h"
 
@@ -19,5 +22,9 @@ std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view 
 
 // Throws kInvalidArgument unless 0 <= tp_rank < tp_size and 0 <= ep_rank < ep_size.
 void CheckParallel(const ParallelConfig& parallel);
+
+// Of a vector `spec` every rank holds an equal part: this one's is all of `local`, its parameter number `index`.
+std::vector<PlacedPiece> PlaceEqualParts(const ParallelConfig& parallel, std::uint32_t index, const TensorSpec& local,
+                                         const TensorSpec& spec);
 
 }  // namespace layercast

@@ -75,7 +75,7 @@ struct FusedMoE::Named {
   Shards shards = 0;
   bool bias = false;
   bool scale = false;
-  bool transposed = false;
+  ElementOrder order = {};
 };
 
 struct FusedMoE::Part {
@@ -125,12 +125,12 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
   std::vector<PlacedPiece> pieces;
   const std::optional<std::int64_t> local = named->expert ? local_.LocalOf(*named->expert) : std::nullopt;
   for (Part part : PartsOf(*named)) {
-    if (named->transposed) {
+    if (named->order.transposed) {
       std::swap(part.source.begin[0], part.source.begin[1]);
       std::swap(part.source.extent[0], part.source.extent[1]);
     }
     const auto add = [&](const Box& source, std::int64_t first, std::int64_t count) {
-      pieces.push_back({part.parameter, source, Stack(part.destination, first, count), part.id, named->transposed});
+      pieces.push_back({part.parameter, source, Stack(part.destination, first, count), part.id, named->order});
     };
     if (local) {
       add(part.source, *local, 1);
@@ -157,6 +157,12 @@ std::vector<Box> FusedMoE::Padding(std::uint32_t parameter) const {
 std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::string_view path) const {
   const Shape& shape = parameters()[parameter].spec.shape;
   const Slot slot = SlotOf(parameter);
+  if (options_.transposed && !takes_quantized()) {  // which stacked tensors alone are
+    const auto names = [&](const StackedTensor& tensor) {
+      return !tensor.own_name && tensor.bias == slot.bias && tensor.shards == (slot.down ? kW2 : kW13);
+    };
+    return {{JoinPath(path, std::ranges::find_if(kStackedTensors, names)->name), Box::Whole(shape)}};
+  }
   const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
   const std::int64_t half = slot.down ? 0 : shape[1] / 2;  // gate's rows, then up's
   std::vector<ExpectedTensor> tensors;
@@ -185,7 +191,8 @@ std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
     const auto found = std::ranges::find(kStackedTensors, name, &StackedTensor::name);
     if (found == kStackedTensors.end()) return std::nullopt;
     named = {.expert = std::nullopt, .shards = found->shards, .bias = found->bias};
-    named.transposed = options_.transposed && !found->bias && !found->own_name;
+    named.order.transposed = options_.transposed && !found->bias && !found->own_name;
+    named.order.interleaved = options_.interleaved && found->shards == kW13 && !found->own_name;
   } else {
     const std::string_view rest = name.substr(dot + 1);
     const std::string_view suffix = rest.substr(std::min(rest.find('.'), rest.size()));
@@ -212,7 +219,7 @@ Shape FusedMoE::ShapeOf(const Named& named) const {
     if (!named.bias) shape.push_back(options_.hidden_size);
   }
   if (named.scale) return quantized_form()->ScaleShape(shape[0], shape[1]);
-  if (named.transposed) std::swap(shape[1], shape[2]);
+  if (named.order.transposed) std::swap(shape[1], shape[2]);
   return shape;
 }
 
@@ -231,6 +238,10 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const Named& named) const {
     const std::int64_t count = named.bias && tp_rank_ != 0 ? 0 : rows(options_.hidden_size);
     const Box source{rank, {0, of_rows ? 0 : cols(first)}, {count, of_rows ? 1 : cols(slice_)}};
     return {{index, "w2", source, {rank, {0, 0}, source.extent}}};
+  }
+  if (named.order.interleaved) {  // this rank's part of gate and that of up, in one
+    const Box source{rank, {2 * first, 0}, {2 * slice_, cols(options_.hidden_size)}};
+    return {{index, "w13", source, {rank, {0, 0}, source.extent}}};
   }
   std::vector<Part> parts;
   std::int64_t shard_begin = 0;  // in the tensor

@@ -29,7 +29,7 @@ void Store(Module& owner, const std::vector<PlacedPiece>& pieces, const TensorVi
   for (const PlacedPiece& piece : pieces) {
     Parameter& parameter = owner.parameters()[piece.parameter];
     if (parameter.on_meta()) Materialize(owner, piece.parameter, parameter);
-    CopyBox(tensor, piece.source, parameter.spec, piece.destination, parameter.storage.data(), piece.transposed);
+    CopyBox(tensor, piece.source, parameter.spec, piece.destination, parameter.storage.data(), piece.order);
   }
 }
 
@@ -42,7 +42,7 @@ bool IsStored(const Module& owner, const std::vector<PlacedPiece>& pieces, const
     Buffer expected(Host(), static_cast<std::size_t>(packed.num_bytes()));
     Buffer stored(Host(), expected.size());
     const TensorView view{parameter.spec.dtype, parameter.spec.shape, parameter.storage.data(), {}};
-    CopyBox(tensor, piece.source, packed, Box::Whole(packed.shape), expected.data(), piece.transposed);
+    CopyBox(tensor, piece.source, packed, Box::Whole(packed.shape), expected.data(), piece.order);
     CopyBox(view, piece.destination, packed, Box::Whole(packed.shape), stored.data());
     if (std::memcmp(expected.data(), stored.data(), expected.size()) != 0) return false;
   }

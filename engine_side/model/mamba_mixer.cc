@@ -45,14 +45,6 @@ std::vector<Shard> InProjectionShards(const ParallelConfig& parallel, const Mamb
   return shards;
 }
 
-// A vector of which every rank holds an equal part.
-std::vector<PlacedPiece> PlaceVector(const ParallelConfig& parallel, std::uint32_t index, const TensorSpec& local,
-                                     const TensorSpec& spec) {
-  const std::int64_t count = local.shape[0];
-  CheckFits(spec, local.dtype, {count * parallel.tp_size});
-  return {{index, Box::Slice(spec.shape, 0, parallel.tp_rank * count, count), Box::Whole(local.shape), {}}};
-}
-
 }  // namespace
 
 MambaInProjection::MambaInProjection(const LayerContext& context, const MambaSizes& sizes, std::int64_t hidden_size,
@@ -72,7 +64,7 @@ MambaGatedNorm::MambaGatedNorm(const LayerContext& context, const MambaSizes& si
 std::vector<PlacedPiece> MambaGatedNorm::Place(std::string_view name, std::string_view /*shard_id*/,
                                                const TensorSpec& spec) const {
   const std::uint32_t index = ParameterIndex(name);
-  return PlaceVector(parallel_, index, parameters()[index].spec, spec);
+  return PlaceEqualParts(parallel_, index, parameters()[index].spec, spec);
 }
 
 MambaMixer::MambaMixer(const LayerContext& context, const MambaSizes& sizes, std::int64_t hidden_size,
@@ -94,7 +86,7 @@ MambaMixer::MambaMixer(const LayerContext& context, const MambaSizes& sizes, std
 std::vector<PlacedPiece> MambaMixer::Place(std::string_view name, std::string_view /*shard_id*/,
                                            const TensorSpec& spec) const {
   const std::uint32_t index = ParameterIndex(name);
-  return PlaceVector(parallel_, index, parameters()[index].spec, spec);
+  return PlaceEqualParts(parallel_, index, parameters()[index].spec, spec);
 }
 
 }  // namespace layercast

@@ -17,11 +17,12 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
   options_.routing.scale = moe.routed_scaling_factor;
   options_.routing.num_groups = moe.n_group;
   options_.routing.top_groups = moe.topk_group;
-  AddChild("gate", std::make_unique<ExpertRouter>(context, config.hidden_size, moe.num_experts, options.router));
-  auto experts = std::make_unique<FusedMoE>(context, ExpertOptions{.num_experts = moe.num_experts,
-                                                                   .hidden_size = config.hidden_size,
-                                                                   .intermediate_size = moe.intermediate_size,
-                                                                   .mixtral_names = options.mixtral_names});
+  options_.experts.num_experts = moe.num_experts;
+  options_.experts.hidden_size = config.hidden_size;
+  options_.experts.intermediate_size = moe.intermediate_size;
+  AddChild(options.router_name,
+           std::make_unique<ExpertRouter>(context, config.hidden_size, moe.num_experts, options.router));
+  auto experts = std::make_unique<FusedMoE>(context, options_.experts);
   experts_ = experts.get();
   AddChild("experts", std::move(experts));
   if (options.shared_name.empty() || moe.shared_intermediate_size == 0) return;

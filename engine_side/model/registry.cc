@@ -25,8 +25,10 @@ ModelRegistry ModelRegistry::Builtin() {
   registry.Register("Gemma3ForCausalLM", BuildGemma3);
   registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");
   registry.Register("Glm4MoeForCausalLM", BuildGlm4Moe, "draft layers are skipped");
+  registry.Register("GptOssForCausalLM", BuildGptOss);
   registry.Register("LlamaForCausalLM", BuildLlama);
   registry.Register("Mamba2ForCausalLM", BuildMamba2);
+  registry.Register("MiniMaxM2ForCausalLM", BuildMiniMaxM2);
   registry.Register("MistralForCausalLM", BuildMistral);
   registry.Register("MixtralForCausalLM", BuildMixtral);
   registry.Register("NemotronHForCausalLM", BuildNemotronH, "no mixtures of experts");

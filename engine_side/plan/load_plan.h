@@ -19,9 +19,9 @@ struct Placement {
   std::uint32_t tensor = 0;     // index in the manifest
   std::uint32_t parameter = 0;  // index in LoadPlan::parameters()
   Box source;                   // of the tensor
-  Box destination;              // of the parameter: as many elements, in the same order
+  Box destination;              // of the parameter: as many elements
   std::string_view shard_id;    // lives as long as the module tree
-  bool transposed = false;      // rows of the source's last two dimensions are columns of the destination's
+  ElementOrder order{};         // of the source's elements in the destination
 };
 
 struct PlannedParameter {

@@ -140,7 +140,7 @@ PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, con
   for (std::uint32_t i = 0; i < plan.placements().size(); ++i) {
     const Placement& placement = plan.placements()[i];
     const SourceBytes source(manifest.entry(placement.tensor).spec, placement.source);
-    const bool rows_matter = plan.parameters()[placement.parameter].quantize && !placement.transposed;
+    const bool rows_matter = plan.parameters()[placement.parameter].quantize && placement.order.is_same();
     const Cutter cutter(source, placement.destination, options.chunk_bytes, rows_matter ? options.row_multiple : 1);
     for (std::uint64_t begin = 0; begin < source.total;) {
       const Piece piece{i, begin, cutter.End(begin)};

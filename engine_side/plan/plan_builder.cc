@@ -136,7 +136,7 @@ void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to
                                   std::string(Name(spec.dtype)) + " elements share bytes; got a part of it");
     }
     plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
-    plan_.placements_.push_back({tensor, parameter, piece.source, piece.destination, piece.shard_id, piece.transposed});
+    plan_.placements_.push_back({tensor, parameter, piece.source, piece.destination, piece.shard_id, piece.order});
   }
   if (cast) plan_.cast_tensors_.push_back(tensor);
 }

@@ -13,8 +13,14 @@ bool IsStacked(const Placement& placement) { return placement.source.rank == 3; 
 
 // The axes of the tensor that are matrices and rows of the parameter.
 KeptAxes RowsOf(const Placement& placement) {
-  if (placement.transposed) return IsStacked(placement) ? 0b101 : 0b010;
+  if (placement.order.transposed) return IsStacked(placement) ? 0b101 : 0b010;
   return IsStacked(placement) ? 0b011 : 0b001;
+}
+
+// Which of the placement's rows in the tensor becomes its row number `row` in the parameter, of `rows`.
+std::int64_t SourceRow(const Placement& placement, std::int64_t row, std::int64_t rows) {
+  if (!placement.order.interleaved) return row;
+  return row < rows / 2 ? 2 * row : 2 * (row - rows / 2) + 1;
 }
 
 // Which matrix of such a tensor becomes matrix number `matrix` of the parameter.
@@ -78,13 +84,14 @@ std::vector<float> AmaxTable::RowsOfMatrix(std::uint32_t parameter, std::int64_t
     const auto known = axes_.find(placement.tensor);
     if (known == axes_.end()) return {};
     const Shape& source = manifest_.entry(placement.tensor).spec.shape;
-    const std::size_t source_axis = source.size() - (placement.transposed ? 1 : 2);
+    const std::size_t source_axis = source.size() - (placement.order.transposed ? 1 : 2);
     std::int64_t from = placement.source.begin[source_axis];
     if (IsStacked(placement)) from += SourceMatrix(placement, matrix) * source[source_axis];
-    for (std::int64_t row = 0; row < placement.destination.extent[axis]; ++row, ++from) {
-      LAYERCAST_CHECK(from < static_cast<std::int64_t>(known->second.size()));
+    const std::int64_t count = placement.destination.extent[axis];
+    LAYERCAST_CHECK(from + count <= static_cast<std::int64_t>(known->second.size()));
+    for (std::int64_t row = 0; row < count; ++row) {
       rows[static_cast<std::size_t>(placement.destination.begin[axis] + row)] =
-          RoundTo(spec.dtype, known->second[static_cast<std::size_t>(from)]);
+          RoundTo(spec.dtype, known->second[static_cast<std::size_t>(from + SourceRow(placement, row, count))]);
     }
   }
   return rows;

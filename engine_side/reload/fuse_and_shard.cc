@@ -12,21 +12,14 @@ namespace {
 
 std::uint64_t ElementBytes(DType dtype) { return static_cast<std::uint64_t>(BitsPerElement(dtype)) / 8; }
 
-void FuseTransposed(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
-                    const TensorSpec& parameter, std::byte* memory) {
-  const TransposedBox places(parameter.shape, placement.destination);
-  const std::uint64_t source_size = ElementBytes(source);
-  const auto row_length = static_cast<std::uint64_t>(places.row_length());
-  std::uint64_t element = piece.begin / source_size;  // of the placement, in row-major order
-  for (std::uint64_t row = 0; row < view.rows; ++row) {
-    for (std::uint64_t byte = 0; byte < view.row_bytes;) {
-      const std::uint64_t count = std::min(row_length - element % row_length, (view.row_bytes - byte) / source_size);
-      const auto offset = static_cast<std::uint64_t>(places.OffsetOf(static_cast<std::int64_t>(element)));
-      Scatter(source, view.row(row) + byte, static_cast<std::int64_t>(count), parameter.dtype,
-              memory + offset * ElementBytes(parameter.dtype), places.stride());
-      element += count;
-      byte += count * source_size;
-    }
+void FuseReordered(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+                   const TensorSpec& parameter, std::byte* memory) {
+  const ReorderedBox places(parameter.shape, placement.destination, placement.order);
+  const std::uint64_t per_row = view.row_bytes / ElementBytes(source);
+  std::uint64_t element = piece.begin / ElementBytes(source);  // of the placement, in row-major order
+  for (std::uint64_t row = 0; row < view.rows; ++row, element += per_row) {
+    places.Scatter(source, view.row(row), static_cast<std::int64_t>(element), static_cast<std::int64_t>(per_row),
+                   parameter.dtype, memory);
   }
 }
 
@@ -36,7 +29,7 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
                   const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   if (view.num_bytes() == 0) return;
-  if (placement.transposed) return FuseTransposed(placement, piece, source, view, parameter, memory);
+  if (!placement.order.is_same()) return FuseReordered(placement, piece, source, view, parameter, memory);
   const BoxRuns destination(parameter.shape, placement.destination);
   const std::uint64_t source_size = ElementBytes(source);
   const std::uint64_t target_size = ElementBytes(parameter.dtype);

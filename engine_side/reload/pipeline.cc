@@ -68,7 +68,7 @@ bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
 bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
   const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
   if (!planned.quantize) return true;
-  if (placement.transposed) return false;
+  if (!placement.order.is_same()) return false;
   const Box& box = placement.destination;
   const std::size_t rows = box.rank - 2U;
   const std::size_t cols = box.rank - 1U;

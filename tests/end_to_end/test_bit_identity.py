@@ -78,7 +78,9 @@ def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, progr
 @pytest.mark.parametrize("spec, tp, recipe", [("phi3", 2, "fp8_per_block"), ("gemma2", 1, "fp8_per_tensor"),
                                               ("gemma3_vision", 4, "fp8_per_channel"), ("qwen2_moe", 2, "none"),
                                               ("glm4_moe", 4, "fp8_per_tensor"), ("mamba2", 2, "fp8_per_tensor"),
-                                              ("deepseek_v3", 2, "fp8_per_channel")])
+                                              ("deepseek_v3", 2, "fp8_per_channel"),
+                                              ("minimax_m2", 4, "nvfp4"), ("gpt_oss", 4, "fp8_per_tensor"),
+                                              ("gpt_oss_blocks", 2, "mxfp8")])
 def test_files_that_are_fused_or_named_in_their_own_way(spec, tp, recipe, program, start, publisher, checkpoint,
                                                         assert_serves):
     engine = start("serve", "--model", checkpoint(spec, "a"), "--tp", tp, "--quantization", recipe)

@@ -239,6 +239,72 @@ TEST(Attend, AgreesWithTheObviousSoftmaxAndShowsANaN) {
   EXPECT_TRUE(std::isnan(out[0]));
 }
 
+TEST(Attend, ASinkTakesItsShareAndHasNoValue) {
+  std::mt19937 random(8);
+  constexpr std::size_t kDim = 12;
+  constexpr std::size_t kCount = 9;
+  const Activations keys = RandomRows(kCount, kDim, random);
+  const Activations query = RandomRows(1, kDim, random);
+  std::vector<float> scores;
+  const auto attend = [&](float sink) {
+    std::vector<float> out(Activations::Padded(kDim));
+    Attend(query.row(0), {keys.row(0), keys.stride(), kCount}, {keys.row(0), keys.stride(), kCount},
+           {.scale = 1.0F, .sink = sink}, Activations::Padded(kDim), scores, out.data());
+    return out;
+  };
+  double total = 0.0;
+  for (std::size_t j = 0; j < kCount; ++j) {
+    double dot = 0.0;
+    for (std::size_t c = 0; c < kDim; ++c)
+      dot += static_cast<double>(query.row(0)[c]) * static_cast<double>(keys.row(j)[c]);
+    total += std::exp(dot);
+  }
+  const std::vector<float> without = attend(-std::numeric_limits<float>::infinity());
+  for (const float sink : {-3.0F, 0.0F, 2.0F, 60.0F}) {  // the last one is larger than any score
+    const std::vector<float> out = attend(sink);
+    const double share = total / (total + std::exp(static_cast<double>(sink)));
+    for (std::size_t c = 0; c < kDim; ++c) {
+      EXPECT_NEAR(static_cast<double>(out[c]), share * static_cast<double>(without[c]), 2e-6) << sink;
+    }
+  }
+  EXPECT_TRUE(std::isnan(attend(std::numeric_limits<float>::quiet_NaN())[0]));
+}
+
+TEST(RowKernels, AClampedGateIsItsFormulaAndShowsANaN) {
+  constexpr float kAlpha = 1.702F;
+  constexpr float kLimit = 7.0F;
+  const std::vector<float> gates = {-200.0F, -7.5F, -1.0F, 0.0F, 0.5F, 6.9F, 7.5F, 200.0F, 3.0F};
+  const std::vector<float> ups = {2.0F, -9.0F, 0.5F, 1.0F, -7.5F, 8.0F, 0.0F, -1.0F, 100.0F};
+  std::vector<float> out = gates;
+  ClampedGateMultiply(kAlpha, kLimit, out, ups, DType::kF32);
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    const double g = std::min<double>(gates[i], kLimit);
+    const double u = std::clamp<double>(ups[i], -kLimit, kLimit);
+    EXPECT_NEAR(static_cast<double>(out[i]), (u + 1.0) * g / (1.0 + std::exp(-static_cast<double>(kAlpha) * g)), 1e-5)
+        << gates[i] << " " << ups[i];
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const bool in_gate : {true, false}) {
+    std::vector<float> one = {in_gate ? nan : 1.0F};
+    ClampedGateMultiply(kAlpha, kLimit, one, std::vector<float>{in_gate ? 1.0F : nan}, DType::kF32);
+    EXPECT_TRUE(std::isnan(one[0]));
+  }
+}
+
+TEST(RowKernels, ANormsHalvesAreTheNorm) {
+  std::mt19937 random(9);
+  const Activations x = RandomRows(2, 37, random);
+  const std::span<const float> row(x.row(0), 37);
+  const std::span<const float> weight(x.row(1), 37);
+  for (const NormStyle style : {NormStyle::kWeight, NormStyle::kFp32Weight}) {
+    std::vector<float> whole(37);
+    std::vector<float> halves(37);
+    RmsNorm(row, weight, 1e-5F, style, DType::kBF16, whole);
+    NormalizeBy(SumOfSquares(row) / 37.0F, row, weight, 1e-5F, style, DType::kBF16, halves);
+    EXPECT_EQ(halves, whole);
+  }
+}
+
 TEST(RowKernels, NormalizeRotateAndGateAsTheirFormulasSay) {
   std::mt19937 random(5);
   constexpr std::size_t kDim = 22;
@@ -323,11 +389,13 @@ TEST(RowKernels, GeluAndCapsAreTheirFormulas) {
   EXPECT_TRUE(std::isnan(nan[0]));
 }
 
-TEST(RowKernels, ANormOfOnePlusWeightRoundsOnce) {
+class NormThatRoundsOnce : public ::testing::TestWithParam<NormStyle> {};
+
+TEST_P(NormThatRoundsOnce, IsTheExactNormRounded) {
   const std::vector<float> x = {1.0F, 2.0F, -3.0F, 0.5F};
-  const std::vector<float> factors = {1.25F, 0.75F, 1.0F, 2.0F};  // one plus the weight
+  const std::vector<float> factors = {1.25F, 0.75F, 1.0F, 2.0F};  // the weight, or one plus it
   std::vector<float> y(x.size());
-  RmsNorm(x, factors, 1e-6F, NormStyle::kOnePlusWeight, DType::kBF16, y);
+  RmsNorm(x, factors, 1e-6F, GetParam(), DType::kBF16, y);
   double squares = 0.0;
   for (const float v : x) squares += static_cast<double>(v) * static_cast<double>(v);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -337,6 +405,9 @@ TEST(RowKernels, ANormOfOnePlusWeightRoundsOnce) {
     EXPECT_EQ(y[i], rounded[0]);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Styles, NormThatRoundsOnce,
+                         ::testing::Values(NormStyle::kFp32Weight, NormStyle::kOnePlusWeight));
 
 }  // namespace
 }  // namespace layercast

@@ -57,7 +57,7 @@ def assert_close(got, expected, limit=1e-5):
 def with_config(folder, tmp_path, **changes):
     """The same checkpoint with another config.json."""
     other = tmp_path / "model"
-    other.mkdir()
+    other.mkdir(parents=True)
     for file in folder.iterdir():
         if file.name != "config.json":
             (other / file.name).symlink_to(file.resolve())
@@ -113,6 +113,8 @@ def dequantized(folder, recipe):
     for name in served:
         if not name.endswith("weight") or (weight := oracle.dequantized(served, name)) is None:
             continue
+        if ".experts." in name and state[parts_of(name)[0]].shape != weight.shape:
+            weight = as_gpt_oss_has_it(name, weight)
         begin = 0
         for part in parts_of(name):
             rows = state[part].shape[0]
@@ -124,6 +126,12 @@ def dequantized(folder, recipe):
 
 FUSED = {"fused_qkv_a_proj": ("q_a_proj", "kv_a_proj_with_mqa"), "qkv_proj": ("q_proj", "k_proj", "v_proj"),
          "gate_up_proj": ("gate_proj", "up_proj")}
+
+
+def as_gpt_oss_has_it(name, stack):
+    if name.endswith("w13_weight"):
+        stack = torch.stack(stack.chunk(2, dim=1), dim=2).flatten(1, 2)
+    return stack.transpose(1, 2)
 
 
 def parts_of(name):
@@ -155,7 +163,8 @@ def test_quantized_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_p
                                                    ("qwen3_moe_blocks", "nvfp4", 4),
                                                    ("qwen3_moe", "int8_per_channel", 2),
                                                    ("deepseek_v3", "fp8_per_channel", 2),
-                                                   ("deepseek_v3_blocks", "nvfp4", 1)])
+                                                   ("deepseek_v3_blocks", "nvfp4", 1),
+                                                   ("minimax_m2", "mxfp8", 2), ("gpt_oss", "fp8_per_channel", 4)])
 def test_each_quantized_expert_is_read_with_its_own_scales(checkpoint, tmp_path, spec, recipe, tp_size):
     folder = with_config(checkpoint(spec, "b"), tmp_path, dtype="float32", torch_dtype=None)
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"], (2, 40))
@@ -184,6 +193,20 @@ def test_rotary_embeddings_agree_to_the_last_position(checkpoint, tmp_path, rope
     prompts = prompts_for(1003, (512,))
     got = engine_logits(folder, tmp_path, 1, "none", prompts)
     assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts))
+
+
+def test_sinks_and_norms_over_all_heads_are_felt(checkpoint, tmp_path):
+    """The logits that agree are not those of a model without."""
+    for spec, name, other in (("gpt_oss", "sinks", float("-inf")), ("minimax_m2", "k_norm.weight", 1.0)):
+        folder = with_config(checkpoint(spec, "a"), tmp_path / spec, dtype="float32", torch_dtype=None)
+        model = reference_model(folder, torch.float32)
+        prompts = prompts_for(1003, (20,))
+        with torch.no_grad():
+            expected = reference_logits(model, prompts)[0]
+            for key, parameter in model.named_parameters():
+                if key.endswith(name):
+                    parameter.fill_(other)
+            assert (reference_logits(model, prompts)[0] - expected).abs().max() > 1e-2 * expected.abs().max()
 
 
 def test_a_sliding_window_agrees(checkpoint, tmp_path):

@@ -138,6 +138,34 @@ TEST(ModelConfig, TakesTheDefaultsOfTheModelsOwnClass) {
   EXPECT_EQ(gemma3.RopeOf(2).theta, 1e6);
 }
 
+TEST(ModelConfig, TakesTheDefaultsOfGptOss) {
+  const ModelConfig config = Parse({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}});
+  EXPECT_THAT(config.layer_types, ElementsAre("sliding_attention", "full_attention", "sliding_attention"));
+  EXPECT_EQ(config.WindowOf(0), 128);
+  EXPECT_TRUE(config.attention_bias);
+  EXPECT_EQ(config.rope.type, "yarn");
+  EXPECT_EQ(config.rope.theta, 150000.0);
+  EXPECT_EQ(config.rope.numbers.at("truncate"), 0.0);
+  const Json published = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  const ModelConfig other = Parse({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}, {"rope_scaling", published}});
+  EXPECT_EQ(other.rope.numbers.at("factor"), 4.0);
+  EXPECT_FALSE(other.rope.numbers.contains("truncate"));
+}
+
+TEST(ModelConfig, ReadsTheRotatedPartOfAHeadAsMiniMaxM2WritesIt) {
+  const Json fields = {{"model_type", "minimax_m2"}, {"num_key_value_heads", 4}};
+  const auto part_with = [&](const Json& more) {
+    Json all = fields;
+    all.update(more);
+    return Parse(all).rope.numbers;
+  };
+  EXPECT_EQ(part_with({{"rotary_dim", 64}}).at("partial_rotary_factor"), 0.5);  // of 128
+  EXPECT_EQ(part_with({{"rotary_dim", 8}, {"head_dim", 32}}).at("partial_rotary_factor"), 0.25);
+  EXPECT_FALSE(part_with({{"head_dim", 32}}).contains("partial_rotary_factor"));
+  const Json rope = {{"rope_type", "default"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.75}};
+  EXPECT_EQ(part_with({{"rotary_dim", 64}, {"rope_parameters", rope}}).at("partial_rotary_factor"), 0.75);
+}
+
 TEST(ModelConfig, ReadsTheTextPartOfAVisionLanguageModel) {
   Json text = Minimal();
   text.erase("architectures");

@@ -117,6 +117,19 @@ TEST(RowParallelLinear, TakesItsColumnsAndTheWholeBias) {
   EXPECT_THAT(Moves(layer, "bias", "", {3}), ElementsAre(Move{{0, 3}, {0, 3}}));
 }
 
+TEST(ParallelRMSNorm, HoldsItsPartOrThatOfItsNeighbours) {
+  const ParallelRMSNorm queries(Rank(3, 4), 32, 4, 1e-6);
+  EXPECT_THAT(Moves(queries, "weight", "", {32}), ElementsAre(Move{{24, 32}, {0, 8}}));
+  EXPECT_EQ(queries.total_size(), 32);
+  for (int rank = 0; rank < 4; ++rank) {  // two key heads on four ranks
+    const ParallelRMSNorm keys(Rank(rank, 4), 16, 2, 1e-6);
+    const std::int64_t first = rank < 2 ? 0 : 8;
+    EXPECT_THAT(Moves(keys, "weight", "", {16}), ElementsAre(Move{{first, first + 8}, {0, 8}}));
+    EXPECT_EQ(keys.total_size(), 32);
+  }
+  EXPECT_THAT(ErrorOf([&] { Moves(queries, "weight", "", {8}); }), HasSubstr("expected [32] f32, got [8] f32"));
+}
+
 void ExpectRange(const VocabRange& range, Range org, Range added, std::int64_t org_rows, std::int64_t rows) {
   EXPECT_EQ((Range{range.org_begin, range.org_end}), org);
   EXPECT_EQ((Range{range.added_begin, range.added_end}), added);

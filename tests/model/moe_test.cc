@@ -144,7 +144,8 @@ TEST_P(FusedMoEOfEveryForm, HoldsThisRanksExpertsOrItsPartOfEach) {
     Tree tree;
     const LayerContext context{ranks.Of(rank), DType::kF32, true};
     ExpertOptions options = OptionsOf(kSizes);
-    options.transposed = form == ExpertForm::kTransposed;
+    options.transposed = IsTransposed(form);
+    options.interleaved = form == ExpertForm::kInterleaved;
     Module& layer = tree.Add("experts", std::make_unique<FusedMoE>(context, options));
     EXPECT_EQ(tree.load_weights(*weights.Stream()).size(), weights.size());
     for (const Parameter& parameter : layer.parameters()) {
@@ -162,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, FusedMoEOfEveryForm,
                          ::testing::Combine(::testing::Values(ExpertForm::kPerExpert, ExpertForm::kMixtral,
                                                               ExpertForm::kFused, ExpertForm::kFusedW13,
                                                               ExpertForm::kStacked, ExpertForm::kStackedOwnNames,
-                                                              ExpertForm::kTransposed),
+                                                              ExpertForm::kTransposed, ExpertForm::kInterleaved),
                                             ::testing::Values(Ranks{1, 1}, Ranks{2, 1}, Ranks{4, 1}, Ranks{2, 2},
                                                               Ranks{2, 2, ExpertPlacement::kRoundRobin}, Ranks{8, 8},
                                                               Ranks{8, 8, ExpertPlacement::kRoundRobin})));
@@ -192,6 +193,23 @@ TEST(FusedMoE, TakesNothingOfAnExpertThatIsAnotherRanks) {
   const std::vector<PlacedPiece> stacked = Placed(layer, "gate_up_proj", {5, 16, 6});
   ASSERT_EQ(stacked.size(), 2U);
   EXPECT_EQ(stacked[1].source, (Box{3, {0, 8, 0}, {3, 8, 6}}));
+}
+
+TEST(FusedMoE, TakesColumnsOfGateAndUpTogetherWhereTheyAlternate) {
+  ExpertOptions options = OptionsOf(kSizes);
+  options.transposed = options.interleaved = true;
+  const FusedMoE layer({{.tp_rank = 1, .tp_size = 2}, DType::kF32, true}, options);
+  const std::vector<PlacedPiece> weight = Placed(layer, "gate_up_proj", {5, 6, 16});
+  ASSERT_EQ(weight.size(), 1U);
+  EXPECT_EQ(weight[0].source, (Box{3, {0, 0, 8}, {5, 6, 8}}));
+  EXPECT_EQ(weight[0].destination, (Box{3, {0, 0, 0}, {5, 8, 6}}));
+  EXPECT_TRUE(weight[0].order.transposed && weight[0].order.interleaved);
+  const PlacedPiece bias = Placed(layer, "gate_up_proj_bias", {5, 16}).at(0);
+  EXPECT_EQ(bias.source, (Box{2, {0, 8}, {5, 8}}));
+  EXPECT_TRUE(!bias.order.transposed && bias.order.interleaved);
+  EXPECT_FALSE(Placed(layer, "down_proj", {5, 8, 6}).at(0).order.interleaved);
+  // Under its own names nothing is the other way round.
+  EXPECT_TRUE(Placed(layer, "w13_weight", {5, 16, 6}).at(0).order.is_same());
 }
 
 TEST(FusedMoE, RefusesWhatIsNoPartOfAnExpert) {

@@ -120,6 +120,38 @@ TEST(Mixtral, CallsItsExpertsByBothNames) {
   }
 }
 
+TEST(MiniMaxM2, TakesTheRoutingBiasFromBesideItsRouterAndSplitsItsNorms) {
+  const ModelConfig config = Config("MiniMaxM2ForCausalLM", R"(, "model_type": "minimax_m2", "num_local_experts": 8,
+    "rotary_dim": 4)");
+  const auto parameters = ParametersOf(config, {1, 2});
+  EXPECT_EQ(parameters.at("model.layers.0.block_sparse_moe.gate.e_score_correction_bias"), "[8] f32");
+  const auto model = ModelRegistry::Builtin().Build(config, {});
+  for (const char* name : {"block_sparse_moe", "mlp", "block_sparse_moe.gate"}) {
+    const std::string tensor = "model.layers.1." + std::string(name) + ".e_score_correction_bias";
+    EXPECT_EQ(model->Resolve({tensor, DType::kF32, {8}}).owner_path, "model.layers.1.block_sparse_moe.gate") << name;
+  }
+  EXPECT_EQ(model->Resolve({"model.layers.1.self_attn.q_norm.weight", DType::kBF16, {config.num_attention_heads * 6}})
+                .owner->class_name(),
+            "ParallelRMSNorm");
+}
+
+TEST(GptOss, SplitsSinksByHeadsAndGivesBiasesOnce) {
+  const ModelConfig config = Config("GptOssForCausalLM", R"(, "model_type": "gpt_oss", "num_local_experts": 4)");
+  const std::int64_t heads = config.num_attention_heads;
+  const auto parameters = ParametersOf(config, {1, 2});
+  EXPECT_EQ(parameters.at("model.layers.0.self_attn.sinks"), ToString(Shape{heads / 2}) + " bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.mlp.router.bias"), "[4] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.mlp.experts.w13_bias"), "[4, 24] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.mlp.experts.w2_bias"), "[4, 16] bf16");
+  const auto second = ModelRegistry::Builtin().Build(config, {.tp_rank = 1, .tp_size = 2});
+  const Resolution sinks = second->Resolve({"model.layers.0.self_attn.sinks", DType::kBF16, {heads}});
+  EXPECT_EQ(sinks.pieces.at(0).source, Box::Slice({heads}, 0, heads / 2, heads / 2));
+  const Resolution bias = second->Resolve({"model.layers.0.mlp.experts.down_proj_bias", DType::kBF16, {4, 16}});
+  EXPECT_EQ(bias.pieces.at(0).source.num_elements(), 0);  // the first rank's
+  EXPECT_EQ(second->Resolve({"model.layers.0.mlp.experts.gate_up_proj", DType::kBF16, {4, 16, 48}}).pieces.at(0).source,
+            (Box{3, {0, 0, 24}, {4, 16, 24}}));
+}
+
 TEST(Qwen2Moe, HasASharedExpertAndDenseLayers) {
   const auto parameters = ParametersOf(Config("Qwen2MoeForCausalLM", R"(, "num_experts": 4, "mlp_only_layers": [0],
     "moe_intermediate_size": 8, "shared_expert_intermediate_size": 10)"));

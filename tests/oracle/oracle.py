@@ -17,8 +17,9 @@ FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
-            "glm4_moe", "deepseek_v2", "deepseek_v3", "mamba2", "nemotron_h")
+            "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "mamba2", "nemotron_h")
 STATE_SPACES = FAMILIES[-2:]
+MIXTRAL_BLOCKS = ("mixtral", "minimax_m2")  # families whose mixture is called block_sparse_moe
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 ROUTING_BIAS = "e_score_correction_bias"  # fp32 whatever the model's dtype
 # Those that some family has.
@@ -269,8 +270,14 @@ class _Served:
             parts.append((f"{layer}.{own}.{name}", kept))
         self.column(f"{layer}.{own}.qkv_proj", parts)
         self.row(f"{layer}.{own}.o_proj")
-        self.copy(f"{layer}.{own}.q_norm.weight")
-        self.copy(f"{layer}.{own}.k_norm.weight")
+        for norm, (projection, kept) in zip(("q_norm", "k_norm"), parts):
+            name = f"{layer}.{own}.{norm}.weight"
+            self.copy(name)
+            if name in self.source and len(self.source[name]) == len(self.source[f"{projection}.weight"]):
+                self.out[name] = _rows(self.source[name], kept)  # one weight for each row of the projection
+        sinks = f"{layer}.{own}.sinks"
+        if sinks in self.source:
+            self.out[sinks] = _rows(self.source[sinks], shard(len(self.source[sinks]), self.t, self.r))
 
     def latent_attention(self, layer):
         """What makes the small vectors is everybody's; the rest is split by heads."""
@@ -304,8 +311,8 @@ class _Served:
         self.row(f"{module}.down_proj")
 
     def mixture(self, module):
-        self.copy(f"{module}.gate.weight")
-        self.copy(f"{module}.gate.{ROUTING_BIAS}")
+        for name in ("gate.weight", f"gate.{ROUTING_BIAS}", "router.weight", "router.bias"):
+            self.copy(f"{module}.{name}")
         self.experts(f"{module}.experts")
         for shared in ("shared_expert", "shared_experts"):
             if f"{module}.{shared}.gate_proj.weight" in self.source:
@@ -327,6 +334,8 @@ class _Served:
         for name, parts in (("w13", w13), ("w2", w2)):
             for suffix in parts[0]:
                 stack = torch.stack([part[suffix] for part in parts])
+                if (name, suffix) == ("w2", "bias") and self.r > 0:
+                    stack = torch.zeros_like(stack)  # added to a sum over ranks
                 self.out[f"{module}.{name}_{suffix}"] = stack.squeeze(1) if stack.dim() == 2 else stack
 
     def mamba(self, layer):
@@ -380,8 +389,8 @@ class _Served:
                 self.latent_attention(layer)
             else:
                 self.attention(layer)
-            block = f"{layer}.block_sparse_moe" if self.config["model_type"] == "mixtral" else f"{layer}.mlp"
-            if f"{block}.gate.weight" in self.source:
+            block = f"{layer}.block_sparse_moe" if self.config["model_type"] in MIXTRAL_BLOCKS else f"{layer}.mlp"
+            if f"{block}.gate.weight" in self.source or f"{block}.router.weight" in self.source:
                 self.mixture(block)
             else:
                 self.mlp(block)
@@ -418,12 +427,22 @@ def decoder_names(config, tensors):
     return renamed
 
 
+def of_gpt_oss(expert, name, values):
+    """One expert's part of a stacked tensor: a matrix that is transposed, or a bias; gate and up alternate."""
+    suffix = "bias" if name.endswith("_bias") else "weight"
+    rows = values if suffix == "bias" else values.T
+    if name.startswith("gate_up_proj"):
+        return {f"{expert}.gate_proj.{suffix}": rows[0::2], f"{expert}.up_proj.{suffix}": rows[1::2]}
+    return {f"{expert}.down_proj.{suffix}": rows}
+
+
 def one_by_one(config, tensors):
     """Experts under one set of names, whatever the checkpoint's: each with its gate, up and down."""
     apart = {}
     for name, tensor in tensors.items():
-        if config["model_type"] == "mixtral":
+        if config["model_type"] in MIXTRAL_BLOCKS:
             name = name.replace(".mlp.", ".block_sparse_moe.")
+            name = name.replace(f".block_sparse_moe.{ROUTING_BIAS}", f".block_sparse_moe.gate.{ROUTING_BIAS}")
             for short, own in MIXTRAL_NAMES.items():
                 name = name.replace(f".{short}.weight", f".{own}.weight")
         module, _, last = name.rpartition(".")
@@ -431,7 +450,9 @@ def one_by_one(config, tensors):
             apart[name] = tensor
             continue
         for expert, matrix in enumerate(tensor):
-            if last == "gate_up_proj":
+            if config["model_type"] == "gpt_oss":
+                apart |= of_gpt_oss(f"{module}.{expert}", last, matrix)
+            elif last == "gate_up_proj":
                 apart[f"{module}.{expert}.gate_proj.weight"], apart[f"{module}.{expert}.up_proj.weight"] = matrix.chunk(2)
             else:
                 apart[f"{module}.{expert}.{last}.weight"] = matrix
@@ -466,7 +487,7 @@ def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=Fal
     if config["model_type"] not in FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
-    checkpoint = {name: tensor if name.endswith(ROUTING_BIAS) else tensor.to(dtype)
+    checkpoint = {name: tensor.to(torch.float32 if name.endswith(ROUTING_BIAS) else dtype)
                   for name, tensor in unfused(config, decoder_names(config, tensors)).items()}
     return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
 

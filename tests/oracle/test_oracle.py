@@ -122,12 +122,13 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     config, tensors = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
-    source = {name: tensor if name.endswith(oracle.ROUTING_BIAS) else tensor.to(dtype)
+    source = {name: tensor.to(torch.float32 if name.endswith(oracle.ROUTING_BIAS) else dtype)
               for name, tensor in oracle.unfused(config, oracle.decoder_names(config, tensors)).items()}
     assert oracle.differences(put_together(ranks, config), source) == []
     fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (spec == "phi3")
-    assert any(name.endswith(".experts.gate_up_proj") for name in tensors) == checkpoints.SPECS[spec].stacked
+    stacked = checkpoints.SPECS[spec].stacked or config["model_type"] == "gpt_oss"
+    assert any(name.endswith(".experts.gate_up_proj") for name in tensors) == stacked
     if tp == 1:
         assert all(torch.equal(ranks[0][name], tensors[name]) for name in fused)
 
@@ -157,6 +158,12 @@ def put_together(ranks, config):
             out[name] = torch.cat(shards)
         elif name.endswith("out_proj.weight"):
             out[name] = torch.cat(shards, dim=1)
+        elif name.endswith(".sinks") or (name.endswith("q_norm.weight") and config["model_type"] == "minimax_m2"):
+            out[name] = torch.cat(shards)
+        elif name.endswith("k_norm.weight") and config["model_type"] == "minimax_m2":
+            out[name] = torch.cat(shards[::replicas])
+            for rank, part in enumerate(shards):
+                assert torch.equal(part, shards[rank // replicas * replicas])
         elif "qkv_proj" in name:
             head_dim = shards[0].shape[0] // (per_rank + 2 * kv_per_rank)
             split = [s.split([per_rank * head_dim, kv_per_rank * head_dim, kv_per_rank * head_dim]) for s in shards]
@@ -174,12 +181,15 @@ def put_together(ranks, config):
             out[name] = torch.cat(shards, dim=1)
         elif module.endswith(".experts"):
             for expert, parts in enumerate(zip(*shards, strict=True)):
-                base = f"{module}.{expert}"
-                if suffix == "w13_weight":
-                    out[f"{base}.gate_proj.weight"] = torch.cat([part.chunk(2)[0] for part in parts])
-                    out[f"{base}.up_proj.weight"] = torch.cat([part.chunk(2)[1] for part in parts])
-                else:
+                base, kind = f"{module}.{expert}", suffix.partition("_")[2]
+                if suffix.startswith("w13"):
+                    out[f"{base}.gate_proj.{kind}"] = torch.cat([part.chunk(2)[0] for part in parts])
+                    out[f"{base}.up_proj.{kind}"] = torch.cat([part.chunk(2)[1] for part in parts])
+                elif kind == "weight":
                     out[f"{base}.down_proj.weight"] = torch.cat(parts, dim=1)
+                else:
+                    out[f"{base}.down_proj.bias"] = parts[0]
+                    assert not any(part.any() for part in parts[1:])
         elif name in ("model.embed_tokens.weight", "lm_head.weight"):
             whole = torch.cat(shards)
             assert not whole[config["vocab_size"] :].any()

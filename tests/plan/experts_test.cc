@@ -23,13 +23,13 @@ using testing::Weights;
 
 constexpr testing::ExpertSizes kSizes{.experts = 4, .hidden = 6, .intermediate = 8};
 
-std::unique_ptr<Tree> ModelOf(const ParallelConfig& parallel, bool mixtral_names = false) {
+// `options`: all but the sizes.
+std::unique_ptr<Tree> ModelOf(const ParallelConfig& parallel, ExpertOptions options = {}) {
+  options.num_experts = kSizes.experts;
+  options.hidden_size = kSizes.hidden;
+  options.intermediate_size = kSizes.intermediate;
   auto mlp = std::make_unique<Tree>("Mlp");
-  mlp->Add("experts", std::make_unique<FusedMoE>(LayerContext{parallel, DType::kF32, true},
-                                                 ExpertOptions{.num_experts = kSizes.experts,
-                                                               .hidden_size = kSizes.hidden,
-                                                               .intermediate_size = kSizes.intermediate,
-                                                               .mixtral_names = mixtral_names}));
+  mlp->Add("experts", std::make_unique<FusedMoE>(LayerContext{parallel, DType::kF32, true}, options));
   auto root = std::make_unique<Tree>("Model");
   root->Add("mlp", std::move(mlp));
   return root;
@@ -55,8 +55,12 @@ TEST(PlanOfExperts, NamesMissingTensorsAsCheckpointsCallThem) {
   EXPECT_THAT(LoadPlan::Check(*ModelOf({}), some).problems.missing,
               ElementsAre("mlp.experts.1.up_proj.weight", "mlp.experts.3.down_proj.weight"));
   const Manifest mixtral = Without(WeightsOf(ExpertForm::kMixtral), {"mlp.experts.2.w3.weight"});
-  EXPECT_THAT(LoadPlan::Check(*ModelOf({.tp_rank = 1, .tp_size = 2}, true), mixtral).problems.missing,
-              ElementsAre("mlp.experts.2.w3.weight"));
+  EXPECT_THAT(
+      LoadPlan::Check(*ModelOf({.tp_rank = 1, .tp_size = 2}, {.mixtral_names = true}), mixtral).problems.missing,
+      ElementsAre("mlp.experts.2.w3.weight"));
+  const Manifest stacked = Without(WeightsOf(ExpertForm::kInterleaved), {"mlp.experts.gate_up_proj"});
+  EXPECT_THAT(LoadPlan::Check(*ModelOf({}, {.transposed = true, .interleaved = true}), stacked).problems.missing,
+              ElementsAre("mlp.experts.gate_up_proj"));
 }
 
 TEST(PlanOfExperts, MissesOnlyThisRanksExperts) {

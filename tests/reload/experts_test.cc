@@ -80,6 +80,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ExpertsOfEveryRecipe,
                                             ::testing::Values(kAlone, kSecondOfTwo, kThirdOfFour, kNeighbours,
                                                               kEverySecond, kWithoutAny)));
 
+INSTANTIATE_TEST_SUITE_P(OfColumnsThatAlternate, ExpertsOfEveryRecipe,
+                         ::testing::Combine(::testing::ValuesIn(KnownRecipes()),
+                                            ::testing::Values(ExpertForm::kInterleaved),
+                                            ::testing::Values(kSecondOfTwo, kEverySecond)));
+
 TEST(Experts, HaveTheKernelTensorsThatEnginesHave) {
   const auto shapes_of = [](const char* recipe) {
     Rig rig({.recipe = recipe, .parallel = kSecondOfTwo, .experts = ExpertForm::kStacked});

@@ -38,14 +38,15 @@ constexpr ExpertSizes kExperts{.experts = 5, .hidden = 128, .intermediate = 256,
 
 std::unique_ptr<Module> ExpertModel(const RigOptions& options) {
   const LayerContext context{options.parallel, options.dtype, true};
-  const bool transposed = options.experts == ExpertForm::kTransposed;
+  const bool interleaved = options.experts == ExpertForm::kInterleaved;
   auto mlp = std::make_unique<Tree>("Mlp");
   mlp->Add("gate", std::make_unique<ExpertRouter>(context, kExperts.hidden, kExperts.experts));
   mlp->Add("experts", std::make_unique<FusedMoE>(context, ExpertOptions{.num_experts = kExperts.experts,
                                                                         .hidden_size = kExperts.hidden,
                                                                         .intermediate_size = kExperts.intermediate,
                                                                         .bias = kExperts.bias,
-                                                                        .transposed = transposed}));
+                                                                        .transposed = IsTransposed(*options.experts),
+                                                                        .interleaved = interleaved}));
   auto root = std::make_unique<Tree>("ExpertModel");
   root->Add("mlp", std::move(mlp));
   root->Add("norm", std::make_unique<RMSNorm>(context, kExperts.hidden));

@@ -52,6 +52,12 @@ _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
 _MIXTRAL = {**_EXPERTS, "intermediate_size": 72, "head_dim": 40}
 _QWEN3_MOE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72, "head_dim": 40,
               "norm_topk_prob": True}
+_MINIMAX = {**_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32, "num_local_experts": 6,
+            "num_experts_per_tok": 3, "rotary_dim": 8}
+# Half of the values that gate and up have are beyond the limit.
+_GPT_OSS = {**_EXPERTS, "intermediate_size": 72, "head_dim": 40, "sliding_window": 24, "swiglu_limit": 0.5,
+            "rope_parameters": {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 8.0, "beta_fast": 32.0,
+                                "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}}
 _MAMBA = {"hidden_size": 80, "num_heads": 8, "head_dim": 20, "state_size": 24, "num_hidden_layers": 2,
           "vocab_size": 1003, "chunk_size": 16, "bos_token_id": None, "eos_token_id": None}
 _HYBRID = {"hidden_size": 80, "mamba_num_heads": 8, "mamba_head_dim": 20, "ssm_state_size": 24, "chunk_size": 16,
@@ -126,6 +132,9 @@ _ALL = (
                                    "pad_token_id": None}),
     _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
                                            "head_dim": 40, "norm_topk_prob": False}, stacked=True),
+    _spec("minimax_m2", "minimax_m2", _MINIMAX, shard_bytes=500_000, old_spelling=True),
+    _spec("minimax_m2_stacked", "minimax_m2", _MINIMAX, stacked=True),
+    _spec("gpt_oss", "gpt_oss", _GPT_OSS),
     # Latent attention: with and without a small vector for queries, scores corrected as yarn asks, ...
     _spec("deepseek_v2", "deepseek_v2", {**_DEEPSEEK, "q_lora_rank": None, "topk_method": "group_limited_greedy",
                                          "rope_parameters": _YARN}),
@@ -144,6 +153,7 @@ _ALL = (
     # Columns in whole blocks of 32 on each of 4 ranks, for the recipes that ask for that.
     _spec("qwen3_moe_blocks", "qwen3_moe", {**_QWEN3_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
                                             "head_dim": 32}, stacked=True),
+    _spec("gpt_oss_blocks", "gpt_oss", {**_GPT_OSS, **_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32}),
     _spec("qwen3_blocks", "qwen3", {**_WHOLE_BLOCKS, "head_dim": 32}, shard_bytes=400_000),
     # Parts that are whole blocks of 128, but for the MLP's on two ranks: 384 rows.
     _spec("qwen3_wide", "qwen3", {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4,
@@ -161,10 +171,10 @@ _ALL = (
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
-MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe")
+MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss")
 LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v2_greedy", "deepseek_v3_half")
 WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks", "deepseek_v3_blocks",
-                "deepseek_v3_wide")
+                "deepseek_v3_wide", "minimax_m2", "minimax_m2_stacked", "gpt_oss_blocks")
 
 
 def make(spec, folder, version):

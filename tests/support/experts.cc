@@ -20,6 +20,7 @@ struct Tensor {
   std::vector<std::int64_t> experts;
   bool stacked = false;
   bool transposed = false;
+  bool interleaved = false;  // a row of each of the stack, then the next one of each
 };
 
 std::vector<float> Transposed(const std::vector<float>& values, std::int64_t matrices, std::int64_t rows,
@@ -40,17 +41,19 @@ void AddTensor(Weights& weights, const ExpertSizes& sizes, DType dtype, std::uin
   const bool down = tensor.stack.front() == ExpertMatrix::kDown;
   const std::int64_t rows = down ? sizes.hidden : sizes.intermediate;
   const std::int64_t cols = bias ? 1 : down ? sizes.intermediate : sizes.hidden;
+  const auto matrices = static_cast<std::int64_t>(tensor.stack.size());
+  const std::int64_t all_rows = matrices * rows;
   std::vector<float> values;
   for (const std::int64_t expert : tensor.experts) {
-    for (const ExpertMatrix matrix : tensor.stack) {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        for (std::int64_t col = 0; col < cols; ++col) {
-          values.push_back(ExpertElement(seed, matrix, expert, row, bias ? -1 : col));
-        }
+    for (std::int64_t i = 0; i < all_rows; ++i) {
+      const std::int64_t matrix = tensor.interleaved ? i % matrices : i / rows;
+      const std::int64_t row = tensor.interleaved ? i / matrices : i % rows;
+      for (std::int64_t col = 0; col < cols; ++col) {
+        values.push_back(
+            ExpertElement(seed, tensor.stack[static_cast<std::size_t>(matrix)], expert, row, bias ? -1 : col));
       }
     }
   }
-  const std::int64_t all_rows = static_cast<std::int64_t>(tensor.stack.size()) * rows;
   if (tensor.transposed && !bias)
     return weights.Add({tensor.name, dtype, {sizes.experts, cols, all_rows}},
                        Transposed(values, sizes.experts, all_rows, cols));
@@ -80,10 +83,11 @@ std::vector<Tensor> TensorsOf(const std::string& path, const ExpertSizes& sizes,
       default: break;
     }
   }
-  if (form == ExpertForm::kStacked || form == ExpertForm::kTransposed) {
-    const bool transposed = form == ExpertForm::kTransposed;
-    tensors = {{path + ".gate_up_proj", path + ".gate_up_proj_bias", gate_up, all, true, transposed},
-               {path + ".down_proj", path + ".down_proj_bias", down, all, true, transposed}};
+  if (form == ExpertForm::kStacked || IsTransposed(form)) {
+    const bool interleaved = form == ExpertForm::kInterleaved;
+    tensors = {
+        {path + ".gate_up_proj", path + ".gate_up_proj_bias", gate_up, all, true, IsTransposed(form), interleaved},
+        {path + ".down_proj", path + ".down_proj_bias", down, all, true, IsTransposed(form)}};
   } else if (form == ExpertForm::kStackedOwnNames) {
     tensors = {{path + ".w13_weight", path + ".w13_bias", gate_up, all, true},
                {path + ".w2_weight", path + ".w2_bias", down, all, true}};

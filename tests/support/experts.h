@@ -15,8 +15,12 @@ enum class ExpertForm {
   kFusedW13,         // 3.w13.weight, 3.w2.weight
   kStacked,          // gate_up_proj, down_proj
   kStackedOwnNames,  // w13_weight, w2_weight
-  kTransposed        // gate_up_proj, down_proj, each matrix the other way round: only by a flag
+  kTransposed,       // gate_up_proj, down_proj, each matrix the other way round: only by a flag
+  kInterleaved       // as kTransposed, and gate and up column by column: likewise
 };
+constexpr bool IsTransposed(ExpertForm form) {
+  return form == ExpertForm::kTransposed || form == ExpertForm::kInterleaved;
+}
 constexpr ExpertForm kExpertForms[] = {ExpertForm::kPerExpert, ExpertForm::kMixtral, ExpertForm::kFused,
                                        ExpertForm::kFusedW13,  ExpertForm::kStacked, ExpertForm::kStackedOwnNames};
 

@@ -15,8 +15,10 @@ std::unique_ptr<Module> BuildGemma2(const ModelConfig& config, const ParallelCon
 std::unique_ptr<Module> BuildGemma3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildGemma3Text(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildGlm4Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildGptOss(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildLlama(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildMiniMaxM2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildMistral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildMixtral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);

@@ -8,7 +8,7 @@ namespace layercast {
 std::unique_ptr<Module> BuildMixtral(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
   const MoeConfig moe = MoeConfig::Parse(config);
-  const MoeOptions options{.routing = {.normalize = true}, .mixtral_names = true, .other_name = "mlp"};
+  const MoeOptions options{.routing = {.normalize = true}, .experts = {.mixtral_names = true}, .other_name = "mlp"};
   return std::make_unique<DecoderForCausalLM>("MixtralForCausalLM", context, config, [&](std::int64_t index) {
     auto layer = std::make_unique<DecoderLayer>(context, config);
     layer->AddStep({"input_layernorm", "self_attn", {}},

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "layercast/export.h"
 #include "layercast/model/config.h"
@@ -25,6 +27,8 @@ struct AttentionOptions {
   bool qkv_bias = false;
   bool output_bias = false;
   bool qk_norm = false;                      // q_norm, k_norm over head_dim
+  bool qk_norm_over_heads = false;           // q_norm, k_norm over all heads together, those of all ranks
+  bool sinks = false;                        // each head has a score of no token, which takes its share of the softmax
   bool rotary = true;                        // false: positions show in nothing but the causal mask
   std::optional<double> scale = {};          // of query times key; 1 / sqrt(head_dim) where not said
   std::optional<double> logit_softcap = {};  // scores become cap * tanh(score / cap)
@@ -37,16 +41,23 @@ struct AttentionSpec {
   double logit_softcap = 0.0;       // 0: none
   std::int64_t sliding_window = 0;  // how many last positions a token sees, itself included; 0: all
   RotaryEmbedding rotary;
+  bool sinks = false;
 };
 
-// qkv_proj, o_proj and, where asked for, q_norm, k_norm. Window and rope are what the configuration says of `layer`.
+// qkv_proj, o_proj and, where asked for, q_norm, k_norm and "sinks" [num_heads / tp_size]. Window and rope are what the
+// configuration says of `layer`.
 class LAYERCAST_PUBLIC Attention final : public Module {
  public:
   Attention(const LayerContext& context, const ModelConfig& config, std::int64_t layer,
             const AttentionOptions& options);
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
   const AttentionSpec& spec() const { return spec_; }
 
  private:
+  void AddNorms(const LayerContext& context, const ModelConfig& config, const AttentionOptions& options);
+
+  ParallelConfig parallel_;
   AttentionSpec spec_;
 };
 

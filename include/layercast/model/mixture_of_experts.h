@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -30,18 +31,27 @@ struct Routing {
   std::int64_t top_groups = 1;
 };
 
+// What an expert makes of gate and up in place of act(gate) * up: with g = min(gate, limit) and u = up within -limit
+// and limit, (u + 1) * g * sigmoid(alpha * g). Value.
+struct ClampedGate {
+  double alpha = 0.0;
+  double limit = 0.0;
+};
+
 // What families differ in. Value.
 struct MoeOptions {
   Routing routing = {};
   RouterOptions router = {};
-  bool mixtral_names = false;    // see ExpertOptions
+  std::string router_name = "gate";
+  ExpertOptions experts = {};  // sizes are the configuration's
+  std::optional<ClampedGate> clamped_gate = {};
   std::string shared_name = {};  // "shared_expert"; empty: the family has none
   bool shared_gate = false;  // shared_expert_gate: a number for each token that multiplies the shared expert's output
   std::string other_name = {};  // that checkpoints have for the whole block beside its own; empty: none
 };
 
-// gate, experts and, where family and configuration have one, the shared expert: the sum of what the experts that the
-// router picks, and the shared one, make of a token.
+// A router, experts and, where family and configuration have one, the shared expert: the sum of what the experts that
+// the router picks, and the shared one, make of a token.
 class LAYERCAST_PUBLIC MixtureOfExperts final : public Module {
  public:
   // `moe` has the numbers of `options.routing`.

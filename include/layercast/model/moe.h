@@ -42,7 +42,8 @@ struct ExpertOptions {
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;  // of one expert
   bool bias = false;
-  bool transposed = false;  // "gate_up_proj" is [num_experts, hidden, 2 * intermediate] on disk, "down_proj" likewise
+  bool transposed = false;   // "gate_up_proj" is [num_experts, hidden, 2 * intermediate] on disk, "down_proj" likewise
+  bool interleaved = false;  // gate and up alternate in "gate_up_proj" and its bias: gate 0, up 0, gate 1, ...
   bool mixtral_names = false;  // an error calls a missing tensor w1, w2, w3, not gate_proj, down_proj, up_proj
 };
 

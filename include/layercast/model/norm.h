@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "layercast/export.h"
 #include "layercast/model/layer_context.h"
@@ -10,15 +13,32 @@
 namespace layercast {
 
 // "weight" [size], whole on every rank: x / sqrt(mean(x^2) + epsilon), times what the context's style says.
-class LAYERCAST_PUBLIC RMSNorm final : public Module {
+class LAYERCAST_PUBLIC RMSNorm : public Module {
  public:
   RMSNorm(const LayerContext& context, std::int64_t size, double epsilon = 1e-6);
   double epsilon() const { return epsilon_; }
   NormStyle style() const { return style_; }
 
+ protected:
+  RMSNorm(std::string class_name, const LayerContext& context, std::int64_t local_size, ShardAxis axis, double epsilon);
+
  private:
   double epsilon_;
   NormStyle style_;
+};
+
+// "weight" [size / parts]: a norm over `size` elements that ranks hold equal parts of, and whose mean is that of them
+// all. Where there are more ranks than parts, tp_size / parts neighbours hold the same one.
+class LAYERCAST_PUBLIC ParallelRMSNorm final : public RMSNorm {
+ public:
+  ParallelRMSNorm(const LayerContext& context, std::int64_t size, std::int64_t parts, double epsilon);
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override;
+  // How many elements all ranks hold together, those of neighbours each time.
+  std::int64_t total_size() const { return size_ * replicas_; }
+
+ private:
+  std::int64_t size_, replicas_, part_;
 };
 
 }  // namespace layercast

@@ -25,16 +25,23 @@ struct LAYERCAST_PUBLIC Box {
   bool operator==(const Box&) const = default;
 };
 
+// How the elements of a source box come to lie in a destination box of as many. The default: in the same row-major
+// order. Value.
+struct LAYERCAST_PUBLIC ElementOrder {
+  bool transposed = false;   // the last two dimensions of one box are those of the other the other way round
+  bool interleaved = false;  // along the destination's axis 1: first the source's even ones, then its odd ones
+
+  bool is_same() const { return !transposed && !interleaved; }
+};
+
 // An owner's answer to "where does this tensor go": the source box of the checkpoint tensor lands in the
-// destination box of the owner's parameter number `parameter`. The two boxes hold equally many elements, in
-// the same row-major order; or, transposed, with the last two dimensions of one being those of the other the other way
-// round.
+// destination box of the owner's parameter number `parameter`.
 struct PlacedPiece {
   std::uint32_t parameter = 0;
   Box source;
   Box destination;
   std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
-  bool transposed = false;
+  ElementOrder order = {};
 };
 
 }  // namespace layercast

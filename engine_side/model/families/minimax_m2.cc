@@ -1,0 +1,31 @@
+// MiniMax-M2: queries and keys are normalized over all heads together, a part of each head is rotated; experts have
+// Mixtral's names, and are picked by sigmoid scores and a bias that is not part of their weight.
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildMiniMaxM2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const MoeConfig moe = MoeConfig::Parse(config);
+  const AttentionOptions attention{.qk_norm_over_heads = true};
+  const MoeOptions options{.routing = {.score = Routing::Score::kSigmoid, .normalize = true},
+                           .router = {.correction_bias = true},
+                           .experts = {.mixtral_names = true},
+                           .other_name = "mlp"};
+  auto model = std::make_unique<DecoderForCausalLM>("MiniMaxM2ForCausalLM", context, config, [&](std::int64_t index) {
+    auto layer = std::make_unique<DecoderLayer>(context, config);
+    layer->AddStep({"input_layernorm", "self_attn", {}},
+                   std::make_unique<Attention>(context, config, index, attention));
+    layer->AddStep({"post_attention_layernorm", "block_sparse_moe", {}},
+                   std::make_unique<MixtureOfExperts>(context, config, moe, options));
+    return layer;
+  });
+  // Checkpoints have it beside the router.
+  const NameRule bias = NameRule::Suffix("e_score_correction_bias", "gate.e_score_correction_bias");
+  model->SetMapper(WeightsMapper({bias}) | model->mapper());
+  return model;
+}
+
+}  // namespace layercast
