@@ -103,7 +103,8 @@ bool Matches(std::string_view path, const std::string& entry) {
       Refuse("'" + entry + "' is not a regular expression");
     }
   }
-  if (entry.find('*') != std::string::npos) return MatchesWildcards(path, entry);
+  if (entry.find('*') != std::string::npos)
+    return MatchesWildcards(path, entry) || MatchesWildcards(path, entry + ".*");
   return !entry.empty() && HasSegments(path, entry);
 }
 

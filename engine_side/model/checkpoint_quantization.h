@@ -15,8 +15,8 @@ namespace layercast {
 struct CheckpointQuantization {
   std::string method;                 // "fp8", "compressed-tensors", "modelopt"; empty: not quantized
   std::optional<QuantizedForm> form;  // empty: a form that is not known here
-  // Modules that are left alone: whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*', or, after
-  // "re:", a regular expression that matches from the beginning.
+  // Modules that are left alone: whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*' that
+  // one is or lies below, or, after "re:", a regular expression that matches from the beginning.
   std::vector<std::string> ignored;
 
   // Throws kInvalidArgument naming the field that cannot be.

@@ -29,17 +29,26 @@ constexpr std::array kProjections = {Projection{"gate_proj", kW1},
                                      Projection{"gate_up_proj", kW13},
                                      Projection{"w13", kW13}};
 
+// Where a stacked tensor comes from: a checkpoint, blocks of MXFP4 that were unpacked (rows are rows), or another
+// engine.
+enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
+
 struct StackedTensor {
   std::string_view name;
   Shards shards;
   bool bias;
-  bool own_name;
+  Origin origin;
 };
-constexpr std::array kStackedTensors = {
-    StackedTensor{"gate_up_proj", kW13, false, false},     StackedTensor{"down_proj", kW2, false, false},
-    StackedTensor{"gate_up_proj_bias", kW13, true, false}, StackedTensor{"down_proj_bias", kW2, true, false},
-    StackedTensor{"w13_weight", kW13, false, true},        StackedTensor{"w2_weight", kW2, false, true},
-    StackedTensor{"w13_bias", kW13, true, true},           StackedTensor{"w2_bias", kW2, true, true}};
+constexpr std::array kStackedTensors = {StackedTensor{"gate_up_proj", kW13, false, Origin::kCheckpoint},
+                                        StackedTensor{"down_proj", kW2, false, Origin::kCheckpoint},
+                                        StackedTensor{"gate_up_proj_bias", kW13, true, Origin::kCheckpoint},
+                                        StackedTensor{"down_proj_bias", kW2, true, Origin::kCheckpoint},
+                                        StackedTensor{"gate_up_proj_blocks", kW13, false, Origin::kBlocks},
+                                        StackedTensor{"down_proj_blocks", kW2, false, Origin::kBlocks},
+                                        StackedTensor{"w13_weight", kW13, false, Origin::kEngine},
+                                        StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
+                                        StackedTensor{"w13_bias", kW13, true, Origin::kEngine},
+                                        StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
 
 // A number as checkpoints write it; nullopt for anything else.
 std::optional<std::int64_t> ParseNumber(std::string_view text) {
@@ -159,7 +168,8 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
   const Slot slot = SlotOf(parameter);
   if (options_.transposed && !takes_quantized()) {  // which stacked tensors alone are
     const auto names = [&](const StackedTensor& tensor) {
-      return !tensor.own_name && tensor.bias == slot.bias && tensor.shards == (slot.down ? kW2 : kW13);
+      return tensor.origin == Origin::kCheckpoint && tensor.bias == slot.bias &&
+             tensor.shards == (slot.down ? kW2 : kW13);
     };
     return {{JoinPath(path, std::ranges::find_if(kStackedTensors, names)->name), Box::Whole(shape)}};
   }
@@ -191,8 +201,8 @@ std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
     const auto found = std::ranges::find(kStackedTensors, name, &StackedTensor::name);
     if (found == kStackedTensors.end()) return std::nullopt;
     named = {.expert = std::nullopt, .shards = found->shards, .bias = found->bias};
-    named.order.transposed = options_.transposed && !found->bias && !found->own_name;
-    named.order.interleaved = options_.interleaved && found->shards == kW13 && !found->own_name;
+    named.order.transposed = options_.transposed && !found->bias && found->origin == Origin::kCheckpoint;
+    named.order.interleaved = options_.interleaved && found->shards == kW13 && found->origin != Origin::kEngine;
   } else {
     const std::string_view rest = name.substr(dot + 1);
     const std::string_view suffix = rest.substr(std::min(rest.find('.'), rest.size()));

@@ -26,40 +26,52 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
                                          WorkerPool& pool)
     : checkpoint_(std::move(checkpoint)),
       pool_(pool),
-      layers_(TakeQuantizedLayers(model, checkpoint_.specs(), quantization)) {
+      quantized_(TakeQuantizedLayers(model, checkpoint_.specs(), quantization)) {
   std::vector<bool> replaced(checkpoint_.specs().size());
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (layers_[i].way == Way::kAsTheyAre) continue;
-    for (const QuantizedLayer::Part& part : layers_[i].parts) replaced[part.weight] = replaced[part.scale] = true;
-    AddMade(i);
+  for (const QuantizedLayer& layer : quantized_.layers) {
+    if (layer.way == Way::kAsTheyAre) continue;
+    for (const QuantizedLayer::Part& part : layer.parts) replaced[part.weight] = replaced[part.scale] = true;
+    AddMadeOf(layer);
+  }
+  for (const PackedExperts& experts : quantized_.experts) {
+    replaced[experts.blocks] = replaced[experts.scales] = true;
+    AddMade(experts.unpacked, [this, &experts](std::byte* values) {
+      Unpack(experts, checkpoint_.Tensor(std::size_t{experts.blocks}), checkpoint_.Tensor(std::size_t{experts.scales}),
+             values, pool_);
+    });
   }
   for (std::uint32_t i = 0; i < replaced.size(); ++i) {
     if (replaced[i]) continue;
     specs_.push_back(checkpoint_.specs()[i]);
-    origins_.push_back({-1, i});
+    origins_.push_back({nullptr, i});
   }
 }
 
+void QuantizedCheckpoint::AddMade(TensorSpec spec, Maker make) {
+  specs_.push_back(std::move(spec));
+  origins_.push_back({std::move(make), 0});
+}
+
 // The tensors that stand for a layer's own.
-void QuantizedCheckpoint::AddMade(std::size_t index) {
-  const QuantizedLayer& layer = layers_[index];
-  const auto add = [&](TensorSpec spec, std::uint32_t part) {
-    specs_.push_back(std::move(spec));
-    origins_.push_back({static_cast<std::int64_t>(index), part});
-  };
+void QuantizedCheckpoint::AddMadeOf(const QuantizedLayer& layer) {
   if (layer.way == Way::kDequantize) {
     const DType dtype = layer.layer->parameters()[0].spec.dtype;
-    for (std::uint32_t i = 0; i < layer.parts.size(); ++i) {
-      const TensorSpec& codes = checkpoint_.specs()[layer.parts[i].weight];
-      add({codes.name, dtype, codes.shape}, i);
+    for (const QuantizedLayer::Part& part : layer.parts) {
+      const TensorSpec& codes = checkpoint_.specs()[part.weight];
+      AddMade({codes.name, dtype, codes.shape},
+              [this, &layer, &part, dtype](std::byte* values) { Dequantized(layer, part, dtype, values); });
     }
     return;
   }
   TensorSpec fused{layer.path + ".weight", DType::kF8E4M3, checkpoint_.specs()[layer.parts[0].weight].shape};
   fused.shape[0] = 0;
   for (const QuantizedLayer::Part& part : layer.parts) fused.shape[0] += checkpoint_.specs()[part.weight].shape[0];
-  add(std::move(fused), 0);
-  add({layer.path + "." + layer.layer->quantized_form()->checkpoint_scale, DType::kF32, {1}}, 1);
+  AddMade(std::move(fused), [this, &layer](std::byte* codes) { AtLargestScale(layer, codes); });
+  AddMade({layer.path + "." + layer.layer->quantized_form()->checkpoint_scale, DType::kF32, {1}},
+          [this, &layer](std::byte* value) {
+            const float scale = LargestScale(layer);
+            std::memcpy(value, &scale, sizeof(scale));
+          });
 }
 
 std::uint64_t QuantizedCheckpoint::total_bytes() const {
@@ -69,7 +81,7 @@ std::uint64_t QuantizedCheckpoint::total_bytes() const {
 }
 
 std::unique_ptr<WeightsIterator> QuantizedCheckpoint::Weights(std::vector<std::uint32_t> order) const {
-  const bool as_it_is = std::ranges::all_of(origins_, [](const Origin& origin) { return origin.layer < 0; });
+  const bool as_it_is = std::ranges::all_of(origins_, [](const Origin& origin) { return !origin.make; });
   if (as_it_is) return checkpoint_.Weights(std::move(order));
   return MakeWeightsIterator([this, order = std::move(order), next = std::size_t{0}]() mutable {
     return next < order.size() ? std::optional(Make(order[next++])) : std::nullopt;
@@ -78,18 +90,10 @@ std::unique_ptr<WeightsIterator> QuantizedCheckpoint::Weights(std::vector<std::u
 
 NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
   const Origin& origin = origins_[index];
-  if (origin.layer < 0) return checkpoint_.Tensor(std::size_t{origin.index});
-  const QuantizedLayer& layer = layers_[static_cast<std::size_t>(origin.layer)];
+  if (!origin.make) return checkpoint_.Tensor(std::size_t{origin.index});
   const TensorSpec& spec = specs_[index];
   const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(spec.num_bytes()));
-  if (layer.way == Way::kDequantize) {
-    Dequantized(layer, layer.parts[origin.index], spec.dtype, bytes->data());
-  } else if (origin.index == 0) {
-    AtLargestScale(layer, bytes->data());
-  } else {
-    const float scale = LargestScale(layer);
-    std::memcpy(bytes->data(), &scale, sizeof(scale));
-  }
+  origin.make(bytes->data());
   return {spec.name, {spec.dtype, spec.shape, bytes->data(), {}}, bytes};
 }
 

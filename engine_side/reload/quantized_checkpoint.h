@@ -2,7 +2,9 @@
 // cannot be served as they are replaced by others, made when their turn comes (engine_side/quant/RECIPES.md).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,6 +20,8 @@ class QuantizedCheckpoint {
  public:
   // Puts `model` into the form that takes it: see TakeQuantizedLayers.
   QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization, WorkerPool& pool);
+  QuantizedCheckpoint(const QuantizedCheckpoint&) = delete;
+  QuantizedCheckpoint& operator=(const QuantizedCheckpoint&) = delete;
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::uint64_t total_bytes() const;
@@ -25,14 +29,15 @@ class QuantizedCheckpoint {
   std::unique_ptr<WeightsIterator> Weights(std::vector<std::uint32_t> order) const;
 
  private:
-  // Where a tensor comes from: the checkpoint's own (layer -1), or made of a layer's tensors. `index` is the tensor's
-  // in the checkpoint; the part's that is dequantized; 0 for codes at the largest scale, and 1 for that scale.
+  // Where a tensor comes from: made of others, or the checkpoint's own of this index.
+  using Maker = std::function<void(std::byte* values)>;
   struct Origin {
-    std::int64_t layer = -1;
+    Maker make;  // null: nothing is
     std::uint32_t index = 0;
   };
 
-  void AddMade(std::size_t index);
+  void AddMade(TensorSpec spec, Maker make);
+  void AddMadeOf(const QuantizedLayer& layer);
   NamedTensor Make(std::uint32_t index) const;
   void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;
   float LargestScale(const QuantizedLayer& layer) const;
@@ -41,7 +46,7 @@ class QuantizedCheckpoint {
 
   Checkpoint checkpoint_;
   WorkerPool& pool_;
-  std::vector<QuantizedLayer> layers_;
+  const QuantizedTensors quantized_;
   std::vector<TensorSpec> specs_;
   std::vector<Origin> origins_;  // of each of specs_
 };

@@ -117,20 +117,24 @@ void TakeInFullPrecision(Module& model) {
   for (const auto& [name, child] : model.children()) TakeInFullPrecision(*child);
 }
 
-std::vector<QuantizedLayer> TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
-                                                const QuantizationConfig& quantization) {
+QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
+                                     const QuantizationConfig& quantization) {
   TakeInFullPrecision(model);
-  std::vector<QuantizedLayer> layers = LayerFinder(model, specs).Find();
+  QuantizedTensors found{LayerFinder(model, specs).Find(), FindPackedExperts(model, specs)};
   std::vector<std::string> problems;
-  for (QuantizedLayer& layer : layers) {
+  for (QuantizedLayer& layer : found.layers) {
     const std::string why = WhyNotAsTheyAre(*layer.layer, quantization);
     if (!why.empty()) problems.push_back("layer " + layer.path + ": " + why);
     layer.way = !why.empty() ? Way::kDequantize : HasOneScaleEach(layer) ? Way::kToLargestScale : Way::kAsTheyAre;
     OrderParts(layer, specs);
   }
+  for (const PackedExperts& experts : found.experts) {
+    problems.push_back("layer " + experts.path + ": expected weights for " + quantization.recipe +
+                       ", got blocks of MXFP4, '" + experts.unpacked.name + "'");
+  }
   if (!problems.empty() && !quantization.requantize) RefuseAll(problems);
-  for (const QuantizedLayer& layer : layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);
-  return layers;
+  for (const QuantizedLayer& layer : found.layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);
+  return found;
 }
 
 void TakeQuantizedLayersAsTheyCome(Module& model, const Manifest& manifest, QuantizationConfig quantization) {

@@ -1,5 +1,5 @@
-// Layers whose weights a checkpoint or a trainer holds quantized already, as FP8 codes and scales: what is done with
-// each. Used before a plan is made.
+// Layers whose weights a checkpoint or a trainer holds quantized already, as codes and scales: what is done with each.
+// Used before a plan is made.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/reload/packed_experts.h"
 #include "layercast/model/quantizable_layer.h"
 #include "layercast/receiver.h"
 #include "layercast/tensor.h"
@@ -31,12 +32,18 @@ struct QuantizedLayer {
   std::vector<Part> parts;  // in the order of the fused weight
 };
 
-// Finds the layers whose weights are FP8 codes among `specs`, decides for each, and puts the tree into the form in
-// which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer, tensor and numbers: a scale
-// that is missing, a layer that config.json says nothing of, and, unless `quantization.requantize`, a recipe or a cut
-// that does not fit.
-std::vector<QuantizedLayer> TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
-                                                const QuantizationConfig& quantization);
+// What of a version is quantized already. Value.
+struct QuantizedTensors {
+  std::vector<QuantizedLayer> layers;
+  std::vector<PackedExperts> experts;  // all of them are unpacked
+};
+
+// Finds the layers whose weights are FP8 codes among `specs`, and experts in MXFP4, decides for each, and puts the tree
+// into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer, tensor and
+// numbers: a scale that is missing, a layer that config.json says nothing of, and, unless `quantization.requantize`, a
+// recipe or a cut that does not fit.
+QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
+                                     const QuantizationConfig& quantization);
 
 // For a version that is not read from disk: nothing is made anew of its tensors, whatever `requantize` says.
 void TakeQuantizedLayersAsTheyCome(Module& model, const Manifest& manifest, QuantizationConfig quantization);

@@ -73,3 +73,22 @@ def test_what_cannot_be_served_as_it_is_ends_serve_with_the_numbers(program, che
     refused = program.run("serve", "--model", codes, "--tp", RANKS, "--quantization", "fp8_per_block", status=1)
     message = refused.json["error"]["message"]
     assert "expected whole blocks of 128 rows of 'gate_proj' on each of 2 ranks" in message and "requantize" in message
+
+
+def test_mxfp4_experts_then_a_trainers_then_mxfp4_again(program, start, checkpoint, tmp_path, assert_exports):
+    packed, plain = quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
+    recipe = "fp8_per_channel"
+
+    def of(folder):
+        return lambda rank: quantized_checkpoints.with_experts_alone_quantized(folder, RANKS, rank, recipe)
+
+    engine = start("serve", "--model", packed, "--tp", RANKS, "--quantization", recipe, "--requantize")
+    assert_exports(engine, of(plain))
+    trained = checkpoint("gpt_oss_blocks", "b")
+    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", trained).endpoint)["ok"]
+    assert_exports(engine, of(trained))
+    assert program.reload(engine, "--weights-path", packed)["ok"]
+    assert_exports(engine, of(plain))
+    assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+    refused = program.run("serve", "--model", packed, "--tp", RANKS, "--quantization", recipe, status=1)
+    assert "got blocks of MXFP4" in refused.json["error"]["message"]

@@ -41,6 +41,8 @@ TEST(CheckpointQuantization, NamesAreWholeSegmentsPatternsAndRegularExpressions)
   EXPECT_FALSE(ignores("model.layers.1", "model.layers.11.mlp.down_proj"));
   EXPECT_TRUE(ignores("*.mlp.*", "model.layers.1.mlp.down_proj"));
   EXPECT_FALSE(ignores("mlp*", "model.layers.1.mlp.down_proj"));
+  EXPECT_TRUE(ignores("model.layers.*.self_attn", "model.layers.12.self_attn.qkv_proj"));  // below what it names
+  EXPECT_FALSE(ignores("model.layers.*.self", "model.layers.12.self_attn.qkv_proj"));
   EXPECT_TRUE(ignores("re:.*mlp\\.(gate|up)_proj$", "model.layers.1.mlp.up_proj"));
   EXPECT_FALSE(ignores("re:mlp", "model.layers.1.mlp.up_proj"));  // from the beginning
   EXPECT_THAT(MessageOf([&] { ignores("re:(", "a"); }), HasSubstr("'re:(' is not a regular expression"));

@@ -171,3 +171,45 @@ def test_a_fused_layer_of_which_a_part_is_ignored_is_refused(made, load):
     edit_config(folder, lambda config: config["quantization_config"].update(modules_to_not_convert=ignored))
     message = load(folder, 1, 0, "fp8_per_block")
     assert "some but not all parts of model.layers.0.self_attn.qkv_proj" in message
+
+
+@pytest.fixture
+def mxfp4(checkpoint, tmp_path):
+    return quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
+
+
+@pytest.mark.parametrize("recipe", oracle.RECIPES)
+def test_mxfp4_experts_are_unpacked_if_asked_for(recipe, mxfp4, load):
+    packed, plain = mxfp4
+    for tp in (1, 2, 4):
+        for rank in range(tp):
+            expected = quantized_checkpoints.with_experts_alone_quantized(plain, tp, rank, recipe)
+            got = load(packed, tp, rank, recipe, "requantize", *(("direct",) if rank % 2 else ()))
+            assert not isinstance(got, str), got
+            assert oracle.differences(got, expected) == []
+
+
+def test_mxfp4_experts_are_refused_by_name_unless_asked_for(mxfp4, load):
+    for words, way in (((), "path"), (("requantize",), "iterator")):  # a trainer's are what they are
+        message = load(mxfp4[0], 1, 0, "none", *words, way=way)
+        assert "layer model.layers.0.mlp.experts: expected weights for none, got blocks of MXFP4" in message
+        assert "'model.layers.0.mlp.experts.gate_up_proj_blocks'" in message and "requantize" in message
+
+
+def test_mxfp4_scales_that_cannot_be_are_named(mxfp4, load):
+    packed, _ = mxfp4
+    path = packed / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    name = "model.layers.1.mlp.experts.down_proj_scales"
+    scales = tensors[name]
+
+    def message(other):
+        changed = {**tensors, name: other}
+        safetensors.torch.save_file({key: value for key, value in changed.items() if value is not None}, path)
+        return load(packed, 1, 0, "none", "requantize")
+
+    nan = scales.clone()
+    nan.view(-1)[7] = 255
+    assert f"'{name}' expected powers of two, got NaN at element 7" in message(nan)
+    assert f"its scales, '{name}', are missing" in message(None)
+    assert "[5, 128, 4]" in message(scales[:, :100].clone()) and "[5, 100, 4]" in message(scales[:, :100].clone())
