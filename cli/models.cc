@@ -39,6 +39,9 @@ ModelConfig SampleOf(const std::string& architecture) {
   if (architecture == "NemotronHForCausalLM") {  // its layers are listed, or there are none
     fields.update({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M-*"}});
   }
+  if (architecture.starts_with("Qwen3Next") || architecture.starts_with("Qwen3_5")) {  // one layer of each kind
+    fields.update({{"layer_types", {"linear_attention", "full_attention"}}});
+  }
   return ModelConfig::Parse(fields.dump());
 }
 

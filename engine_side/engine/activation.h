@@ -1,6 +1,7 @@
 // The activations that feed-forward layers are computed with. Used by the blocks and the row kernels.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -10,5 +11,7 @@ enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kReluSquared };
 
 // By its name in config.json: "silu", "gelu", "gelu_pytorch_tanh", "relu2". Throws kUnsupported for another.
 Activation ActivationOf(const std::string& hidden_act);
+
+inline float Sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
 }  // namespace layercast

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine_side/engine/activation.h"
 #include "engine_side/engine/row_kernels.h"
 
 namespace layercast {
@@ -35,6 +36,8 @@ AttentionBlock::AttentionBlock(const Attention& attention, const std::string& pa
       heads_(static_cast<std::size_t>(attention.spec().heads.num_heads)),
       kv_heads_(static_cast<std::size_t>(attention.spec().heads.num_kv_heads)),
       head_dim_(static_cast<std::size_t>(attention.spec().heads.head_dim)),
+      output_gate_(attention.spec().output_gate),
+      query_stride_(output_gate_ ? 2 * head_dim_ : head_dim_),
       rotary_dim_(static_cast<std::size_t>(attention.spec().rotary.dim)),
       window_(static_cast<std::size_t>(attention.spec().sliding_window)),
       attend_{.scale = static_cast<float>(attention.spec().scale),
@@ -58,15 +61,20 @@ void AttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& 
   if (sinks_) head_sinks_ = ReadVector(*sinks_);
   for (std::size_t i = 0; i < rows.size(); ++i) PrepareHeads(rows[i], qkv_out_[i]);
   attended_.Reset(rows.size(), heads_ * head_dim_);
-  for (std::size_t i = 0; i < rows.size(); ++i) AttendRow(rows[i], qkv_out_[i], attended_[i]);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    AttendRow(rows[i], qkv_out_[i], attended_[i]);
+    if (output_gate_) Gate(qkv_out_[i], attended_[i]);
+  }
   RowParallel(attended_, o_, dtype_, collective_, out);
 }
 
 // Normalizes and rotates the row's queries and keys, and puts keys and values into the cache.
 void AttentionBlock::PrepareHeads(const TokenRow& row, std::span<float> qkv) {
   if (rotary_ != nullptr) rotary_->GrowTo(row.position + 1);
+  const std::span<float> keys_and_values = qkv.subspan(heads_ * query_stride_);
   for (std::size_t head = 0; head < heads_ + kv_heads_; ++head) {
-    const std::span<float> values = qkv.subspan(head * head_dim_, head_dim_);
+    const std::span<float> values = head < heads_ ? qkv.subspan(head * query_stride_, head_dim_)
+                                                  : keys_and_values.subspan((head - heads_) * head_dim_, head_dim_);
     const std::optional<Norm>& norm = head < heads_ ? q_norm_ : k_norm_;
     if (norm) norm->Apply(head < heads_ ? q_factors_ : k_factors_, dtype_, values);
     if (rotary_ == nullptr) continue;
@@ -74,8 +82,8 @@ void AttentionBlock::PrepareHeads(const TokenRow& row, std::span<float> qkv) {
   }
   cache_.GrowTo(row.sequence, row.position + 1);
   for (std::size_t head = 0; head < kv_heads_; ++head) {
-    const float* key = qkv.data() + (heads_ + head) * head_dim_;
-    const float* value = qkv.data() + (heads_ + kv_heads_ + head) * head_dim_;
+    const float* key = keys_and_values.data() + head * head_dim_;
+    const float* value = keys_and_values.data() + (kv_heads_ + head) * head_dim_;
     std::copy_n(key, head_dim_, cache_.Key(row.sequence, row.position, head));
     std::copy_n(value, head_dim_, cache_.Value(row.sequence, row.position, head));
   }
@@ -86,12 +94,23 @@ void AttentionBlock::AttendRow(const TokenRow& row, std::span<const float> queri
   const std::size_t begin = window_ == 0 || end <= window_ ? 0 : end - window_;
   for (std::size_t head = 0; head < heads_; ++head) {
     const std::size_t kv_head = head / (heads_ / kv_heads_);
-    std::copy_n(queries.data() + head * head_dim_, head_dim_, query_.data());
+    std::copy_n(queries.data() + head * query_stride_, head_dim_, query_.data());
     if (sinks_) attend_.sink = head_sinks_[head];
     Attend(query_.data(), cache_.Keys(row.sequence, kv_head, begin, end),
            cache_.Values(row.sequence, kv_head, begin, end), attend_, cache_.padded_head_dim(), scores_,
            head_out_.data());
     std::copy_n(head_out_.data(), head_dim_, out.data() + head * head_dim_);
+  }
+  RoundTo(dtype_, out);
+}
+
+// out *= sigmoid(gate), head by head.
+void AttentionBlock::Gate(std::span<float> queries, std::span<float> out) const {
+  for (std::size_t head = 0; head < heads_; ++head) {
+    const std::span<float> gate = queries.subspan(head * query_stride_ + head_dim_, head_dim_);
+    for (float& value : gate) value = Sigmoid(value);
+    RoundTo(dtype_, gate);
+    for (std::size_t i = 0; i < head_dim_; ++i) out[head * head_dim_ + i] *= gate[i];
   }
   RoundTo(dtype_, out);
 }

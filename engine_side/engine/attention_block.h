@@ -1,5 +1,5 @@
 // Grouped-query attention with a KV cache of its own: rotary embeddings, windows, norms of queries and keys, capped
-// scores, as the module says. Made by MakeBlock.
+// scores, gated outputs, as the module says. Made by MakeBlock.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,13 @@ class AttentionBlock final : public Block {
  private:
   void PrepareHeads(const TokenRow& row, std::span<float> qkv);
   void AttendRow(const TokenRow& row, std::span<const float> queries, std::span<float> out);
+  void Gate(std::span<float> queries, std::span<float> out) const;
 
   Collective& collective_;
   DType dtype_;
   std::size_t heads_, kv_heads_, head_dim_;  // this rank's
+  bool output_gate_;
+  std::size_t query_stride_;  // from one query head to the next: what lies between is its gate
   std::size_t rotary_dim_;
   std::size_t window_;  // 0: none
   AttendOptions attend_;

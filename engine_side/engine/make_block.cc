@@ -1,5 +1,6 @@
 #include "engine_side/engine/attention_block.h"
 #include "engine_side/engine/block.h"
+#include "engine_side/engine/delta_net_block.h"
 #include "engine_side/engine/gated_mlp_block.h"
 #include "engine_side/engine/latent_attention_block.h"
 #include "engine_side/engine/mamba_block.h"
@@ -27,6 +28,9 @@ std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, 
   }
   if (const auto* mixer = dynamic_cast<const MambaMixer*>(&module)) {
     return std::make_unique<MambaBlock>(*mixer, path, context);
+  }
+  if (const auto* net = dynamic_cast<const GatedDeltaNet*>(&module)) {
+    return std::make_unique<DeltaNetBlock>(*net, path, context);
   }
   throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" + module.class_name() + ")");
 }

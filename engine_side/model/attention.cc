@@ -32,8 +32,16 @@ Attention::Attention(const LayerContext& context, const ModelConfig& config, std
                      const AttentionOptions& options)
     : Module("Attention"), parallel_(context.parallel) {
   const AttentionHeads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, 0};
-  auto qkv = std::make_unique<QKVParallelLinear>(context, config.hidden_size, heads, options.qkv_bias);
+  AttentionHeads projected = heads;
+  if (options.output_gate) {
+    // Twice as many could be divided where the heads themselves cannot.
+    Divide("num_attention_heads", heads.num_heads, "tp_size", context.parallel.tp_size);
+    projected.num_heads *= 2;
+  }
+  auto qkv = std::make_unique<QKVParallelLinear>(context, config.hidden_size, projected, options.qkv_bias);
   spec_.heads = qkv->local_heads();
+  if (options.output_gate) spec_.heads.num_heads /= 2;
+  spec_.output_gate = options.output_gate;
   spec_.scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
   spec_.logit_softcap = options.logit_softcap.value_or(0.0);
   spec_.sliding_window = config.WindowOf(layer);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 10000;
 constexpr std::int64_t kMostHeads = 65536;
+constexpr std::int64_t kMostSize = 0x7FFFFFFF;
 
 DType ParseDType(const ConfigFields& fields) {
   const char* name = fields.Find("dtype") != nullptr ? "dtype" : "torch_dtype";
@@ -108,7 +109,7 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
 }
 
 // As transformers resolves them: a window counts only where it is switched on; which layers have it is listed, or
-// follows a pattern (all but every n-th), or begins with max_window_layers.
+// follows a pattern (all but every n-th), or begins with max_window_layers. So does linear attention follow a pattern.
 void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   config.layer_types = fields.Texts("layer_types");
   const bool listed = std::ranges::find(config.layer_types, "sliding_attention") != config.layer_types.end();
@@ -122,9 +123,11 @@ void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   if (config.layer_types.empty()) {
     const std::int64_t first = fields.Integer("max_window_layers", 0, kMostLayers).value_or(0);
     const auto pattern = fields.Integer("sliding_window_pattern", 1, kMostLayers);
+    const auto interval = fields.Integer("full_attention_interval", 1, kMostLayers);
     for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const bool slides = config.sliding_window && (pattern ? (i + 1) % *pattern != 0 : i >= first);
-      config.layer_types.emplace_back(slides ? "sliding_attention" : "full_attention");
+      const bool is_linear = interval && (i + 1) % *interval != 0;
+      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? "sliding_attention" : "full_attention");
     }
   }
   if (config.layer_types.size() != layers) {
@@ -177,7 +180,9 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   config.dtype = ParseDType(fields);
   config.vocab_size = fields.Size("vocab_size");
   config.hidden_size = fields.Size("hidden_size");
-  if (!IsAttentionFree(config.model_type)) config.intermediate_size = fields.Size("intermediate_size");
+  if (!IsAttentionFree(config.model_type)) {  // where every layer has experts, theirs may be the only size
+    config.intermediate_size = fields.Size("intermediate_size", fields.Integer("moe_intermediate_size", 1, kMostSize));
+  }
   config.num_hidden_layers = fields.Integer("num_hidden_layers", 1, kMostLayers).value_or(0);
   if (config.num_hidden_layers == 0) ConfigFields::Refuse("num_hidden_layers is missing");
   if (!IsAttentionFree(config.model_type)) ParseHeads(fields, config);

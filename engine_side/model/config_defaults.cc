@@ -28,6 +28,24 @@ Json Deepseek(Json fields) {
   return deepseek;
 }
 
+Json QwenHybrid(Json fields) {
+  Json hybrid = {{"head_dim", 256},
+                 {"partial_rotary_factor", 0.25},
+                 {"full_attention_interval", 4},
+                 {"max_position_embeddings", 32768}};
+  hybrid.update(fields);
+  return hybrid;
+}
+
+Json QwenHybridMoe(Json fields) {
+  Json moe = QwenHybrid({{"num_key_value_heads", 2},
+                         {"moe_intermediate_size", 512},
+                         {"shared_expert_intermediate_size", 512},
+                         {"norm_topk_prob", true}});
+  moe.update(fields);
+  return moe;
+}
+
 // One block a layer: listed, or as a pattern such as "M-M*"; the number of layers follows from it.
 void UseUsualNamesOfNemotronH(Json& config) {
   const std::map<char, std::string> of_pattern = {
@@ -134,6 +152,9 @@ Json ConfigDefaults(const std::string& model_type) {
           {"original_max_position_embeddings", 4096}}},
         {"num_local_experts", 128},
         {"num_experts_per_tok", 4}}},
+      {"qwen3_next", QwenHybridMoe({{"num_local_experts", 512}, {"num_experts_per_tok", 10}})},
+      {"qwen3_5_text", QwenHybrid({{"num_key_value_heads", 4}})},
+      {"qwen3_5_moe_text", QwenHybridMoe({{"num_local_experts", 256}, {"num_experts_per_tok", 8}})},
       {"glm4_moe",
        {{"num_key_value_heads", 8},
         {"rms_norm_eps", 1e-5},

@@ -16,6 +16,17 @@ std::int64_t PerRank(const ParallelConfig& parallel, std::string_view name, std:
   return Divide(name, size, "tp_size", parallel.tp_size);
 }
 
+std::vector<ColumnParallelLinear::Shard> Split(const ParallelConfig& parallel, const std::vector<MergedShard>& shards) {
+  std::vector<ColumnParallelLinear::Shard> split;
+  int tensor = -1;
+  for (const MergedShard& shard : shards) {
+    if (split.empty() || split.back().checkpoint_name != shard.checkpoint_name) ++tensor;
+    const std::int64_t rows = PerRank(parallel, shard.checkpoint_name, shard.output_size);
+    split.push_back({shard.checkpoint_name, std::to_string(tensor), shard.output_size, rows, parallel.tp_rank * rows});
+  }
+  return split;
+}
+
 std::string NotAnIndex(std::size_t shards, std::string_view shard_id) {
   return "Shard id should be between 0 and " + std::to_string(shards - 1) + ". Got shard id " + std::string(shard_id) +
          ".";
@@ -79,7 +90,8 @@ ColumnParallelLinear::ColumnParallelLinear(std::string class_name, const LayerCo
   std::int64_t rows = 0;
   for (const Shard& shard : shards_) {
     rows += shard.rows;
-    if (!shard.checkpoint_name.empty()) shard_names_.push_back({shard.checkpoint_name, shard.id});
+    const bool is_new = shard_names_.empty() || shard_names_.back().checkpoint_name != shard.checkpoint_name;
+    if (!shard.checkpoint_name.empty() && is_new) shard_names_.push_back({shard.checkpoint_name, shard.id});
   }
   Shape shape = row;
   shape.insert(shape.begin(), rows);
@@ -132,8 +144,12 @@ std::vector<ExpectedTensor> ColumnParallelLinear::Expected(std::uint32_t paramet
   std::int64_t row = 0;
   for (const Shard& shard : shards_) {
     const std::int64_t rows = CeilDivide(shard.rows, unit);
-    tensors.push_back({JoinPath(JoinPath(parent, shard.checkpoint_name), CheckpointNameOf(parameter)),
-                       Box::Slice(spec.shape, 0, row, rows)});
+    std::string name = JoinPath(JoinPath(parent, shard.checkpoint_name), CheckpointNameOf(parameter));
+    if (!tensors.empty() && tensors.back().name == name) {
+      tensors.back().destination.extent[0] += rows;
+    } else {
+      tensors.push_back({std::move(name), Box::Slice(spec.shape, 0, row, rows)});
+    }
     row += rows;
   }
   return tensors;
@@ -162,35 +178,16 @@ MergedColumnParallelLinear::MergedColumnParallelLinear(const LayerContext& conte
     : ColumnParallelLinear("MergedColumnParallelLinear", context, Shape{input_size}, Split(context.parallel, shards),
                            bias) {}
 
-std::vector<ColumnParallelLinear::Shard> MergedColumnParallelLinear::Split(const ParallelConfig& parallel,
-                                                                           const std::vector<MergedShard>& shards) {
-  std::vector<Shard> split;
-  for (const MergedShard& shard : shards) {
-    const std::int64_t rows = PerRank(parallel, shard.checkpoint_name, shard.output_size);
-    split.push_back(
-        {shard.checkpoint_name, std::to_string(split.size()), shard.output_size, rows, parallel.tp_rank * rows});
-  }
-  return split;
-}
-
 std::string MergedColumnParallelLinear::UnknownShard(std::string_view shard_id) const {
-  return NotAnIndex(shards().size(), shard_id);
+  return NotAnIndex(shard_names().size(), shard_id);
 }
 
 MergedReplicatedLinear::MergedReplicatedLinear(const LayerContext& context, std::int64_t input_size,
                                                const std::vector<MergedShard>& shards, bool bias)
-    : ColumnParallelLinear("MergedReplicatedLinear", context, Shape{input_size}, Whole(shards), bias) {}
-
-std::vector<ColumnParallelLinear::Shard> MergedReplicatedLinear::Whole(const std::vector<MergedShard>& shards) {
-  std::vector<Shard> whole;
-  for (const MergedShard& shard : shards) {
-    whole.push_back({shard.checkpoint_name, std::to_string(whole.size()), shard.output_size, shard.output_size, 0});
-  }
-  return whole;
-}
+    : ColumnParallelLinear("MergedReplicatedLinear", context, Shape{input_size}, Split({}, shards), bias) {}
 
 std::string MergedReplicatedLinear::UnknownShard(std::string_view shard_id) const {
-  return NotAnIndex(shards().size(), shard_id);
+  return NotAnIndex(shard_names().size(), shard_id);
 }
 
 QKVParallelLinear::QKVParallelLinear(const LayerContext& context, std::int64_t hidden_size, const AttentionHeads& heads,

@@ -37,6 +37,12 @@ ModelRegistry ModelRegistry::Builtin() {
   registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);
   registry.Register("Qwen3ForCausalLM", BuildQwen3);
   registry.Register("Qwen3MoeForCausalLM", BuildQwen3Moe);
+  registry.Register("Qwen3NextForCausalLM", BuildQwen3Next, "draft layers are skipped");
+  for (const char* kind : {"ForCausalLM", "ForConditionalGeneration"}) {
+    const char* limits = "text alone: the vision tower and draft layers are skipped";
+    registry.Register("Qwen3_5" + std::string(kind), BuildQwen35, limits);
+    registry.Register("Qwen3_5Moe" + std::string(kind), BuildQwen35Moe, limits);
+  }
   return registry;
 }
 

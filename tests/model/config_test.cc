@@ -277,6 +277,17 @@ TEST(ModelConfig, AsksForHeadsWhereThereIsAttention) {
   EXPECT_EQ(Parse({{"num_attention_heads", nullptr}, {"model_type", "mamba2"}}).num_attention_heads, 0);
 }
 
+TEST(ModelConfig, TakesLinearAttentionFromAListOrAnInterval) {
+  EXPECT_THAT(Parse({{"full_attention_interval", 2}}).layer_types,
+              ElementsAre("linear_attention", "full_attention", "linear_attention"));
+  EXPECT_THAT(Parse({{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 4}}).layer_types,
+              ElementsAre("linear_attention", "linear_attention", "linear_attention", "full_attention"));
+}
+
+TEST(ModelConfig, NeedsNoSizeOfAnMlpThatNoLayerHas) {
+  EXPECT_EQ(Parse({{"intermediate_size", nullptr}, {"moe_intermediate_size", 24}}).intermediate_size, 24);
+}
+
 TEST(ModelConfig, TakesLayersOfAHybridFromItsListOrPattern) {
   for (const Json& blocks :
        {Json({{"hybrid_override_pattern", "M-*"}}), Json({{"layers_block_type", {"mamba", "mlp", "attention"}}}),

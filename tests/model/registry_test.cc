@@ -176,6 +176,60 @@ TEST(Glm4Moe, KeepsTheRoutingBiasInFp32AndSkipsDraftLayers) {
   EXPECT_THROW((void)model->Resolve({"model.layers.4.eh_proj.weight", DType::kBF16, {16, 16}}), Error);
 }
 
+constexpr const char* kDeltaNet = R"(, "layer_types": ["linear_attention", "full_attention"], "num_experts": 4,
+  "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 10,
+  "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 3, "linear_value_head_dim": 5,
+  "partial_rotary_factor": 1.0)";
+
+TEST(Qwen3Next, HasDeltaNetsBetweenAttentionWithGates) {
+  const ModelConfig config = Config("Qwen3NextForCausalLM", std::string(kDeltaNet) + R"(, "model_type": "qwen3_next")");
+  const auto parameters = ParametersOf(config, {1, 2});
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.in_proj_qkvz.weight"), "[26, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.in_proj_ba.weight"), "[4, 16] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.conv1d.weight"), "[16, 1, 4] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.A_log"), "[2] f32");
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.dt_bias"), "[2] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.norm.weight"), "[5] bf16");
+  EXPECT_EQ(parameters.at("model.layers.0.linear_attn.out_proj.weight"), "[16, 10] bf16");
+  EXPECT_EQ(parameters.at("model.layers.1.self_attn.qkv_proj.weight"), "[36, 16] bf16");  // 2 x (2 + 2) + 1 + 1, of 6
+  EXPECT_EQ(parameters.at("model.layers.1.self_attn.o_proj.weight"), "[16, 12] bf16");
+  EXPECT_EQ(parameters.at("model.layers.1.mlp.shared_expert_gate.weight"), "[1, 16] bf16");
+  const auto model = ModelRegistry::Builtin().Build(config, {});
+  EXPECT_THAT(model->Resolve({"mtp.layers.0.mlp.gate.weight", DType::kBF16, {4, 16}}).skip_rule,
+              HasSubstr("draft layer"));
+}
+
+TEST(Qwen35, TakesTheLanguageModelOfAVisionLanguageOne) {
+  for (const char* kind : {"ForCausalLM", "ForConditionalGeneration"}) {
+    const auto model = ModelRegistry::Builtin().Build(Config("Qwen3_5" + std::string(kind), kDeltaNet), {});
+    for (const char* prefix : {"model.language_model.", "model."}) {
+      const auto to =
+          model->Resolve({std::string(prefix) + "layers.0.linear_attn.in_proj_z.weight", DType::kBF16, {20, 16}});
+      EXPECT_EQ(to.owner_path, "model.layers.0.linear_attn.in_proj_qkvz");
+    }
+    EXPECT_THAT(model->Resolve({"model.visual.blocks.0.norm1.bias", DType::kBF16, {3}}).skip_rule,
+                HasSubstr("vision tower"));
+    EXPECT_EQ(model->Resolve({"lm_head.weight", DType::kBF16, {100, 16}}).owner_path, "lm_head");
+  }
+}
+
+TEST(Qwen35, IsDenseOrAMixture) {
+  const auto dense = ParametersOf(Config("Qwen3_5ForCausalLM", kDeltaNet));
+  EXPECT_EQ(dense.at("model.layers.0.mlp.gate_up_proj.weight"), "[48, 16] bf16");
+  EXPECT_EQ(dense.at("model.layers.0.linear_attn.in_proj_qkvz.weight"), "[52, 16] bf16");
+  const auto mixture = ParametersOf(Config("Qwen3_5MoeForCausalLM", kDeltaNet));
+  EXPECT_EQ(mixture.at("model.layers.0.mlp.experts.w13_weight"), "[4, 16, 16] bf16");
+}
+
+TEST(Families, CannotDivideAttentionWithGatesIntoHalfHeads) {
+  const auto build = [] {
+    (void)ParametersOf(Config("Qwen3_5ForCausalLM", std::string(kDeltaNet) + R"(,
+    "num_attention_heads": 1, "num_key_value_heads": 1)"),
+                       {0, 2});
+  };
+  EXPECT_EQ(ErrorOf(build), "num_attention_heads 1 is not divisible by tp_size 2");
+}
+
 TEST(Families, SkipTheScalesOfAQuantizedCacheUnderAnyName) {
   const auto model = ModelRegistry::Builtin().Build(Config("LlamaForCausalLM"), {});
   for (const char* name : {"self_attn.k_proj.k_scale", "self_attn.kv_scale", "self_attn.attn.v_scale"}) {

@@ -17,11 +17,14 @@ FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
-            "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "mamba2", "nemotron_h")
+            "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "qwen3_next", "qwen3_5_text",
+            "qwen3_5_moe_text", "mamba2", "nemotron_h")
 STATE_SPACES = FAMILIES[-2:]
 MIXTRAL_BLOCKS = ("mixtral", "minimax_m2")  # families whose mixture is called block_sparse_moe
+VISION_TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.")
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
-ROUTING_BIAS = "e_score_correction_bias"  # fp32 whatever the model's dtype
+ROUTING_BIAS = "e_score_correction_bias"
+IN_FP32 = (ROUTING_BIAS, ".linear_attn.A_log")  # whatever the model's dtype
 # Those that some family has.
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
@@ -357,6 +360,28 @@ class _Served:
             whole = self.source[f"{layer}.mixer.{name}"]
             self.out[f"{layer}.mixer.{name}"] = _rows(whole, shard(len(whole), self.t, self.r))
 
+    def delta_net(self, module):
+        """Rows by key heads, as the checkpoint has them; or each part's rows by heads, from four tensors."""
+        c = self.config
+        keys, values = (c[f"linear_num_{kind}_heads"] * c[f"linear_{kind}_head_dim"] for kind in ("key", "value"))
+        conv = self.local_ranges([(keys, True), (keys, True), (values, True)])
+        if f"{module}.in_proj_qkvz.weight" in self.source:
+            qkvz, ba = ([(f"{module}.in_proj_{name}", shard(len(self.source[f"{module}.in_proj_{name}.weight"]), self.t,
+                                                             self.r))] for name in ("qkvz", "ba"))
+        else:
+            heads = shard(c["linear_num_value_heads"], self.t, self.r)
+            qkvz = [(f"{module}.in_proj_qkv", rows) for rows in conv]
+            qkvz.append((f"{module}.in_proj_z", shard(values, self.t, self.r)))
+            ba = [(f"{module}.in_proj_b", heads), (f"{module}.in_proj_a", heads)]
+        self.column(f"{module}.in_proj_qkvz", qkvz)
+        self.column(f"{module}.in_proj_ba", ba)
+        self.row(f"{module}.out_proj")
+        name = f"{module}.conv1d.weight"
+        self.out[name] = torch.cat([_rows(self.source[name], rows) for rows in conv])
+        for name in (f"{module}.A_log", f"{module}.dt_bias"):
+            self.out[name] = _rows(self.source[name], shard(len(self.source[name]), self.t, self.r))
+        self.copy(f"{module}.norm.weight")
+
     def mixer(self, layer):
         self.copy(f"{layer}.norm.weight")
         kind = next(kind for kind in ("A_log", "up_proj.weight", "q_proj.weight") if f"{layer}.mixer.{kind}" in self.source)
@@ -385,7 +410,9 @@ class _Served:
             if self.config["model_type"] in STATE_SPACES:
                 self.mixer(layer)
                 continue
-            if f"{layer}.self_attn.kv_b_proj.weight" in self.source:
+            if f"{layer}.linear_attn.A_log" in self.source:
+                self.delta_net(f"{layer}.linear_attn")
+            elif f"{layer}.self_attn.kv_b_proj.weight" in self.source:
                 self.latent_attention(layer)
             else:
                 self.attention(layer)
@@ -404,15 +431,14 @@ class _Served:
 
 def text_part(config, tensors):
     """The language model of a vision-language one, under the names that it has alone."""
-    if "text_config" not in config:
-        return config, tensors
     prefixes = {"language_model.model.": "model.", "model.language_model.": "model.", "language_model.lm_head.": "lm_head."}
     renamed = {}
     for name, tensor in tensors.items():
-        for prefix, own in prefixes.items():
-            if name.startswith(prefix):
-                renamed[own + name.removeprefix(prefix)] = tensor
-    return {**config, **config["text_config"]}, renamed
+        if name.removeprefix("model.").startswith(VISION_TOWERS):
+            continue
+        prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
+        renamed[prefixes.get(prefix, "") + name.removeprefix(prefix)] = tensor
+    return {**config, **config.get("text_config", {})}, renamed
 
 
 def decoder_names(config, tensors):
@@ -481,14 +507,17 @@ def unfused(config, tensors):
     return apart
 
 
+def in_served_dtypes(tensors, dtype):
+    return {name: tensor.to(torch.float32 if name.endswith(IN_FP32) else dtype) for name, tensor in tensors.items()}
+
+
 def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False):
     """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint."""
     config, tensors = text_part(read_config(folder), read_tensors(folder))
     if config["model_type"] not in FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
-    checkpoint = {name: tensor.to(torch.float32 if name.endswith(ROUTING_BIAS) else dtype)
-                  for name, tensor in unfused(config, decoder_names(config, tensors)).items()}
+    checkpoint = in_served_dtypes(unfused(config, decoder_names(config, tensors)), dtype)
     return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
 
 

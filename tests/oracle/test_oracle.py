@@ -122,8 +122,7 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     config, tensors = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
-    source = {name: tensor.to(torch.float32 if name.endswith(oracle.ROUTING_BIAS) else dtype)
-              for name, tensor in oracle.unfused(config, oracle.decoder_names(config, tensors)).items()}
+    source = oracle.in_served_dtypes(oracle.unfused(config, oracle.decoder_names(config, tensors)), dtype)
     assert oracle.differences(put_together(ranks, config), source) == []
     fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (spec == "phi3")
@@ -137,12 +136,16 @@ def put_together(ranks, config):
     """The inverse of sharding and fusion, from the layout alone: what each rank holds of q, k, v, gate, up."""
     tp, heads, kv_heads = len(ranks), config.get("num_attention_heads", len(ranks)), config.get("num_key_value_heads", 1)
     per_rank, replicas = heads // tp, max(1, tp // kv_heads)
+    if "linear_num_key_heads" in config:  # each query comes with its gate
+        per_rank *= 2
     kv_per_rank = max(1, kv_heads // tp)
     out = {}
     for name in ranks[0]:
         shards = [rank[name] for rank in ranks]
         module, _, suffix = name.rpartition(".")
-        if ".in_proj." in name or ".conv1d." in name:
+        if ".linear_attn.in_proj" in name or ".linear_attn.conv1d." in name:
+            out.update(put_delta_net_together(name, shards, config))
+        elif ".in_proj." in name or ".conv1d." in name:
             out[name] = put_mixer_together(shards, config, ".in_proj." in name)
         elif name.endswith((".A_log", ".D", ".dt_bias", ".mixer.norm.weight", ".mixer.up_proj.weight")):
             out[name] = torch.cat(shards)
@@ -215,6 +218,22 @@ def put_mixer_together(shards, config, with_gate_and_steps):
             assert all(torch.equal(of_rank, part[0]) for of_rank in part)
             del part[1:]
     return torch.cat([torch.cat(part) for part in whole])
+
+
+def put_delta_net_together(name, shards, config):
+    """Rows of a gated delta net: whole key heads, or a rank's part of each of q, k, v, z (q, k, v; b, a)."""
+    if "in_proj" in name and config["model_type"] == "qwen3_next":
+        return {name: torch.cat(shards)}
+    key, value = (config[f"linear_num_{kind}_heads"] * config[f"linear_{kind}_head_dim"] // len(shards)
+                  for kind in ("key", "value"))
+    if "in_proj_ba" in name:
+        b, a = (torch.cat(part) for part in zip(*(shard.chunk(2) for shard in shards), strict=True))
+        return {name.replace("_ba", "_b"): b, name.replace("_ba", "_a"): a}
+    sizes = [key, key, value] + [value] * ("in_proj" in name)
+    parts = [torch.cat(part) for part in zip(*(shard.split(sizes) for shard in shards), strict=True)]
+    if "in_proj" not in name:
+        return {name: torch.cat(parts)}
+    return {name.replace("_qkvz", "_qkv"): torch.cat(parts[:3]), name.replace("_qkvz", "_z"): parts[3]}
 
 
 def test_keys_and_values_are_made_of_the_rows_of_their_heads(checkpoint):

@@ -32,6 +32,7 @@ class Spec:
     stored_dtype: str = ""  # of the tensors in the files, where it is another one
     shard_bytes: int = 0  # several files of about this many bytes; 0: a single file
     old_spelling: bool = False  # torch_dtype, rope_theta, rope_scaling instead of dtype, rope_parameters
+    auto_class: str = "AutoModelForCausalLM"  # of transformers: what writes it
     stacked: bool = False  # experts as transformers holds them in memory, not one by one as it saves them by default
 
 
@@ -72,6 +73,12 @@ _YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "mscale": 1.
 _DEEPSEEK = {**_LATENT, "n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
              "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7,
              "first_k_dense_replace": 1, "pad_token_id": None}
+# One layer of each kind more than once; a quarter of a head of 40 is rotated.
+_DELTA_NET = {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 12,
+              "linear_value_head_dim": 20, "head_dim": 40, "num_hidden_layers": 3,
+              "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
+_QWEN_MOE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
+             "shared_expert_intermediate_size": 56}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -150,10 +157,25 @@ _ALL = (
     Spec("mamba2_groups", "mamba2", {**_MAMBA, "n_groups": 4, "use_bias": True, "use_conv_bias": False,
                                      "tie_word_embeddings": True}, dtype="float32"),
     Spec("nemotron_h", "nemotron_h", {**_HYBRID, "n_groups": 4, "time_step_min": 0.3}),
+    # Gated delta nets: projections in one tensor, ordered by key heads, and in four; text alone and with a vision tower.
+    _spec("qwen3_next", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, "mlp_only_layers": [2]}, shard_bytes=500_000),
+    _spec("qwen3_next_stacked", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, "num_hidden_layers": 2,
+                                               "layer_types": _DELTA_NET["layer_types"][:2]}, stacked=True),
+    _spec("qwen3_5", "qwen3_5_text", {**_DELTA_NET, "tie_word_embeddings": True}),
+    _spec("qwen3_5_moe", "qwen3_5_moe_text", {**_DELTA_NET, **_QWEN_MOE}),
+    _spec("qwen3_5_vision", "qwen3_5", {"text_config": {**_COMMON, **_DELTA_NET},
+                                        "vision_config": {"hidden_size": 32, "intermediate_size": 48, "depth": 1,
+                                                          "num_heads": 2, "patch_size": 4, "out_hidden_size": 160,
+                                                          "num_position_embeddings": 16},
+                                        "image_token_id": 1002, "video_token_id": 1001, "vision_start_token_id": 1000,
+                                        "vision_end_token_id": 1000}, auto_class="AutoModelForImageTextToText"),
     # Columns in whole blocks of 32 on each of 4 ranks, for the recipes that ask for that.
     _spec("qwen3_moe_blocks", "qwen3_moe", {**_QWEN3_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
                                             "head_dim": 32}, stacked=True),
     _spec("gpt_oss_blocks", "gpt_oss", {**_GPT_OSS, **_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32}),
+    _spec("qwen3_next_blocks", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
+                                              "shared_expert_intermediate_size": 128, "head_dim": 32,
+                                              "linear_value_head_dim": 16}),
     _spec("qwen3_blocks", "qwen3", {**_WHOLE_BLOCKS, "head_dim": 32}, shard_bytes=400_000),
     # Parts that are whole blocks of 128, but for the MLP's on two ranks: 384 rows.
     _spec("qwen3_wide", "qwen3", {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4,
@@ -171,10 +193,12 @@ _ALL = (
 )
 SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
+DELTA_NETS = ("qwen3_next", "qwen3_next_stacked", "qwen3_5", "qwen3_5_moe", "qwen3_5_vision")
 MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss")
 LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v2_greedy", "deepseek_v3_half")
 WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks", "deepseek_v3_blocks",
-                "deepseek_v3_wide", "minimax_m2", "minimax_m2_stacked", "gpt_oss_blocks")
+                "deepseek_v3_wide", "minimax_m2", "minimax_m2_stacked", "gpt_oss_blocks",
+                "qwen3_next_blocks")
 
 
 def make(spec, folder, version):
@@ -207,7 +231,7 @@ def _write(spec, folder, version):
     config = transformers.AutoConfig.for_model(spec.family, **spec.config)
     stored = getattr(torch, spec.stored_dtype or spec.dtype)
     with torch.random.fork_rng():
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=stored)
+        model = getattr(transformers, spec.auto_class).from_config(config, dtype=stored)
     routing = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
     for _, bias in routing:  # in fp32, whatever the model's dtype, as published checkpoints have it
         bias.data = bias.data.float()

@@ -26,6 +26,9 @@ std::unique_ptr<Module> BuildPhi3(const ModelConfig& config, const ParallelConfi
 std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen35(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen35Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+std::unique_ptr<Module> BuildQwen3Next(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 
 }  // namespace layercast

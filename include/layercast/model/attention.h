@@ -26,9 +26,11 @@ struct RotaryEmbedding {
 struct AttentionOptions {
   bool qkv_bias = false;
   bool output_bias = false;
-  bool qk_norm = false;                      // q_norm, k_norm over head_dim
-  bool qk_norm_over_heads = false;           // q_norm, k_norm over all heads together, those of all ranks
-  bool sinks = false;                        // each head has a score of no token, which takes its share of the softmax
+  bool qk_norm = false;             // q_norm, k_norm over head_dim
+  bool qk_norm_over_heads = false;  // q_norm, k_norm over all heads together, those of all ranks
+  bool sinks = false;               // each head has a score of no token, which takes its share of the softmax
+  // q_proj holds, head by head, a query and as many gates, whose sigmoids multiply what the head attends to.
+  bool output_gate = false;
   bool rotary = true;                        // false: positions show in nothing but the causal mask
   std::optional<double> scale = {};          // of query times key; 1 / sqrt(head_dim) where not said
   std::optional<double> logit_softcap = {};  // scores become cap * tanh(score / cap)
@@ -37,6 +39,7 @@ struct AttentionOptions {
 // What one layer's attention is computed with on this rank. Value.
 struct AttentionSpec {
   AttentionHeads heads;             // this rank's
+  bool output_gate = false;         // each query head of qkv_proj is followed by its gate
   double scale = 1.0;               // of query times key
   double logit_softcap = 0.0;       // 0: none
   std::int64_t sliding_window = 0;  // how many last positions a token sees, itself included; 0: all

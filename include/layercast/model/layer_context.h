@@ -17,6 +17,12 @@ struct LayerContext {
   DType dtype = DType::kBF16;
   bool quantize = true;  // linear weights take the engine's recipe; false for a router
   NormStyle norm = NormStyle::kWeight;
+
+  LayerContext Unquantized() const {
+    LayerContext exempt = *this;
+    exempt.quantize = false;
+    return exempt;
+  }
 };
 
 }  // namespace layercast

@@ -88,9 +88,9 @@ class LAYERCAST_PUBLIC ColumnParallelLinear : public LinearLayer {
   std::vector<ShardName> shard_names_;
 };
 
-// One of the tensors that a MergedColumnParallelLinear fuses. Its shard id is its index: "0", "1", ...
+// A part of a MergedColumnParallelLinear. Its shard id is its tensor's index: "0", "1", ...
 struct MergedShard {
-  std::string checkpoint_name;  // "gate_proj"
+  std::string checkpoint_name;  // "gate_proj"; neighbours of one name come in one tensor, one after the other
   std::int64_t output_size = 0;
 };
 
@@ -101,9 +101,6 @@ class LAYERCAST_PUBLIC MergedColumnParallelLinear final : public ColumnParallelL
 
  protected:
   std::string UnknownShard(std::string_view shard_id) const override;
-
- private:
-  static std::vector<Shard> Split(const ParallelConfig& parallel, const std::vector<MergedShard>& shards);
 };
 
 // The same fusion, whole on every rank.
@@ -114,9 +111,6 @@ class LAYERCAST_PUBLIC MergedReplicatedLinear final : public ColumnParallelLinea
 
  protected:
   std::string UnknownShard(std::string_view shard_id) const override;
-
- private:
-  static std::vector<Shard> Whole(const std::vector<MergedShard>& shards);
 };
 
 struct AttentionHeads {

@@ -1,26 +1,50 @@
-// What a sequence gets of a mixer depends on its own tokens alone: not on how they are cut into passes, nor on the
-// sequences beside it, nor on one that had its number before. Against transformers it is held by test_forward.py.
-#include "engine_side/engine/mamba_block.h"
-
+// What a sequence gets of a block with a state depends on its own tokens alone: not on how they are cut into passes,
+// nor on the sequences beside it, nor on one that had its number before. Against transformers the blocks are held by
+// test_forward.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <functional>
+#include <memory>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "engine_side/engine/block.h"
+#include "layercast/model/gated_delta_net.h"
+#include "layercast/model/mamba_mixer.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::int64_t kHidden = 24;
-constexpr MambaSizes kSizes{.num_heads = 4, .head_dim = 6, .state_size = 5, .num_groups = 2, .conv_kernel = 3};
+constexpr LayerContext kContext{.dtype = DType::kF32};
 
-class MambaBlockTest : public ::testing::Test {
+struct Kind {
+  std::string name;
+  std::function<std::unique_ptr<Module>()> make;
+};
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+std::unique_ptr<Module> MakeMamba() {
+  constexpr MambaSizes kSizes{.num_heads = 4, .head_dim = 6, .state_size = 5, .num_groups = 2, .conv_kernel = 3};
+  return std::make_unique<MambaMixer>(kContext, kSizes, kHidden, MambaOptions());
+}
+
+std::unique_ptr<Module> MakeDeltaNet(DeltaNetRows rows) {
+  constexpr DeltaNetSizes kSizes{
+      .num_key_heads = 2, .num_value_heads = 6, .key_head_dim = 5, .value_head_dim = 7, .conv_kernel = 3};
+  return std::make_unique<GatedDeltaNet>(kContext, kSizes, kHidden, DeltaNetOptions{.rows = rows});
+}
+
+class RecurrentBlock : public ::testing::TestWithParam<Kind> {
  protected:
-  MambaBlockTest() : mixer_({.dtype = DType::kF32}, kSizes, kHidden, {}) {
-    AddBuffers(mixer_, "mixer.");
+  RecurrentBlock() : module_(GetParam().make()) {
+    AddBuffers(*module_, "mixer.");
     CapturedWeights weights(buffers_);
-    block_ = std::make_unique<MambaBlock>(mixer_, "mixer", BlockContext{weights, rotary_, alone_, {}, DType::kF32});
+    block_ = MakeBlock(*module_, "mixer", BlockContext{weights, rotary_, alone_, {}, DType::kF32});
   }
 
   void AddBuffers(const Module& module, const std::string& path) {
@@ -75,15 +99,15 @@ class MambaBlockTest : public ::testing::Test {
 
   std::mt19937 random_{7};
   std::normal_distribution<float> normal_;
-  MambaMixer mixer_;
+  std::unique_ptr<Module> module_;
   std::deque<std::vector<float>> memory_;
   std::vector<CapturedBuffer> buffers_;
   RotaryTables rotary_{[](const RotaryEmbedding&) { return Rope(); }, DType::kF32};
   SingleRank alone_;
-  std::unique_ptr<MambaBlock> block_;
+  std::unique_ptr<Block> block_;
 };
 
-TEST_F(MambaBlockTest, PiecesInCompanyGiveTheBitsOfTheWhole) {
+TEST_P(RecurrentBlock, PiecesInCompanyGiveTheBitsOfTheWhole) {
   const auto first = Inputs(9, 1), second = Inputs(9, 2);
   const auto whole_first = RunWhole(1, first), whole_second = RunWhole(2, second);
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -94,7 +118,7 @@ TEST_F(MambaBlockTest, PiecesInCompanyGiveTheBitsOfTheWhole) {
   EXPECT_NE(whole_first[3], whole_second[3]);
 }
 
-TEST_F(MambaBlockTest, EarlierTokensAreFelt) {
+TEST_P(RecurrentBlock, EarlierTokensAreFelt) {
   auto inputs = Inputs(9, 1);
   const auto before = RunWhole(1, inputs);
   inputs[0][0] += 1.0F;
@@ -102,7 +126,7 @@ TEST_F(MambaBlockTest, EarlierTokensAreFelt) {
   EXPECT_NE(before.back(), after.back());
 }
 
-TEST_F(MambaBlockTest, ASequenceThatBeginsAnewRemembersNothing) {
+TEST_P(RecurrentBlock, ASequenceThatBeginsAnewRemembersNothing) {
   const auto inputs = Inputs(5, 3);
   const auto expected = RunWhole(1, inputs);
   block_->Drop(1);
@@ -111,7 +135,7 @@ TEST_F(MambaBlockTest, ASequenceThatBeginsAnewRemembersNothing) {
   EXPECT_EQ(RunWhole(1, inputs), expected);
 }
 
-TEST_F(MambaBlockTest, WeightsAreReadWhereTheyWereCaptured) {
+TEST_P(RecurrentBlock, WeightsAreReadWhereTheyWereCaptured) {
   const auto inputs = Inputs(5, 3);
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     const auto before = RunWhole(1, inputs);
@@ -119,6 +143,13 @@ TEST_F(MambaBlockTest, WeightsAreReadWhereTheyWereCaptured) {
     EXPECT_NE(RunWhole(1, inputs), before) << buffers_[i].name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(OfEveryKind, RecurrentBlock,
+                         ::testing::Values(Kind{"Mamba", MakeMamba},
+                                           Kind{"DeltaNetByKeyHead",
+                                                [] { return MakeDeltaNet(DeltaNetRows::kByKeyHead); }},
+                                           Kind{"DeltaNetByPart", [] { return MakeDeltaNet(DeltaNetRows::kByPart); }}),
+                         [](const auto& kind) { return kind.param.name; });
 
 }  // namespace
 }  // namespace layercast

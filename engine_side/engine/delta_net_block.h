@@ -1,0 +1,66 @@
+// A gated delta net: a causal convolution, then a state for each sequence and value head, a matrix from keys to values
+// that decays and is corrected with every token; a norm whose output is gated. Made by MakeBlock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine_side/engine/activation.h"
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/causal_conv.h"
+#include "engine_side/engine/linear.h"
+#include "engine_side/engine/norm.h"
+#include "layercast/model/gated_delta_net.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class DeltaNetBlock final : public Block {
+ public:
+  DeltaNetBlock(const GatedDeltaNet& net, const std::string& path, const BlockContext& context);
+  void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
+  void Drop(std::uint64_t sequence) override { states_.erase(sequence); }
+  void DropAll() override { states_.clear(); }
+
+ private:
+  // What a sequence's next token needs of those before it.
+  struct State {
+    std::vector<float> window;  // see CausalConv
+    std::vector<float> memory;  // [num_value_heads, key_head_dim, value_head_dim]
+  };
+  // The small weights as they are in this pass.
+  struct Values {
+    CausalConv::Values conv;
+    std::vector<float> a, dt_bias;  // by value head; a = -exp(A_log)
+    std::vector<float> norm;
+  };
+
+  Values ReadValues() const;
+  State& StateOf(const TokenRow& row);
+  // One token: `out` is what its projections, one part after another, make of the state. They are used up.
+  void Step(const Values& values, std::span<float> qkvz, std::span<float> ba, State& state, std::span<float> out);
+  void NormalizeKeys(std::span<float> queries, std::span<float> keys) const;
+  void UpdateHead(const float* query, const float* key, std::span<const float> value, float decay, float beta,
+                  float* memory, std::span<float> out);
+  void NormalizeAndGate(const Values& values, std::span<float> gates, std::span<float> out) const;
+
+  Collective& collective_;
+  DType dtype_;
+  DeltaNetSizes sizes_;  // this rank's
+  DeltaNetRows rows_;
+  Activation activation_;
+  LinearWeights in_proj_qkvz_, in_proj_ba_, out_proj_;
+  CausalConv conv_;
+  WeightView a_log_, dt_bias_;
+  Norm norm_;
+  std::unordered_map<std::uint64_t, State> states_;
+
+  Activations qkvz_, ba_, mixed_;  // scratch
+  std::vector<float> correction_;
+};
+
+}  // namespace layercast

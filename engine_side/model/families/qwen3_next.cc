@@ -1,0 +1,80 @@
+// Qwen3-Next and Qwen3.5 (text): gated delta nets, every so many layers attention with gated outputs; norms of one plus
+// their weight; an MLP, or experts beside a shared one that each token weighs. Checkpoints also hold a draft model, and
+// where they are of a vision-language model, its tower.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/model/config_fields.h"
+#include "engine_side/model/families/families.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/gated_delta_net.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+namespace {
+
+DeltaNetSizes SizesOf(const ModelConfig& config) {
+  const auto json = nlohmann::json::parse(config.json);
+  const ConfigFields fields(json, {});
+  return {.num_key_heads = fields.Size("linear_num_key_heads", 16),
+          .num_value_heads = fields.Size("linear_num_value_heads", 32),
+          .key_head_dim = fields.Size("linear_key_head_dim", 128),
+          .value_head_dim = fields.Size("linear_value_head_dim", 128),
+          .conv_kernel = fields.Size("linear_conv_kernel_dim", 4)};
+}
+
+WeightsMapper TextNames() {
+  constexpr auto kPrefix = NameRule::Match::kPrefix;
+  return WeightsMapper({NameRule::Drop(kPrefix, "mtp", "a draft layer (MTP) is not served"),
+                        NameRule::Drop(kPrefix, "model.visual", "the vision tower is not served"),
+                        NameRule::Prefix("model.language_model", "model")});
+}
+
+// `moe`: of the layers that have experts, if there are any.
+std::unique_ptr<Module> BuildHybrid(const char* architecture, const ModelConfig& config, const ParallelConfig& parallel,
+                                    DType dtype, DeltaNetRows rows, const std::optional<MoeConfig>& moe) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype, .norm = NormStyle::kOnePlusWeight};
+  const DeltaNetSizes sizes = SizesOf(config);
+  const DeltaNetOptions delta{.rows = rows, .norm_epsilon = config.rms_norm_eps, .hidden_act = config.hidden_act};
+  const AttentionOptions attention{
+      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true, .output_gate = true};
+  const auto make_layer = [&](std::int64_t index) {
+    auto layer = std::make_unique<DecoderLayer>(context, config);
+    if (config.layer_types.at(static_cast<std::size_t>(index)) == "linear_attention") {
+      layer->AddStep({"input_layernorm", "linear_attn", {}},
+                     std::make_unique<GatedDeltaNet>(context, sizes, config.hidden_size, delta));
+    } else {
+      layer->AddStep({"input_layernorm", "self_attn", {}},
+                     std::make_unique<Attention>(context, config, index, attention));
+    }
+    const MoeOptions options{.routing = {.normalize = moe && moe->norm_topk_prob, .round_weights = true},
+                             .shared_name = "shared_expert",
+                             .shared_gate = true};
+    layer->AddStep({"post_attention_layernorm", "mlp", {}}, moe ? MakeFeedForward(context, config, *moe, index, options)
+                                                                : std::make_unique<GatedMlp>(context, config, false));
+    return layer;
+  };
+  auto model = std::make_unique<DecoderForCausalLM>(architecture, context, config, make_layer);
+  model->SetMapper(TextNames() | model->mapper());
+  return model;
+}
+
+}  // namespace
+
+std::unique_ptr<Module> BuildQwen3Next(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  return BuildHybrid("Qwen3NextForCausalLM", config, parallel, dtype, DeltaNetRows::kByKeyHead,
+                     MoeConfig::Parse(config));
+}
+
+std::unique_ptr<Module> BuildQwen35(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  return BuildHybrid("Qwen3_5ForCausalLM", config, parallel, dtype, DeltaNetRows::kByPart, std::nullopt);
+}
+
+std::unique_ptr<Module> BuildQwen35Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
+  return BuildHybrid("Qwen3_5MoeForCausalLM", config, parallel, dtype, DeltaNetRows::kByPart, MoeConfig::Parse(config));
+}
+
+}  // namespace layercast
