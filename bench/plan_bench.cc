@@ -28,9 +28,9 @@ ModelConfig ConfigOf(std::int64_t tensors) {
 }
 
 Manifest ManifestOf(const ModelConfig& config) {
-  std::vector<ManifestEntry> entries;
+  std::vector<TensorSpec> specs;
   const auto add = [&](std::string name, Shape shape) {
-    entries.push_back({{std::move(name), config.dtype, std::move(shape)}, {}, -1.0F});
+    specs.push_back({std::move(name), config.dtype, std::move(shape)});
   };
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t heads = config.num_attention_heads * config.head_dim;
@@ -52,7 +52,7 @@ Manifest ManifestOf(const ModelConfig& config) {
   }
   add("model.norm.weight", {hidden});
   add("lm_head.weight", {config.vocab_size, hidden});
-  return Manifest("bench", 0, std::move(entries));
+  return Manifest::OfSpecs("bench", 0, specs);
 }
 
 // 60 layers of 512 experts, and nothing else.
@@ -82,19 +82,19 @@ std::unique_ptr<Module> ExpertModel(const ParallelConfig& parallel) {
 }
 
 Manifest ExpertManifest() {
-  std::vector<ManifestEntry> entries;
+  std::vector<TensorSpec> specs;
   for (std::int64_t i = 0; i < kMoeLayers; ++i) {
     for (std::int64_t e = 0; e < kExperts.num_experts; ++e) {
       const std::string expert = "model.layers." + std::to_string(i) + ".mlp.experts." + std::to_string(e) + ".";
       const auto add = [&](const char* name, std::int64_t rows, std::int64_t cols) {
-        entries.push_back({{expert + name + ".weight", DType::kBF16, {rows, cols}}, {}, -1.0F});
+        specs.push_back({expert + name + ".weight", DType::kBF16, {rows, cols}});
       };
       add("down_proj", kExperts.hidden_size, kExperts.intermediate_size);
       add("gate_proj", kExperts.intermediate_size, kExperts.hidden_size);
       add("up_proj", kExperts.intermediate_size, kExperts.hidden_size);
     }
   }
-  return Manifest("bench", 0, std::move(entries));
+  return Manifest::OfSpecs("bench", 0, specs);
 }
 
 void Report(benchmark::State& state, const Manifest& manifest) {

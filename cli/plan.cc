@@ -28,10 +28,8 @@ namespace {
 // Of headers alone: a plan looks at names, dtypes and shapes. `tree` then is in the form that takes them.
 Manifest ManifestOfCheckpoint(const CheckpointSource& source, Module& tree, const QuantizationConfig& quantization) {
   WorkerPool pool(1);
-  std::vector<ManifestEntry> entries;
   const QuantizedCheckpoint checkpoint(Checkpoint::Open(source), tree, quantization, pool);
-  for (const TensorSpec& spec : checkpoint.specs()) entries.push_back({spec, {}, -1.0F});
-  return Manifest({}, 0, std::move(entries));
+  return Manifest::OfSpecs({}, 0, checkpoint.specs());
 }
 
 Manifest ManifestOfPublisher(const std::string& endpoint, const ParallelConfig& parallel, Deadline deadline,

@@ -4,31 +4,14 @@
 
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <utility>
+
+#include "engine_side/reload/progress.h"
 
 namespace layercast::cli {
 namespace {
 
 constexpr int kWidth = 40;
-
-class WatchedWalk final : public WeightsIterator {
- public:
-  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, ProgressBar& bar)
-      : walk_(std::move(walk)), total_(total), bar_(bar) {}
-
-  std::optional<NamedTensor> Next() override {
-    std::optional<NamedTensor> tensor = walk_->Next();
-    if (tensor) bar_.Show(bytes_ += static_cast<std::uint64_t>(tensor->tensor.num_bytes()), total_);
-    return tensor;
-  }
-
- private:
-  const std::unique_ptr<WeightsIterator> walk_;
-  const std::uint64_t total_;
-  ProgressBar& bar_;
-  std::uint64_t bytes_ = 0;
-};
 
 }  // namespace
 
@@ -53,10 +36,11 @@ void ProgressBar::End() {
 }
 
 Weights WithProgress(Weights weights, ProgressBar& bar) {
-  std::uint64_t total = 0;
-  for (const TensorSpec& spec : weights.specs) total += static_cast<std::uint64_t>(spec.num_bytes());
-  weights.walk = [walk = std::move(weights.walk), total, &bar](std::span<const std::string> order) {
-    return std::make_unique<WatchedWalk>(walk(order), total, bar);
+  weights.walk = [walk = std::move(weights.walk), total = TotalBytes(weights.specs),
+                  say = SayProgress([&bar](std::uint64_t bytes, std::uint64_t bytes_total) {
+                    bar.Show(bytes, bytes_total);
+                  })](std::span<const std::string> order) {
+    return std::make_unique<WatchedWalk>(walk(order), total, say);
   };
   return weights;
 }

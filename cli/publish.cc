@@ -57,8 +57,7 @@ class Publish final : public Subcommand {
 
     EndSignal end;
     Weights weights = InOrder(format_.At(checkpoint_), order_);
-    std::uint64_t bytes = 0;
-    for (const TensorSpec& spec : weights.specs) bytes += static_cast<std::uint64_t>(NumBytes(spec.dtype, spec.shape));
+    const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
     ProgressBar bar("reading", !output.json() && mode_ == "snapshot");
     Publisher publisher(options_);

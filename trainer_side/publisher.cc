@@ -108,11 +108,9 @@ class Publisher::Impl {
     if (weights.specs.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
     }
-    std::vector<ManifestEntry> entries;
-    for (TensorSpec& spec : weights.specs) entries.push_back({.spec = std::move(spec), .digest = {}, .amax = -1});
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
-    state->offered = std::make_shared<OfferedVersion>(Manifest(options.lineage, options.step, std::move(entries)),
+    state->offered = std::make_shared<OfferedVersion>(Manifest::OfSpecs(options.lineage, options.step, weights.specs),
                                                       std::move(weights.walk), options.layer_order);
     return state;
   }

@@ -15,8 +15,9 @@ std::int64_t RowMultiple(const Recipe& recipe) { return std::max<std::int64_t>(r
 
 }  // namespace
 
-PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Recipe& recipe, std::uint64_t chunk_bytes)
-    : plan(std::move(of)) {
+PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const KernelLayout& model_kernel,
+                               const Recipe& recipe, std::uint64_t chunk_bytes)
+    : plan(std::move(of)), kernel(model_kernel.For(plan, recipe)) {
   ScheduleOptions options;
   options.chunk_bytes = chunk_bytes;
   options.row_multiple = static_cast<std::uint64_t>(RowMultiple(recipe));
@@ -38,7 +39,7 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
       snapshot_(snapshot),
       pipeline_({.plan = prepared_->plan,
                  .manifest = manifest_,
-                 .layout = environment_.layout,
+                 .layout = prepared_->kernel,
                  .recipe = environment.recipe,
                  .sink = environment.sink,
                  .memory = environment.layer_memory,

@@ -21,9 +21,11 @@ namespace layercast {
 // What is made once for a layout of tensors, and replayed for every version of it. Immutable.
 struct PreparedLayout {
   // `of`: made for `manifest`.
-  PreparedLayout(LoadPlan of, const Manifest& manifest, const Recipe& recipe, std::uint64_t chunk_bytes);
+  PreparedLayout(LoadPlan of, const Manifest& manifest, const KernelLayout& kernel, const Recipe& recipe,
+                 std::uint64_t chunk_bytes);
 
   LoadPlan plan;
+  KernelLayout kernel;                                     // For the plan
   PlannedSchedule snapshot;                                // chunks gather small tensors
   PlannedSchedule stream;                                  // chunks of one tensor each; also how whole tensors are cut
   std::vector<std::vector<std::uint32_t>> stream_regions;  // of each tensor, as indices into stream.pieces
@@ -35,7 +37,6 @@ class ReloadAttempt final : public FetchSink {
   struct Environment {
     const Module& model;
     const Recipe& recipe;
-    KernelLayout layout;  // For the plan
     LayerSink& sink;
     MemoryResource& layer_memory;
     WorkerPool& pool;

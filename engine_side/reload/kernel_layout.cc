@@ -48,7 +48,8 @@ std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& reci
   return tensors;
 }
 
-KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured) {
+KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured)
+    : num_layers_(plan.layers().size()) {
   std::string problems;
   std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;

@@ -36,6 +36,7 @@ class KernelLayout {
   // Of one of tensors(): where it stands there.
   std::size_t IndexOf(const KernelTensor& tensor) const { return static_cast<std::size_t>(&tensor - tensors_->data()); }
   std::uint64_t staged_bytes() const { return staged_bytes_; }
+  std::size_t num_layers() const { return num_layers_; }
 
  private:
   struct Range {
@@ -47,6 +48,7 @@ class KernelLayout {
       tensors_;                // the other owners are copies, and layouts For other plans
   std::vector<Range> ranges_;  // of each parameter's tensors
   std::uint64_t staged_bytes_ = 0;
+  std::size_t num_layers_ = 0;
 };
 
 // The kernel tensors of one parameter, and of a whole plan, with full names: those that derive from parameters

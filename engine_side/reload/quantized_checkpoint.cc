@@ -75,9 +75,7 @@ void QuantizedCheckpoint::AddMadeOf(const QuantizedLayer& layer) {
 }
 
 std::uint64_t QuantizedCheckpoint::total_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const TensorSpec& spec : specs_) bytes += static_cast<std::uint64_t>(spec.num_bytes());
-  return bytes;
+  return TotalBytes(specs_);
 }
 
 std::unique_ptr<WeightsIterator> QuantizedCheckpoint::Weights(std::vector<std::uint32_t> order) const {

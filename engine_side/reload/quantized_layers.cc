@@ -138,10 +138,8 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
 }
 
 void TakeQuantizedLayersAsTheyCome(Module& model, const Manifest& manifest, QuantizationConfig quantization) {
-  std::vector<TensorSpec> specs;
-  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
   quantization.requantize = false;
-  TakeQuantizedLayers(model, specs, quantization);
+  TakeQuantizedLayers(model, manifest.specs(), quantization);
 }
 
 }  // namespace layercast

@@ -48,7 +48,7 @@ StagedVersion Stager::Receive() {
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
-  BeginAttempt(Unpublished("iterator", 0, OrLast(specs)), {});
+  BeginAttempt(Manifest::OfSpecs("iterator", 0, OrLast(specs)), {});
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
@@ -78,17 +78,9 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
-Manifest Stager::Unpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs) {
-  std::vector<ManifestEntry> entries;
-  for (const TensorSpec& spec : specs) entries.push_back({.spec = spec, .digest = {}, .amax = -1});
-  return Manifest(lineage, step, std::move(entries));
-}
-
 void Stager::BeginAttempt(Manifest manifest, Arrival arrival) {
   std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest);
-  std::vector<TensorSpec> specs;
-  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
-  last_specs_ = std::move(specs);
+  last_specs_ = manifest.specs();
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
 
@@ -97,7 +89,6 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
   attempt_ =
       std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
                                                                  .recipe = *recipe_,
-                                                                 .layout = layout().For(prepared->plan, *recipe_),
                                                                  .sink = committer().Begin(),
                                                                  .layer_memory = layer_memory_,
                                                                  .pool = pool_,
@@ -143,7 +134,9 @@ std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) 
   if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
-  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, *recipe_,
+  const KernelLayout& kernel = layout();  // before the model takes the form that this manifest has
+  TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
+  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, kernel, *recipe_,
                                                      options_.chunk_bytes);
   return prepared_;
 }

@@ -81,8 +81,6 @@ class Stager {
   };
   void BeginAttempt(Manifest manifest, Arrival arrival);
   void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, Arrival arrival);
-  // The digests and magnitudes of its tensors are known when they have come.
-  static Manifest Unpublished(const std::string& lineage, std::uint64_t step, const std::vector<TensorSpec>& specs);
   void TakeAll(WeightsIterator& weights);
   // The same walk, which says how far it has got.
   std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights, std::uint64_t bytes_total) const;

@@ -14,12 +14,6 @@
 namespace layercast {
 namespace {
 
-std::vector<TensorSpec> SpecsOf(const Manifest& manifest) {
-  std::vector<TensorSpec> specs;
-  for (const ManifestEntry& entry : manifest.entries()) specs.push_back(entry.spec);
-  return specs;
-}
-
 // The channel's own words name another address than the publisher's, or none.
 template <class Call>
 auto NamingPublisher(const std::string& endpoint, const Call& call) {
@@ -56,7 +50,7 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
 void Stager::OpenCheckpoint(const CheckpointSource& source) {
   auto checkpoint =
       std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_, pool_);
-  BeginAttempt(Unpublished(DefaultLineage(source.path), 0, checkpoint->specs()), {.in_order = true, .snapshot = false});
+  BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()), {.in_order = true, .snapshot = false});
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
     StagedVersion staged = FinishAttempt(std::nullopt);
@@ -71,13 +65,14 @@ void Stager::OpenDummy() {
   report_.channel = "dummy";
   report_.version = Manifest("dummy", seed, {}).version();
   TakeInFullPrecision(*model_);
+  const KernelLayout& kernel = layout();
   auto parameters = std::make_shared<const LoadPlan>(LoadPlan::WithoutTensors(*model_));
   std::vector<TensorSpec> specs;
   for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);
-  Manifest manifest = Unpublished("dummy", seed, specs);
+  Manifest manifest = Manifest::OfSpecs("dummy", seed, specs);
   const std::uint64_t bytes = manifest.total_bytes();
   auto prepared = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest,
-                                                         *recipe_, options_.chunk_bytes);
+                                                         kernel, *recipe_, options_.chunk_bytes);
   BeginPrepared(std::move(prepared), std::move(manifest), {.in_order = true, .snapshot = false});
   receive_ = [this, parameters, seed, bytes] {
     TakeAll(*Watched(std::make_unique<DummyWeights>(*parameters, parallel_.tp_rank, seed), bytes));
@@ -90,7 +85,7 @@ void Stager::OpenIterator() {
   report_.version.lineage = source_.lineage;
   if (source_.iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "expected an iterator, got null");
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
-  BeginAttempt(Unpublished(source_.lineage, source_.step.value_or(0), OrLast(source_.specs)), {});
+  BeginAttempt(Manifest::OfSpecs(source_.lineage, source_.step.value_or(0), OrLast(source_.specs)), {});
   receive_ = [this] {
     TakeAll(*source_.iterator);
     return FinishAttempt(std::nullopt);
@@ -121,7 +116,7 @@ void Stager::OpenPublisher() {
 void Stager::OpenEngine() {
   Connect(source_.version.lineage, source_.version.step);
   report_.version = source_.version;
-  CheckKernelFormat(SpecsOf(session_->manifest()), layout());
+  CheckKernelFormat(session_->manifest().specs(), layout());
   receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
 }
 
@@ -156,7 +151,7 @@ StagedVersion Stager::ReceivePublished() {
 // What arrives is what the other engine's buffers read back as, and so will this one's: the proof that all of it came.
 StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_digest) {
   const Manifest manifest = session_->manifest();
-  CheckKernelFormat(SpecsOf(manifest), layout());
+  CheckKernelFormat(manifest.specs(), layout());
   const Schedule schedule = WholeTensors(manifest, options_.chunk_bytes);
   LentTensors sink(manifest, schedule, layout(), committer().Begin());
   Fetch(schedule, {}, sink);
@@ -190,7 +185,7 @@ StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::s
 void Stager::DescribeKernelTensors(std::uint64_t bytes) {
   report_.staged_bytes = layout().staged_bytes();
   report_.bytes = report_.bytes_total = bytes;
-  report_.layers = LoadPlan::WithoutTensors(*model_).layers().size();
+  report_.layers = layout().num_layers();
 }
 
 void Stager::TakeAll(WeightsIterator& weights) {

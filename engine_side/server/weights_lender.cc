@@ -53,13 +53,11 @@ std::string WeightsLender::Lend(const Version& version, const LenderOptions& opt
 }
 
 std::shared_ptr<OfferedVersion> WeightsLender::Offered(const Version& version) {
-  std::vector<ManifestEntry> entries;
-  for (const CapturedBuffer& buffer : captured_.buffers()) {
-    entries.push_back({.spec = {buffer.name, buffer.dtype, buffer.shape}, .digest = {}, .amax = -1});
-  }
+  std::vector<TensorSpec> specs;
+  for (const CapturedBuffer& buffer : captured_.buffers()) specs.push_back({buffer.name, buffer.dtype, buffer.shape});
   const std::shared_lock lock(buffers_);
   return std::make_shared<OfferedVersion>(
-      Manifest(version.lineage, version.step, std::move(entries)),
+      Manifest::OfSpecs(version.lineage, version.step, specs),
       [this, writes = writes_](std::span<const std::string> /*order*/) {
         return std::make_unique<Walk>(*this, writes);
       },

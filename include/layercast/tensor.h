@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct TensorSpec {
   std::int64_t num_bytes() const { return NumBytes(dtype, shape); }
   bool operator==(const TensorSpec&) const = default;
 };
+
+// Of all of them together.
+LAYERCAST_PUBLIC std::uint64_t TotalBytes(std::span<const TensorSpec> specs);
 
 // "[4096, 11008] bf16": dtype and shape, for expected-against-got messages.
 LAYERCAST_PUBLIC std::string Describe(DType dtype, const Shape& shape);

@@ -151,6 +151,20 @@ Manifest::Manifest(std::string lineage, std::uint64_t step, std::vector<Manifest
   version_.digest = DigestOf(contents.bytes());
 }
 
+Manifest Manifest::OfSpecs(std::string lineage, std::uint64_t step, std::span<const TensorSpec> specs) {
+  std::vector<ManifestEntry> entries;
+  entries.reserve(specs.size());
+  for (const TensorSpec& spec : specs) entries.push_back({.spec = spec, .digest = {}, .amax = -1});
+  return Manifest(std::move(lineage), step, std::move(entries));
+}
+
+std::vector<TensorSpec> Manifest::specs() const {
+  std::vector<TensorSpec> specs;
+  specs.reserve(entries_.size());
+  for (const ManifestEntry& entry : entries_) specs.push_back(entry.spec);
+  return specs;
+}
+
 void Manifest::CheckEntries() {
   if (entries_.size() > kMostTensors) {
     throw Error(ErrorCode::kInvalidArgument, "manifest: expected at most " + std::to_string(kMostTensors) +

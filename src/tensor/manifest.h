@@ -32,9 +32,12 @@ class Manifest {
   // Throws kInvalidArgument on a repeated name, and on what MANIFEST.md does not allow. A negative amax
   // becomes -1.
   Manifest(std::string lineage, std::uint64_t step, std::vector<ManifestEntry> entries);
+  // Before the bytes exist: no digests, no magnitudes.
+  static Manifest OfSpecs(std::string lineage, std::uint64_t step, std::span<const TensorSpec> specs);
 
   const std::vector<ManifestEntry>& entries() const { return entries_; }
   const ManifestEntry& entry(std::uint32_t index) const { return entries_.at(index); }
+  std::vector<TensorSpec> specs() const;  // in its order
   // Index of the tensor called `name`, or -1.
   std::int64_t Find(std::string_view name) const;
   std::uint64_t total_bytes() const { return total_bytes_; }

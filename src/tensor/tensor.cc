@@ -40,6 +40,12 @@ std::string ToString(const Shape& shape) {
   return out + "]";
 }
 
+std::uint64_t TotalBytes(std::span<const TensorSpec> specs) {
+  std::uint64_t bytes = 0;
+  for (const TensorSpec& spec : specs) bytes += static_cast<std::uint64_t>(spec.num_bytes());
+  return bytes;
+}
+
 std::string Describe(DType dtype, const Shape& shape) { return ToString(shape) + " " + std::string(Name(dtype)); }
 
 std::string Describe(const TensorSpec& spec) { return Describe(spec.dtype, spec.shape); }

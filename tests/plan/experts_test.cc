@@ -42,11 +42,9 @@ Weights WeightsOf(ExpertForm form) {
 }
 
 Manifest Without(const Weights& weights, const std::vector<std::string>& names) {
-  std::vector<ManifestEntry> entries;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (std::ranges::count(names, weights.spec(i).name) == 0) entries.push_back({weights.spec(i), {}, -1.0F});
-  }
-  return Manifest("test", 0, std::move(entries));
+  std::vector<TensorSpec> specs = weights.ToManifest().specs();
+  std::erase_if(specs, [&](const TensorSpec& spec) { return std::ranges::count(names, spec.name) != 0; });
+  return Manifest::OfSpecs("test", 0, specs);
 }
 
 TEST(PlanOfExperts, NamesMissingTensorsAsCheckpointsCallThem) {

@@ -28,11 +28,7 @@ using testing::TinySpecs;
 using testing::Tree;
 using ::testing::UnorderedElementsAre;
 
-Manifest ManifestOf(const std::vector<TensorSpec>& specs) {
-  std::vector<ManifestEntry> entries;
-  for (const TensorSpec& spec : specs) entries.push_back({spec, {}, -1.0F});
-  return Manifest("test", 0, std::move(entries));
-}
+Manifest ManifestOf(const std::vector<TensorSpec>& specs) { return Manifest::OfSpecs("test", 0, specs); }
 
 TensorSpec& Find(std::vector<TensorSpec>& specs, const std::string& name) {
   return *std::ranges::find(specs, name, &TensorSpec::name);

@@ -16,19 +16,12 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<ManifestEntry> SpecsOnly(const Weights& weights) {
-  std::vector<ManifestEntry> entries;
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    entries.push_back({.spec = weights.spec(i), .digest = {}, .amax = -1});
-  return entries;
-}
-
 class StreamTest : public SessionTest, public ::testing::WithParamInterface<const char*> {
  protected:
   std::shared_ptr<OfferedVersion> OfferStream(OfferService& service, const Weights& weights, WalkFunction walk,
                                               bool layer_order = false) {
-    auto version =
-        std::make_shared<OfferedVersion>(Manifest("run", 7, SpecsOnly(weights)), std::move(walk), layer_order);
+    auto version = std::make_shared<OfferedVersion>(Manifest::OfSpecs("run", 7, weights.ToManifest().specs()),
+                                                    std::move(walk), layer_order);
     service.Offer(version);
     return version;
   }

@@ -57,10 +57,6 @@ std::unique_ptr<WeightsIterator> Weights::Stream(std::span<const std::size_t> in
   return MakeWeightsIterator(std::move(tensors));
 }
 
-Manifest Weights::ToManifest() const {
-  std::vector<ManifestEntry> entries;
-  for (const TensorSpec& spec : tensors_) entries.push_back({spec, {}, -1.0F});
-  return Manifest("test", 0, std::move(entries));
-}
+Manifest Weights::ToManifest() const { return Manifest::OfSpecs("test", 0, tensors_); }
 
 }  // namespace layercast::testing
