@@ -118,12 +118,7 @@ class Inspect final : public Subcommand {
     bar.End();
     if (survey.problems.empty()) return output.Print(report.json(), report.text());
     const CheckpointSurvey::Problem& first = survey.problems.front();
-    const std::size_t others = survey.problems.size() - 1;
-    const Error error(first.code,
-                      first.message + (others == 0 ? "" : " (and " + std::to_string(others) + " more problems)"));
-    report.json()["error"] = ErrorToJson(error);
-    output.Print(report.json(), report.text());
-    throw error;
+    output.PrintAndThrow(report.json(), report.text(), first.code, first.message, survey.problems.size() - 1);
   }
 
  private:

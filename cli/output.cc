@@ -18,4 +18,12 @@ void Output::Print(const Json& object, std::string_view text) {
   }
 }
 
+void Output::PrintAndThrow(Json object, std::string_view text, ErrorCode code, const std::string& first,
+                           std::size_t others) {
+  const Error error(code, first + (others == 0 ? "" : " (and " + std::to_string(others) + " more problems)"));
+  object["error"] = ErrorToJson(error);
+  Print(object, text);
+  throw error;
+}
+
 }  // namespace layercast::cli

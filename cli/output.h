@@ -1,8 +1,11 @@
 // What a subcommand prints: one JSON object for scripts, or text for people. Logs go elsewhere (src/base/log.h).
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <string_view>
 
+#include "layercast/error.h"
 #include "src/control/json_forms.h"
 
 namespace layercast::cli {
@@ -18,6 +21,9 @@ class Output {
   // With --json `object`, on one line; else `text`. Standard output is flushed, so that a reader of a pipe sees it.
   // With --json it may be called once. Throws kUnavailable if standard output takes nothing more.
   void Print(const Json& object, std::string_view text);
+  // Prints a report with problems, its object completed by what it throws: the first one, and how many more there are.
+  [[noreturn]] void PrintAndThrow(Json object, std::string_view text, ErrorCode code, const std::string& first,
+                                  std::size_t others);
 
  private:
   bool json_;

@@ -193,7 +193,7 @@ class Plan final : public Subcommand {
         ->check(CLI::IsMember(KnownRecipes()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
     app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint");
-    app.add_option("--timeout", timeout_, "Seconds to wait for the publisher")->check(CLI::PositiveNumber);
+    timeout_.Declare(app);
   }
 
   void Run(Output& output) override {
@@ -201,8 +201,7 @@ class Plan final : public Subcommand {
       throw UsageError("--rank " + std::to_string(parallel_.tp_rank) + " is not below --tp " +
                        std::to_string(parallel_.tp_size));
     }
-    const Deadline deadline =
-        Deadline::After(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(timeout_)));
+    const Deadline deadline = timeout_.deadline();
     const auto tree = ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model_), parallel_);
     const Manifest manifest = publisher_.empty()
                                   ? ManifestOfCheckpoint(checkpoint_.At(model_), *tree, quantization_)
@@ -214,13 +213,8 @@ class Plan final : public Subcommand {
     Report report(checked.plan, manifest, parallel_, tree->mapper());
     for (const std::string& problem : problems) report.AddProblem(problem);
     if (problems.empty()) return output.Print(report.json(), report.text());
-    const Error error(
-        ErrorCode::kInvalidArgument,
-        problems.front() +
-            (problems.size() == 1 ? "" : " (and " + std::to_string(problems.size() - 1) + " more problems)"));
-    report.json()["error"] = ErrorToJson(error);
-    output.Print(report.json(), report.text());
-    throw error;
+    output.PrintAndThrow(report.json(), report.text(), ErrorCode::kInvalidArgument, problems.front(),
+                         problems.size() - 1);
   }
 
  private:
@@ -229,7 +223,7 @@ class Plan final : public Subcommand {
   ParallelConfig parallel_;
   QuantizationConfig quantization_;
   std::string publisher_;
-  double timeout_ = 300;
+  Timeout timeout_;
 };
 
 }  // namespace

@@ -36,12 +36,10 @@ void ProgressBar::End() {
 }
 
 Weights WithProgress(Weights weights, ProgressBar& bar) {
-  weights.walk = [walk = std::move(weights.walk), total = TotalBytes(weights.specs),
-                  say = SayProgress([&bar](std::uint64_t bytes, std::uint64_t bytes_total) {
-                    bar.Show(bytes, bytes_total);
-                  })](std::span<const std::string> order) {
-    return std::make_unique<WatchedWalk>(walk(order), total, say);
-  };
+  weights.walk =
+      [walk = std::move(weights.walk), total = TotalBytes(weights.specs),
+       say = SayProgress([&bar](std::uint64_t bytes, std::uint64_t bytes_total) { bar.Show(bytes, bytes_total); })](
+          std::span<const std::string> order) { return std::make_unique<WatchedWalk>(walk(order), total, say); };
   return weights;
 }
 

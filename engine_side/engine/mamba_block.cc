@@ -8,8 +8,6 @@
 namespace layercast {
 namespace {
 
-float Silu(float x) { return x / (1.0F + std::exp(-x)); }
-
 // As torch computes it: beyond 20 it is its argument.
 float Softplus(float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }
 
@@ -80,9 +78,9 @@ void MambaBlock::Convolve(const Values& values, std::span<float> channels, std::
   for (std::size_t c = 0; c < channels_; ++c) {
     float sum = values.conv_bias.empty() ? 0.0F : values.conv_bias[c];
     for (std::size_t tap = 0; tap < taps; ++tap) sum += values.conv[c * taps + tap] * window[tap * channels_ + c];
-    channels[c] = Silu(sum);
+    channels[c] = sum;
   }
-  RoundTo(dtype_, channels);
+  Activate(Activation::kSilu, channels, dtype_);
   window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(channels_));
 }
 
@@ -118,11 +116,10 @@ void MambaBlock::Normalize(std::span<const float> weight) {
   const std::size_t groups = Size(sizes_.num_groups), group_size = Size(sizes_.group_inner());
   std::vector<float> sums(scanned_.rows() * groups, 0.0F);
   for (std::size_t i = 0; i < scanned_.rows(); ++i) {
-    const std::span<float> y = scanned_[i];
-    for (std::size_t j = 0; j < y.size(); ++j) {
-      y[j] *= Silu(projected_[i][j]);
-      sums[i * groups + j / group_size] += y[j] * y[j];
-    }
+    const std::span<float> gate = projected_[i].first(scanned_.cols());
+    GateMultiply(Activation::kSilu, gate, scanned_[i], DType::kF32);
+    std::ranges::copy(gate, scanned_[i].begin());
+    for (std::size_t j = 0; j < gate.size(); ++j) sums[i * groups + j / group_size] += gate[j] * gate[j];
   }
   if (norm_spans_ranks_) collective_.AllReduceSum(sums);
   for (std::size_t i = 0; i < scanned_.rows(); ++i) {

@@ -86,7 +86,7 @@ void MoeBlock::AddShared(std::span<const TokenRow> rows, const Activations& in, 
     for (std::size_t i = 0; i < in.rows(); ++i) {
       const std::span<float> score = shared_scores_[i];
       RoundTo(dtype_, score);
-      score[0] = 1.0F / (1.0F + std::exp(-score[0]));
+      score[0] = Sigmoid(score[0]);
       RoundTo(dtype_, score);
       for (float& value : shared_out_[i]) value *= score[0];
     }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine_side/engine/activation.h"
 #include "engine_side/engine/row_kernels.h"
 
 namespace layercast {
@@ -60,7 +61,7 @@ std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float>
   if (routing.score == Routing::Score::kSoftmax) {
     Softmax(scores);
   } else {
-    for (float& score : scores) score = 1.0F / (1.0F + std::exp(-score));
+    for (float& score : scores) score = Sigmoid(score);
   }
   std::vector<float> preference = scores;
   for (std::size_t i = 0; i < bias.size(); ++i) preference[i] += bias[i];

@@ -1,9 +1,12 @@
 #include "engine_side/model/checkpoint_quantization.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <utility>
 
+#include "engine_side/model/config_fields.h"
 #include "layercast/error.h"
 #include "layercast/model/quantizable_layer.h"
 
@@ -12,67 +15,48 @@ namespace {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void Refuse(const std::string& what) {
-  throw Error(ErrorCode::kInvalidArgument, "config.json: quantization_config: " + what);
-}
+constexpr const char* kField = "quantization_config";
 
-const Json* Find(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string Text(const Json& object, const char* key) {
-  const Json* value = Find(object, key);
-  if (value == nullptr) return "";
-  if (!value->is_string()) Refuse(std::string(key) + ": expected a string, got " + value->dump());
-  return value->get<std::string>();
-}
-
-void AddNames(const Json& object, const char* key, std::vector<std::string>& names) {
-  const Json* list = Find(object, key);
-  if (list == nullptr) return;
-  const bool good = list->is_array() && std::ranges::all_of(*list, [](const Json& name) { return name.is_string(); });
-  if (!good) Refuse(std::string(key) + ": expected a list of names, got " + list->dump());
-  for (const Json& name : *list) names.push_back(name.get<std::string>());
-}
+[[noreturn]] void Refuse(const std::string& what) { ConfigFields::Refuse(std::string(kField) + ": " + what); }
 
 // [block rows, block columns]
-void ReadBlocks(const Json& blocks, const char* key, QuantizedForm& form) {
-  const bool good = blocks.is_array() && blocks.size() == 2 &&
-                    std::ranges::all_of(blocks, [](const Json& size) { return size.is_number_integer() && size > 0; });
-  if (!good) Refuse(std::string(key) + ": expected two sizes, got " + blocks.dump());
+void ReadBlocks(const ConfigFields& fields, const char* key, QuantizedForm& form) {
+  const std::vector<std::int64_t> sizes = fields.Integers(key);
+  const bool good = sizes.size() == 2 && std::ranges::min(sizes) > 0;
+  if (!good) fields.Refuse(key, "two sizes", *fields.Find(key));
   form.scales = QuantizedForm::Scales::kBlock;
-  form.block_rows = blocks[0].get<std::int64_t>();
-  form.block_cols = blocks[1].get<std::int64_t>();
+  form.block_rows = sizes[0];
+  form.block_cols = sizes[1];
 }
 
-QuantizedForm FormOfFp8(const Json& config) {
+QuantizedForm FormOfFp8(const ConfigFields& config) {
   QuantizedForm form;
-  if (const Json* blocks = Find(config, "weight_block_size")) {
-    ReadBlocks(*blocks, "weight_block_size", form);
-    form.power_of_two = Text(config, "scale_fmt") == "ue8m0";
+  if (config.Find("weight_block_size") != nullptr) {
+    ReadBlocks(config, "weight_block_size", form);
+    form.power_of_two = config.Text("scale_fmt", "") == "ue8m0";
     form.checkpoint_scale = "weight_scale_inv";
   }
   return form;
 }
 
 // One group, of 8-bit floating-point weights; others have no form here.
-std::optional<QuantizedForm> FormOfCompressedTensors(const Json& config) {
-  const Json* groups = Find(config, "config_groups");
+std::optional<QuantizedForm> FormOfCompressedTensors(const ConfigFields& config) {
+  const Json* groups = config.Find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->size() != 1) return std::nullopt;
-  const Json* weights = Find(groups->begin().value(), "weights");
-  if (weights == nullptr || Text(*weights, "type") != "float" || weights->value("num_bits", 0) != 8)
-    return std::nullopt;
+  const std::string group = std::string(kField) + ".config_groups." + groups->begin().key() + ".";
+  const Json* of_weights = ConfigFields(groups->begin().value(), group).Find("weights");
+  if (of_weights == nullptr) return std::nullopt;
+  const ConfigFields weights(*of_weights, group + "weights.");
+  if (weights.Text("type", "") != "float" || weights.Integer("num_bits", 1, 64) != 8) return std::nullopt;
   QuantizedForm form;
-  const std::string strategy = Text(*weights, "strategy");
+  const std::string strategy = weights.Text("strategy", "");
   if (strategy == "tensor") return form;
   if (strategy == "channel") {
     form.scales = QuantizedForm::Scales::kChannel;
     return form;
   }
-  const Json* blocks = Find(*weights, "block_structure");
-  if (strategy != "block" || blocks == nullptr) return std::nullopt;
-  ReadBlocks(*blocks, "block_structure", form);
+  if (strategy != "block" || weights.Find("block_structure") == nullptr) return std::nullopt;
+  ReadBlocks(weights, "block_structure", form);
   return form;
 }
 
@@ -142,21 +126,21 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   CheckpointQuantization quantization;
   const Json root = Json::parse(config_json, nullptr, false);
   if (!root.is_object()) return quantization;
-  const Json* config = Find(root, "quantization_config");
-  if (config == nullptr) return quantization;
-  if (!config->is_object()) Refuse("expected an object, got " + config->dump());
-  quantization.method = Text(*config, "quant_method");
+  const auto found = root.find(kField);
+  if (found == root.end() || found->is_null()) return quantization;
+  const ConfigFields config(*found, std::string(kField) + ".");
+  quantization.method = config.Text("quant_method", "");
   if (quantization.method == "fp8") {
-    quantization.form = FormOfFp8(*config);
+    quantization.form = FormOfFp8(config);
   } else if (quantization.method == "compressed-tensors") {
-    quantization.form = FormOfCompressedTensors(*config);
-  } else if (quantization.method == "modelopt" && Text(*config, "quant_algo") == "FP8") {
+    quantization.form = FormOfCompressedTensors(config);
+  } else if (quantization.method == "modelopt" && config.Text("quant_algo", "") == "FP8") {
     quantization.form = QuantizedForm{};
   } else if (quantization.method == "fbgemm_fp8") {
     quantization.form = QuantizedForm{.scales = QuantizedForm::Scales::kChannel};
   }
   for (const char* key : {"ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules"}) {
-    AddNames(*config, key, quantization.ignored);
+    std::ranges::copy(config.Texts(key), std::back_inserter(quantization.ignored));
   }
   return quantization;
 }

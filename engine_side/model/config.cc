@@ -173,8 +173,7 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   ModelConfig config;
   config.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   config.model_type = ConfigFields(json, {}).Text("model_type", "");
-  const nlohmann::json defaults = ConfigDefaults(config.model_type);
-  for (const auto& [key, value] : defaults.items()) json.emplace(key, value);
+  AddConfigDefaults(config.model_type, json);
   const ConfigFields fields(json, nested ? "text_config." : "");
   config.architectures = fields.Texts("architectures");
   config.dtype = ParseDType(fields);

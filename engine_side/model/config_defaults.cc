@@ -79,7 +79,7 @@ void UseUsualNamesOfMiniMaxM2(Json& config) {
 
 }  // namespace
 
-Json ConfigDefaults(const std::string& model_type) {
+void AddConfigDefaults(const std::string& model_type, Json& config) {
   const Json gemma3 = Gemma({{"sliding_window_pattern", 6}, {"rope_theta", 1e6}, {"rope_local_base_freq", 1e4}});
   const std::map<std::string, Json> defaults = {
       {"qwen3", {{"head_dim", 128}}},
@@ -167,7 +167,8 @@ Json ConfigDefaults(const std::string& model_type) {
         {"first_k_dense_replace", 1},
         {"num_mtp_layers", 1}}}};
   const auto found = defaults.find(model_type);
-  return found == defaults.end() ? Json::object() : found->second;
+  if (found == defaults.end()) return;
+  for (const auto& [key, value] : found->second.items()) config.emplace(key, value);
 }
 
 Json WithUsualNames(Json config) {

@@ -7,8 +7,9 @@
 
 namespace layercast {
 
-// Keys with their defaults, where they are others than ModelConfig's own. A key that is there and null stays null.
-nlohmann::json ConfigDefaults(const std::string& model_type);
+// Adds the keys that are missing, where their defaults are others than ModelConfig's own. A key that is there and null
+// stays null.
+void AddConfigDefaults(const std::string& model_type, nlohmann::json& config);
 
 // Whether models of this type have neither attention heads nor an MLP, and so no sizes for them.
 bool IsAttentionFree(const std::string& model_type);

@@ -100,9 +100,9 @@ std::vector<std::string> ConfigFields::Texts(std::string_view name) const {
   std::vector<std::string> texts;
   const nlohmann::json* value = Find(name);
   if (value == nullptr) return texts;
-  if (!value->is_array()) Refuse(name, "a list of texts", *value);
+  if (!value->is_array()) Refuse(name, "a list of names", *value);
   for (const nlohmann::json& item : *value) {
-    if (!item.is_string()) Refuse(name, "a list of texts", *value);
+    if (!item.is_string()) Refuse(name, "a list of names", *value);
     texts.push_back(item.get<std::string>());
   }
   return texts;

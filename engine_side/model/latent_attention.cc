@@ -66,8 +66,7 @@ void TakeValues(std::size_t heads, std::size_t key_bytes, std::size_t rows, std:
 
 LatentAttentionSpec LatentAttentionSpec::Parse(const ModelConfig& config) {
   nlohmann::json json = nlohmann::json::parse(config.json);
-  const nlohmann::json defaults = ConfigDefaults(config.model_type);
-  for (const auto& [key, value] : defaults.items()) json.emplace(key, value);
+  AddConfigDefaults(config.model_type, json);
   const ConfigFields fields(json, {});
   LatentAttentionSpec spec;
   spec.sizes = {.num_heads = config.num_attention_heads,

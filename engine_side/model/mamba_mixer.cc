@@ -10,11 +10,6 @@ namespace {
 
 using Shard = ColumnParallelLinear::Shard;
 
-LayerContext Unquantized(LayerContext context) {
-  context.quantize = false;
-  return context;
-}
-
 MambaSizes OfRank(const ParallelConfig& parallel, const MambaSizes& sizes) {
   CheckParallel(parallel);
   Divide("num_heads", sizes.num_heads, "n_groups", sizes.num_groups);
@@ -53,7 +48,7 @@ MambaInProjection::MambaInProjection(const LayerContext& context, const MambaSiz
                            InProjectionShards(context.parallel, sizes), bias) {}
 
 MambaConv1d::MambaConv1d(const LayerContext& context, const MambaSizes& sizes, bool bias)
-    : ColumnParallelLinear("MambaConv1d", Unquantized(context), Shape{1, sizes.conv_kernel},
+    : ColumnParallelLinear("MambaConv1d", context.Unquantized(), Shape{1, sizes.conv_kernel},
                            ConvShards(context.parallel, sizes), bias) {}
 
 MambaGatedNorm::MambaGatedNorm(const LayerContext& context, const MambaSizes& sizes)

@@ -28,9 +28,8 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
   if (options.shared_name.empty() || moe.shared_intermediate_size == 0) return;
   AddChild(options.shared_name, std::make_unique<GatedMlp>(context, config, false, moe.shared_intermediate_size));
   if (!options.shared_gate) return;
-  LayerContext exempt = context;
-  exempt.quantize = false;
-  AddChild("shared_expert_gate", std::make_unique<ReplicatedLinear>(exempt, config.hidden_size, 1, false));
+  AddChild("shared_expert_gate",
+           std::make_unique<ReplicatedLinear>(context.Unquantized(), config.hidden_size, 1, false));
 }
 
 std::unique_ptr<Module> MakeFeedForward(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,

@@ -53,8 +53,7 @@ std::int64_t ParseDraftLayers(const ConfigFields& fields) {
 
 MoeConfig MoeConfig::Parse(const ModelConfig& config) {
   nlohmann::json json = nlohmann::json::parse(config.json);
-  const nlohmann::json defaults = ConfigDefaults(config.model_type);
-  for (const auto& [key, value] : defaults.items()) json.emplace(key, value);
+  AddConfigDefaults(config.model_type, json);
   const ConfigFields fields(json, {});
   MoeConfig moe;
   moe.num_experts = ParseNumExperts(fields);

@@ -74,9 +74,7 @@ void QuantizedCheckpoint::AddMadeOf(const QuantizedLayer& layer) {
           });
 }
 
-std::uint64_t QuantizedCheckpoint::total_bytes() const {
-  return TotalBytes(specs_);
-}
+std::uint64_t QuantizedCheckpoint::total_bytes() const { return TotalBytes(specs_); }
 
 std::unique_ptr<WeightsIterator> QuantizedCheckpoint::Weights(std::vector<std::uint32_t> order) const {
   const bool as_it_is = std::ranges::all_of(origins_, [](const Origin& origin) { return !origin.make; });

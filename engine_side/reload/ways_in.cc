@@ -50,7 +50,8 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
 void Stager::OpenCheckpoint(const CheckpointSource& source) {
   auto checkpoint =
       std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_, pool_);
-  BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()), {.in_order = true, .snapshot = false});
+  BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()),
+               {.in_order = true, .snapshot = false});
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
     StagedVersion staged = FinishAttempt(std::nullopt);
@@ -71,8 +72,8 @@ void Stager::OpenDummy() {
   for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);
   Manifest manifest = Manifest::OfSpecs("dummy", seed, specs);
   const std::uint64_t bytes = manifest.total_bytes();
-  auto prepared = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest,
-                                                         kernel, *recipe_, options_.chunk_bytes);
+  auto prepared = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest, kernel,
+                                                         *recipe_, options_.chunk_bytes);
   BeginPrepared(std::move(prepared), std::move(manifest), {.in_order = true, .snapshot = false});
   receive_ = [this, parameters, seed, bytes] {
     TakeAll(*Watched(std::make_unique<DummyWeights>(*parameters, parallel_.tp_rank, seed), bytes));

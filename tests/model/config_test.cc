@@ -240,7 +240,7 @@ TEST(ModelConfig, NamesFieldAndValuesOfWhatCannotBe) {
   EXPECT_EQ(ErrorOf({{"rms_norm_eps", 0}}), "config.json: rms_norm_eps: expected a number above 0, got 0");
   EXPECT_EQ(ErrorOf({{"rope_scaling", 4}}), "config.json: rope_scaling. expected an object, got number");
   EXPECT_EQ(ErrorOf({{"architectures", "LlamaForCausalLM"}}),
-            "config.json: architectures: expected a list of texts, got \"LlamaForCausalLM\"");
+            "config.json: architectures: expected a list of names, got \"LlamaForCausalLM\"");
 }
 
 TEST(ModelConfig, RefusesTextThatIsNotAnObject) {
