@@ -20,9 +20,9 @@ namespace layercast::cli {
 namespace {
 
 // The same facts in both forms, gathered in one walk: reading the bytes is what costs.
-class Report {
+class CheckpointReport {
  public:
-  Report(const CheckpointSurvey& survey, ProgressBar& bar) : survey_(survey) {
+  CheckpointReport(const CheckpointSurvey& survey, ProgressBar& bar) : survey_(survey) {
     std::uint64_t total = 0;
     for (const auto& at : survey.tensors) total += static_cast<std::uint64_t>(at.spec.num_bytes());
     for (const auto& file : survey.files) json_["files"].push_back(file->name());
@@ -114,7 +114,7 @@ class Inspect final : public Subcommand {
   void Run(Output& output) override {
     const CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.At(path_));
     ProgressBar bar("reading", !output.json());
-    Report report(survey, bar);
+    CheckpointReport report(survey, bar);
     bar.End();
     if (survey.problems.empty()) return output.Print(report.json(), report.text());
     const CheckpointSurvey::Problem& first = survey.problems.front();

@@ -78,9 +78,10 @@ std::string TextOf(const Box& box) {
 }
 
 // The same facts in both forms.
-class Report {
+class PlanReport {
  public:
-  Report(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel, const WeightsMapper& mapper)
+  PlanReport(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel,
+             const WeightsMapper& mapper)
       : manifest_(manifest), mapper_(mapper) {
     json_ = {{"tp", parallel.tp_size},       {"rank", parallel.tp_rank}, {"placements", Json::array()},
              {"skipped", Json::array()},     {"cast", Json::array()},    {"derived", Json::array()},
@@ -210,7 +211,7 @@ class Plan final : public Subcommand {
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 
-    Report report(checked.plan, manifest, parallel_, tree->mapper());
+    PlanReport report(checked.plan, manifest, parallel_, tree->mapper());
     for (const std::string& problem : problems) report.AddProblem(problem);
     if (problems.empty()) return output.Print(report.json(), report.text());
     output.PrintAndThrow(report.json(), report.text(), ErrorCode::kInvalidArgument, problems.front(),

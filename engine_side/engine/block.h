@@ -18,6 +18,9 @@
 
 namespace layercast {
 
+// A model's sizes, where they count elements of memory.
+inline std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
+
 // One token of a forward pass. Value.
 struct TokenRow {
   std::uint64_t sequence = 0;

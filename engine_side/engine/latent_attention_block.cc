@@ -7,8 +7,6 @@
 namespace layercast {
 namespace {
 
-std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
-
 LinearWeights FindLinear(const LatentAttention& attention, const char* first, const char* otherwise,
                          const std::string& path, CapturedWeights& weights) {
   const char* name = attention.FindChild(first) != nullptr ? first : otherwise;

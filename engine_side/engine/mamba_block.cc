@@ -17,8 +17,6 @@ std::vector<float> ReadMatrix(const WeightView& weight) {
   return values;
 }
 
-std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
-
 }  // namespace
 
 MambaBlock::MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context)

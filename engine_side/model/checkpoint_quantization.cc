@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine_side/model/config_fields.h"
-#include "layercast/error.h"
 #include "layercast/model/quantizable_layer.h"
 
 namespace layercast {

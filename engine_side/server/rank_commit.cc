@@ -7,7 +7,6 @@ namespace layercast {
 namespace {
 
 constexpr std::chrono::milliseconds kCopyTimeout{120'000};
-constexpr std::chrono::milliseconds kAnswerTime{2'000};
 constexpr int kTries = 3;
 
 }  // namespace

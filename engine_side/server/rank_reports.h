@@ -1,6 +1,7 @@
 // Calls that every rank answers with the report of a reload, also where it failed or died.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "layercast/error.h"
 
 namespace layercast {
+
+// A rank gives up so much before its parent does, and can then say whom it waited for.
+inline constexpr std::chrono::milliseconds kAnswerTime{2'000};
 
 struct RankReports {
   std::vector<Json> reports;   // by rank; those of lost ranks, with what they had said before, come last

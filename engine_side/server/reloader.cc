@@ -16,7 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
-constexpr std::chrono::milliseconds kAnswerTime{2'000};
 
 bool UsedAChannel(const Json& report) {
   const Json& name = report["channel"]["name"];

@@ -13,8 +13,7 @@
 namespace layercast {
 namespace {
 
-using Kind = JsonValue::Kind;
-constexpr std::size_t kPrefix = 8;  // the header's length
+using JsonKind = JsonValue::Kind;
 
 [[noreturn]] void Fail(const std::string& subject, const std::string& what) {
   throw Error(ErrorCode::kCorrupt, subject + ": " + what);
@@ -36,16 +35,16 @@ class HeaderVisitor final : public JsonVisitor {
   void VisitMetadata(std::span<const std::string_view> path, const JsonValue& value) {
     const std::string subject = file_ + ": " + kSafetensorsMetadataKey;
     if (path.size() == 1) {
-      if (value.kind != Kind::kEndObject) Expect(value, Kind::kBeginObject, "an object", subject);
+      if (value.kind != JsonKind::kEndObject) Expect(value, JsonKind::kBeginObject, "an object", subject);
       return;
     }
-    Expect(value, Kind::kString, "text", subject + ": " + Quote(path[1]));
+    Expect(value, JsonKind::kString, "text", subject + ": " + Quote(path[1]));
     header_.metadata.emplace(path[1], value.text);
   }
 
   void VisitTensor(std::string_view name, const JsonValue& value) {
-    if (value.kind == Kind::kEndObject) return EndTensor();
-    Expect(value, Kind::kBeginObject, "an object", file_ + ": tensor " + Quote(name));
+    if (value.kind == JsonKind::kEndObject) return EndTensor();
+    Expect(value, JsonKind::kBeginObject, "an object", file_ + ": tensor " + Quote(name));
     header_.tensors.emplace_back().spec.name = name;
     has_dtype_ = has_shape_ = false;
     offsets_.reset();
@@ -69,7 +68,7 @@ class HeaderVisitor final : public JsonVisitor {
   }
 
   void VisitDType(const JsonValue& value) {
-    Expect(value, Kind::kString, "a dtype's name", Subject() + ": dtype");
+    Expect(value, JsonKind::kString, "a dtype's name", Subject() + ": dtype");
     const std::optional<DType> dtype = DTypeFromSafetensors(value.text);
     if (!dtype) Fail(Subject(), "unknown dtype " + Quote(value.text));
     header_.tensors.back().spec.dtype = *dtype;
@@ -79,7 +78,7 @@ class HeaderVisitor final : public JsonVisitor {
   void VisitShape(bool whole, const JsonValue& value) {
     has_shape_ = true;
     if (whole) return ExpectArray(value, "shape");
-    Expect(value, Kind::kUnsigned, "a whole number", Subject() + ": shape");
+    Expect(value, JsonKind::kUnsigned, "a whole number", Subject() + ": shape");
     if (value.number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       Fail(Subject(), "shape: expected a dimension below 2^63, got " + std::string(value.text));
     }
@@ -88,20 +87,20 @@ class HeaderVisitor final : public JsonVisitor {
 
   void VisitOffsets(bool whole, const JsonValue& value) {
     if (whole) {
-      if (value.kind == Kind::kBeginArray) offsets_.emplace();
+      if (value.kind == JsonKind::kBeginArray) offsets_.emplace();
       return ExpectArray(value, "data_offsets");
     }
-    Expect(value, Kind::kUnsigned, "a whole number", Subject() + ": data_offsets");
+    Expect(value, JsonKind::kUnsigned, "a whole number", Subject() + ": data_offsets");
     offsets_->push_back(value.number);
   }
 
   void ExpectArray(const JsonValue& value, const char* field) const {
-    if (value.kind != Kind::kEndArray) Expect(value, Kind::kBeginArray, "an array", Subject() + ": " + field);
+    if (value.kind != JsonKind::kEndArray) Expect(value, JsonKind::kBeginArray, "an array", Subject() + ": " + field);
   }
 
-  static void Expect(const JsonValue& value, Kind kind, const char* what, const std::string& subject) {
+  static void Expect(const JsonValue& value, JsonKind kind, const char* what, const std::string& subject) {
     if (value.kind == kind) return;
-    const std::string got = value.kind == Kind::kString ? Quote(value.text) : std::string(value.text);
+    const std::string got = value.kind == JsonKind::kString ? Quote(value.text) : std::string(value.text);
     Fail(subject, std::string("expected ") + what + ", got " + got);
   }
 
@@ -116,20 +115,20 @@ class HeaderVisitor final : public JsonVisitor {
 
 // The header's text, whose length the file's first 8 bytes give.
 std::string_view HeaderText(std::span<const std::byte> file, const std::string& name) {
-  if (file.size() < kPrefix) {
+  if (file.size() < kSafetensorsPrefix) {
     Fail(name, "expected at least 8 bytes for the header's length, got a file of " + std::to_string(file.size()));
   }
   std::uint64_t length = 0;
-  for (std::size_t i = 0; i < kPrefix; ++i) length |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
+  for (std::size_t i = 0; i < kSafetensorsPrefix; ++i) length |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
   if (length > kLargestSafetensorsHeader) {
     Fail(name, "header length at byte 0: expected at most " + std::to_string(kLargestSafetensorsHeader) + ", got " +
                    std::to_string(length));
   }
-  if (length > file.size() - kPrefix) {
-    Fail(name, "header length at byte 0: expected at most the " + std::to_string(file.size() - kPrefix) +
+  if (length > file.size() - kSafetensorsPrefix) {
+    Fail(name, "header length at byte 0: expected at most the " + std::to_string(file.size() - kSafetensorsPrefix) +
                    " bytes that follow, got " + std::to_string(length));
   }
-  return {reinterpret_cast<const char*>(file.data()) + kPrefix, static_cast<std::size_t>(length)};
+  return {reinterpret_cast<const char*>(file.data()) + kSafetensorsPrefix, static_cast<std::size_t>(length)};
 }
 
 std::string Offsets(const SafetensorsHeader::Stored& tensor) {
@@ -185,7 +184,7 @@ SafetensorsHeader ParseSafetensors(std::span<const std::byte> file, const std::s
   SafetensorsHeader header;
   HeaderVisitor visitor(name, header);
   WalkJsonObject(text, name + ": header", visitor);
-  const std::uint64_t data_begin = kPrefix + text.size();
+  const std::uint64_t data_begin = kSafetensorsPrefix + text.size();
   Validate(header.tensors, file.size() - data_begin, name);
   for (auto& tensor : header.tensors) {
     tensor.begin += data_begin;

@@ -17,6 +17,7 @@
 
 namespace layercast {
 
+inline constexpr std::size_t kSafetensorsPrefix = 8;  // the header's length
 inline constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
 inline constexpr char kSafetensorsMetadataKey[] = "__metadata__";
 

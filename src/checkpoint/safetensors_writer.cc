@@ -17,8 +17,6 @@
 namespace layercast {
 namespace {
 
-constexpr std::uint64_t kPrefix = 8;  // the header's length
-
 std::string Json(const std::string& text) { return nlohmann::json(text).dump(); }
 
 // `{"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, as the reference implementation spells it.
@@ -29,8 +27,9 @@ std::string TensorJson(const TensorSpec& spec, std::uint64_t begin, std::uint64_
 }
 
 std::string LittleEndian(std::uint64_t value) {
-  std::string bytes(kPrefix, '\0');
-  for (std::size_t i = 0; i < kPrefix; ++i) bytes[i] = static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+  std::string bytes(kSafetensorsPrefix, '\0');
+  for (std::size_t i = 0; i < kSafetensorsPrefix; ++i)
+    bytes[i] = static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
   return bytes;
 }
 
@@ -78,7 +77,7 @@ std::string SafetensorsWriter::PlaceTensors(const Metadata& metadata) {
     Fail("expected a header of at most " + std::to_string(kLargestSafetensorsHeader) + " bytes, got " +
          std::to_string(header.size()));
   }
-  for (auto& [name, slot] : slots_) slot.begin += kPrefix + header.size();
+  for (auto& [name, slot] : slots_) slot.begin += kSafetensorsPrefix + header.size();
   return LittleEndian(header.size()) + header;
 }
 

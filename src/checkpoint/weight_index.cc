@@ -15,7 +15,7 @@
 namespace layercast {
 namespace {
 
-using Kind = JsonValue::Kind;
+using JsonKind = JsonValue::Kind;
 
 // A name in the index's own folder: an index must not lead a reader elsewhere.
 bool IsPlainName(std::string_view name) {
@@ -28,16 +28,16 @@ class IndexVisitor final : public JsonVisitor {
 
   void Visit(std::span<const std::string_view> path, const JsonValue& value) override {
     if (path.empty()) return;
-    if (path.size() == 2 && path[0] == "metadata" && path[1] == "total_size" && value.kind == Kind::kUnsigned) {
+    if (path.size() == 2 && path[0] == "metadata" && path[1] == "total_size" && value.kind == JsonKind::kUnsigned) {
       index_.total_size = value.number;  // others, and other spellings of it, are anybody's notes
     }
     if (path[0] != "weight_map") return;
     if (path.size() == 1) {
-      if (value.kind != Kind::kBeginObject && value.kind != Kind::kEndObject) Fail("", "an object", value);
+      if (value.kind != JsonKind::kBeginObject && value.kind != JsonKind::kEndObject) Fail("", "an object", value);
       has_weight_map_ = true;
       return;
     }
-    if (value.kind != Kind::kString || !IsPlainName(value.text)) {
+    if (value.kind != JsonKind::kString || !IsPlainName(value.text)) {
       Fail(": " + Quote(path[1]), "the name of a file in the same folder", value);
     }
     index_.weight_map.emplace(path[1], value.text);

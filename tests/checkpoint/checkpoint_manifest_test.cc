@@ -38,7 +38,7 @@ TEST(CheckpointManifest, ANaNIsRefusedByNameAndIndex) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'w'"), testing::HasSubstr("[0, 1]")));
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'w'"), ::testing::HasSubstr("[0, 1]")));
   }
 }
 

@@ -9,30 +9,17 @@
 #include "layercast/error.h"
 #include "src/checkpoint/survey.h"
 #include "src/checkpoint/weight_index.h"
+#include "tests/checkpoint/opening.h"
 #include "tests/support/safetensors_bytes.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-std::string MessageOf(ErrorCode code, const std::filesystem::path& path) {
-  try {
-    Checkpoint::Open(path);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-std::vector<std::string> Names(const Checkpoint& checkpoint) {
-  std::vector<std::string> names;
-  for (const TensorSpec& spec : checkpoint.specs()) names.push_back(spec.name);
-  return names;
-}
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Names;
+using testing::OpenError;
 
 std::string BytesOf(const NamedTensor& named) {
   return {reinterpret_cast<const char*>(named.tensor.data), static_cast<std::size_t>(named.tensor.num_bytes())};
@@ -68,7 +55,7 @@ TEST(Checkpoint, ATensorInTwoFilesIsRefusedNamingBoth) {
   const TempFolder folder;
   folder.Write("a.safetensors", OneTensorFile("w"));
   folder.Write("b.safetensors", OneTensorFile("w"));
-  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, folder.path()),
+  EXPECT_THAT(OpenError(ErrorCode::kCorrupt, folder.path()),
               HasSubstr("tensor 'w': expected once, got it in 'a.safetensors' and in 'b.safetensors'"));
 }
 
@@ -87,7 +74,7 @@ TEST(Checkpoint, FilesThatAreReferencedButMissingAreNamedTogether) {
   folder.Write("model-1.safetensors", OneTensorFile("a"));
   folder.Write(kWeightIndexName,
                Index(R"({"a":"model-1.safetensors","b":"model-10.safetensors","c":"model-2.safetensors"})"));
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()),
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, folder.path()),
               HasSubstr("weight files referenced in index but missing: 'model-2.safetensors', 'model-10.safetensors'"));
 }
 
@@ -96,7 +83,7 @@ TEST(Checkpoint, IndexAndHeadersAreComparedBothWays) {
   folder.Write("1.safetensors", OneTensorFile("a"));
   folder.Write("2.safetensors", OneTensorFile("b"));
   folder.Write(kWeightIndexName, Index(R"({"a":"2.safetensors","c":"1.safetensors"})"));
-  const std::string message = MessageOf(ErrorCode::kCorrupt, folder.path());
+  const std::string message = OpenError(ErrorCode::kCorrupt, folder.path());
   EXPECT_THAT(message, HasSubstr("tensor 'a': expected in '2.safetensors', got it in '1.safetensors'"));
   EXPECT_THAT(message, HasSubstr("tensor 'c': expected in '1.safetensors', got nothing of that name"));
   EXPECT_THAT(message, HasSubstr("tensor 'b': expected in the weight_map of model.safetensors.index.json"));
@@ -116,12 +103,12 @@ TEST(Checkpoint, ABrokenFileIsNamedWithoutBlamingItsTensors) {
 TEST(Checkpoint, ManyProblemsAreCountedNotListed) {
   const TempFolder folder;
   for (int i = 10; i < 35; ++i) folder.Write(std::to_string(i) + ".safetensors", "x");
-  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, folder.path()), HasSubstr("; and 15 more"));
+  EXPECT_THAT(OpenError(ErrorCode::kCorrupt, folder.path()), HasSubstr("; and 15 more"));
 }
 
 TEST(Checkpoint, AnEmptyFolderSaysWhatWasLookedFor) {
   const TempFolder folder;
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder.path()), HasSubstr("no weights: looked for *.safetensors"));
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, folder.path()), HasSubstr("no weights: looked for *.safetensors"));
   folder.Write("pytorch_model.bin", "x");
   try {
     Checkpoint::Open({.path = folder.path(), .load_format = "safetensors"});
@@ -130,14 +117,14 @@ TEST(Checkpoint, AnEmptyFolderSaysWhatWasLookedFor) {
     EXPECT_THAT(error.what(), HasSubstr("looked for *.safetensors, with or without model.safetensors.index.json; "
                                         "'pytorch_model.bin' is of another format"));
   }
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, folder / "nowhere"), HasSubstr("nowhere': no such checkpoint"));
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, folder / "nowhere"), HasSubstr("nowhere': no such checkpoint"));
 }
 
 TEST(Checkpoint, WhatIsNotAFileIsRefused) {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "x.safetensors");
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, folder.path()), HasSubstr("expected a regular file"));
-  EXPECT_THAT(MessageOf(ErrorCode::kInvalidArgument, "/dev/null"), HasSubstr("expected a regular file"));
+  EXPECT_THAT(OpenError(ErrorCode::kInvalidArgument, folder.path()), HasSubstr("expected a regular file"));
+  EXPECT_THAT(OpenError(ErrorCode::kInvalidArgument, "/dev/null"), HasSubstr("expected a regular file"));
 }
 
 TEST(Checkpoint, AnIndexIsHeldToItsForm) {
@@ -145,7 +132,7 @@ TEST(Checkpoint, AnIndexIsHeldToItsForm) {
   folder.Write("m.safetensors", OneTensorFile("a"));
   const auto message = [&](const std::string& index) {
     folder.Write(kWeightIndexName, index);
-    return MessageOf(ErrorCode::kCorrupt, folder.path());
+    return OpenError(ErrorCode::kCorrupt, folder.path());
   };
   EXPECT_THAT(message(""), HasSubstr("expected to begin with '{'"));
   EXPECT_THAT(message("{"), HasSubstr("not JSON"));

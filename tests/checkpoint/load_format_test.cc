@@ -11,34 +11,21 @@
 #include "layercast/error.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/survey.h"
+#include "tests/checkpoint/opening.h"
 #include "tests/support/safetensors_bytes.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-std::string MessageOf(ErrorCode code, const CheckpointSource& source) {
-  try {
-    Checkpoint::Open(source);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-std::vector<std::string> Names(const Checkpoint& checkpoint) {
-  std::vector<std::string> names;
-  for (const TensorSpec& spec : checkpoint.specs()) names.push_back(spec.name);
-  return names;
-}
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Names;
+using testing::OpenError;
 
 TEST(LoadFormat, AnUnknownNameIsAnsweredWithThoseKnown) {
   const TempFolder folder;
-  EXPECT_EQ(MessageOf(ErrorCode::kInvalidArgument, {.path = folder.path(), .load_format = "safetensor"}),
+  EXPECT_EQ(OpenError(ErrorCode::kInvalidArgument, {.path = folder.path(), .load_format = "safetensor"}),
             "load format 'safetensor' is not known: expected auto, safetensors, mistral, pt, gguf, layered, "
             "sharded_state, dummy, remote");
 }
@@ -46,19 +33,19 @@ TEST(LoadFormat, AnUnknownNameIsAnsweredWithThoseKnown) {
 TEST(LoadFormat, OneThatIsLeftOutSaysWhatToUseInstead) {
   const TempFolder folder;
   for (const char* name : {"npcache", "bitsandbytes", "tensorizer", "runai_streamer", "fastsafetensors", "flash_rl"}) {
-    EXPECT_THAT(MessageOf(ErrorCode::kUnsupported, {.path = folder.path(), .load_format = name}),
-                testing::MatchesRegex("load format '.*' is not read: .* use .*|load format '.*' is not read: use .*|"
-                                      "load format '.*' is not read: save .*, and use .*"))
+    EXPECT_THAT(OpenError(ErrorCode::kUnsupported, {.path = folder.path(), .load_format = name}),
+                ::testing::MatchesRegex("load format '.*' is not read: .* use .*|load format '.*' is not read: use .*|"
+                                        "load format '.*' is not read: save .*, and use .*"))
         << name;
   }
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, {.path = "meta-llama/Llama-3.2-1B"}),
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, {.path = "meta-llama/Llama-3.2-1B"}),
               HasSubstr("names of a hub are not looked up: download it first"));
 }
 
 TEST(LoadFormat, WhatOnlyEnginesReadIsNoCheckpoint) {
   const TempFolder folder;
   for (const char* name : {"dummy", "remote", "sharded_state"}) {
-    EXPECT_THAT(MessageOf(ErrorCode::kUnsupported, {.path = folder.path(), .load_format = name}),
+    EXPECT_THAT(OpenError(ErrorCode::kUnsupported, {.path = folder.path(), .load_format = name}),
                 HasSubstr("holds no checkpoint: only an engine loads it"));
   }
 }
@@ -97,9 +84,9 @@ TEST(LoadFormat, SecondaryWeightsHaveTheirPrefix) {
   const Checkpoint checkpoint = Checkpoint::Open(source);
   EXPECT_THAT(Names(checkpoint), ElementsAre("a", "vision.a"));
   EXPECT_EQ(checkpoint.Tensor("vision.a").name, "vision.a");
-  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, {.path = main.path(), .secondary = {{"", more.path()}}}),
+  EXPECT_THAT(OpenError(ErrorCode::kCorrupt, {.path = main.path(), .secondary = {{"", more.path()}}}),
               HasSubstr("tensor 'a': expected once, got it in 'model.safetensors' and in '1.safetensors'"));
-  EXPECT_THAT(MessageOf(ErrorCode::kNotFound, {.path = main.path(), .secondary = {{"x.", main / "nowhere"}}}),
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, {.path = main.path(), .secondary = {{"x.", main / "nowhere"}}}),
               HasSubstr("nowhere': no such checkpoint"));
 }
 
@@ -115,8 +102,8 @@ TEST(LoadFormat, AnIndexWhoseSizeIsWrongIsAWarning) {
   };
   EXPECT_THAT(warnings(R"({"total_size":9})"),
               ElementsAre(HasSubstr("metadata.total_size: expected the 8 bytes of its tensors, got 9")));
-  EXPECT_THAT(warnings(R"({"total_size":8})"), testing::IsEmpty());
-  EXPECT_THAT(warnings(R"({"total_size":"a lot","note":[{"total_size":1}]})"), testing::IsEmpty());
+  EXPECT_THAT(warnings(R"({"total_size":8})"), ::testing::IsEmpty());
+  EXPECT_THAT(warnings(R"({"total_size":"a lot","note":[{"total_size":1}]})"), ::testing::IsEmpty());
 }
 
 constexpr std::size_t kLarge = 1U << 20;
@@ -161,8 +148,9 @@ TEST(LoadFormat, AFileThatBecomesShorterIsAnError) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
-    EXPECT_THAT(error.what(), testing::MatchesRegex(".*model.safetensors': became shorter while it was read: expected "
-                                                    "41943.. bytes, got 5000"));
+    EXPECT_THAT(error.what(),
+                ::testing::MatchesRegex(".*model.safetensors': became shorter while it was read: expected "
+                                        "41943.. bytes, got 5000"));
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::string_literals;
 using namespace torch_file;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Kind = PickleNode::Kind;
 
 constexpr std::string_view kAllowed[] = {"collections.OrderedDict", "torch.Size"};
@@ -41,9 +41,9 @@ TEST(Pickle, EveryValueThatAStateDictHolds) {
   ASSERT_EQ(root.kind, Kind::kTuple);
   std::vector<std::string> said;
   for (const std::uint32_t item : root.items) said.push_back(Describe(pickle, item));
-  EXPECT_THAT(said, testing::ElementsAre("the text 'é'", "the integer 255", "the integer 513", "the integer -2",
-                                         "the integer 1099511627776", "the integer 0", "the text 'ab'", "a float",
-                                         "None", "True", "False", "a tuple of 1", "torch.Size", "a list of 0"));
+  EXPECT_THAT(said, ::testing::ElementsAre("the text 'é'", "the integer 255", "the integer 513", "the integer -2",
+                                           "the integer 1099511627776", "the integer 0", "the text 'ab'", "a float",
+                                           "None", "True", "False", "a tuple of 1", "torch.Size", "a list of 0"));
 }
 
 TEST(Pickle, OrderedDictsAreDictsAndWhatIsSetOnThemIsDropped) {

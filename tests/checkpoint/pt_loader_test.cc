@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::string_literals;
 using namespace torch_file;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 using Tensors = std::vector<std::pair<TensorSpec, std::string>>;
 
@@ -31,7 +31,7 @@ Tensors Load(const std::filesystem::path& path) {
   return tensors;
 }
 
-class PtLoader : public testing::Test {
+class PtLoader : public ::testing::Test {
  protected:
   std::string MessageOf(ErrorCode code, const std::string& file) {
     try {

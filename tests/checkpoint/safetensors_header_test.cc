@@ -9,7 +9,7 @@
 namespace layercast {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace std::string_literals;
 
 SafetensorsHeader Parse(const std::string& file) {
@@ -23,7 +23,7 @@ std::string MessageOf(const std::string& file) {
     Parse(file);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCorrupt) << error.what();
-    EXPECT_THAT(error.what(), testing::StartsWith("'f': "));
+    EXPECT_THAT(error.what(), ::testing::StartsWith("'f': "));
     return error.what();
   }
   return "no error";

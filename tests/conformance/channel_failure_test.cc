@@ -23,16 +23,10 @@ class ChannelFailure : public Channel {
 INSTANTIATE_TEST_SUITE_P(Every, ChannelFailure, testing::ValuesIn(TransportNames()),
                          [](const auto& test) { return test.param; });
 
-constexpr std::array<std::size_t, 2> kSizes{3'000'000, 4096};
-
-std::vector<Fetch> ManyFetches() {
-  std::vector<Fetch> fetches;
-  for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
-  return fetches;
-}
+constexpr std::array<std::size_t, 2> kTensorSizes{3'000'000, 4096};
 
 TEST_P(ChannelFailure, AReaderThatVanishesMidWayCostsNobodyElseAnything) {
-  PublishedBytes published(*publisher_, 1, kSizes);
+  PublishedBytes published(*publisher_, 1, kTensorSizes);
   for (int round = 0; round < 3; ++round) {
     std::vector<Fetch> fetches = ManyFetches();
     const auto vanishing = Connect();
@@ -48,7 +42,7 @@ TEST_P(ChannelFailure, APublisherThatVanishesIsNamed) {
   const auto receiver = Connect();
   std::vector<Fetch> fetches = ManyFetches();
   {
-    const PublishedBytes published(*publisher_, 1, kSizes);
+    const PublishedBytes published(*publisher_, 1, kTensorSizes);
     Fetch first({{1, 0, 4096, 1, 4096}});
     EXPECT_TRUE(first.IsRight(FetchOne(*receiver, 1, first)));
     for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*receiver, i, 1);
@@ -81,8 +75,8 @@ TEST_P(ChannelFailure, APublisherThatVanishesBetweenRequestsIsUnavailable) {
 }
 
 TEST_P(ChannelFailure, AnOfferThatWasRemovedIsNotFound) {
-  PublishedBytes published(*publisher_, 1, kSizes);
-  const PublishedBytes other(*publisher_, 2, kSizes);
+  PublishedBytes published(*publisher_, 1, kTensorSizes);
+  const PublishedBytes other(*publisher_, 2, kTensorSizes);
   const auto receiver = Connect();
   Fetch fetch({{1, 0, 4096, 1, 4096}});
   EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 1, fetch)));
@@ -98,7 +92,7 @@ TEST_P(ChannelFailure, AnOfferThatNeverWasIsNotFound) {
 }
 
 TEST_P(ChannelFailure, AfterRemoveNobodyCopiesFromTheMemory) {
-  PublishedBytes published(*publisher_, 1, kSizes);
+  PublishedBytes published(*publisher_, 1, kTensorSizes);
   const auto receiver = Connect();
   if (receiver->attaches()) return;  // readers of a mapping let go when their session says so
   std::vector<Fetch> fetches = ManyFetches();
@@ -116,7 +110,7 @@ TEST_P(ChannelFailure, AfterRemoveNobodyCopiesFromTheMemory) {
 }
 
 TEST_P(ChannelFailure, RegionsOutsideTheTensorAreRefused) {
-  const PublishedBytes published(*publisher_, 1, kSizes);
+  const PublishedBytes published(*publisher_, 1, kTensorSizes);
   const auto bystander = Connect();
   const std::uint64_t huge = ~std::uint64_t{0};
   const std::vector<Region> wrong = {
@@ -145,7 +139,7 @@ TEST_P(ChannelFailure, RegionsOutsideTheTensorAreRefused) {
 }
 
 TEST_P(ChannelFailure, AFailureIsFinalAndANewConnectionGoesOn) {
-  const PublishedBytes published(*publisher_, 1, kSizes);
+  const PublishedBytes published(*publisher_, 1, kTensorSizes);
   const auto receiver = Connect();
   Fetch outside({{1, 4096, 1, 1, 1}});
   Fetch inside({{1, 0, 4096, 1, 4096}});
@@ -157,7 +151,7 @@ TEST_P(ChannelFailure, AFailureIsFinalAndANewConnectionGoesOn) {
 }
 
 TEST_P(ChannelFailure, NothingIsWrittenAfterClose) {
-  const PublishedBytes published(*publisher_, 1, kSizes);
+  const PublishedBytes published(*publisher_, 1, kTensorSizes);
   const auto receiver = Connect();
   std::vector<Fetch> fetches = ManyFetches();
   for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*receiver, i, 1);
@@ -175,7 +169,7 @@ TEST_P(ChannelFailure, NothingIsWrittenAfterClose) {
 }
 
 TEST_P(ChannelFailure, AnIdentifierIsOfferedOnce) {
-  const PublishedBytes published(*publisher_, 1, kSizes);
+  const PublishedBytes published(*publisher_, 1, kTensorSizes);
   EXPECT_THROW(publisher_->Add({1, published.tensors()}), Error);
   publisher_->Remove(77);  // nothing happens
   ExpectServing(1);
@@ -216,7 +210,7 @@ TEST_P(ChannelFailure, AThousandRoundsLeaveMemoryAndDescriptorsFlat) {
   const auto receiver = Connect();
   Fetch fetch({{0, 3, 10'000, 1, 10'000}, {1, 0, 10, 100, 40}});
   const std::vector<std::byte> expected = ExpectedBytes(fetch.regions);
-  const PublishedBytes source(*publisher_, 5000, kSizes);
+  const PublishedBytes source(*publisher_, 5000, kTensorSizes);
   const auto round = [&](std::uint64_t id) {
     publisher_->Add({id, source.tensors()});
     if (id % 10 == 0) ExpectServing(id);

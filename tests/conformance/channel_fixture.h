@@ -28,6 +28,13 @@ inline std::vector<std::string> TransportNames() {
   return names;
 }
 
+// Sixteen of 2 MB each, of tensor 0.
+inline std::vector<Fetch> ManyFetches() {
+  std::vector<Fetch> fetches;
+  for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
+  return fetches;
+}
+
 // The error that `step` throws must have this code, and name the publisher's address.
 template <typename Step>
 void ExpectError(ErrorCode code, const std::string& address, const Step& step) {

@@ -22,12 +22,6 @@ class ChannelProcess : public Channel {
 INSTANTIATE_TEST_SUITE_P(Every, ChannelProcess, testing::ValuesIn(NamesAcrossProcesses()),
                          [](const auto& test) { return test.param; });
 
-std::vector<Fetch> ManyFetches() {
-  std::vector<Fetch> fetches;
-  for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
-  return fetches;
-}
-
 TEST_P(ChannelProcess, BringsBytesFromAnotherProcess) {
   ChildProcess publisher({Peer(), "offer", GetParam()});
   const auto receiver = transport_->Connect(publisher.ReadLine(), Deadline::After(kPatience));

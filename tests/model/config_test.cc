@@ -7,6 +7,7 @@
 #include <string>
 
 #include "layercast/error.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -35,20 +36,14 @@ Json With(const Json& fields) {
   return json;
 }
 
-ModelConfig Parse(const Json& fields) { return ModelConfig::Parse(With(fields).dump()); }
+ModelConfig ParseConfig(const Json& fields) { return ModelConfig::Parse(With(fields).dump()); }
 
-std::string ErrorOf(const Json& fields) {
-  try {
-    (void)Parse(fields);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
+std::string ConfigError(const Json& fields) {
+  return testing::ErrorOf([&] { (void)ParseConfig(fields); }, ErrorCode::kInvalidArgument);
 }
 
 TEST(ModelConfig, FillsInWhatTheFormatLeavesOut) {
-  const ModelConfig config = Parse(Json::object());
+  const ModelConfig config = ParseConfig(Json::object());
   EXPECT_THAT(config.architectures, ElementsAre("LlamaForCausalLM"));
   EXPECT_EQ(config.num_key_value_heads, 8);
   EXPECT_EQ(config.head_dim, 8);
@@ -68,8 +63,9 @@ TEST(ModelConfig, ReadsBothSpellingsAlike) {
                      {"original_max_position_embeddings", 8192}};
   Json with_theta = rope;
   with_theta["rope_theta"] = 500000.0;
-  const ModelConfig old_one = Parse({{"torch_dtype", "bfloat16"}, {"rope_theta", 500000.0}, {"rope_scaling", rope}});
-  const ModelConfig new_one = Parse({{"dtype", "bfloat16"}, {"rope_parameters", with_theta}});
+  const ModelConfig old_one =
+      ParseConfig({{"torch_dtype", "bfloat16"}, {"rope_theta", 500000.0}, {"rope_scaling", rope}});
+  const ModelConfig new_one = ParseConfig({{"dtype", "bfloat16"}, {"rope_parameters", with_theta}});
   EXPECT_EQ(old_one.dtype, DType::kBF16);
   EXPECT_EQ(new_one.dtype, DType::kBF16);
   EXPECT_EQ(old_one.rope, new_one.rope);
@@ -81,58 +77,59 @@ TEST(ModelConfig, ReadsBothSpellingsAlike) {
 }
 
 TEST(ModelConfig, KeepsWhatARopeTypeNeeds) {
-  const ModelConfig yarn = Parse({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"truncate", false}}}});
+  const ModelConfig yarn = ParseConfig({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"truncate", false}}}});
   EXPECT_EQ(yarn.rope.type, "yarn");
   EXPECT_THAT(yarn.rope.numbers, UnorderedElementsAre(Pair("factor", 4.0), Pair("truncate", 0.0)));
-  const ModelConfig longrope = Parse({{"rope_parameters", {{"rope_type", "longrope"}, {"short_factor", {1.0, 2.5}}}}});
+  const ModelConfig longrope =
+      ParseConfig({{"rope_parameters", {{"rope_type", "longrope"}, {"short_factor", {1.0, 2.5}}}}});
   EXPECT_THAT(longrope.rope.lists.at("short_factor"), ElementsAre(1.0, 2.5));
-  EXPECT_THAT(ErrorOf({{"rope_parameters", {{"factor", "four"}}}}),
+  EXPECT_THAT(ConfigError({{"rope_parameters", {{"factor", "four"}}}}),
               HasSubstr("rope_parameters.factor: expected a number or a list of numbers, got \"four\""));
 }
 
 TEST(ModelConfig, TakesWhatIsWrittenBesideTheRope) {
   const Json yarn = {{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}};
-  const ModelConfig outer = Parse({{"rope_parameters", yarn}, {"original_max_position_embeddings", 32}});
+  const ModelConfig outer = ParseConfig({{"rope_parameters", yarn}, {"original_max_position_embeddings", 32}});
   EXPECT_EQ(outer.rope.numbers.at("original_max_position_embeddings"), 32.0);
-  EXPECT_EQ(Parse({{"partial_rotary_factor", 0.5}}).rope.numbers.at("partial_rotary_factor"), 0.5);
+  EXPECT_EQ(ParseConfig({{"partial_rotary_factor", 0.5}}).rope.numbers.at("partial_rotary_factor"), 0.5);
   const Json half = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
-  EXPECT_EQ(
-      Parse({{"rope_parameters", half}, {"partial_rotary_factor", 0.25}}).rope.numbers.at("partial_rotary_factor"),
-      0.5);
+  EXPECT_EQ(ParseConfig({{"rope_parameters", half}, {"partial_rotary_factor", 0.25}})
+                .rope.numbers.at("partial_rotary_factor"),
+            0.5);
 }
 
 TEST(ModelConfig, KnowsARopeForEachTypeOfLayer) {
   const Json types = {"sliding_attention", "full_attention", "sliding_attention"};
   const Json ropes = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
                       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
-  const ModelConfig config = Parse({{"layer_types", types}, {"sliding_window", 16}, {"rope_parameters", ropes}});
+  const ModelConfig config = ParseConfig({{"layer_types", types}, {"sliding_window", 16}, {"rope_parameters", ropes}});
   EXPECT_EQ(config.RopeOf(1).type, "linear");
   EXPECT_EQ(config.RopeOf(1).theta, 1e6);
   EXPECT_EQ(config.RopeOf(2).type, "default");
   EXPECT_EQ(config.RopeOf(2).theta, 1e4);
   EXPECT_EQ(config.rope, config.RopeOf(1));
   // The same in the words of older files.
-  const ModelConfig old_one = Parse({{"layer_types", types},
-                                     {"sliding_window", 16},
-                                     {"rope_theta", 1e6},
-                                     {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
-                                     {"rope_local_base_freq", 1e4}});
+  const ModelConfig old_one = ParseConfig({{"layer_types", types},
+                                           {"sliding_window", 16},
+                                           {"rope_theta", 1e6},
+                                           {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                                           {"rope_local_base_freq", 1e4}});
   EXPECT_EQ(old_one.ropes, config.ropes);
 }
 
 TEST(ModelConfig, TakesTheDefaultsOfTheModelsOwnClass) {
-  const ModelConfig mistral = Parse({{"model_type", "mistral"}});
+  const ModelConfig mistral = ParseConfig({{"model_type", "mistral"}});
   EXPECT_EQ(mistral.WindowOf(0), 4096);
-  EXPECT_EQ(Parse({{"model_type", "mistral"}, {"sliding_window", nullptr}}).WindowOf(0), 0);
-  const ModelConfig gemma2 = Parse({{"model_type", "gemma2"}, {"num_key_value_heads", 4}});
+  EXPECT_EQ(ParseConfig({{"model_type", "mistral"}, {"sliding_window", nullptr}}).WindowOf(0), 0);
+  const ModelConfig gemma2 = ParseConfig({{"model_type", "gemma2"}, {"num_key_value_heads", 4}});
   EXPECT_TRUE(gemma2.tie_word_embeddings);
   EXPECT_EQ(gemma2.head_dim, 256);
   EXPECT_EQ(gemma2.hidden_act, "gelu_pytorch_tanh");
   EXPECT_EQ(gemma2.attn_logit_softcapping, 50.0);
   EXPECT_THAT(gemma2.layer_types, ElementsAre("sliding_attention", "full_attention", "sliding_attention"));
-  EXPECT_EQ(Parse({{"model_type", "gemma2"}, {"attn_logit_softcapping", nullptr}}).attn_logit_softcapping,
+  EXPECT_EQ(ParseConfig({{"model_type", "gemma2"}, {"attn_logit_softcapping", nullptr}}).attn_logit_softcapping,
             std::nullopt);
-  const ModelConfig gemma3 = Parse({{"model_type", "gemma3_text"}, {"sliding_window_pattern", 3}});
+  const ModelConfig gemma3 = ParseConfig({{"model_type", "gemma3_text"}, {"sliding_window_pattern", 3}});
   EXPECT_THAT(gemma3.layer_types, ElementsAre("sliding_attention", "sliding_attention", "full_attention"));
   EXPECT_EQ(gemma3.RopeOf(0).theta, 1e4);
   EXPECT_EQ(gemma3.RopeOf(2).theta, 1e6);
@@ -188,58 +185,61 @@ TEST(ModelConfig, ReadsTheTextPartOfAVisionLanguageModel) {
 }
 
 TEST(ModelConfig, TakesHeadDimFromItsFieldOrFromAllHeads) {
-  EXPECT_EQ(Parse({{"head_dim", 128}}).head_dim, 128);  // not hidden_size / heads
-  EXPECT_EQ(Parse({{"head_dim", nullptr}}).head_dim, 8);
-  EXPECT_EQ(Parse({{"model_type", "qwen3"}}).head_dim, 128);
-  EXPECT_EQ(ErrorOf({{"num_attention_heads", 7}}),
+  EXPECT_EQ(ParseConfig({{"head_dim", 128}}).head_dim, 128);  // not hidden_size / heads
+  EXPECT_EQ(ParseConfig({{"head_dim", nullptr}}).head_dim, 8);
+  EXPECT_EQ(ParseConfig({{"model_type", "qwen3"}}).head_dim, 128);
+  EXPECT_EQ(ConfigError({{"num_attention_heads", 7}}),
             "config.json: hidden_size 64 is not divisible by num_attention_heads 7, and there is no head_dim");
-  EXPECT_EQ(Parse({{"num_attention_heads", 7}, {"head_dim", 10}}).head_dim, 10);
+  EXPECT_EQ(ParseConfig({{"num_attention_heads", 7}, {"head_dim", 10}}).head_dim, 10);
 }
 
 TEST(ModelConfig, ResolvesSlidingWindowsAsTransformersDoes) {
   const Json qwen = {{"sliding_window", 16}, {"max_window_layers", 2}};
-  EXPECT_EQ(Parse(qwen).sliding_window, std::nullopt);
-  EXPECT_EQ(Parse({{"sliding_window", 0}, {"use_sliding_window", false}}).sliding_window, std::nullopt);
-  EXPECT_THAT(Parse(qwen).layer_types, Each("full_attention"));
+  EXPECT_EQ(ParseConfig(qwen).sliding_window, std::nullopt);
+  EXPECT_EQ(ParseConfig({{"sliding_window", 0}, {"use_sliding_window", false}}).sliding_window, std::nullopt);
+  EXPECT_THAT(ParseConfig(qwen).layer_types, Each("full_attention"));
   Json on = qwen;
   on["use_sliding_window"] = true;
-  EXPECT_EQ(Parse(on).sliding_window, 16);
-  EXPECT_THAT(Parse(on).layer_types, ElementsAre("full_attention", "full_attention", "sliding_attention"));
-  EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention"}}}),
+  EXPECT_EQ(ParseConfig(on).sliding_window, 16);
+  EXPECT_THAT(ParseConfig(on).layer_types, ElementsAre("full_attention", "full_attention", "sliding_attention"));
+  EXPECT_THAT(ConfigError({{"layer_types", {"full_attention"}}}),
               HasSubstr("layer_types holds 1 entries, num_hidden_layers is 3"));
-  EXPECT_THAT(ErrorOf({{"layer_types", {"full_attention", "sliding_attention", "full_attention"}}}),
+  EXPECT_THAT(ConfigError({{"layer_types", {"full_attention", "sliding_attention", "full_attention"}}}),
               HasSubstr("layer_types has sliding_attention, expected a sliding_window"));
-  const ModelConfig hybrid = Parse({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}});
+  const ModelConfig hybrid = ParseConfig({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}});
   EXPECT_THAT([&] { (void)hybrid.WindowOf(1); },
               ::testing::ThrowsMessage<Error>(HasSubstr("of layer 1, got \"linear_attention\"")));
 }
 
 TEST(ModelConfig, ReadsOneEndTokenOrSeveral) {
-  EXPECT_THAT(Parse({{"eos_token_id", 2}}).eos_token_ids, ElementsAre(2));
-  EXPECT_THAT(Parse({{"eos_token_id", {128001, 128009}}}).eos_token_ids, ElementsAre(128001, 128009));
-  EXPECT_THAT(Parse({{"eos_token_id", nullptr}}).eos_token_ids, IsEmpty());
+  EXPECT_THAT(ParseConfig({{"eos_token_id", 2}}).eos_token_ids, ElementsAre(2));
+  EXPECT_THAT(ParseConfig({{"eos_token_id", {128001, 128009}}}).eos_token_ids, ElementsAre(128001, 128009));
+  EXPECT_THAT(ParseConfig({{"eos_token_id", nullptr}}).eos_token_ids, IsEmpty());
 }
 
 TEST(ModelConfig, NamesFieldAndValuesOfWhatCannotBe) {
-  EXPECT_EQ(ErrorOf({{"hidden_size", 0}}), "config.json: hidden_size: expected an integer from 1 to 2147483647, got 0");
-  EXPECT_EQ(ErrorOf({{"hidden_size", -64}}),
+  EXPECT_EQ(ConfigError({{"hidden_size", 0}}),
+            "config.json: hidden_size: expected an integer from 1 to 2147483647, got 0");
+  EXPECT_EQ(ConfigError({{"hidden_size", -64}}),
             "config.json: hidden_size: expected an integer from 1 to 2147483647, got -64");
-  EXPECT_EQ(ErrorOf({{"vocab_size", "many"}}),
+  EXPECT_EQ(ConfigError({{"vocab_size", "many"}}),
             "config.json: vocab_size: expected an integer from 1 to 2147483647, got \"many\"");
-  EXPECT_EQ(ErrorOf({{"vocab_size", 1.5}}),
+  EXPECT_EQ(ConfigError({{"vocab_size", 1.5}}),
             "config.json: vocab_size: expected an integer from 1 to 2147483647, got 1.5");
-  EXPECT_EQ(ErrorOf({{"vocab_size", 18446744073709551615ULL}}),
+  EXPECT_EQ(ConfigError({{"vocab_size", 18446744073709551615ULL}}),
             "config.json: vocab_size: expected an integer from 1 to 2147483647, got 18446744073709551615");
-  EXPECT_EQ(ErrorOf({{"intermediate_size", nullptr}}), "config.json: intermediate_size is missing");
-  EXPECT_EQ(ErrorOf({{"num_key_value_heads", 3}}),
+  EXPECT_EQ(ConfigError({{"intermediate_size", nullptr}}), "config.json: intermediate_size is missing");
+  EXPECT_EQ(ConfigError({{"num_key_value_heads", 3}}),
             "config.json: num_attention_heads 8 is not divisible by num_key_value_heads 3");
-  EXPECT_EQ(ErrorOf({{"tie_word_embeddings", 1}}), "config.json: tie_word_embeddings: expected true or false, got 1");
-  EXPECT_EQ(ErrorOf({{"torch_dtype", "float8"}}),
+  EXPECT_EQ(ConfigError({{"tie_word_embeddings", 1}}),
+            "config.json: tie_word_embeddings: expected true or false, got 1");
+  EXPECT_EQ(ConfigError({{"torch_dtype", "float8"}}),
             "config.json: torch_dtype: expected float32, float16 or bfloat16, got \"float8\"");
-  EXPECT_EQ(ErrorOf({{"dtype", "int8"}}), "config.json: dtype: expected float32, float16 or bfloat16, got \"int8\"");
-  EXPECT_EQ(ErrorOf({{"rms_norm_eps", 0}}), "config.json: rms_norm_eps: expected a number above 0, got 0");
-  EXPECT_EQ(ErrorOf({{"rope_scaling", 4}}), "config.json: rope_scaling. expected an object, got number");
-  EXPECT_EQ(ErrorOf({{"architectures", "LlamaForCausalLM"}}),
+  EXPECT_EQ(ConfigError({{"dtype", "int8"}}),
+            "config.json: dtype: expected float32, float16 or bfloat16, got \"int8\"");
+  EXPECT_EQ(ConfigError({{"rms_norm_eps", 0}}), "config.json: rms_norm_eps: expected a number above 0, got 0");
+  EXPECT_EQ(ConfigError({{"rope_scaling", 4}}), "config.json: rope_scaling. expected an object, got number");
+  EXPECT_EQ(ConfigError({{"architectures", "LlamaForCausalLM"}}),
             "config.json: architectures: expected a list of names, got \"LlamaForCausalLM\"");
 }
 
@@ -273,8 +273,8 @@ TEST(ModelConfig, ReadsInfinityAsPythonWritesIt) {
 }
 
 TEST(ModelConfig, AsksForHeadsWhereThereIsAttention) {
-  EXPECT_THAT(ErrorOf({{"num_attention_heads", nullptr}}), HasSubstr("num_attention_heads is missing"));
-  EXPECT_EQ(Parse({{"num_attention_heads", nullptr}, {"model_type", "mamba2"}}).num_attention_heads, 0);
+  EXPECT_THAT(ConfigError({{"num_attention_heads", nullptr}}), HasSubstr("num_attention_heads is missing"));
+  EXPECT_EQ(ParseConfig({{"num_attention_heads", nullptr}, {"model_type", "mamba2"}}).num_attention_heads, 0);
 }
 
 TEST(ModelConfig, TakesLinearAttentionFromAListOrAnInterval) {
@@ -294,7 +294,7 @@ TEST(ModelConfig, TakesLayersOfAHybridFromItsListOrPattern) {
         Json({{"layers_block_type", {"linear_attention", "mlp", "full_attention"}}})}) {
     Json fields = {{"model_type", "nemotron_h"}, {"num_hidden_layers", nullptr}, {"mlp_hidden_act", "silu"}};
     fields.update(blocks);
-    const ModelConfig config = Parse(fields);
+    const ModelConfig config = ParseConfig(fields);
     EXPECT_EQ(config.num_hidden_layers, 3);
     EXPECT_THAT(config.layer_types, ElementsAre("linear_attention", "mlp", "full_attention"));
     EXPECT_EQ(config.hidden_act, "silu");

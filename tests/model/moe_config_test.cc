@@ -7,6 +7,7 @@
 #include <string>
 
 #include "layercast/error.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -15,7 +16,7 @@ using ::testing::ElementsAre;
 using Json = nlohmann::json;
 
 // With these fields, as JSON.
-MoeConfig Parse(const std::string& fields) {
+MoeConfig ParseMoe(const std::string& fields) {
   Json json = {{"architectures", {"MixtralForCausalLM"}},
                {"vocab_size", 100},
                {"hidden_size", 64},
@@ -27,31 +28,25 @@ MoeConfig Parse(const std::string& fields) {
   return MoeConfig::Parse(ModelConfig::Parse(json.dump()));
 }
 
-std::string ErrorOf(const std::string& fields) {
-  try {
-    (void)Parse(fields);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
+std::string MoeConfigError(const std::string& fields) {
+  return testing::ErrorOf([&] { (void)ParseMoe(fields); }, ErrorCode::kInvalidArgument);
 }
 
 TEST(MoeConfig, KnowsEveryNameOfTheNumberOfExperts) {
   for (const std::string name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    EXPECT_EQ(Parse("\"" + name + "\": 6").num_experts, 6) << name;
+    EXPECT_EQ(ParseMoe("\"" + name + "\": 6").num_experts, 6) << name;
   }
-  EXPECT_EQ(ErrorOf(""), "config.json: num_local_experts is missing");
+  EXPECT_EQ(MoeConfigError(""), "config.json: num_local_experts is missing");
 }
 
 TEST(MoeConfig, FillsInWhatTransformersTakes) {
-  const MoeConfig mixtral = Parse(R"("model_type": "mixtral")");
+  const MoeConfig mixtral = ParseMoe(R"("model_type": "mixtral")");
   EXPECT_EQ(mixtral.num_experts, 8);
   EXPECT_EQ(mixtral.num_experts_per_tok, 2);
   EXPECT_EQ(mixtral.intermediate_size, 128);  // of the dense field
-  EXPECT_EQ(Parse(R"("model_type": "qwen3_moe", "num_experts": 16)").num_experts, 16);
-  EXPECT_EQ(Parse(R"("model_type": "qwen2_moe")").shared_intermediate_size, 5632);
-  const MoeConfig glm = Parse(R"("model_type": "glm4_moe", "n_shared_experts": 2, "moe_intermediate_size": 24)");
+  EXPECT_EQ(ParseMoe(R"("model_type": "qwen3_moe", "num_experts": 16)").num_experts, 16);
+  EXPECT_EQ(ParseMoe(R"("model_type": "qwen2_moe")").shared_intermediate_size, 5632);
+  const MoeConfig glm = ParseMoe(R"("model_type": "glm4_moe", "n_shared_experts": 2, "moe_intermediate_size": 24)");
   EXPECT_EQ(glm.shared_intermediate_size, 48);
   EXPECT_TRUE(glm.norm_topk_prob);
   EXPECT_EQ(glm.num_draft_layers, 1);
@@ -59,7 +54,7 @@ TEST(MoeConfig, FillsInWhatTransformersTakes) {
 }
 
 TEST(MoeConfig, KnowsWhichLayersAreDense) {
-  const auto sparse = [](const std::string& more) { return Parse(R"("num_experts": 4)" + more).sparse_layers; };
+  const auto sparse = [](const std::string& more) { return ParseMoe(R"("num_experts": 4)" + more).sparse_layers; };
   EXPECT_THAT(sparse(""), ElementsAre(true, true, true, true));
   EXPECT_THAT(sparse(R"(, "decoder_sparse_step": 2)"), ElementsAre(false, true, false, true));
   EXPECT_THAT(sparse(R"(, "mlp_only_layers": [0, 3])"), ElementsAre(false, true, true, false));
@@ -67,15 +62,16 @@ TEST(MoeConfig, KnowsWhichLayersAreDense) {
 }
 
 TEST(MoeConfig, RefusesWhatCannotBeWithTheNumbers) {
-  EXPECT_EQ(ErrorOf(R"("num_experts": 4, "num_experts_per_tok": 5)"),
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 4, "num_experts_per_tok": 5)"),
             "config.json: num_experts_per_tok 5 exceeds the number of experts 4");
-  EXPECT_EQ(ErrorOf(R"("num_experts": 6, "n_group": 4)"),
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 4)"),
             "config.json: the number of experts 6 is not divisible by n_group 4");
-  EXPECT_EQ(ErrorOf(R"("num_experts": 6, "n_group": 3, "topk_group": 4)"),
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 3, "topk_group": 4)"),
             "config.json: topk_group 4 exceeds n_group 3");
-  EXPECT_EQ(ErrorOf(R"("num_experts": 6, "n_group": 3, "topk_group": 1, "num_experts_per_tok": 3)"),
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 3, "topk_group": 1, "num_experts_per_tok": 3)"),
             "config.json: num_experts_per_tok 3 exceeds the 2 experts of topk_group 1");
-  EXPECT_EQ(ErrorOf(R"("num_experts": 0)"), "config.json: num_experts: expected an integer from 1 to 65536, got 0");
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 0)"),
+            "config.json: num_experts: expected an integer from 1 to 65536, got 0");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ ParallelConfig Spread(int rank, int size, ExpertPlacement placement = ExpertPlac
   return {.tp_rank = rank, .tp_size = size, .ep_rank = rank, .ep_size = size, .expert_placement = placement};
 }
 
-std::string ErrorOf(const std::function<void()>& call) {
+std::string CodeAndErrorOf(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -73,9 +73,10 @@ TEST(LocalExperts, AreOneMoreOnTheFirstRanksWhereTheyDoNotDivide) {
 }
 
 TEST(LocalExperts, RefuseARankThatCannotBe) {
-  EXPECT_EQ(ErrorOf([] { LocalExperts::Of({.ep_rank = 2, .ep_size = 2}, 4); }),
+  EXPECT_EQ(CodeAndErrorOf([] { LocalExperts::Of({.ep_rank = 2, .ep_size = 2}, 4); }),
             "invalid_argument: expected ep_rank from 0 to ep_size - 1, got ep_rank 2 of ep_size 2");
-  EXPECT_EQ(ErrorOf([] { LocalExperts::Of({}, 0); }), "invalid_argument: num_experts: expected at least 1, got 0");
+  EXPECT_EQ(CodeAndErrorOf([] { LocalExperts::Of({}, 0); }),
+            "invalid_argument: num_experts: expected at least 1, got 0");
 }
 
 TEST(ExpertRouter, KeepsItsCorrectionBiasInFp32) {
@@ -226,18 +227,18 @@ TEST(FusedMoE, RefusesWhatIsNoPartOfAnExpert) {
        {"experts.5.w1.weight", "experts.05.w1.weight", "experts.-1.w1.weight", "experts.x.w1.weight",
         "experts.1.w4.weight", "experts.1.w1", "experts.1.w1.scales", "experts.1.w1.weight.extra", "experts.1.w1.bias",
         "experts.gate_up_proj_bias", "experts.gate_up_proj.weight", "experts.99999999999999999999.w1.weight"}) {
-    EXPECT_THAT(ErrorOf([&] { (void)tree.Resolve({name, DType::kF32, {8, 6}}); }),
+    EXPECT_THAT(CodeAndErrorOf([&] { (void)tree.Resolve({name, DType::kF32, {8, 6}}); }),
                 HasSubstr("not_found: There is no module or parameter named '" + std::string(name) + "'"));
   }
 }
 
 TEST(FusedMoE, SaysWhatItExpectedAndWhatItGot) {
   const FusedMoE layer({{.tp_rank = 0, .tp_size = 2}, DType::kF32, true}, OptionsOf(kSizes));
-  EXPECT_EQ(ErrorOf([&] { Placed(layer, "1.up_proj.weight", {4, 6}); }),
+  EXPECT_EQ(CodeAndErrorOf([&] { Placed(layer, "1.up_proj.weight", {4, 6}); }),
             "invalid_argument: expected [8, 6] f32, got [4, 6] f32");
-  EXPECT_EQ(ErrorOf([&] { Placed(layer, "gate_up_proj", {5, 6, 16}); }),  // transposed: never guessed
+  EXPECT_EQ(CodeAndErrorOf([&] { Placed(layer, "gate_up_proj", {5, 6, 16}); }),  // transposed: never guessed
             "invalid_argument: expected [5, 16, 6] f32, got [5, 6, 16] f32");
-  EXPECT_EQ(ErrorOf([] { FusedMoE({{.tp_rank = 0, .tp_size = 3}, DType::kF32, true}, OptionsOf(kSizes)); }),
+  EXPECT_EQ(CodeAndErrorOf([] { FusedMoE({{.tp_rank = 0, .tp_size = 3}, DType::kF32, true}, OptionsOf(kSizes)); }),
             "invalid_argument: an expert's intermediate_size 8 is not divisible by tp_size 3");
 }
 

@@ -6,11 +6,13 @@
 #include "layercast/error.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/moe.h"
+#include "tests/support/error_of.h"
 #include "tests/support/tree.h"
 
 namespace layercast {
 namespace {
 
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 using testing::Tree;
 
@@ -20,16 +22,6 @@ CheckpointQuantization Ignoring(std::string entry) {
   CheckpointQuantization quantization{.method = "fp8", .form = QuantizedForm{}, .ignored = {}};
   quantization.ignored.push_back(std::move(entry));
   return quantization;
-}
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(CheckpointQuantization, NamesAreWholeSegmentsPatternsAndRegularExpressions) {
@@ -45,7 +37,7 @@ TEST(CheckpointQuantization, NamesAreWholeSegmentsPatternsAndRegularExpressions)
   EXPECT_FALSE(ignores("model.layers.*.self", "model.layers.12.self_attn.qkv_proj"));
   EXPECT_TRUE(ignores("re:.*mlp\\.(gate|up)_proj$", "model.layers.1.mlp.up_proj"));
   EXPECT_FALSE(ignores("re:mlp", "model.layers.1.mlp.up_proj"));  // from the beginning
-  EXPECT_THAT(MessageOf([&] { ignores("re:(", "a"); }), HasSubstr("'re:(' is not a regular expression"));
+  EXPECT_THAT(ErrorOf([&] { ignores("re:(", "a"); }), HasSubstr("'re:(' is not a regular expression"));
 }
 
 TEST(CheckpointQuantization, FormsOfTheField) {
@@ -63,9 +55,9 @@ TEST(CheckpointQuantization, FormsOfTheField) {
   EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
       "num_bits": 4, "strategy": "group"}}}})"),
             std::nullopt);
-  EXPECT_THAT(MessageOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": 128})"); }),
+  EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": 128})"); }),
               HasSubstr("weight_block_size: expected two sizes, got 128"));
-  EXPECT_THAT(MessageOf([&] { form(R"({"quant_method": "fp8", "ignore": "lm_head"})"); }),
+  EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "ignore": "lm_head"})"); }),
               HasSubstr("ignore: expected a list of names"));
 }
 
@@ -94,7 +86,7 @@ TEST(QuantizedLayers, AFusedLayerIsIgnoredByItsNameOrByAllOfItsParts) {
     EXPECT_NE(Layer(*root, 1).quantized_form(), std::nullopt);
   }
   const auto root = Mlp(0, 1);
-  EXPECT_THAT(MessageOf([&] { Ignoring("up_proj").ApplyTo(*root); }),
+  EXPECT_THAT(ErrorOf([&] { Ignoring("up_proj").ApplyTo(*root); }),
               HasSubstr("some but not all parts of mlp.gate_up_proj"));
 }
 

@@ -11,12 +11,14 @@
 #include "layercast/model/embedding.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/norm.h"
+#include "tests/support/error_of.h"
 #include "tests/support/tree.h"
 
 namespace layercast {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 using testing::Tree;
 
@@ -42,16 +44,6 @@ std::string Where(const Module& root, const std::string& name, Shape shape) {
   std::string text = to.owner_path + ":";
   for (const PlacedPiece& piece : to.pieces) text += " " + std::string(piece.shard_id);
   return text;
-}
-
-std::string ErrorOf(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Routing, SendsShardsToTheLayerThatDeclaresThem) {

@@ -11,6 +11,7 @@
 #include "layercast/error.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/norm.h"
+#include "tests/support/error_of.h"
 #include "tests/support/tree.h"
 
 namespace layercast {
@@ -28,15 +29,7 @@ std::string Mapped(const WeightsMapper& mapper, const std::string& name) {
   return mapping.dropped ? "dropped" : mapping.name;
 }
 
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
-}
+std::string Refusal(const std::function<void()>& call) { return testing::ErrorOf(call, ErrorCode::kInvalidArgument); }
 
 TEST(WeightsMapper, LeavesNamesAloneWithoutRules) {
   const WeightsMapper mapper;
@@ -92,7 +85,7 @@ TEST(WeightsMapper, Composes) {
   const WeightsMapper host({NameRule::Prefix("policy", "language_model")});
   const WeightsMapper family({NameRule::Prefix("language_model", "model")});
   EXPECT_EQ(Mapped(host | family, "policy.norm"), "model.norm");
-  EXPECT_THAT(ErrorOf([&] { (void)(family | host).Map("policy.norm"); }), HasSubstr("would map again"));
+  EXPECT_THAT(Refusal([&] { (void)(family | host).Map("policy.norm"); }), HasSubstr("would map again"));
 }
 
 TEST(WeightsMapper, LeavesItsOwnResultAlone) {
@@ -107,19 +100,19 @@ TEST(WeightsMapper, LeavesItsOwnResultAlone) {
 
 TEST(WeightsMapper, RefusesToMapWhatItHasMapped) {
   const WeightsMapper swap({NameRule::Prefix("b", "a"), NameRule::Prefix("a", "b")});
-  EXPECT_EQ(ErrorOf([&] { (void)swap.Map("a.x"); }),
+  EXPECT_EQ(Refusal([&] { (void)swap.Map("a.x"); }),
             "weights mapper: 'a.x' becomes 'b.x', which rule 'prefix b -> a' would map again");
   const WeightsMapper growing({NameRule::Regex("proj", "my_proj")});
-  EXPECT_THAT(ErrorOf([&] { (void)growing.Map("q_proj.weight"); }), HasSubstr("'regex proj -> my_proj'"));
+  EXPECT_THAT(Refusal([&] { (void)growing.Map("q_proj.weight"); }), HasSubstr("'regex proj -> my_proj'"));
 }
 
 TEST(WeightsMapper, RefusesRulesThatCannotBe) {
-  EXPECT_THAT(ErrorOf([] { WeightsMapper({NameRule::Prefix("model.", "m")}); }),
+  EXPECT_THAT(Refusal([] { WeightsMapper({NameRule::Prefix("model.", "m")}); }),
               HasSubstr("rule 'prefix model. -> m': expected whole path segments"));
-  EXPECT_THAT(ErrorOf([] { WeightsMapper({NameRule::Segments("", "m")}); }), HasSubstr("nothing to match"));
-  EXPECT_THAT(ErrorOf([] { WeightsMapper({NameRule::Regex("(", "")}); }), HasSubstr("rule 'regex ( -> '"));
+  EXPECT_THAT(Refusal([] { WeightsMapper({NameRule::Segments("", "m")}); }), HasSubstr("nothing to match"));
+  EXPECT_THAT(Refusal([] { WeightsMapper({NameRule::Regex("(", "")}); }), HasSubstr("rule 'regex ( -> '"));
   const WeightsMapper regex({NameRule::Regex("a", "b")});
-  EXPECT_THAT(ErrorOf([&] { (void)regex.Map(std::string(5000, 'x')); }), HasSubstr("a name of 5000 characters"));
+  EXPECT_THAT(Refusal([&] { (void)regex.Map(std::string(5000, 'x')); }), HasSubstr("a name of 5000 characters"));
 }
 
 // The table of vLLM's own test of these names, and the forms that it leaves out.
@@ -161,7 +154,7 @@ TEST(Module, ResolvesMappedNames) {
   EXPECT_EQ(to.tree_name, "norm.weight");
   EXPECT_EQ(root.Resolve({"norm.weight", DType::kF32, {8}}).tree_name, "");
   EXPECT_EQ(root.Resolve({"value_head.weight", DType::kF32, {8}}).skip_rule, "no critic");
-  EXPECT_EQ(ErrorOf([&] { (void)root.Resolve({"policy.norm.weight", DType::kF32, {9}}); }),
+  EXPECT_EQ(Refusal([&] { (void)root.Resolve({"policy.norm.weight", DType::kF32, {9}}); }),
             "layer norm: 'policy.norm.weight' (mapped to 'norm.weight') expected [8] f32, got [9] f32");
 }
 

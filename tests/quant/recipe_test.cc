@@ -6,25 +6,18 @@
 #include "layercast/error.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
-using testing::HasSubstr;
+using testing::ErrorOf;
+using ::testing::HasSubstr;
 
-std::string MessageOf(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
+using Specs = std::vector<TensorSpec>;
 
 TEST(Recipe, AnUnknownNameListsTheKnownOnes) {
-  const std::string message = MessageOf([] { MakeRecipe("int3"); }, ErrorCode::kInvalidArgument);
+  const std::string message = ErrorOf([] { MakeRecipe("int3"); }, ErrorCode::kInvalidArgument);
   EXPECT_THAT(message, HasSubstr("'int3'"));
   for (const std::string& name : KnownRecipes()) {
     EXPECT_THAT(message, HasSubstr(name));
@@ -33,7 +26,6 @@ TEST(Recipe, AnUnknownNameListsTheKnownOnes) {
 }
 
 TEST(Recipe, KernelTensorsHaveTheFieldsNamesAndShapes) {
-  using Specs = std::vector<TensorSpec>;
   EXPECT_EQ(MakeRecipe("none")->KernelTensors(DType::kBF16, 3, 5), (Specs{{"weight", DType::kBF16, {3, 5}}}));
   EXPECT_EQ(MakeRecipe("fp8_per_tensor")->KernelTensors(DType::kBF16, 3, 5),
             (Specs{{"weight", DType::kF8E4M3, {3, 5}}, {"weight_scale", DType::kF32, {1}}}));
@@ -51,14 +43,14 @@ TEST(Recipe, KernelTensorsHaveTheFieldsNamesAndShapes) {
 }
 
 TEST(Recipe, BlocksOfColumnsMustBeWhole) {
-  struct Case {
+  struct Blocks {
     const char* name;
     std::int64_t cols;
     const char* block;
   };
-  for (const Case& c : {Case{"mxfp8", 80, "blocks of 32, got 80"}, Case{"nvfp4", 40, "blocks of 16, got 40"}}) {
+  for (const Blocks& c : {Blocks{"mxfp8", 80, "blocks of 32, got 80"}, Blocks{"nvfp4", 40, "blocks of 16, got 40"}}) {
     const auto call = [&] { MakeRecipe(c.name)->KernelTensors(DType::kBF16, 2, c.cols); };
-    const std::string message = MessageOf(call, ErrorCode::kInvalidArgument);
+    const std::string message = ErrorOf(call, ErrorCode::kInvalidArgument);
     EXPECT_THAT(message, HasSubstr(c.name));
     EXPECT_THAT(message, HasSubstr(c.block));
   }
@@ -68,7 +60,7 @@ TEST(Recipe, ASourceThatIsNotFloatingPointIsRefused) {
   for (const std::string& name : KnownRecipes()) {
     if (name == "none") continue;
     const auto call = [&] { MakeRecipe(name)->KernelTensors(DType::kI8, 2, 2); };
-    const std::string message = MessageOf(call, ErrorCode::kInvalidArgument);
+    const std::string message = ErrorOf(call, ErrorCode::kInvalidArgument);
     EXPECT_THAT(message, HasSubstr(name));
     EXPECT_THAT(message, HasSubstr("i8"));
   }
@@ -120,7 +112,7 @@ TEST(Recipe, NanAndInfinityAreRefusedWithTheirPlace) {
       for (const AmaxInput& amax : {AmaxInput{}, AmaxInput{.tensor = 1.0F, .rows = rows}}) {
         const auto recipe = MakeRecipe(name);
         const auto call = [&] { QuantizeWhole(*recipe, weight.view(), amax, pool); };
-        const std::string message = MessageOf(call, ErrorCode::kCorrupt);
+        const std::string message = ErrorOf(call, ErrorCode::kCorrupt);
         EXPECT_THAT(message, HasSubstr(bad.name)) << name;
         EXPECT_THAT(message, HasSubstr("row 257, column 223")) << name;
       }
@@ -139,7 +131,7 @@ TEST(Recipe, ThePlaceOfANanInAPieceIsItsPlaceInTheWeight) {
     const auto call = [&] {
       recipe->Quantize(weight.Part(128, 128, 0, 64), 128, {.tensor = 1.0F, .rows = rows}, out.views(), pool);
     };
-    EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("row 200, column 3")) << name;
+    EXPECT_THAT(ErrorOf(call, ErrorCode::kCorrupt), HasSubstr("row 200, column 3")) << name;
   }
 }
 
@@ -151,14 +143,14 @@ TEST(Recipe, AGivenAmaxThatIsTooSmallIsRefused) {
     const auto recipe = MakeRecipe(name);
     for (const float amax : {0.0F, 1e-38F, 2.98F}) {
       const auto call = [&] { QuantizeWhole(*recipe, weight.view(), {.tensor = amax, .rows = {}}, pool); };
-      EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3, more than")) << name;
+      EXPECT_THAT(ErrorOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3, more than")) << name;
     }
   }
   for (const char* name : {"fp8_per_channel", "int8_per_channel"}) {
     const auto recipe = MakeRecipe(name);
     const std::vector<float> rows = {1.0F, 1.0F, 2.5F, 1.0F};
     const auto call = [&] { QuantizeWhole(*recipe, weight.view(), {.tensor = -1.0F, .rows = rows}, pool); };
-    EXPECT_THAT(MessageOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3 in row 2, more than the 2.5")) << name;
+    EXPECT_THAT(ErrorOf(call, ErrorCode::kCorrupt), HasSubstr("magnitude 3 in row 2, more than the 2.5")) << name;
   }
 }
 
@@ -180,7 +172,7 @@ TEST(Recipe, APieceForAScaleOfTheWholeWeightNeedsItsAmax) {
     const auto recipe = MakeRecipe(name);
     Quantized out(*recipe, DType::kBF16, 4, 64);
     const auto call = [&] { recipe->Quantize(weight.Part(0, 2, 0, 64), 0, {}, out.views(), pool); };
-    EXPECT_THAT(MessageOf(call, ErrorCode::kInvalidArgument), HasSubstr("2 of 4 rows")) << name;
+    EXPECT_THAT(ErrorOf(call, ErrorCode::kInvalidArgument), HasSubstr("2 of 4 rows")) << name;
   }
 }
 

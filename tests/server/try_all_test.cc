@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-constexpr std::chrono::milliseconds kLong{20'000};
+constexpr std::chrono::milliseconds kPatience{20'000};
 constexpr std::chrono::milliseconds kShort{50};
 
 class TryAllTest : public ::testing::Test {
@@ -33,7 +33,7 @@ class TryAllTest : public ::testing::Test {
   }
 
   std::vector<RankAnswer> Try(const std::string& method, const Json& params,
-                              std::chrono::milliseconds timeout = kLong) {
+                              std::chrono::milliseconds timeout = kPatience) {
     return TryAll(ranks_, method, params, Deadline::After(timeout));
   }
 
@@ -89,9 +89,9 @@ TEST_F(TryAllTest, GivesUpARankThatDoesNotAnswerAtTheDeadline) {
 }
 
 TEST_F(TryAllTest, WaitsForAllAndThrowsTheFirstFailureByRank) {
-  EXPECT_THAT([&] { CallAll(ranks_, "fail", {{"ranks", {1, 2}}}, Deadline::After(kLong)); },
+  EXPECT_THAT([&] { CallAll(ranks_, "fail", {{"ranks", {1, 2}}}, Deadline::After(kPatience)); },
               ThrowsMessage<Error>(StartsWith("rank 1: ")));
-  EXPECT_EQ(CallAll(ranks_, "echo", Json::object(), Deadline::After(kLong)).size(), 3U);
+  EXPECT_EQ(CallAll(ranks_, "echo", Json::object(), Deadline::After(kPatience)).size(), 3U);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What a call says when it is refused. Header-only.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 
@@ -13,6 +15,17 @@ inline std::string ErrorOf(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The same, of an Error with this code.
+inline std::string ErrorOf(const std::function<void()>& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
     return error.what();
   }
   return "no error";
