@@ -24,6 +24,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(layercast_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
+# The presets compile several sources of a target at once (CMAKE_UNITY_BUILD): half of the time goes into headers. There no
+# type in a source's unnamed namespace is "the main file's", which GCC then warns of.
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(layercast_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
+
 # Of the undefined behaviour that AddressSanitizer stops anyway, the checks that cost a third of the compile time are off.
 if(LAYERCAST_SANITIZE MATCHES "undefined")
   set(fewer_checks -fno-sanitize=null,vptr,object-size)

@@ -8,9 +8,13 @@ add_custom_target(core)
 set(LAYERCAST_COLD $<$<CONFIG:Release>:-O1>)
 
 # layercast_library(layercast_wire SOURCES a.cc b.cc DEPENDS layercast_tensor PRIVATE_DEPENDS foo [COLD])
+# KERNELS: sources that Highway compiles for each instruction set, by including them again and again: never two at once.
 function(layercast_library name)
-  cmake_parse_arguments(ARG "TORCH;COLD" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "TORCH;COLD" "" "SOURCES;KERNELS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES} ${ARG_KERNELS})
+  foreach(kernel ${ARG_KERNELS})
+    set_source_files_properties(${kernel} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} layercast_warnings)
