@@ -13,5 +13,7 @@ enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kReluSquared };
 Activation ActivationOf(const std::string& hidden_act);
 
 inline float Sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
+// As torch computes it: beyond 20 it is its argument.
+inline float Softplus(float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }
 
 }  // namespace layercast

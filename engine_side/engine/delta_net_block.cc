@@ -9,11 +9,6 @@
 namespace layercast {
 namespace {
 
-std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
-
-// As torch computes it: beyond 20 it is its argument.
-float Softplus(float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }
-
 // Of each row, [part 0 | part 1 | ...] of one head after another becomes part 0 of all heads, then part 1 of all heads.
 void GatherParts(std::size_t heads, std::span<const std::size_t> sizes, Activations& rows) {
   for (std::size_t i = 0; i < rows.rows(); ++i) {

@@ -6,30 +6,17 @@
 #include "engine_side/engine/row_kernels.h"
 
 namespace layercast {
-namespace {
-
-// As torch computes it: beyond 20 it is its argument.
-float Softplus(float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }
-
-std::vector<float> ReadMatrix(const WeightView& weight) {
-  std::vector<float> values(weight.rows * weight.cols);
-  for (std::size_t row = 0; row < weight.rows; ++row) ReadRow(weight, row, values.data() + row * weight.cols);
-  return values;
-}
-
-}  // namespace
 
 MambaBlock::MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context)
     : collective_(context.collective),
       dtype_(context.dtype),
       sizes_(mixer.local_sizes()),
-      channels_(Size(sizes_.inner() + 2 * sizes_.num_groups * sizes_.state_size)),
       options_(mixer.options()),
       norm_size_(Size(mixer.sizes().group_inner())),
       norm_spans_ranks_(mixer.sizes().group_inner() != sizes_.group_inner()),
       in_proj_(context.weights.Linear(*mixer.FindChild("in_proj"), path + ".in_proj")),
-      conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d")),
       out_proj_(context.weights.Linear(*mixer.FindChild("out_proj"), path + ".out_proj")),
+      conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d")),
       a_log_(context.weights.Find(mixer, path, "A_log")),
       d_(context.weights.Find(mixer, path, "D")),
       dt_bias_(context.weights.Find(mixer, path, "dt_bias")),
@@ -42,7 +29,9 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
   scanned_.Reset(rows.size(), inner);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     State& state = StateOf(rows[i]);
-    Convolve(values, projected_[i].subspan(inner, channels_), state.window);
+    const std::span<float> channels = projected_[i].subspan(inner, conv_.channels());
+    conv_.Apply(values.conv, channels, state.window);
+    Activate(Activation::kSilu, channels, dtype_);
     Scan(values, projected_[i].subspan(inner), state.scan, scanned_[i]);
   }
   Normalize(values.norm);
@@ -50,8 +39,7 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
 }
 
 MambaBlock::Values MambaBlock::ReadValues() const {
-  Values values{.conv = ReadMatrix(conv_.weight),
-                .conv_bias = conv_.bias ? ReadVector(*conv_.bias) : std::vector<float>(),
+  Values values{.conv = conv_.ReadValues(),
                 .a = ReadVector(a_log_),
                 .d = ReadVector(d_),
                 .dt_bias = ReadVector(dt_bias_),
@@ -63,23 +51,10 @@ MambaBlock::Values MambaBlock::ReadValues() const {
 MambaBlock::State& MambaBlock::StateOf(const TokenRow& row) {
   State& state = states_[row.sequence];
   if (row.position == 0) {
-    state.window.assign((Size(sizes_.conv_kernel) - 1) * channels_, 0.0F);
+    state.window.assign(conv_.window_size(), 0.0F);
     state.scan.assign(Size(sizes_.inner() * sizes_.state_size), 0.0F);
   }
   return state;
-}
-
-// channels := silu(conv(window, channels) + bias), and the window moves on by one token.
-void MambaBlock::Convolve(const Values& values, std::span<float> channels, std::vector<float>& window) const {
-  const std::size_t taps = Size(sizes_.conv_kernel);
-  window.insert(window.end(), channels.begin(), channels.end());
-  for (std::size_t c = 0; c < channels_; ++c) {
-    float sum = values.conv_bias.empty() ? 0.0F : values.conv_bias[c];
-    for (std::size_t tap = 0; tap < taps; ++tap) sum += values.conv[c * taps + tap] * window[tap * channels_ + c];
-    channels[c] = sum;
-  }
-  Activate(Activation::kSilu, channels, dtype_);
-  window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(channels_));
 }
 
 // For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x. `projected`: x, B, C and dt.
@@ -90,7 +65,7 @@ void MambaBlock::Scan(const Values& values, std::span<const float> projected, st
   const std::span<const float> b_of_groups = projected.subspan(heads * head_dim, groups * size);
   const std::span<const float> c_of_groups = projected.subspan(heads * head_dim + groups * size, groups * size);
   for (std::size_t head = 0; head < heads; ++head) {
-    const float step = Softplus(projected[channels_ + head] + values.dt_bias[head]);
+    const float step = Softplus(projected[conv_.channels() + head] + values.dt_bias[head]);
     const float dt =
         std::clamp(step, static_cast<float>(options_.time_step_min), static_cast<float>(options_.time_step_max));
     const float decay = std::exp(dt * values.a[head]);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine_side/engine/block.h"
+#include "engine_side/engine/causal_conv.h"
 #include "engine_side/engine/linear.h"
 #include "layercast/model/mamba_mixer.h"
 
@@ -26,19 +27,18 @@ class MambaBlock final : public Block {
  private:
   // What a sequence's next token needs of those before it.
   struct State {
-    std::vector<float> window;  // the convolution's last inputs: [conv_kernel - 1, channels], oldest first
+    std::vector<float> window;  // see CausalConv
     std::vector<float> scan;    // [num_heads, head_dim, state_size]
   };
   // The small weights as they are in this pass.
   struct Values {
-    std::vector<float> conv, conv_bias;  // [channels, conv_kernel], [channels] or empty
-    std::vector<float> a, d, dt_bias;    // by head; a = -exp(A_log)
+    CausalConv::Values conv;
+    std::vector<float> a, d, dt_bias;  // by head; a = -exp(A_log)
     std::vector<float> norm;
   };
 
   Values ReadValues() const;
   State& StateOf(const TokenRow& row);
-  void Convolve(const Values& values, std::span<float> channels, std::vector<float>& window) const;
   void Scan(const Values& values, std::span<const float> projected, std::vector<float>& state,
             std::span<float> out) const;
   void Normalize(std::span<const float> weight);
@@ -46,11 +46,11 @@ class MambaBlock final : public Block {
   Collective& collective_;
   DType dtype_;
   MambaSizes sizes_;  // this rank's
-  std::size_t channels_;
   MambaOptions options_;
   std::size_t norm_size_;  // elements that one mean is taken of, those of other ranks included
   bool norm_spans_ranks_;
-  LinearWeights in_proj_, conv_, out_proj_;
+  LinearWeights in_proj_, out_proj_;
+  CausalConv conv_;
   WeightView a_log_, d_, dt_bias_, norm_;
   std::unordered_map<std::uint64_t, State> states_;
 
