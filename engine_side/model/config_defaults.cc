@@ -72,9 +72,10 @@ void UseUsualNamesOfNemotronH(Json& config) {
 // Published files say how many elements of a head are rotated.
 void UseUsualNamesOfMiniMaxM2(Json& config) {
   if (!config.contains("rotary_dim") || !config["rotary_dim"].is_number()) return;
-  const Json head_dim = config.value("head_dim", ConfigDefaults("minimax_m2").at("head_dim"));
-  if (!head_dim.is_number()) return;
-  config.emplace("partial_rotary_factor", config["rotary_dim"].get<double>() / head_dim.get<double>());
+  Json whole = config;
+  AddConfigDefaults("minimax_m2", whole);
+  if (!whole["head_dim"].is_number()) return;
+  config.emplace("partial_rotary_factor", config["rotary_dim"].get<double>() / whole["head_dim"].get<double>());
 }
 
 }  // namespace
