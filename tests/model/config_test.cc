@@ -136,7 +136,7 @@ TEST(ModelConfig, TakesTheDefaultsOfTheModelsOwnClass) {
 }
 
 TEST(ModelConfig, TakesTheDefaultsOfGptOss) {
-  const ModelConfig config = Parse({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}});
+  const ModelConfig config = ParseConfig({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}});
   EXPECT_THAT(config.layer_types, ElementsAre("sliding_attention", "full_attention", "sliding_attention"));
   EXPECT_EQ(config.WindowOf(0), 128);
   EXPECT_TRUE(config.attention_bias);
@@ -144,7 +144,8 @@ TEST(ModelConfig, TakesTheDefaultsOfGptOss) {
   EXPECT_EQ(config.rope.theta, 150000.0);
   EXPECT_EQ(config.rope.numbers.at("truncate"), 0.0);
   const Json published = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
-  const ModelConfig other = Parse({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}, {"rope_scaling", published}});
+  const ModelConfig other =
+      ParseConfig({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}, {"rope_scaling", published}});
   EXPECT_EQ(other.rope.numbers.at("factor"), 4.0);
   EXPECT_FALSE(other.rope.numbers.contains("truncate"));
 }
@@ -154,7 +155,7 @@ TEST(ModelConfig, ReadsTheRotatedPartOfAHeadAsMiniMaxM2WritesIt) {
   const auto part_with = [&](const Json& more) {
     Json all = fields;
     all.update(more);
-    return Parse(all).rope.numbers;
+    return ParseConfig(all).rope.numbers;
   };
   EXPECT_EQ(part_with({{"rotary_dim", 64}}).at("partial_rotary_factor"), 0.5);  // of 128
   EXPECT_EQ(part_with({{"rotary_dim", 8}, {"head_dim", 32}}).at("partial_rotary_factor"), 0.25);
@@ -278,14 +279,14 @@ TEST(ModelConfig, AsksForHeadsWhereThereIsAttention) {
 }
 
 TEST(ModelConfig, TakesLinearAttentionFromAListOrAnInterval) {
-  EXPECT_THAT(Parse({{"full_attention_interval", 2}}).layer_types,
+  EXPECT_THAT(ParseConfig({{"full_attention_interval", 2}}).layer_types,
               ElementsAre("linear_attention", "full_attention", "linear_attention"));
-  EXPECT_THAT(Parse({{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 4}}).layer_types,
+  EXPECT_THAT(ParseConfig({{"model_type", "qwen3_5_text"}, {"num_hidden_layers", 4}}).layer_types,
               ElementsAre("linear_attention", "linear_attention", "linear_attention", "full_attention"));
 }
 
 TEST(ModelConfig, NeedsNoSizeOfAnMlpThatNoLayerHas) {
-  EXPECT_EQ(Parse({{"intermediate_size", nullptr}, {"moe_intermediate_size", 24}}).intermediate_size, 24);
+  EXPECT_EQ(ParseConfig({{"intermediate_size", nullptr}, {"moe_intermediate_size", 24}}).intermediate_size, 24);
 }
 
 TEST(ModelConfig, TakesLayersOfAHybridFromItsListOrPattern) {
