@@ -17,7 +17,7 @@ MambaBlock::MambaBlock(const MambaMixer& mixer, const std::string& path, const B
       in_proj_(context.weights.Linear(*mixer.FindChild("in_proj"), path + ".in_proj")),
       out_proj_(context.weights.Linear(*mixer.FindChild("out_proj"), path + ".out_proj")),
       conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d")),
-      a_log_(context.weights.Find(mixer, path, "A_log")),
+      a_(context.weights.FindDerived(mixer, path, "A")),
       d_(context.weights.Find(mixer, path, "D")),
       dt_bias_(context.weights.Find(mixer, path, "dt_bias")),
       norm_(context.weights.Find(*mixer.FindChild("norm"), path + ".norm")) {}
@@ -39,13 +39,11 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
 }
 
 MambaBlock::Values MambaBlock::ReadValues() const {
-  Values values{.conv = conv_.ReadValues(),
-                .a = ReadVector(a_log_),
-                .d = ReadVector(d_),
-                .dt_bias = ReadVector(dt_bias_),
-                .norm = ReadVector(norm_)};
-  for (float& a : values.a) a = -std::exp(a);
-  return values;
+  return {.conv = conv_.ReadValues(),
+          .a = ReadVector(a_),
+          .d = ReadVector(d_),
+          .dt_bias = ReadVector(dt_bias_),
+          .norm = ReadVector(norm_)};
 }
 
 MambaBlock::State& MambaBlock::StateOf(const TokenRow& row) {

@@ -33,7 +33,7 @@ class MambaBlock final : public Block {
   // The small weights as they are in this pass.
   struct Values {
     CausalConv::Values conv;
-    std::vector<float> a, d, dt_bias;  // by head; a = -exp(A_log)
+    std::vector<float> a, d, dt_bias;  // by head
     std::vector<float> norm;
   };
 
@@ -51,7 +51,7 @@ class MambaBlock final : public Block {
   bool norm_spans_ranks_;
   LinearWeights in_proj_, out_proj_;
   CausalConv conv_;
-  WeightView a_log_, d_, dt_bias_, norm_;
+  WeightView a_, d_, dt_bias_, norm_;
   std::unordered_map<std::uint64_t, State> states_;
 
   Activations projected_, scanned_;  // scratch

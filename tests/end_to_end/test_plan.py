@@ -23,7 +23,7 @@ def test_carrying_out_a_plan_makes_what_is_served(spec, tp, program, checkpoint)
         expected = oracle.served_tensors(folder, tp, rank)
         for derived in plan["derived"]:  # placed from no tensor
             tensor = expected.pop(derived["name"])
-            assert (derived["shape"], derived["from"]) == (list(tensor.shape), ["weight"])
+            assert derived["shape"] == list(tensor.shape) and derived["from"] in (["weight"], ["A_log"])
         made = {name: torch.zeros_like(tensor) for name, tensor in expected.items()}
         written = {name: torch.zeros(tensor.shape, dtype=torch.int8) for name, tensor in expected.items()}
         for placement in plan["placements"]:

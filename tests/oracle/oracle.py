@@ -359,6 +359,7 @@ class _Served:
         for name in ("A_log", "D", "dt_bias", "norm.weight"):
             whole = self.source[f"{layer}.mixer.{name}"]
             self.out[f"{layer}.mixer.{name}"] = _rows(whole, shard(len(whole), self.t, self.r))
+        self.out[f"{layer}.mixer.A"] = -self.out[f"{layer}.mixer.A_log"].double().exp().float()
 
     def delta_net(self, module):
         """Rows by key heads, as the checkpoint has them; or each part's rows by heads, from four tensors."""

@@ -149,8 +149,8 @@ def put_together(ranks, config):
             out[name] = put_mixer_together(shards, config, ".in_proj." in name)
         elif name.endswith((".A_log", ".D", ".dt_bias", ".mixer.norm.weight", ".mixer.up_proj.weight")):
             out[name] = torch.cat(shards)
-        elif suffix in ("W_UK_T", "W_UV"):
-            assert heads // tp == shards[0].shape[0]  # and they are what a test of their own says
+        elif suffix in ("W_UK_T", "W_UV", "A"):  # derived: they are what tests of their own say
+            assert all(s.shape[0] == shards[0].shape[0] for s in shards)
         elif "fused_qkv_a_proj" in name:
             assert all(torch.equal(s, shards[0]) for s in shards)
             base = module.removesuffix("fused_qkv_a_proj")
@@ -245,6 +245,12 @@ def test_keys_and_values_are_made_of_the_rows_of_their_heads(checkpoint):
         keys, values = weight[128 * head : 128 * head + 64], weight[128 * head + 64 : 128 * head + 128]
         assert torch.equal(served["model.layers.1.self_attn.kv_b_proj.W_UK_T"][head - 2], keys)
         assert torch.equal(served["model.layers.1.self_attn.kv_b_proj.W_UV"][head - 2], values.T)
+
+
+def test_decay_is_minus_the_exponential(checkpoint):
+    served = oracle.served_tensors(checkpoint("mamba2", "a"), 2, 1)
+    a, a_log = (served[f"model.layers.1.mixer.{name}"] for name in ("A", "A_log"))
+    assert a.dtype == torch.float32 and torch.allclose(a, -a_log.float().exp())
 
 
 def spec_for(family, recipe):
