@@ -61,7 +61,7 @@ def test_the_fields_of_a_plan(model):
     assert key == {"tensor": "model.layers.0.self_attn.k_proj.weight", "dtype": "f32", "shape": [8, 16],
                    "source": [[4, 8], [0, 16]], "layer": "model.layers.0.self_attn.qkv_proj",
                    "class": "QKVParallelLinear", "parameter": "weight", "destination": [[8, 12], [0, 16]], "shard": "k",
-                   "transposed": False, "rules": []}
+                   "transposed": False, "interleaved": False, "rules": []}
     assert {s["name"]: s["rule"] for s in plan["skipped"]} == {
         "lm_head.weight": "tied to model.embed_tokens.weight",
         "model.layers.0.self_attn.rotary_emb.inv_freq": "rotary_emb.inv_freq is computed, not loaded"}
