@@ -22,11 +22,11 @@ VERSIONS = ("a", "b")
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One configuration. All have grouped-query attention whose two key/value heads are fewer than 4 ranks, an odd
-    vocabulary, and, at every rank count, numbers of rows that no block size divides."""
+    """One configuration. All have an odd vocabulary; those with usual attention have grouped queries, whose two
+    key/value heads are fewer than 4 ranks; most have, at every rank count, numbers of rows that no block divides."""
 
     name: str
-    family: str  # model_type of transformers: llama, qwen2, qwen3
+    family: str  # model_type of transformers
     config: dict
     dtype: str = "bfloat16"  # of config.json: the dtype that a model is served in
     stored_dtype: str = ""  # of the tensors in the files, where it is another one
@@ -73,7 +73,7 @@ _YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "mscale": 1.
 _DEEPSEEK = {**_LATENT, "n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
              "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7,
              "first_k_dense_replace": 1, "pad_token_id": None}
-# One layer of each kind more than once; a quarter of a head of 40 is rotated.
+# Both kinds of layer; a quarter of a head of 40 is rotated.
 _DELTA_NET = {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 12,
               "linear_value_head_dim": 20, "head_dim": 40, "num_hidden_layers": 3,
               "layer_types": ["linear_attention", "full_attention", "linear_attention"]}

@@ -18,7 +18,7 @@ enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
 struct LAYERCAST_PUBLIC Parameter {
   TensorSpec spec;  // name within its module ("weight"); shape of this rank's part, fused
   ShardAxis shard_axis = ShardAxis::kNone;
-  bool quantize = false;  // a recipe applies (linear weights); otherwise copied as it is
+  bool quantize = false;  // a recipe applies (weights of linear layers, of experts); otherwise copied as it is
   Buffer storage;         // empty while on meta
 
   bool on_meta() const { return !storage; }

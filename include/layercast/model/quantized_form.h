@@ -1,4 +1,5 @@
-// How checkpoints may hold the weight of a linear layer: FP8 codes (e4m3) and their scales, `weight ~ code * scale`.
+// How checkpoints may hold the weight of a linear layer or of an expert: FP8 codes (e4m3) and their scales, `weight ~
+// code * scale`.
 #pragma once
 
 #include <cstdint>
