@@ -14,7 +14,6 @@
 #include "engine_side/engine/rotary_table.h"
 #include "layercast/dtype.h"
 #include "layercast/model/module.h"
-#include "layercast/parallel.h"
 
 namespace layercast {
 
@@ -49,7 +48,6 @@ struct BlockContext {
   CapturedWeights& weights;
   RotaryTables& rotary;
   Collective& collective;
-  ParallelConfig parallel;
   DType dtype = DType::kBF16;  // activations are rounded to it after every operation, as torch does
 };
 

@@ -59,8 +59,14 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
       final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights),
       lm_head_(FindHead(model, embedding_, weights)) {
   LAYERCAST_CHECK(collective.size() == parallel.tp_size && collective.rank() == parallel.tp_rank);
+  // Sums over experts are sums over the ranks of the collective.
+  if (parallel.ep_size != 1 && (parallel.ep_size != parallel.tp_size || parallel.ep_rank != parallel.tp_rank)) {
+    throw Error(ErrorCode::kUnsupported, "expert parallelism: the built-in engine computes with ep_size 1 or tp_size " +
+                                             std::to_string(parallel.tp_size) + ", got ep_size " +
+                                             std::to_string(parallel.ep_size));
+  }
   if (max_tokens) max_tokens_ = std::min(max_tokens_, *max_tokens);
-  const BlockContext context{weights, rotary_, collective, parallel, dtype_};
+  const BlockContext context{weights, rotary_, collective, dtype_};
   for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
     AddSteps(*layer, "model.layers." + name, context);
   }

@@ -31,6 +31,7 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
     State& state = StateOf(rows[i]);
     const std::span<float> channels = projected_[i].subspan(inner, conv_.channels());
     conv_.Apply(values.conv, channels, state.window);
+    RoundTo(dtype_, channels);
     Activate(Activation::kSilu, channels, dtype_);
     Scan(values, projected_[i].subspan(inner), state.scan, scanned_[i]);
   }

@@ -45,7 +45,7 @@ class RecurrentBlock : public ::testing::TestWithParam<Kind> {
   RecurrentBlock() : module_(GetParam().make()) {
     AddBuffers(*module_, "mixer.");
     CapturedWeights weights(buffers_);
-    block_ = MakeBlock(*module_, "mixer", BlockContext{weights, rotary_, alone_, {}, DType::kF32});
+    block_ = MakeBlock(*module_, "mixer", BlockContext{weights, rotary_, alone_, DType::kF32});
   }
 
   void AddBuffers(const Module& module, const std::string& path) {
