@@ -15,13 +15,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kField = "quantization_config";
+constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
 
 [[noreturn]] void Refuse(const std::string& what) { ConfigFields::Refuse(std::string(kField) + ": " + what); }
 
 // [block rows, block columns]
 void ReadBlocks(const ConfigFields& fields, const char* key, QuantizedForm& form) {
   const std::vector<std::int64_t> sizes = fields.Integers(key);
-  const bool good = sizes.size() == 2 && std::ranges::min(sizes) > 0;
+  const bool good = sizes.size() == 2 && std::ranges::min(sizes) > 0 && std::ranges::max(sizes) <= kLargestBlock;
   if (!good) fields.Refuse(key, "two sizes", *fields.Find(key));
   form.scales = QuantizedForm::Scales::kBlock;
   form.block_rows = sizes[0];
@@ -149,7 +150,13 @@ bool CheckpointQuantization::Ignores(std::string_view path) const {
 }
 
 void CheckpointQuantization::ApplyTo(Module& root) const {
-  if (!method.empty()) ApplyBelow(*this, root, "");
+  if (method.empty()) return;
+  CheckpointQuantization of_tree = *this;
+  for (const std::string& entry : ignored) {
+    const bool is_name = !entry.empty() && !entry.starts_with("re:");
+    if (is_name && root.mapper().Matches(entry)) of_tree.ignored.push_back(root.mapper().Map(entry).name);
+  }
+  ApplyBelow(of_tree, root, "");
 }
 
 }  // namespace layercast

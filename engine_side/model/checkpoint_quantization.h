@@ -1,5 +1,5 @@
-// What config.json's `quantization_config` says of a checkpoint: which linear layers are quantized, and in what form.
-// Value. Used when a tree is built.
+// What config.json's `quantization_config` says of a checkpoint: which linear layers and experts are quantized, and in
+// what form. Value. Used when a tree is built.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,8 @@ struct CheckpointQuantization {
 
   bool Ignores(std::string_view path) const;
   // Tells every linear layer below `root` whether it is quantized, and in what form checkpoints may hold it. A fused
-  // layer is one of its parts: throws kInvalidArgument where some of them are ignored and others are not.
+  // layer is one of its parts: throws kInvalidArgument where some of them are ignored and others are not. What is
+  // ignored may be called as the checkpoint calls it, or as the tree does.
   void ApplyTo(Module& root) const;
 };
 

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "engine_side/model/config_fields.h"
+
 namespace layercast {
 namespace {
 
@@ -174,7 +176,7 @@ void AddConfigDefaults(const std::string& model_type, Json& config) {
 
 Json WithUsualNames(Json config) {
   if (!config.is_object()) return config;
-  const std::string model_type = config.value("model_type", "");
+  const std::string model_type = ConfigFields(config, {}).Text("model_type", "");
   if (model_type == "nemotron_h") UseUsualNamesOfNemotronH(config);
   if (model_type == "minimax_m2") UseUsualNamesOfMiniMaxM2(config);
   return config;

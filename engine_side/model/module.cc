@@ -58,7 +58,13 @@ Parameter& Module::InsertParameter(std::size_t index, Parameter parameter) {
 void Module::AddDerived(DerivedTensor derived) {
   derived.spec.num_bytes();  // throws on a shape that has no size
   CheckName(derived.spec.name);
-  for (const TensorSpec& source : derived.sources) ParameterIndex(source.name);
+  for (const TensorSpec& source : derived.sources) {
+    const TensorSpec& parameter = parameters_[ParameterIndex(source.name)].spec;
+    if (parameter == source) continue;
+    throw Error(ErrorCode::kInvalidArgument, class_name_ + ": '" + derived.spec.name + "' derives from '" +
+                                                 source.name + "': expected " + Describe(parameter) + ", got " +
+                                                 Describe(source));
+  }
   derived_.push_back(std::move(derived));
 }
 

@@ -1,6 +1,7 @@
 #include "engine_side/reload/packed_experts.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -16,11 +17,12 @@ constexpr std::string_view kBlocks = "_blocks";
 constexpr std::string_view kScales = "_scales";
 constexpr std::int64_t kBlockColumns = 32;
 constexpr std::int64_t kBlockBytes = 16;
+constexpr std::int64_t kMostColumns = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint8_t kNaN = 0xFF;  // the only e8m0 code that is no power of two
 
 bool HoldsBlocks(const TensorSpec& spec) {
   return spec.dtype == DType::kU8 && spec.name.ends_with(kBlocks) && spec.shape.size() == 4 &&
-         spec.shape[3] == kBlockBytes;
+         spec.shape[3] == kBlockBytes && spec.shape[2] <= kMostColumns / kBlockColumns;
 }
 
 // Where they go once they are unpacked; an owner that is null: nowhere.

@@ -133,7 +133,6 @@ Committer& Stager::committer() {
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) {
   if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
-  TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   const KernelLayout& kernel = layout();  // before the model takes the form that this manifest has
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, kernel, *recipe_,

@@ -219,6 +219,7 @@ TEST(ModelConfig, ReadsOneEndTokenOrSeveral) {
 }
 
 TEST(ModelConfig, NamesFieldAndValuesOfWhatCannotBe) {
+  EXPECT_EQ(ConfigError({{"model_type", 3}}), "config.json: model_type: expected a text, got 3");
   EXPECT_EQ(ConfigError({{"hidden_size", 0}}),
             "config.json: hidden_size: expected an integer from 1 to 2147483647, got 0");
   EXPECT_EQ(ConfigError({{"hidden_size", -64}}),

@@ -57,6 +57,8 @@ TEST(CheckpointQuantization, FormsOfTheField) {
             std::nullopt);
   EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": 128})"); }),
               HasSubstr("weight_block_size: expected two sizes, got 128"));
+  EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": [128, 9223372036854775807]})"); }),
+              HasSubstr("weight_block_size: expected two sizes, got [128,9223372036854775807]"));
   EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "ignore": "lm_head"})"); }),
               HasSubstr("ignore: expected a list of names"));
 }
@@ -88,6 +90,16 @@ TEST(QuantizedLayers, AFusedLayerIsIgnoredByItsNameOrByAllOfItsParts) {
   const auto root = Mlp(0, 1);
   EXPECT_THAT(ErrorOf([&] { Ignoring("up_proj").ApplyTo(*root); }),
               HasSubstr("some but not all parts of mlp.gate_up_proj"));
+}
+
+TEST(QuantizedLayers, WhatIsIgnoredMayHaveTheCheckpointsName) {
+  for (const char* entry : {"backbone.mlp.gate_up_proj", "backbone.*.gate_up_proj", "mlp.gate_up_proj"}) {
+    const auto root = Mlp(0, 1);
+    root->SetMapper(WeightsMapper({NameRule::Prefix("backbone", "")}));
+    Ignoring(entry).ApplyTo(*root);
+    EXPECT_FALSE(Layer(*root, 0).parameters()[0].quantize) << entry;
+    EXPECT_TRUE(Layer(*root, 1).parameters()[0].quantize) << entry;
+  }
 }
 
 TEST(QuantizedLayers, ScalesOfBlocksLieWhereTheirBlocksDo) {

@@ -178,6 +178,16 @@ TEST(Derive, RefusesAVersionThatMakesInfinitiesOfFiniteWeights) {
   EXPECT_EQ(rig.engine.Served(), before);
 }
 
+TEST(Derive, RefusesASourceThatIsNotAsTheParameterIs) {
+  struct Wrong final : ColumnParallelLinear {
+    Wrong() : ColumnParallelLinear(LayerContext{}, kCols, kRows, false) {
+      AddDerived({{"sum", DType::kF32, {1}}, {{"weight", DType::kF32, {kRows, kCols}}}, {}});
+    }
+  };
+  EXPECT_THAT(ErrorOf([] { Wrong(); }),
+              HasSubstr("'sum' derives from 'weight': expected [192, 64] bf16, got [192, 64] f32"));
+}
+
 TEST(Derive, NeedsABufferLikeAnyTensor) {
   int calls = 0;
   EngineMemory engine(Tree({}, calls), *MakeRecipe("none"));

@@ -19,10 +19,11 @@ namespace {
 DeltaNetSizes SizesOf(const ModelConfig& config) {
   const auto json = nlohmann::json::parse(config.json);
   const ConfigFields fields(json, {});
-  return {.num_key_heads = fields.Size("linear_num_key_heads", 16),
-          .num_value_heads = fields.Size("linear_num_value_heads", 32),
-          .key_head_dim = fields.Size("linear_key_head_dim", 128),
-          .value_head_dim = fields.Size("linear_value_head_dim", 128),
+  constexpr std::int64_t kMost = 65536;  // products stay far below 2^63
+  return {.num_key_heads = fields.Size("linear_num_key_heads", 16, kMost),
+          .num_value_heads = fields.Size("linear_num_value_heads", 32, kMost),
+          .key_head_dim = fields.Size("linear_key_head_dim", 128, kMost),
+          .value_head_dim = fields.Size("linear_value_head_dim", 128, kMost),
           .conv_kernel = fields.Size("linear_conv_kernel_dim", 4)};
 }
 
