@@ -18,9 +18,10 @@ RotaryEmbedding RotaryOf(const ModelConfig& config, const RopeConfig& rope) {
   const double factor = part == rope.numbers.end() ? 1.0 : part->second;
   const auto dim = static_cast<std::int64_t>(static_cast<double>(config.head_dim) * factor);
   if (dim < 2 || dim > config.head_dim || dim % 2 != 0) {
-    throw Error(ErrorCode::kInvalidArgument, "config.json: partial_rotary_factor " + std::to_string(factor) +
-                                                 " of head_dim " + std::to_string(config.head_dim) + " makes " +
-                                                 std::to_string(dim) +
+    const std::string part_of =
+        part == rope.numbers.end() ? "" : "partial_rotary_factor " + std::to_string(factor) + " of ";
+    throw Error(ErrorCode::kInvalidArgument, "config.json: " + part_of + "head_dim " + std::to_string(config.head_dim) +
+                                                 " makes " + std::to_string(dim) +
                                                  " rotated elements, expected an even number from 2 to head_dim");
   }
   return {rope, dim, config.max_position_embeddings};

@@ -44,7 +44,8 @@ std::optional<QuantizedForm> FormOfCompressedTensors(const ConfigFields& config)
   const Json* groups = config.Find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->size() != 1) return std::nullopt;
   const std::string group = std::string(kField) + ".config_groups." + groups->begin().key() + ".";
-  const Json* of_weights = ConfigFields(groups->begin().value(), group).Find("weights");
+  const ConfigFields only(groups->begin().value(), group);
+  const Json* of_weights = only.Find("weights");
   if (of_weights == nullptr) return std::nullopt;
   const ConfigFields weights(*of_weights, group + "weights.");
   if (weights.Text("type", "") != "float" || weights.Integer("num_bits", 1, 64) != 8) return std::nullopt;

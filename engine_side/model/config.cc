@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 10000;
 constexpr std::int64_t kMostHeads = 65536;
-constexpr std::int64_t kMostSize = 0x7FFFFFFF;
 
 DType ParseDType(const ConfigFields& fields) {
   const char* name = fields.Find("dtype") != nullptr ? "dtype" : "torch_dtype";
@@ -102,10 +101,6 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
   } else {
     config.head_dim = fields.Size("head_dim", config.hidden_size / config.num_attention_heads, kMostHeads);
   }
-  if (config.head_dim % 2 != 0) {
-    ConfigFields::Refuse("head_dim: expected an even number for rotary embeddings, got " +
-                         std::to_string(config.head_dim));
-  }
 }
 
 // As transformers resolves them: a window counts only where it is switched on; which layers have it is listed, or
@@ -167,21 +162,19 @@ ModelConfig ModelConfig::Parse(const ModelDescription& description) {
 }
 
 ModelConfig ModelConfig::Parse(std::string_view config_json) {
-  const nlohmann::json whole = WithUsualNames(ParseConfigText(config_json));
+  const nlohmann::json whole = ParseConfigText(config_json);
   const bool nested = whole.is_object() && whole.contains("text_config") && whole["text_config"].is_object();
   nlohmann::json json = nested ? TextFields(whole) : whole;
+  CompleteConfig(json);
+  const ConfigFields fields(json, nested ? "text_config." : "");
   ModelConfig config;
   config.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  config.model_type = ConfigFields(json, {}).Text("model_type", "");
-  AddConfigDefaults(config.model_type, json);
-  const ConfigFields fields(json, nested ? "text_config." : "");
+  config.model_type = fields.Text("model_type", "");
   config.architectures = fields.Texts("architectures");
   config.dtype = ParseDType(fields);
   config.vocab_size = fields.Size("vocab_size");
   config.hidden_size = fields.Size("hidden_size");
-  if (!IsAttentionFree(config.model_type)) {  // where every layer has experts, theirs may be the only size
-    config.intermediate_size = fields.Size("intermediate_size", fields.Integer("moe_intermediate_size", 1, kMostSize));
-  }
+  if (!IsAttentionFree(config.model_type)) config.intermediate_size = fields.Size("intermediate_size");
   config.num_hidden_layers = fields.Integer("num_hidden_layers", 1, kMostLayers).value_or(0);
   if (config.num_hidden_layers == 0) ConfigFields::Refuse("num_hidden_layers is missing");
   if (!IsAttentionFree(config.model_type)) ParseHeads(fields, config);

@@ -1,5 +1,5 @@
-// What config.json leaves out: the values that the configuration classes of Hugging Face transformers take where a key
-// is missing. Used by ModelConfig::Parse.
+// What config.json leaves out, or has names of its own for: the values that the configuration classes of Hugging Face
+// transformers take, by `model_type`. Each family's are in its file. Used by ModelConfig::Parse.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,15 +7,15 @@
 
 namespace layercast {
 
-// Adds the keys that are missing, where their defaults are others than ModelConfig's own. A key that is there and null
-// stays null.
-void AddConfigDefaults(const std::string& model_type, nlohmann::json& config);
+// Adds the keys that are missing. One that is there and null stays null.
+void AddDefaults(nlohmann::json& config, const nlohmann::json& defaults);
+
+// Adds what `model_type` leaves out where its defaults are others than ModelConfig's own, and the usual names
+// (layer_types) of what it has other names for. Throws kInvalidArgument for what is not an object.
+void CompleteConfig(nlohmann::json& config);
 
 // Whether models of this type have neither attention heads nor an MLP, and so no sizes for them.
 bool IsAttentionFree(const std::string& model_type);
-
-// A configuration whose own names for what all have (layers_block_type, mlp_hidden_act) are the usual ones.
-nlohmann::json WithUsualNames(nlohmann::json config);
 
 // The language model's fields of a configuration that nests them in `text_config`: those, and what only the outer
 // object says (architectures, dtype, tied embeddings, end tokens, quantization).

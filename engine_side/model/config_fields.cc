@@ -45,13 +45,15 @@ nlohmann::json ParseConfigText(std::string_view text) {
   }
 }
 
-ConfigFields::ConfigFields(const nlohmann::json& object, std::string where)
-    : object_(object), where_(std::move(where)) {
+ConfigFields::ConfigFields(nlohmann::json object, std::string where)
+    : object_(std::move(object)), where_(std::move(where)) {
   if (!object_.is_object()) {
     Refuse((where_.empty() ? std::string("expected an object, got ") : where_ + " expected an object, got ") +
            object_.type_name());
   }
 }
+
+ConfigFields ConfigFields::Of(const ModelConfig& config) { return ConfigFields(nlohmann::json::parse(config.json)); }
 
 const nlohmann::json* ConfigFields::Find(std::string_view name) const {
   const auto found = object_.find(name);

@@ -9,18 +9,21 @@
 #include <string_view>
 #include <vector>
 
+#include "layercast/model/config.h"
+
 namespace layercast {
 
 // The text of a config.json. Python's json module writes infinite numbers as no JSON parser reads them (`Infinity`),
 // transformers since 5.0 as objects ({"__float__": "Infinity"}): here both are the latter.
 nlohmann::json ParseConfigText(std::string_view text);
 
-// Borrows a JSON object; one thread only. A field that is null counts as absent. Everything throws kInvalidArgument
+// Of a JSON object. Value. A field that is null counts as absent. Everything throws kInvalidArgument
 // "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
 class ConfigFields {
  public:
   // `where` goes before every field's name ("rope_scaling.").
-  ConfigFields(const nlohmann::json& object, std::string where);
+  explicit ConfigFields(nlohmann::json object, std::string where = {});
+  static ConfigFields Of(const ModelConfig& config);
 
   const nlohmann::json* Find(std::string_view name) const;  // null: absent
   std::optional<std::int64_t> Integer(std::string_view name, std::int64_t least, std::int64_t most) const;
@@ -39,7 +42,7 @@ class ConfigFields {
   [[noreturn]] static void Refuse(const std::string& message);
 
  private:
-  const nlohmann::json& object_;
+  nlohmann::json object_;
   std::string where_;
 };
 

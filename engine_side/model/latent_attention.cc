@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/fit.h"
 #include "layercast/model/norm.h"
@@ -65,9 +64,7 @@ void TakeValues(std::size_t heads, std::size_t key_bytes, std::size_t rows, std:
 }  // namespace
 
 LatentAttentionSpec LatentAttentionSpec::Parse(const ModelConfig& config) {
-  nlohmann::json json = nlohmann::json::parse(config.json);
-  AddConfigDefaults(config.model_type, json);
-  const ConfigFields fields(json, {});
+  const ConfigFields fields = ConfigFields::Of(config);
   LatentAttentionSpec spec;
   spec.sizes = {.num_heads = config.num_attention_heads,
                 .q_lora_rank = fields.Find("q_lora_rank") == nullptr ? 0 : fields.Size("q_lora_rank"),

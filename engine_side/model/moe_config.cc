@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 
 namespace layercast {
@@ -36,10 +35,11 @@ std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, const cha
 std::vector<bool> ParseSparseLayers(const ConfigFields& fields, std::int64_t layers) {
   const std::int64_t step = fields.Size("decoder_sparse_step", 1);
   const std::int64_t dense = fields.Integer("first_k_dense_replace", 0, kMostLayers).value_or(0);
+  const std::int64_t frequency = fields.Size("moe_layer_freq", 1);
   const std::vector<std::int64_t> mlp_only = fields.Integers("mlp_only_layers");
   std::vector<bool> sparse;
   for (std::int64_t i = 0; i < layers; ++i) {
-    sparse.push_back(i >= dense && (i + 1) % step == 0 && std::ranges::count(mlp_only, i) == 0);
+    sparse.push_back(i >= dense && (i + 1) % step == 0 && i % frequency == 0 && std::ranges::count(mlp_only, i) == 0);
   }
   return sparse;
 }
@@ -52,9 +52,7 @@ std::int64_t ParseDraftLayers(const ConfigFields& fields) {
 }  // namespace
 
 MoeConfig MoeConfig::Parse(const ModelConfig& config) {
-  nlohmann::json json = nlohmann::json::parse(config.json);
-  AddConfigDefaults(config.model_type, json);
-  const ConfigFields fields(json, {});
+  const ConfigFields fields = ConfigFields::Of(config);
   MoeConfig moe;
   moe.num_experts = ParseNumExperts(fields);
   moe.num_experts_per_tok = ParseAtMost(fields, "num_experts_per_tok", "the number of experts", moe.num_experts);

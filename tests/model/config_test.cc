@@ -287,7 +287,25 @@ TEST(ModelConfig, TakesLinearAttentionFromAListOrAnInterval) {
 }
 
 TEST(ModelConfig, NeedsNoSizeOfAnMlpThatNoLayerHas) {
-  EXPECT_EQ(ParseConfig({{"intermediate_size", nullptr}, {"moe_intermediate_size", 24}}).intermediate_size, 24);
+  Json experts_alone = With({{"model_type", "qwen3_5_moe_text"}, {"moe_intermediate_size", 24}});
+  experts_alone.erase("intermediate_size");
+  EXPECT_EQ(ModelConfig::Parse(experts_alone.dump()).intermediate_size, 24);
+  // A family that may have dense layers says how large they are.
+  EXPECT_EQ(ConfigError({{"model_type", "qwen3_moe"}, {"intermediate_size", nullptr}}),
+            "config.json: intermediate_size is missing");
+}
+
+TEST(ModelConfig, TakesTheRotatedPartOfALatentHeadForTheHead) {
+  // 64 is not divisible by 7: nothing divides the hidden size by the number of heads.
+  const ModelConfig config = ParseConfig({{"model_type", "deepseek_v3"}, {"num_attention_heads", 7}});
+  EXPECT_EQ(config.head_dim, 64);
+}
+
+TEST(ModelConfig, TakesTheRotatedPartOfAHeadInElements) {
+  EXPECT_EQ(ParseConfig({{"model_type", "minimax_m2"}, {"rotary_dim", 64}}).rope.numbers.at("partial_rotary_factor"),
+            0.5);
+  EXPECT_EQ(ConfigError({{"model_type", "minimax_m2"}, {"rotary_dim", 256}}),
+            "config.json: rotary_dim: expected an integer from 1 to 128, got 256");
 }
 
 TEST(ModelConfig, TakesLayersOfAHybridFromItsListOrPattern) {

@@ -59,6 +59,7 @@ TEST(MoeConfig, KnowsWhichLayersAreDense) {
   EXPECT_THAT(sparse(R"(, "decoder_sparse_step": 2)"), ElementsAre(false, true, false, true));
   EXPECT_THAT(sparse(R"(, "mlp_only_layers": [0, 3])"), ElementsAre(false, true, true, false));
   EXPECT_THAT(sparse(R"(, "first_k_dense_replace": 3)"), ElementsAre(false, false, false, true));
+  EXPECT_THAT(sparse(R"(, "first_k_dense_replace": 1, "moe_layer_freq": 2)"), ElementsAre(false, false, true, false));
 }
 
 TEST(MoeConfig, RefusesWhatCannotBeWithTheNumbers) {

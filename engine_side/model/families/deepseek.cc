@@ -3,6 +3,7 @@
 // V3 also hold draft layers behind the last one.
 #include <nlohmann/json.hpp>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
@@ -29,37 +30,65 @@ std::unique_ptr<Module> BuildDeepseek(const char* architecture, const ModelConfi
 }
 
 // Throws unless the field, where it is there, says what the family computes.
-void Expect(const nlohmann::json& config, const char* field, const char* expected) {
-  const ConfigFields fields(config, {});
-  if (fields.Text(field, expected) != expected) fields.Refuse(field, expected, config[field]);
+void Expect(const ConfigFields& fields, const char* field, const char* expected) {
+  if (fields.Text(field, expected) != expected) fields.Refuse(field, expected, *fields.Find(field));
+}
+
+// A head, to rotary embeddings, is the part of it that they rotate.
+void CompleteLatent(nlohmann::json& config) {
+  AddDefaults(config, {{"q_lora_rank", 1536},
+                       {"kv_lora_rank", 512},
+                       {"qk_nope_head_dim", 128},
+                       {"qk_rope_head_dim", 64},
+                       {"v_head_dim", 128}});
+  config["head_dim"] = config["qk_rope_head_dim"];
 }
 
 }  // namespace
 
 std::unique_ptr<Module> BuildDeepseekV2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
-  const auto json = nlohmann::json::parse(config.json);
-  const ConfigFields fields(json, {});
-  Expect(json, "scoring_func", "softmax");
+  const ConfigFields fields = ConfigFields::Of(config);
+  Expect(fields, "scoring_func", "softmax");
   MoeConfig moe = MoeConfig::Parse(config);
   if (fields.Text("topk_method", "greedy") == "greedy") {
     moe.n_group = moe.topk_group = 1;
   } else {
-    Expect(json, "topk_method", "group_limited_greedy");
+    Expect(fields, "topk_method", "group_limited_greedy");
   }
   return BuildDeepseek("DeepseekV2ForCausalLM", config, parallel, dtype, moe, {.fp32_logits = true, .group_best = 1},
                        {});
 }
 
 std::unique_ptr<Module> BuildDeepseekV3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
-  const auto json = nlohmann::json::parse(config.json);
-  Expect(json, "scoring_func", "sigmoid");
-  Expect(json, "topk_method", "noaux_tc");
+  const ConfigFields fields = ConfigFields::Of(config);
+  Expect(fields, "scoring_func", "sigmoid");
+  Expect(fields, "topk_method", "noaux_tc");
   const MoeConfig moe = MoeConfig::Parse(config);
   const Routing routing{.score = Routing::Score::kSigmoid,
                         .normalize = moe.norm_topk_prob,
                         .normalize_epsilon = 1e-20,
                         .fp32_logits = true};
   return BuildDeepseek("DeepseekV3ForCausalLM", config, parallel, dtype, moe, routing, {.correction_bias = true});
+}
+
+void CompleteDeepseekV2(nlohmann::json& config) {
+  AddDefaults(config, {{"num_local_experts", 64}, {"moe_intermediate_size", 1407}, {"n_shared_experts", 2}});
+  CompleteLatent(config);
+}
+
+void CompleteDeepseekV3(nlohmann::json& config) {
+  AddDefaults(config, {{"num_local_experts", 256},
+                       {"num_experts_per_tok", 8},
+                       {"moe_intermediate_size", 2048},
+                       {"n_shared_experts", 1},
+                       {"n_group", 8},
+                       {"topk_group", 4},
+                       {"norm_topk_prob", true},
+                       {"routed_scaling_factor", 2.5},
+                       {"first_k_dense_replace", 3},
+                       {"num_mtp_layers", 1},
+                       {"max_position_embeddings", 4096}});
+  CompleteLatent(config);
 }
 
 }  // namespace layercast

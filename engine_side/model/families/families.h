@@ -1,7 +1,9 @@
-// The factories of the built-in families: one file each, registered by name in ModelRegistry::Builtin.
+// The built-in families, one file each: a factory, registered by name in ModelRegistry::Builtin, and what their
+// configurations leave out, registered by `model_type` in CompleteConfig.
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 
 #include "layercast/model/config.h"
 #include "layercast/model/module.h"
@@ -30,5 +32,24 @@ std::unique_ptr<Module> BuildQwen35(const ModelConfig& config, const ParallelCon
 std::unique_ptr<Module> BuildQwen35Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3Next(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+
+void CompleteDeepseekV2(nlohmann::json& config);
+void CompleteDeepseekV3(nlohmann::json& config);
+void CompleteGemma2(nlohmann::json& config);
+void CompleteGemma3(nlohmann::json& config);
+void CompleteGlm4Moe(nlohmann::json& config);
+void CompleteGptOss(nlohmann::json& config);
+void CompleteMamba2(nlohmann::json& config);
+void CompleteMiniMaxM2(nlohmann::json& config);
+void CompleteMistral(nlohmann::json& config);
+void CompleteMixtral(nlohmann::json& config);
+void CompleteNemotronH(nlohmann::json& config);
+void CompletePhi3(nlohmann::json& config);
+void CompleteQwen2Moe(nlohmann::json& config);
+void CompleteQwen3(nlohmann::json& config);
+void CompleteQwen35(nlohmann::json& config);
+void CompleteQwen35Moe(nlohmann::json& config);
+void CompleteQwen3Moe(nlohmann::json& config);
+void CompleteQwen3Next(nlohmann::json& config);
 
 }  // namespace layercast

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 
@@ -31,6 +32,15 @@ std::unique_ptr<DecoderForCausalLM> BuildGemma(const char* architecture, const M
   return std::make_unique<DecoderForCausalLM>(architecture, context, config, make_layer, options);
 }
 
+void CompleteBoth(nlohmann::json& config) {
+  AddDefaults(config, {{"head_dim", 256},
+                       {"hidden_activation", "gelu_pytorch_tanh"},
+                       {"tie_word_embeddings", true},
+                       {"query_pre_attn_scalar", 256},
+                       {"use_sliding_window", true},
+                       {"sliding_window", 4096}});
+}
+
 }  // namespace
 
 std::unique_ptr<Module> BuildGemma2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
@@ -55,6 +65,17 @@ std::unique_ptr<Module> BuildGemma3Text(const ModelConfig& config, const Paralle
   rules.push_back(NameRule::Prefix("language_model.lm_head", "lm_head"));
   model->SetMapper(WeightsMapper(std::move(rules)) | model->mapper());
   return model;
+}
+
+void CompleteGemma2(nlohmann::json& config) {
+  AddDefaults(config,
+              {{"sliding_window_pattern", 2}, {"attn_logit_softcapping", 50.0}, {"final_logit_softcapping", 30.0}});
+  CompleteBoth(config);
+}
+
+void CompleteGemma3(nlohmann::json& config) {
+  AddDefaults(config, {{"sliding_window_pattern", 6}, {"rope_theta", 1e6}, {"rope_local_base_freq", 1e4}});
+  CompleteBoth(config);
 }
 
 }  // namespace layercast

@@ -1,6 +1,7 @@
 // GLM-4 MoE: a part of each head is rotated, the first layers are dense, experts are picked by sigmoid scores and a
 // bias that is not part of their weight. Checkpoints also hold draft layers behind the last one, which are another
 // model's.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
@@ -24,6 +25,19 @@ std::unique_ptr<Module> BuildGlm4Moe(const ModelConfig& config, const ParallelCo
   });
   model->SetMapper(DropDraftLayers(config, moe) | model->mapper());
   return model;
+}
+
+void CompleteGlm4Moe(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"rms_norm_eps", 1e-5},
+                       {"partial_rotary_factor", 0.5},
+                       {"num_local_experts", 128},
+                       {"num_experts_per_tok", 8},
+                       {"moe_intermediate_size", 1408},
+                       {"n_shared_experts", 1},
+                       {"norm_topk_prob", true},
+                       {"first_k_dense_replace", 1},
+                       {"num_mtp_layers", 1}});
 }
 
 }  // namespace layercast

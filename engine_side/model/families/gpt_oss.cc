@@ -2,6 +2,7 @@
 // stacked and transposed on disk, gate and up column by column.
 #include <nlohmann/json.hpp>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
@@ -11,8 +12,7 @@ namespace layercast {
 
 std::unique_ptr<Module> BuildGptOss(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype, .norm = NormStyle::kFp32Weight};
-  const auto json = nlohmann::json::parse(config.json);
-  const ConfigFields fields(json, {});
+  const ConfigFields fields = ConfigFields::Of(config);
   const MoeConfig moe = MoeConfig::Parse(config);
   const AttentionOptions attention{
       .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .sinks = true};
@@ -28,6 +28,27 @@ std::unique_ptr<Module> BuildGptOss(const ModelConfig& config, const ParallelCon
                                           std::make_unique<Attention>(context, config, layer, attention),
                                           std::make_unique<MixtureOfExperts>(context, config, moe, options));
   });
+}
+
+void CompleteGptOss(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"head_dim", 64},
+                       {"rms_norm_eps", 1e-5},
+                       {"attention_bias", true},
+                       {"use_sliding_window", true},
+                       {"sliding_window", 128},
+                       {"sliding_window_pattern", 2},
+                       {"max_position_embeddings", 131072},
+                       {"rope_theta", 150000.0},
+                       {"rope_scaling",
+                        {{"rope_type", "yarn"},
+                         {"factor", 32.0},
+                         {"beta_fast", 32.0},
+                         {"beta_slow", 1.0},
+                         {"truncate", false},
+                         {"original_max_position_embeddings", 4096}}},
+                       {"num_local_experts", 128},
+                       {"num_experts_per_tok", 4}});
 }
 
 }  // namespace layercast

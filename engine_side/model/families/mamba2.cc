@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/backbone_names.h"
 #include "engine_side/model/families/families.h"
@@ -12,8 +13,7 @@ namespace layercast {
 
 std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
-  const auto json = nlohmann::json::parse(config.json);
-  const ConfigFields fields(json, {});
+  const ConfigFields fields = ConfigFields::Of(config);
   const MambaSizes sizes{.num_heads = fields.Size("num_heads", 128),
                          .head_dim = fields.Size("head_dim", 64),
                          .state_size = fields.Size("state_size", 128),
@@ -23,7 +23,7 @@ std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelCon
                        .conv_bias = fields.Flag("use_conv_bias", true),
                        .norm_epsilon = config.rms_norm_eps};
   if (const std::vector<double> limit = fields.Numbers("time_step_limit"); !limit.empty()) {
-    if (limit.size() != 2) fields.Refuse("time_step_limit", "two numbers", json["time_step_limit"]);
+    if (limit.size() != 2) fields.Refuse("time_step_limit", "two numbers", *fields.Find("time_step_limit"));
     options.time_step_min = limit[0];
     options.time_step_max = limit[1];
   }
@@ -34,6 +34,10 @@ std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelCon
   });
   model->SetMapper(BackboneNames() | model->mapper());
   return model;
+}
+
+void CompleteMamba2(nlohmann::json& config) {
+  AddDefaults(config, {{"layer_norm_epsilon", 1e-5}, {"max_position_embeddings", 1 << 20}});
 }
 
 }  // namespace layercast

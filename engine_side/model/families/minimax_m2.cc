@@ -1,5 +1,9 @@
 // MiniMax-M2: queries and keys are normalized over all heads together, a part of each head is rotated; experts have
 // Mixtral's names, and are picked by sigmoid scores and a bias that is not part of their weight.
+#include <cstdint>
+
+#include "engine_side/model/config_defaults.h"
+#include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"
@@ -26,6 +30,21 @@ std::unique_ptr<Module> BuildMiniMaxM2(const ModelConfig& config, const Parallel
   const NameRule bias = NameRule::Suffix("e_score_correction_bias", "gate.e_score_correction_bias");
   model->SetMapper(WeightsMapper({bias}) | model->mapper());
   return model;
+}
+
+void CompleteMiniMaxM2(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"head_dim", 128},
+                       {"rope_theta", 5e6},
+                       {"max_position_embeddings", 196608},
+                       {"num_local_experts", 256},
+                       {"num_experts_per_tok", 8}});
+  // Published files say how many elements of a head are rotated.
+  const ConfigFields fields(config);
+  const std::int64_t head = fields.Size("head_dim");
+  if (const auto rotary = fields.Integer("rotary_dim", 1, head)) {
+    config.emplace("partial_rotary_factor", static_cast<double>(*rotary) / static_cast<double>(head));
+  }
 }
 
 }  // namespace layercast

@@ -1,4 +1,5 @@
 // Mistral: no biases; every layer sees a window where the configuration gives one.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 
@@ -11,6 +12,10 @@ std::unique_ptr<Module> BuildMistral(const ModelConfig& config, const ParallelCo
                                           std::make_unique<Attention>(context, config, layer, AttentionOptions()),
                                           std::make_unique<GatedMlp>(context, config, false));
   });
+}
+
+void CompleteMistral(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 8}, {"use_sliding_window", true}, {"sliding_window", 4096}});
 }
 
 }  // namespace layercast

@@ -1,4 +1,5 @@
 // Mixtral: experts in every layer, under `block_sparse_moe` with w1, w2, w3 on disk and under `mlp` in transformers.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"
@@ -17,6 +18,15 @@ std::unique_ptr<Module> BuildMixtral(const ModelConfig& config, const ParallelCo
                    std::make_unique<MixtureOfExperts>(context, config, moe, options));
     return layer;
   });
+}
+
+void CompleteMixtral(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"rms_norm_eps", 1e-5},
+                       {"rope_theta", 1e6},
+                       {"use_sliding_window", true},
+                       {"num_local_experts", 8},
+                       {"num_experts_per_tok", 2}});
 }
 
 }  // namespace layercast

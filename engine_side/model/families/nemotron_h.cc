@@ -1,6 +1,11 @@
 // Nemotron-H: each layer is one mixer, a state space, attention without rotary embeddings, or an MLP without a gate.
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/backbone_names.h"
 #include "engine_side/model/families/families.h"
@@ -9,11 +14,34 @@
 #include "layercast/model/mamba_mixer.h"
 
 namespace layercast {
+namespace {
+
+// One block a layer: listed, or as a pattern such as "M-M*"; the number of layers follows from it.
+void UseLayerTypes(nlohmann::json& config) {
+  const std::map<char, std::string> of_pattern = {
+      {'M', "linear_attention"}, {'*', "full_attention"}, {'-', "mlp"}, {'E', "moe"}};
+  const std::map<std::string, std::string> old_names = {{"mamba", "linear_attention"}, {"attention", "full_attention"}};
+  const ConfigFields fields(config);
+  std::vector<std::string> types = fields.Texts("layers_block_type");
+  for (std::string& type : types) {
+    if (const auto usual = old_names.find(type); usual != old_names.end()) type = usual->second;
+  }
+  if (types.empty()) {
+    for (const char block : fields.Text("hybrid_override_pattern", "")) {
+      const auto type = of_pattern.find(block);
+      types.push_back(type == of_pattern.end() ? std::string(1, block) : type->second);
+    }
+  }
+  if (types.empty()) return;
+  config["num_hidden_layers"] = types.size();
+  config["layer_types"] = std::move(types);
+}
+
+}  // namespace
 
 std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
-  const auto json = nlohmann::json::parse(config.json);
-  const ConfigFields fields(json, {});
+  const ConfigFields fields = ConfigFields::Of(config);
   const MambaSizes sizes{.num_heads = fields.Size("mamba_num_heads", 128),
                          .head_dim = fields.Size("mamba_head_dim", 64),
                          .state_size = fields.Size("ssm_state_size", 128),
@@ -42,6 +70,16 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
   });
   model->SetMapper(BackboneNames() | model->mapper());
   return model;
+}
+
+void CompleteNemotronH(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"head_dim", 128},
+                       {"layer_norm_epsilon", 1e-5},
+                       {"mlp_hidden_act", "relu2"},
+                       {"max_position_embeddings", 4096}});
+  config["hidden_act"] = config["mlp_hidden_act"];
+  UseLayerTypes(config);
 }
 
 }  // namespace layercast

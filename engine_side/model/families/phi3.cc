@@ -1,5 +1,6 @@
 // Phi-3: checkpoints hold qkv_proj and gate_up_proj fused, under the very names of the layers; a part of each head may
 // be rotated.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 
@@ -12,6 +13,11 @@ std::unique_ptr<Module> BuildPhi3(const ModelConfig& config, const ParallelConfi
                                           std::make_unique<Attention>(context, config, layer, AttentionOptions()),
                                           std::make_unique<GatedMlp>(context, config, false));
   });
+}
+
+void CompletePhi3(nlohmann::json& config) {
+  AddDefaults(config,
+              {{"use_sliding_window", true}, {"rms_norm_eps", 1e-5}, {"original_max_position_embeddings", 4096}});
 }
 
 }  // namespace layercast

@@ -1,4 +1,5 @@
 // Qwen2-MoE: Qwen2's attention, and a shared expert that each token weighs by a gate.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"
@@ -17,6 +18,14 @@ std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelC
                                           std::make_unique<Attention>(context, config, layer, attention),
                                           MakeFeedForward(context, config, moe, layer, options));
   });
+}
+
+void CompleteQwen2Moe(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 16},
+                       {"num_local_experts", 60},
+                       {"num_experts_per_tok", 4},
+                       {"moe_intermediate_size", 1408},
+                       {"shared_expert_intermediate_size", 5632}});
 }
 
 }  // namespace layercast

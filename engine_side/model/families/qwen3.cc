@@ -1,4 +1,5 @@
 // Qwen3: queries and keys are normalized head by head; head_dim is explicit.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 
@@ -14,5 +15,7 @@ std::unique_ptr<Module> BuildQwen3(const ModelConfig& config, const ParallelConf
                                           std::make_unique<GatedMlp>(context, config, false));
   });
 }
+
+void CompleteQwen3(nlohmann::json& config) { AddDefaults(config, {{"head_dim", 128}}); }
 
 }  // namespace layercast

@@ -1,4 +1,5 @@
 // Qwen3-MoE: Qwen3's attention; experts in every layer but those that the configuration makes dense.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"
@@ -16,6 +17,13 @@ std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelC
                                           std::make_unique<Attention>(context, config, layer, attention),
                                           MakeFeedForward(context, config, moe, layer, options));
   });
+}
+
+void CompleteQwen3Moe(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 4},
+                       {"num_local_experts", 128},
+                       {"num_experts_per_tok", 8},
+                       {"moe_intermediate_size", 768}});
 }
 
 }  // namespace layercast

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
@@ -17,8 +18,7 @@ namespace layercast {
 namespace {
 
 DeltaNetSizes SizesOf(const ModelConfig& config) {
-  const auto json = nlohmann::json::parse(config.json);
-  const ConfigFields fields(json, {});
+  const ConfigFields fields = ConfigFields::Of(config);
   constexpr std::int64_t kMost = 65536;  // products stay far below 2^63
   return {.num_key_heads = fields.Size("linear_num_key_heads", 16, kMost),
           .num_value_heads = fields.Size("linear_num_value_heads", 32, kMost),
@@ -63,6 +63,21 @@ std::unique_ptr<Module> BuildHybrid(const char* architecture, const ModelConfig&
   return model;
 }
 
+void CompleteHybrid(nlohmann::json& config) {
+  AddDefaults(config, {{"head_dim", 256},
+                       {"partial_rotary_factor", 0.25},
+                       {"full_attention_interval", 4},
+                       {"max_position_embeddings", 32768}});
+}
+
+void CompleteExperts(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 2},
+                       {"moe_intermediate_size", 512},
+                       {"shared_expert_intermediate_size", 512},
+                       {"norm_topk_prob", true}});
+  CompleteHybrid(config);
+}
+
 }  // namespace
 
 std::unique_ptr<Module> BuildQwen3Next(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
@@ -76,6 +91,22 @@ std::unique_ptr<Module> BuildQwen35(const ModelConfig& config, const ParallelCon
 
 std::unique_ptr<Module> BuildQwen35Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   return BuildHybrid("Qwen3_5MoeForCausalLM", config, parallel, dtype, DeltaNetRows::kByPart, MoeConfig::Parse(config));
+}
+
+void CompleteQwen3Next(nlohmann::json& config) {
+  AddDefaults(config, {{"num_local_experts", 512}, {"num_experts_per_tok", 10}});
+  CompleteExperts(config);
+}
+
+void CompleteQwen35(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 4}});
+  CompleteHybrid(config);
+}
+
+void CompleteQwen35Moe(nlohmann::json& config) {
+  AddDefaults(config, {{"num_local_experts", 256}, {"num_experts_per_tok", 8}});
+  CompleteExperts(config);
+  AddDefaults(config, {{"intermediate_size", config["moe_intermediate_size"]}});  // every layer has experts
 }
 
 }  // namespace layercast

@@ -68,8 +68,8 @@ struct LAYERCAST_PUBLIC ModelConfig {
   std::optional<std::int64_t> bos_token_id;
   std::vector<std::int64_t> eos_token_ids;
 
-  // All of it, for families that read fields of their own; of a configuration that nests the language model's fields in
-  // `text_config`, those.
+  // All of it, for families that read fields of their own, with what is left out; of a configuration that nests the
+  // language model's fields in `text_config`, those.
   std::string json;
 };
 
