@@ -1,0 +1,15 @@
+#include "src/cuda/probe.h"
+
+#include <cuda_runtime.h>
+
+namespace layercast {
+
+CudaProbe ProbeCuda() {
+  CudaProbe probe;
+  const cudaError_t error = cudaGetDeviceCount(&probe.devices);
+  if (error == cudaSuccess && probe.devices > 0) return probe;
+  static_cast<void>(cudaGetLastError());  // was told here: it is nobody else's
+  return {.devices = 0, .why_none = error == cudaSuccess ? "no CUDA device is visible" : cudaGetErrorString(error)};
+}
+
+}  // namespace layercast

@@ -1,0 +1,67 @@
+#include "src/cuda/stream.h"
+
+#include <utility>
+
+#include "src/cuda/call.h"
+
+namespace layercast {
+
+CudaEvent::CudaEvent(int device) : device_(device) {
+  const OnCudaDevice scope(device);
+  CheckCuda(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming), "cudaEventCreateWithFlags", device);
+}
+
+CudaEvent::CudaEvent(CudaEvent&& other) noexcept
+    : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+
+CudaEvent& CudaEvent::operator=(CudaEvent&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+CudaEvent::~CudaEvent() {
+  if (handle_ != nullptr) static_cast<void>(cudaEventDestroy(handle_));
+}
+
+void CudaEvent::Record(const CudaStream& stream) {
+  CheckCuda(cudaEventRecord(handle_, stream.handle()), "cudaEventRecord", device_);
+}
+
+void CudaEvent::Synchronize() const { CheckCuda(cudaEventSynchronize(handle_), "cudaEventSynchronize", device_); }
+
+bool CudaEvent::IsDone() const {
+  const cudaError_t error = cudaEventQuery(handle_);
+  if (error == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  CheckCuda(error, "cudaEventQuery", device_);
+  return true;
+}
+
+CudaStream::CudaStream(int device) : device_(device) {
+  const OnCudaDevice scope(device);
+  CheckCuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", device);
+}
+
+CudaStream::CudaStream(CudaStream&& other) noexcept
+    : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+
+CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+CudaStream::~CudaStream() {
+  if (handle_ != nullptr) static_cast<void>(cudaStreamDestroy(handle_));
+}
+
+void CudaStream::Synchronize() const { CheckCuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_); }
+
+void CudaStream::WaitFor(const CudaEvent& event) {
+  CheckCuda(cudaStreamWaitEvent(handle_, event.handle(), 0), "cudaStreamWaitEvent", device_);
+}
+
+}  // namespace layercast

@@ -1,0 +1,57 @@
+// Streams and events of one CUDA device, as types. Everything that this project queues on a device goes to a stream
+// that was handed to it: nothing uses the default stream, and nothing waits for the whole device.
+#pragma once
+
+struct CUstream_st;  // cudaStream_t and cudaEvent_t are pointers to these
+struct CUevent_st;
+
+namespace layercast {
+
+class CudaStream;
+
+// A place in a stream. Move-only resource; thread-safe once recorded.
+class CudaEvent {
+ public:
+  explicit CudaEvent(int device);
+  CudaEvent(CudaEvent&& other) noexcept;
+  CudaEvent& operator=(CudaEvent&& other) noexcept;
+  ~CudaEvent();
+
+  // Behind what is queued in the stream now; a place recorded before is forgotten.
+  void Record(const CudaStream& stream);
+  // The calling thread waits until the stream is there. An event that was never recorded is there.
+  void Synchronize() const;
+  bool IsDone() const;
+
+  int device() const { return device_; }
+  CUevent_st* handle() const { return handle_; }
+
+ private:
+  int device_ = 0;
+  CUevent_st* handle_ = nullptr;
+};
+
+// An ordered queue of work. Never the default stream, and never waits for it or makes it wait. Move-only resource; one
+// thread at a time.
+class CudaStream {
+ public:
+  // Throws kUnsupported, saying why, where there is no such device.
+  explicit CudaStream(int device);
+  CudaStream(CudaStream&& other) noexcept;
+  CudaStream& operator=(CudaStream&& other) noexcept;
+  ~CudaStream();  // what is queued still runs
+
+  // The calling thread waits until all that is queued is done. Throws what went wrong in it.
+  void Synchronize() const;
+  // What is queued from now on waits for the event.
+  void WaitFor(const CudaEvent& event);
+
+  int device() const { return device_; }
+  CUstream_st* handle() const { return handle_; }
+
+ private:
+  int device_ = 0;
+  CUstream_st* handle_ = nullptr;
+};
+
+}  // namespace layercast

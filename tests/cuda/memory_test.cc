@@ -1,0 +1,69 @@
+#include "src/cuda/memory.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "layercast/error.h"
+#include "src/base/caching_memory.h"
+#include "src/base/counting_memory.h"
+#include "tests/cuda/device.h"
+
+namespace layercast {
+namespace {
+
+TEST(CudaMemory, IsTheDevicesAndAligned) {
+  LAYERCAST_NEEDS_CUDA();
+  CudaStream stream(0);
+  CudaMemory device(stream);
+  EXPECT_EQ(device.device(), (Device{Device::Kind::kCuda, 0}));
+  const Buffer buffer(device, 1000);
+  const Buffer empty(device, 0);
+  EXPECT_NE(empty.data(), nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % kMemoryAlignment, 0U);
+  cudaPointerAttributes attributes{};
+  stream.Synchronize();
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, buffer.data()), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+  EXPECT_EQ(attributes.device, 0);
+}
+
+TEST(CudaMemory, SaysHowMuchItCouldNotGive) {
+  LAYERCAST_NEEDS_CUDA();
+  CudaStream stream(0);
+  CudaMemory device(stream);
+  const std::size_t absurd = std::numeric_limits<std::size_t>::max() / 4;
+  try {
+    const Buffer buffer(device, absurd);
+    FAIL() << "no device has that";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_NE(std::string(error.what()).find(std::to_string(absurd)), std::string::npos) << error.what();
+  }
+}
+
+TEST(CudaMemory, IsKeptForTheNextRequestByACache) {
+  LAYERCAST_NEEDS_CUDA();
+  CudaStream stream(0);
+  CudaMemory device(stream);
+  CountingMemory counting(device);
+  CachingMemory cache(counting);
+  for (int i = 0; i < 10; ++i) const Buffer layer(cache, 1 << 20);
+  EXPECT_EQ(counting.allocations(), 1U);
+}
+
+TEST(PinnedMemory, IsHostMemoryThatCopiesReach) {
+  LAYERCAST_NEEDS_CUDA();
+  PinnedMemory pinned(0);
+  EXPECT_EQ(pinned.device(), Device());
+  const Buffer buffer(pinned, 4096);
+  buffer.span()[4095] = std::byte{7};
+  cudaPointerAttributes attributes{};
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, buffer.data()), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+}
+
+}  // namespace
+}  // namespace layercast
