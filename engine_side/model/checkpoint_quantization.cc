@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <utility>
 
 #include "engine_side/model/config_fields.h"
+#include "engine_side/model/ignored_modules.h"
+#include "engine_side/model/path.h"
 #include "layercast/model/quantizable_layer.h"
 
 namespace layercast {
@@ -61,64 +62,33 @@ std::optional<QuantizedForm> FormOfCompressedTensors(const ConfigFields& config)
   return form;
 }
 
-// Whether `path` holds the segments of `name`, one after another.
-bool HasSegments(std::string_view path, std::string_view name) {
-  const std::string framed = "." + std::string(path) + ".";
-  return framed.find("." + std::string(name) + ".") != std::string::npos;
-}
-
-// '*' stands for any text.
-bool MatchesWildcards(std::string_view text, std::string_view pattern) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return text == pattern;
-  if (!text.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t begin = star; begin <= text.size(); ++begin) {
-    if (MatchesWildcards(text.substr(begin), rest)) return true;
-  }
-  return false;
-}
-
-bool Matches(std::string_view path, const std::string& entry) {
-  if (entry.starts_with("re:")) {
-    try {
-      return std::regex_search(path.begin(), path.end(), std::regex(entry.substr(3)),
-                               std::regex_constants::match_continuous);
-    } catch (const std::regex_error&) {
-      Refuse("'" + entry + "' is not a regular expression");
-    }
-  }
-  if (entry.find('*') != std::string::npos)
-    return MatchesWildcards(path, entry) || MatchesWildcards(path, entry + ".*");
-  return !entry.empty() && HasSegments(path, entry);
-}
-
 // Under the fused layer's own name, or of all its parts.
-bool IgnoresLayer(const CheckpointQuantization& quantization, const QuantizableLayer& layer, const std::string& path) {
-  if (quantization.Ignores(path)) return true;
-  const std::string parent = path.substr(0, path.rfind('.') == std::string::npos ? 0 : path.rfind('.') + 1);
-  std::string ignored;
-  std::string kept;
-  for (const ShardName& shard : layer.shard_names()) {
-    const std::string part = parent + std::string(shard.checkpoint_name);
-    (quantization.Ignores(part) ? ignored : kept) = part;
+bool IgnoresLayer(const IgnoredModules& ignored, const QuantizableLayer& layer, const std::string& path) {
+  if (ignored.empty()) return false;
+  if (ignored.Contains(path)) return true;
+  std::string some;
+  for (const std::vector<std::string>& parts : layer.CheckpointModules(path)) {
+    const auto is_ignored = [&](const std::string& part) { return ignored.Contains(part); };
+    const auto left_out = std::ranges::find_if(parts, is_ignored);
+    if (left_out == parts.end()) continue;
+    const auto kept = std::ranges::find_if_not(parts, is_ignored);
+    if (kept == parts.end()) return true;
+    if (some.empty()) some = *kept + " is, " + *left_out + " is ignored";
   }
-  if (ignored.empty() || kept.empty()) return !ignored.empty();
-  Refuse("some but not all parts of " + path + " are quantized: " + kept + " is, " + ignored +
-         " is ignored; a fused layer has one precision");
+  if (some.empty()) return false;
+  Refuse("some but not all parts of " + path + " are quantized: " + some + "; a fused layer has one precision");
 }
 
-void ApplyBelow(const CheckpointQuantization& quantization, Module& module, const std::string& path) {
+void ApplyBelow(const std::optional<QuantizedForm>& form, const IgnoredModules& ignored, Module& module,
+                const std::string& path) {
   if (auto* layer = dynamic_cast<QuantizableLayer*>(&module)) {
-    if (IgnoresLayer(quantization, *layer, path)) {
+    if (IgnoresLayer(ignored, *layer, path)) {
       layer->SetQuantization(false, std::nullopt);
     } else {
-      layer->SetQuantization(true, quantization.form);
+      layer->SetQuantization(true, form);
     }
   }
-  for (const auto& [name, child] : module.children()) {
-    ApplyBelow(quantization, *child, path.empty() ? name : path + "." + name);
-  }
+  for (const auto& [name, child] : module.children()) ApplyBelow(form, ignored, *child, JoinPath(path, name));
 }
 
 }  // namespace
@@ -146,18 +116,14 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   return quantization;
 }
 
-bool CheckpointQuantization::Ignores(std::string_view path) const {
-  return std::ranges::any_of(ignored, [&](const std::string& entry) { return Matches(path, entry); });
-}
-
 void CheckpointQuantization::ApplyTo(Module& root) const {
   if (method.empty()) return;
-  CheckpointQuantization of_tree = *this;
+  std::vector<std::string> entries = ignored;
   for (const std::string& entry : ignored) {
     const bool is_name = !entry.empty() && !entry.starts_with("re:");
-    if (is_name && root.mapper().Matches(entry)) of_tree.ignored.push_back(root.mapper().Map(entry).name);
+    if (is_name && root.mapper().Matches(entry)) entries.push_back(root.mapper().Map(entry).name);
   }
-  ApplyBelow(of_tree, root, "");
+  ApplyBelow(form, IgnoredModules(entries), root, "");
 }
 
 }  // namespace layercast

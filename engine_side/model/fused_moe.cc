@@ -28,6 +28,9 @@ constexpr std::array kProjections = {Projection{"gate_proj", kW1},
                                      Projection{"w2", kW2},
                                      Projection{"gate_up_proj", kW13},
                                      Projection{"w13", kW13}};
+// The modules that an expert is to checkpoints.
+constexpr std::initializer_list<const char*> kProjectionNames[] = {
+    {"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}, {"gate_up_proj", "down_proj"}, {"w13", "w2"}};
 
 // Where a stacked tensor comes from: a checkpoint, blocks of MXFP4 that were unpacked (rows are rows), or another
 // engine.
@@ -192,6 +195,19 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
     }
   }
   return tensors;
+}
+
+std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_view path) const {
+  std::vector<std::vector<std::string>> ways;
+  for (const std::initializer_list<const char*> names : kProjectionNames) {
+    std::vector<std::string>& modules = ways.emplace_back();
+    modules.reserve(names.size() * static_cast<std::size_t>(options_.num_experts));
+    for (std::int64_t i = 0; i < options_.num_experts; ++i) {
+      const std::string expert = JoinPath(path, std::to_string(i));
+      for (const char* name : names) modules.push_back(JoinPath(expert, name));
+    }
+  }
+  return ways;
 }
 
 std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine_side/model/path.h"
 #include "src/base/check.h"
 
 namespace layercast {
@@ -46,6 +47,12 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
       RemoveParameter(index + 1);
     }
   }
+}
+
+std::vector<std::vector<std::string>> QuantizableLayer::CheckpointModules(std::string_view path) const {
+  std::vector<std::string> modules;
+  for (const ShardName& shard : shard_names()) modules.push_back(JoinPath(ParentPath(path), shard.checkpoint_name));
+  return {std::move(modules)};
 }
 
 Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "engine_side/model/checkpoint_quantization.h"
+#include "engine_side/model/ignored_modules.h"
 #include "layercast/error.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/moe.h"
@@ -24,8 +27,10 @@ CheckpointQuantization Ignoring(std::string entry) {
   return quantization;
 }
 
-TEST(CheckpointQuantization, NamesAreWholeSegmentsPatternsAndRegularExpressions) {
-  const auto ignores = [](const char* entry, const char* path) { return Ignoring(entry).Ignores(path); };
+TEST(IgnoredModules, NamesAreWholeSegmentsPatternsAndRegularExpressions) {
+  const auto ignores = [](std::string entry, const char* path) {
+    return IgnoredModules(std::array{std::move(entry)}).Contains(path);
+  };
   EXPECT_TRUE(ignores("lm_head", "lm_head"));
   EXPECT_TRUE(ignores("lm_head", "language_model.lm_head"));
   EXPECT_FALSE(ignores("head", "lm_head"));
@@ -167,6 +172,51 @@ TEST(QuantizedLayers, ScalesOfRowsGoAlongWithTheRows) {
 
 ExpertOptions FourExperts(std::int64_t intermediate_size) {
   return {.num_experts = 4, .hidden_size = 300, .intermediate_size = intermediate_size};
+}
+
+// Whether a recipe applies to the experts of "model.layers.0.mlp", of two ranks the second.
+bool QuantizesExperts(std::vector<std::string> ignored) {
+  const auto root = std::make_unique<Tree>();
+  auto& mlp = root->Add("mlp", std::make_unique<Tree>());
+  mlp.Add("experts",
+          std::make_unique<FusedMoE>(LayerContext{.parallel = {.ep_rank = 1, .ep_size = 2}}, FourExperts(512)));
+  CheckpointQuantization{.method = "fp8", .form = QuantizedForm{}, .ignored = std::move(ignored)}.ApplyTo(*root);
+  const auto weights = mlp.children()[0].second->parameters();
+  EXPECT_EQ(weights[0].quantize, weights[1].quantize);
+  return weights[0].quantize;
+}
+
+// Of all four experts, those of other ranks too.
+std::vector<std::string> OneByOne(const std::vector<std::string>& projections) {
+  std::vector<std::string> modules;
+  for (int expert = 0; expert < 4; ++expert) {
+    for (const std::string& name : projections) {
+      modules.push_back("mlp.experts." + std::to_string(expert) + "." + name);
+    }
+  }
+  return modules;
+}
+
+TEST(QuantizedLayers, ExpertsAreIgnoredByTheirNameOrByThatOfEachOfThem) {
+  EXPECT_TRUE(QuantizesExperts({"mlp.experts.4.gate_proj", "shared_experts", "re:.*experts\\.gate"}));
+  for (const char* entry :
+       {"mlp.experts", "*.experts", "*.experts.*", "mlp.experts.*.*_proj", "re:.*experts\\..*_proj"}) {
+    EXPECT_FALSE(QuantizesExperts({entry})) << entry;
+  }
+  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
+           {"gate_proj", "up_proj", "down_proj"}, {"w1", "w2", "w3"}, {"gate_up_proj", "down_proj"}}) {
+    EXPECT_FALSE(QuantizesExperts(OneByOne(names))) << names[0];
+  }
+  EXPECT_FALSE(QuantizesExperts({"mlp.experts.0", "mlp.experts.1", "mlp.experts.2", "experts.3"}));
+}
+
+TEST(QuantizedLayers, SomeExpertsAloneAreNamedWithOneThatIsNot) {
+  const auto message = [](std::vector<std::string> ignored) { return ErrorOf([&] { QuantizesExperts(ignored); }); };
+  EXPECT_THAT(message({"mlp.experts.3.up_proj"}),
+              HasSubstr("some but not all parts of mlp.experts are quantized: mlp.experts.0.gate_proj is, "
+                        "mlp.experts.3.up_proj is ignored"));
+  EXPECT_THAT(message({"mlp.experts.0"}), HasSubstr("mlp.experts.1.gate_proj is, mlp.experts.0.gate_proj is ignored"));
+  EXPECT_THAT(message({"*.experts.*.w2"}), HasSubstr("mlp.experts.0.w1 is, mlp.experts.0.w2 is ignored"));
 }
 
 QuantizedForm FormOf(QuantizedForm::Scales scales) {

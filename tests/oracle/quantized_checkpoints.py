@@ -46,6 +46,13 @@ FORMS = {
     "fp8": Form("fp8_per_tensor", "weight_scale", {"quant_method": "fp8", "activation_scheme": "static",
                                                    "ignored_layers": ["model.layers.0.mlp.down_proj"]},
                 left_out=("layers.0.mlp.down_proj",), scalar_scale=True, input_scale=True),
+    # Experts in full precision, each named by itself.
+    "deepseek without experts": Form("fp8_per_block", "weight_scale_inv",
+                                     {"quant_method": "fp8", "weight_block_size": [128, 128],
+                                      "modules_to_not_convert": ["lm_head"] + [
+                                          f"model.layers.1.mlp.experts.{expert}.{projection}" for expert in range(6)
+                                          for projection in ("gate_proj", "up_proj", "down_proj")]},
+                                     left_out=(".mlp.experts.",)),
     "modelopt": Form("fp8_per_tensor", "weight_scale",
                      {"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head", "*1.mlp*"]},
                      left_out=("layers.1.mlp.",)),

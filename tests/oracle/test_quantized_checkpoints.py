@@ -59,7 +59,7 @@ def made_experts(checkpoint, tmp_path):
     return lambda form: quantized_checkpoints.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)
 
 
-@pytest.mark.parametrize("form", ["deepseek", "compressed channels"])
+@pytest.mark.parametrize("form", ["deepseek", "deepseek without experts", "compressed channels"])
 def test_experts_and_latent_attention_are_served_as_they_are(form, made_experts, load):
     """W_UK_T and W_UV derive from the codes that are served."""
     folder = made_experts(form)
@@ -78,6 +78,16 @@ def test_experts_that_cannot_be_served_as_they_are_are_refused_with_the_numbers(
 def test_one_scale_for_each_tensor_of_an_expert_is_refused(made_experts, load):
     message = load(made_experts("fp8"), 1, 0, "fp8_per_tensor")
     assert "model.layers.1.mlp.experts: expected scales of blocks or of rows" in message and "requantize" in message
+
+
+def test_experts_of_which_some_are_ignored_are_refused_naming_one_of_each(made_experts, load):
+    folder = made_experts("deepseek")
+    ignored = ["lm_head", "*.mlp.experts.4.*"]
+    edit_config(folder, lambda config: config["quantization_config"].update(modules_to_not_convert=ignored))
+    message = load(folder, 1, 0, "fp8_per_block")
+    for part in ("some but not all parts of model.layers.1.mlp.experts", "model.layers.1.mlp.experts.0.gate_proj is,",
+                 "model.layers.1.mlp.experts.4.gate_proj is ignored"):
+        assert part in message
 
 
 def test_blocks_that_fit_are_cut(made, load):

@@ -64,6 +64,8 @@ class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
   std::vector<Box> Padding(std::uint32_t parameter) const override;
   std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const override;
   std::string WhyNotSliced() const override;
+  // Of all experts: ranks decide alike.
+  std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const override;
   const LocalExperts& local() const { return local_; }
 
  private:

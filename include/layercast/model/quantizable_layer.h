@@ -31,6 +31,10 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
   // this one's numbers. Empty: it is one.
   virtual std::string WhyNotSliced() const { return {}; }
 
+  // The modules that a layer at `path` is to checkpoints, beside itself: all of them, for each way in which they are
+  // named. The default: its shard names.
+  virtual std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const;
+
   std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
 
  protected:

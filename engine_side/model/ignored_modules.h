@@ -1,0 +1,37 @@
+// The modules that a `quantization_config` leaves in full precision. Used where it is applied to a tree.
+#pragma once
+
+#include <functional>
+#include <regex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+namespace layercast {
+
+// Immutable value. A list may name each of many thousand experts: names are looked up, patterns alone are tried.
+class IgnoredModules {
+ public:
+  // Entries are whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*', or, after "re:", a regular
+  // expression. Throws kInvalidArgument naming one that is none.
+  explicit IgnoredModules(std::span<const std::string> entries);
+
+  bool empty() const { return names_.empty() && patterns_.empty() && expressions_.empty(); }
+  // Whether an entry's segments are among those of `path`, one after another, a pattern is one of it or of what lies
+  // above it, or an expression matches from its beginning.
+  bool Contains(std::string_view path) const;
+
+ private:
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  bool IsNamed(std::string_view path) const;
+
+  std::unordered_set<std::string, Hash, std::equal_to<>> names_;
+  std::vector<std::string> patterns_;
+  std::vector<std::regex> expressions_;
+};
+
+}  // namespace layercast
