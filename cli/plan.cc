@@ -28,7 +28,8 @@ namespace {
 // Of headers alone: a plan looks at names, dtypes and shapes. `tree` then is in the form that takes them.
 Manifest ManifestOfCheckpoint(const CheckpointSource& source, Module& tree, const QuantizationConfig& quantization) {
   WorkerPool pool(1);
-  const QuantizedCheckpoint checkpoint(Checkpoint::Open(source), tree, quantization, pool);
+  HostMemory memory;
+  const QuantizedCheckpoint checkpoint(Checkpoint::Open(source), tree, quantization, memory, pool);
   return Manifest::OfSpecs({}, 0, checkpoint.specs());
 }
 

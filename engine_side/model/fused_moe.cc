@@ -32,8 +32,8 @@ constexpr std::array kProjections = {Projection{"gate_proj", kW1},
 constexpr std::initializer_list<const char*> kProjectionNames[] = {
     {"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}, {"gate_up_proj", "down_proj"}, {"w13", "w2"}};
 
-// Where a stacked tensor comes from: a checkpoint, blocks of MXFP4 that were unpacked (rows are rows), or another
-// engine.
+// Where a stacked tensor comes from: a checkpoint, blocks of MXFP4 (rows are rows; unpacked they come expert by
+// expert), or another engine.
 enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
 
 struct StackedTensor {
@@ -212,23 +212,28 @@ std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_vi
 
 std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
   const std::size_t dot = name.find('.');
+  const bool alone = dot != std::string_view::npos;  // an expert
+  const std::string_view rest = name.substr(alone ? dot + 1 : 0);
+  const auto stacked = std::ranges::find(kStackedTensors, rest, &StackedTensor::name);
   Named named;
-  if (dot == std::string_view::npos) {
-    const auto found = std::ranges::find(kStackedTensors, name, &StackedTensor::name);
-    if (found == kStackedTensors.end()) return std::nullopt;
-    named = {.expert = std::nullopt, .shards = found->shards, .bias = found->bias};
-    named.order.transposed = options_.transposed && !found->bias && found->origin == Origin::kCheckpoint;
-    named.order.interleaved = options_.interleaved && found->shards == kW13 && found->origin != Origin::kEngine;
-  } else {
-    const std::string_view rest = name.substr(dot + 1);
+  if (stacked != kStackedTensors.end() && alone == (stacked->origin == Origin::kBlocks)) {
+    named = {.expert = std::nullopt, .shards = stacked->shards, .bias = stacked->bias};
+    named.order.transposed = options_.transposed && !stacked->bias && stacked->origin == Origin::kCheckpoint;
+    named.order.interleaved = options_.interleaved && stacked->shards == kW13 && stacked->origin != Origin::kEngine;
+  } else if (alone) {
     const std::string_view suffix = rest.substr(std::min(rest.find('.'), rest.size()));
     const auto found = std::ranges::find(kProjections, rest.substr(0, rest.size() - suffix.size()), &Projection::name);
-    named.expert = ParseNumber(name.substr(0, dot));
-    if (found == kProjections.end() || !named.expert || *named.expert >= options_.num_experts) return std::nullopt;
+    if (found == kProjections.end()) return std::nullopt;
     named.shards = found->shards;
     named.bias = suffix == ".bias";
     named.scale = takes_quantized() && suffix == "." + quantized_form()->checkpoint_scale;
     if (suffix != ".weight" && !named.bias && !named.scale) return std::nullopt;
+  } else {
+    return std::nullopt;
+  }
+  if (alone) {
+    named.expert = ParseNumber(name.substr(0, dot));
+    if (!named.expert || *named.expert >= options_.num_experts) return std::nullopt;
   }
   if (named.bias && !options_.bias) return std::nullopt;
   return named;

@@ -1,11 +1,11 @@
 #include "engine_side/reload/packed_experts.h"
 
-#include <algorithm>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "engine_side/model/path.h"
 #include "engine_side/quant/dequantize.h"
 #include "layercast/error.h"
 #include "src/tensor/value_tables.h"
@@ -25,16 +25,22 @@ bool HoldsBlocks(const TensorSpec& spec) {
          spec.shape[3] == kBlockBytes && spec.shape[2] <= kMostColumns / kBlockColumns;
 }
 
-// Where they go once they are unpacked; an owner that is null: nowhere.
-Resolution Resolve(const Module& model, const TensorSpec& unpacked) {
+// Where one of them goes once it is unpacked; an owner that is null: nowhere.
+Resolution Resolve(const Module& model, const PackedExperts& experts) {
   try {
-    return model.Resolve(unpacked);
+    return model.Resolve(experts.Unpacked(0));
   } catch (const Error&) {
     return {};  // the plan says what is wrong with it, and with all others
   }
 }
 
 }  // namespace
+
+TensorSpec PackedExperts::Unpacked(std::int64_t expert) const {
+  const std::string_view module = ParentPath(name);
+  const std::string_view own = std::string_view(name).substr(module.size() + (module.empty() ? 0 : 1));
+  return {JoinPath(JoinPath(module, std::to_string(expert)), own), dtype, {rows, cols}};
+}
 
 std::vector<PackedExperts> FindPackedExperts(const Module& model, std::span<const TensorSpec> specs) {
   std::unordered_map<std::string_view, std::uint32_t> index_of;
@@ -45,15 +51,21 @@ std::vector<PackedExperts> FindPackedExperts(const Module& model, std::span<cons
   for (std::uint32_t i = 0; i < specs.size(); ++i) {
     const TensorSpec& spec = specs[i];
     if (!HoldsBlocks(spec)) continue;
-    TensorSpec unpacked{spec.name, DType::kBF16, {spec.shape[0], spec.shape[1], spec.shape[2] * kBlockColumns}};
-    Resolution to = Resolve(model, unpacked);
+    PackedExperts experts{.path = {},
+                          .blocks = i,
+                          .name = spec.name,
+                          .count = spec.shape[0],
+                          .rows = spec.shape[1],
+                          .cols = spec.shape[2] * kBlockColumns};
+    Resolution to = Resolve(model, experts);
     if (to.owner == nullptr || to.pieces.empty()) continue;
-    unpacked.dtype = to.owner->parameters()[to.pieces.front().parameter].spec.dtype;
+    experts.dtype = to.owner->parameters()[to.pieces.front().parameter].spec.dtype;
+    experts.path = std::move(to.owner_path);
 
     const std::string name = spec.name.substr(0, spec.name.size() - kBlocks.size()) + std::string(kScales);
     const TensorSpec expected{name, DType::kU8, {spec.shape[0], spec.shape[1], spec.shape[2]}};
     const auto scales = index_of.find(name);
-    const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
+    const std::string what = "layer " + experts.path + ": '" + spec.name + "' is " + Describe(spec);
     if (scales == index_of.end()) {
       throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + name + "', are missing");
     }
@@ -62,31 +74,33 @@ std::vector<PackedExperts> FindPackedExperts(const Module& model, std::span<cons
       throw Error(ErrorCode::kInvalidArgument,
                   what + ", and its scales: expected " + Describe(expected) + ", got " + Describe(got));
     }
-    found.push_back({std::move(to.owner_path), i, scales->second, std::move(unpacked)});
+    experts.scales = scales->second;
+    found.push_back(std::move(experts));
   }
   return found;
 }
 
-void Unpack(const PackedExperts& experts, const NamedTensor& blocks, const NamedTensor& scales, std::byte* values,
-            WorkerPool& pool) {
-  const Shape& shape = experts.unpacked.shape;
+void Unpack(const PackedExperts& experts, std::int64_t expert, const NamedTensor& blocks, const NamedTensor& scales,
+            std::byte* values, WorkerPool& pool) {
+  const std::int64_t count = experts.rows * experts.cols / kBlockColumns;  // of one expert
+  const std::int64_t first = expert * count;
   const auto* codes = reinterpret_cast<const std::uint8_t*>(scales.tensor.data);
-  const std::span all(codes, static_cast<std::size_t>(scales.tensor.num_bytes()));
-  if (const auto nan = std::ranges::find(all, kNaN); nan != all.end()) {
-    throw Error(ErrorCode::kCorrupt, "layer " + experts.path + ": '" + scales.name +
-                                         "' expected powers of two, got NaN at element " +
-                                         std::to_string(nan - all.begin()));
-  }
-  QuantizedWeight weight{.codes = reinterpret_cast<const std::uint8_t*>(blocks.tensor.data),
-                         .rows = shape[0] * shape[1],
-                         .cols = shape[2],
+  QuantizedWeight weight{.codes = reinterpret_cast<const std::uint8_t*>(blocks.tensor.data) + first * kBlockBytes,
+                         .rows = experts.rows,
+                         .cols = experts.cols,
                          .scales = {},
                          .block_rows = 1,
                          .block_cols = kBlockColumns,
                          .elements = DType::kF4};
-  weight.scales.reserve(all.size());
-  for (const std::uint8_t code : all) weight.scales.push_back(GetValueTables().f8_e8m0[code]);
-  Dequantize(weight, experts.unpacked.dtype, values, pool);
+  weight.scales.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = first; i < first + count; ++i) {
+    if (codes[i] == kNaN) {
+      throw Error(ErrorCode::kCorrupt, "layer " + experts.path + ": '" + scales.name +
+                                           "' expected powers of two, got NaN at element " + std::to_string(i));
+    }
+    weight.scales.push_back(GetValueTables().f8_e8m0[codes[i]]);
+  }
+  Dequantize(weight, experts.dtype, values, pool);
 }
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
 // Experts of a checkpoint in MXFP4, as GPT-OSS's are published: all of a kind in one tensor of blocks, and one of
-// scales. They are read by unpacking them. Used where quantized checkpoints are.
+// scales. They are read by unpacking them, one at a time. Used where quantized checkpoints are.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,21 @@ namespace layercast {
 struct PackedExperts {
   std::string path;                      // of the layer
   std::uint32_t blocks = 0, scales = 0;  // indices of the tensors
-  TensorSpec unpacked;                   // [experts, rows, cols] in the model's dtype, under the blocks' name
+  std::string name;                      // of the blocks
+  DType dtype = DType::kBF16;            // of the model
+  std::int64_t count = 0, rows = 0, cols = 0;
+
+  // One of them, unpacked: "experts.3.gate_up_proj_blocks" [rows, cols].
+  TensorSpec Unpacked(std::int64_t expert) const;
 };
 
 // Those among `specs` that a layer of `model` takes. Throws kInvalidArgument naming layer and tensor where scales are
 // missing or of another shape.
 std::vector<PackedExperts> FindPackedExperts(const Module& model, std::span<const TensorSpec> specs);
 
-// value * scale, rounded to the dtype of `experts.unpacked`, into `values`. Throws kCorrupt, naming it, for a scale
+// One expert's value * scale, rounded to the dtype of `experts`, into `values`. Throws kCorrupt, naming it, for a scale
 // that is NaN.
-void Unpack(const PackedExperts& experts, const NamedTensor& blocks, const NamedTensor& scales, std::byte* values,
-            WorkerPool& pool);
+void Unpack(const PackedExperts& experts, std::int64_t expert, const NamedTensor& blocks, const NamedTensor& scales,
+            std::byte* values, WorkerPool& pool);
 
 }  // namespace layercast

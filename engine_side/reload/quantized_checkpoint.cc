@@ -23,8 +23,9 @@ const std::uint8_t* CodesOf(const NamedTensor& weight) {
 }  // namespace
 
 QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization,
-                                         WorkerPool& pool)
+                                         MemoryResource& memory, WorkerPool& pool)
     : checkpoint_(std::move(checkpoint)),
+      memory_(memory),
       pool_(pool),
       quantized_(TakeQuantizedLayers(model, checkpoint_.specs(), quantization)) {
   std::vector<bool> replaced(checkpoint_.specs().size());
@@ -35,10 +36,12 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
   }
   for (const PackedExperts& experts : quantized_.experts) {
     replaced[experts.blocks] = replaced[experts.scales] = true;
-    AddMade(experts.unpacked, [this, &experts](std::byte* values) {
-      Unpack(experts, checkpoint_.Tensor(std::size_t{experts.blocks}), checkpoint_.Tensor(std::size_t{experts.scales}),
-             values, pool_);
-    });
+    for (std::int64_t i = 0; i < experts.count; ++i) {
+      AddMade(experts.Unpacked(i), [this, &experts, i](std::byte* values) {
+        Unpack(experts, i, checkpoint_.Tensor(std::size_t{experts.blocks}),
+               checkpoint_.Tensor(std::size_t{experts.scales}), values, pool_);
+      });
+    }
   }
   for (std::uint32_t i = 0; i < replaced.size(); ++i) {
     if (replaced[i]) continue;
@@ -88,9 +91,9 @@ NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
   const Origin& origin = origins_[index];
   if (!origin.make) return checkpoint_.Tensor(std::size_t{origin.index});
   const TensorSpec& spec = specs_[index];
-  const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(spec.num_bytes()));
-  origin.make(bytes->data());
-  return {spec.name, {spec.dtype, spec.shape, bytes->data(), {}}, bytes};
+  const auto values = std::make_shared<const Buffer>(memory_, static_cast<std::size_t>(spec.num_bytes()));
+  origin.make(values->data());
+  return {spec.name, {spec.dtype, spec.shape, values->data(), {}}, values};
 }
 
 void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype,

@@ -9,17 +9,20 @@
 #include <vector>
 
 #include "engine_side/reload/quantized_layers.h"
+#include "layercast/memory.h"
 #include "layercast/weights_iterator.h"
 #include "src/base/worker_pool.h"
 #include "src/checkpoint/checkpoint.h"
 
 namespace layercast {
 
-// Resource; one thread at a time. It outlives its iterators, and the pool outlives it.
+// Resource; one thread at a time. It outlives its iterators; the memory and the pool outlive it and what they give.
 class QuantizedCheckpoint {
  public:
-  // Puts `model` into the form that takes it: see TakeQuantizedLayers.
-  QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization, WorkerPool& pool);
+  // Puts `model` into the form that takes it: see TakeQuantizedLayers. `memory`: for each tensor that is made, while
+  // somebody holds it.
+  QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization,
+                      MemoryResource& memory, WorkerPool& pool);
   QuantizedCheckpoint(const QuantizedCheckpoint&) = delete;
   QuantizedCheckpoint& operator=(const QuantizedCheckpoint&) = delete;
 
@@ -45,6 +48,7 @@ class QuantizedCheckpoint {
   std::vector<float> ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
 
   Checkpoint checkpoint_;
+  MemoryResource& memory_;
   WorkerPool& pool_;
   const QuantizedTensors quantized_;
   std::vector<TensorSpec> specs_;

@@ -130,7 +130,7 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
   }
   for (const PackedExperts& experts : found.experts) {
     problems.push_back("layer " + experts.path + ": expected weights for " + quantization.recipe +
-                       ", got blocks of MXFP4, '" + experts.unpacked.name + "'");
+                       ", got blocks of MXFP4, '" + experts.name + "'");
   }
   if (!problems.empty() && !quantization.requantize) RefuseAll(problems);
   for (const QuantizedLayer& layer : found.layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);

@@ -48,8 +48,8 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
 }
 
 void Stager::OpenCheckpoint(const CheckpointSource& source) {
-  auto checkpoint =
-      std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_, pool_);
+  auto checkpoint = std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_,
+                                                                layer_memory_, pool_);
   BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()),
                {.in_order = true, .snapshot = false});
   receive_ = [this, source, checkpoint] {

@@ -209,11 +209,12 @@ TEST(FusedMoE, TakesColumnsOfGateAndUpTogetherWhereTheyAlternate) {
   EXPECT_EQ(bias.source, (Box{2, {0, 8}, {5, 8}}));
   EXPECT_TRUE(!bias.order.transposed && bias.order.interleaved);
   EXPECT_FALSE(Placed(layer, "down_proj", {5, 8, 6}).at(0).order.interleaved);
-  // Unpacked blocks are not transposed.
-  const PlacedPiece blocks = Placed(layer, "gate_up_proj_blocks", {5, 16, 6}).at(0);
-  EXPECT_EQ(blocks.source, (Box{3, {0, 8, 0}, {5, 8, 6}}));
+  // Unpacked blocks come one by one, and are not transposed.
+  const PlacedPiece blocks = Placed(layer, "3.gate_up_proj_blocks", {16, 6}).at(0);
+  EXPECT_EQ(blocks.source, (Box{2, {8, 0}, {8, 6}}));
+  EXPECT_EQ(blocks.destination, (Box{3, {3, 0, 0}, {1, 8, 6}}));
   EXPECT_TRUE(!blocks.order.transposed && blocks.order.interleaved);
-  EXPECT_TRUE(Placed(layer, "down_proj_blocks", {5, 6, 8}).at(0).order.is_same());
+  EXPECT_TRUE(Placed(layer, "3.down_proj_blocks", {6, 8}).at(0).order.is_same());
   // Under its own names nothing is the other way round.
   EXPECT_TRUE(Placed(layer, "w13_weight", {5, 16, 6}).at(0).order.is_same());
 }

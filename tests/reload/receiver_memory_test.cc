@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/reload/receiver_rig.h"
@@ -60,6 +61,32 @@ TEST(ReceiverMemory, AColdLoadFromFilesHoldsNoMoreThanALayer) {
     EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
     EXPECT_EQ(rig.staging_memory.allocations(), 1U);
   }
+}
+
+// A GPT-OSS layer: 5 experts in MXFP4, [5, 512, 128] and [5, 128, 256] once they are unpacked, and biases.
+TEST(ReceiverMemory, ExpertsInBlocksAreUnpackedOneByOne) {
+  constexpr std::size_t kOneExpert = 2U * 512 * 128;
+  constexpr std::size_t kLayer = 2U * 5 * (512 * 129 + 128 * 257);
+  ReceiverRig rig({.requantize = true, .experts = testing::ExpertForm::kInterleaved}, /*direct=*/false);
+  const Weights weights = rig.Version(1);
+  const std::vector<std::byte> blocks(std::size_t{5} * 512 * 64, std::byte{0x53});
+  const std::vector<std::byte> scales(std::size_t{5} * 512 * 4, std::byte{126});
+  std::vector<NamedTensor> tensors = TensorsOf(weights);
+  std::erase_if(tensors, [](const NamedTensor& tensor) { return tensor.name.ends_with("_proj"); });
+  for (const auto& [name, rows, cols] : {std::tuple("gate_up_proj", 512, 4), std::tuple("down_proj", 128, 8)}) {
+    const std::string path = std::string("mlp.experts.") + name;
+    tensors.push_back({path + "_blocks", {DType::kU8, {5, rows, cols, 16}, blocks.data(), {}}, nullptr});
+    tensors.push_back({path + "_scales", {DType::kU8, {5, rows, cols}, scales.data(), {}}, nullptr});
+  }
+  const TempFolder folder;
+  WriteSafetensors(folder / "model.safetensors", tensors);
+  const ReloadReport report = rig.receiver->ReloadWeights(FromPath(folder.path()));
+  EXPECT_EQ(report.peak_buffered_bytes, kLayer);
+  EXPECT_EQ(rig.layer_memory.peak_bytes(), kLayer + kOneExpert);
+  EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
+  // The codes 3 and 5 are 1.5 and 3, the scale is 0.5.
+  EXPECT_EQ(rig.engine.Served().at("mlp.experts.w2_weight")[1], std::byte{0x3F});
+  EXPECT_EQ(rig.engine.Served().at("mlp.experts.w2_weight")[2], std::byte{0xC0});
 }
 
 TEST(ReceiverMemory, AStreamInDisorderCostsWhatIsOpenAndNoMore) {

@@ -30,8 +30,9 @@ struct ReceiverRig {
     receiver_options.staging_memory = &staging_memory;
     receiver_options.layer_memory = &layer_memory;
     if (caching) receiver_options.layer_memory = &layer_cache;
-    receiver = std::make_unique<Receiver>(RigModel(options), options.parallel, QuantizationConfig{options.recipe},
-                                          engine.Adopt(), receiver_options);
+    receiver = std::make_unique<Receiver>(RigModel(options), options.parallel,
+                                          QuantizationConfig{options.recipe, false, options.requantize}, engine.Adopt(),
+                                          receiver_options);
   }
 
   Weights Version(std::uint32_t seed) const { return RigWeights(options, seed); }

@@ -33,6 +33,7 @@ struct RigOptions {
   // Of 65 words padded to 128, four ranks have 32, 32, 1 and 0: the last two are mostly and only padding.
   std::int64_t vocab = 65;
   std::string failpoints{};
+  bool requantize = false;
   // Instead of the decoder: a router, experts whose tensors come in this form, and a norm.
   std::optional<ExpertForm> experts{};
 };

@@ -53,9 +53,9 @@ struct ExpertOptions {
 //
 // Takes them as checkpoints hold them: expert by expert ("3.gate_proj.weight", "3.w1.weight"), with gate and up fused
 // ("3.gate_up_proj.weight", "3.w13.weight"), or all in one tensor ("gate_up_proj" [num_experts, 2 * intermediate,
-// hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same, and so do unpacked blocks,
-// "gate_up_proj_blocks", which are never transposed). Shard ids: w1, w2, w3; w13 where gate and up alternate. Codes
-// and scales of quantized experts come expert by expert ("3.gate_proj.weight_scale_inv").
+// hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Blocks of MXFP4, which are
+// never transposed, come unpacked and expert by expert ("3.gate_up_proj_blocks"). Shard ids: w1, w2, w3; w13 where gate
+// and up alternate. Codes and scales of quantized experts come expert by expert ("3.gate_proj.weight_scale_inv").
 class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
  public:
   FusedMoE(const LayerContext& context, const ExpertOptions& options);
