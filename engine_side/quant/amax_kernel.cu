@@ -1,0 +1,15 @@
+#include "engine_side/quant/cuda/amax_body.cuh"
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunAmax(cuda::OnDevice(stream), piece, amax, fault);
+}
+
+void CudaRowAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunRowAmax(cuda::OnDevice(stream), piece, amax, fault);
+}
+
+}  // namespace layercast

@@ -1,0 +1,97 @@
+// The largest finite magnitude of a weight, or of each row.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/held_units.cuh"
+
+namespace layercast::cuda {
+
+template <class Type>
+LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const Unit<Type>& unit) {
+  std::uint32_t largest = 0;
+  for (int i = 0; i < kUnit; ++i) {
+    const std::uint32_t magnitude = Type::Magnitude(unit.words, i);
+    if (magnitude < Type::kInfinity && largest < magnitude) largest = magnitude;
+  }
+  return largest;
+}
+
+// A team goes through one part of a row, several times what it can hold; through all of it where kByRow.
+template <class Access, bool kByRow>
+class AmaxBody {
+ public:
+  using Type = typename Access::Type;
+  struct Arguments {
+    Source source;
+    RowParts parts;
+    std::int64_t units_of_part;
+    float* amax;
+  };
+  static constexpr int kMaxima = 1;
+  static constexpr int kSharers = 0;
+  static constexpr int kMaxThreads = 256;
+  static constexpr int kHeld = 4;
+
+  LAYERCAST_HOST_DEVICE AmaxBody(const Arguments& arguments, const Seat& seat)
+      : arguments_(arguments), seat_(seat), row_(arguments.parts.RowOf(seat.team)) {}
+
+  LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    const Source& source = arguments_.source;
+    amax[0] = 0;
+    const std::int64_t first = arguments_.parts.PartOf(seat_.team) * arguments_.units_of_part;
+    for (std::int64_t unit = 0; unit < arguments_.units_of_part; unit += units_.OfTeam(seat_)) {
+      units_.Load(source, seat_, row_, first + unit);
+      for (int i = 0; i < kHeld; ++i) {
+        std::uint32_t largest = units_.CheckedLargestOf(source, Type::kInfinity - 1, i);
+        if (largest >= Type::kInfinity) largest = LargestFiniteOf(units_[i]);
+        amax[0] = amax[0] < largest ? largest : amax[0];
+      }
+    }
+  }
+
+  LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
+    if (seat_.thread != 0 || row_ >= arguments_.source.rows) return;
+    if constexpr (kByRow) {
+      arguments_.amax[row_] = FloatOfBits(amax[0]);
+    } else {
+      MergeMax(arguments_.amax, FloatOfBits(amax[0]));
+    }
+  }
+
+ private:
+  const Arguments& arguments_;
+  const Seat seat_;
+  const std::int64_t row_;
+  HeldUnits<Access, kHeld> units_;
+};
+
+template <class Runner>
+void RunAmax(const Runner& runner, const CudaMatrix& piece, float* amax, CudaFaultWord* fault) {
+  constexpr std::int64_t kBlocks = 2048;  // fill any device several times over, and merge quickly
+  constexpr std::int64_t kMostRounds = 16;
+  const Source source = FlatSourceOf(piece, fault);
+  ForAccess(piece.dtype, source, nullptr, 1, [&](auto access) {
+    using Body = AmaxBody<decltype(access), false>;
+    Grid grid = RowTeams(source.rows, source.units(), Body::kHeld, Body::kMaxThreads);
+    const std::int64_t of_round = std::int64_t{Body::kHeld} * grid.threads;
+    const std::int64_t rounds = source.rows * source.units() / (of_round * kBlocks);
+    const std::int64_t of_part = of_round * (rounds < 1 ? 1 : rounds > kMostRounds ? kMostRounds : rounds);
+    const RowParts parts = PartsOf(source, of_part);
+    grid.teams = source.rows * parts.of_row;
+    runner.template Run<Body>({source, parts, of_part, amax}, grid);
+  });
+}
+
+template <class Runner>
+void RunRowAmax(const Runner& runner, const CudaMatrix& piece, float* amax, CudaFaultWord* fault) {
+  const Source source = SourceOf(piece, fault);
+  ForAccess(piece.dtype, source, nullptr, 1, [&](auto access) {
+    using Body = AmaxBody<decltype(access), true>;
+    const Grid grid = RowTeams(source.rows, source.units(), Body::kHeld, Body::kMaxThreads);
+    runner.template Run<Body>({source, RowParts{1}, source.units(), amax + piece.first_row}, grid);
+  });
+}
+
+}  // namespace layercast::cuda

@@ -1,0 +1,91 @@
+// fp8_per_block: a block of threads for each 128 x 128 elements, which stay in registers between their scale and their
+// codes.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/fp8_unit.cuh"
+
+namespace layercast::cuda {
+
+template <class Access>
+class BlockBody {
+ public:
+  using Type = typename Access::Type;
+  struct Arguments {
+    Source source;
+    std::uint32_t blocks_of_row;
+    bool power_of_two;
+    unsigned char* values;  // of the source's first row
+    float* scales;
+  };
+  static constexpr int kThreads = 256;
+  static constexpr int kMaxima = 1;
+  static constexpr int kSharers = 0;
+  static constexpr int kMaxThreads = kThreads;
+
+  LAYERCAST_HOST_DEVICE BlockBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {
+    const auto block = static_cast<std::uint32_t>(seat.team);
+    row_ = block / arguments.blocks_of_row * kFp8Block + seat.thread / kUnitsOfRow;
+    unit_ = block % arguments.blocks_of_row * kUnitsOfRow + seat.thread % kUnitsOfRow;
+  }
+
+  LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    for (int i = 0; i < kHeld; ++i) {
+      units_[i] = {};
+      if (Has(i)) units_[i] = Access::Load(arguments_.source, row(i), unit_);
+    }
+    amax[0] = 0;
+    for (int i = 0; i < kHeld; ++i) {
+      const std::uint32_t largest = CheckedLargest(arguments_.source, units_[i], Type::kInfinity - 1, row(i), unit_);
+      amax[0] = amax[0] < largest ? largest : amax[0];
+    }
+  }
+
+  LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
+    const float scale = BlockScale(FloatOfBits(amax[0]), arguments_.power_of_two);
+    const ByReciprocal quotient{1.0F / scale};
+    if (seat_.thread == 0) arguments_.scales[seat_.team] = scale;
+    const std::int64_t cols = arguments_.source.cols;
+    for (int i = 0; i < kHeld; ++i) {
+      if (!Has(i)) continue;
+      std::uint32_t codes[2];
+      EncodeE4M3(units_[i], quotient, codes);
+      Access::Store(codes, arguments_.values + row(i) * cols + unit_ * kUnit, unit_, cols);
+    }
+  }
+
+ private:
+  static constexpr int kUnitsOfRow = static_cast<int>(kFp8Block) / kUnit;
+  static constexpr int kRowsAtOnce = kThreads / kUnitsOfRow;
+  static constexpr int kHeld = static_cast<int>(kFp8Block) / kRowsAtOnce;
+
+  LAYERCAST_HOST_DEVICE std::int64_t row(int i) const { return row_ + i * kRowsAtOnce; }
+  LAYERCAST_HOST_DEVICE bool Has(int i) const {
+    return row(i) < arguments_.source.rows && unit_ < arguments_.source.units();
+  }
+
+  const Arguments& arguments_;
+  const Seat seat_;
+  std::int64_t row_ = 0;   // of the thread's first unit
+  std::int64_t unit_ = 0;  // of each, in its row
+  Unit<Type> units_[kHeld];
+};
+
+template <class Runner>
+void RunFp8PerBlock(const Runner& runner, const CudaMatrix& piece, bool power_of_two, std::uint8_t* values,
+                    float* scales, CudaFaultWord* fault) {
+  const Source source = SourceOf(piece, fault);
+  const std::int64_t down = (piece.rows + kFp8Block - 1) / kFp8Block;
+  const std::int64_t across = (piece.cols + kFp8Block - 1) / kFp8Block;
+  unsigned char* first = values + piece.first_row * piece.cols;
+  float* first_scale = scales + piece.first_row / kFp8Block * across;
+  ForAccess(piece.dtype, source, first, kUnit, [&](auto access) {
+    using Body = BlockBody<decltype(access)>;
+    runner.template Run<Body>({source, static_cast<std::uint32_t>(across), power_of_two, first, first_scale},
+                              {down * across, Body::kThreads, 1});
+  });
+}
+
+}  // namespace layercast::cuda

@@ -1,0 +1,62 @@
+// none: every unit as it is, once it has been looked at.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/held_units.cuh"
+
+namespace layercast::cuda {
+
+template <class Access>
+class CopyBody {
+ public:
+  using Type = typename Access::Type;
+  struct Arguments {
+    Source source;
+    RowParts parts;
+    unsigned char* values;  // of the source's first row
+  };
+  static constexpr int kMaxima = 1;
+  static constexpr int kSharers = 1;
+  static constexpr int kMaxThreads = 256;
+  static constexpr int kHeld = 4;
+
+  LAYERCAST_HOST_DEVICE CopyBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {}
+
+  LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    const Source& source = arguments_.source;
+    units_.Load(source, seat_, arguments_.parts.RowOf(seat_.team),
+                arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
+    for (int i = 0; i < kHeld; ++i) units_.CheckedLargestOf(source, Type::kInfinity - 1, i);
+    amax[0] = 0;
+  }
+
+  LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (& /*amax*/)[kMaxima]) {
+    const std::int64_t cols = arguments_.source.cols;
+    for (int i = 0; i < kHeld; ++i) {
+      if (!units_.Has(i)) continue;
+      const std::int64_t element = units_.row() * cols + units_.number(i) * kUnit;
+      Access::Store(units_[i].words, arguments_.values + element * Type::kBytes, units_.number(i), cols);
+    }
+  }
+
+ private:
+  const Arguments& arguments_;
+  const Seat seat_;
+  HeldUnits<Access, kHeld> units_;
+};
+
+template <class Runner>
+void RunCopy(const Runner& runner, const CudaMatrix& piece, void* values, CudaFaultWord* fault) {
+  const Source source = FlatSourceOf(piece, fault);
+  ForAccess(piece.dtype, source, values, 16, [&](auto access) {
+    using Body = CopyBody<decltype(access)>;
+    constexpr int kBytes = Body::Type::kBytes;
+    unsigned char* first = static_cast<unsigned char*>(values) + piece.first_row * piece.cols * kBytes;
+    const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
+    runner.template Run<Body>({source, parts, first}, PartTeams(source, parts));
+  });
+}
+
+}  // namespace layercast::cuda

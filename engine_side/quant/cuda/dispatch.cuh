@@ -1,0 +1,96 @@
+// From a call of cuda_kernels.h to a body: which types, which way to reach memory, how many teams. Host code, but for
+// the few lines that bodies ask.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine_side/quant/cuda/team.cuh"
+#include "layercast/error.h"
+
+namespace layercast::cuda {
+
+// layercast/dtype.h is C++20; the numbers are part of the wire format (and tests compare them).
+inline constexpr auto kDTypeF16 = static_cast<DType>(13);
+inline constexpr auto kDTypeBF16 = static_cast<DType>(14);
+inline constexpr auto kDTypeF32 = static_cast<DType>(17);
+inline constexpr auto kDTypeF64 = static_cast<DType>(19);
+
+// Calls body(Type{}) for the matrix's dtype.
+template <class Body>
+void ForType(DType dtype, const Body& body) {
+  if (dtype == kDTypeBF16) return body(BF16{});
+  if (dtype == kDTypeF16) return body(F16{});
+  if (dtype == kDTypeF32) return body(F32{});
+  throw Error(ErrorCode::kInvalidArgument,
+              "CUDA kernels take weights of bf16, f16 or f32, got dtype " + std::to_string(static_cast<int>(dtype)));
+}
+
+inline bool IsAligned(const void* address, std::int64_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(bytes) == 0;
+}
+
+inline Source SourceOf(const CudaMatrix& matrix, CudaFaultWord* fault) {
+  return {static_cast<const unsigned char*>(matrix.data),
+          matrix.rows,
+          matrix.cols,
+          matrix.row_stride,
+          matrix.first_row * matrix.cols,
+          fault};
+}
+
+// Rows without gaps are one long row, to recipes that know no rows.
+inline Source FlatSourceOf(const CudaMatrix& matrix, CudaFaultWord* fault) {
+  Source source = SourceOf(matrix, fault);
+  ForType(matrix.dtype, [&](auto type) {
+    if (source.row_stride != source.cols * type.kBytes) return;
+    source.cols *= source.rows;
+    source.rows = 1;
+    source.row_stride = 0;
+  });
+  return source;
+}
+
+// Calls body(Access{}) for what the weight and its values allow, of which a unit takes `unit_bytes`.
+template <class Body>
+void ForAccess(DType dtype, const Source& source, const void* values, std::int64_t unit_bytes, const Body& body) {
+  const bool whole = source.cols % kUnit == 0 && source.row_stride % 16 == 0 && IsAligned(source.data, 16) &&
+                     IsAligned(values, unit_bytes < 16 ? unit_bytes : 16);
+  ForType(dtype, [&](auto type) {
+    using Type = decltype(type);
+    if (whole) {
+      body(Access<Type, true>{});
+    } else {
+      body(Access<Type, false>{});
+    }
+  });
+}
+
+// Rows cut into parts, one for each team.
+struct RowParts {
+  std::uint32_t of_row = 1;
+
+  LAYERCAST_HOST_DEVICE std::int64_t RowOf(std::int64_t team) const {
+    return static_cast<std::uint32_t>(team) / of_row;
+  }
+  LAYERCAST_HOST_DEVICE std::int64_t PartOf(std::int64_t team) const {
+    return static_cast<std::uint32_t>(team) % of_row;
+  }
+};
+
+// Of at most so many units each.
+inline RowParts PartsOf(const Source& source, std::int64_t units) {
+  const std::int64_t parts = (source.units() + units - 1) / units;
+  return {static_cast<std::uint32_t>(parts == 0 ? 1 : parts)};
+}
+
+// One warp for each part; at least one, since what is written once is written for an empty weight too.
+inline Grid PartTeams(const Source& source, const RowParts& parts) {
+  return WarpTeams(source.rows == 0 ? 1 : source.rows * parts.of_row);
+}
+
+LAYERCAST_HOST_DEVICE inline float AmaxValue(const CudaTensorAmax& amax) {
+  return amax.device == nullptr ? amax.value : *amax.device;
+}
+
+}  // namespace layercast::cuda

@@ -1,0 +1,83 @@
+// The types that weights come in, eight elements at a time (a *unit*, what one thread loads at once). Values.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/words.cuh"
+#include "engine_side/quant/scales.h"
+
+namespace layercast::cuda {
+
+inline constexpr int kUnit = 8;  // elements
+
+// Eight elements as they lie in memory; those past the end of a row are 0.
+template <class Type>
+struct Unit {
+  std::uint32_t words[kUnit * Type::kBytes / 4];
+};
+
+// Each type has
+//   kBytes          of an element
+//   kInfinity       its magnitude, as Magnitude gives it
+//   Magnitude(words, i), the bits of |element i| as an fp32: NaNs are above kInfinity, and numbers below
+//   HighBytes(words, half), bytes whose top bits are the signs of elements 4 * half ... 4 * half + 3
+
+struct BF16 {
+  static constexpr int kBytes = 2;
+  static constexpr std::uint32_t kInfinity = kInfinityBits;
+  LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
+    return (i % 2 == 0 ? words[i / 2] << 16 : words[i / 2]) & 0x7fff0000U;
+  }
+  LAYERCAST_HOST_DEVICE static std::uint32_t HighBytes(const std::uint32_t* words, int half) {
+    return PickBytes(words[2 * half], words[2 * half + 1], 0x7531);
+  }
+};
+
+struct F16 {
+  static constexpr int kBytes = 2;
+  static constexpr std::uint32_t kInfinity = 0x47800000U;  // its exponent, moved like any other, makes 65536
+  LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
+    const std::uint32_t moved = (i % 2 == 0 ? words[i / 2] << 13 : words[i / 2] >> 3) & (0x7fffU << 13);
+    // Times 2^112 rebiases the exponent and normalizes subnormals, exactly.
+    return BitsOfFloat(FloatOfBits(moved) * FloatOfBits((127U + 112U) << 23));
+  }
+  LAYERCAST_HOST_DEVICE static std::uint32_t HighBytes(const std::uint32_t* words, int half) {
+    return BF16::HighBytes(words, half);
+  }
+};
+
+struct F32 {
+  static constexpr int kBytes = 4;
+  static constexpr std::uint32_t kInfinity = kInfinityBits;
+  LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
+    return words[i] & 0x7fffffffU;
+  }
+  LAYERCAST_HOST_DEVICE static std::uint32_t HighBytes(const std::uint32_t* words, int half) {
+    const std::uint32_t* four = words + 4 * half;
+    return PickBytes(PickBytes(four[0], four[1], 0x0073), PickBytes(four[2], four[3], 0x0073), 0x5410);
+  }
+};
+
+template <class Type>
+LAYERCAST_HOST_DEVICE float MagnitudeOf(const Unit<Type>& unit, int i) {
+  return FloatOfBits(Type::Magnitude(unit.words, i));
+}
+
+// The sign of element i, in the place of an fp32's.
+template <class Type>
+LAYERCAST_HOST_DEVICE std::uint32_t SignOf(const Unit<Type>& unit, int i) {
+  return Type::HighBytes(unit.words, i / 4) << (24 - 8 * (i % 4)) & 0x80000000U;
+}
+
+// The largest Magnitude: of finite numbers as bits as well as by value.
+template <class Type>
+LAYERCAST_HOST_DEVICE std::uint32_t LargestOf(const Unit<Type>& unit) {
+  std::uint32_t largest = 0;
+  for (int i = 0; i < kUnit; ++i) {
+    const std::uint32_t magnitude = Type::Magnitude(unit.words, i);
+    largest = largest < magnitude ? magnitude : largest;
+  }
+  return largest;
+}
+
+}  // namespace layercast::cuda

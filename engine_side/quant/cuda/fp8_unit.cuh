@@ -1,0 +1,34 @@
+// A unit of weights to eight FP8 codes: used by every FP8 body.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/codes.cuh"
+#include "engine_side/quant/cuda/elements.cuh"
+
+namespace layercast::cuda {
+
+// The codes of quotient(|w|), which is below 480, with the signs of the weights.
+template <class Type, class Quotient>
+LAYERCAST_HOST_DEVICE void EncodeE4M3(const Unit<Type>& unit, const Quotient& quotient, std::uint32_t (&codes)[2]) {
+  for (int half = 0; half < 2; ++half) {
+    std::uint32_t code[4];
+    for (int i = 0; i < 4; ++i) code[i] = E4M3Code(quotient(MagnitudeOf(unit, 4 * half + i)));
+    constexpr std::uint32_t kSigns = 0x80808080U;
+    codes[half] =
+        (LowBytes(code[0], code[1], code[2], code[3]) & ~kSigns) | (Type::HighBytes(unit.words, half) & kSigns);
+  }
+}
+
+// Two quotients: w * (1/s), and w / s. They decide ties differently.
+struct ByReciprocal {
+  float reciprocal;
+  LAYERCAST_HOST_DEVICE float operator()(float w) const { return w * reciprocal; }
+};
+
+struct ByDivision {
+  float scale, reciprocal;
+  LAYERCAST_HOST_DEVICE float operator()(float w) const { return Quotient(w, scale, reciprocal); }
+};
+
+}  // namespace layercast::cuda

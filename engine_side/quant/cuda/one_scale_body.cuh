@@ -1,0 +1,72 @@
+// fp8_per_tensor: every unit by itself, all with one scale.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/fp8_unit.cuh"
+#include "engine_side/quant/cuda/held_units.cuh"
+
+namespace layercast::cuda {
+
+template <class Access>
+class OneScaleBody {
+ public:
+  struct Arguments {
+    Source source;
+    RowParts parts;
+    CudaTensorAmax amax;
+    unsigned char* values;  // of the source's first row
+    float* scale;
+  };
+  static constexpr int kMaxima = 1;
+  static constexpr int kSharers = 1;
+  static constexpr int kMaxThreads = 256;
+  static constexpr int kHeld = 4;
+
+  LAYERCAST_HOST_DEVICE OneScaleBody(const Arguments& arguments, const Seat& seat)
+      : arguments_(arguments), seat_(seat) {}
+
+  LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    const Source& source = arguments_.source;
+    units_.Load(source, seat_, arguments_.parts.RowOf(seat_.team),
+                arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
+    amax[0] = BitsOfFloat(AmaxValue(arguments_.amax));
+    const std::uint32_t limit = LimitOf<typename Access::Type>(FloatOfBits(amax[0]));
+    for (int i = 0; i < kHeld; ++i) units_.CheckedLargestOf(source, limit, i);
+  }
+
+  LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
+    const float largest = FloatOfBits(amax[0]);
+    const bool zero = IsZeroTensor(largest);
+    const float scale = zero ? 0.0F : TensorScale(largest);
+    const ByReciprocal quotient{zero ? 0.0F : 1.0F / scale};
+    for (int i = 0; i < kHeld; ++i) {
+      if (!units_.Has(i)) continue;
+      std::uint32_t codes[2] = {0, 0};
+      if (!zero) EncodeE4M3(units_[i], quotient, codes);
+      const std::int64_t cols = arguments_.source.cols;
+      Access::Store(codes, arguments_.values + units_.row() * cols + units_.number(i) * kUnit, units_.number(i), cols);
+    }
+    if (seat_.team == 0 && seat_.thread == 0) *arguments_.scale = scale;
+  }
+
+ private:
+  const Arguments& arguments_;
+  const Seat seat_;
+  HeldUnits<Access, kHeld> units_;
+};
+
+template <class Runner>
+void RunFp8PerTensor(const Runner& runner, const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values,
+                     float* scale, CudaFaultWord* fault) {
+  unsigned char* first = values + piece.first_row * piece.cols;
+  const Source source = FlatSourceOf(piece, fault);
+  ForAccess(piece.dtype, source, first, kUnit, [&](auto access) {
+    using Body = OneScaleBody<decltype(access)>;
+    const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
+    runner.template Run<Body>({source, parts, amax, first, scale}, PartTeams(source, parts));
+  });
+}
+
+}  // namespace layercast::cuda

@@ -1,0 +1,137 @@
+// fp8_per_channel and int8_per_channel: a team for each row, which stays in registers between its scale and its codes.
+// Only a row longer than a block holds is read twice.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/fp8_unit.cuh"
+#include "engine_side/quant/cuda/held_units.cuh"
+
+namespace layercast::cuda {
+
+struct Fp8RowEncoder {
+  LAYERCAST_HOST_DEVICE explicit Fp8RowEncoder(float amax) : scale(ChannelScale(amax)), by{scale, 1.0F / scale} {}
+
+  template <class Type>
+  LAYERCAST_HOST_DEVICE void operator()(const Unit<Type>& unit, std::uint32_t (&codes)[2]) const {
+    EncodeE4M3(unit, by, codes);
+  }
+
+  const float scale;
+  const ByDivision by;
+};
+
+class Int8RowEncoder {
+ public:
+  LAYERCAST_HOST_DEVICE explicit Int8RowEncoder(float amax)
+      : scale(Int8Scale(amax)), reciprocal_(scale == 0.0F ? 0.0F : 1.0F / scale) {}
+
+  template <class Type>
+  LAYERCAST_HOST_DEVICE void operator()(const Unit<Type>& unit, std::uint32_t (&codes)[2]) const {
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t code[4];
+      for (int i = 0; i < 4; ++i) {
+        const float magnitude = Magnitude(MagnitudeOf(unit, 4 * half + i));
+        code[i] = Int8Code(FloatOfBits(BitsOfFloat(magnitude) | SignOf(unit, 4 * half + i)));
+      }
+      codes[half] = LowBytes(code[0], code[1], code[2], code[3]);
+    }
+  }
+
+  const float scale;
+
+ private:
+  // |w / s|, at most 127.
+  LAYERCAST_HOST_DEVICE float Magnitude(float w) const {
+    if (scale >= kSmallest) return Quotient(w, scale, reciprocal_);
+    if (scale == 0.0F) return 0.0F;
+    const float quotient = w / scale;
+    return quotient < kInt8Max ? quotient : kInt8Max;
+  }
+
+  static constexpr float kSmallest = 7.888609e-31F;  // 2^-100: from here on remainders are exact, and |w / s| < 127.5
+
+  const float reciprocal_;
+};
+
+template <class Encoder, class Access>
+class RowBody {
+ public:
+  struct Arguments {
+    Source source;
+    const float* row_amax;  // these three of the source's first row on
+    unsigned char* values;
+    float* scales;
+  };
+  static constexpr int kMaxima = 1;
+  static constexpr int kSharers = 0;
+  static constexpr int kMaxThreads = kMaxTeam;
+  static constexpr int kHeld = 4;
+
+  LAYERCAST_HOST_DEVICE RowBody(const Arguments& arguments, const Seat& seat)
+      : arguments_(arguments), seat_(seat), here_(seat.team < arguments.source.rows) {}
+
+  LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    amax[0] = 0;
+    if (!here_) return;
+    const Source& source = arguments_.source;
+    const float given = arguments_.row_amax == nullptr ? kLargestFloat : arguments_.row_amax[seat_.team];
+    const std::uint32_t limit = LimitOf<typename Access::Type>(given);
+    for (std::int64_t first = 0; first < source.units(); first += units_.OfTeam(seat_)) {
+      units_.Load(source, seat_, seat_.team, first);
+      for (int i = 0; i < kHeld; ++i) {
+        const std::uint32_t largest = units_.CheckedLargestOf(source, limit, i);
+        amax[0] = amax[0] < largest ? largest : amax[0];
+      }
+    }
+    if (arguments_.row_amax != nullptr) amax[0] = BitsOfFloat(given);
+  }
+
+  // From the end, which is what the thread holds already, to the beginning.
+  LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
+    if (!here_) return;
+    const Encoder encoder(FloatOfBits(amax[0]));
+    if (seat_.thread == 0) arguments_.scales[seat_.team] = encoder.scale;
+    const std::int64_t step = units_.OfTeam(seat_);
+    const std::int64_t rounds = (arguments_.source.units() + step - 1) / step;
+    for (std::int64_t round = rounds - 1; round >= 0; --round) {
+      if (round != rounds - 1) units_.Load(arguments_.source, seat_, seat_.team, round * step);
+      EncodeHeld(encoder);
+    }
+  }
+
+ private:
+  static constexpr float kLargestFloat = 3.40282347e+38F;
+
+  LAYERCAST_HOST_DEVICE void EncodeHeld(const Encoder& encoder) {
+    const std::int64_t cols = arguments_.source.cols;
+    unsigned char* row = arguments_.values + seat_.team * cols;
+    for (int i = 0; i < kHeld; ++i) {
+      if (!units_.Has(i)) continue;
+      std::uint32_t codes[2];
+      encoder(units_[i], codes);
+      Access::Store(codes, row + units_.number(i) * kUnit, units_.number(i), cols);
+    }
+  }
+
+  const Arguments& arguments_;
+  const Seat seat_;
+  const bool here_;
+  HeldUnits<Access, kHeld> units_;
+};
+
+template <class Encoder, class Runner>
+void RunRows(const Runner& runner, const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
+             CudaFaultWord* fault) {
+  const Source source = SourceOf(piece, fault);
+  unsigned char* first = values + piece.first_row * piece.cols;
+  const float* first_amax = row_amax == nullptr ? nullptr : row_amax + piece.first_row;
+  ForAccess(piece.dtype, source, first, kUnit, [&](auto access) {
+    using Body = RowBody<Encoder, decltype(access)>;
+    runner.template Run<Body>({source, first_amax, first, scales + piece.first_row},
+                              RowTeams(source.rows, source.units(), Body::kHeld, Body::kMaxThreads));
+  });
+}
+
+}  // namespace layercast::cuda

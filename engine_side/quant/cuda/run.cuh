@@ -1,0 +1,65 @@
+// Bodies (team.cuh) on a device.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+
+#include "engine_side/quant/cuda/team.cuh"
+#include "layercast/error.h"
+
+namespace layercast::cuda {
+
+// The largest of all `kSharers` values. Every thread of the block calls it; a block of one team of several warps once.
+template <int kSharers>
+__device__ std::uint32_t Share(std::uint32_t value) {
+  constexpr unsigned kAll = 0xffffffffU;
+  if constexpr (kSharers == 1) return value;
+  if constexpr (kSharers > 1) {
+    for (int lane = 1; lane < kSharers; lane *= 2) value = max(value, __shfl_xor_sync(kAll, value, lane));
+    return value;
+  }
+  value = __reduce_max_sync(kAll, value);
+  if (blockDim.x == kWarp) return value;
+  __shared__ std::uint32_t of_warps[kMaxTeam / kWarp];
+  const unsigned lane = threadIdx.x % kWarp;
+  if (lane == 0) of_warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  return __reduce_max_sync(kAll, lane < blockDim.x / kWarp ? of_warps[lane] : 0);
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::kMaxThreads)
+    RunBody(const __grid_constant__ typename Body::Arguments arguments) {
+  const Seat seat{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
+                  static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y};
+  Body body(arguments, seat);
+  std::uint32_t amax[Body::kMaxima];
+  body.Scan(amax);
+  for (int i = 0; i < Body::kMaxima; ++i) amax[i] = Share<Body::kSharers>(amax[i]);
+  body.Encode(amax);
+}
+
+class OnDevice {
+ public:
+  explicit OnDevice(CUstream_st* stream) : stream_(stream) {}
+
+  template <class Body>
+  void Run(const typename Body::Arguments& arguments, const Grid& grid) const {
+    if (grid.teams == 0) return;
+    if (grid.teams > kMostTeams) throw Error(ErrorCode::kInvalidArgument, "a weight is too large for one kernel");
+    const std::int64_t blocks = (grid.teams + grid.teams_per_block - 1) / grid.teams_per_block;
+    const dim3 block(static_cast<unsigned>(grid.threads), static_cast<unsigned>(grid.teams_per_block));
+    RunBody<Body><<<static_cast<unsigned>(blocks), block, 0, stream_>>>(arguments);
+    const cudaError_t status = cudaGetLastError();
+    if (status == cudaSuccess) return;
+    throw Error(ErrorCode::kInternal, std::string("a quantize kernel was not started: ") + cudaGetErrorString(status));
+  }
+
+ private:
+  static constexpr std::int64_t kMostTeams = 0x7fffffff;  // and blocks
+  CUstream_st* stream_;
+};
+
+}  // namespace layercast::cuda

@@ -1,0 +1,135 @@
+// mxfp8 and nvfp4: blocks of 32 or 16 columns, each shared by a few lanes next to each other.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/fp8_unit.cuh"
+#include "engine_side/quant/cuda/held_units.cuh"
+
+namespace layercast::cuda {
+
+struct Mxfp8Format {
+  static constexpr int kBlock = static_cast<int>(kMxfp8Block);
+  static constexpr int kCodeWords = 2;  // of a unit
+  static constexpr bool kHasAmax = false;
+
+  LAYERCAST_HOST_DEVICE explicit Mxfp8Format(float /*amax*/) {}
+  LAYERCAST_HOST_DEVICE float GlobalScale() const { return 0.0F; }
+
+  LAYERCAST_HOST_DEVICE std::uint8_t Scale(float amax) const { return MxExponent(amax); }
+
+  template <class Type>
+  LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[2]) const {
+    EncodeE4M3(unit, ByReciprocal{MxFactor(scale)}, codes);
+  }
+};
+
+class Nvfp4Format {
+ public:
+  static constexpr int kBlock = static_cast<int>(kNvfp4Block);
+  static constexpr int kCodeWords = 1;
+  static constexpr bool kHasAmax = true;
+
+  // `amax` of the whole weight.
+  LAYERCAST_HOST_DEVICE explicit Nvfp4Format(float amax)
+      : global_(IsZeroNvfp4(amax) ? 0.0F : Nvfp4GlobalFactor(amax)) {}
+  LAYERCAST_HOST_DEVICE float GlobalScale() const { return global_ == 0.0F ? 0.0F : 1.0F / global_; }
+
+  LAYERCAST_HOST_DEVICE std::uint8_t Scale(float amax) const {
+    return static_cast<std::uint8_t>(E4M3Code(global_ * (amax / kFp4Max)) & 0x7f);
+  }
+
+  template <class Type>
+  LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[1]) const {
+    codes[0] = 0;
+    if (scale == 0) return;
+    const float factor = global_ / E4M3Value(scale);
+    const std::uint32_t low = Half(unit, 0, factor);
+    const std::uint32_t high = Half(unit, 1, factor);
+    codes[0] = PickBytes(low, high, 0x6420);
+  }
+
+ private:
+  // The codes of four elements, in bytes 0 and 2.
+  template <class Type>
+  LAYERCAST_HOST_DEVICE static std::uint32_t Half(const Unit<Type>& unit, int half, float factor) {
+    std::uint32_t code[4];
+    for (int i = 0; i < 4; ++i) code[i] = E2M1Code(MagnitudeOf(unit, 4 * half + i) * factor);
+    const std::uint32_t magnitudes = LowBytes(code[0], code[1], code[2], code[3]) & 0x07070707U;
+    const std::uint32_t signs = Type::HighBytes(unit.words, half) >> 4 & 0x08080808U;
+    const std::uint32_t codes = magnitudes | signs;
+    return codes | codes >> 4;
+  }
+
+  const float global_;
+};
+
+template <class Format, class Access>
+class SmallBlockBody {
+ public:
+  struct Arguments {
+    Source source;
+    RowParts parts;
+    CudaTensorAmax amax;    // if the format has one
+    unsigned char* values;  // these two of the source's first row on
+    std::uint8_t* scales;
+    float* global_scale;
+  };
+  static constexpr int kHeld = 4;
+  static constexpr int kMaxima = kHeld;
+  static constexpr int kSharers = Format::kBlock / kUnit;
+  static constexpr int kMaxThreads = 256;
+
+  LAYERCAST_HOST_DEVICE SmallBlockBody(const Arguments& arguments, const Seat& seat)
+      : arguments_(arguments), seat_(seat) {}
+
+  LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    const Source& source = arguments_.source;
+    units_.Load(source, seat_, arguments_.parts.RowOf(seat_.team),
+                arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
+    using Type = typename Access::Type;
+    whole_amax_ = Format::kHasAmax ? AmaxValue(arguments_.amax) : 0.0F;
+    const std::uint32_t limit = Format::kHasAmax ? LimitOf<Type>(whole_amax_) : Type::kInfinity - 1;
+    for (int i = 0; i < kHeld; ++i) amax[i] = units_.CheckedLargestOf(source, limit, i);
+  }
+
+  LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
+    const Format format(whole_amax_);
+    if (Format::kHasAmax && seat_.team == 0 && seat_.thread == 0) *arguments_.global_scale = format.GlobalScale();
+    const std::int64_t units = arguments_.source.units();
+    for (int i = 0; i < kHeld; ++i) {
+      if (!units_.Has(i)) continue;
+      const std::uint8_t scale = format.Scale(FloatOfBits(amax[i]));
+      const std::int64_t number = units_.row() * units + units_.number(i);
+      if (seat_.thread % kSharers == 0) arguments_.scales[number / kSharers] = scale;
+      std::uint32_t codes[Format::kCodeWords];
+      format.Encode(units_[i], scale, codes);
+      Access::Store(codes, arguments_.values + number * (4 * Format::kCodeWords), units_.number(i),
+                    arguments_.source.cols);
+    }
+  }
+
+ private:
+  const Arguments& arguments_;
+  const Seat seat_;
+  float whole_amax_ = 0.0F;
+  HeldUnits<Access, kHeld> units_;
+};
+
+template <class Format, class Runner>
+void RunSmallBlocks(const Runner& runner, const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values,
+                    std::uint8_t* scales, float* global_scale, CudaFaultWord* fault) {
+  constexpr int kUnitBytes = 4 * Format::kCodeWords;
+  const Source source = FlatSourceOf(piece, fault);
+  const std::int64_t elements_before = piece.first_row * piece.cols;
+  unsigned char* first = values + elements_before / kUnit * kUnitBytes;
+  std::uint8_t* first_scale = scales + elements_before / Format::kBlock;
+  ForAccess(piece.dtype, source, first, kUnitBytes, [&](auto access) {
+    using Body = SmallBlockBody<Format, decltype(access)>;
+    const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
+    runner.template Run<Body>({source, parts, amax, first, first_scale, global_scale}, PartTeams(source, parts));
+  });
+}
+
+}  // namespace layercast::cuda

@@ -1,0 +1,102 @@
+// The weight as kernels read it: its units, and what is wrong with their values. Value; the memory is borrowed.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/elements.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast::cuda {
+
+struct Source {
+  const unsigned char* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;     // bytes
+  std::int64_t first_element = 0;  // number of its first element in the weight
+  CudaFaultWord* fault = nullptr;
+
+  LAYERCAST_HOST_DEVICE std::int64_t units() const { return (cols + kUnit - 1) / kUnit; }  // of a row
+};
+
+// How units are read and written. `SourceType` is one of elements.cuh. kWhole: rows consist of whole units, and source
+// and destination of each are aligned to their sizes (a source's, to 16 bytes); else bytes are moved one by one.
+template <class SourceType, bool kWhole>
+struct Access {
+  using Type = SourceType;
+
+  // Unit `unit` of row `row`.
+  LAYERCAST_HOST_DEVICE static Unit<Type> Load(const Source& source, std::int64_t row, std::int64_t unit) {
+    constexpr int kBytes = kUnit * Type::kBytes;
+    const unsigned char* from = source.data + row * source.row_stride + unit * kBytes;
+    Unit<Type> loaded;
+    if constexpr (kWhole) {
+      for (int i = 0; i < kBytes / 16; ++i) {
+        std::uint32_t words[4];
+        LoadStreaming(from + 16 * i, words);
+        for (int w = 0; w < 4; ++w) loaded.words[4 * i + w] = words[w];
+      }
+    } else {
+      const std::int64_t left = (source.cols - unit * kUnit) * Type::kBytes;
+      for (int w = 0; w < kBytes / 4; ++w) {
+        loaded.words[w] = 0;
+        for (int b = 0; b < 4; ++b) {
+          const int byte = 4 * w + b;
+          if (byte < left) loaded.words[w] |= static_cast<std::uint32_t>(from[byte]) << (8 * b);
+        }
+      }
+    }
+    return loaded;
+  }
+
+  // The words that `unit` of a row of `cols` elements became, whose destination is `to`.
+  template <int kWords>
+  LAYERCAST_HOST_DEVICE static void Store(const std::uint32_t (&words)[kWords], unsigned char* to, std::int64_t unit,
+                                          std::int64_t cols) {
+    if constexpr (kWhole) {
+      StoreStreaming(words, to);
+    } else {
+      const std::int64_t elements = cols - unit * kUnit;
+      const std::int64_t bytes = (elements < kUnit ? elements : kUnit) * (4 * kWords) / kUnit;
+      for (int byte = 0; byte < 4 * kWords; ++byte) {
+        if (byte < bytes) to[byte] = static_cast<unsigned char>(words[byte / 4] >> (8 * (byte % 4)) & 0xff);
+      }
+    }
+  }
+};
+
+// Merges the first value of the unit that is above `limit` into the weight's fault: which one it is, is looked up in
+// memory again, so that nobody pays for it otherwise.
+template <class Type>
+LAYERCAST_HOST_DEVICE __attribute__((noinline)) void ReportFault(const Source& source, std::int64_t row,
+                                                                 std::int64_t unit, std::uint32_t limit) {
+  using Kind = CudaFault::Kind;
+  const Unit<Type> values = Access<Type, false>::Load(source, row, unit);
+  const std::int64_t first = source.first_element + row * source.cols + unit * kUnit;
+  for (int i = kUnit - 1; i >= 0; --i) {
+    const std::uint32_t magnitude = Type::Magnitude(values.words, i);
+    if (magnitude <= limit) continue;
+    Kind kind = Kind::kAboveAmax;
+    if (magnitude > Type::kInfinity) kind = Kind::kNan;
+    if (magnitude == Type::kInfinity) kind = SignOf(values, i) == 0 ? Kind::kInfinity : Kind::kMinusInfinity;
+    MergeMin(source.fault, EncodeCudaFault({kind, first + i}));
+  }
+}
+
+// What magnitudes may be, at most, where scales are made from a given amax (not negative).
+template <class Type>
+LAYERCAST_HOST_DEVICE std::uint32_t LimitOf(float amax) {
+  const std::uint32_t bits = BitsOfFloat(amax);
+  return bits < Type::kInfinity ? bits : Type::kInfinity - 1;
+}
+
+// LargestOf(unit), which is unit `number` of row `row`; if it is above the limit the weight has a fault.
+template <class Type>
+LAYERCAST_HOST_DEVICE std::uint32_t CheckedLargest(const Source& source, const Unit<Type>& unit, std::uint32_t limit,
+                                                   std::int64_t row, std::int64_t number) {
+  const std::uint32_t largest = LargestOf(unit);
+  if (largest > limit) ReportFault<Type>(source, row, number, limit);
+  return largest;
+}
+
+}  // namespace layercast::cuda

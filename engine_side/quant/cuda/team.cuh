@@ -1,0 +1,44 @@
+// Who runs a kernel. A *team* of threads, a warp or a whole block, works on one part of a weight; a kernel's *body* is
+// what one of its threads does:
+//
+//   Body(arguments, seat)
+//   void Scan(std::uint32_t (&amax)[kMaxima])           reads, and finds largest magnitudes
+//   void Encode(const std::uint32_t (&amax)[kMaxima])   writes, with the largest of all threads that share one
+//
+// kSharers threads share each of the maxima: 0 is the team, 1 each for itself, else so many lanes next to each other.
+// Between the two calls is all that threads ever say to each other; so a host can run a body too (tests do).
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/quant/cuda/source.cuh"
+
+namespace layercast::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kMaxTeam = 1024;  // threads of a block
+
+// Where a thread sits.
+struct Seat {
+  int thread = 0;         // in its team
+  int threads = 0;        // of the team
+  std::int64_t team = 0;  // may be past the last one, in the last block
+};
+
+// Blocks of `teams_per_block` teams; more than one only if teams are warps.
+struct Grid {
+  std::int64_t teams = 0;
+  int threads = kWarp;  // of a team
+  int teams_per_block = 1;
+};
+
+inline Grid WarpTeams(std::int64_t teams) { return {teams, kWarp, 256 / kWarp}; }
+
+// Teams for rows of so many units, of which each thread holds `held`: the smallest that holds a row at once.
+inline Grid RowTeams(std::int64_t rows, std::int64_t units, int held, int most_threads) {
+  int threads = kWarp;
+  while (threads < most_threads && std::int64_t{threads} * held < units) threads *= 2;
+  return threads == kWarp ? WarpTeams(rows) : Grid{rows, threads, 1};
+}
+
+}  // namespace layercast::cuda

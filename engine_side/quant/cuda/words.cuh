@@ -1,0 +1,93 @@
+// The few operations that a device has an instruction for and a host has not. The only file of the CUDA kernels that
+// knows which of the two runs it: all others are the same code on both, which is how tests run kernels without a
+// device.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "src/base/host_device.h"
+
+namespace layercast::cuda {
+
+// 16 aligned bytes that are read once: they are the first to leave the caches.
+LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::uint32_t (&words)[4]) {
+#ifdef __CUDA_ARCH__
+  const uint4 value = __ldcs(reinterpret_cast<const uint4*>(from));
+  words[0] = value.x;
+  words[1] = value.y;
+  words[2] = value.z;
+  words[3] = value.w;
+#else
+  memcpy(words, from, sizeof words);
+#endif
+}
+
+// 4, 8 or 16 aligned bytes (32, aligned to 16) that are not read again here.
+LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[1], unsigned char* to) {
+#ifdef __CUDA_ARCH__
+  __stcs(reinterpret_cast<unsigned int*>(to), words[0]);
+#else
+  memcpy(to, words, sizeof words);
+#endif
+}
+
+LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[2], unsigned char* to) {
+#ifdef __CUDA_ARCH__
+  __stcs(reinterpret_cast<uint2*>(to), make_uint2(words[0], words[1]));
+#else
+  memcpy(to, words, sizeof words);
+#endif
+}
+
+LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[4], unsigned char* to) {
+#ifdef __CUDA_ARCH__
+  __stcs(reinterpret_cast<uint4*>(to), make_uint4(words[0], words[1], words[2], words[3]));
+#else
+  memcpy(to, words, sizeof words);
+#endif
+}
+
+LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[8], unsigned char* to) {
+  StoreStreaming({words[0], words[1], words[2], words[3]}, to);
+  StoreStreaming({words[4], words[5], words[6], words[7]}, to + 16);
+}
+
+// Four of the eight bytes of `low` and `high` (4 to 7); the lowest digit of `selector` chooses the lowest byte.
+LAYERCAST_HOST_DEVICE inline std::uint32_t PickBytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(low, high, selector);
+#else
+  const std::uint64_t both = std::uint64_t{high} << 32 | low;
+  std::uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t byte = selector >> (4 * i) & 7;
+    picked |= static_cast<std::uint32_t>(both >> (8 * byte) & 0xff) << (8 * i);
+  }
+  return picked;
+#endif
+}
+
+// x * y + z, rounded once.
+LAYERCAST_HOST_DEVICE inline float FusedMultiplyAdd(float x, float y, float z) { return fmaf(x, y, z); }
+
+// On the host a team's threads run one after the other.
+LAYERCAST_HOST_DEVICE inline void MergeMin(unsigned long long* into, unsigned long long value) {
+#ifdef __CUDA_ARCH__
+  atomicMin(into, value);
+#else
+  if (value < *into) *into = value;
+#endif
+}
+
+// Of floats that are not negative.
+LAYERCAST_HOST_DEVICE inline void MergeMax(float* into, float value) {
+#ifdef __CUDA_ARCH__
+  atomicMax(reinterpret_cast<unsigned int*>(into), __float_as_uint(value));
+#else
+  if (*into < value) *into = value;
+#endif
+}
+
+}  // namespace layercast::cuda

@@ -1,0 +1,91 @@
+// The recipes' kernels for CUDA devices: what a weight in device memory becomes, the same bytes as on the CPU
+// (RECIPES.md). Each call puts its kernels on the given stream and returns: no wait, no allocation, so it may be
+// captured into a graph. There where the build has CUDA (LAYERCAST_HAVE_CUDA). Includes nothing of CUDA, and is C++17
+// too.
+//
+// The calling thread's device is the stream's. All pointers are of its memory. Outputs are packed, row-major, of the
+// whole weight, as the recipe's KernelTensors lists them. Any alignment will do; what is aligned to 16 bytes, with rows
+// of whole 16 bytes, is quick. A call throws Error(kInternal) where a launch fails.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/host_device.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to it
+
+namespace layercast {
+
+enum class DType : std::uint8_t;  // layercast/dtype.h
+
+// Rows [first_row, first_row + rows) of a weight, all of its columns; bf16, f16 or f32. Value; the memory is borrowed.
+struct CudaMatrix {
+  DType dtype;
+  const void* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;  // bytes
+  std::int64_t first_row = 0;
+};
+
+// The largest magnitude of the whole fused weight over all ranks: a finite number that the caller knows, or one that
+// lies in device memory by the time that the kernel runs (CudaAmax may have put it there).
+struct CudaTensorAmax {
+  const float* device = nullptr;  // null: `value`
+  float value = 0.0F;
+};
+
+// What kernels found wrong: one word of device memory, into which they merge the first wrong value of the weight (by
+// index; NaN and infinity before magnitudes that are too large). Set all its bytes to 0xff, run the kernels of a
+// weight, of several pieces too, and read it back when it suits: until then nothing of the outputs may be used.
+using CudaFaultWord = unsigned long long;  // as atomicMin wants it
+inline constexpr CudaFaultWord kNoCudaFault = ~CudaFaultWord{0};
+
+struct CudaFault {
+  enum class Kind : std::uint8_t { kNan, kInfinity, kMinusInfinity, kAboveAmax };
+  Kind kind;
+  std::int64_t index;  // row * cols + col in the weight, rows counted from its first
+};
+
+LAYERCAST_HOST_DEVICE constexpr CudaFaultWord EncodeCudaFault(CudaFault fault) {
+  const CudaFaultWord last = fault.kind == CudaFault::Kind::kAboveAmax ? CudaFaultWord{1} << 63 : 0;
+  return last | static_cast<CudaFaultWord>(fault.index) << 2 | static_cast<CudaFaultWord>(fault.kind);
+}
+
+// `word` is not kNoCudaFault.
+LAYERCAST_HOST_DEVICE constexpr CudaFault DecodeCudaFault(CudaFaultWord word) {
+  return {static_cast<CudaFault::Kind>(word & 3), static_cast<std::int64_t>((word & ~(CudaFaultWord{1} << 63)) >> 2)};
+}
+
+// none. `values` has the weight's dtype.
+void CudaCopy(const CudaMatrix& piece, void* values, CudaFaultWord* fault, CUstream_st* stream);
+
+// fp8_per_tensor.
+void CudaFp8PerTensor(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, float* scale,
+                      CudaFaultWord* fault, CUstream_st* stream);
+
+// fp8_per_channel and int8_per_channel. `row_amax` is of the weight's rows, from its first on: finite numbers, not
+// negative; or null: each row's own.
+void CudaFp8PerChannel(const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
+                       CudaFaultWord* fault, CUstream_st* stream);
+void CudaInt8PerChannel(const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
+                        CudaFaultWord* fault, CUstream_st* stream);
+
+// fp8_per_block. first_row is a multiple of 128, and so is rows, but for the weight's last.
+void CudaFp8PerBlock(const CudaMatrix& piece, bool power_of_two, std::uint8_t* values, float* scales,
+                     CudaFaultWord* fault, CUstream_st* stream);
+
+// mxfp8. cols is a multiple of 32.
+void CudaMxfp8(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
+               CUstream_st* stream);
+
+// nvfp4. cols is a multiple of 16.
+void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, std::uint8_t* scales,
+               float* global_scale, CudaFaultWord* fault, CUstream_st* stream);
+
+// The largest finite magnitude of the piece, merged into `*amax`: set it to 0 first. Of each row of the weight, into
+// amax[first_row ...].
+void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
+void CudaRowAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
+
+}  // namespace layercast

@@ -1,0 +1,12 @@
+#include "engine_side/quant/cuda/block_body.cuh"
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaFp8PerBlock(const CudaMatrix& piece, bool power_of_two, std::uint8_t* values, float* scales,
+                     CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunFp8PerBlock(cuda::OnDevice(stream), piece, power_of_two, values, scales, fault);
+}
+
+}  // namespace layercast

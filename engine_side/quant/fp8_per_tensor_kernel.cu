@@ -1,0 +1,12 @@
+#include "engine_side/quant/cuda/one_scale_body.cuh"
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaFp8PerTensor(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, float* scale,
+                      CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunFp8PerTensor(cuda::OnDevice(stream), piece, amax, values, scale, fault);
+}
+
+}  // namespace layercast

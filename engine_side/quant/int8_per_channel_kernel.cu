@@ -1,0 +1,12 @@
+#include "engine_side/quant/cuda/row_body.cuh"
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaInt8PerChannel(const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
+                        CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunRows<cuda::Int8RowEncoder>(cuda::OnDevice(stream), piece, row_amax, values, scales, fault);
+}
+
+}  // namespace layercast

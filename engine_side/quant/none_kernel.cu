@@ -1,0 +1,11 @@
+#include "engine_side/quant/cuda/copy_body.cuh"
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaCopy(const CudaMatrix& piece, void* values, CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunCopy(cuda::OnDevice(stream), piece, values, fault);
+}
+
+}  // namespace layercast

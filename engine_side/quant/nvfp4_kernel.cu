@@ -1,0 +1,12 @@
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda/small_block_body.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, std::uint8_t* scales,
+               float* global_scale, CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunSmallBlocks<cuda::Nvfp4Format>(cuda::OnDevice(stream), piece, amax, values, scales, global_scale, fault);
+}
+
+}  // namespace layercast

@@ -1,0 +1,309 @@
+// What CUDA kernels do, run on the host (host_runner.h): each recipe against the slow reference, byte for byte, and the
+// faults that kernels report.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "engine_side/quant/codes.h"
+#include "engine_side/quant/cuda/amax_body.cuh"
+#include "engine_side/quant/cuda/block_body.cuh"
+#include "engine_side/quant/cuda/copy_body.cuh"
+#include "engine_side/quant/cuda/one_scale_body.cuh"
+#include "engine_side/quant/cuda/row_body.cuh"
+#include "engine_side/quant/cuda/small_block_body.cuh"
+#include "tests/quant/host_runner.h"
+#include "tests/quant/quantized.h"
+#include "tests/quant/weights.h"
+
+namespace layercast {
+namespace {
+
+static_assert(cuda::kDTypeF16 == DType::kF16 && cuda::kDTypeBF16 == DType::kBF16);
+static_assert(cuda::kDTypeF32 == DType::kF32 && cuda::kDTypeF64 == DType::kF64);
+
+constexpr DType kWeightTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
+
+struct BodyCase {
+  const char* name;
+  RecipeOptions options;
+  std::int64_t column_unit = 1;
+
+  std::int64_t Cols(std::int64_t cols) const { return (cols + column_unit - 1) / column_unit * column_unit; }
+};
+constexpr BodyCase kCopyCase{"none", {}};
+constexpr BodyCase kTensorCase{"fp8_per_tensor", {}};
+constexpr BodyCase kChannelCase{"fp8_per_channel", {}};
+constexpr BodyCase kBlockCase{"fp8_per_block", {}};
+constexpr BodyCase kPowerCase{"fp8_per_block", {true}};
+constexpr BodyCase kMxfp8Case{"mxfp8", {}, 32};
+constexpr BodyCase kNvfp4Case{"nvfp4", {}, 16};
+constexpr BodyCase kInt8Case{"int8_per_channel", {}};
+constexpr BodyCase kBodyCases[] = {kCopyCase,  kTensorCase, kChannelCase, kBlockCase,
+                                   kPowerCase, kMxfp8Case,  kNvfp4Case,   kInt8Case};
+
+CudaMatrix OfView(const MatrixView& view, std::int64_t first_row) {
+  return {view.dtype, view.data, view.rows, view.cols, view.row_stride, first_row};
+}
+
+// Rows [first_row, ...) of a weight into `outputs`, of the whole weight; what a kernel found wrong.
+CudaFaultWord RunBodies(const BodyCase& c, const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+                        Quantized& outputs) {
+  const OnHost host;
+  const CudaMatrix matrix = OfView(piece, first_row);
+  CudaFaultWord fault = kNoCudaFault;
+  const auto views = outputs.views();
+  auto* values = reinterpret_cast<std::uint8_t*>(views[0].data);
+  auto* codes = reinterpret_cast<std::uint8_t*>(views.size() > 1 ? views[1].data : nullptr);
+  auto* scales = reinterpret_cast<float*>(codes);
+  float own_amax = 0.0F;
+  const CudaTensorAmax tensor_amax =
+      amax.tensor < 0.0F ? CudaTensorAmax{&own_amax} : CudaTensorAmax{nullptr, amax.tensor};
+  const float* rows = amax.rows.empty() ? nullptr : amax.rows.data();
+  const std::string name = c.name;
+  if (tensor_amax.device != nullptr) cuda::RunAmax(host, matrix, &own_amax, &fault);
+  if (name == "none") cuda::RunCopy(host, matrix, values, &fault);
+  if (name == "fp8_per_tensor") cuda::RunFp8PerTensor(host, matrix, tensor_amax, values, scales, &fault);
+  if (name == "fp8_per_channel") cuda::RunRows<cuda::Fp8RowEncoder>(host, matrix, rows, values, scales, &fault);
+  if (name == "int8_per_channel") cuda::RunRows<cuda::Int8RowEncoder>(host, matrix, rows, values, scales, &fault);
+  if (name == "fp8_per_block") {
+    cuda::RunFp8PerBlock(host, matrix, c.options.power_of_two_scales, values, scales, &fault);
+  }
+  if (name == "mxfp8") cuda::RunSmallBlocks<cuda::Mxfp8Format>(host, matrix, {}, values, codes, nullptr, &fault);
+  if (name == "nvfp4") {
+    auto* global_scale = reinterpret_cast<float*>(views[2].data);
+    cuda::RunSmallBlocks<cuda::Nvfp4Format>(host, matrix, tensor_amax, values, codes, global_scale, &fault);
+  }
+  return fault;
+}
+
+Quantized ByReference(const BodyCase& c, const Recipe& recipe, const MatrixView& weight, const AmaxInput& amax) {
+  if (c.name != kCopyCase.name) return QuantizeWholeSlowly(recipe, c.options, weight, amax);
+  Quantized copy(recipe, weight.dtype, weight.rows, weight.cols);
+  const std::int64_t row_bytes = weight.cols * BitsPerElement(weight.dtype) / 8;
+  for (std::int64_t r = 0; r < weight.rows; ++r) {
+    std::copy_n(weight.row(r), row_bytes, copy.tensors[0].data() + r * row_bytes);
+  }
+  return copy;
+}
+
+void ExpectReferenceBytes(const BodyCase& c, const MatrixView& weight, const AmaxInput& amax) {
+  const auto recipe = MakeRecipe(c.name, c.options);
+  const Quantized expected = ByReference(c, *recipe, weight, amax);
+  Quantized got(*recipe, weight.dtype, weight.rows, weight.cols);
+  EXPECT_EQ(RunBodies(c, weight, 0, amax, got), kNoCudaFault) << c.name;
+  for (std::size_t t = 0; t < got.tensors.size(); ++t) {
+    const auto [at, _] = std::mismatch(got.tensors[t].begin(), got.tensors[t].end(), expected.tensors[t].begin());
+    ASSERT_TRUE(at == got.tensors[t].end())
+        << c.name << ' ' << got.specs[t].name << ' ' << Name(weight.dtype) << ' ' << weight.rows << 'x' << weight.cols
+        << ": byte " << at - got.tensors[t].begin();
+  }
+}
+
+TEST(CudaBodies, EqualTheReferenceOnEveryKindOfWeight) {
+  for (const std::string& kind : WeightKinds()) {
+    SCOPED_TRACE(kind);
+    for (const DType dtype : kWeightTypes) {
+      for (const BodyCase& c : kBodyCases) {
+        ExpectReferenceBytes(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
+        ExpectReferenceBytes(c, MakeWeight(kind, dtype, 5, 1056, 32).view(), {});
+      }
+    }
+  }
+}
+
+TEST(CudaBodies, EqualTheReferenceForOddSizesStridesAndAddresses) {
+  for (const std::int64_t rows : {1, 127, 130}) {
+    for (const std::int64_t cols : {1, 63, 130, 264}) {
+      for (const std::int64_t gap : {0, 6, 32}) {
+        for (const BodyCase& c : kBodyCases) {
+          const std::int64_t whole = c.Cols(cols);
+          const Weight weight = MakeWeight("mixed", DType::kBF16, rows, whole + 16, gap);
+          ExpectReferenceBytes(c, weight.Part(0, rows, 0, whole), {});
+          ExpectReferenceBytes(c, weight.Part(0, rows, 3, whole), {});
+        }
+      }
+    }
+  }
+  ExpectReferenceBytes(kChannelCase, MakeWeight("mixed", DType::kF32, 9, 190, 6).view(), {});
+}
+
+// Of one warp, of blocks of every size, and longer than what a block holds.
+TEST(CudaBodies, RowsOfEveryLengthEqualTheReference) {
+  for (const std::int64_t cols : {1024, 1032, 2056, 4104, 8200, 16392, 32768, 32776, 70000}) {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      const Weight weight = MakeWeight("mixed", dtype, 3, cols);
+      ExpectReferenceBytes(kChannelCase, weight.view(), {});
+      ExpectReferenceBytes(kInt8Case, weight.view(), {});
+    }
+  }
+}
+
+TEST(CudaBodies, AGivenAmaxThatIsLargerThanTheWeightsOwnMakesTheScale) {
+  WorkerPool pool(1);
+  for (const DType dtype : kWeightTypes) {
+    const Weight weight = MakeWeight("mixed", dtype, 40, 192, 16);
+    std::vector<float> rows(40);
+    ScanRows(weight.view(), pool, rows);
+    for (std::size_t r = 0; r < rows.size(); ++r) rows[r] *= 1.0F + static_cast<float>(r % 3);
+    for (const BodyCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+      ExpectReferenceBytes(c, weight.view(), {.tensor = 3e5F, .rows = rows});
+    }
+  }
+}
+
+// All 2^16 but those that are not finite.
+Weight EveryBf16(std::uint32_t below) {
+  return MakeWeight(DType::kBF16, 256, 256, 0, [=](std::int64_t r, std::int64_t c) {
+    const auto bits = static_cast<std::uint32_t>(r * 256 + c);
+    return (bits & 0x7fff) < below ? bits : 0U;
+  });
+}
+
+TEST(CudaBodies, EqualTheReferenceOnEveryFiniteBf16ValueAndEveryMantissaOfTheScale) {
+  for (const BodyCase& c : kBodyCases) ExpectReferenceBytes(c, EveryBf16(0x7f80).view(), {});
+  const Weight small = EveryBf16(0x4300);  // below 128
+  for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 3) {
+    const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
+    const std::vector<float> rows(256, amax);
+    for (const BodyCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+      ExpectReferenceBytes(c, small.view(), {.tensor = amax, .rows = rows});
+    }
+  }
+}
+
+TEST(CudaBodies, EqualTheReferenceAtTheEdgesOfScales) {
+  const auto next = [](float value) { return std::nextafter(value, 3e38F); };
+  const std::array<float, 12> edges = {0.0F,      1e-45F,    1e-38F, 1.31e-36F,   1.33e-36F,     4.04e-33F,
+                                       4.06e-33F, 9.99e-29F, 1e-4F,  next(1e-4F), 1.0F / 512.0F, 3.4e38F};
+  for (const float amax : edges) {
+    const Weight weight = MakeWeight(DType::kF32, 3, 64, 0, [&](std::int64_t r, std::int64_t c) {
+      return BitsOf(DType::kF32,
+                    static_cast<double>(amax) * static_cast<double>(c - 32) / 32.0 / static_cast<double>(r + 1));
+    });
+    for (const BodyCase& c : kBodyCases) ExpectReferenceBytes(c, weight.view(), {});
+  }
+}
+
+TEST(CudaBodies, PieceByPieceGivesTheBytesOfTheWhole) {
+  const std::int64_t rows = 700;
+  const Weight weight = MakeWeight("mixed", DType::kBF16, rows, 224, 32);
+  WorkerPool pool(1);
+  std::vector<float> row_amax(static_cast<std::size_t>(rows));
+  ScanRows(weight.view(), pool, row_amax);
+  const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = row_amax};
+  for (const BodyCase& c : kBodyCases) {
+    const auto recipe = MakeRecipe(c.name, c.options);
+    Quantized pieces(*recipe, DType::kBF16, rows, 224);
+    for (const std::int64_t first : {512, 128, 256, 0}) {
+      const std::int64_t count = std::min<std::int64_t>(first == 256 ? 256 : first == 512 ? 256 : 128, rows - first);
+      EXPECT_EQ(RunBodies(c, weight.Part(first, count, 0, 224), first, amax, pieces), kNoCudaFault);
+    }
+    EXPECT_EQ(pieces, ByReference(c, *recipe, weight.view(), amax)) << c.name;
+  }
+}
+
+TEST(CudaBodies, EmptyWeightsLeaveTheirScales) {
+  for (const BodyCase& c : kBodyCases) {
+    ExpectReferenceBytes(c, {DType::kBF16, nullptr, 0, 64, 128}, {.tensor = 2.0F, .rows = {}});
+    ExpectReferenceBytes(c, {DType::kBF16, nullptr, 4, 0, 0}, {.tensor = 2.0F, .rows = {}});
+  }
+}
+
+TEST(CudaBodies, TheAmaxIsThatOfTheScan) {
+  WorkerPool pool(1);
+  for (const DType dtype : kWeightTypes) {
+    for (const std::int64_t cols : {1, 40, 1048, 9000}) {
+      const Weight weight = MakeWeight("mixed", dtype, 70, cols, 16);
+      float amax = 0.0F;
+      std::vector<float> rows(71, -1.0F);
+      CudaFaultWord fault = kNoCudaFault;
+      cuda::RunAmax(OnHost(), OfView(weight.view(), 1), &amax, &fault);
+      cuda::RunRowAmax(OnHost(), OfView(weight.view(), 1), rows.data(), &fault);
+      std::vector<float> expected(70);
+      ScanRows(weight.view(), pool, expected);
+      expected.insert(expected.begin(), -1.0F);
+      EXPECT_EQ(amax, Scan(weight.view(), pool).amax);
+      EXPECT_EQ(rows, expected);
+      EXPECT_EQ(fault, kNoCudaFault);
+    }
+  }
+}
+
+std::optional<CudaFault> FaultOf(const BodyCase& c, const Weight& weight, const AmaxInput& amax) {
+  const auto recipe = MakeRecipe(c.name, c.options);
+  Quantized outputs(*recipe, weight.dtype, weight.rows + 128, weight.cols);
+  const CudaFaultWord word = RunBodies(c, weight.view(), 128, amax, outputs);
+  if (word == kNoCudaFault) return std::nullopt;
+  return DecodeCudaFault(word);
+}
+
+TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
+  using Kind = CudaFault::Kind;
+  const std::vector<float> rows(400, 1e4F);
+  for (const DType dtype : kWeightTypes) {
+    const std::uint32_t infinity = dtype == DType::kF32 ? 0x7f800000U : dtype == DType::kBF16 ? 0x7f80U : 0x7c00U;
+    const std::uint32_t sign = dtype == DType::kF32 ? 0x80000000U : 0x8000U;
+    for (const BodyCase& c : kBodyCases) {
+      for (const auto& [row, col] : {std::pair<int, int>{0, 0}, {1, 519}, {129, 7}, {130, 543}}) {
+        Weight weight = MakeWeight("random", dtype, 131, 544);
+        weight.SetBits(130, 543, infinity + 1);
+        const std::pair<Kind, std::uint32_t> wrong[] = {
+            {Kind::kNan, infinity + 1}, {Kind::kInfinity, infinity}, {Kind::kMinusInfinity, infinity | sign}};
+        for (const auto& [kind, bits] : wrong) {
+          weight.SetBits(row, col, bits);
+          const auto fault = FaultOf(c, weight, {.tensor = 1e4F, .rows = rows});
+          ASSERT_TRUE(fault.has_value()) << c.name;
+          EXPECT_EQ(fault->kind, kind) << c.name;
+          EXPECT_EQ(fault->index, (128 + row) * 544 + col) << c.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaBodies, AMagnitudeAboveTheGivenOneIsReportedAfterEveryNan) {
+  Weight weight = MakeWeight("random", DType::kBF16, 20, 64);
+  weight.SetBits(7, 5, BitsOf(DType::kBF16, -3.0));
+  weight.SetBits(9, 5, BitsOf(DType::kBF16, 2.0));
+  const std::vector<float> rows(300, 2.0F);
+  const AmaxInput amax{.tensor = 2.0F, .rows = rows};
+  for (const BodyCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+    Weight with_nan = weight;
+    with_nan.SetBits(11, 1, 0x7fc1);
+    EXPECT_EQ(FaultOf(c, weight, amax)->kind, CudaFault::Kind::kAboveAmax) << c.name;
+    EXPECT_EQ(FaultOf(c, weight, amax)->index, (128 + 7) * 64 + 5) << c.name;
+    EXPECT_EQ(FaultOf(c, with_nan, amax)->kind, CudaFault::Kind::kNan) << c.name;
+    EXPECT_EQ(FaultOf(c, with_nan, amax)->index, (128 + 11) * 64 + 1) << c.name;
+  }
+}
+
+TEST(CudaCodes, EqualTheDefinitionForEveryFp32InRange) {
+  // Every 61st bit pattern, the range's ends among them.
+  for (std::uint32_t bits = 0; bits <= BitsOfFloat(464.0F); bits += 61) {
+    const float p = FloatOfBits(bits);
+    ASSERT_EQ(cuda::E4M3Code(p) & 0x7f, EncodeE4M3(p)) << p;
+  }
+  for (std::uint32_t bits = 0; bits <= BitsOfFloat(1e30F); bits += 127) {
+    const float p = FloatOfBits(bits);
+    ASSERT_EQ(cuda::E2M1Code(p) & 7, EncodeE2M1(p)) << p;
+  }
+  for (std::uint32_t code = 0; code < 0x7f; ++code) {
+    EXPECT_EQ(cuda::E4M3Value(code), static_cast<float>(DecodeElement(DType::kF8E4M3, code)));
+  }
+}
+
+TEST(CudaCodes, TheCorrectedQuotientIsTheDivisions) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 3'000'000; ++i) {
+    const float s =
+        std::ldexp(1.0F + static_cast<float>(random() >> 9) * 0x1p-23F, static_cast<int>(random() % 100) - 50);
+    const float x = s * (static_cast<float>(random() >> 8) * 0x1p-24F) * 448.0F;
+    ASSERT_EQ(cuda::Quotient(x, s, 1.0F / s), x / s) << x << " / " << s;
+  }
+}
+
+}  // namespace
+}  // namespace layercast
