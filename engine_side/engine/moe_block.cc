@@ -9,11 +9,16 @@
 namespace layercast {
 namespace {
 
-std::unique_ptr<GatedMlpBlock> FindShared(const MixtureOfExperts& moe, const std::string& path,
-                                          const BlockContext& context) {
+std::unique_ptr<Block> FindShared(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context) {
   const std::string& name = moe.options().shared_name;
-  const auto* shared = name.empty() ? nullptr : dynamic_cast<const GatedMlp*>(moe.FindChild(name));
-  return shared == nullptr ? nullptr : std::make_unique<GatedMlpBlock>(*shared, path + "." + name, context);
+  const Module* shared = name.empty() ? nullptr : moe.FindChild(name);
+  return shared == nullptr ? nullptr : MakeBlock(*shared, path + "." + name, context);
+}
+
+std::optional<LinearWeights> FindLatent(const MixtureOfExperts& moe, const std::string& path, const char* name,
+                                        CapturedWeights& weights) {
+  if (!moe.is_latent()) return std::nullopt;
+  return weights.Linear(*moe.FindChild(name), path + "." + name);
 }
 
 std::optional<WeightView> FindSharedGate(const MixtureOfExperts& moe, const std::string& path,
@@ -28,11 +33,14 @@ MoeBlock::MoeBlock(const MixtureOfExperts& moe, const std::string& path, const B
     : collective_(context.collective),
       dtype_(context.dtype),
       activation_(ActivationOf(moe.hidden_act())),
+      gated_(moe.options().experts.gated),
       clamped_gate_(moe.options().clamped_gate),
       router_(moe, path, context),
       local_(moe.experts().local()),
       shared_(FindShared(moe, path, context)),
-      shared_gate_(FindSharedGate(moe, path, context.weights)) {
+      shared_gate_(FindSharedGate(moe, path, context.weights)),
+      to_latent_(FindLatent(moe, path, "fc1_latent_proj", context.weights)),
+      from_latent_(FindLatent(moe, path, "fc2_latent_proj", context.weights)) {
   const std::vector<LinearWeights> w13 = context.weights.LinearStack(moe.experts(), path + ".experts", "w13");
   const std::vector<LinearWeights> w2 = context.weights.LinearStack(moe.experts(), path + ".experts", "w2");
   for (std::size_t i = 0; i < w13.size(); ++i) experts_.push_back({w13[i], w2[i]});
@@ -40,6 +48,17 @@ MoeBlock::MoeBlock(const MixtureOfExperts& moe, const std::string& path, const B
 
 void MoeBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
   const RoutedTokens routed = router_.Route(in);
+  if (to_latent_) {
+    ColumnParallel(in, *to_latent_, dtype_, latent_in_);
+    SumExperts(routed, latent_in_, latent_out_);
+    ColumnParallel(latent_out_, *from_latent_, dtype_, out);
+  } else {
+    SumExperts(routed, in, out);
+  }
+  if (shared_ != nullptr) AddShared(rows, in, out);
+}
+
+void MoeBlock::SumExperts(const RoutedTokens& routed, const Activations& in, Activations& out) {
   out.Reset(in.rows(), in.cols());
   // Every token adds up its experts in their own order, whatever the others'.
   for (std::size_t i = 0; i < experts_.size(); ++i) {
@@ -48,7 +67,6 @@ void MoeBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Ac
   }
   collective_.AllReduceSum(out.values());  // in fp32, before anything is rounded
   RoundTo(dtype_, out.values());
-  if (shared_ != nullptr) AddShared(rows, in, out);
 }
 
 void MoeBlock::AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in,
@@ -56,26 +74,31 @@ void MoeBlock::AddExpert(const Expert& expert, std::span<const RoutedToken> toke
   if (tokens.empty()) return;
   tokens_.Reset(tokens.size(), in.cols());
   for (std::size_t t = 0; t < tokens.size(); ++t) std::ranges::copy(in[tokens[t].row], tokens_.row(t));
-  ColumnParallel(tokens_, expert.gate_up, dtype_, gate_up_);
-  const std::size_t width = expert.down.weight.cols;
-  gated_.Reset(tokens.size(), width);
-  for (std::size_t t = 0; t < tokens.size(); ++t) {
-    const std::span<const float> gate_up = std::as_const(gate_up_)[t];
-    std::ranges::copy(gate_up.first(width), gated_.row(t));
-    Gate(gated_[t], gate_up.last(width));
-  }
+  ColumnParallel(tokens_, expert.w13, dtype_, w13_);
+  ActivateExpert(expert.w2.weight.cols);
   // Not rounded before the sum over ranks, of which one alone holds a bias.
-  ColumnParallel(gated_, expert.down, DType::kF32, down_);
+  ColumnParallel(activated_, expert.w2, DType::kF32, down_);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::span<float> sum = out[tokens[t].row];
     for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += tokens[t].weight * down_.row(t)[c];
   }
 }
 
-void MoeBlock::Gate(std::span<float> gate, std::span<const float> up) const {
-  if (!clamped_gate_) return GateMultiply(activation_, gate, up, dtype_);
-  ClampedGateMultiply(static_cast<float>(clamped_gate_->alpha), static_cast<float>(clamped_gate_->limit), gate, up,
-                      dtype_);
+void MoeBlock::ActivateExpert(std::size_t width) {
+  activated_.Reset(w13_.rows(), width);
+  for (std::size_t t = 0; t < w13_.rows(); ++t) {
+    const std::span<const float> w13 = std::as_const(w13_)[t];
+    const std::span<float> out = activated_[t];
+    std::ranges::copy(w13.first(width), activated_.row(t));
+    if (!gated_) {
+      Activate(activation_, out, dtype_);
+    } else if (clamped_gate_) {
+      ClampedGateMultiply(static_cast<float>(clamped_gate_->alpha), static_cast<float>(clamped_gate_->limit), out,
+                          w13.last(width), dtype_);
+    } else {
+      GateMultiply(activation_, out, w13.last(width), dtype_);
+    }
+  }
 }
 
 void MoeBlock::AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out) {

@@ -11,7 +11,6 @@
 
 #include "engine_side/engine/activation.h"
 #include "engine_side/engine/block.h"
-#include "engine_side/engine/gated_mlp_block.h"
 #include "engine_side/engine/linear.h"
 #include "engine_side/engine/router.h"
 #include "layercast/model/mixture_of_experts.h"
@@ -26,25 +25,28 @@ class MoeBlock final : public Block {
 
  private:
   struct Expert {
-    LinearWeights gate_up, down;
+    LinearWeights w13, w2;
   };
 
+  void SumExperts(const RoutedTokens& routed, const Activations& in, Activations& out);
   void AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in, Activations& out);
-  // gate := what the family makes of gate and up.
-  void Gate(std::span<float> gate, std::span<const float> up) const;
+  // activated_ := what the family makes of w13_: of gate over up, or of up alone. `width`: of each.
+  void ActivateExpert(std::size_t width);
   void AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out);
 
   Collective& collective_;
   DType dtype_;
   Activation activation_;
+  bool gated_;
   std::optional<ClampedGate> clamped_gate_;
   Router router_;
   LocalExperts local_;
-  std::vector<Expert> experts_;            // this rank's
-  std::unique_ptr<GatedMlpBlock> shared_;  // null: none
+  std::vector<Expert> experts_;    // this rank's
+  std::unique_ptr<Block> shared_;  // null: none
   std::optional<WeightView> shared_gate_;
+  std::optional<LinearWeights> to_latent_, from_latent_;
 
-  Activations tokens_, gate_up_, gated_, down_, shared_out_, shared_scores_;  // scratch
+  Activations tokens_, w13_, activated_, down_, latent_in_, latent_out_, shared_out_, shared_scores_;  // scratch
 };
 
 }  // namespace layercast

@@ -29,8 +29,13 @@ constexpr std::array kProjections = {Projection{"gate_proj", kW1},
                                      Projection{"gate_up_proj", kW13},
                                      Projection{"w13", kW13}};
 // The modules that an expert is to checkpoints.
-constexpr std::initializer_list<const char*> kProjectionNames[] = {
-    {"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}, {"gate_up_proj", "down_proj"}, {"w13", "w2"}};
+using ModuleNames = std::initializer_list<const char*>;
+constexpr std::array kModuleNames = {ModuleNames{"gate_proj", "up_proj", "down_proj"}, ModuleNames{"w1", "w3", "w2"},
+                                     ModuleNames{"gate_up_proj", "down_proj"}, ModuleNames{"w13", "w2"}};
+// Without a gate, up takes its place.
+constexpr std::array kUngatedProjections = {Projection{"up_proj", kW1}, Projection{"down_proj", kW2},
+                                            Projection{"w1", kW1}, Projection{"w2", kW2}};
+constexpr std::array kUngatedModuleNames = {ModuleNames{"up_proj", "down_proj"}, ModuleNames{"w1", "w2"}};
 
 // Where a stacked tensor comes from: a checkpoint, blocks of MXFP4 (rows are rows; unpacked they come expert by
 // expert), or another engine.
@@ -52,6 +57,24 @@ constexpr std::array kStackedTensors = {StackedTensor{"gate_up_proj", kW13, fals
                                         StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
                                         StackedTensor{"w13_bias", kW13, true, Origin::kEngine},
                                         StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
+constexpr std::array kUngatedStackedTensors = {StackedTensor{"up_proj", kW1, false, Origin::kCheckpoint},
+                                               StackedTensor{"down_proj", kW2, false, Origin::kCheckpoint},
+                                               StackedTensor{"w13_weight", kW1, false, Origin::kEngine},
+                                               StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
+                                               StackedTensor{"w13_bias", kW1, true, Origin::kEngine},
+                                               StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
+
+std::span<const Projection> Projections(bool gated) {
+  return gated ? std::span<const Projection>(kProjections) : kUngatedProjections;
+}
+
+std::span<const ModuleNames> AllModuleNames(bool gated) {
+  return gated ? std::span<const ModuleNames>(kModuleNames) : kUngatedModuleNames;
+}
+
+std::span<const StackedTensor> StackedTensors(bool gated) {
+  return gated ? std::span<const StackedTensor>(kStackedTensors) : kUngatedStackedTensors;
+}
 
 // A number as checkpoints write it; nullopt for anything else.
 std::optional<std::int64_t> ParseNumber(std::string_view text) {
@@ -106,10 +129,11 @@ FusedMoE::FusedMoE(const LayerContext& context, const ExpertOptions& options)
       slice_(Divide("an expert's intermediate_size", options.intermediate_size, "tp_size", tp_size_)) {
   const auto axis = [&](ShardAxis cut) { return tp_size_ > 1 ? cut : ShardAxis::kNone; };
   const std::int64_t hidden = options.hidden_size;
-  AddWeight("w13_weight", {local_.count, 2 * slice_, hidden}, axis(ShardAxis::kRows));
+  const std::int64_t w13_rows = (options.gated ? 2 : 1) * slice_;
+  AddWeight("w13_weight", {local_.count, w13_rows, hidden}, axis(ShardAxis::kRows));
   AddWeight("w2_weight", {local_.count, hidden, slice_}, axis(ShardAxis::kCols));
   if (!options.bias) return;
-  AddParameter({{"w13_bias", context.dtype, {local_.count, 2 * slice_}}, axis(ShardAxis::kRows), false, {}});
+  AddParameter({{"w13_bias", context.dtype, {local_.count, w13_rows}}, axis(ShardAxis::kRows), false, {}});
   AddParameter({{"w2_bias", context.dtype, {local_.count, hidden}}, ShardAxis::kNone, false, {}});
 }
 
@@ -172,12 +196,11 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
   if (options_.transposed && !takes_quantized()) {  // which stacked tensors alone are
     const auto names = [&](const StackedTensor& tensor) {
       return tensor.origin == Origin::kCheckpoint && tensor.bias == slot.bias &&
-             tensor.shards == (slot.down ? kW2 : kW13);
+             ((tensor.shards & kW2) != 0) == slot.down;
     };
-    return {{JoinPath(path, std::ranges::find_if(kStackedTensors, names)->name), Box::Whole(shape)}};
+    return {{JoinPath(path, std::ranges::find_if(StackedTensors(options_.gated), names)->name), Box::Whole(shape)}};
   }
   const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
-  const std::int64_t half = slot.down ? 0 : shape[1] / 2;  // gate's rows, then up's
   std::vector<ExpectedTensor> tensors;
   for (std::int64_t i = 0; i < local_.count; ++i) {
     const std::string expert = JoinPath(path, std::to_string(local_.first + i * local_.step));
@@ -189,9 +212,11 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
     };
     if (slot.down) {
       add("down_proj", "w2", 0, shape[1]);
+    } else if (options_.gated) {
+      add("gate_proj", "w1", 0, shape[1] / 2);
+      add("up_proj", "w3", shape[1] / 2, shape[1] / 2);
     } else {
-      add("gate_proj", "w1", 0, half);
-      add("up_proj", "w3", half, half);
+      add("up_proj", "w1", 0, shape[1]);
     }
   }
   return tensors;
@@ -199,7 +224,7 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
 
 std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_view path) const {
   std::vector<std::vector<std::string>> ways;
-  for (const std::initializer_list<const char*> names : kProjectionNames) {
+  for (const ModuleNames names : AllModuleNames(options_.gated)) {
     std::vector<std::string>& modules = ways.emplace_back();
     modules.reserve(names.size() * static_cast<std::size_t>(options_.num_experts));
     for (std::int64_t i = 0; i < options_.num_experts; ++i) {
@@ -214,16 +239,18 @@ std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
   const std::size_t dot = name.find('.');
   const bool alone = dot != std::string_view::npos;  // an expert
   const std::string_view rest = name.substr(alone ? dot + 1 : 0);
-  const auto stacked = std::ranges::find(kStackedTensors, rest, &StackedTensor::name);
+  const auto tensors = StackedTensors(options_.gated);
+  const auto stacked = std::ranges::find(tensors, rest, &StackedTensor::name);
   Named named;
-  if (stacked != kStackedTensors.end() && alone == (stacked->origin == Origin::kBlocks)) {
+  if (stacked != tensors.end() && alone == (stacked->origin == Origin::kBlocks)) {
     named = {.expert = std::nullopt, .shards = stacked->shards, .bias = stacked->bias};
     named.order.transposed = options_.transposed && !stacked->bias && stacked->origin == Origin::kCheckpoint;
     named.order.interleaved = options_.interleaved && stacked->shards == kW13 && stacked->origin != Origin::kEngine;
   } else if (alone) {
     const std::string_view suffix = rest.substr(std::min(rest.find('.'), rest.size()));
-    const auto found = std::ranges::find(kProjections, rest.substr(0, rest.size() - suffix.size()), &Projection::name);
-    if (found == kProjections.end()) return std::nullopt;
+    const auto projections = Projections(options_.gated);
+    const auto found = std::ranges::find(projections, rest.substr(0, rest.size() - suffix.size()), &Projection::name);
+    if (found == projections.end()) return std::nullopt;
     named.shards = found->shards;
     named.bias = suffix == ".bias";
     named.scale = takes_quantized() && suffix == "." + quantized_form()->checkpoint_scale;

@@ -12,24 +12,37 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
     : Module("MixtureOfExperts"),
       options_(options),
       other_name_{options_.other_name, {}},
+      hidden_size_(config.hidden_size),
       hidden_act_(config.hidden_act) {
   options_.routing.top_k = moe.num_experts_per_tok;
   options_.routing.scale = moe.routed_scaling_factor;
   options_.routing.num_groups = moe.n_group;
   options_.routing.top_groups = moe.topk_group;
   options_.experts.num_experts = moe.num_experts;
-  options_.experts.hidden_size = config.hidden_size;
+  options_.experts.hidden_size = moe.latent_size == 0 ? config.hidden_size : moe.latent_size;
   options_.experts.intermediate_size = moe.intermediate_size;
   AddChild(options.router_name,
            std::make_unique<ExpertRouter>(context, config.hidden_size, moe.num_experts, options.router));
+  if (moe.latent_size != 0) AddLatentProjections(context, moe.latent_size, config.mlp_bias);
   auto experts = std::make_unique<FusedMoE>(context, options_.experts);
   experts_ = experts.get();
   AddChild("experts", std::move(experts));
   if (options.shared_name.empty() || moe.shared_intermediate_size == 0) return;
-  AddChild(options.shared_name, std::make_unique<GatedMlp>(context, config, false, moe.shared_intermediate_size));
+  AddChild(options.shared_name, MakeShared(context, config, moe.shared_intermediate_size));
   if (!options.shared_gate) return;
   AddChild("shared_expert_gate",
            std::make_unique<ReplicatedLinear>(context.Unquantized(), config.hidden_size, 1, false));
+}
+
+void MixtureOfExperts::AddLatentProjections(const LayerContext& context, std::int64_t size, bool bias) {
+  AddChild("fc1_latent_proj", std::make_unique<ReplicatedLinear>(context, hidden_size_, size, bias));
+  AddChild("fc2_latent_proj", std::make_unique<ReplicatedLinear>(context, size, hidden_size_, bias));
+}
+
+std::unique_ptr<Module> MixtureOfExperts::MakeShared(const LayerContext& context, const ModelConfig& config,
+                                                     std::int64_t size) const {
+  if (options_.experts.gated) return std::make_unique<GatedMlp>(context, config, false, size);
+  return std::make_unique<Mlp>(context, config, config.mlp_bias, size);
 }
 
 std::unique_ptr<Module> MakeFeedForward(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,

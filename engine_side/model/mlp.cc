@@ -18,9 +18,10 @@ GatedMlp::GatedMlp(const LayerContext& context, const ModelConfig& config, bool 
   AddChild("down_proj", std::make_unique<RowParallelLinear>(context, size, config.hidden_size, bias));
 }
 
-Mlp::Mlp(const LayerContext& context, const ModelConfig& config, bool bias)
+Mlp::Mlp(const LayerContext& context, const ModelConfig& config, bool bias,
+         std::optional<std::int64_t> intermediate_size)
     : Module("Mlp"), hidden_act_(config.hidden_act) {
-  const std::int64_t size = config.intermediate_size;
+  const std::int64_t size = intermediate_size.value_or(config.intermediate_size);
   Divide("intermediate_size", size, "tp_size", context.parallel.tp_size);
   AddChild("up_proj", std::make_unique<ColumnParallelLinear>(context, config.hidden_size, size, bias));
   AddChild("down_proj", std::make_unique<RowParallelLinear>(context, size, config.hidden_size, bias));

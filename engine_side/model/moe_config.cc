@@ -58,6 +58,7 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
   moe.num_experts_per_tok = ParseAtMost(fields, "num_experts_per_tok", "the number of experts", moe.num_experts);
   moe.intermediate_size = fields.Size("moe_intermediate_size", config.intermediate_size);
   moe.shared_intermediate_size = ParseSharedSize(fields, moe.intermediate_size);
+  if (fields.Find("moe_latent_size") != nullptr) moe.latent_size = fields.Size("moe_latent_size");
   moe.norm_topk_prob = fields.Flag("norm_topk_prob", false);
   moe.routed_scaling_factor = fields.Number("routed_scaling_factor", 1.0);
   moe.n_group = fields.Size("n_group", 1);

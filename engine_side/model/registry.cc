@@ -31,7 +31,7 @@ ModelRegistry ModelRegistry::Builtin() {
   registry.Register("MiniMaxM2ForCausalLM", BuildMiniMaxM2);
   registry.Register("MistralForCausalLM", BuildMistral);
   registry.Register("MixtralForCausalLM", BuildMixtral);
-  registry.Register("NemotronHForCausalLM", BuildNemotronH, "no mixtures of experts");
+  registry.Register("NemotronHForCausalLM", BuildNemotronH, "draft layers are skipped");
   registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
   registry.Register("Qwen2ForCausalLM", BuildQwen2);
   registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);

@@ -16,7 +16,7 @@ import transformers
 
 PROGRAM = os.environ["LAYERCAST_ENGINE_FORWARD"]
 # The reference scans them in chunks, another sum than token by token. (And of latent vectors it makes keys, not queries.)
-SCANNED = (*checkpoints.DELTA_NETS, "mamba2", "mamba2_groups", "nemotron_h")
+SCANNED = (*checkpoints.DELTA_NETS, "mamba2", "mamba2_groups", *checkpoints.HYBRIDS)
 LENGTHS = (1, 2, 7, 33, 90)
 
 

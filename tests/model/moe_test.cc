@@ -219,6 +219,23 @@ TEST(FusedMoE, TakesColumnsOfGateAndUpTogetherWhereTheyAlternate) {
   EXPECT_TRUE(Placed(layer, "w13_weight", {5, 16, 6}).at(0).order.is_same());
 }
 
+TEST(FusedMoE, HoldsUpAloneWhereThereIsNoGate) {
+  ExpertOptions options = OptionsOf(kSizes);
+  options.gated = false;
+  const FusedMoE layer({{.tp_rank = 1, .tp_size = 2}, DType::kF32, true}, options);
+  EXPECT_EQ(layer.parameters()[0].spec.shape, (Shape{5, 4, 6}));
+  const PlacedPiece up = Placed(layer, "3.up_proj.weight", {8, 6}).at(0);
+  EXPECT_EQ(up.source, Box::Slice({8, 6}, 0, 4, 4));
+  EXPECT_EQ(up.destination, (Box{3, {3, 0, 0}, {1, 4, 6}}));
+  EXPECT_EQ(Placed(layer, "up_proj", {5, 8, 6}).at(0).source, (Box{3, {0, 4, 0}, {5, 4, 6}}));
+  EXPECT_EQ(Placed(layer, "w13_weight", {5, 8, 6}).at(0).source, (Box{3, {0, 4, 0}, {5, 4, 6}}));
+  EXPECT_EQ(layer.Expected(0, "experts").at(4).name, "experts.4.up_proj.weight");
+  for (const char* name : {"3.gate_proj.weight", "3.w3.weight", "gate_up_proj"}) {
+    EXPECT_EQ(CodeAndErrorOf([&] { (void)Placed(layer, name, {8, 6}); }),
+              "not_found: FusedMoE has no parameter '" + std::string(name) + "'");
+  }
+}
+
 TEST(FusedMoE, RefusesWhatIsNoPartOfAnExpert) {
   testing::ExpertSizes plain = kSizes;
   plain.bias = false;

@@ -308,6 +308,11 @@ class _Served:
         self.out[f"{kv_b_proj}.W_UV"] = uv.transpose(0, 1)
 
     def mlp(self, module):
+        if f"{module}.gate_proj.weight" not in self.source:
+            rows = shard(self.source[f"{module}.up_proj.weight"].shape[0], self.t, self.r)
+            self.column(f"{module}.up_proj", [(f"{module}.up_proj", rows)])
+            self.row(f"{module}.down_proj")
+            return
         names = [f"{module}.gate_proj", f"{module}.up_proj"]
         rows = shard(self.source[f"{names[0]}.weight"].shape[0], self.t, self.r)
         self.column(f"{module}.gate_up_proj", [(name, rows) for name in names])
@@ -316,9 +321,13 @@ class _Served:
     def mixture(self, module):
         for name in ("gate.weight", f"gate.{ROUTING_BIAS}", "router.weight", "router.bias"):
             self.copy(f"{module}.{name}")
+        for latent in ("fc1_latent_proj", "fc2_latent_proj"):
+            if f"{module}.{latent}.weight" in self.source:
+                rows = range(self.source[f"{module}.{latent}.weight"].shape[0])
+                self.column(f"{module}.{latent}", [(f"{module}.{latent}", rows)])
         self.experts(f"{module}.experts")
         for shared in ("shared_expert", "shared_experts"):
-            if f"{module}.{shared}.gate_proj.weight" in self.source:
+            if f"{module}.{shared}.up_proj.weight" in self.source:
                 self.mlp(f"{module}.{shared}")
         self.copy(f"{module}.shared_expert_gate.weight")
 
@@ -332,7 +341,7 @@ class _Served:
             alone.out = {}
             alone.mlp(f"{module}.{expert}")
             of = {name.removeprefix(f"{module}.{expert}."): tensor for name, tensor in alone.out.items()}
-            w13.append({name.removeprefix("gate_up_proj."): of[name] for name in of if name.startswith("gate_up_proj.")})
+            w13.append({name.rpartition(".")[2]: of[name] for name in of if name.startswith(("gate_up_proj.", "up_proj."))})
             w2.append({name.removeprefix("down_proj."): of[name] for name in of if name.startswith("down_proj.")})
         for name, parts in (("w13", w13), ("w2", w2)):
             for suffix in parts[0]:
@@ -385,15 +394,10 @@ class _Served:
 
     def mixer(self, layer):
         self.copy(f"{layer}.norm.weight")
-        kind = next(kind for kind in ("A_log", "up_proj.weight", "q_proj.weight") if f"{layer}.mixer.{kind}" in self.source)
-        if kind == "A_log":
-            self.mamba(layer)
-        elif kind == "q_proj.weight":
-            self.attention(layer, "mixer")
-        else:
-            rows = self.source[f"{layer}.mixer.up_proj.weight"].shape[0]
-            self.column(f"{layer}.mixer.up_proj", [(f"{layer}.mixer.up_proj", shard(rows, self.t, self.r))])
-            self.row(f"{layer}.mixer.down_proj")
+        kinds = {"A_log": self.mamba, "q_proj.weight": lambda layer: self.attention(layer, "mixer"),
+                 "up_proj.weight": lambda layer: self.mlp(f"{layer}.mixer"),
+                 "gate.weight": lambda layer: self.mixture(f"{layer}.mixer")}
+        next(place for name, place in kinds.items() if f"{layer}.mixer.{name}" in self.source)(layer)
 
     def local_ranges(self, parts):
         """parts: (rows, whether ranks share them out), one after another. The ranges that this rank keeps."""
@@ -446,11 +450,12 @@ def decoder_names(config, tensors):
     """Under the names that most decoders have."""
     if config["model_type"] not in STATE_SPACES:
         return tensors
-    own = {"backbone.embeddings.": "model.embed_tokens.", "backbone.norm_f.": "model.norm.", "backbone.": "model."}
+    usual = {"embeddings": "embed_tokens", "norm_f": "norm"}
     renamed = {}
     for name, tensor in tensors.items():
-        prefix = next((prefix for prefix in own if name.startswith(prefix)), "")
-        renamed[own.get(prefix, "") + name.removeprefix(prefix)] = tensor
+        root, _, rest = name.partition(".")  # backbone, or model as transformers holds it in memory
+        part, _, last = rest.partition(".")
+        renamed[name if root == "lm_head" else f"model.{usual.get(part, part)}.{last}"] = tensor
     return renamed
 
 
@@ -489,7 +494,7 @@ def one_by_one(config, tensors):
 def unfused(config, tensors):
     """What is fused on disk, taken apart: rows of q, k, v and of gate, up; experts."""
     if config["model_type"] in STATE_SPACES:
-        return tensors
+        return one_by_one(config, tensors)
     queries, keys = (config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
     apart = {}
     for name, tensor in one_by_one(config, tensors).items():

@@ -127,7 +127,7 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (spec == "phi3")
     stacked = checkpoints.SPECS[spec].stacked or config["model_type"] == "gpt_oss"
-    assert any(name.endswith(".experts.gate_up_proj") for name in tensors) == stacked
+    assert any(name.endswith((".experts.gate_up_proj", ".experts.up_proj")) for name in tensors) == stacked
     if tp == 1:
         assert all(torch.equal(ranks[0][name], tensors[name]) for name in fused)
 
@@ -147,7 +147,7 @@ def put_together(ranks, config):
             out.update(put_delta_net_together(name, shards, config))
         elif ".in_proj." in name or ".conv1d." in name:
             out[name] = put_mixer_together(shards, config, ".in_proj." in name)
-        elif name.endswith((".A_log", ".D", ".dt_bias", ".mixer.norm.weight", ".mixer.up_proj.weight")):
+        elif name.endswith((".A_log", ".D", ".dt_bias", ".mixer.norm.weight", ".up_proj.weight", ".up_proj.bias")):
             out[name] = torch.cat(shards)
         elif suffix in ("W_UK_T", "W_UV", "A"):  # derived: they are what tests of their own say
             assert all(s.shape[0] == shards[0].shape[0] for s in shards)
@@ -185,7 +185,9 @@ def put_together(ranks, config):
         elif module.endswith(".experts"):
             for expert, parts in enumerate(zip(*shards, strict=True)):
                 base, kind = f"{module}.{expert}", suffix.partition("_")[2]
-                if suffix.startswith("w13"):
+                if suffix.startswith("w13") and config["model_type"] == "nemotron_h":
+                    out[f"{base}.up_proj.{kind}"] = torch.cat(parts)
+                elif suffix.startswith("w13"):
                     out[f"{base}.gate_proj.{kind}"] = torch.cat([part.chunk(2)[0] for part in parts])
                     out[f"{base}.up_proj.{kind}"] = torch.cat([part.chunk(2)[1] for part in parts])
                 elif kind == "weight":

@@ -73,7 +73,7 @@ def test_other_dtypes_and_tied_embeddings(spec, recipe, load, checkpoint):
 @pytest.mark.parametrize("recipe", [recipe for recipe in oracle.RECIPES if recipe not in oracle.COLUMN_UNITS])
 @pytest.mark.parametrize("spec", ["phi3", "gemma3", "gemma3_vision", "mixtral", "mixtral_stacked", "qwen2_moe",
                                   "glm4_moe", "minimax_m2", "minimax_m2_stacked", "gpt_oss", "mamba2", "mamba2_groups",
-                                  "nemotron_h", *checkpoints.DELTA_NETS, *checkpoints.LATENT])
+                                  *checkpoints.HYBRIDS, *checkpoints.DELTA_NETS, *checkpoints.LATENT])
 def test_fused_and_renamed_files_at_every_rank_count(spec, recipe, load, checkpoint):
     for tp, rank in ALL_RANKS:
         assert_served(load, checkpoint, spec, tp, rank, recipe, "direct", "fill=90", "way=path")

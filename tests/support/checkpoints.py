@@ -65,6 +65,9 @@ _HYBRID = {"hidden_size": 80, "mamba_num_heads": 8, "mamba_head_dim": 20, "ssm_s
            "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 136,
            "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"], "vocab_size": 1003,
            "bos_token_id": None, "eos_token_id": None}
+_NEMOTRON_MOE = {"layers_block_type": ["linear_attention", "moe", "full_attention", "moe"], "n_routed_experts": 6,
+                 "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2, "moe_intermediate_size": 72,
+                 "moe_shared_expert_intermediate_size": 56, "routed_scaling_factor": 1.7}
 # Every size another one. A rank's scores are corrected for the longer context.
 _LATENT = {"num_key_value_heads": 8, "q_lora_rank": 56, "kv_lora_rank": 40, "qk_nope_head_dim": 20,
            "qk_rope_head_dim": 16, "v_head_dim": 24}
@@ -157,6 +160,10 @@ _ALL = (
     Spec("mamba2_groups", "mamba2", {**_MAMBA, "n_groups": 4, "use_bias": True, "use_conv_bias": False,
                                      "tie_word_embeddings": True}, dtype="float32"),
     Spec("nemotron_h", "nemotron_h", {**_HYBRID, "n_groups": 4, "time_step_min": 0.3}),
+    # ... experts without a gate, which take the hidden size or smaller vectors.
+    Spec("nemotron_h_moe", "nemotron_h", {**_HYBRID, **_NEMOTRON_MOE, "n_groups": 4}),
+    Spec("nemotron_h_latent", "nemotron_h", {**_HYBRID, **_NEMOTRON_MOE, "n_groups": 4, "moe_latent_size": 48,
+                                             "mlp_bias": True, "norm_topk_prob": False}, stacked=True),
     # Gated delta nets: projections in one tensor, ordered by key heads, and in four; text alone and with a vision tower.
     _spec("qwen3_next", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, "mlp_only_layers": [2]}, shard_bytes=500_000),
     _spec("qwen3_next_stacked", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, "num_hidden_layers": 2,
@@ -195,6 +202,7 @@ SPECS = {spec.name: spec for spec in _ALL}
 FAMILIES = ("llama", "qwen2", "qwen3")
 DELTA_NETS = ("qwen3_next", "qwen3_next_stacked", "qwen3_5", "qwen3_5_moe", "qwen3_5_vision")
 MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss")
+HYBRIDS = ("nemotron_h", "nemotron_h_moe", "nemotron_h_latent")
 LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v2_greedy", "deepseek_v3_half")
 WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks", "deepseek_v3_blocks",
                 "deepseek_v3_wide", "minimax_m2", "minimax_m2_stacked", "gpt_oss_blocks",

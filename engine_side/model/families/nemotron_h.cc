@@ -1,4 +1,6 @@
-// Nemotron-H: each layer is one mixer, a state space, attention without rotary embeddings, or an MLP without a gate.
+// Nemotron-H: each layer is one mixer, a state space, attention without rotary embeddings, an MLP without a gate, or
+// experts that have none either, picked by sigmoid scores and a bias that is not part of their weight.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,6 +14,7 @@
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mamba_mixer.h"
+#include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
 namespace {
@@ -51,6 +54,15 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
                              .conv_bias = fields.Flag("use_conv_bias", true),
                              .norm_epsilon = config.rms_norm_eps,
                              .time_step_min = fields.Number("time_step_min", 0.001)};  // time_step_limit is not read
+  const bool has_experts = std::ranges::count(config.layer_types, "moe") > 0;
+  const MoeConfig moe = has_experts ? MoeConfig::Parse(config) : MoeConfig();
+  const MoeOptions experts{.routing = {.score = Routing::Score::kSigmoid,
+                                       .normalize = moe.norm_topk_prob,
+                                       .normalize_epsilon = 1e-20,
+                                       .fp32_logits = true},
+                           .router = {.correction_bias = true},
+                           .experts = {.gated = false},
+                           .shared_name = "shared_experts"};
   const auto make_mixer = [&](std::int64_t layer) -> std::unique_ptr<Module> {
     const std::string& type = config.layer_types.at(static_cast<std::size_t>(layer));
     if (type == "linear_attention") return std::make_unique<MambaMixer>(context, sizes, config.hidden_size, options);
@@ -58,9 +70,9 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
       return std::make_unique<Attention>(context, config, layer, AttentionOptions{.rotary = false});
     }
     if (type == "mlp") return std::make_unique<Mlp>(context, config, config.mlp_bias);
+    if (type == "moe") return std::make_unique<MixtureOfExperts>(context, config, moe, experts);
     throw Error(ErrorCode::kUnsupported,
-                "config.json: layers_block_type: expected linear_attention, full_attention or "
-                "mlp of layer " +
+                "config.json: layers_block_type: expected linear_attention, full_attention, mlp or moe of layer " +
                     std::to_string(layer) + ", got \"" + type + "\"");
   };
   auto model = std::make_unique<DecoderForCausalLM>("NemotronHForCausalLM", context, config, [&](std::int64_t index) {
@@ -68,7 +80,8 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
     layer->AddStep({"norm", "mixer", {}}, make_mixer(index));
     return layer;
   });
-  model->SetMapper(BackboneNames() | model->mapper());
+  const NameRule draft = NameRule::Drop(NameRule::Match::kPrefix, "mtp", "a draft layer (MTP) is not served");
+  model->SetMapper(WeightsMapper({draft}) | BackboneNames() | model->mapper());
   return model;
 }
 
@@ -77,8 +90,14 @@ void CompleteNemotronH(nlohmann::json& config) {
                        {"head_dim", 128},
                        {"layer_norm_epsilon", 1e-5},
                        {"mlp_hidden_act", "relu2"},
+                       {"num_local_experts", 8},
+                       {"num_experts_per_tok", 2},
+                       {"moe_intermediate_size", 7688},
+                       {"moe_shared_expert_intermediate_size", 7688},
+                       {"norm_topk_prob", true},
                        {"max_position_embeddings", 4096}});
   config["hidden_act"] = config["mlp_hidden_act"];
+  config["shared_expert_intermediate_size"] = config["moe_shared_expert_intermediate_size"];
   UseLayerTypes(config);
 }
 

@@ -51,7 +51,8 @@ struct MoeOptions {
 };
 
 // A router, experts and, where family and configuration have one, the shared expert: the sum of what the experts that
-// the router picks, and the shared one, make of a token.
+// the router picks, and the shared one, make of a token. Where the configuration has a moe_latent_size, experts take
+// and give vectors of that size: "fc1_latent_proj" leads there, "fc2_latent_proj" back.
 class LAYERCAST_PUBLIC MixtureOfExperts final : public Module {
  public:
   // `moe` has the numbers of `options.routing`.
@@ -63,11 +64,16 @@ class LAYERCAST_PUBLIC MixtureOfExperts final : public Module {
 
   const MoeOptions& options() const { return options_; }
   const FusedMoE& experts() const { return *experts_; }
+  bool is_latent() const { return options_.experts.hidden_size != hidden_size_; }
   const std::string& hidden_act() const { return hidden_act_; }  // "silu"
 
  private:
+  void AddLatentProjections(const LayerContext& context, std::int64_t size, bool bias);
+  std::unique_ptr<Module> MakeShared(const LayerContext& context, const ModelConfig& config, std::int64_t size) const;
+
   MoeOptions options_;
   ShardName other_name_;  // of options_
+  std::int64_t hidden_size_ = 0;
   std::string hidden_act_;
   const FusedMoE* experts_ = nullptr;
 };

@@ -27,7 +27,9 @@ class LAYERCAST_PUBLIC GatedMlp final : public Module {
 // up_proj, down_proj: down(act(up(x))).
 class LAYERCAST_PUBLIC Mlp final : public Module {
  public:
-  Mlp(const LayerContext& context, const ModelConfig& config, bool bias);
+  // `intermediate_size`: as above.
+  Mlp(const LayerContext& context, const ModelConfig& config, bool bias,
+      std::optional<std::int64_t> intermediate_size = std::nullopt);
   const std::string& hidden_act() const { return hidden_act_; }  // "relu2"
 
  private:

@@ -41,6 +41,7 @@ struct ExpertOptions {
   std::int64_t num_experts = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;  // of one expert
+  bool gated = true;                   // gate and up; otherwise up alone, which w13 then is
   bool bias = false;
   bool transposed = false;   // "gate_up_proj" is [num_experts, hidden, 2 * intermediate] on disk, "down_proj" likewise
   bool interleaved = false;  // gate and up alternate in "gate_up_proj" and its bias: gate 0, up 0, gate 1, ...
@@ -51,11 +52,14 @@ struct ExpertOptions {
 // [experts, hidden, intermediate] (down) and, where there are some, "w13_bias" and "w2_bias". Either each expert is
 // split over tp_size ranks, or (expert parallelism) each is whole on one rank: other ranks' experts get no bytes.
 //
+// Experts without a gate have up alone in place of gate over up.
+//
 // Takes them as checkpoints hold them: expert by expert ("3.gate_proj.weight", "3.w1.weight"), with gate and up fused
 // ("3.gate_up_proj.weight", "3.w13.weight"), or all in one tensor ("gate_up_proj" [num_experts, 2 * intermediate,
 // hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Blocks of MXFP4, which are
 // never transposed, come unpacked and expert by expert ("3.gate_up_proj_blocks"). Shard ids: w1, w2, w3; w13 where gate
-// and up alternate. Codes and scales of quantized experts come expert by expert ("3.gate_proj.weight_scale_inv").
+// and up alternate; w1 for up where there is no gate. Codes and scales of quantized experts come expert by expert
+// ("3.gate_proj.weight_scale_inv").
 class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
  public:
   FusedMoE(const LayerContext& context, const ExpertOptions& options);
