@@ -39,7 +39,7 @@ Manifest ManifestOfPublisher(const std::string& endpoint, const ParallelConfig& 
   FetchOptions options;
   options.transports = transports;
   FailPoints none;
-  const ReceiverIdentity self{"layercast plan", 0, parallel.tp_rank, parallel.tp_size};
+  const ReceiverIdentity self{"layercast plan", 0, parallel.engine_rank(), parallel.engine_size()};
   Manifest manifest = FetchSession::Open(endpoint, self, {}, {}, options, none, deadline)->manifest();
   TakeQuantizedLayersAsTheyCome(tree, manifest, quantization);
   return manifest;
@@ -84,21 +84,27 @@ class PlanReport {
   PlanReport(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel,
              const WeightsMapper& mapper)
       : manifest_(manifest), mapper_(mapper) {
-    json_ = {{"tp", parallel.tp_size},       {"rank", parallel.tp_rank}, {"placements", Json::array()},
-             {"skipped", Json::array()},     {"cast", Json::array()},    {"derived", Json::array()},
+    json_ = {{"tp", parallel.tp_size},       {"rank", parallel.tp_rank},    {"pp", parallel.pp_size},
+             {"stage", parallel.pp_rank},    {"placements", Json::array()}, {"skipped", Json::array()},
+             {"elsewhere", Json::array()},   {"cast", Json::array()},       {"derived", Json::array()},
              {"bytes", plan.placed_bytes()}, {"problems", Json::array()}};
     for (const Placement& placement : plan.placements()) AddPlacement(plan, placement);
     for (const SkippedTensor& skipped : plan.skipped()) AddSkipped(skipped.tensor, skipped.rule);
     for (const AliasedTensor& alias : plan.aliases()) {
       AddSkipped(alias.tensor, "tied to " + manifest.entry(alias.owner).spec.name);
     }
+    for (const ElsewhereTensor& tensor : plan.elsewhere()) AddElsewhere(tensor);
     for (const std::uint32_t tensor : plan.cast_tensors()) AddCast(plan, tensor);
     for (const PlannedLayer& layer : plan.layers()) {
       for (const DerivedTensor& derived : layer.derived) AddDerived(layer, derived);
     }
     text_ += std::to_string(plan.placements().size()) + " placements in " + std::to_string(plan.layers().size()) +
              " layers, " + std::to_string(plan.placed_bytes()) + " of " + std::to_string(manifest.total_bytes()) +
-             " bytes on rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size) + "\n";
+             " bytes on rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size);
+    if (parallel.pp_size > 1) {
+      text_ += ", stage " + std::to_string(parallel.pp_rank) + " of " + std::to_string(parallel.pp_size);
+    }
+    text_ += "\n";
   }
 
   void AddProblem(const std::string& problem) {
@@ -150,6 +156,12 @@ class PlanReport {
     text_ += "skipped: " + name + ": " + rule + "\n";
   }
 
+  void AddElsewhere(const ElsewhereTensor& elsewhere) {
+    const std::string& name = manifest_.entry(elsewhere.tensor).spec.name;
+    json_["elsewhere"].push_back({{"name", name}, {"held_by", elsewhere.held_by}});
+    text_ += "elsewhere: " + name + ": " + std::string(elsewhere.held_by) + "\n";
+  }
+
   void AddCast(const LoadPlan& plan, std::uint32_t tensor) {
     const std::span<const std::uint32_t> placements = plan.PlacementsOf(tensor);
     if (placements.empty()) return;  // nothing of it is this rank's
@@ -191,6 +203,10 @@ class Plan final : public Subcommand {
     checkpoint_.Declare(app);
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
+    app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
+    app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(CLI::NonNegativeNumber);
+    app.add_option("--pp-layers", parallel_.pp_layer_partition, "Layers of each stage: 4,3,3; by default about as many")
+        ->delimiter(',');
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
         ->check(CLI::IsMember(KnownRecipes()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
@@ -202,6 +218,10 @@ class Plan final : public Subcommand {
     if (parallel_.tp_rank >= parallel_.tp_size) {
       throw UsageError("--rank " + std::to_string(parallel_.tp_rank) + " is not below --tp " +
                        std::to_string(parallel_.tp_size));
+    }
+    if (parallel_.pp_rank >= parallel_.pp_size) {
+      throw UsageError("--stage " + std::to_string(parallel_.pp_rank) + " is not below --pp " +
+                       std::to_string(parallel_.pp_size));
     }
     const Deadline deadline = timeout_.deadline();
     const auto tree = ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model_), parallel_);

@@ -71,6 +71,7 @@ class Serve final : public Subcommand {
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_option("--seed", seed_, "With --load-format dummy")->capture_default_str();
     app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
+    app.add_option("--pp", pp_size_, "Pipeline stages")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_option("--quantization", options_.ranks.recipe, "The recipe of what is served")
         ->check(CLI::IsMember(KnownRecipes()))
         ->capture_default_str();
@@ -98,6 +99,11 @@ class Serve final : public Subcommand {
     if (device_ != "cpu") {
       throw Error(ErrorCode::kUnsupported,
                   "--device " + device_ + " is not offered yet: the built-in engine computes on the CPU");
+    }
+    if (pp_size_ != 1) {
+      throw Error(ErrorCode::kUnsupported, "--pp " + std::to_string(pp_size_) +
+                                               " is not offered: the built-in engine computes all layers on each rank; "
+                                               "pipeline stages are for engines that use the library");
     }
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.program = RankProgram();
@@ -173,6 +179,7 @@ class Serve final : public Subcommand {
   std::uint64_t seed_ = 0;
   std::string commit_ = "staged";
   std::string device_ = "cpu";
+  int pp_size_ = 1;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "layercast/model/embedding.h"
 #include "layercast/model/norm.h"
+#include "layercast/model/pipeline_stages.h"
 
 namespace layercast {
 namespace {
@@ -28,6 +29,15 @@ constexpr std::array<SkipRule, 9> kSkipRules = {
      {"attn.v_scale", kUnquantizedCache},
      {"attn.k_zero_point", kUnquantizedCache},
      {"attn.v_zero_point", kUnquantizedCache}}};
+
+std::string Stage(int stage) { return "pipeline stage " + std::to_string(stage); }
+
+// `make()` where this stage holds it, else what says who does.
+template <class Make>
+std::unique_ptr<Module> HeldHere(bool here, const std::string& held_by, const Make& make) {
+  if (!here) return std::make_unique<PPMissingLayer>(held_by);
+  return make();
+}
 
 }  // namespace
 
@@ -62,18 +72,32 @@ DecoderForCausalLM::DecoderForCausalLM(std::string architecture, const LayerCont
       hidden_size_(config.hidden_size),
       max_positions_(config.max_position_embeddings) {
   SetMapper(KvScaleNames());
+  const PipelineStages stages(context.parallel, config.num_hidden_layers);
   auto layers = std::make_unique<Group>("Layers");
-  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) layers->AddChild(std::to_string(i), make_layer(i));
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    layers->AddChild(std::to_string(i),
+                     HeldHere(stages.HoldsLayer(i), Stage(stages.StageOf(i)), [&] { return make_layer(i); }));
+  }
+  const bool tied = config.tie_word_embeddings;
+  const std::string last = Stage(stages.last());
   auto model = std::make_unique<Group>("Decoder");
   model->AddChild("embed_tokens",
-                  std::make_unique<VocabParallelEmbedding>(context, config.vocab_size, config.hidden_size));
+                  HeldHere(stages.is_first() || (tied && stages.is_last()),
+                           tied ? "pipeline stages 0 and " + std::to_string(stages.last()) : Stage(0), [&] {
+                             return std::make_unique<VocabParallelEmbedding>(context, config.vocab_size,
+                                                                             config.hidden_size);
+                           }));
   model->AddChild("layers", std::move(layers));
-  model->AddChild("norm", std::make_unique<RMSNorm>(context, config.hidden_size, config.rms_norm_eps));
+  model->AddChild("norm", HeldHere(stages.is_last(), last, [&] {
+                    return std::make_unique<RMSNorm>(context, config.hidden_size, config.rms_norm_eps);
+                  }));
   AddChild("model", std::move(model));
-  if (config.tie_word_embeddings) {
+  if (tied) {
     AddChild("lm_head", std::make_unique<TiedLMHead>("model.embed_tokens"));
   } else {
-    AddChild("lm_head", std::make_unique<ParallelLMHead>(context, config.vocab_size, config.hidden_size, false));
+    AddChild("lm_head", HeldHere(stages.is_last(), last, [&] {
+               return std::make_unique<ParallelLMHead>(context, config.vocab_size, config.hidden_size, false);
+             }));
   }
 }
 

@@ -31,6 +31,7 @@ void CheckParallel(const ParallelConfig& parallel) {
   };
   check("tp", parallel.tp_rank, parallel.tp_size);
   check("ep", parallel.ep_rank, parallel.ep_size);
+  check("pp", parallel.pp_rank, parallel.pp_size);
 }
 
 std::vector<PlacedPiece> PlaceEqualParts(const ParallelConfig& parallel, std::uint32_t index, const TensorSpec& local,

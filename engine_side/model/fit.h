@@ -20,7 +20,7 @@ void CheckFits(const TensorSpec& spec, DType dtype, const Shape& shape);
 // below 1.
 std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view divisor_name, std::int64_t divisor);
 
-// Throws kInvalidArgument unless 0 <= tp_rank < tp_size and 0 <= ep_rank < ep_size.
+// Throws kInvalidArgument unless every rank is one of its size: 0 <= tp_rank < tp_size, and so on.
 void CheckParallel(const ParallelConfig& parallel);
 
 // Of a vector `spec` every rank holds an equal part: this one's is all of `local`, its parameter number `index`.

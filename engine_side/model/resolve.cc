@@ -41,7 +41,7 @@ struct Module::Walk {
 };
 
 void Module::Follow(Walk& walk) const {
-  while (true) {
+  while (walk.module->held_by().empty()) {
     const Module& module = *walk.module;
     const auto rules = module.skip_rules();
     const auto rule =
@@ -90,6 +90,8 @@ Resolution Module::Resolve(const TensorSpec& spec) const {
     }
   }
   resolution.owner_path = std::move(walk.path);
+  resolution.held_by = walk.module->held_by();
+  if (!resolution.held_by.empty()) return resolution;
   PlaceInOwner(walk, spec, resolution);
   return resolution;
 }

@@ -52,6 +52,12 @@ struct AliasedTensor {
   std::uint32_t owner = 0;  // index of the tensor that is placed
 };
 
+// A tensor of a part of the model that other ranks hold: not sent, not buffered, not held here.
+struct ElsewhereTensor {
+  std::uint32_t tensor = 0;
+  std::string_view held_by;  // "pipeline stage 1"; lives as long as the module tree
+};
+
 struct CheckedPlan;
 
 class LoadPlan {
@@ -75,6 +81,7 @@ class LoadPlan {
   const std::vector<Placement>& placements() const { return placements_; }  // by layer, then by destination
   const std::vector<SkippedTensor>& skipped() const { return skipped_; }
   const std::vector<AliasedTensor>& aliases() const { return aliases_; }
+  const std::vector<ElsewhereTensor>& elsewhere() const { return elsewhere_; }
   const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
   // The placements of a tensor, as indices into placements().
   std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
@@ -94,6 +101,7 @@ class LoadPlan {
   std::vector<Placement> placements_;
   std::vector<SkippedTensor> skipped_;
   std::vector<AliasedTensor> aliases_;
+  std::vector<ElsewhereTensor> elsewhere_;
   std::vector<std::uint32_t> cast_tensors_;
   std::vector<std::uint32_t> tensor_placements_;  // placement indices, grouped by tensor
   std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end

@@ -96,7 +96,9 @@ void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
     (error.code() == ErrorCode::kNotFound ? problems_.unexpected : problems_.misfits).push_back(error.what());
     return;
   }
-  if (to.owner == nullptr) {
+  if (!to.held_by.empty()) {
+    plan_.elsewhere_.push_back({tensor, to.held_by});
+  } else if (to.owner == nullptr) {
     plan_.skipped_.push_back({tensor, std::move(to.skip_rule)});
   } else if (!to.alias_of.empty()) {
     tied_.emplace_back(tensor, std::move(to));

@@ -158,6 +158,7 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
     report.skipped.push_back(
         {manifest_.entry(alias.tensor).spec.name, "tied to " + manifest_.entry(alias.owner).spec.name});
   }
+  report.elsewhere = plan.elsewhere().size();
   for (const auto& [stage, milliseconds] : pipeline_.milliseconds()) report.stage_ms[stage] = milliseconds;
 }
 

@@ -89,20 +89,20 @@ bool IsKernelFormat(const CheckpointSource& source) {
                                                source.secondary.front().path + "'");
 }
 
-KernelFiles::KernelFiles(const std::string& directory, int tp_rank, int tp_size) {
-  for (int part = 0; Exists(PartPath(directory, tp_rank, part)); ++part) {
-    parts_.push_back(Checkpoint::Open(PartPath(directory, tp_rank, part)));
+KernelFiles::KernelFiles(const std::string& directory, int rank, int ranks) {
+  for (int part = 0; Exists(PartPath(directory, rank, part)); ++part) {
+    parts_.push_back(Checkpoint::Open(PartPath(directory, rank, part)));
     const std::vector<TensorSpec>& specs = parts_.back().specs();
     specs_.insert(specs_.end(), specs.begin(), specs.end());
     total_bytes_ += parts_.back().total_bytes();
   }
   if (parts_.empty()) {
-    throw Error(ErrorCode::kNotFound, "rank " + std::to_string(tp_rank) + ": expected " +
-                                          PartPath(directory, tp_rank, 0).string() + ", which is not there");
+    throw Error(ErrorCode::kNotFound, "rank " + std::to_string(rank) + ": expected " +
+                                          PartPath(directory, rank, 0).string() + ", which is not there");
   }
-  if (Exists(PartPath(directory, tp_size, 0))) {
-    throw Error(ErrorCode::kInvalidArgument, directory + " was written by more than " + std::to_string(tp_size) +
-                                                 " ranks: " + PartPath(directory, tp_size, 0).filename().string() +
+  if (Exists(PartPath(directory, ranks, 0))) {
+    throw Error(ErrorCode::kInvalidArgument, directory + " was written by more than " + std::to_string(ranks) +
+                                                 " ranks: " + PartPath(directory, ranks, 0).filename().string() +
                                                  " is there too");
   }
 }

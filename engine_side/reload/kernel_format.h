@@ -27,7 +27,7 @@ class KernelFiles {
  public:
   // Reads headers alone. Throws kNotFound naming the file that it looked for; kInvalidArgument when they were written
   // by another number of ranks.
-  KernelFiles(const std::string& directory, int tp_rank, int tp_size);
+  KernelFiles(const std::string& directory, int rank, int ranks);
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::uint64_t total_bytes() const { return total_bytes_; }

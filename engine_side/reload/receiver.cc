@@ -25,7 +25,7 @@ class Receiver::Impl {
        CapturedBuffers captured, const ReceiverOptions& options)
       : policy_(options.commit),
         captured_(std::move(captured)),
-        failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.tp_rank))),
+        failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))),
         stager_(std::move(model), parallel, quantization, captured_, options, failpoints_, report_),
         buffers_digest_(captured_.TableDigest()) {}
 

@@ -24,6 +24,7 @@ std::string ReloadReport::ToJson() const {
   }
   json["skipped"] = Json::array();
   for (const SkippedName& tensor : skipped) json["skipped"].push_back({{"name", tensor.name}, {"rule", tensor.rule}});
+  json["elsewhere"] = elsewhere;
   json["stage_ms"] = Json::object();
   for (const auto& [stage, milliseconds] : stage_ms) json["stage_ms"][stage] = milliseconds;
   json["total_ms"] = total_ms;

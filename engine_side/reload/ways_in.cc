@@ -38,7 +38,7 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
   report_.channel = "path";
   report_.version.lineage = lineage;
   if (is_checkpoint_format && !IsKernelFormat(source)) return OpenCheckpoint(source);
-  KernelFiles files(source.path, parallel_.tp_rank, parallel_.tp_size);
+  KernelFiles files(source.path, parallel_.engine_rank(), parallel_.engine_size());
   CheckKernelFormat(files.specs(), layout());
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
     StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);
@@ -125,8 +125,8 @@ void Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> st
   const bool alone = source_.kind == ReloadSource::Kind::kEngine;  // each rank has a lender of its own
   const ReceiverIdentity self{.engine = options_.engine,
                               .attempt = attempt_number_,
-                              .rank = parallel_.tp_rank,
-                              .tp_size = alone ? 1 : parallel_.tp_size};
+                              .rank = parallel_.engine_rank(),
+                              .ranks = alone ? 1 : parallel_.engine_size()};
   deadline_ = Deadline::After(timeout_);
   session_ = NamingPublisher(source_.endpoint, [&] {
     return FetchSession::Open(source_.endpoint, self, lineage, step, HowToFetch(), failpoints_, deadline_);

@@ -35,13 +35,13 @@ Json ExportRank(const CapturedBuffers& captured, const std::string& directory, P
                 const Json& metadata) {
   SafetensorsWriter::Metadata strings;
   for (const auto& [key, value] : metadata.items()) strings[key] = value.get<std::string>();
-  strings["rank"] = std::to_string(parallel.tp_rank);
+  strings["rank"] = std::to_string(parallel.engine_rank());
   Json result = {{"files", Json::array()}, {"tensors", captured.buffers().size()}, {"bytes", 0}};
   std::int64_t bytes = 0;
   int part = 0;
   for (const auto& buffers : Parts(captured)) {
     const std::string name =
-        "model-rank-" + std::to_string(parallel.tp_rank) + "-part-" + std::to_string(part++) + ".safetensors";
+        "model-rank-" + std::to_string(parallel.engine_rank()) + "-part-" + std::to_string(part++) + ".safetensors";
     std::vector<TensorSpec> specs;
     for (const CapturedBuffer* buffer : buffers) specs.push_back({buffer->name, buffer->dtype, buffer->shape});
     SafetensorsWriter writer(std::filesystem::path(directory) / name, specs, strings);
@@ -83,7 +83,7 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
     total += now.size();
     const auto [at, other] = std::mismatch(now.begin(), now.end(), expected.begin());
     if (at == now.end()) continue;
-    differences.push_back({{"rank", parallel.tp_rank},
+    differences.push_back({{"rank", parallel.engine_rank()},
                            {"tensor", served.name},
                            {"offset", at - now.begin()},
                            {"served", std::to_integer<int>(*at)},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace layercast {
 
@@ -15,6 +16,14 @@ struct ParallelConfig {
   int ep_rank = 0;
   int ep_size = 1;
   ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
+  // Pipeline parallelism: above 1, this rank holds one stage's layers alone (PipelineStages says which).
+  int pp_rank = 0;
+  int pp_size = 1;
+  std::vector<std::int64_t> pp_layer_partition{};  // layers of each stage; empty: spread as vLLM does
+
+  // This rank among all ranks of the engine: stage by stage.
+  int engine_rank() const { return pp_rank * tp_size + tp_rank; }
+  int engine_size() const { return pp_size * tp_size; }
 };
 
 }  // namespace layercast

@@ -42,6 +42,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::vector<OutOfOrderEpisode> out_of_order;
   std::vector<CastTensor> cast;
   std::vector<SkippedName> skipped;
+  std::uint64_t elsewhere = 0;  // tensors that other stages of the pipeline hold
   std::map<std::string, double>
       stage_ms;  // receive, layer_buffer, materialize, fuse_and_shard, quantize, verify, commit
   double total_ms = 0;

@@ -17,7 +17,7 @@ wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, 
   hello.engine = self.engine;
   hello.attempt = self.attempt;
   hello.rank = static_cast<std::uint32_t>(self.rank);
-  hello.tp_size = static_cast<std::uint32_t>(self.tp_size);
+  hello.ranks = static_cast<std::uint32_t>(self.ranks);
   hello.host = MyHost();
   hello.lineage = lineage;
   hello.step_known = step.has_value();

@@ -30,7 +30,7 @@ struct ReceiverIdentity {
   std::string engine;         // stable name of the engine
   std::uint64_t attempt = 0;  // grows with every reload of this engine; messages of older attempts are dropped
   int rank = 0;
-  int tp_size = 1;
+  int ranks = 1;  // of the engine
 };
 
 struct FetchOptions {

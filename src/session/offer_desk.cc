@@ -199,7 +199,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
     readers.push_back({key, session.schedule, session.amax_requests});
     members.push_back(&session);
   }
-  if (readers.size() < last.hello.tp_size) return;
+  if (readers.size() < last.hello.ranks) return;
   std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
   const StreamEnvironment environment{
       .ends = parts_.ends,

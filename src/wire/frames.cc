@@ -123,7 +123,7 @@ void Fields(Archive& archive, Hello& hello) {
   archive.Text(hello.engine, "engine");
   archive.Number(hello.attempt, "attempt");
   archive.Number(hello.rank, "rank");
-  archive.Number(hello.tp_size, "tp_size");
+  archive.Number(hello.ranks, "ranks");
   OneHost(archive, hello.host);
   archive.Text(hello.lineage, "lineage");
   archive.Flag(hello.step_known, "step known");

@@ -36,7 +36,7 @@ struct Hello {
   std::string engine;
   std::uint64_t attempt = 0;
   std::uint32_t rank = 0;
-  std::uint32_t tp_size = 1;
+  std::uint32_t ranks = 1;  // of the engine
   Host host;
   std::string lineage;  // empty: any
   bool step_known = false;

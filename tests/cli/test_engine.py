@@ -186,6 +186,7 @@ def test_wrong_usage(arguments, program):
 
 @pytest.mark.parametrize("arguments, code, words", [
     (["--device", "cuda"], "unsupported", "cuda"),
+    (["--pp", "2"], "unsupported", "--pp 2"),
     (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
     (["--model", "/nowhere"], "not_found", "/nowhere"),
 ])

@@ -68,6 +68,36 @@ def test_the_fields_of_a_plan(model):
     assert plan["cast"] == [{"name": "model.norm.weight", "from": "bf16", "to": "f32"}]
 
 
+def test_a_stage_of_a_pipeline(model):
+    weights = tensors()
+    for name in list(weights):
+        if name.startswith("model.layers.0."):
+            weights[name.replace("layers.0", "layers.1")] = weights[name].clone()
+    weights["lm_head.weight"] = torch.ones(100, 16)
+    folder = model(weights, num_hidden_layers=2, tie_word_embeddings=False)
+    plan, _ = run_json("--model", folder, "--pp", 2, "--stage", 1, status=0)
+    assert (plan["pp"], plan["stage"], plan["skipped"], plan["problems"]) == (2, 1, [], [])
+    elsewhere = {tensor["name"]: tensor["held_by"] for tensor in plan["elsewhere"]}
+    assert elsewhere == {name: "pipeline stage 0" for name in weights
+                         if name.startswith("model.layers.0.") or name == "model.embed_tokens.weight"}
+    assert {p["tensor"] for p in plan["placements"]} == weights.keys() - elsewhere.keys()
+    said = run("--model", folder, "--pp", 2, "--stage", 1, status=0).stdout.splitlines()
+    assert "elsewhere: model.embed_tokens.weight: pipeline stage 0" in said
+    assert said[-1].endswith("on rank 0 of 1, stage 1 of 2")
+    whole, _ = run_json("--model", folder, status=0)
+    assert (whole["pp"], whole["stage"], whole["elsewhere"]) == (1, 0, [])
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--pp", 3], "pp_size 3 exceeds num_hidden_layers 1"),
+    (["--pp", 1, "--pp-layers", "2"], "from 1 to num_hidden_layers 1 layers on a stage, got 2"),
+    (["--pp", 1, "--pp-layers", "1,1"], "for each of pp_size 1 stages, got 2"),
+])
+def test_stages_that_cannot_be(model, flags, words):
+    said, _ = run_json("--model", model(tensors()), *flags, status=1)
+    assert words in said["error"]["message"]
+
+
 def test_text_for_people(model):
     said = run("--model", model(tensors()), status=0).stdout
     assert ("model.layers.0.mlp.up_proj.weight [0:24, 0:16] -> model.layers.0.mlp.gate_up_proj.weight [24:48, 0:16]  "
@@ -120,6 +150,7 @@ def test_a_model_that_cannot_be(model, config, flags, words):
 def test_wrong_usage(model, tmp_path):
     folder = model(tensors())
     run("--model", folder, "--tp", 2, "--rank", 2, status=2)
+    run("--model", folder, "--pp", 2, "--stage", 2, status=2)
     run("--model", folder, "--quantization", "fp7", status=2)
     run("--tp", 2, status=2)
     assert run_json("--model", tmp_path / "nowhere", status=1)[0]["error"]["code"] == "not_found"

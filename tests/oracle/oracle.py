@@ -410,7 +410,7 @@ class _Served:
 
     def model(self):
         self.vocabulary("model.embed_tokens.weight")
-        for index in range(self.config.get("num_hidden_layers") or len(self.config["layers_block_type"])):
+        for index in range(layers_of(self.config)):
             layer = f"model.layers.{index}"
             if self.config["model_type"] in STATE_SPACES:
                 self.mixer(layer)
@@ -517,14 +517,43 @@ def in_served_dtypes(tensors, dtype):
     return {name: tensor.to(torch.float32 if name.endswith(IN_FP32) else dtype) for name, tensor in tensors.items()}
 
 
-def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False):
-    """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint."""
+def layers_of(config):
+    return config.get("num_hidden_layers") or len(config["layers_block_type"])
+
+
+def stage_sizes(layers, stages):
+    """How many layers each stage of a pipeline has: the ones before the last take what remains, from the back on."""
+    sizes = [layers // stages] * stages
+    for back in range(layers % stages):
+        sizes[-2 - back] += 1
+    return sizes
+
+
+def of_stage(served, config, sizes, stage):
+    """What one stage serves of what a rank without stages does."""
+    begin, last = sum(sizes[:stage]), stage == len(sizes) - 1
+    layers = range(begin, begin + sizes[stage])
+
+    def is_here(name):
+        if name.startswith("model.layers."):
+            return int(name.split(".")[2]) in layers
+        if name.startswith("model.embed_tokens."):
+            return stage == 0 or (last and config.get("tie_word_embeddings", False))
+        return last
+
+    return {name: tensor for name, tensor in served.items() if is_here(name)}
+
+
+def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False, sizes=None, stage=0):
+    """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint. `sizes`: of
+    a pipeline, the layers of each stage."""
     config, tensors = text_part(read_config(folder), read_tensors(folder))
     if config["model_type"] not in FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     checkpoint = in_served_dtypes(unfused(config, decoder_names(config, tensors)), dtype)
-    return _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
+    served = _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
+    return of_stage(served, config, sizes or [layers_of(config)], stage)
 
 
 # Comparing.

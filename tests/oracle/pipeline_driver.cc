@@ -2,13 +2,14 @@
 // the load plan, the pipeline and the receiver with the oracle.
 //   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [requantize]
 //   [direct]
-//                   [shuffled=SEED] [chunk=BYTES] [fill=BYTE]
+//                   [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE] [layers=OF_A_STAGE,...]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver.
 #include <algorithm>
 #include <iostream>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,13 @@ struct Job {
   int fill = 0;
 };
 
+std::vector<std::int64_t> Numbers(const std::string& list) {
+  std::vector<std::int64_t> numbers;
+  std::istringstream stream(list);
+  for (std::string number; std::getline(stream, number, ',');) numbers.push_back(std::stoll(number));
+  return numbers;
+}
+
 Job Parse(const std::vector<std::string>& arguments) {
   if (arguments.size() < 5) throw Error(ErrorCode::kInvalidArgument, "FOLDER TP RANK RECIPE OUT ...");
   Job job;
@@ -51,6 +59,9 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word.starts_with("shuffled=")) job.shuffle_seed = std::stol(value);
     if (word.starts_with("chunk=")) job.schedule.chunk_bytes = std::stoull(value);
     if (word.starts_with("fill=")) job.fill = std::stoi(value);
+    if (word.starts_with("pp=")) job.parallel.pp_size = std::stoi(value);
+    if (word.starts_with("stage=")) job.parallel.pp_rank = std::stoi(value);
+    if (word.starts_with("layers=")) job.parallel.pp_layer_partition = Numbers(value);
   }
   return job;
 }

@@ -83,3 +83,28 @@ def test_fused_and_renamed_files_at_every_rank_count(spec, recipe, load, checkpo
 @pytest.mark.parametrize("words", [("fill=165",), ("direct", "fill=165")])
 def test_scales_of_powers_of_two(words, load, checkpoint):
     assert_served(load, checkpoint, "llama", 2, 0, "fp8_per_block", "pow2", *words)
+
+
+# How many stages, and the layers of each where it is not the rule that spreads them.
+PIPELINES = {"llama": (2, None), "qwen2": (2, None), "gemma3": (3, None), "qwen3_next": (2, (1, 2)),
+             "glm4_moe": (3, None), "deepseek_v3": (2, None), "gemma2": (2, (2, 1)), "nemotron_h": (4, None),
+             "qwen3_5": (3, None), "gemma3_vision": (2, None)}
+
+
+@pytest.mark.parametrize("recipe", ["none", "fp8_per_tensor", "fp8_per_block"])
+@pytest.mark.parametrize("spec", PIPELINES)
+def test_the_stages_of_a_pipeline(spec, recipe, load, checkpoint):
+    folder = checkpoint(spec, "a")
+    stages, given = PIPELINES[spec]
+    config, _ = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
+    sizes = given or oracle.stage_sizes(oracle.layers_of(config), stages)
+    whole = served_tensors(folder, 2, 1, recipe, False)
+    seen = set()
+    for stage in range(stages):
+        expected = oracle.of_stage(whole, config, sizes, stage)
+        way = ("way=path", "way=iterator", "way=pieces")[stage % 3]
+        words = [f"pp={stages}", f"stage={stage}", "direct", "fill=165", way]
+        words += [f"layers={','.join(map(str, given))}"] if given else []
+        assert oracle.differences(load(spec, 2, 1, recipe, *words), expected) == []
+        seen |= expected.keys()
+    assert seen == whole.keys()

@@ -64,6 +64,29 @@ def test_ranks_serve_what_was_published(family, mode, order, channel, publish, c
             assert oracle.differences(served, oracle.served_tensors(folder, tp, rank, recipe)) == []
 
 
+def start_stages(folder, tp, stages, recipe, out, *words):
+    command = [os.environ["LAYERCAST_PIPELINE_DRIVER"], folder, tp]
+    return [subprocess.Popen([str(word) for word in (*command, rank, recipe, out / f"stage-{stage}-{rank}",
+                                                     f"pp={stages}", f"stage={stage}", *words)],
+                             stderr=subprocess.PIPE, text=True)
+            for stage in range(stages) for rank in range(tp)]
+
+
+@pytest.mark.parametrize("mode, order", ORDERS)
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_the_stages_of_a_pipeline_take_one_version(family, mode, order, publish, checkpoint, tmp_path):
+    """A stream is walked once for all of them."""
+    folder = checkpoint(family, "a")
+    words = (f"way={publish(folder, mode, order)}", "channel=shm", "direct", "fill=165", "chunk=30000")
+    done = finish(start_stages(folder, 2, 2, "fp8_per_tensor", tmp_path, *words))
+    assert [status for _, status in done] == [0] * 4, done
+    for stage in range(2):
+        for rank in range(2):
+            served = safetensors.torch.load_file(tmp_path / f"stage-{stage}-{rank}")
+            expected = oracle.served_tensors(folder, 2, rank, "fp8_per_tensor", sizes=[1, 1], stage=stage)
+            assert oracle.differences(served, expected) == []
+
+
 @pytest.mark.parametrize("channel", ["shm", "zmq"])
 @pytest.mark.parametrize("mode", ["snapshot", "stream"])
 def test_a_publisher_that_dies_is_named(mode, channel, publish, checkpoint, tmp_path):

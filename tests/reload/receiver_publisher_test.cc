@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/plan/load_plan.h"
 #include "layercast/error.h"
 #include "layercast/publisher.h"
 #include "tests/reload/receiver_rig.h"
@@ -114,6 +115,36 @@ TEST_P(PublishTest, TheRanksOfAnEngineTakeOneWalkOfAStream) {
     ExpectServes(*ranks[i], 1);
   }
   EXPECT_EQ(ranks[0]->receiver->version(), ranks[1]->receiver->version());
+}
+
+// One version over all stages, though none of them gets another's bytes.
+TEST_P(PublishTest, AStageReceivesAndKeepsItsOwnLayersAlone) {
+  constexpr int kStages = 3;
+  RigOptions options{.recipe = "fp8_per_channel", .tied = true, .layers = kStages};
+  const testing::Weights weights = testing::RigWeights(options, 7);
+  const PublishedVersion published = publisher_.Publish({.lineage = "run", .step = 9}, Published(weights));
+  std::uint64_t bytes = 0;
+  for (int stage = 0; stage < kStages; ++stage) {
+    options.parallel = {.pp_rank = stage, .pp_size = kStages};
+    ReceiverRig rig(options);
+    rig.receiver->SetChannel(GetParam());
+    const ReloadReport report = Take(rig).get();
+    EXPECT_EQ(report.version, published.version());
+    const LoadPlan plan =
+        LoadPlan::Build(*testing::RigModel(options), Manifest::OfSpecs("run", 9, testing::SpecsOf(weights)));
+    EXPECT_EQ(report.elsewhere, plan.elsewhere().size());
+    EXPECT_GT(report.elsewhere, 0U);
+    EXPECT_EQ(report.bytes, plan.placed_bytes());
+    EXPECT_EQ(report.bytes_total, plan.placed_bytes());
+    EXPECT_THAT(report.skipped, IsEmpty());
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(weights)), IsEmpty());
+    EXPECT_TRUE(rig.engine.CanariesAreAlive());
+    bytes += report.bytes;
+  }
+  const std::uint64_t embedding = weights.bytes(testing::IndexOf(weights, "model.embed_tokens.weight")).size();
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) all += weights.bytes(i).size();
+  EXPECT_EQ(bytes, all + embedding);  // tied: on the first stage and on the last
 }
 
 INSTANTIATE_TEST_SUITE_P(OverEveryChannel, PublishTest, ::testing::Values("inproc", "shm", "zmq"),

@@ -49,7 +49,8 @@ struct DecoderOptions {
   double logit_softcap = 0.0;    // logits become cap * tanh(logit / cap); 0: none
 };
 
-// model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so. Skips what
+// model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so; of a pipeline, what
+// this stage holds of them. Skips what
 // checkpoints hold of rotary embeddings, which are computed, and the scales of a quantized KV cache, by any name.
 class LAYERCAST_PUBLIC DecoderForCausalLM final : public Module {
  public:

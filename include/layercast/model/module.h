@@ -53,6 +53,7 @@ struct LAYERCAST_PUBLIC Resolution {
   std::string tree_name;            // its name after mapping; empty: as it is
   std::string skip_rule;            // the rule that skips it, when it is skipped
   std::string alias_of;             // the tied tensor it stands for ("model.embed_tokens.weight"), if it does
+  std::string_view held_by;         // the other ranks that hold it ("pipeline stage 1"); lives as long as the tree
 };
 
 // Resource; one thread at a time. Owners are the modules that have parameters: the *layers*.
@@ -89,6 +90,8 @@ class LAYERCAST_PUBLIC Module {
   virtual std::span<const SkipRule> skip_rules() const { return {}; }
   // Path, from the root, of the layer whose parameters this one shares (a tied lm_head, which has none itself).
   virtual std::string_view tied_to() const { return {}; }
+  // Other ranks that hold this module and all below it, of which this rank knows nothing more ("pipeline stage 1").
+  virtual std::string_view held_by() const { return {}; }
 
   // What checkpoints call tensors -> the names below this module; asked of the root alone. A host program whose
   // trainer has names of its own sets `its rules | mapper()`.
