@@ -5,7 +5,7 @@
 //
 // The calling thread's device is the stream's. All pointers are of its memory. Outputs are packed, row-major, of the
 // whole weight, as the recipe's KernelTensors lists them. Any alignment will do; what is aligned to 16 bytes, with rows
-// of whole 16 bytes, is quick. A call throws Error(kInternal) where a launch fails.
+// of whole 16 bytes, is quick. A call throws Error where a launch fails.
 #pragma once
 
 #include <cstdint>

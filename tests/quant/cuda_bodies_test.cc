@@ -14,9 +14,8 @@
 #include "engine_side/quant/cuda/one_scale_body.cuh"
 #include "engine_side/quant/cuda/row_body.cuh"
 #include "engine_side/quant/cuda/small_block_body.cuh"
+#include "tests/quant/cuda_cases.h"
 #include "tests/quant/host_runner.h"
-#include "tests/quant/quantized.h"
-#include "tests/quant/weights.h"
 
 namespace layercast {
 namespace {
@@ -24,32 +23,8 @@ namespace {
 static_assert(cuda::kDTypeF16 == DType::kF16 && cuda::kDTypeBF16 == DType::kBF16);
 static_assert(cuda::kDTypeF32 == DType::kF32 && cuda::kDTypeF64 == DType::kF64);
 
-constexpr DType kWeightTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
-
-struct BodyCase {
-  const char* name;
-  RecipeOptions options;
-  std::int64_t column_unit = 1;
-
-  std::int64_t Cols(std::int64_t cols) const { return (cols + column_unit - 1) / column_unit * column_unit; }
-};
-constexpr BodyCase kCopyCase{"none", {}};
-constexpr BodyCase kTensorCase{"fp8_per_tensor", {}};
-constexpr BodyCase kChannelCase{"fp8_per_channel", {}};
-constexpr BodyCase kBlockCase{"fp8_per_block", {}};
-constexpr BodyCase kPowerCase{"fp8_per_block", {true}};
-constexpr BodyCase kMxfp8Case{"mxfp8", {}, 32};
-constexpr BodyCase kNvfp4Case{"nvfp4", {}, 16};
-constexpr BodyCase kInt8Case{"int8_per_channel", {}};
-constexpr BodyCase kBodyCases[] = {kCopyCase,  kTensorCase, kChannelCase, kBlockCase,
-                                   kPowerCase, kMxfp8Case,  kNvfp4Case,   kInt8Case};
-
-CudaMatrix OfView(const MatrixView& view, std::int64_t first_row) {
-  return {view.dtype, view.data, view.rows, view.cols, view.row_stride, first_row};
-}
-
 // Rows [first_row, ...) of a weight into `outputs`, of the whole weight; what a kernel found wrong.
-CudaFaultWord RunBodies(const BodyCase& c, const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+CudaFaultWord RunBodies(const CudaCase& c, const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                         Quantized& outputs) {
   const OnHost host;
   const CudaMatrix matrix = OfView(piece, first_row);
@@ -79,17 +54,7 @@ CudaFaultWord RunBodies(const BodyCase& c, const MatrixView& piece, std::int64_t
   return fault;
 }
 
-Quantized ByReference(const BodyCase& c, const Recipe& recipe, const MatrixView& weight, const AmaxInput& amax) {
-  if (c.name != kCopyCase.name) return QuantizeWholeSlowly(recipe, c.options, weight, amax);
-  Quantized copy(recipe, weight.dtype, weight.rows, weight.cols);
-  const std::int64_t row_bytes = weight.cols * BitsPerElement(weight.dtype) / 8;
-  for (std::int64_t r = 0; r < weight.rows; ++r) {
-    std::copy_n(weight.row(r), row_bytes, copy.tensors[0].data() + r * row_bytes);
-  }
-  return copy;
-}
-
-void ExpectReferenceBytes(const BodyCase& c, const MatrixView& weight, const AmaxInput& amax) {
+void ExpectReferenceBytes(const CudaCase& c, const MatrixView& weight, const AmaxInput& amax) {
   const auto recipe = MakeRecipe(c.name, c.options);
   const Quantized expected = ByReference(c, *recipe, weight, amax);
   Quantized got(*recipe, weight.dtype, weight.rows, weight.cols);
@@ -106,7 +71,7 @@ TEST(CudaBodies, EqualTheReferenceOnEveryKindOfWeight) {
   for (const std::string& kind : WeightKinds()) {
     SCOPED_TRACE(kind);
     for (const DType dtype : kWeightTypes) {
-      for (const BodyCase& c : kBodyCases) {
+      for (const CudaCase& c : kCudaCases) {
         ExpectReferenceBytes(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
         ExpectReferenceBytes(c, MakeWeight(kind, dtype, 5, 1056, 32).view(), {});
       }
@@ -118,7 +83,7 @@ TEST(CudaBodies, EqualTheReferenceForOddSizesStridesAndAddresses) {
   for (const std::int64_t rows : {1, 127, 130}) {
     for (const std::int64_t cols : {1, 63, 130, 264}) {
       for (const std::int64_t gap : {0, 6, 32}) {
-        for (const BodyCase& c : kBodyCases) {
+        for (const CudaCase& c : kCudaCases) {
           const std::int64_t whole = c.Cols(cols);
           const Weight weight = MakeWeight("mixed", DType::kBF16, rows, whole + 16, gap);
           ExpectReferenceBytes(c, weight.Part(0, rows, 0, whole), {});
@@ -148,27 +113,19 @@ TEST(CudaBodies, AGivenAmaxThatIsLargerThanTheWeightsOwnMakesTheScale) {
     std::vector<float> rows(40);
     ScanRows(weight.view(), pool, rows);
     for (std::size_t r = 0; r < rows.size(); ++r) rows[r] *= 1.0F + static_cast<float>(r % 3);
-    for (const BodyCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+    for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
       ExpectReferenceBytes(c, weight.view(), {.tensor = 3e5F, .rows = rows});
     }
   }
 }
 
-// All 2^16 but those that are not finite.
-Weight EveryBf16(std::uint32_t below) {
-  return MakeWeight(DType::kBF16, 256, 256, 0, [=](std::int64_t r, std::int64_t c) {
-    const auto bits = static_cast<std::uint32_t>(r * 256 + c);
-    return (bits & 0x7fff) < below ? bits : 0U;
-  });
-}
-
 TEST(CudaBodies, EqualTheReferenceOnEveryFiniteBf16ValueAndEveryMantissaOfTheScale) {
-  for (const BodyCase& c : kBodyCases) ExpectReferenceBytes(c, EveryBf16(0x7f80).view(), {});
+  for (const CudaCase& c : kCudaCases) ExpectReferenceBytes(c, EveryBf16(0x7f80).view(), {});
   const Weight small = EveryBf16(0x4300);  // below 128
   for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 3) {
     const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
     const std::vector<float> rows(256, amax);
-    for (const BodyCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+    for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
       ExpectReferenceBytes(c, small.view(), {.tensor = amax, .rows = rows});
     }
   }
@@ -183,7 +140,7 @@ TEST(CudaBodies, EqualTheReferenceAtTheEdgesOfScales) {
       return BitsOf(DType::kF32,
                     static_cast<double>(amax) * static_cast<double>(c - 32) / 32.0 / static_cast<double>(r + 1));
     });
-    for (const BodyCase& c : kBodyCases) ExpectReferenceBytes(c, weight.view(), {});
+    for (const CudaCase& c : kCudaCases) ExpectReferenceBytes(c, weight.view(), {});
   }
 }
 
@@ -194,7 +151,7 @@ TEST(CudaBodies, PieceByPieceGivesTheBytesOfTheWhole) {
   std::vector<float> row_amax(static_cast<std::size_t>(rows));
   ScanRows(weight.view(), pool, row_amax);
   const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = row_amax};
-  for (const BodyCase& c : kBodyCases) {
+  for (const CudaCase& c : kCudaCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     Quantized pieces(*recipe, DType::kBF16, rows, 224);
     for (const std::int64_t first : {512, 128, 256, 0}) {
@@ -206,7 +163,7 @@ TEST(CudaBodies, PieceByPieceGivesTheBytesOfTheWhole) {
 }
 
 TEST(CudaBodies, EmptyWeightsLeaveTheirScales) {
-  for (const BodyCase& c : kBodyCases) {
+  for (const CudaCase& c : kCudaCases) {
     ExpectReferenceBytes(c, {DType::kBF16, nullptr, 0, 64, 128}, {.tensor = 2.0F, .rows = {}});
     ExpectReferenceBytes(c, {DType::kBF16, nullptr, 4, 0, 0}, {.tensor = 2.0F, .rows = {}});
   }
@@ -232,7 +189,7 @@ TEST(CudaBodies, TheAmaxIsThatOfTheScan) {
   }
 }
 
-std::optional<CudaFault> FaultOf(const BodyCase& c, const Weight& weight, const AmaxInput& amax) {
+std::optional<CudaFault> FaultOf(const CudaCase& c, const Weight& weight, const AmaxInput& amax) {
   const auto recipe = MakeRecipe(c.name, c.options);
   Quantized outputs(*recipe, weight.dtype, weight.rows + 128, weight.cols);
   const CudaFaultWord word = RunBodies(c, weight.view(), 128, amax, outputs);
@@ -246,7 +203,7 @@ TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
   for (const DType dtype : kWeightTypes) {
     const std::uint32_t infinity = dtype == DType::kF32 ? 0x7f800000U : dtype == DType::kBF16 ? 0x7f80U : 0x7c00U;
     const std::uint32_t sign = dtype == DType::kF32 ? 0x80000000U : 0x8000U;
-    for (const BodyCase& c : kBodyCases) {
+    for (const CudaCase& c : kCudaCases) {
       for (const auto& [row, col] : {std::pair<int, int>{0, 0}, {1, 519}, {129, 7}, {130, 543}}) {
         Weight weight = MakeWeight("random", dtype, 131, 544);
         weight.SetBits(130, 543, infinity + 1);
@@ -270,7 +227,7 @@ TEST(CudaBodies, AMagnitudeAboveTheGivenOneIsReportedAfterEveryNan) {
   weight.SetBits(9, 5, BitsOf(DType::kBF16, 2.0));
   const std::vector<float> rows(300, 2.0F);
   const AmaxInput amax{.tensor = 2.0F, .rows = rows};
-  for (const BodyCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+  for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
     Weight with_nan = weight;
     with_nan.SetBits(11, 1, 0x7fc1);
     EXPECT_EQ(FaultOf(c, weight, amax)->kind, CudaFault::Kind::kAboveAmax) << c.name;

@@ -4,10 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <string>
 
 #include "engine_side/quant/cuda/team.cuh"
 #include "layercast/error.h"
+#include "src/cuda/call.h"
 
 namespace layercast::cuda {
 
@@ -52,9 +52,10 @@ class OnDevice {
     const std::int64_t blocks = (grid.teams + grid.teams_per_block - 1) / grid.teams_per_block;
     const dim3 block(static_cast<unsigned>(grid.threads), static_cast<unsigned>(grid.teams_per_block));
     RunBody<Body><<<static_cast<unsigned>(blocks), block, 0, stream_>>>(arguments);
-    const cudaError_t status = cudaGetLastError();
-    if (status == cudaSuccess) return;
-    throw Error(ErrorCode::kInternal, std::string("a quantize kernel was not started: ") + cudaGetErrorString(status));
+    const cudaError_t started = cudaGetLastError();
+    int device = 0;
+    static_cast<void>(cudaGetDevice(&device));
+    CheckCuda(started, "start of a quantize kernel", device);
   }
 
  private:
