@@ -28,9 +28,7 @@ void GatherParts(std::size_t heads, std::span<const std::size_t> sizes, Activati
 // vector *= scale / |vector|
 void NormalizeLength(std::span<float> vector, float scale) {
   constexpr float kEpsilon = 1e-6F;
-  float squares = 0.0F;
-  for (const float value : vector) squares += value * value;
-  const float factor = scale / std::sqrt(squares + kEpsilon);
+  const float factor = scale / std::sqrt(SumOfSquares(vector) + kEpsilon);
   for (float& value : vector) value *= factor;
 }
 
@@ -46,7 +44,7 @@ DeltaNetBlock::DeltaNetBlock(const GatedDeltaNet& net, const std::string& path, 
       in_proj_ba_(context.weights.Linear(*net.FindChild("in_proj_ba"), path + ".in_proj_ba")),
       out_proj_(context.weights.Linear(*net.FindChild("out_proj"), path + ".out_proj")),
       conv_(context.weights.Linear(*net.FindChild("conv1d"), path + ".conv1d")),
-      a_log_(context.weights.Find(net, path, "A_log")),
+      a_(context.weights.FindDerived(net, path, "A")),
       dt_bias_(context.weights.Find(net, path, "dt_bias")),
       norm_(*net.FindChild("norm"), path + ".norm", context.weights),
       correction_(Size(sizes_.value_head_dim)) {}
@@ -63,24 +61,18 @@ void DeltaNetBlock::Forward(std::span<const TokenRow> rows, const Activations& i
   }
   const Values values = ReadValues();
   mixed_.Reset(rows.size(), Size(sizes_.values()));
-  for (std::size_t i = 0; i < rows.size(); ++i) Step(values, qkvz_[i], ba_[i], StateOf(rows[i]), mixed_[i]);
+  const auto fresh = [&] { return FreshState(); };
+  for (std::size_t i = 0; i < rows.size(); ++i) Step(values, qkvz_[i], ba_[i], states_.Of(rows[i], fresh), mixed_[i]);
   RowParallel(mixed_, out_proj_, dtype_, collective_, out);
 }
 
 DeltaNetBlock::Values DeltaNetBlock::ReadValues() const {
-  Values values{
-      .conv = conv_.ReadValues(), .a = ReadVector(a_log_), .dt_bias = ReadVector(dt_bias_), .norm = norm_.Factors()};
-  for (float& a : values.a) a = -std::exp(a);
-  return values;
+  return {.conv = conv_.ReadValues(), .a = ReadVector(a_), .dt_bias = ReadVector(dt_bias_), .norm = norm_.Factors()};
 }
 
-DeltaNetBlock::State& DeltaNetBlock::StateOf(const TokenRow& row) {
-  State& state = states_[row.sequence];
-  if (row.position == 0) {
-    state.window.assign(conv_.window_size(), 0.0F);
-    state.memory.assign(Size(sizes_.key_head_dim * sizes_.values()), 0.0F);
-  }
-  return state;
+DeltaNetBlock::State DeltaNetBlock::FreshState() const {
+  return {.window = std::vector<float>(conv_.window_size()),
+          .memory = std::vector<float>(Size(sizes_.key_head_dim * sizes_.values()))};
 }
 
 void DeltaNetBlock::Step(const Values& values, std::span<float> qkvz, std::span<float> ba, State& state,

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine_side/engine/activation.h"
@@ -14,6 +13,7 @@
 #include "engine_side/engine/causal_conv.h"
 #include "engine_side/engine/linear.h"
 #include "engine_side/engine/norm.h"
+#include "engine_side/engine/sequence_states.h"
 #include "layercast/model/gated_delta_net.h"
 
 namespace layercast {
@@ -23,8 +23,8 @@ class DeltaNetBlock final : public Block {
  public:
   DeltaNetBlock(const GatedDeltaNet& net, const std::string& path, const BlockContext& context);
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
-  void Drop(std::uint64_t sequence) override { states_.erase(sequence); }
-  void DropAll() override { states_.clear(); }
+  void Drop(std::uint64_t sequence) override { states_.Drop(sequence); }
+  void DropAll() override { states_.DropAll(); }
 
  private:
   // What a sequence's next token needs of those before it.
@@ -35,12 +35,12 @@ class DeltaNetBlock final : public Block {
   // The small weights as they are in this pass.
   struct Values {
     CausalConv::Values conv;
-    std::vector<float> a, dt_bias;  // by value head; a = -exp(A_log)
+    std::vector<float> a, dt_bias;  // by value head
     std::vector<float> norm;
   };
 
   Values ReadValues() const;
-  State& StateOf(const TokenRow& row);
+  State FreshState() const;
   // One token: `out` is what its projections, one part after another, make of the state. They are used up.
   void Step(const Values& values, std::span<float> qkvz, std::span<float> ba, State& state, std::span<float> out);
   void NormalizeKeys(std::span<float> queries, std::span<float> keys) const;
@@ -55,9 +55,9 @@ class DeltaNetBlock final : public Block {
   Activation activation_;
   LinearWeights in_proj_qkvz_, in_proj_ba_, out_proj_;
   CausalConv conv_;
-  WeightView a_log_, dt_bias_;
+  WeightView a_, dt_bias_;
   Norm norm_;
-  std::unordered_map<std::uint64_t, State> states_;
+  SequenceStates<State> states_;
 
   Activations qkvz_, ba_, mixed_;  // scratch
   std::vector<float> correction_;

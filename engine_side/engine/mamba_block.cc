@@ -27,8 +27,9 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
   const Values values = ReadValues();
   const std::size_t inner = Size(sizes_.inner());
   scanned_.Reset(rows.size(), inner);
+  const auto fresh = [&] { return FreshState(); };
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    State& state = StateOf(rows[i]);
+    State& state = states_.Of(rows[i], fresh);
     const std::span<float> channels = projected_[i].subspan(inner, conv_.channels());
     conv_.Apply(values.conv, channels, state.window);
     RoundTo(dtype_, channels);
@@ -47,13 +48,9 @@ MambaBlock::Values MambaBlock::ReadValues() const {
           .norm = ReadVector(norm_)};
 }
 
-MambaBlock::State& MambaBlock::StateOf(const TokenRow& row) {
-  State& state = states_[row.sequence];
-  if (row.position == 0) {
-    state.window.assign(conv_.window_size(), 0.0F);
-    state.scan.assign(Size(sizes_.inner() * sizes_.state_size), 0.0F);
-  }
-  return state;
+MambaBlock::State MambaBlock::FreshState() const {
+  return {.window = std::vector<float>(conv_.window_size()),
+          .scan = std::vector<float>(Size(sizes_.inner() * sizes_.state_size))};
 }
 
 // For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x. `projected`: x, B, C and dt.
@@ -91,18 +88,17 @@ void MambaBlock::Normalize(std::span<const float> weight) {
     const std::span<float> gate = projected_[i].first(scanned_.cols());
     GateMultiply(Activation::kSilu, gate, scanned_[i], DType::kF32);
     std::ranges::copy(gate, scanned_[i].begin());
-    for (std::size_t j = 0; j < gate.size(); ++j) sums[i * groups + j / group_size] += gate[j] * gate[j];
+    for (std::size_t g = 0; g < groups; ++g) {
+      sums[i * groups + g] = SumOfSquares(gate.subspan(g * group_size, group_size));
+    }
   }
   if (norm_spans_ranks_) collective_.AllReduceSum(sums);
   for (std::size_t i = 0; i < scanned_.rows(); ++i) {
-    const std::span<float> y = scanned_[i];
-    for (std::size_t j = 0; j < y.size(); ++j) {
-      const float mean = sums[i * groups + j / group_size] / static_cast<float>(norm_size_);
-      y[j] /= std::sqrt(mean + static_cast<float>(options_.norm_epsilon));
+    for (std::size_t g = 0; g < groups; ++g) {
+      const std::span<float> y = scanned_[i].subspan(g * group_size, group_size);
+      NormalizeBy(sums[i * groups + g] / static_cast<float>(norm_size_), y, weight.subspan(g * group_size, group_size),
+                  static_cast<float>(options_.norm_epsilon), NormStyle::kWeight, dtype_, y);
     }
-    RoundTo(dtype_, y);
-    for (std::size_t j = 0; j < y.size(); ++j) y[j] *= weight[j];
-    RoundTo(dtype_, y);
   }
 }
 

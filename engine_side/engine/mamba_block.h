@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine_side/engine/block.h"
 #include "engine_side/engine/causal_conv.h"
 #include "engine_side/engine/linear.h"
+#include "engine_side/engine/sequence_states.h"
 #include "layercast/model/mamba_mixer.h"
 
 namespace layercast {
@@ -21,8 +21,8 @@ class MambaBlock final : public Block {
  public:
   MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context);
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
-  void Drop(std::uint64_t sequence) override { states_.erase(sequence); }
-  void DropAll() override { states_.clear(); }
+  void Drop(std::uint64_t sequence) override { states_.Drop(sequence); }
+  void DropAll() override { states_.DropAll(); }
 
  private:
   // What a sequence's next token needs of those before it.
@@ -38,7 +38,7 @@ class MambaBlock final : public Block {
   };
 
   Values ReadValues() const;
-  State& StateOf(const TokenRow& row);
+  State FreshState() const;
   void Scan(const Values& values, std::span<const float> projected, std::vector<float>& state,
             std::span<float> out) const;
   void Normalize(std::span<const float> weight);
@@ -52,7 +52,7 @@ class MambaBlock final : public Block {
   LinearWeights in_proj_, out_proj_;
   CausalConv conv_;
   WeightView a_, d_, dt_bias_, norm_;
-  std::unordered_map<std::uint64_t, State> states_;
+  SequenceStates<State> states_;
 
   Activations projected_, scanned_;  // scratch
 };

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "engine_side/model/decay.h"
 #include "engine_side/model/fit.h"
 #include "layercast/model/norm.h"
 
@@ -64,6 +65,7 @@ GatedDeltaNet::GatedDeltaNet(const LayerContext& context, const DeltaNetSizes& s
   AddChild("norm", std::make_unique<RMSNorm>(plain, sizes.value_head_dim, options.norm_epsilon));
   AddChild("out_proj", std::make_unique<RowParallelLinear>(context, sizes.values(), hidden_size, false));
   AddParameter({{"A_log", DType::kF32, {local_.num_value_heads}}, ShardAxis::kRows, false, {}});
+  AddDerived(DecayOf(parameters()[0].spec));
   AddParameter({{"dt_bias", context.dtype, {local_.num_value_heads}}, ShardAxis::kRows, false, {}});
 }
 

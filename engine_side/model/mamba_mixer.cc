@@ -1,12 +1,10 @@
 #include "layercast/model/mamba_mixer.h"
 
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <utility>
 
+#include "engine_side/model/decay.h"
 #include "engine_side/model/fit.h"
-#include "src/tensor/cast.h"
 
 namespace layercast {
 namespace {
@@ -41,14 +39,6 @@ std::vector<Shard> InProjectionShards(const ParallelConfig& parallel, const Mamb
   shards.insert(shards.begin(), ByHead(parallel, sizes.inner(), local.inner()));
   shards.push_back(ByHead(parallel, sizes.num_heads, local.num_heads));
   return shards;
-}
-
-// -exp(A_log) in fp32; by way of fp64, because C libraries' exp of fp32 differ in last bits.
-void NegateExp(DType dtype, std::span<const std::byte> a_log, std::span<std::byte> a) {
-  std::vector<float> values(a.size() / sizeof(float));
-  Cast(dtype, a_log.data(), DType::kF32, reinterpret_cast<std::byte*>(values.data()), values.size());
-  for (float& value : values) value = static_cast<float>(-std::exp(static_cast<double>(value)));
-  std::memcpy(a.data(), values.data(), a.size());
 }
 
 }  // namespace
@@ -87,9 +77,7 @@ MambaMixer::MambaMixer(const LayerContext& context, const MambaSizes& sizes, std
   for (const char* name : {"A_log", "D", "dt_bias"}) {
     AddParameter({{name, context.dtype, {local_.num_heads}}, ShardAxis::kRows, false, {}});
   }
-  AddDerived({{"A", DType::kF32, {local_.num_heads}},
-              {parameters()[0].spec},
-              [dtype = context.dtype](auto sources, auto derived) { NegateExp(dtype, sources[0], derived); }});
+  AddDerived(DecayOf(parameters()[0].spec));
 }
 
 std::vector<PlacedPiece> MambaMixer::Place(std::string_view name, std::string_view /*shard_id*/,

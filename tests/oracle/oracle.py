@@ -368,7 +368,7 @@ class _Served:
         for name in ("A_log", "D", "dt_bias", "norm.weight"):
             whole = self.source[f"{layer}.mixer.{name}"]
             self.out[f"{layer}.mixer.{name}"] = _rows(whole, shard(len(whole), self.t, self.r))
-        self.out[f"{layer}.mixer.A"] = -self.out[f"{layer}.mixer.A_log"].double().exp().float()
+        self.out[f"{layer}.mixer.A"] = decay(self.out[f"{layer}.mixer.A_log"])
 
     def delta_net(self, module):
         """Rows by key heads, as the checkpoint has them; or each part's rows by heads, from four tensors."""
@@ -390,6 +390,7 @@ class _Served:
         self.out[name] = torch.cat([_rows(self.source[name], rows) for rows in conv])
         for name in (f"{module}.A_log", f"{module}.dt_bias"):
             self.out[name] = _rows(self.source[name], shard(len(self.source[name]), self.t, self.r))
+        self.out[f"{module}.A"] = decay(self.out[f"{module}.A_log"])
         self.copy(f"{module}.norm.weight")
 
     def mixer(self, layer):
@@ -444,6 +445,10 @@ def text_part(config, tensors):
         prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
         renamed[prefixes.get(prefix, "") + name.removeprefix(prefix)] = tensor
     return {**config, **config.get("text_config", {})}, renamed
+
+
+def decay(a_log):
+    return -a_log.double().exp().float()
 
 
 def decoder_names(config, tensors):

@@ -47,7 +47,8 @@ class LAYERCAST_PUBLIC DeltaNetConv1d final : public ColumnParallelLinear {
 };
 
 // in_proj_qkvz, in_proj_ba, conv1d, norm [value_head_dim], out_proj, and "A_log" (fp32 whatever the model's dtype) and
-// "dt_bias" [num_value_heads / tp_size]. A rank holds whole key heads, each with its values.
+// "dt_bias" [num_value_heads / tp_size]; "A" = -exp(A_log) (fp32) derives from it. A rank holds whole key heads, each
+// with its values.
 class LAYERCAST_PUBLIC GatedDeltaNet final : public Module {
  public:
   GatedDeltaNet(const LayerContext& context, const DeltaNetSizes& sizes, std::int64_t hidden_size,
