@@ -1,4 +1,4 @@
-// The fastest pass over memory that reads two bytes and writes one, with no arithmetic: what quantize kernels are
+// The fastest pass over memory that reads some bytes and writes some, with no arithmetic: what quantize kernels are
 // measured against. Wide loads and non-temporal stores.
 #pragma once
 
@@ -11,7 +11,22 @@ namespace layercast::bench {
 // Which is faster depends on the processor; the limit is the faster one.
 enum class ReadPattern { kSequential, kInterleaved };
 
-// Reads `bytes` at `source` and writes half as many; both 64-byte aligned, `bytes` a multiple of 16 KiB.
-void StreamTwoToOne(ReadPattern pattern, const std::byte* source, std::size_t bytes, std::uint8_t* destination);
+// How many bytes are written for those that are read.
+enum class Writes { kNone, kQuarter, kHalf, kAll };
+
+// Bytes written when `bytes` are read.
+constexpr std::int64_t Written(Writes writes, std::int64_t bytes) {
+  switch (writes) {
+    case Writes::kNone: return 0;
+    case Writes::kQuarter: return bytes / 4;
+    case Writes::kHalf: return bytes / 2;
+    default: return bytes;
+  }
+}
+
+// Reads `bytes` at `source`, a multiple of 16 KiB, and writes its part of them; both 64-byte aligned. The result stands
+// for all that was read where nothing was written.
+std::uint8_t StreamThrough(ReadPattern pattern, Writes writes, const std::byte* source, std::size_t bytes,
+                           std::uint8_t* destination);
 
 }  // namespace layercast::bench
