@@ -1,8 +1,8 @@
 // One pass over elements that scans some and turns others into one byte each, on one instruction set; included by
 // the kernels once for each.
 //
-// An encoder makes the bytes: `Type` is its source's, operator()(d8, from) encodes a vector of elements, and
-// One(value) a single one. Small, copied into the loop.
+// An encoder makes the bytes: `Type` is its source's, operator()(constants, from) encodes a vector of elements, and
+// One(value) a single one. `Constants` is what all encoders of the kind hold in registers.
 #if defined(LAYERCAST_CHUNK_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_CHUNK_PASS_INL_H_
 #undef LAYERCAST_CHUNK_PASS_INL_H_
@@ -38,27 +38,45 @@ struct Maxima {
   float Amax() const { return Type::ToFloat(*std::max_element(lanes, lanes + kLanes)); }
 };
 
-template <class Type, class D, class V = hn::Vec<D>>
-HWY_INLINE V ScanChunk(Type /*type*/, D d, const std::byte* source, V max) {
-  const auto no_sign = hn::Set(d, Type::kNoSign);
+// What a loop over chunks holds in registers.
+template <class Encoder>
+struct ChunkConstants {
+  HWY_INLINE ChunkConstants() {}
+
+  using Bits = typename Encoder::Type::Bits;
+  using D = hn::CappedTag<Bits, Maxima<typename Encoder::Type>::kLanes>;
+#if HWY_TARGET != HWY_SCALAR
+  hn::Vec<D> no_sign = Keep(hn::Set(D(), Encoder::Type::kNoSign));
+  typename Encoder::Constants encoder;
+#else
+  hn::Vec<D> no_sign = hn::Set(D(), Encoder::Type::kNoSign);
+#endif
+};
+
+template <class Encoder, class V>
+HWY_INLINE V ScanChunk(const ChunkConstants<Encoder>& constants, const std::byte* source, V max) {
+  using Bits = typename Encoder::Type::Bits;
+  const typename ChunkConstants<Encoder>::D d;
   for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
-    max = hn::Max(max, hn::And(LoadAny(d, source + i * sizeof(typename Type::Bits)), no_sign));
+    max = hn::Max(max, hn::And(LoadAny(d, source + i * sizeof(Bits)), constants.no_sign));
   }
   return max;
 }
 
 template <class Encoder>
-HWY_INLINE void EncodeChunk(const Encoder& encoder, const std::byte* source, bool stream, std::uint8_t* values) {
+HWY_INLINE void EncodeChunk(const ChunkConstants<Encoder>& constants, const Encoder& encoder, const std::byte* source,
+                            bool stream, std::uint8_t* values) {
   using Type = typename Encoder::Type;
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t i = 0; i < kChunk; ++i) {
     values[i] = encoder.One(static_cast<float>(ElementValue(Type::kDType, source, static_cast<std::int64_t>(i))));
   }
+  static_cast<void>(constants);
   static_cast<void>(stream);
 #else
-  const hn::CappedTag<std::uint8_t, kChunk> d8;
+  const ByteTag d8;
   for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d8)) {
-    const auto codes = encoder(d8, source + i * sizeof(typename Type::Bits));
+    const auto codes = encoder(constants.encoder, source + i * sizeof(typename Type::Bits));
     if (stream) {
       hn::Stream(codes, d8, values + i);
     } else {
@@ -72,35 +90,46 @@ HWY_INLINE void EncodeChunk(const Encoder& encoder, const std::byte* source, boo
 enum class Do { kScan, kEncode, kBoth };
 
 // Scans `count` elements at `scan` and encodes as many at `source`.
-template <Do What, class Type, class Encoder, class Prefetcher>
-HWY_INLINE void Run(std::size_t count, const std::byte* scan, Maxima<Type>& maxima, Prefetcher& prefetcher,
-                    const std::byte* source, Encoder encoder, std::uint8_t* values) {
-  constexpr std::size_t kSize = sizeof(typename Type::Bits);
+template <Do What, class Encoder, class Prefetcher>
+HWY_INLINE void Run(const ChunkConstants<Encoder>& constants, std::size_t count, const std::byte* scan,
+                    Maxima<typename Encoder::Type>& maxima, Prefetcher& prefetcher, const std::byte* source,
+                    const Encoder& encoder, std::uint8_t* values) {
+  constexpr std::size_t kSize = sizeof(typename Encoder::Type::Bits);
   const bool stream = reinterpret_cast<std::uintptr_t>(values) % kChunk == 0;
-  const hn::CappedTag<typename Type::Bits, Maxima<Type>::kLanes> d;
+  const typename ChunkConstants<Encoder>::D d;
   auto max = hn::Load(d, maxima.lanes);
   std::size_t i = 0;
   for (; i + kChunk <= count; i += kChunk) {
     if constexpr (What != Do::kEncode) {
       for (std::size_t bytes = 0; bytes < kChunk * kSize; bytes += kPrefetchStep) prefetcher.Next();
-      max = ScanChunk(Type{}, d, scan + i * kSize, max);
+      max = ScanChunk(constants, scan + i * kSize, max);
     }
-    if constexpr (What != Do::kScan) EncodeChunk(encoder, source + i * kSize, stream, values + i);
+    if constexpr (What != Do::kScan) EncodeChunk(constants, encoder, source + i * kSize, stream, values + i);
   }
   if (i < count) {  // the rest, padded with zeros
     HWY_ALIGN std::byte padded[kChunk * kSize] = {};
     if constexpr (What != Do::kEncode) {
       std::memcpy(padded, scan + i * kSize, (count - i) * kSize);
-      max = ScanChunk(Type{}, d, padded, max);
+      max = ScanChunk(constants, padded, max);
     }
     if constexpr (What != Do::kScan) {
       std::memcpy(padded, source + i * kSize, (count - i) * kSize);
       HWY_ALIGN std::uint8_t codes[kChunk];
-      EncodeChunk(encoder, padded, false, codes);
+      EncodeChunk(constants, encoder, padded, false, codes);
       std::memcpy(values + i, codes, count - i);
     }
   }
   hn::Store(max, d, maxima.lanes);
+}
+
+// As one long row, where nothing lies between the rows.
+template <class Type>
+MatrixView AsOneRow(Type /*type*/, MatrixView source) {
+  if (source.row_stride == source.cols * static_cast<std::int64_t>(sizeof(typename Type::Bits))) {
+    source.cols *= source.rows;
+    source.rows = 1;
+  }
+  return source;
 }
 
 template <class Type>

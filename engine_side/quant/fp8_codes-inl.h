@@ -73,31 +73,41 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, const Pairs<DF>& p, con
   return Select(hn::Set(du, 0x8000U), hn::ShiftRight<16>(hn::BitCast(du, w.odd)), with_even_sign);
 }
 
-// By table, where it holds for all elements of two vectors of 16-bit lanes; else false.
-template <class D8>
-HWY_INLINE bool CodesByTable(BF16 /*type*/, D8 d8, const std::byte* source, const TableUse& use, hn::Vec<D8>& codes) {
-  const hn::RepartitionToWide<D8> d16;
-  const hn::RebindToSigned<D8> di8;  // x86 compares signed bytes; ours are below 128
-  const auto* elements = reinterpret_cast<const std::uint16_t*>(source);
-  const auto w0 = hn::LoadU(d16, elements);
-  const auto w1 = hn::LoadU(d16, elements + hn::Lanes(d16));
-  const auto high = hn::ConcatOdd(d8, hn::BitCast(d8, w1), hn::BitCast(d8, w0));
-  const auto no_sign = hn::Set(d8, std::uint8_t{0x7f});
-  const auto min_high = hn::Set(di8, static_cast<std::int8_t>(use.min_high));
-  if (!hn::AllFalse(di8, hn::Lt(hn::BitCast(di8, hn::And(high, no_sign)), min_high))) return false;
+// What CodesByTable needs whatever the table.
+struct TableConstants {
+  HWY_INLINE TableConstants() {}
 
-  const auto low = hn::ConcatEven(d8, hn::BitCast(d8, w1), hn::BitCast(d8, w0));
-  const auto mantissa = hn::And(low, no_sign);
-  const auto group =
-      hn::BitCast(d8, hn::And(hn::ShiftRight<3>(hn::BitCast(d16, low)), hn::Set(d16, std::uint16_t{0x0f0f})));
-  const auto base = hn::TableLookupBytes(hn::LoadDup128(d8, use.table->base), group);
-  const auto threshold = hn::TableLookupBytes(hn::LoadDup128(d8, use.table->threshold), group);
+  using D8 = ByteTag;
+  using D16 = hn::RepartitionToWide<D8>;
+  hn::Vec<D8> magnitude = Keep(hn::Set(D8(), std::uint8_t{0x7f}));
+  hn::Vec<D16> even = Keep(hn::Set(D16(), std::uint16_t{0x00ff}));
+  hn::Vec<D16> group = Keep(hn::Set(D16(), std::uint16_t{0x0f0f}));
+  BytesInOrder in_order;
+};
+
+// By table, where it holds for all elements of two vectors of 16-bit lanes; else false. Bytes of the two take turns
+// until the end.
+HWY_INLINE bool CodesByTable(const TableConstants& constants, const std::byte* source, const TableUse& use,
+                             hn::Vec<ByteTag>& codes) {
+  const ByteTag d8;
+  const hn::RepartitionToWide<ByteTag> d16;
+  const hn::RebindToSigned<ByteTag> di8;  // x86 compares signed bytes; ours are below 128
+  const auto w0 = LoadAny(d16, source);
+  const auto w1 = LoadAny(d16, source + hn::Lanes(d8));
+  const auto high = hn::BitCast(d8, Select(constants.even, hn::ShiftRight<8>(w0), w1));
+  const auto min_high = hn::BitCast(di8, hn::LoadDup128(d8, use.min_high));
+  if (!hn::AllFalse(di8, hn::Lt(hn::BitCast(di8, hn::And(high, constants.magnitude)), min_high))) return false;
+
+  const auto low = Select(constants.even, w0, hn::ShiftLeft<8>(w1));
+  const auto exponent = hn::BitCast(d8, Select(constants.even, hn::ShiftRight<4>(w0), hn::ShiftLeft<4>(w1)));
+  const auto group = hn::BitCast(d8, hn::And(hn::ShiftRight<3>(low), constants.group));
+  const auto base = hn::TableLookupBytes(hn::LoadDup128(d8, use.base), group);
+  const auto threshold = hn::TableLookupBytes(hn::LoadDup128(d8, use.threshold), group);
+  const auto mantissa = hn::And(hn::BitCast(d8, low), constants.magnitude);
   const auto beyond = hn::Gt(hn::BitCast(di8, mantissa), hn::BitCast(di8, threshold));
   const auto step = hn::BitCast(d8, hn::VecFromMask(di8, beyond));  // -1 where beyond
-  const auto exponent =
-      hn::ConcatEven(d8, hn::BitCast(d8, hn::ShiftRight<4>(w1)), hn::BitCast(d8, hn::ShiftRight<4>(w0)));
-  const auto code = hn::Sub(hn::Add(hn::Add(base, hn::Set(d8, use.offset)), exponent), step);
-  codes = Select(no_sign, code, high);
+  const auto code = hn::Sub(hn::Add(base, exponent), step);
+  codes = constants.in_order(Select(constants.magnitude, code, high));
   return true;
 }
 
@@ -108,7 +118,7 @@ HWY_INLINE hn::Vec<D8> Codes(Type type, D8 d8, const std::byte* source, const Sc
   using DF = hn::Repartition<float, D8>;
   const DF df;
   const auto half = [&](std::size_t first) HWY_ATTR {
-    const Pairs<DF> w = LoadPairs(type, df, source + first * sizeof(typename Type::Bits));
+    const Pairs<DF> w = LoadPairs(type, df, source + first * sizeof(typename Type::Bits), HighHalf(df));
     const Pairs<DF> quotients = {Divide<By>(df, w.even, scale), Divide<By>(df, w.odd, scale)};
     return hn::BitCast(d16, E4M3(df, quotients, w));
   };
@@ -134,15 +144,14 @@ struct Fp8Encoder {
   }
 
 #if HWY_TARGET != HWY_SCALAR
-  template <class D8>
-  HWY_INLINE hn::Vec<D8> operator()(D8 d8, const std::byte* from) const {
+  using Constants = TableConstants;
+
+  HWY_INLINE hn::Vec<ByteTag> operator()(const Constants& constants, const std::byte* from) const {
     if constexpr (std::is_same_v<Type, BF16>) {
-      hn::Vec<D8> codes;
-      if (with.by_table.table != nullptr && HWY_LIKELY(CodesByTable(Type{}, d8, from, with.by_table, codes))) {
-        return codes;
-      }
+      hn::Vec<ByteTag> codes;
+      if (with.by_table.fits && HWY_LIKELY(CodesByTable(constants, from, with.by_table, codes))) return codes;
     }
-    return Codes<By>(Type{}, d8, from, with);
+    return Codes<By>(Type{}, ByteTag(), from, with);
   }
 #endif
 };

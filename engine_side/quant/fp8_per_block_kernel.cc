@@ -48,6 +48,7 @@ class BlockPass {
 
  private:
   using Encoder = Fp8Encoder<Type, Quotient::kReciprocal>;
+  using Constants = ChunkConstants<Encoder>;
   static constexpr std::int64_t kMaxTileBlocks = 32;
   static constexpr std::size_t kBytes = sizeof(typename Type::Bits);
 
@@ -90,14 +91,16 @@ class BlockPass {
 
   void Step(const Tile& now, const Tile& next, const Tile& after) {
     const auto group = static_cast<std::int64_t>(prefetcher_.count());
+    const Constants constants;
     maxima_ = {};
     for (std::int64_t r = 0; r < std::max(now.rows, next.rows); ++r) {
       if (r % group == 0) Prefetch(next, after, r + group);
-      for (std::int64_t b = 0; b < tile_blocks_; ++b) StepBlock(now, next, r, b);
+      for (std::int64_t b = 0; b < tile_blocks_; ++b) StepBlock(constants, now, next, r, b);
     }
   }
 
-  HWY_INLINE void StepBlock(const Tile& now, const Tile& next, std::int64_t r, std::int64_t b) {
+  HWY_INLINE void StepBlock(const Constants& constants, const Tile& now, const Tile& next, std::int64_t r,
+                            std::int64_t b) {
     const std::size_t encode = now.Count(r, b);
     const std::size_t scan = next.Count(r, b);
     const std::int64_t offset = r * source_.row_stride + b * kFp8Block * static_cast<std::int64_t>(kBytes);
@@ -106,11 +109,14 @@ class BlockPass {
     const Encoder& encoder = encoders_[static_cast<std::size_t>(b)];
     constexpr auto kWhole = static_cast<std::size_t>(kFp8Block);
     if (encode == kWhole && scan == kWhole) {
-      Run<Do::kBoth>(kWhole, next.source + offset, maxima, prefetcher_, now.source + offset, encoder, values);
+      Run<Do::kBoth>(constants, kWhole, next.source + offset, maxima, prefetcher_, now.source + offset, encoder,
+                     values);
       return;
     }
-    if (scan > 0) Run<Do::kScan>(scan, next.source + offset, maxima, prefetcher_, nullptr, Encoder{}, nullptr);
-    if (encode > 0) Run<Do::kEncode>(encode, nullptr, maxima, prefetcher_, now.source + offset, encoder, values);
+    if (scan > 0)
+      Run<Do::kScan>(constants, scan, next.source + offset, maxima, prefetcher_, nullptr, Encoder{}, nullptr);
+    if (encode > 0)
+      Run<Do::kEncode>(constants, encode, nullptr, maxima, prefetcher_, now.source + offset, encoder, values);
   }
 
   void MakeEncoders(const Tile& tile) {

@@ -16,17 +16,16 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class Type>
-bool WithScale(MatrixView source, float amax, float scale, std::uint8_t* values) {
-  if (source.row_stride == source.cols * static_cast<std::int64_t>(sizeof(typename Type::Bits))) {
-    source.cols *= source.rows;
-    source.rows = 1;
-  }
+bool WithScale(const MatrixView& matrix, float amax, float scale, std::uint8_t* values) {
+  const MatrixView source = AsOneRow(Type{}, matrix);
   const auto encoder = Fp8Encoder<Type, Quotient::kReciprocal>::With(amax, scale);
+  const ChunkConstants<Fp8Encoder<Type, Quotient::kReciprocal>> constants;
   PagePrefetcher prefetcher(PagesOf(Type{}, source));
   Maxima<Type> maxima;
   const auto cols = static_cast<std::size_t>(source.cols);
   for (std::int64_t r = 0; r < source.rows; ++r) {
-    Run<Do::kBoth>(cols, source.row(r), maxima, prefetcher, source.row(r), encoder, values + r * source.cols);
+    Run<Do::kBoth>(constants, cols, source.row(r), maxima, prefetcher, source.row(r), encoder,
+                   values + r * source.cols);
   }
   return maxima.Amax() <= amax;
 }

@@ -1,5 +1,6 @@
 #include "engine_side/quant/fp8_table.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -25,9 +26,9 @@ std::uint8_t Difference(bool division, float scale, unsigned mantissa) {
   return static_cast<std::uint8_t>(code - 8 * kExponent - (mantissa >> 4));
 }
 
-CodeTable MakeTable(bool division, unsigned amax_mantissa) {
+TableUse MakeTable(bool division, unsigned amax_mantissa) {
   const float scale = TensorScale(Bf16(kBias, amax_mantissa));
-  CodeTable table;
+  TableUse table;
   for (unsigned group = 0; group < 16; ++group) {
     const unsigned first = 8 * group;
     table.base[group] = Difference(division, scale, first);
@@ -38,9 +39,9 @@ CodeTable MakeTable(bool division, unsigned amax_mantissa) {
   return table;
 }
 
-using Tables = std::array<CodeTable, std::size_t{2} * kMantissas>;
+using Tables = std::array<TableUse, std::size_t{2} * kMantissas>;
 
-// Constants: 8 KiB, made at the first use in half a millisecond.
+// Constants for an amax in [1, 2): 12 KiB, made at the first use in half a millisecond.
 const Tables& AllTables() {
   static const auto tables = [] {
     Tables made;
@@ -60,19 +61,22 @@ TableUse FindTable(bool division, float amax, float scale) {
   const unsigned exponent = bits >> 23;
   const bool is_bf16 = (bits & 0xffffU) == 0;
   if (!is_bf16 || exponent < kMinExponent || exponent >= kInfinity || scale != TensorScale(amax)) return {};
-  // The smallest normal code is 2^-6, amax is 448: w >= amax * 2^-14.8 will do. Its exponent then is at least 13 below
-  // amax's; its high byte holds all of the exponent but one bit.
   const unsigned mantissa = bits >> 16 & (kMantissas - 1);
-  return {.table = &AllTables()[(division ? kMantissas : 0) + mantissa],
-          .offset = static_cast<std::uint8_t>(8 * (kBias - exponent)),
-          .min_high = static_cast<std::uint8_t>((exponent - 12) / 2)};
+  TableUse use = AllTables()[(division ? kMantissas : 0) + mantissa];
+  for (std::uint8_t& base : use.base) base = static_cast<std::uint8_t>(base + 8 * (kBias - exponent));
+  // The smallest normal code is 2^-6, amax is 448: w >= amax / 1.75 * 2^-14 will do, so one of these exponents. The
+  // high byte of w holds all of its exponent but one bit.
+  const unsigned min_exponent = exponent - (mantissa <= 96 ? 14 : 13);
+  std::fill_n(use.min_high, 16, static_cast<std::uint8_t>((min_exponent + 1) / 2));
+  use.fits = true;
+  return use;
 }
 
 std::uint8_t CodeByTable(const TableUse& use, std::uint16_t bf16_bits) {
   const unsigned mantissa = bf16_bits & (kMantissas - 1);
   const unsigned group = mantissa / 8;
-  const unsigned step = mantissa > use.table->threshold[group] ? 1 : 0;
-  const unsigned code = use.table->base[group] + step + use.offset + (bf16_bits >> 4);
+  const unsigned step = mantissa > use.threshold[group] ? 1 : 0;
+  const unsigned code = use.base[group] + step + (bf16_bits >> 4);
   return static_cast<std::uint8_t>((code & 0x7fU) | (bf16_bits >> 8 & 0x80U));
 }
 

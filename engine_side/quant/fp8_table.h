@@ -10,16 +10,12 @@
 
 namespace layercast {
 
-struct CodeTable {
-  alignas(16) std::uint8_t base[16] = {};       // d of the first of 8 neighbouring mantissas, for an amax in [1, 2)
-  alignas(16) std::uint8_t threshold[16] = {};  // the last mantissa with this d
-};
-
-// A table at work. Value; the table is a constant of the program.
+// A table and where it holds. Value; the arrays are as vector code loads them.
 struct TableUse {
-  const CodeTable* table = nullptr;  // null: no table fits the scale
-  std::uint8_t offset = 0;           // to add: amax's exponent
-  std::uint8_t min_high = 0;         // the table holds for |w| whose bits are at least this << 8, up to amax
+  alignas(16) std::uint8_t base[16] = {};       // d of the first of 8 neighbouring mantissas
+  alignas(16) std::uint8_t threshold[16] = {};  // the last mantissa with this d
+  alignas(16) std::uint8_t min_high[16] = {};   // all the same: it holds for min_high << 8 <= bits of |w| <= amax
+  bool fits = false;                            // false: no table fits the scale
 };
 
 // For weights whose largest magnitude is `amax` and whose scale is `scale`, divided by or multiplied by 1/s.

@@ -36,30 +36,38 @@ class Int8Encoder {
   std::uint8_t One(float w) const { return EncodeInt8(w, scale_); }
 
 #if HWY_TARGET != HWY_SCALAR
-  template <class D8>
-  HWY_INLINE hn::Vec<D8> operator()(D8 d8, const std::byte* from) const {
-    if (HWY_UNLIKELY(!quick_)) return Slowly(d8, from);
-    const hn::RepartitionToWide<D8> d16;
-    const auto low = Half(d8, from);
-    const auto high = Half(d8, from + hn::Lanes(d8) / 2 * sizeof(typename Type::Bits));
+  struct Constants {
+    HWY_INLINE Constants() {}
+
+    using DF = hn::Repartition<float, ByteTag>;
+    hn::Vec<hn::RebindToUnsigned<DF>> high_half = Keep(HighHalf(DF()));
+    hn::Vec<hn::RebindToUnsigned<DF>> even = Keep(hn::Set(hn::RebindToUnsigned<DF>(), 0xffU));
+    hn::Vec<DF> shifter = Keep(hn::Set(DF(), 12582912.0F));
+  };
+
+  HWY_INLINE hn::Vec<ByteTag> operator()(const Constants& constants, const std::byte* from) const {
+    if (HWY_UNLIKELY(!quick_)) return Slowly(from);
+    const ByteTag d8;
+    const hn::RepartitionToWide<ByteTag> d16;
+    const auto low = Half(constants, from);
+    const auto high = Half(constants, from + hn::Lanes(d8) / 2 * sizeof(typename Type::Bits));
     return hn::BitCast(d8, hn::ConcatEven(d16, high, low));
   }
 
  private:
+  using DF = hn::Repartition<float, ByteTag>;
+  using DU = hn::RebindToUnsigned<DF>;
+
   // Two codes in the low 16 bits of each 32-bit lane.
-  template <class D8>
-  HWY_INLINE hn::Vec<hn::RepartitionToWide<D8>> Half(D8 /*d8*/, const std::byte* from) const {
-    using DF = hn::Repartition<float, D8>;
-    const DF df;
-    const hn::RebindToUnsigned<DF> du;
-    const Pairs<DF> w = LoadPairs(Type{}, df, from);
-    const auto codes = Select(hn::Set(du, 0xffU), Rounded(df, w.even), hn::ShiftLeft<8>(Rounded(df, w.odd)));
-    return hn::BitCast(hn::RepartitionToWide<D8>(), codes);
+  HWY_INLINE hn::Vec<hn::RepartitionToWide<ByteTag>> Half(const Constants& constants, const std::byte* from) const {
+    const Pairs<DF> w = LoadPairs(Type{}, DF(), from, constants.high_half);
+    const auto odd = hn::ShiftLeft<8>(Rounded(constants, w.odd));
+    const auto codes = Select(constants.even, Rounded(constants, w.even), odd);
+    return hn::BitCast(hn::RepartitionToWide<ByteTag>(), codes);
   }
 
-  template <class DF>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Rounded(DF df, hn::Vec<DF> w) const {
-    const auto shifter = hn::Set(df, 12582912.0F);
+  HWY_INLINE hn::Vec<DU> Rounded(const Constants& constants, hn::Vec<DF> w) const {
+    const DF df;
     const auto reciprocal = hn::Set(df, reciprocal_);
 #if HWY_TARGET <= HWY_AVX2
     const auto quotient = hn::Mul(w, reciprocal);
@@ -69,11 +77,11 @@ class Int8Encoder {
     const auto divisor = hn::Set(df, reciprocal_ == 0.0F ? 1.0F : scale_);
     const auto corrected = hn::Div(w, divisor);
 #endif
-    return hn::BitCast(hn::RebindToUnsigned<DF>(), hn::Add(corrected, shifter));
+    return hn::BitCast(DU(), hn::Add(corrected, constants.shifter));
   }
 
-  template <class D8>
-  HWY_NOINLINE hn::Vec<D8> Slowly(D8 d8, const std::byte* from) const {
+  HWY_NOINLINE hn::Vec<ByteTag> Slowly(const std::byte* from) const {
+    const ByteTag d8;
     HWY_ALIGN std::uint8_t codes[kChunk];
     for (std::size_t i = 0; i < hn::Lanes(d8); ++i) {
       codes[i] = One(static_cast<float>(ElementValue(Type::kDType, from, static_cast<std::int64_t>(i))));

@@ -22,11 +22,12 @@ namespace HWY_NAMESPACE {
 template <class Encoder>
 bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
   using Type = typename Encoder::Type;
+  const ChunkConstants<Encoder> constants;
   PagePrefetcher prefetcher(PagesOf(Type{}, source));
   const auto cols = static_cast<std::size_t>(source.cols);
   bool finite = true;
   Maxima<Type> next;
-  Run<Do::kScan>(cols, source.row(0), next, prefetcher, nullptr, Encoder{}, nullptr);
+  Run<Do::kScan>(constants, cols, source.row(0), next, prefetcher, nullptr, Encoder{}, nullptr);
   for (std::int64_t r = 0; r < source.rows; ++r) {
     const float amax = next.Amax();
     finite = finite && std::isfinite(amax);
@@ -35,9 +36,9 @@ bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t*
     std::uint8_t* row_values = values + r * source.cols;
     next = {};
     if (r + 1 < source.rows) {
-      Run<Do::kBoth>(cols, source.row(r + 1), next, prefetcher, source.row(r), encoder, row_values);
+      Run<Do::kBoth>(constants, cols, source.row(r + 1), next, prefetcher, source.row(r), encoder, row_values);
     } else {
-      Run<Do::kEncode>(cols, nullptr, next, prefetcher, source.row(r), encoder, row_values);
+      Run<Do::kEncode>(constants, cols, nullptr, next, prefetcher, source.row(r), encoder, row_values);
     }
   }
   return finite;
@@ -48,6 +49,7 @@ template <class Encoder>
 bool EncodeRowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
                      std::uint8_t* values) {
   using Type = typename Encoder::Type;
+  const ChunkConstants<Encoder> constants;
   PagePrefetcher prefetcher(PagesOf(Type{}, source));
   bool within = true;
   for (std::int64_t r = 0; r < source.rows; ++r) {
@@ -55,8 +57,8 @@ bool EncodeRowsGiven(const MatrixView& source, std::span<const float> amax, std:
     const Encoder encoder = Encoder::ForAmax(amax[row]);
     scales[row] = encoder.scale();
     Maxima<Type> maxima;
-    Run<Do::kBoth>(static_cast<std::size_t>(source.cols), source.row(r), maxima, prefetcher, source.row(r), encoder,
-                   values + r * source.cols);
+    Run<Do::kBoth>(constants, static_cast<std::size_t>(source.cols), source.row(r), maxima, prefetcher, source.row(r),
+                   encoder, values + r * source.cols);
     within = within && maxima.Amax() <= amax[row];
   }
   return within;

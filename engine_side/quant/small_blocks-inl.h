@@ -3,8 +3,12 @@
 //
 // A format says what is made of a block: `kBlock`, its columns, `kPerByte` values in a byte; MakeScales(amax, blocks,
 // scales, factors) turns largest magnitudes into the scales to store (a byte each) and the factors to multiply by;
-// Encode(df, products, factors) gives two codes in the low bits of each 32-bit lane, 16 / kPerByte bits in all;
-// One(product) a single code. A block whose factor is 0 has codes of 0.
+// Encode(constants, df, products, factors) gives two codes in the low bits of each 32-bit lane, 16 / kPerByte bits in
+// all; One(product) a single code. A block whose factor is 0 has codes of 0. `Constants` stay in registers.
+//
+// A format with `kByBits` knows a faster way for most bf16: CodesByBits(constants, source, low0, low1, codes) encodes
+// two vectors of 16-bit lanes, in each of which weights have at least the bits LowestBits(scale) of their block, or
+// returns false.
 #if defined(LAYERCAST_SMALL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_SMALL_BLOCKS_INL_H_
 #undef LAYERCAST_SMALL_BLOCKS_INL_H_
@@ -17,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "engine_side/quant/chunk_pass-inl.h"
 #include "engine_side/quant/source-inl.h"
@@ -39,6 +44,17 @@ HWY_INLINE hn::Vec<D> LargestOfEach(D d, hn::Vec<D> (&v)[kVectors]) {
   return v[0];
 }
 
+// Lane i of the result is the largest lane i of all 128-bit blocks.
+template <class D, class V>
+HWY_INLINE auto LargestOfBlocks(D d, V v) {
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<D>) == 16) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return LargestOfBlocks(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
 #endif
 
 template <class Type, class Format>
@@ -50,12 +66,13 @@ class SmallBlockPass {
   // The largest magnitude of all; NaN or infinity if there is one.
   float Encode() {
     const auto cols = static_cast<std::size_t>(source_.cols);
+    const Constants constants;
     std::uint8_t* scales = scales_;
     std::uint8_t* values = values_;
     for (std::int64_t r = 0; r < source_.rows; ++r) {
       for (std::size_t c = 0; c < cols; c += kTile) {
         const std::size_t count = std::min(kTile, cols - c);
-        EncodeTile(source_.row(r) + c * kSize, count, scales, values);
+        EncodeTile(constants, source_.row(r) + c * kSize, count, scales, values);
         scales += count / kBlock;
         values += count / Format::kPerByte;
       }
@@ -72,20 +89,35 @@ class SmallBlockPass {
   static constexpr std::size_t kBlocks = kTile / kBlock;
   static_assert(kTile % kUnit == 0);
 
+#if HWY_TARGET == HWY_SCALAR
+  static constexpr bool kByBits = false;
+  struct Constants {};
+#else
+  static constexpr bool kByBits = Format::kByBits && std::is_same_v<Type, BF16>;
+  using DF = hn::Repartition<float, ByteTag>;
+  struct Constants {
+    HWY_INLINE Constants() {}
+    hn::Vec<hn::RebindToUnsigned<DF> > high_half = Keep(HighHalf(DF()));
+    typename Format::Constants format;
+  };
+#endif
+
   // A tile that is no multiple of the unit is padded with zeros.
-  void EncodeTile(const std::byte* source, std::size_t count, std::uint8_t* scales, std::uint8_t* values) {
-    if (count % kUnit == 0) return EncodeUnits(source, count, scales, values);
+  void EncodeTile(const Constants& constants, const std::byte* source, std::size_t count, std::uint8_t* scales,
+                  std::uint8_t* values) {
+    if (count % kUnit == 0) return EncodeUnits(constants, source, count, scales, values);
     HWY_ALIGN std::byte padded[kTile * kSize] = {};
     HWY_ALIGN std::uint8_t padded_values[kTile];
     std::uint8_t padded_scales[kBlocks];
     std::memcpy(padded, source, count * kSize);
-    EncodeUnits(padded, (count + kUnit - 1) / kUnit * kUnit, padded_scales, padded_values);
+    EncodeUnits(constants, padded, (count + kUnit - 1) / kUnit * kUnit, padded_scales, padded_values);
     std::memcpy(scales, padded_scales, count / kBlock);
     std::memcpy(values, padded_values, count / Format::kPerByte);
   }
 
 #if HWY_TARGET == HWY_SCALAR
-  void EncodeUnits(const std::byte* source, std::size_t count, std::uint8_t* scales, std::uint8_t* values) {
+  void EncodeUnits(const Constants& /*constants*/, const std::byte* source, std::size_t count, std::uint8_t* scales,
+                   std::uint8_t* values) {
     std::memset(values, 0, count / Format::kPerByte);
     for (std::size_t i = 0; i < count; ++i) {
       Bits bits;
@@ -102,71 +134,84 @@ class SmallBlockPass {
     }
   }
 #else
-  void EncodeUnits(const std::byte* source, std::size_t count, std::uint8_t* scales, std::uint8_t* values) {
+  void EncodeUnits(const Constants& constants, const std::byte* source, std::size_t count, std::uint8_t* scales,
+                   std::uint8_t* values) {
     ScanUnits(source, count);
     MakeFactors(count / kBlock, scales);
-    SpreadFactors(count / kBlock);
     const bool stream = reinterpret_cast<std::uintptr_t>(values) % kChunk == 0;
-    const hn::CappedTag<std::uint8_t, kChunk> d8;
+    const ByteTag d8;
     const std::size_t step = hn::Lanes(d8) * Format::kPerByte;  // elements
-    for (std::size_t i = 0; i < count; i += step) {
-      for (std::size_t bytes = 0; bytes < step * kSize / 2; bytes += kPrefetchStep) prefetcher_.Next();
-      const auto codes = Codes(d8, source, i);
-      std::uint8_t* to = values + i / Format::kPerByte;
-      if (stream) {
-        hn::Stream(codes, d8, to);
-      } else {
-        hn::StoreU(codes, d8, to);
+    for (std::size_t i = 0; i < count; i += kChunk * Format::kPerByte) {
+      for (std::size_t at = 0; at < kChunk * Format::kPerByte * kSize; at += kPrefetchStep) prefetcher_.Next();
+      for (std::size_t j = i; j < i + kChunk * Format::kPerByte; j += step) {
+        const auto codes = Codes(constants, source, j);
+        if (stream) {
+          hn::Stream(codes, d8, values + j / Format::kPerByte);
+        } else {
+          hn::StoreU(codes, d8, values + j / Format::kPerByte);
+        }
       }
     }
   }
 
-  // Half of the tile's prefetching is done here, half while it is encoded.
   void ScanUnits(const std::byte* source, std::size_t count) {
-    const hn::Full128<Bits> d;
-    constexpr std::size_t kLanes = 16 / kSize;
+    const hn::CappedTag<Bits, kBlock> d;
+    constexpr std::size_t kGroup = 16 / kSize;  // blocks
     const auto no_sign = hn::Set(d, Type::kNoSign);
-    for (std::size_t first = 0; first < count / kBlock; first += kLanes) {
-      hn::Vec<decltype(d)> max[kLanes];
-      for (std::size_t b = 0; b < kLanes; ++b) {
+    for (std::size_t first = 0; first < count / kBlock; first += kGroup) {
+      hn::Vec<decltype(d)> max[kGroup];
+      for (std::size_t b = 0; b < kGroup; ++b) {
         const std::byte* block = source + (first + b) * kBlock * kSize;
         max[b] = hn::And(LoadAny(d, block), no_sign);
-        for (std::size_t i = kLanes; i < kBlock; i += kLanes) {
+        for (std::size_t i = hn::Lanes(d); i < kBlock; i += hn::Lanes(d)) {
           max[b] = hn::Max(max[b], hn::And(LoadAny(d, block + i * kSize), no_sign));
         }
       }
-      hn::StoreU(LargestOfEach(d, max), d, maxima_ + first);
-      for (std::size_t bytes = 0; bytes < kLanes * kBlock * kSize / 2; bytes += kPrefetchStep) prefetcher_.Next();
-    }
-  }
-
-  // Each block's factor once for every lane that holds two of its elements.
-  void SpreadFactors(std::size_t blocks) {
-    const hn::CappedTag<float, kBlock / 2> d;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      for (std::size_t i = 0; i < kBlock / 2; i += hn::Lanes(d)) {
-        hn::Store(hn::Set(d, factors_[b]), d, spread_ + b * (kBlock / 2) + i);
-      }
+      hn::Store(LargestOfBlocks(d, LargestOfEach(d, max)), hn::Full128<Bits>(), maxima_ + first);
     }
   }
 
   // A vector of bytes from element `first` on.
-  template <class D8>
-  HWY_INLINE hn::Vec<D8> Codes(D8 d8, const std::byte* source, std::size_t first) const {
-    const hn::RepartitionToWide<D8> d16;
-    using DF = hn::Repartition<float, D8>;
-    const DF df;
+  HWY_INLINE hn::Vec<ByteTag> Codes(const Constants& constants, const std::byte* source, std::size_t first) {
+    if constexpr (kByBits) {
+      const std::size_t half = hn::Lanes(ByteTag()) / 2;
+      hn::Vec<ByteTag> codes;
+      if (HWY_LIKELY(format_.CodesByBits(constants.format, source + first * kSize, lowest_[first / kBlock],
+                                         lowest_[(first + half) / kBlock], codes))) {
+        return codes;
+      }
+    }
+    return CodesByProducts(constants, source, first);
+  }
+
+  HWY_INLINE hn::Vec<ByteTag> CodesByProducts(const Constants& constants, const std::byte* source,
+                                              std::size_t first) const {
+    const ByteTag d8;
+    const hn::RepartitionToWide<ByteTag> d16;
     const auto pairs = [&](std::size_t part) HWY_ATTR {  // of 2 x Lanes(df) elements
+      const DF df;
       const std::size_t at = first + part * 2 * hn::Lanes(df);
-      const Pairs<DF> w = LoadPairs(Type{}, df, source + at * kSize);
-      const auto factors = hn::LoadU(df, spread_ + at / 2);
+      const Pairs<DF> w = LoadPairs(Type{}, df, source + at * kSize, constants.high_half);
+      const auto factors = Factors(at);
       const Pairs<DF> products = {hn::Mul(w.even, factors), hn::Mul(w.odd, factors)};
-      return hn::BitCast(d16, format_.Encode(df, products, factors));
+      return hn::BitCast(d16, format_.Encode(constants.format, df, products, factors));
     };
     const auto low = hn::ConcatEven(d16, pairs(1), pairs(0));
     if constexpr (Format::kPerByte == 1) return hn::BitCast(d8, low);
     const auto high = hn::ConcatEven(d16, pairs(3), pairs(2));
     return hn::ConcatEven(d8, hn::BitCast(d8, high), hn::BitCast(d8, low));
+  }
+
+  // Of the pairs of elements from `at` on: of one block, or of two in half a vector each.
+  HWY_INLINE hn::Vec<DF> Factors(std::size_t at) const {
+    const DF df;
+    const float* factors = factors_ + at / kBlock;
+    if constexpr (2 * hn::MaxLanes(df) <= kBlock) {
+      return hn::Set(df, factors[0]);
+    } else {
+      const hn::Half<DF> half;
+      return hn::Combine(df, hn::Set(half, factors[1]), hn::Set(half, factors[0]));
+    }
   }
 #endif
 
@@ -176,6 +221,9 @@ class SmallBlockPass {
       amax_[b] = Type::ToFloat(maxima_[b]);
     }
     format_.MakeScales(amax_, blocks, scales, factors_);
+    if constexpr (kByBits) {
+      for (std::size_t b = 0; b < blocks; ++b) lowest_[b] = Format::LowestBits(scales[b]) * 0x10001U;
+    }
   }
 
   MatrixView source_;
@@ -187,7 +235,7 @@ class SmallBlockPass {
   HWY_ALIGN Bits maxima_[kBlocks] = {};  // of the tile's blocks, as bits
   HWY_ALIGN float amax_[kBlocks] = {};   // the same as numbers
   HWY_ALIGN float factors_[kBlocks] = {};
-  HWY_ALIGN float spread_[kTile / 2] = {};
+  HWY_ALIGN std::uint32_t lowest_[kBlocks] = {};  // of the blocks' weights, for the format's faster way; twice
 };
 
 }  // namespace HWY_NAMESPACE

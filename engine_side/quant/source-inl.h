@@ -56,6 +56,19 @@ bool ForType(DType dtype, const Body& body) {
 
 #if HWY_TARGET != HWY_SCALAR
 
+// Vectors of codes; a cache line at most.
+using ByteTag = hn::CappedTag<std::uint8_t, 64>;
+
+// Holds a constant in a register. GCC would rather make it anew in each turn of a loop, where that takes the place of a
+// shuffle.
+template <class V>
+HWY_INLINE V Keep(V v) {
+#if HWY_ARCH_X86 && HWY_COMPILER_GCC_ACTUAL
+  asm("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
 // Elements 0, 2, 4, ... and 1, 3, 5, ... of a stretch: codes of neighbours then join in one lane, in order.
 template <class DF>
 struct Pairs {
@@ -63,11 +76,16 @@ struct Pairs {
   hn::Vec<DF> odd;
 };
 
+// What LoadPairs wants as `high_half`.
 template <class DF>
-HWY_INLINE Pairs<DF> LoadPairs(BF16 /*type*/, DF df, const std::byte* from) {
-  const hn::RebindToUnsigned<DF> du;
-  const auto both = LoadAny(du, from);
-  return {hn::BitCast(df, hn::ShiftLeft<16>(both)), hn::BitCast(df, hn::And(both, hn::Set(du, 0xffff0000U)))};
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> HighHalf(DF /*df*/) {
+  return hn::Set(hn::RebindToUnsigned<DF>(), 0xffff0000U);
+}
+
+template <class DF, class VU>
+HWY_INLINE Pairs<DF> LoadPairs(BF16 /*type*/, DF df, const std::byte* from, VU high_half) {
+  const auto both = LoadAny(hn::RebindToUnsigned<DF>(), from);
+  return {hn::BitCast(df, hn::ShiftLeft<16>(both)), hn::BitCast(df, hn::And(both, high_half))};
 }
 
 template <class DF>
@@ -75,16 +93,16 @@ HWY_INLINE Pairs<DF> Unzip(DF df, hn::Vec<DF> first, hn::Vec<DF> second) {
   return {hn::ConcatEven(df, second, first), hn::ConcatOdd(df, second, first)};
 }
 
-template <class DF>
-HWY_INLINE Pairs<DF> LoadPairs(F16 /*type*/, DF df, const std::byte* from) {
+template <class DF, class VU>
+HWY_INLINE Pairs<DF> LoadPairs(F16 /*type*/, DF df, const std::byte* from, VU /*high_half*/) {
   const hn::Rebind<hwy::float16_t, DF> d16;
   const auto* elements = reinterpret_cast<const hwy::float16_t*>(from);
   return Unzip(df, hn::PromoteTo(df, hn::LoadU(d16, elements)),
                hn::PromoteTo(df, hn::LoadU(d16, elements + hn::Lanes(df))));
 }
 
-template <class DF>
-HWY_INLINE Pairs<DF> LoadPairs(F32 /*type*/, DF df, const std::byte* from) {
+template <class DF, class VU>
+HWY_INLINE Pairs<DF> LoadPairs(F32 /*type*/, DF df, const std::byte* from, VU /*high_half*/) {
   return Unzip(df, LoadAny(df, from), LoadAny(df, from + hn::Lanes(df) * sizeof(float)));
 }
 
@@ -97,6 +115,31 @@ HWY_INLINE V Select(V mask, V yes, V no) {
   return hn::Or(hn::And(mask, yes), hn::AndNot(mask, no));
 #endif
 }
+
+using HalvesTag = hn::Repartition<std::uint64_t, ByteTag>;  // of 128-bit blocks
+
+HWY_INLINE auto EvenHalvesThenOdd() {
+  HWY_ALIGN std::uint64_t lanes[8];
+  const std::size_t count = hn::Lanes(HalvesTag());
+  for (std::size_t i = 0; i < count; ++i) lanes[i] = 2 * i % count + 2 * i / count;
+  return hn::SetTableIndices(HalvesTag(), lanes);
+}
+
+// Bytes of two vectors that have taken turns, one after the other: those of the first, then those of the second.
+struct BytesInOrder {
+  HWY_INLINE BytesInOrder() {}  // one that the compiler makes would be for no instruction set
+
+  HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<ByteTag> bytes) const {
+    const auto halves = hn::BitCast(HalvesTag(), hn::TableLookupBytes(bytes, even_then_odd));
+    return hn::BitCast(ByteTag(), hn::TableLookupLanes(halves, even_halves));
+  }
+
+ private:
+  static constexpr std::uint8_t kEvenThenOdd[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+
+  hn::Vec<ByteTag> even_then_odd = Keep(hn::LoadDup128(ByteTag(), kEvenThenOdd));
+  decltype(EvenHalvesThenOdd()) even_halves = EvenHalvesThenOdd();
+};
 
 #endif  // HWY_TARGET != HWY_SCALAR
 

@@ -10,6 +10,9 @@
 
 #include "src/base/rounding.h"
 
+// A call in a kernel's loop makes it give up every vector register: there are none to keep across calls.
+#define LAYERCAST_INLINE [[gnu::always_inline]] inline
+
 namespace layercast {
 
 inline constexpr std::size_t kPageBytes = 4096;
@@ -47,7 +50,7 @@ class PageGroup {
  public:
   // `pages` gives the address of page 0 ... PagesAtOnce() - 1; any address will do: prefetching never faults.
   template <class Pages>
-  void Start(std::size_t page_bytes, const Pages& pages) {
+  LAYERCAST_INLINE void Start(std::size_t page_bytes, const Pages& pages) {
     for (std::size_t i = 0; i < count_; ++i) page_[i] = pages(i);
     step_ = 0;
     end_ = count_ * page_bytes / kPrefetchStep;
@@ -55,7 +58,7 @@ class PageGroup {
   std::size_t count() const { return count_; }
   bool done() const { return step_ == end_; }
 
-  void Next() {
+  LAYERCAST_INLINE void Next() {
     if (done()) return;
     const std::uintptr_t address = page_[step_ & (count_ - 1)] + (step_ >> shift_) * kPrefetchStep;
     __builtin_prefetch(reinterpret_cast<const void*>(address));
@@ -78,13 +81,13 @@ class PagePrefetcher {
  public:
   explicit PagePrefetcher(const MatrixPages& pages) : pages_(pages) { StartGroup(); }
 
-  void Next() {
+  LAYERCAST_INLINE void Next() {
     group_.Next();
     if (group_.done()) StartGroup();
   }
 
  private:
-  void StartGroup() {
+  LAYERCAST_INLINE void StartGroup() {
     next_page_ += group_.count();
     if (next_page_ >= pages_.count()) return;
     group_.Start(pages_.page_bytes(), [this](std::size_t i) { return pages_(next_page_ + i); });

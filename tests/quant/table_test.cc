@@ -20,8 +20,8 @@ TEST(Fp8Table, GivesTheCodesOfTheArithmetic) {
         const std::uint32_t amax_bits = exponent << 7 | mantissa;
         const float scale = TensorScale(Bf16(amax_bits));
         const TableUse use = FindTable(division, Bf16(amax_bits), scale);
-        ASSERT_NE(use.table, nullptr);
-        for (std::uint32_t bits = std::uint32_t{use.min_high} << 8; bits <= amax_bits; ++bits) {
+        ASSERT_TRUE(use.fits);
+        for (std::uint32_t bits = std::uint32_t{use.min_high[0]} << 8; bits <= amax_bits; ++bits) {
           const float w = -Bf16(bits);
           const std::uint8_t expected = EncodeE4M3(division ? w / scale : w * (1.0F / scale));
           ASSERT_EQ(CodeByTable(use, static_cast<std::uint16_t>(bits | 0x8000)), expected) << amax_bits << ' ' << bits;
@@ -32,13 +32,13 @@ TEST(Fp8Table, GivesTheCodesOfTheArithmetic) {
 }
 
 TEST(Fp8Table, IsNotOfferedForAScaleThatIsNotMadeFromABf16Amax) {
-  EXPECT_NE(FindTable(true, 3.0F, TensorScale(3.0F)).table, nullptr);
-  EXPECT_EQ(FindTable(true, 3.0001F, TensorScale(3.0001F)).table, nullptr);
-  EXPECT_EQ(FindTable(true, 0.0F, ChannelScale(0.0F)).table, nullptr);
-  EXPECT_EQ(FindTable(true, 1e-3F, ChannelScale(1e-3F)).table, nullptr);  // at the floor
-  EXPECT_EQ(FindTable(false, 3.0F, BlockScale(3.0F, true)).table, nullptr);
-  EXPECT_EQ(FindTable(false, Bf16(0x7f80), TensorScale(Bf16(0x7f80))).table, nullptr);  // infinity
-  EXPECT_EQ(FindTable(false, Bf16(0x0f80), TensorScale(Bf16(0x0f80))).table, nullptr);  // tiny
+  EXPECT_TRUE(FindTable(true, 3.0F, TensorScale(3.0F)).fits);
+  EXPECT_FALSE(FindTable(true, 3.0001F, TensorScale(3.0001F)).fits);
+  EXPECT_FALSE(FindTable(true, 0.0F, ChannelScale(0.0F)).fits);
+  EXPECT_FALSE(FindTable(true, 1e-3F, ChannelScale(1e-3F)).fits);  // at the floor
+  EXPECT_FALSE(FindTable(false, 3.0F, BlockScale(3.0F, true)).fits);
+  EXPECT_FALSE(FindTable(false, Bf16(0x7f80), TensorScale(Bf16(0x7f80))).fits);  // infinity
+  EXPECT_FALSE(FindTable(false, Bf16(0x0f80), TensorScale(Bf16(0x0f80))).fits);  // tiny
 }
 
 }  // namespace
