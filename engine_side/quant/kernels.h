@@ -3,6 +3,7 @@
 // Used by the recipes; a call is one thread's share of a weight. Each kernel is in the file of its recipe's name.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -12,6 +13,9 @@ namespace layercast {
 
 // Each writes `values`, packed rows, and returns false where an element is NaN, infinite, or larger than a given amax:
 // what was written is garbage then.
+
+// none. A copy.
+bool CopyRows(const MatrixView& source, std::byte* values);
 
 // fp8_per_tensor. w * (1/s) with one scale; `amax` is what `scale` was made from.
 bool Fp8WithScale(const MatrixView& source, float amax, float scale, std::uint8_t* values);

@@ -1,11 +1,18 @@
 // none: the weight as it is.
 #include <cstring>
 
+#include "engine_side/quant/kernels.h"
 #include "engine_side/quant/recipe_parts.h"
 #include "src/base/check.h"
 
 namespace layercast {
 namespace {
+
+void CopyPlainly(const MatrixView& source, std::int64_t row_bytes, std::byte* values) {
+  for (std::int64_t r = 0; r < source.rows; ++r) {
+    std::memcpy(values + r * row_bytes, source.row(r), static_cast<std::size_t>(row_bytes));
+  }
+}
 
 class None final : public Recipe {
  public:
@@ -22,15 +29,18 @@ class None final : public Recipe {
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& /*amax*/,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
     CheckPiece(*this, piece, first_row, outputs);
-    CheckValues(piece, first_row, {}, pool);
     const std::int64_t row_bytes = piece.cols * BitsPerElement(piece.dtype) / 8;
-    ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
-      for (std::int64_t r = first; r < first + count; ++r) {
-        std::memcpy(OutputRow<std::byte>(outputs[0], first_row + r, row_bytes), piece.row(r),
-                    static_cast<std::size_t>(row_bytes));
-      }
+    auto* values = OutputRow<std::byte>(outputs[0], first_row, row_bytes);
+    const bool one_pass =
+        piece.dtype == DType::kBF16 || piece.dtype == DType::kF16 || piece.dtype == DType::kF32;  // as kernels take
+    if (!one_pass) CheckValues(piece, first_row, {}, pool);
+    const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
+      const MatrixView band = RowsOf(piece, first, count);
+      if (one_pass) return CopyRows(band, values + first * row_bytes);
+      CopyPlainly(band, row_bytes, values + first * row_bytes);
       return true;
     });
+    if (!good) ThrowWrongValue(piece, first_row, {}, pool);
   }
 
   QuantizedWeight Read(std::span<const KernelTensorView> /*tensors*/) const override {

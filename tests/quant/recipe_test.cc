@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include "layercast/error.h"
 #include "tests/quant/quantized.h"
@@ -82,11 +83,21 @@ TEST(Recipe, WhatARankMustBeToldDependsOnWhatItHolds) {
 
 TEST(Recipe, NoneCopiesStridedRowsOfAnyType) {
   WorkerPool pool(2);
-  const Weight weight = MakeWeight("bits", DType::kF32, 7, 33, 12);
   const auto recipe = MakeRecipe("none");
-  const Quantized got = QuantizeWhole(*recipe, weight.view(), {}, pool);
-  for (std::int64_t r = 0; r < 7; ++r) {
-    EXPECT_EQ(std::memcmp(got.tensors[0].data() + r * 132, weight.view().row(r), 132), 0);
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+      for (const std::int64_t gap : {0, 12}) {
+        const Weight weight = MakeWeight("bits", dtype, 7, 233, gap);
+        const std::int64_t row_bytes = weight.row_stride - gap;
+        const Quantized got = QuantizeWhole(*recipe, weight.view(), {}, pool);
+        for (std::int64_t r = 0; r < 7; ++r) {
+          const auto* copied = got.tensors[0].data() + r * row_bytes;
+          EXPECT_EQ(std::memcmp(copied, weight.view().row(r), static_cast<std::size_t>(row_bytes)), 0);
+        }
+      }
+    }
+    hwy::SetSupportedTargetsForTest(0);
   }
   const std::vector<std::byte> ones(24, std::byte{0xff});  // int8 has no NaN
   EXPECT_EQ(QuantizeWhole(*recipe, {DType::kI8, ones.data(), 3, 8, 8}, {}, pool).tensors[0], ones);
