@@ -1,62 +1,18 @@
 #include "src/tensor/cast.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "src/base/check.h"
+#include "src/tensor/conversions.h"
 
 namespace layercast {
 namespace {
 
-// Each type: its storage, and how it goes to and from fp32.
-struct F32 {
-  using Bits = float;
-  static float ToFloat(float value) { return value; }
-  static float FromFloat(float value) { return value; }
-};
-
-struct F64 {
-  using Bits = double;
-  static float ToFloat(double value) { return static_cast<float>(value); }
-  static double FromFloat(float value) { return static_cast<double>(value); }
-};
-
-struct BF16 {
-  using Bits = std::uint16_t;
-  static float ToFloat(Bits bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-  static Bits FromFloat(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if (value != value) return 0x7FC0;
-    return static_cast<Bits>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-  }
-};
-
-struct F16 {
-  using Bits = std::uint16_t;
-  static float ToFloat(Bits half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
-    const std::uint32_t magnitude = half & 0x7FFF;
-    if (magnitude >= 0x7C00) return std::bit_cast<float>(sign | 0x7F800000 | (magnitude << 13));  // infinity, NaN
-    // Scaling by 2^112 rebiases the exponent and normalizes subnormals, exactly.
-    const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
-  }
-  static Bits FromFloat(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const auto sign = static_cast<std::uint32_t>((bits >> 16) & 0x8000);
-    const std::uint32_t magnitude = bits & 0x7FFFFFFF;
-    if (magnitude > 0x7F800000) return static_cast<Bits>(sign | 0x7E00);
-    if (magnitude >= 0x477FF000) return static_cast<Bits>(sign | 0x7C00);  // 65520 and more round to infinity
-    if (magnitude < 0x38800000) {
-      // Below 2^-14: adding 0.5 leaves the value in units of 2^-24, rounded to even, in the low mantissa bits.
-      const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-      return static_cast<Bits>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F)));
-    }
-    const std::uint32_t rounded = magnitude + 0xFFF + ((magnitude >> 13) & 1) - (112U << 23);
-    return static_cast<Bits>(sign | (rounded >> 13));
-  }
-};
+using conversions::BF16;
+using conversions::F16;
+using conversions::F32;
+using conversions::F64;
 
 template <typename From, typename To>
 void CastAll(const std::byte* source, std::byte* destination, std::size_t count) {

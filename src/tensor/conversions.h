@@ -1,0 +1,81 @@
+// The floating-point types that weights are cast between: each by its storage, and how it goes to and from fp32, with
+// the bits of torch's `.to(dtype)`: to nearest, ties to even; NaN stays NaN. By operations that are the same on a CUDA
+// device. Used by Cast and its CUDA kernel.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "src/base/host_device.h"
+
+namespace layercast::conversions {
+
+template <class To, class From>
+LAYERCAST_HOST_DEVICE inline To BitCast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+struct F32 {
+  using Bits = float;
+  LAYERCAST_HOST_DEVICE static float ToFloat(float value) { return value; }
+  LAYERCAST_HOST_DEVICE static float FromFloat(float value) { return value; }
+};
+
+struct F64 {
+  using Bits = double;
+  LAYERCAST_HOST_DEVICE static float ToFloat(double value) {
+    const auto bits = BitCast<std::uint64_t>(value);
+    if ((bits & ~kSign) <= kInfinity) return static_cast<float>(value);
+    // NaN: its sign and the beginning of its mantissa, quiet. Processors differ in what they make of it.
+    const std::uint64_t narrow = (bits & kSign) >> 32 | 0x7FC00000U | (bits >> 29 & 0x3FFFFFU);
+    return BitCast<float>(static_cast<std::uint32_t>(narrow));
+  }
+  LAYERCAST_HOST_DEVICE static double FromFloat(float value) { return static_cast<double>(value); }
+
+ private:
+  static constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kInfinity = std::uint64_t{0x7FF} << 52;
+};
+
+struct BF16 {
+  using Bits = std::uint16_t;
+  LAYERCAST_HOST_DEVICE static float ToFloat(Bits bits) {
+    return BitCast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+  LAYERCAST_HOST_DEVICE static Bits FromFloat(float value) {
+    const auto bits = BitCast<std::uint32_t>(value);
+    if (value != value) return 0x7FC0;
+    return static_cast<Bits>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+  }
+};
+
+struct F16 {
+  using Bits = std::uint16_t;
+  LAYERCAST_HOST_DEVICE static float ToFloat(Bits half) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
+    const std::uint32_t magnitude = half & 0x7FFF;
+    if (magnitude >= 0x7C00) return BitCast<float>(sign | 0x7F800000 | (magnitude << 13));  // infinity, NaN
+    // Scaling by 2^112 rebiases the exponent and normalizes subnormals, exactly.
+    const float scaled = BitCast<float>(magnitude << 13) * BitCast<float>((127U + 112U) << 23);
+    return BitCast<float>(sign | BitCast<std::uint32_t>(scaled));
+  }
+  LAYERCAST_HOST_DEVICE static Bits FromFloat(float value) {
+    const auto bits = BitCast<std::uint32_t>(value);
+    const auto sign = static_cast<std::uint32_t>((bits >> 16) & 0x8000);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFF;
+    if (magnitude > 0x7F800000) return static_cast<Bits>(sign | 0x7E00);
+    if (magnitude >= 0x477FF000) return static_cast<Bits>(sign | 0x7C00);  // 65520 and more round to infinity
+    if (magnitude < 0x38800000) {
+      // Below 2^-14: adding 0.5 leaves the value in units of 2^-24, rounded to even, in the low mantissa bits.
+      const float shifted = BitCast<float>(magnitude) + 0.5F;
+      return static_cast<Bits>(sign | (BitCast<std::uint32_t>(shifted) - BitCast<std::uint32_t>(0.5F)));
+    }
+    const std::uint32_t rounded = magnitude + 0xFFF + ((magnitude >> 13) & 1) - (112U << 23);
+    return static_cast<Bits>(sign | (rounded >> 13));
+  }
+};
+
+}  // namespace layercast::conversions
