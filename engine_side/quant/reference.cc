@@ -81,8 +81,7 @@ std::vector<Bytes> Fp8PerTensor(const MatrixView& weight, const AmaxInput& input
 
 // `code` makes the code of an element from its row's scale, `scale_of` the scale from the row's largest magnitude.
 template <class ScaleOf, class Code>
-std::vector<Bytes> PerChannel(const MatrixView& weight, const AmaxInput& input, const ScaleOf& scale_of,
-                              const Code& code) {
+std::vector<Bytes> ByRow(const MatrixView& weight, const AmaxInput& input, const ScaleOf& scale_of, const Code& code) {
   Codes values{weight};
   std::vector<float> scales;
   for (std::int64_t r = 0; r < weight.rows; ++r) {
@@ -147,13 +146,13 @@ std::vector<Bytes> QuantizeSlowly(std::string_view name, const RecipeOptions& op
                                   const AmaxInput& amax) {
   if (name == "fp8_per_tensor") return Fp8PerTensor(weight, amax);
   if (name == "fp8_per_channel") {
-    return PerChannel(weight, amax, ChannelScale, [](float w, float scale) { return Fp8(w / scale); });
+    return ByRow(weight, amax, ChannelScale, [](float w, float scale) { return Fp8(w / scale); });
   }
   if (name == "fp8_per_block") return Fp8PerBlock(weight, options.power_of_two_scales);
   if (name == "mxfp8") return Mxfp8(weight);
   if (name == "nvfp4") return Nvfp4(weight, amax);
   LAYERCAST_CHECK(name == "int8_per_channel");
-  return PerChannel(weight, amax, Int8Scale, EncodeInt8);
+  return ByRow(weight, amax, Int8Scale, EncodeInt8);
 }
 
 }  // namespace layercast
