@@ -10,6 +10,7 @@
 #include "engine_side/reload/amax_table.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "engine_side/reload/stage_work.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -18,7 +19,7 @@ namespace layercast {
 class QuantizeStage {
  public:
   QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe, const AmaxTable& amax,
-                const LayerSink& sink, WorkerPool& pool);
+                const LayerSink& sink, StageWork& work, WorkerPool& pool);
 
   // Rows [first_row, first_row + rows) of a parameter, counted through all of its matrices: all of them, or a piece
   // that the recipe's granularity allows. Throws kCorrupt naming layer, parameter and the first NaN or infinity.
@@ -39,6 +40,7 @@ class QuantizeStage {
   const std::unique_ptr<const Recipe> copy_;  // for what is not quantized
   const AmaxTable& amax_;
   const LayerSink& sink_;
+  StageWork& work_;
   WorkerPool& pool_;
 };
 
