@@ -27,7 +27,7 @@ class Mxfp8 {
   void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
     for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b]);
   }
-  void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
+  HWY_INLINE void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
     for (std::size_t b = 0; b < blocks; ++b) factors[b] = MxFactor(scales[b]);
   }
 

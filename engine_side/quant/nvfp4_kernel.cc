@@ -50,7 +50,7 @@ class Nvfp4 {
   }
 #endif
 
-  void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
+  HWY_INLINE void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
     for (std::size_t b = 0; b < blocks; ++b) factors[b] = table_.factor[scales[b]];
   }
 
@@ -91,23 +91,11 @@ class Nvfp4 {
     return hn::BitCast(du, hn::IfThenElseZero(hn::Ne(factors, hn::Zero(df)), both));
   }
 
-  // Each block's part of the table, for every lane that holds an element of it.
   void PrepareBits(const std::uint8_t* scales, std::size_t blocks) {
     std::uint8_t smallest = table_.min_code;
     for (std::size_t b = 0; b < blocks; ++b) smallest = std::min(smallest, scales[b]);
     by_table_ = smallest == table_.min_code;
-    if (!by_table_) return;
-    const hn::CappedTag<std::uint32_t, kBlock / 2> d;
-    const hn::Repartition<std::uint8_t, decltype(d)> d8;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const std::uint8_t code = scales[b];
-      const auto steps = hn::BitCast(d, hn::LoadDup128(d8, table_.steps[code % Nvfp4Table::kMantissas]));
-      for (std::size_t i = 0; i < kBlock / 2; i += hn::Lanes(d)) {
-        hn::Store(hn::Set(d, table_.origin[code]), d, origin_ + b * (kBlock / 2) + i);
-        hn::Store(hn::Set(d, table_.below_first[code]), d, below_first_ + b * (kBlock / 2) + i);
-        hn::Store(steps, d, steps_ + b * (kBlock / 2) + i);
-      }
-    }
+    scales_ = scales;
   }
 
   HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
@@ -129,9 +117,15 @@ class Nvfp4 {
 
  private:
 #if HWY_TARGET != HWY_SCALAR
-  // What has been prepared for the elements from `at` on.
-  static HWY_INLINE hn::Vec<D16> Each(const std::uint32_t* prepared, std::size_t at) {
-    return hn::BitCast(D16(), hn::Load(DU(), prepared + at / 2));
+  // Calls part(tag, scale's code) for the blocks that a vector of 16-bit lanes is of: one, or two in a half each.
+  template <class Part>
+  HWY_INLINE hn::Vec<D16> OfBlocks(const std::uint8_t* scales, const Part& part) const {
+    if constexpr (hn::MaxLanes(D16()) <= kBlock) {
+      return hn::BitCast(D16(), part(DU(), scales[0]));
+    } else {
+      const hn::Half<DU> half;
+      return hn::BitCast(D16(), hn::Combine(DU(), part(half, scales[1]), part(half, scales[0])));
+    }
   }
 
   // Four bits in each lane; see nvfp4_table.h. High bytes are garbage until the last but one line.
@@ -139,12 +133,21 @@ class Nvfp4 {
     const D16 d;
     const auto w = LoadAny(d, source);
     const auto magnitude = hn::And(w, constants.no_sign);
-    const auto above = hn::SaturatedSub(magnitude, Each(origin_, at));
+    const std::uint8_t* scales = scales_ + at / kBlock;
+    const auto origin =
+        OfBlocks(scales, [&](auto du, std::uint8_t c) HWY_ATTR { return hn::Set(du, table_.origin[c]); });
+    const auto first =
+        OfBlocks(scales, [&](auto du, std::uint8_t c) HWY_ATTR { return hn::Set(du, table_.below_first[c]); });
+    const auto steps = OfBlocks(scales, [&](auto du, std::uint8_t c) HWY_ATTR {
+      const hn::Repartition<std::uint8_t, decltype(du)> d8;
+      return hn::BitCast(du, hn::LoadDup128(d8, table_.steps[c % Nvfp4Table::kMantissas]));
+    });
+    const auto above = hn::SaturatedSub(magnitude, origin);
     const auto group = hn::BitCast(ByteTag(), hn::ShiftRight<5>(above));
-    const auto step = hn::TableLookupBytes(hn::BitCast(ByteTag(), Each(steps_, at)), group);
+    const auto step = hn::TableLookupBytes(hn::BitCast(ByteTag(), steps), group);
     const auto sum = hn::Add(hn::BitCast(d, step), hn::And(above, constants.in_group));
     const auto code = hn::And(hn::ShiftRight<5>(sum), constants.code);
-    const auto reached = hn::SaturatedSub(magnitude, Each(below_first_, at));
+    const auto reached = hn::SaturatedSub(magnitude, first);
     return hn::OrAnd(hn::Min(code, reached), hn::ShiftRight<12>(w), constants.sign);
   }
 
@@ -162,11 +165,8 @@ class Nvfp4 {
   float global_;
   Nvfp4Table table_;
 #if HWY_TARGET != HWY_SCALAR
-  bool by_table_ = false;  // of the tile
-  // 16 bits for each element; the steps of a block are 16 bytes, twice.
-  HWY_ALIGN std::uint32_t origin_[kSmallBlockTile / 2] = {};
-  HWY_ALIGN std::uint32_t below_first_[kSmallBlockTile / 2] = {};
-  HWY_ALIGN std::uint32_t steps_[kSmallBlockTile / 2] = {};
+  bool by_table_ = false;  // all blocks of the tile
+  const std::uint8_t* scales_ = nullptr;
 #endif
 };
 

@@ -33,7 +33,7 @@ HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 
-inline constexpr std::size_t kSmallBlockTile = 1024;  // elements
+inline constexpr std::size_t kSmallBlockTile = 4096;  // elements
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -227,8 +227,8 @@ class SmallBlockPass {
     tile_scales_ = {scales, blocks};
   }
 
-  // Where no faster way goes by the scales themselves.
-  void MakeFactors() {
+  // Where no faster way goes by the scales themselves; inlined, since a call in a loop costs all vector registers.
+  HWY_INLINE void MakeFactors() {
     if (factors_made_) return;
     format_.MakeFactors(tile_scales_.data(), tile_scales_.size(), factors_);
     factors_made_ = true;
