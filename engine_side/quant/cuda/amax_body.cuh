@@ -8,14 +8,11 @@
 
 namespace layercast::cuda {
 
-// Of all units that are held.
-template <class Access>
-LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const HeldUnits<Access>& units) {
-  using Type = typename Access::Type;
+template <class Type>
+LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const Unit<Type>& unit) {
   std::uint32_t largest = 0;
-  LAYERCAST_UNROLL
-  for (int i = 0; i < HeldUnits<Access>::kHeld * kUnit; ++i) {
-    const std::uint32_t magnitude = Type::Magnitude(units[i / kUnit].words, i % kUnit);
+  for (int i = 0; i < kUnit; ++i) {
+    const std::uint32_t magnitude = Type::Magnitude(unit.words, i);
     if (magnitude < Type::kInfinity && largest < magnitude) largest = magnitude;
   }
   return largest;
@@ -35,7 +32,7 @@ class AmaxBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = 256;
-  static constexpr int kHeld = HeldUnits<Access>::kHeld;
+  static constexpr int kHeld = 4;
 
   LAYERCAST_HOST_DEVICE AmaxBody(const Arguments& arguments, const Seat& seat)
       : arguments_(arguments), seat_(seat), row_(arguments.parts.RowOf(seat.team)) {}
@@ -46,9 +43,11 @@ class AmaxBody {
     const std::int64_t first = arguments_.parts.PartOf(seat_.team) * arguments_.units_of_part;
     for (std::int64_t unit = 0; unit < arguments_.units_of_part; unit += units_.OfTeam(seat_)) {
       units_.Load(source, seat_, row_, first + unit);
-      std::uint32_t largest = units_.CheckedLargest(source, Type::kInfinity - 1);
-      if (largest >= Type::kInfinity) largest = LargestFiniteOf(units_);
-      amax[0] = amax[0] < largest ? largest : amax[0];
+      for (int i = 0; i < kHeld; ++i) {
+        std::uint32_t largest = units_.CheckedLargestOf(source, Type::kInfinity - 1, i);
+        if (largest >= Type::kInfinity) largest = LargestFiniteOf(units_[i]);
+        amax[0] = amax[0] < largest ? largest : amax[0];
+      }
     }
   }
 
@@ -65,7 +64,7 @@ class AmaxBody {
   const Arguments& arguments_;
   const Seat seat_;
   const std::int64_t row_;
-  HeldUnits<Access> units_;
+  HeldUnits<Access, kHeld> units_;
 };
 
 template <class Runner>
