@@ -38,8 +38,7 @@ class ReloadAttempt final : public FetchSink {
     const Module& model;
     const Recipe& recipe;
     LayerSink& sink;
-    StageWork& work;
-    MemoryResource& host_memory;
+    MemoryResource& layer_memory;
     WorkerPool& pool;
     FailPoints& failpoints;
     bool direct;  // wanted where it is possible

@@ -1,5 +1,6 @@
 #include "engine_side/reload/kernel_format.h"
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -115,7 +116,7 @@ void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& la
 }
 
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          LayerSink& sink, StageWork& work, WorkerPool& pool) {
+                          LayerSink& sink, WorkerPool& pool) {
   Awaited awaited(layout);
   std::vector<ManifestEntry> entries;
   while (std::optional<NamedTensor> named = weights.Next()) {
@@ -124,8 +125,7 @@ Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, 
     entries.push_back(EntryOf(named->name, named->tensor, pool));
     sink.Open({tensor, 1});
     const std::span<std::byte> bytes = sink.BytesOf(*tensor);
-    work.Write({.base = named->tensor.data, .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()},
-               bytes.data());
+    if (!bytes.empty()) std::memcpy(bytes.data(), named->tensor.data, bytes.size());
     sink.Close({tensor, 1});
   }
   awaited.CheckAllCame();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/reload/stage_work.h"
 #include "layercast/memory.h"
 
 namespace layercast {
@@ -21,6 +20,6 @@ struct MaterializedLayer {
   std::uint64_t num_bytes() const { return memory.size(); }
 };
 
-MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work);
+MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, MemoryResource& memory);
 
 }  // namespace layercast

@@ -19,7 +19,6 @@
 #include "engine_side/reload/layer_buffer.h"
 #include "engine_side/reload/quantize.h"
 #include "engine_side/reload/stage_clock.h"
-#include "engine_side/reload/stage_work.h"
 #include "src/base/failpoint.h"
 
 namespace layercast {
@@ -30,8 +29,7 @@ struct PipelineParts {
   const KernelLayout& layout;
   const Recipe& recipe;
   LayerSink& sink;
-  StageWork& work;
-  MemoryResource& host_memory;  // for what the host computes
+  MemoryResource& memory;  // for layer buffers
   WorkerPool& pool;
   FailPoints& failpoints;
 };
