@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine_side/plan/piece.h"
+#include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
 #include "engine_side/reload/staging.h"
 #include "layercast/model/registry.h"
@@ -98,6 +99,7 @@ struct Bench {
   HostMemory host;
   CachingMemory layer_memory{host};  // as a receiver has it
   WorkerPool pool{2};
+  HostWork work{layer_memory, pool};
   FailPoints failpoints;
   Manifest manifest;
   std::unique_ptr<const Recipe> recipe;
@@ -108,9 +110,9 @@ struct Bench {
 };
 
 void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const PlannedSchedule& planned, bool direct) {
-  ReloadPipeline pipeline(
-      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.layer_memory, bench.pool, bench.failpoints},
-      direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
+  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.work, bench.layer_memory,
+                           bench.pool, bench.failpoints},
+                          direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
   for (const auto& [tensor, kept] : AmaxRequests(bench.plan, *bench.recipe)) {
     const auto values = static_cast<std::size_t>(NumKept(bench.manifest.entry(tensor).spec.shape, kept));
     pipeline.amax().SetAxes(tensor, std::vector<float>(values, kAmax));
@@ -173,7 +175,7 @@ void Coverage(benchmark::State& state) {
   Bench bench(kSmall, "none");
   const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
   for (auto _ : state) {
-    LayerBuffer buffer(bench.plan, bench.manifest, bench.layer_memory);
+    LayerBuffer buffer(bench.plan, bench.manifest, bench.work);
     for (const Piece& piece : planned.pieces) benchmark::DoNotOptimize(buffer.Count(piece));
   }
   state.counters["ns_per_tensor"] =

@@ -35,7 +35,11 @@ struct Maxima {
   static constexpr std::size_t kLanes = 64 / sizeof(Bits);
   HWY_ALIGN Bits lanes[kLanes] = {};
 
-  float Amax() const { return Type::ToFloat(*std::max_element(lanes, lanes + kLanes)); }
+  float Amax() const {
+    Bits largest = 0;
+    for (const Bits lane : lanes) largest = std::max(largest, lane);  // std::max_element is not vectorized
+    return Type::ToFloat(largest);
+  }
 };
 
 // What a loop over chunks holds in registers.

@@ -82,7 +82,7 @@ struct TableConstants {
   hn::Vec<D8> magnitude = Keep(hn::Set(D8(), std::uint8_t{0x7f}));
   hn::Vec<D16> even = Keep(hn::Set(D16(), std::uint16_t{0x00ff}));
   hn::Vec<D16> group = Keep(hn::Set(D16(), std::uint16_t{0x0f0f}));
-  BytesInOrder in_order;
+  BytesInOrder<std::uint64_t> in_order;
 };
 
 // By table, where it holds for all elements of two vectors of 16-bit lanes; else false. Bytes of the two take turns

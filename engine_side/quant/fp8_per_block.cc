@@ -14,6 +14,7 @@ class Fp8PerBlock final : public Recipe {
   explicit Fp8PerBlock(bool power_of_two_scales) : power_of_two_scales_(power_of_two_scales) {}
 
   std::string_view name() const override { return "fp8_per_block"; }
+  RecipeOptions options() const override { return {.power_of_two_scales = power_of_two_scales_}; }
 
   std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const override {
     CheckSource(name(), dtype, rows, cols);

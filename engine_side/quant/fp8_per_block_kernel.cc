@@ -95,7 +95,29 @@ class BlockPass {
     maxima_ = {};
     for (std::int64_t r = 0; r < std::max(now.rows, next.rows); ++r) {
       if (r % group == 0) Prefetch(next, after, r + group);
-      for (std::int64_t b = 0; b < tile_blocks_; ++b) StepBlock(constants, now, next, r, b);
+      if (IsWhole(now, r) && IsWhole(next, r)) {
+        StepRow(constants, now, next, r);
+      } else {
+        for (std::int64_t b = 0; b < tile_blocks_; ++b) StepBlock(constants, now, next, r, b);
+      }
+    }
+  }
+
+  bool IsWhole(const Tile& tile, std::int64_t row) const {
+    return row < tile.rows && tile.cols == tile_blocks_ * kFp8Block;
+  }
+
+  // What StepBlock does, for all blocks where all are whole.
+  HWY_INLINE void StepRow(const Constants& constants, const Tile& now, const Tile& next, std::int64_t r) {
+    constexpr auto kWhole = static_cast<std::size_t>(kFp8Block);
+    const std::byte* scan = next.source + r * source_.row_stride;
+    const std::byte* source = now.source + r * source_.row_stride;
+    std::uint8_t* values = now.values + r * source_.cols;
+    for (std::size_t b = 0; b < static_cast<std::size_t>(tile_blocks_); ++b) {
+      Run<Do::kBoth>(constants, kWhole, scan, maxima_[b], prefetcher_, source, encoders_[b], values);
+      scan += kWhole * kBytes;
+      source += kWhole * kBytes;
+      values += kWhole;
     }
   }
 
@@ -107,12 +129,6 @@ class BlockPass {
     std::uint8_t* values = encode == 0 ? nullptr : now.values + r * source_.cols + b * kFp8Block;
     Maxima<Type>& maxima = maxima_[static_cast<std::size_t>(b)];
     const Encoder& encoder = encoders_[static_cast<std::size_t>(b)];
-    constexpr auto kWhole = static_cast<std::size_t>(kFp8Block);
-    if (encode == kWhole && scan == kWhole) {
-      Run<Do::kBoth>(constants, kWhole, next.source + offset, maxima, prefetcher_, now.source + offset, encoder,
-                     values);
-      return;
-    }
     if (scan > 0)
       Run<Do::kScan>(constants, scan, next.source + offset, maxima, prefetcher_, nullptr, Encoder{}, nullptr);
     if (encode > 0)

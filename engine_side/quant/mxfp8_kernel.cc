@@ -19,15 +19,16 @@ namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-struct Mxfp8 {
+class Mxfp8 {
+ public:
   static constexpr std::size_t kBlock = kMxfp8Block;
   static constexpr std::size_t kPerByte = 1;
 
-  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales, float* factors) const {
-    for (std::size_t b = 0; b < blocks; ++b) {
-      scales[b] = MxExponent(amax[b]);
-      factors[b] = MxFactor(scales[b]);
-    }
+  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
+    for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b]);
+  }
+  HWY_INLINE void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
+    for (std::size_t b = 0; b < blocks; ++b) factors[b] = MxFactor(scales[b]);
   }
 
   std::uint8_t One(float product) const { return EncodeE4M3(product); }
@@ -43,7 +44,7 @@ struct Mxfp8 {
     hn::Vec<D16> bias = Keep(hn::Set(D16(), std::uint16_t{134}));
     hn::Vec<D16> sign = Keep(hn::Set(D16(), std::uint16_t{0x0080}));
     hn::Vec<D16> even = Keep(hn::Set(D16(), std::uint16_t{0x00ff}));
-    BytesInOrder in_order;
+    BytesInOrder<std::uint64_t> in_order;
   };
 
   template <class DF>
@@ -52,14 +53,16 @@ struct Mxfp8 {
     return E4M3(df, products, products);
   }
 
-  // Those of the smallest weight whose code is not a subnormal one, 2^-6 times the scale; where that is no normal bf16,
-  // more than any weight has.
-  static std::uint32_t LowestBits(std::uint8_t scale) { return scale < 7 ? 0x8000U : (std::uint32_t{scale} - 6) << 7; }
+  void PrepareBits(const std::uint8_t* scales, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) lowest_[b] = LowestBits(scales[b]) * 0x10001U;
+  }
 
   // A power of two leaves the mantissa alone: with y = |w| - lowest, as integers, the code is y + 0x80, without its
   // last four bits, rounded to nearest, ties to even: (y + 135 + (bit 4 of w)) >> 4. Averages add and shift by one.
-  HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::uint32_t low0,
-                              std::uint32_t low1, hn::Vec<ByteTag>& codes) const {
+  HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
+                              hn::Vec<ByteTag>& codes) const {
+    const std::uint32_t low0 = lowest_[first / kBlock];
+    const std::uint32_t low1 = lowest_[(first + hn::Lanes(ByteTag()) / 2) / kBlock];
     const hn::RepartitionToWide<ByteTag> d16;
     const hn::Repartition<std::uint32_t, ByteTag> d32;
     const hn::RebindToSigned<decltype(d16)> di16;
@@ -78,6 +81,13 @@ struct Mxfp8 {
     codes = constants.in_order(hn::BitCast(ByteTag(), Select(constants.even, with_sign0, with_sign1)));
     return true;
   }
+
+ private:
+  // Those of the smallest weight whose code is not a subnormal one, 2^-6 times the scale; where that is no normal bf16,
+  // more than any weight has.
+  static std::uint32_t LowestBits(std::uint8_t scale) { return scale < 7 ? 0x8000U : (std::uint32_t{scale} - 6) << 7; }
+
+  std::uint32_t lowest_[kSmallBlockTile / kBlock] = {};  // of the blocks of a tile, twice in each
 #endif
 };
 

@@ -1,8 +1,10 @@
 #include "engine_side/quant/kernels.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "engine_side/quant/codes.h"
+#include "engine_side/quant/nvfp4_table.h"
 #include "engine_side/quant/scales.h"
 #include "src/tensor/element.h"
 
@@ -24,28 +26,39 @@ class Nvfp4 {
   static constexpr std::size_t kBlock = kNvfp4Block;
   static constexpr std::size_t kPerByte = 2;
 
-  explicit Nvfp4(float amax) : global_(Nvfp4GlobalFactor(amax)) {
-    for (std::size_t code = 1; code < kCodes - 1; ++code) {  // 0 stays 0; the last is NaN
-      factor_of_[code] = global_ / static_cast<float>(DecodeElement(DType::kF8E4M3, code));
-    }
-  }
+  explicit Nvfp4(float amax) : global_(Nvfp4GlobalFactor(amax)), table_(global_) {}
 
   std::uint8_t One(float product) const { return EncodeE2M1(product); }
 
-  // sf = cvt(g * (amax / 6)), factor = g / sf; 0 for 0.
-  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales, float* factors) const {
-    std::uint32_t codes[kMaxBlocks];
-    MakeCodes(amax, blocks, codes);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      scales[b] = static_cast<std::uint8_t>(codes[b]);
-      factors[b] = factor_of_[codes[b]];
+  // sf = cvt(g * (amax / 6))
+#if HWY_TARGET == HWY_SCALAR
+  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
+    for (std::size_t b = 0; b < blocks; ++b) scales[b] = EncodeE4M3(global_ * (amax[b] / kFp4Max)) & 0x7fU;
+  }
+#else
+  // Whole vectors: the array is longer than it need be.
+  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
+    const hn::CappedTag<float, 16> df;
+    const hn::RebindToUnsigned<decltype(df)> du;
+    HWY_ALIGN std::uint32_t codes[kSmallBlockTile / kBlock];
+    for (std::size_t first = 0; first < blocks; first += hn::Lanes(df)) {
+      const auto sixth = hn::Div(hn::LoadU(df, amax + first), hn::Set(df, kFp4Max));
+      const auto code = E4M3(df, hn::Mul(hn::Set(df, global_), sixth));
+      hn::StoreU(hn::And(code, hn::Set(du, 0x7fU)), du, codes + first);
     }
+    for (std::size_t b = 0; b < blocks; ++b) scales[b] = static_cast<std::uint8_t>(codes[b]);
+  }
+#endif
+
+  HWY_INLINE void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
+    for (std::size_t b = 0; b < blocks; ++b) factors[b] = table_.factor[scales[b]];
   }
 
 #if HWY_TARGET != HWY_SCALAR
-  static constexpr bool kByBits = false;
+  static constexpr bool kByBits = true;
   using DF = hn::Repartition<float, ByteTag>;
   using DU = hn::RebindToUnsigned<DF>;
+  using D16 = hn::RepartitionToWide<ByteTag>;
 
   struct Constants {
     HWY_INLINE Constants() {}
@@ -56,6 +69,12 @@ class Nvfp4 {
     hn::Vec<DU> low_code = Keep(hn::Set(DU(), 7U));
     hn::Vec<DU> high_code = Keep(hn::Set(DU(), 0x70U));
     hn::Vec<DU> low_half = Keep(hn::Set(DU(), 0xfU));
+    hn::Vec<D16> no_sign = Keep(hn::Set(D16(), std::uint16_t{0x7fff}));
+    hn::Vec<D16> in_group = Keep(hn::Set(D16(), std::uint16_t{31}));
+    hn::Vec<D16> code = Keep(hn::Set(D16(), std::uint16_t{7}));
+    hn::Vec<D16> sign = Keep(hn::Set(D16(), std::uint16_t{8}));
+    hn::Vec<DU> first_two = Keep(hn::Set(DU(), 0xffffU));
+    BytesInOrder<std::uint32_t> in_order;
   };
 
   // Garbage in all but the low 8 bits.
@@ -71,26 +90,65 @@ class Nvfp4 {
     const auto both = hn::BitCast(df, Select(constants.low_half, low, high));
     return hn::BitCast(du, hn::IfThenElseZero(hn::Ne(factors, hn::Zero(df)), both));
   }
+
+  void PrepareBits(const std::uint8_t* scales, std::size_t blocks) {
+    std::uint8_t smallest = table_.min_code;
+    for (std::size_t b = 0; b < blocks; ++b) smallest = std::min(smallest, scales[b]);
+    by_table_ = smallest == table_.min_code;
+    scales_ = scales;
+  }
+
+  HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
+                              hn::Vec<ByteTag>& codes) const {
+    if (!by_table_) return false;
+    const auto two =
+        [&](std::size_t part) HWY_ATTR {  // codes of two vectors take turns, bytes of those of the other two
+          const std::size_t at = part * hn::Lanes(D16());
+          const auto one = CodeByTable(constants, source + 2 * at, first + at);
+          const auto next = CodeByTable(constants, source + 2 * (at + hn::Lanes(D16())), first + at + hn::Lanes(D16()));
+          const auto both = hn::BitCast(DU(), hn::Or(one, hn::ShiftLeft<8>(next)));
+          return hn::Or(both, hn::ShiftRight<12>(both));  // two elements in a byte
+        };
+    const auto turns = Select(constants.first_two, two(0), hn::ShiftLeft<16>(two(2)));
+    codes = constants.in_order(hn::BitCast(ByteTag(), turns));
+    return true;
+  }
 #endif
 
  private:
-  static constexpr std::size_t kCodes = 128;     // without the sign
-  static constexpr std::size_t kMaxBlocks = 64;  // of MakeScales
-
-#if HWY_TARGET == HWY_SCALAR
-  void MakeCodes(const float* amax, std::size_t blocks, std::uint32_t* codes) const {
-    for (std::size_t b = 0; b < blocks; ++b) codes[b] = EncodeE4M3(global_ * (amax[b] / kFp4Max)) & 0x7fU;
-  }
-#else
-  // Whole vectors: both arrays are longer than they need be.
-  void MakeCodes(const float* amax, std::size_t blocks, std::uint32_t* codes) const {
-    const hn::CappedTag<float, 16> df;
-    const hn::RebindToUnsigned<decltype(df)> du;
-    for (std::size_t first = 0; first < blocks; first += hn::Lanes(df)) {
-      const auto sixth = hn::Div(hn::LoadU(df, amax + first), hn::Set(df, kFp4Max));
-      const auto code = E4M3(df, hn::Mul(hn::Set(df, global_), sixth));
-      hn::StoreU(hn::And(code, hn::Set(du, 0x7fU)), du, codes + first);
+#if HWY_TARGET != HWY_SCALAR
+  // Calls part(tag, scale's code) for the blocks that a vector of 16-bit lanes is of: one, or two in a half each.
+  template <class Part>
+  HWY_INLINE hn::Vec<D16> OfBlocks(const std::uint8_t* scales, const Part& part) const {
+    if constexpr (hn::MaxLanes(D16()) <= kBlock) {
+      return hn::BitCast(D16(), part(DU(), scales[0]));
+    } else {
+      const hn::Half<DU> half;
+      return hn::BitCast(D16(), hn::Combine(DU(), part(half, scales[1]), part(half, scales[0])));
     }
+  }
+
+  // Four bits in each lane; see nvfp4_table.h. High bytes are garbage until the last but one line.
+  HWY_INLINE hn::Vec<D16> CodeByTable(const Constants& constants, const std::byte* source, std::size_t at) const {
+    const D16 d;
+    const auto w = LoadAny(d, source);
+    const auto magnitude = hn::And(w, constants.no_sign);
+    const std::uint8_t* scales = scales_ + at / kBlock;
+    const auto origin =
+        OfBlocks(scales, [&](auto du, std::uint8_t c) HWY_ATTR { return hn::Set(du, table_.origin[c]); });
+    const auto first =
+        OfBlocks(scales, [&](auto du, std::uint8_t c) HWY_ATTR { return hn::Set(du, table_.below_first[c]); });
+    const auto steps = OfBlocks(scales, [&](auto du, std::uint8_t c) HWY_ATTR {
+      const hn::Repartition<std::uint8_t, decltype(du)> d8;
+      return hn::BitCast(du, hn::LoadDup128(d8, table_.steps[c % Nvfp4Table::kMantissas]));
+    });
+    const auto above = hn::SaturatedSub(magnitude, origin);
+    const auto group = hn::BitCast(ByteTag(), hn::ShiftRight<5>(above));
+    const auto step = hn::TableLookupBytes(hn::BitCast(ByteTag(), steps), group);
+    const auto sum = hn::Add(hn::BitCast(d, step), hn::And(above, constants.in_group));
+    const auto code = hn::And(hn::ShiftRight<5>(sum), constants.code);
+    const auto reached = hn::SaturatedSub(magnitude, first);
+    return hn::OrAnd(hn::Min(code, reached), hn::ShiftRight<12>(w), constants.sign);
   }
 
   // The same way as for FP8: E = 2^max(exponent of p, 0), t = E * (2^22 + 3) + p has the unit 2^(exponent - 1), that
@@ -105,7 +163,11 @@ class Nvfp4 {
 #endif
 
   float global_;
-  float factor_of_[kCodes] = {};
+  Nvfp4Table table_;
+#if HWY_TARGET != HWY_SCALAR
+  bool by_table_ = false;  // all blocks of the tile
+  const std::uint8_t* scales_ = nullptr;
+#endif
 };
 
 }  // namespace

@@ -33,11 +33,17 @@ struct KernelTensorView {
   std::byte* data = nullptr;
 };
 
+struct RecipeOptions {
+  bool power_of_two_scales = false;  // fp8_per_block: round each scale up to a power of two (UE8M0)
+};
+
 // Immutable; thread-safe.
 class Recipe {
  public:
   virtual ~Recipe() = default;
   virtual std::string_view name() const = 0;
+  // What it was made with, as far as it means anything to the recipe.
+  virtual RecipeOptions options() const { return {}; }
 
   // The kernel tensors that a weight [rows, cols] of `dtype` becomes on this rank, values first; names are
   // suffixes that replace "weight". Throws kInvalidArgument when the recipe cannot hold that shape.
@@ -60,10 +66,6 @@ class Recipe {
   // The whole weight, as kernels read it: codes and scales. Borrows the memory of `tensors`, which are as KernelTensors
   // lists them. Not of `none`, whose weight is one already.
   virtual QuantizedWeight Read(std::span<const KernelTensorView> tensors) const = 0;
-};
-
-struct RecipeOptions {
-  bool power_of_two_scales = false;  // fp8_per_block: round each scale up to a power of two (UE8M0)
 };
 
 // One of KnownRecipes(). Throws kInvalidArgument listing them.

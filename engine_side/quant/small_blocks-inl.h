@@ -2,13 +2,14 @@
 // recipes once for each. A stretch of a row is scanned, then encoded, while it is in the first-level cache.
 //
 // A format says what is made of a block: `kBlock`, its columns, `kPerByte` values in a byte; MakeScales(amax, blocks,
-// scales, factors) turns largest magnitudes into the scales to store (a byte each) and the factors to multiply by;
-// Encode(constants, df, products, factors) gives two codes in the low bits of each 32-bit lane, 16 / kPerByte bits in
-// all; One(product) a single code. A block whose factor is 0 has codes of 0. `Constants` stay in registers.
+// scales) turns largest magnitudes into the scales to store (a byte each), MakeFactors(scales, blocks, factors) those
+// into what to multiply by; Encode(constants, df, products, factors) gives two codes in the low bits of each 32-bit
+// lane, 16 / kPerByte bits in all; One(product) a single code. A block whose factor is 0 has codes of 0. `Constants`
+// stay in registers.
 //
-// A format with `kByBits` knows a faster way for most bf16: CodesByBits(constants, source, low0, low1, codes) encodes
-// two vectors of 16-bit lanes, in each of which weights have at least the bits LowestBits(scale) of their block, or
-// returns false.
+// A format with `kByBits` knows a faster way for most bf16: PrepareBits(scales, blocks) for a tile, then
+// CodesByBits(constants, source, first, codes) encodes a vector of bytes from the tile's element `first` on, or returns
+// false.
 #if defined(LAYERCAST_SMALL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_SMALL_BLOCKS_INL_H_
 #undef LAYERCAST_SMALL_BLOCKS_INL_H_
@@ -21,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "engine_side/quant/chunk_pass-inl.h"
@@ -30,6 +32,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
+
+inline constexpr std::size_t kSmallBlockTile = 4096;  // elements
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -84,7 +88,7 @@ class SmallBlockPass {
   using Bits = typename Type::Bits;
   static constexpr std::size_t kSize = sizeof(Bits);
   static constexpr std::size_t kBlock = Format::kBlock;
-  static constexpr std::size_t kTile = 1024;                                                      // elements
+  static constexpr std::size_t kTile = kSmallBlockTile;                                           // elements
   static constexpr std::size_t kUnit = std::max<std::size_t>(8 * kBlock, 64 * Format::kPerByte);  // of tiles
   static constexpr std::size_t kBlocks = kTile / kBlock;
   static_assert(kTile % kUnit == 0);
@@ -125,7 +129,8 @@ class SmallBlockPass {
       const Bits magnitude = bits & Type::kNoSign;
       maxima_[i / kBlock] = i % kBlock == 0 ? magnitude : std::max(maxima_[i / kBlock], magnitude);
     }
-    MakeFactors(count / kBlock, scales);
+    MakeScales(count / kBlock, scales);
+    MakeFactors();
     for (std::size_t i = 0; i < count; ++i) {
       const float factor = factors_[i / kBlock];
       const auto w = static_cast<float>(ElementValue(Type::kDType, source, static_cast<std::int64_t>(i)));
@@ -137,7 +142,7 @@ class SmallBlockPass {
   void EncodeUnits(const Constants& constants, const std::byte* source, std::size_t count, std::uint8_t* scales,
                    std::uint8_t* values) {
     ScanUnits(source, count);
-    MakeFactors(count / kBlock, scales);
+    MakeScales(count / kBlock, scales);
     const bool stream = reinterpret_cast<std::uintptr_t>(values) % kChunk == 0;
     const ByteTag d8;
     const std::size_t step = hn::Lanes(d8) * Format::kPerByte;  // elements
@@ -174,18 +179,14 @@ class SmallBlockPass {
   // A vector of bytes from element `first` on.
   HWY_INLINE hn::Vec<ByteTag> Codes(const Constants& constants, const std::byte* source, std::size_t first) {
     if constexpr (kByBits) {
-      const std::size_t half = hn::Lanes(ByteTag()) / 2;
       hn::Vec<ByteTag> codes;
-      if (HWY_LIKELY(format_.CodesByBits(constants.format, source + first * kSize, lowest_[first / kBlock],
-                                         lowest_[(first + half) / kBlock], codes))) {
-        return codes;
-      }
+      if (HWY_LIKELY(format_.CodesByBits(constants.format, source + first * kSize, first, codes))) return codes;
     }
     return CodesByProducts(constants, source, first);
   }
 
-  HWY_INLINE hn::Vec<ByteTag> CodesByProducts(const Constants& constants, const std::byte* source,
-                                              std::size_t first) const {
+  HWY_INLINE hn::Vec<ByteTag> CodesByProducts(const Constants& constants, const std::byte* source, std::size_t first) {
+    MakeFactors();
     const ByteTag d8;
     const hn::RepartitionToWide<ByteTag> d16;
     const auto pairs = [&](std::size_t part) HWY_ATTR {  // of 2 x Lanes(df) elements
@@ -215,15 +216,22 @@ class SmallBlockPass {
   }
 #endif
 
-  void MakeFactors(std::size_t blocks, std::uint8_t* scales) {
+  void MakeScales(std::size_t blocks, std::uint8_t* scales) {
     for (std::size_t b = 0; b < blocks; ++b) {
       largest_ = std::max(largest_, maxima_[b]);
       amax_[b] = Type::ToFloat(maxima_[b]);
     }
-    format_.MakeScales(amax_, blocks, scales, factors_);
-    if constexpr (kByBits) {
-      for (std::size_t b = 0; b < blocks; ++b) lowest_[b] = Format::LowestBits(scales[b]) * 0x10001U;
-    }
+    format_.MakeScales(amax_, blocks, scales);
+    if constexpr (kByBits) format_.PrepareBits(scales, blocks);
+    factors_made_ = false;
+    tile_scales_ = {scales, blocks};
+  }
+
+  // Where no faster way goes by the scales themselves; inlined, since a call in a loop costs all vector registers.
+  HWY_INLINE void MakeFactors() {
+    if (factors_made_) return;
+    format_.MakeFactors(tile_scales_.data(), tile_scales_.size(), factors_);
+    factors_made_ = true;
   }
 
   MatrixView source_;
@@ -234,8 +242,9 @@ class SmallBlockPass {
   Bits largest_ = 0;
   HWY_ALIGN Bits maxima_[kBlocks] = {};  // of the tile's blocks, as bits
   HWY_ALIGN float amax_[kBlocks] = {};   // the same as numbers
+  std::span<const std::uint8_t> tile_scales_;
+  bool factors_made_ = false;
   HWY_ALIGN float factors_[kBlocks] = {};
-  HWY_ALIGN std::uint32_t lowest_[kBlocks] = {};  // of the blocks' weights, for the format's faster way; twice
 };
 
 }  // namespace HWY_NAMESPACE

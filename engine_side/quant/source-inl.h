@@ -116,29 +116,41 @@ HWY_INLINE V Select(V mask, V yes, V no) {
 #endif
 }
 
-using HalvesTag = hn::Repartition<std::uint64_t, ByteTag>;  // of 128-bit blocks
-
-HWY_INLINE auto EvenHalvesThenOdd() {
-  HWY_ALIGN std::uint64_t lanes[8];
-  const std::size_t count = hn::Lanes(HalvesTag());
-  for (std::size_t i = 0; i < count; ++i) lanes[i] = 2 * i % count + 2 * i / count;
-  return hn::SetTableIndices(HalvesTag(), lanes);
-}
-
-// Bytes of two vectors that have taken turns, one after the other: those of the first, then those of the second.
-struct BytesInOrder {
+// Bytes of some vectors that have taken turns, one vector's after the other's: two vectors by lanes of 64 bits, four by
+// lanes of 32.
+template <class Lane>
+class BytesInOrder {
+ public:
   HWY_INLINE BytesInOrder() {}  // one that the compiler makes would be for no instruction set
 
   HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<ByteTag> bytes) const {
-    const auto halves = hn::BitCast(HalvesTag(), hn::TableLookupBytes(bytes, even_then_odd));
-    return hn::BitCast(ByteTag(), hn::TableLookupLanes(halves, even_halves));
+    const auto parts = hn::BitCast(Tag(), hn::TableLookupBytes(bytes, within_blocks_));
+    return hn::BitCast(ByteTag(), hn::TableLookupLanes(parts, between_blocks_));
   }
 
  private:
-  static constexpr std::uint8_t kEvenThenOdd[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+  using Tag = hn::Repartition<Lane, ByteTag>;
+  using Indices = decltype(hn::SetTableIndices(Tag(), static_cast<const Lane*>(nullptr)));
+  static constexpr std::size_t kTurns = 16 / sizeof(Lane);
 
-  hn::Vec<ByteTag> even_then_odd = Keep(hn::LoadDup128(ByteTag(), kEvenThenOdd));
-  decltype(EvenHalvesThenOdd()) even_halves = EvenHalvesThenOdd();
+  static HWY_INLINE hn::Vec<ByteTag> WithinBlocks() {
+    HWY_ALIGN std::uint8_t from[16];
+    for (std::size_t i = 0; i < 16; ++i) {
+      from[i] = static_cast<std::uint8_t>(i % sizeof(Lane) * kTurns + i / sizeof(Lane));
+    }
+    return hn::LoadDup128(ByteTag(), from);
+  }
+
+  static HWY_INLINE Indices BetweenBlocks() {
+    HWY_ALIGN Lane from[64 / sizeof(Lane)];
+    const std::size_t lanes = hn::Lanes(Tag());
+    const std::size_t blocks = lanes / kTurns;
+    for (std::size_t i = 0; i < lanes; ++i) from[i] = static_cast<Lane>(i % blocks * kTurns + i / blocks);
+    return hn::SetTableIndices(Tag(), from);
+  }
+
+  hn::Vec<ByteTag> within_blocks_ = Keep(WithinBlocks());
+  Indices between_blocks_ = BetweenBlocks();
 };
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -38,7 +38,8 @@ class ReloadAttempt final : public FetchSink {
     const Module& model;
     const Recipe& recipe;
     LayerSink& sink;
-    MemoryResource& layer_memory;
+    StageWork& work;
+    MemoryResource& host_memory;
     WorkerPool& pool;
     FailPoints& failpoints;
     bool direct;  // wanted where it is possible

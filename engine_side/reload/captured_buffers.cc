@@ -1,7 +1,10 @@
 #include "layercast/captured_buffers.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "engine_side/device/walks.h"
+#include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/served_digest.h"
 #include "engine_side/reload/strided.h"
@@ -43,6 +46,23 @@ void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
   }
 }
 
+bool IsOnDevice(const CapturedBuffer& buffer) { return buffer.device.kind != Device::Kind::kHost; }
+
+// The device that buffers are on, if any is.
+std::optional<Device> DeviceOf(std::span<const CapturedBuffer> buffers) {
+  const CapturedBuffer* first = nullptr;
+  for (const CapturedBuffer& buffer : buffers) {
+    if (!IsOnDevice(buffer)) continue;
+    if (first == nullptr) first = &buffer;
+    if (buffer.device != first->device) {
+      Refuse(buffer, "it is on CUDA device " + std::to_string(buffer.device.index) + ", and '" + first->name +
+                         "' on device " + std::to_string(first->device.index) + ": expected one device for a rank");
+    }
+    if (!WalkOver(buffer)) Refuse(buffer, "strides " + ToString(buffer.strides) + " are too irregular for a device");
+  }
+  return first == nullptr ? std::nullopt : std::optional(first->device);
+}
+
 template <typename T>
 void Append(const T& value, std::vector<std::byte>& out) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
@@ -66,7 +86,8 @@ bool ByName(const CapturedBuffer& a, const CapturedBuffer& b) { return a.name < 
 }  // namespace
 
 CapturedBuffers CapturedBuffers::Adopt(std::vector<CapturedBuffer> buffers,
-                                       std::function<std::vector<CapturedBuffer>()> current) {
+                                       std::function<std::vector<CapturedBuffer>()> current,
+                                       OpenDeviceStream open_stream) {
   std::sort(buffers.begin(), buffers.end(), ByName);
   std::vector<const CapturedBuffer*> pointers;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -75,8 +96,13 @@ CapturedBuffers CapturedBuffers::Adopt(std::vector<CapturedBuffer> buffers,
     pointers.push_back(&buffers[i]);
   }
   CheckNoOverlap(std::move(pointers));
+  const std::optional<Device> device = DeviceOf(buffers);
   CapturedBuffers table(std::move(buffers));
   table.current_ = std::move(current);
+  if (device) {
+    table.on_device_ =
+        std::make_shared<CapturedOnDevice>(open_stream ? std::move(open_stream) : OpenCudaStream, *device);
+  }
   return table;
 }
 
@@ -109,20 +135,36 @@ void CapturedBuffers::CheckUnmoved() const {
 
 std::vector<std::byte> CapturedBuffers::Read(const CapturedBuffer& buffer) const {
   std::vector<std::byte> bytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
-  ReadCaptured(buffer, bytes);
+  if (IsOnDevice(buffer)) {
+    on_device_->Read(buffer, bytes);
+  } else {
+    ReadCaptured(buffer, bytes);
+  }
   return bytes;
 }
 
+std::shared_ptr<DeviceStream> CapturedBuffers::OpenStream() const {
+  return on_device_ == nullptr ? nullptr : on_device_->OpenStream();
+}
+
 Digest CapturedBuffers::ServedDigest() const {
+  std::vector<const CapturedBuffer*> on_device;
   std::vector<NamedDigest> tensors;
   Digester digester;
   for (const CapturedBuffer& buffer : buffers_) {
+    if (IsOnDevice(buffer)) {
+      on_device.push_back(&buffer);
+      continue;
+    }
     digester.Reset();
     ForEachRun(buffer, [&](const std::byte* address, std::size_t /*offset*/, std::size_t count) {
       digester.Update({address, count});
     });
     tensors.push_back({buffer.name, digester.Finish()});
   }
+  std::vector<Digest> digests(on_device.size());
+  if (!on_device.empty()) on_device_->Digests(on_device, digests);
+  for (std::size_t i = 0; i < on_device.size(); ++i) tensors.push_back({on_device[i]->name, digests[i]});
   return CombineDigests(std::move(tensors));
 }
 

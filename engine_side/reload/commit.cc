@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine_side/device/walks.h"
 #include "engine_side/reload/strided.h"
 
 namespace layercast {
@@ -10,6 +11,13 @@ void WriteCaptured(const CapturedBuffer& buffer, std::span<const std::byte> byte
   ForEachRun(buffer, [&](std::byte* address, std::size_t offset, std::size_t count) {
     std::memcpy(address, bytes.data() + offset, count);
   });
+}
+
+void WriteCaptured(DeviceStream& stream, const CapturedBuffer& buffer, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  if (IsPacked(buffer)) return stream.Copy(bytes.data(), buffer.address, bytes.size());
+  const ElementWalk walk = WalkOver(buffer).value();
+  stream.Scatter(buffer.dtype, bytes.data(), buffer.dtype, buffer.address, walk, 0, NumElements(walk));
 }
 
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {

@@ -12,6 +12,17 @@ namespace {
 constexpr std::pair<std::string_view, CommitPolicy> kPolicies[] = {
     {"staged", CommitPolicy::kStaged}, {"undo", CommitPolicy::kUndo}, {"in_place", CommitPolicy::kInPlace}};
 
+std::unique_ptr<Committer> MakeCommitterOnDevice(CommitPolicy policy, const CommitParts& parts) {
+  if (policy == CommitPolicy::kStaged) return MakeDeviceStagedCommitter(parts, *parts.device);
+  const auto& tensors = parts.layout.tensors();
+  const auto there = std::ranges::find(tensors, Device::Kind::kCuda,
+                                       [](const KernelTensor& tensor) { return tensor.destination.device.kind; });
+  throw Error(ErrorCode::kUnsupported,
+              "commit policy " + std::string(CommitPolicyName(policy)) +
+                  ": expected captured buffers in host memory, got '" + there->destination.name + "' on CUDA device " +
+                  std::to_string(there->destination.device.index) + ", where only staged works");
+}
+
 }  // namespace
 
 CommitPolicy CommitPolicyNamed(std::string_view name) {
@@ -33,6 +44,7 @@ std::vector<std::string> KnownCommitPolicies() {
 }
 
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts) {
+  if (parts.device != nullptr) return MakeCommitterOnDevice(policy, parts);
   switch (policy) {
     case CommitPolicy::kStaged: return MakeStagedCommitter(parts);
     case CommitPolicy::kUndo: return MakeUndoCommitter(parts);

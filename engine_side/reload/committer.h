@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "engine_side/reload/device_work.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
 #include "layercast/commit_policy.h"
@@ -43,12 +44,16 @@ struct CommitParts {
   MemoryResource& layer_memory;  // what is given back after each layer
   WorkerPool& pool;
   FailPoints& failpoints;
+  DeviceWork* device = nullptr;  // where captured buffers are on a device
 };
 
-// Takes what it keeps from kept_memory, always in the same way: memory that outlived a process brings it back.
+// Takes what it keeps from kept_memory, always in the same way: memory that outlived a process brings it back. Not so
+// on a device, whose memory is the process's: there `staged` keeps it beside the captured buffers, and the other
+// policies are refused as kUnsupported, naming a buffer.
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts);
 
 std::unique_ptr<Committer> MakeStagedCommitter(const CommitParts& parts);
+std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts, DeviceWork& work);
 std::unique_ptr<Committer> MakeUndoCommitter(const CommitParts& parts);
 std::unique_ptr<Committer> MakeInPlaceCommitter(const CommitParts& parts);
 

@@ -14,27 +14,35 @@
 namespace layercast {
 
 void DeriveStage::Run(const PlannedLayer& layer) const {
-  const std::span<const KernelTensor> tensors = layout_.DerivedOf(layer);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const DerivedTensor& derived = layer.derived[i];
-    std::vector<Buffer> memory(derived.sources.size());
+  const std::span<const KernelTensor> derived = layout_.DerivedOf(layer);
+  if (derived.empty()) return;
+  HostTensors host{layout_.TensorsOf(layer), {}};
+  std::vector<std::span<std::byte>> in_sink;
+  for (const KernelTensor& tensor : host.tensors) in_sink.push_back(sink_.BytesOf(tensor));
+  Buffer copies;
+  host.bytes = work_.ReadBack(in_sink, copies);
+  for (std::size_t i = 0; i < derived.size(); ++i) {
+    const DerivedTensor& made = layer.derived[i];
+    std::vector<Buffer> memory(made.sources.size());
     std::vector<std::span<const std::byte>> sources;
     for (std::size_t s = 0; s < memory.size(); ++s) {
-      sources.push_back(ReadSource(layer, derived.sources[s], memory[s]));
+      sources.push_back(ReadSource(layer, made.sources[s], host, memory[s]));
     }
-    derived.compute(sources, sink_.BytesOf(tensors[i]));
-    CheckFinite(layer, tensors[i]);
+    const std::span<std::byte> bytes = host.BytesOf(derived[i].spec.name);
+    made.compute(sources, bytes);
+    CheckFinite(layer, derived[i], bytes.data());
+    work_.PutBack(bytes, sink_.BytesOf(derived[i]));
   }
 }
 
 std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, const TensorSpec& source,
-                                                   Buffer& memory) const {
+                                                   const HostTensors& host, Buffer& memory) const {
   const TensorSpec whole{JoinPath(layer.path, source.name), source.dtype, source.shape};
   const auto is_whole = [&](const KernelTensor& tensor) { return tensor.spec == whole; };
-  if (std::ranges::any_of(layout_.TensorsOf(layer), is_whole)) return BytesOf(layer, whole.name);
+  if (std::ranges::any_of(host.tensors, is_whole)) return host.BytesOf(whole.name);
 
   std::vector<std::byte*> stacks;
-  for (const TensorSpec& spec : KernelTensorsOf(whole, recipe_)) stacks.push_back(BytesOf(layer, spec.name).data());
+  for (const TensorSpec& spec : KernelTensorsOf(whole, recipe_)) stacks.push_back(host.BytesOf(spec.name).data());
   memory = Buffer(memory_, static_cast<std::size_t>(whole.num_bytes()));
   const MatrixStack stack = MatrixStack::Of(whole.shape);
   const std::int64_t matrix_bytes = NumBytes(whole.dtype, {stack.rows, stack.cols});
@@ -45,15 +53,14 @@ std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, co
   return memory.span();
 }
 
-std::span<std::byte> DeriveStage::BytesOf(const PlannedLayer& layer, const std::string& name) const {
-  const std::span<const KernelTensor> tensors = layout_.TensorsOf(layer);
+std::span<std::byte> DeriveStage::HostTensors::BytesOf(const std::string& name) const {
   const auto found = std::ranges::find(tensors, name, [](const KernelTensor& tensor) { return tensor.spec.name; });
   LAYERCAST_CHECK(found != tensors.end());
-  return sink_.BytesOf(*found);
+  return bytes[static_cast<std::size_t>(found - tensors.begin())];
 }
 
-void DeriveStage::CheckFinite(const PlannedLayer& layer, const KernelTensor& tensor) const {
-  const ScanResult scan = Scan(AsMatrix(tensor.spec, sink_.BytesOf(tensor).data()), pool_);
+void DeriveStage::CheckFinite(const PlannedLayer& layer, const KernelTensor& tensor, const std::byte* bytes) const {
+  const ScanResult scan = Scan(AsMatrix(tensor.spec, bytes), pool_);
   if (scan.first_non_finite < 0) return;
   throw Error(ErrorCode::kCorrupt, "layer " + layer.path + ": '" + tensor.spec.name +
                                        "', which derives from its parameters, expected finite values, got NaN or "

@@ -1,13 +1,16 @@
 // Between quantize and the sink's Close: what a layer computes from its own parameters, once all of them are there. It
-// reads what the engine will serve of them, from the sink, so it is the same by whatever way they came.
+// reads what the engine will serve of them, from the sink, so it is the same by whatever way they came. The host
+// computes: a device's layer is brought to it first, once.
 #pragma once
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine_side/quant/recipe.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "engine_side/reload/stage_work.h"
 #include "layercast/memory.h"
 
 namespace layercast {
@@ -15,24 +18,32 @@ namespace layercast {
 // Resource; one thread only. What it borrows outlives it.
 class DeriveStage {
  public:
-  // `memory`: for sources that are served quantized, one layer's at a time.
-  DeriveStage(const KernelLayout& layout, const Recipe& recipe, const LayerSink& sink, MemoryResource& memory,
-              WorkerPool& pool)
-      : layout_(layout), recipe_(recipe), sink_(sink), memory_(memory), pool_(pool) {}
+  // `memory`: the host's, for sources that are served quantized, one layer's at a time.
+  DeriveStage(const KernelLayout& layout, const Recipe& recipe, const LayerSink& sink, StageWork& work,
+              MemoryResource& memory, WorkerPool& pool)
+      : layout_(layout), recipe_(recipe), sink_(sink), work_(work), memory_(memory), pool_(pool) {}
 
   // Every parameter of the layer is in the sink, where the layer is open. Throws kCorrupt, naming layer and tensor,
   // where a NaN or infinity comes of them.
   void Run(const PlannedLayer& layer) const;
 
  private:
+  // A layer's kernel tensors, where the host reads and writes them.
+  struct HostTensors {
+    std::span<const KernelTensor> tensors;
+    std::vector<std::span<std::byte>> bytes;  // of each
+
+    std::span<std::byte> BytesOf(const std::string& name) const;
+  };
   // The parameter in full precision: where it lies, or dequantized into `memory`.
-  std::span<const std::byte> ReadSource(const PlannedLayer& layer, const TensorSpec& source, Buffer& memory) const;
-  std::span<std::byte> BytesOf(const PlannedLayer& layer, const std::string& name) const;
-  void CheckFinite(const PlannedLayer& layer, const KernelTensor& tensor) const;
+  std::span<const std::byte> ReadSource(const PlannedLayer& layer, const TensorSpec& source, const HostTensors& host,
+                                        Buffer& memory) const;
+  void CheckFinite(const PlannedLayer& layer, const KernelTensor& tensor, const std::byte* bytes) const;
 
   const KernelLayout& layout_;
   const Recipe& recipe_;
   const LayerSink& sink_;
+  StageWork& work_;
   MemoryResource& memory_;
   WorkerPool& pool_;
 };

@@ -1,6 +1,5 @@
 #include "engine_side/reload/kernel_format.h"
 
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -116,7 +115,7 @@ void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& la
 }
 
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          LayerSink& sink, WorkerPool& pool) {
+                          LayerSink& sink, StageWork& work, WorkerPool& pool) {
   Awaited awaited(layout);
   std::vector<ManifestEntry> entries;
   while (std::optional<NamedTensor> named = weights.Next()) {
@@ -125,7 +124,8 @@ Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, 
     entries.push_back(EntryOf(named->name, named->tensor, pool));
     sink.Open({tensor, 1});
     const std::span<std::byte> bytes = sink.BytesOf(*tensor);
-    if (!bytes.empty()) std::memcpy(bytes.data(), named->tensor.data, bytes.size());
+    work.Write({.base = named->tensor.data, .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()},
+               bytes.data());
     sink.Close({tensor, 1});
   }
   awaited.CheckAllCame();

@@ -10,6 +10,7 @@
 
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "engine_side/reload/stage_work.h"
 #include "layercast/checkpoint_source.h"
 #include "layercast/weights_iterator.h"
 #include "src/checkpoint/checkpoint.h"
@@ -46,6 +47,6 @@ void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& la
 // Every kernel tensor exactly once, each closed in the sink by itself. Throws naming every missing, repeated,
 // unexpected or differently shaped one, and any NaN or infinity. Returns the manifest of what was loaded.
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          LayerSink& sink, WorkerPool& pool);
+                          LayerSink& sink, StageWork& work, WorkerPool& pool);
 
 }  // namespace layercast

@@ -62,8 +62,9 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
       continue;
     }
     const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
-    tensors.push_back({std::move(spec), *buffer, staged_bytes_});
-    staged_bytes_ += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
+    std::uint64_t& staged = staged_bytes_[static_cast<std::size_t>(buffer->device.kind)];
+    tensors.push_back({std::move(spec), *buffer, staged});
+    staged += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
   }
   for (const CapturedBuffer& buffer : captured.buffers()) {
     if (!written.contains(buffer.name)) problems += "\n  captured buffer '" + buffer.name + "' belongs to no parameter";

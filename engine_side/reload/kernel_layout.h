@@ -2,6 +2,7 @@
 // once; checked against the engine's table before anything is loaded. Immutable value; copies share the tensors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,7 +17,7 @@ namespace layercast {
 struct KernelTensor {
   TensorSpec spec;                   // full kernel name; logical, row-major shape
   CapturedBuffer destination;        // where commit writes it
-  std::uint64_t staging_offset = 0;  // where it lies staged
+  std::uint64_t staging_offset = 0;  // where it lies staged, among those of its kind of device
 };
 
 class KernelLayout {
@@ -35,7 +36,9 @@ class KernelLayout {
   std::span<const KernelTensor> DerivedOf(const PlannedLayer& layer) const;
   // Of one of tensors(): where it stands there.
   std::size_t IndexOf(const KernelTensor& tensor) const { return static_cast<std::size_t>(&tensor - tensors_->data()); }
-  std::uint64_t staged_bytes() const { return staged_bytes_; }
+  std::uint64_t staged_bytes() const { return staged_bytes_[0] + staged_bytes_[1]; }
+  // Of those whose buffers are in that kind of memory.
+  std::uint64_t staged_bytes(Device::Kind kind) const { return staged_bytes_[static_cast<std::size_t>(kind)]; }
   std::size_t num_layers() const { return num_layers_; }
 
  private:
@@ -45,9 +48,9 @@ class KernelLayout {
   void FindRanges(const LoadPlan& plan, const Recipe& recipe);
 
   std::shared_ptr<const std::vector<KernelTensor>>
-      tensors_;                // the other owners are copies, and layouts For other plans
-  std::vector<Range> ranges_;  // of each parameter's tensors
-  std::uint64_t staged_bytes_ = 0;
+      tensors_;                                  // the other owners are copies, and layouts For other plans
+  std::vector<Range> ranges_;                    // of each parameter's tensors
+  std::array<std::uint64_t, 2> staged_bytes_{};  // by kind of device
   std::size_t num_layers_ = 0;
 };
 

@@ -32,8 +32,8 @@ std::uint64_t PackedBytes(const Placement& placement, const Manifest& manifest) 
          static_cast<std::uint64_t>(BitsPerElement(dtype)) / 8;
 }
 
-LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, MemoryResource& memory)
-    : plan_(plan), manifest_(manifest), memory_(memory), arrived_(plan.placements().size()) {
+LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work)
+    : plan_(plan), manifest_(manifest), work_(work), arrived_(plan.placements().size()) {
   for (const PlannedLayer& layer : plan.layers()) {
     std::uint32_t awaited = 0;
     for (std::uint32_t i = 0; i < layer.num_placements; ++i) {
@@ -71,7 +71,7 @@ MaterializedLayer* LayerBuffer::MemoryOf(std::uint32_t layer) {
 }
 
 MaterializedLayer& LayerBuffer::Open(std::uint32_t layer) {
-  MaterializedLayer& memory = open_[layer] = Materialize(plan_, plan_.layers()[layer], memory_);
+  MaterializedLayer& memory = open_[layer] = Materialize(plan_, plan_.layers()[layer], work_);
   bytes_ += memory.num_bytes();
   peak_bytes_ = std::max(peak_bytes_, bytes_);
   return memory;

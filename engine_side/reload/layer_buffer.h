@@ -21,7 +21,7 @@ namespace layercast {
 class LayerBuffer {
  public:
   // The manifest names tensors in errors and warnings.
-  LayerBuffer(const LoadPlan& plan, const Manifest& manifest, MemoryResource& memory);
+  LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work);
 
   // Counts a piece as arrived. False: an empty one, there is nothing to do. Throws kInvalidArgument naming the tensor
   // when some of the piece was here before. Count is for layers that are never opened; CountBuffered also notices a
@@ -49,7 +49,7 @@ class LayerBuffer {
 
   const LoadPlan& plan_;
   const Manifest& manifest_;
-  MemoryResource& memory_;
+  StageWork& work_;
   std::map<std::uint32_t, MaterializedLayer> open_;
   std::vector<std::uint32_t> opening_order_;       // of the layers in open_
   std::vector<IntervalSet> arrived_;               // by placement

@@ -23,8 +23,8 @@ Schedule WholeTensors(const Manifest& manifest, std::uint64_t chunk_bytes) {
 }
 
 LentTensors::LentTensors(const Manifest& manifest, const Schedule& schedule, const KernelLayout& layout,
-                         LayerSink& sink)
-    : manifest_(manifest), schedule_(schedule), sink_(sink), received_(manifest.entries().size()) {
+                         LayerSink& sink, StageWork& work)
+    : manifest_(manifest), schedule_(schedule), sink_(sink), work_(work), received_(manifest.entries().size()) {
   std::map<std::string_view, const KernelTensor*> by_name;
   for (const KernelTensor& tensor : layout.tensors()) by_name.emplace(tensor.spec.name, &tensor);
   for (const ManifestEntry& entry : manifest.entries()) kernel_.push_back(by_name.at(entry.spec.name));
@@ -42,7 +42,7 @@ void LentTensors::OnTensor(std::uint32_t tensor, float /*amax*/, const Digest& /
 void LentTensors::OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) {
   const Region& region = schedule_.RegionsOf(schedule_.chunks()[chunk]).front();
   const std::span<std::byte> bytes = sink_.BytesOf(*kernel_[region.tensor]);
-  Pack(regions.front(), bytes.data() + region.offset);
+  work_.Write(regions.front(), bytes.data() + region.offset);
   received_[region.tensor] += region.num_bytes();
   if (received_[region.tensor] == bytes.size()) Close(region.tensor);
 }

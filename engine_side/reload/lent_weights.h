@@ -9,6 +9,7 @@
 
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "engine_side/reload/stage_work.h"
 #include "src/session/fetch.h"
 #include "src/tensor/manifest.h"
 #include "src/wire/schedule.h"
@@ -22,7 +23,8 @@ Schedule WholeTensors(const Manifest& manifest, std::uint64_t chunk_bytes);
 class LentTensors final : public FetchSink {
  public:
   // `schedule` is WholeTensors of `manifest`, whose tensors are those of `layout`. All of it outlives this.
-  LentTensors(const Manifest& manifest, const Schedule& schedule, const KernelLayout& layout, LayerSink& sink);
+  LentTensors(const Manifest& manifest, const Schedule& schedule, const KernelLayout& layout, LayerSink& sink,
+              StageWork& work);
 
   void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override;
   void OnAxisAmax(std::uint32_t /*tensor*/, std::span<const float> /*amax*/) override {}
@@ -37,6 +39,7 @@ class LentTensors final : public FetchSink {
   const Manifest& manifest_;
   const Schedule& schedule_;
   LayerSink& sink_;
+  StageWork& work_;
   std::vector<const KernelTensor*> kernel_;  // by tensor of the manifest
   std::vector<std::uint64_t> received_;      // bytes; by tensor
   std::set<std::uint32_t> closed_;

@@ -1,6 +1,5 @@
 #include "engine_side/reload/materialize.h"
 
-#include "engine_side/model/box_runs.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -10,19 +9,19 @@ std::size_t Aligned(std::size_t offset) { return RoundUp(offset, kMemoryAlignmen
 
 }  // namespace
 
-MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, MemoryResource& memory) {
+MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work) {
   const auto parameters = std::span(plan.parameters()).subspan(layer.first_parameter, layer.num_parameters);
   std::size_t bytes = 0;
   for (const PlannedParameter& parameter : parameters) {
     bytes = Aligned(bytes) + static_cast<std::size_t>(parameter.spec.num_bytes());
   }
-  MaterializedLayer layer_memory{Buffer(memory, bytes), {}};
+  MaterializedLayer layer_memory{Buffer(work.layer_memory(), bytes), {}};
   layer_memory.parameters.reserve(parameters.size());
   std::size_t offset = 0;
   for (const PlannedParameter& parameter : parameters) {
     const auto size = static_cast<std::size_t>(parameter.spec.num_bytes());
     const auto at = layer_memory.parameters.emplace_back(layer_memory.memory.span().subspan(Aligned(offset), size));
-    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, at.data());
+    for (const Box& padding : parameter.padding) work.Zero(parameter.spec, padding, at.data());
     offset = Aligned(offset) + size;
   }
   return layer_memory;

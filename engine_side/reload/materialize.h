@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
+#include "engine_side/reload/stage_work.h"
 #include "layercast/memory.h"
 
 namespace layercast {
@@ -20,6 +21,6 @@ struct MaterializedLayer {
   std::uint64_t num_bytes() const { return memory.size(); }
 };
 
-MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, MemoryResource& memory);
+MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work);
 
 }  // namespace layercast

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "engine_side/model/box_runs.h"
 #include "engine_side/quant/recipe_parts.h"
-#include "engine_side/reload/fuse_and_shard.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 
@@ -33,9 +31,9 @@ std::string Listed(const std::vector<std::string>& names) {
 ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces)
     : parts_(parts),
       amax_(parts.plan, parts.manifest),
-      buffer_(parts.plan, parts.manifest, parts.memory),
-      quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.sink, parts.pool),
-      derive_(parts.layout, parts.recipe, parts.sink, parts.memory, parts.pool),
+      buffer_(parts.plan, parts.manifest, parts.work),
+      quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.sink, parts.work, parts.pool),
+      derive_(parts.layout, parts.recipe, parts.sink, parts.work, parts.host_memory, parts.pool),
       direct_(parts.plan.layers().size(), !pieces.empty()),
       begun_(parts.plan.layers().size()) {
   if (!pieces.empty()) ChooseDirect(pieces);
@@ -102,11 +100,11 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   {
     const StageClock::Scope timing(clock_[Stage::kQuantize]);
-    quantize_.CheckExponents(planned);
     derive_.Run(planned);
   }
   const StageClock::Scope timing(clock_[Stage::kCommit]);
   parts_.sink.Close(parts_.layout.TensorsOf(planned));
+  parts_.work.EndLayer();
   ++layers_done_;
 }
 
@@ -116,7 +114,7 @@ void ReloadPipeline::ZeroPaddingInSink(std::uint32_t layer) {
     const PlannedParameter& parameter = parts_.plan.parameters()[i];
     if (parameter.quantize) continue;
     std::byte* bytes = parts_.sink.BytesOf(parts_.layout.TensorsOf(i).front()).data();
-    for (const Box& padding : parameter.padding) ZeroBox(parameter.spec, padding, bytes);
+    for (const Box& padding : parameter.padding) parts_.work.Zero(parameter.spec, padding, bytes);
   }
 }
 
@@ -155,8 +153,8 @@ void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
   } else {
     const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
     quantize_.CheckFinite(placement.parameter, source, view);
-    FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
-                 parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
+    parts_.work.FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
+                             parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
   }
 }
 
@@ -194,8 +192,8 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
       parts_.failpoints.Hit("fuse_and_shard");
     }
     timing.Enter(clock_[Stage::kFuseAndShard]);
-    FuseAndShard(placement, piece, parts_.manifest.entry(placement.tensor).spec.dtype, view, parameter.spec,
-                 memory->parameters[placement.parameter - layer.first_parameter].data());
+    parts_.work.FuseAndShard(placement, piece, parts_.manifest.entry(placement.tensor).spec.dtype, view, parameter.spec,
+                             memory->parameters[placement.parameter - layer.first_parameter].data());
   }
   if (buffer_.Covered(parameter.layer)) ProcessLayer(parameter.layer);
 }
@@ -235,7 +233,10 @@ void ReloadPipeline::ProcessLayersOfPadding() {
 
 void ReloadPipeline::Finish() {
   const std::vector<std::string> awaited = buffer_.AwaitedTensors();
-  if (awaited.empty()) return ProcessLayersOfPadding();
+  if (awaited.empty()) {
+    ProcessLayersOfPadding();
+    return parts_.work.Finish();
+  }
   throw Error(ErrorCode::kFailedPrecondition,
               "the weights ended before " + std::to_string(awaited.size()) + " tensors were whole: " + Listed(awaited));
 }

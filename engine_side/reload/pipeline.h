@@ -19,6 +19,7 @@
 #include "engine_side/reload/layer_buffer.h"
 #include "engine_side/reload/quantize.h"
 #include "engine_side/reload/stage_clock.h"
+#include "engine_side/reload/stage_work.h"
 #include "src/base/failpoint.h"
 
 namespace layercast {
@@ -29,7 +30,8 @@ struct PipelineParts {
   const KernelLayout& layout;
   const Recipe& recipe;
   LayerSink& sink;
-  MemoryResource& memory;  // for layer buffers
+  StageWork& work;
+  MemoryResource& host_memory;  // for what the host computes
   WorkerPool& pool;
   FailPoints& failpoints;
 };

@@ -33,8 +33,15 @@ MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
 }
 
 QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe,
-                             const AmaxTable& amax, const LayerSink& sink, WorkerPool& pool)
-    : plan_(plan), layout_(layout), recipe_(recipe), copy_(MakeRecipe("none")), amax_(amax), sink_(sink), pool_(pool) {}
+                             const AmaxTable& amax, const LayerSink& sink, StageWork& work, WorkerPool& pool)
+    : plan_(plan),
+      layout_(layout),
+      recipe_(recipe),
+      copy_(MakeRecipe("none")),
+      amax_(amax),
+      sink_(sink),
+      work_(work),
+      pool_(pool) {}
 
 std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, std::int64_t matrix) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
@@ -55,8 +62,9 @@ AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, st
   if (need == AmaxNeed::kRows) amax.rows = rows = amax_.RowsOfMatrix(parameter, matrix);
   const bool came = need == AmaxNeed::kNone || amax.tensor >= 0 || !amax.rows.empty() || StackOf(planned).rows == 0;
   if (came || planned.shard_axis == ShardAxis::kNone) return amax;
-  throw Error(ErrorCode::kInvalidArgument, "expected the largest magnitude of the whole weight" +
-                                               std::string(need == AmaxNeed::kRows ? ", by row" : "") +
+  throw Error(ErrorCode::kInvalidArgument, PlacedMatrix{plan_, parameter, matrix}.ToString() +
+                                               ": expected the largest magnitude of the whole weight" +
+                                               (need == AmaxNeed::kRows ? ", by row" : "") +
                                                ", which did not come with it");
 }
 
@@ -76,33 +84,10 @@ void QuantizeStage::Run(std::uint32_t parameter, const MatrixView& rows, std::in
 
 void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows,
                               std::int64_t first_row) {
-  const PlannedParameter& planned = plan_.parameters()[parameter];
-  try {
-    std::vector<float> row_amax;
-    const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
-    const Recipe& recipe = planned.quantize ? recipe_ : *copy_;
-    recipe.Quantize(rows, first_row, amax, OutputsOf(parameter, matrix), pool_);
-  } catch (const Error& error) {
-    const MatrixStack stack = StackOf(planned);
-    const std::string which =
-        stack.count == 1 ? "" : ", matrix " + std::to_string(matrix) + " of " + std::to_string(stack.count);
-    throw Error(error.code(), "layer " + plan_.layers()[planned.layer].path + ": '" + planned.spec.name + "'" + which +
-                                  ": " + error.what());
-  }
-}
-
-void QuantizeStage::CheckExponents(const PlannedLayer& layer) const {
-  constexpr std::byte kNaN{0xFF};
-  for (std::uint32_t i = layer.first_parameter; i < layer.first_parameter + layer.num_parameters; ++i) {
-    const PlannedParameter& planned = plan_.parameters()[i];
-    if (planned.quantize || planned.spec.dtype != DType::kU8 || !planned.spec.name.ends_with("_scale")) continue;
-    const std::span<const std::byte> exponents = sink_.BytesOf(layout_.TensorsOf(i).front());
-    const auto nan = std::ranges::find(exponents, kNaN);
-    if (nan == exponents.end()) continue;
-    throw Error(ErrorCode::kCorrupt, "layer " + layer.path + ": '" + planned.spec.name +
-                                         "' expected powers of two, got NaN at element " +
-                                         std::to_string(nan - exponents.begin()));
-  }
+  std::vector<float> row_amax;
+  const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
+  const Recipe& recipe = plan_.parameters()[parameter].quantize ? recipe_ : *copy_;
+  work_.Quantize(recipe, rows, first_row, amax, OutputsOf(parameter, matrix), {plan_, parameter, matrix});
 }
 
 void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const {

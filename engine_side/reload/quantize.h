@@ -10,6 +10,7 @@
 #include "engine_side/reload/amax_table.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
+#include "engine_side/reload/stage_work.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -18,7 +19,7 @@ namespace layercast {
 class QuantizeStage {
  public:
   QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe, const AmaxTable& amax,
-                const LayerSink& sink, WorkerPool& pool);
+                const LayerSink& sink, StageWork& work, WorkerPool& pool);
 
   // Rows [first_row, first_row + rows) of a parameter, counted through all of its matrices: all of them, or a piece
   // that the recipe's granularity allows. Throws kCorrupt naming layer, parameter and the first NaN or infinity.
@@ -27,9 +28,6 @@ class QuantizeStage {
   // For bytes that go to the sink as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
   // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
-  // For a layer that is in the sink: throws kCorrupt naming the first NaN among exponents (e8m0) that came with their
-  // codes. Their bytes are not floating point to anyone else.
-  void CheckExponents(const PlannedLayer& layer) const;
 
  private:
   void RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
@@ -42,6 +40,7 @@ class QuantizeStage {
   const std::unique_ptr<const Recipe> copy_;  // for what is not quantized
   const AmaxTable& amax_;
   const LayerSink& sink_;
+  StageWork& work_;
   WorkerPool& pool_;
 };
 

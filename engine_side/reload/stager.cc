@@ -1,5 +1,6 @@
 #include "engine_side/reload/stager.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine_side/reload/quantized_layers.h"
@@ -7,6 +8,15 @@
 #include "layercast/error.h"
 
 namespace layercast {
+namespace {
+
+// Of pinned memory: so that a chunk goes through one, whatever its elements.
+std::size_t BlockBytes(std::uint64_t chunk_bytes) {
+  constexpr std::uint64_t kLeast = 4096;
+  return static_cast<std::size_t>(std::max(chunk_bytes, kLeast));
+}
+
+}  // namespace
 
 Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints,
@@ -23,7 +33,15 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       timeout_(options.timeout),
       pool_(options.threads),
       kept_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
-      layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_) {}
+      layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_),
+      stream_(captured.OpenStream()) {
+  if (stream_ != nullptr) device_work_.emplace(*stream_, pool_, BlockBytes(options.chunk_bytes));
+}
+
+StageWork& Stager::work() {
+  if (device_work_) return *device_work_;
+  return host_work_;
+}
 
 void Stager::Open(ReloadSource source, std::uint64_t attempt) {
   source_ = std::move(source);
@@ -62,6 +80,9 @@ std::set<std::string> Stager::Load(WeightsIterator& weights) {
 }
 
 StagedVersion Stager::Adopt(const Version& version) {
+  if (device_work_) {
+    throw Error(ErrorCode::kUnsupported, "what was staged on a device is gone with the process that staged it");
+  }
   committer().Begin();
   report_.version = version;
   report_.staged_bytes = layout().staged_bytes();
@@ -74,6 +95,7 @@ void Stager::Abandon() {
   session_.reset();
   receive_ = nullptr;
   source_ = ReloadSource();
+  work().Drop();
   if (committer_ != nullptr) committer_->Drop();
   layer_cache_.Release();
 }
@@ -90,10 +112,11 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
       std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
                                                                  .recipe = *recipe_,
                                                                  .sink = committer().Begin(),
-                                                                 .layer_memory = layer_memory_,
+                                                                 .work = work(),
+                                                                 .host_memory = layer_memory_,
                                                                  .pool = pool_,
                                                                  .failpoints = failpoints_,
-                                                                 .direct = options_.direct},
+                                                                 .direct = options_.direct && !device_work_},
                                       std::move(prepared), std::move(manifest), arrival.in_order, arrival.snapshot);
 }
 
@@ -124,7 +147,8 @@ Committer& Stager::committer() {
                                                  .kept_memory = kept_memory_,
                                                  .layer_memory = layer_memory_,
                                                  .pool = pool_,
-                                                 .failpoints = failpoints_});
+                                                 .failpoints = failpoints_,
+                                                 .device = device_work_ ? &*device_work_ : nullptr});
   }
   return *committer_;
 }

@@ -14,6 +14,7 @@
 
 #include "engine_side/reload/attempt.h"
 #include "engine_side/reload/committer.h"
+#include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
@@ -87,6 +88,7 @@ class Stager {
   // Without a version: what it is called follows from the tensors that came.
   StagedVersion FinishAttempt(std::optional<Version> published);
   StagedVersion Digested(const Version& version);
+  StageWork& work();
   // The engine's kernel tensors: the same for every version, in whatever form it comes.
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
@@ -108,6 +110,10 @@ class Stager {
   CachingMemory layer_cache_{host_memory_};  // empty between reloads: that memory is the engine's
   MemoryResource& kept_memory_;
   MemoryResource& layer_memory_;
+  HostWork host_work_{layer_memory_, pool_};
+  const std::shared_ptr<DeviceStream>
+      stream_;                             // null: all captured buffers are host memory; whoever opened it may share it
+  std::optional<DeviceWork> device_work_;  // where there is a stream
   const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
 
   struct Origin {

@@ -154,7 +154,7 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
   const Manifest manifest = session_->manifest();
   CheckKernelFormat(manifest.specs(), layout());
   const Schedule schedule = WholeTensors(manifest, options_.chunk_bytes);
-  LentTensors sink(manifest, schedule, layout(), committer().Begin());
+  LentTensors sink(manifest, schedule, layout(), committer().Begin(), work());
   Fetch(schedule, {}, sink);
   sink.Finish();
   DescribeKernelTensors(schedule.total_bytes());
@@ -177,7 +177,7 @@ void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_r
 }
 
 StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage) {
-  Manifest manifest = LoadKernelFormat(weights, lineage, layout(), committer().Begin(), pool_);
+  Manifest manifest = LoadKernelFormat(weights, lineage, layout(), committer().Begin(), work(), pool_);
   report_.version = manifest.version();
   DescribeKernelTensors(manifest.total_bytes());
   return Digested(manifest.version());

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@
 #include "layercast/version.h"
 
 namespace layercast {
+
+class CapturedOnDevice;
+class DeviceStream;  // engine_side/device/device_stream.h
 
 // One buffer, as the engine describes it. Value; the memory is borrowed.
 struct LAYERCAST_PUBLIC CapturedBuffer {
@@ -34,9 +38,13 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   // `current` is asked again around every commit and must return the same table, in any order: an engine whose buffers
   // can move (a tensor's data_ptr) proves so that they did not. Without it the adopted addresses are taken on trust.
   // Throws kInvalidArgument, naming the buffer: a repeated name, a null address, strides that do not match the shape, a
-  // negative stride, elements of less than a byte that are strided, two buffers that overlap.
-  static CapturedBuffers Adopt(std::vector<CapturedBuffer> buffers,
-                               std::function<std::vector<CapturedBuffer>()> current = nullptr);
+  // negative stride, elements of less than a byte that are strided, two buffers that overlap, buffers on two devices,
+  // one on a device in more than four irregular strides. Buffers on a device and in host memory may be mixed: an engine
+  // that keeps some layers in host memory. Throws kUnsupported, saying why, where there is no such device.
+  // `open_stream`: how that device is reached; null: by CUDA.
+  static CapturedBuffers Adopt(
+      std::vector<CapturedBuffer> buffers, std::function<std::vector<CapturedBuffer>()> current = nullptr,
+      std::function<std::shared_ptr<DeviceStream>(const Device& device)> open_stream = nullptr);
 
   std::span<const CapturedBuffer> buffers() const { return buffers_; }  // sorted by name
   const CapturedBuffer* Find(std::string_view name) const;              // null: none of that name
@@ -51,11 +59,15 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   // Of every buffer's name and the digest of its bytes as Read gives them, in name order.
   Digest ServedDigest() const;
 
+  // A new stream of the buffers' device; null: all of them are host memory.
+  std::shared_ptr<DeviceStream> OpenStream() const;
+
  private:
   explicit CapturedBuffers(std::vector<CapturedBuffer> buffers) : buffers_(std::move(buffers)) {}
 
   std::vector<CapturedBuffer> buffers_;
   std::function<std::vector<CapturedBuffer>()> current_;
+  std::shared_ptr<CapturedOnDevice> on_device_;  // null: none is; the other owners are copies of the table
 };
 
 }  // namespace layercast

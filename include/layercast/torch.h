@@ -110,12 +110,13 @@ inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, 
 }
 
 // An engine's tensors as captured buffers, strides and all. The tensors are kept alive, and asked for their addresses
-// again around every commit. Host tensors alone, for now: throws kUnsupported naming one that is elsewhere.
+// again around every commit. In host memory, or on one CUDA device: throws kUnsupported naming one that is elsewhere.
 inline CapturedBuffers AdoptTensors(std::vector<NamedAtTensor> tensors) {
   auto table = [tensors = std::move(tensors)] {
     std::vector<CapturedBuffer> buffers;
     for (const auto& [name, tensor] : tensors) {
-      if (!tensor.device().is_cpu()) {
+      const bool cuda = tensor.device().is_cuda();
+      if (!cuda && !tensor.device().is_cpu()) {
         throw Error(ErrorCode::kUnsupported, "captured buffer '" + name + "' is on " + tensor.device().str());
       }
       buffers.push_back({.name = name,
@@ -123,7 +124,7 @@ inline CapturedBuffers AdoptTensors(std::vector<NamedAtTensor> tensors) {
                          .dtype = DTypeOf(tensor.scalar_type()),
                          .shape = tensor.sizes().vec(),
                          .strides = tensor.strides().vec(),
-                         .device = {}});
+                         .device = cuda ? Device{Device::Kind::kCuda, tensor.device().index()} : Device()});
     }
     return buffers;
   };

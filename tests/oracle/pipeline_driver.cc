@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine_side/reload/committer.h"
+#include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
@@ -135,7 +136,8 @@ void LoadPieces(Bench& bench) {
   ScheduleOptions options = bench.job.schedule;
   options.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity());
   std::vector<Piece> pieces = MakeSchedule(bench.plan, bench.manifest, options).pieces;
-  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, committer->Begin(), bench.memory,
+  HostWork work(bench.memory, bench.pool);
+  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, committer->Begin(), work, bench.memory,
                            bench.pool, bench.failpoints},
                           bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
   GiveAmax(bench, pipeline.amax());

@@ -163,6 +163,20 @@ TEST(CudaBodies, PieceByPieceGivesTheBytesOfTheWhole) {
   }
 }
 
+// Together they are whole units, so wide accesses would do; but not where the second piece begins.
+TEST(CudaBodies, PiecesOfRowsThatAreNoWholeUnitsJoinUp) {
+  const Weight weight = MakeWeight("mixed", DType::kBF16, 17, 37);
+  WorkerPool pool(1);
+  const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = {}};
+  for (const CudaCase& c : {kCopyCase, kTensorCase, kChannelCase, kInt8Case}) {
+    const auto recipe = MakeRecipe(c.name, c.options);
+    Quantized pieces(*recipe, DType::kBF16, 17, 37);
+    EXPECT_EQ(RunBodies(c, weight.Part(0, 1, 0, 37), 0, amax, pieces), kNoCudaFault);
+    EXPECT_EQ(RunBodies(c, weight.Part(1, 16, 0, 37), 1, amax, pieces), kNoCudaFault);
+    EXPECT_EQ(pieces, ByReference(c, *recipe, weight.view(), amax)) << c.name;
+  }
+}
+
 TEST(CudaBodies, EmptyWeightsLeaveTheirScales) {
   for (const CudaCase& c : kCudaCases) {
     ExpectReferenceBytes(c, {DType::kBF16, nullptr, 0, 64, 128}, {.tensor = 2.0F, .rows = {}});
@@ -205,9 +219,9 @@ TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
     const std::uint32_t infinity = dtype == DType::kF32 ? 0x7f800000U : dtype == DType::kBF16 ? 0x7f80U : 0x7c00U;
     const std::uint32_t sign = dtype == DType::kF32 ? 0x80000000U : 0x8000U;
     for (const CudaCase& c : kCudaCases) {
-      for (const auto& [row, col] : {std::pair<int, int>{0, 0}, {1, 519}, {129, 7}, {130, 543}}) {
-        Weight weight = MakeWeight("random", dtype, 131, 544);
-        weight.SetBits(130, 543, infinity + 1);
+      for (const auto& [row, col] : {std::pair<int, int>{0, 0}, {1, 151}, {129, 7}, {130, 159}}) {
+        Weight weight = MakeWeight("random", dtype, 131, 160);
+        weight.SetBits(130, 159, infinity + 1);
         const std::pair<Kind, std::uint32_t> wrong[] = {
             {Kind::kNan, infinity + 1}, {Kind::kInfinity, infinity}, {Kind::kMinusInfinity, infinity | sign}};
         for (const auto& [kind, bits] : wrong) {
@@ -215,7 +229,7 @@ TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
           const auto fault = FaultOf(c, weight, {.tensor = 1e4F, .rows = rows});
           ASSERT_TRUE(fault.has_value()) << c.name;
           EXPECT_EQ(fault->kind, kind) << c.name;
-          EXPECT_EQ(fault->index, (128 + row) * 544 + col) << c.name;
+          EXPECT_EQ(fault->index, (128 + row) * 160 + col) << c.name;
         }
       }
     }
@@ -258,13 +272,13 @@ TEST(CudaBodies, CastLikeTheCpuIntoRowsThatLieApart) {
   }
 }
 
-TEST(CudaCodes, EqualTheDefinitionForEveryFp32InRange) {
-  // Every 61st bit pattern, the range's ends among them.
-  for (std::uint32_t bits = 0; bits <= BitsOfFloat(464.0F); bits += 61) {
+TEST(CudaCodes, EqualTheDefinitionAllOverTheirRange) {
+  // Every so many bit patterns.
+  for (std::uint32_t bits = 0; bits <= BitsOfFloat(464.0F); bits += 331) {
     const float p = FloatOfBits(bits);
     ASSERT_EQ(cuda::E4M3Code(p) & 0x7f, EncodeE4M3(p)) << p;
   }
-  for (std::uint32_t bits = 0; bits <= BitsOfFloat(1e30F); bits += 127) {
+  for (std::uint32_t bits = 0; bits <= BitsOfFloat(1e30F); bits += 1021) {
     const float p = FloatOfBits(bits);
     ASSERT_EQ(cuda::E2M1Code(p) & 7, EncodeE2M1(p)) << p;
   }

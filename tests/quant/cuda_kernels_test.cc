@@ -344,6 +344,8 @@ TEST(CudaKernels, ACapturedGraphQuantizesWhatItsSourceHoldsWhenItRuns) {
     call.fault = reinterpret_cast<CudaFaultWord*>(small.data());
     call.own_amax = reinterpret_cast<float*>(small.data() + 8);
     CUstream_st* stream = gpu.stream().handle();
+    call.Queue(c, stream);  // what is loaded at a kernel's first start is loaded
+    gpu.stream().Synchronize();
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     ExpectDone(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));

@@ -52,6 +52,13 @@ TEST_F(CapturedBuffersTest, ServedDigestSeesEveryByteAndName) {
   EXPECT_NE(CapturedBuffers::Adopt({Make("b", 0, {2, 2}, {8, 1})}).ServedDigest(), digest());
 }
 
+// Here or in a build without CUDA: as soon as they are handed over.
+TEST_F(CapturedBuffersTest, RefusesBuffersOnADeviceThatIsNotThere) {
+  CapturedBuffer far = Make("far", 0, {4});
+  far.device = {Device::Kind::kCuda, 999};
+  EXPECT_THAT([&] { CapturedBuffers::Adopt({far}); }, ThrowsMessage<Error>(HasSubstr("CUDA device 999: ")));
+}
+
 TEST_F(CapturedBuffersTest, RefusesABufferThatMoved) {
   std::vector<CapturedBuffer> now = {Make("a", 0, {4}), Make("b", 8, {4})};
   const auto table = CapturedBuffers::Adopt(now, [&now] { return now; });

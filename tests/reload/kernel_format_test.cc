@@ -36,7 +36,8 @@ class KernelFormatTest : public ::testing::Test {
     return tensors;
   }
   Manifest Load(std::vector<NamedTensor> tensors) {
-    return LoadKernelFormat(*MakeWeightsIterator(std::move(tensors)), "k", rig_.layout, rig_.staging, rig_.pool);
+    return LoadKernelFormat(*MakeWeightsIterator(std::move(tensors)), "k", rig_.layout, rig_.staging, rig_.work,
+                            rig_.pool);
   }
 
   Rig rig_{{.recipe = "none", .tied = true}};

@@ -35,7 +35,7 @@ class LayerBufferTest : public ::testing::Test {
   }
 
   Rig rig_{{.layers = 2}};
-  LayerBuffer buffer_{rig_.plan, rig_.manifest, rig_.memory};
+  LayerBuffer buffer_{rig_.plan, rig_.manifest, rig_.work};
 };
 
 TEST_F(LayerBufferTest, ALayerIsCoveredWhenEachOfItsBytesCameOnce) {
@@ -117,7 +117,7 @@ TEST_F(LayerBufferTest, TellsAnEpisodeOnceAndTheNextOneAgain) {
 
 TEST_F(LayerBufferTest, NeverWarnsOfAStreamThatIsInOrder) {
   for (std::uint64_t chunk : {700U, 20'000U, 4'000'000U}) {
-    LayerBuffer buffer(rig_.plan, rig_.manifest, rig_.memory);
+    LayerBuffer buffer(rig_.plan, rig_.manifest, rig_.work);
     for (const Piece& piece : rig_.Pieces(chunk)) {
       const std::uint32_t layer = rig_.plan.parameters()[rig_.plan.placements()[piece.placement].parameter].layer;
       buffer.CountBuffered(piece);
@@ -138,9 +138,8 @@ TEST_F(LayerBufferTest, APaddedEmbeddingIsCompleteAndTriggersNothing) {
 }
 
 TEST_F(LayerBufferTest, ALayerOfPaddingAloneExpectsNothing) {
-  const Rig last({.parallel = {3, 4}});
-  HostMemory host;
-  const LayerBuffer buffer(last.plan, last.manifest, host);
+  Rig last({.parallel = {3, 4}});
+  const LayerBuffer buffer(last.plan, last.manifest, last.work);
   EXPECT_FALSE(buffer.ExpectsBytes(last.LayerOf("model.embed_tokens")));
   EXPECT_TRUE(buffer.ExpectsBytes(last.LayerOf("model.norm")));
   EXPECT_TRUE(buffer.Covered(last.LayerOf("model.embed_tokens")));

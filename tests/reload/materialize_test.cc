@@ -16,7 +16,7 @@ TEST(Materialize, GivesEveryParameterMemoryOfItsSizeAndTakesItBack) {
   Rig rig;
   {
     const PlannedLayer& layer = rig.plan.layers()[rig.LayerOf("model.layers.0.self_attn.qkv_proj")];
-    const MaterializedLayer memory = Materialize(rig.plan, layer, rig.memory);
+    const MaterializedLayer memory = Materialize(rig.plan, layer, rig.work);
     ASSERT_EQ(memory.parameters.size(), 2U);
     EXPECT_EQ(memory.parameters[0].size(), 2U * 512 * 128);
     EXPECT_EQ(memory.parameters[1].size(), 2U * 512);
@@ -29,7 +29,7 @@ TEST(Materialize, GivesEveryParameterMemoryOfItsSizeAndTakesItBack) {
 TEST(Materialize, ZeroesPaddingAndWritesNothingElse) {
   Rig rig({}, std::byte{0x77});
   const PlannedLayer& layer = rig.plan.layers()[rig.LayerOf("model.embed_tokens")];
-  const MaterializedLayer memory = Materialize(rig.plan, layer, rig.memory);
+  const MaterializedLayer memory = Materialize(rig.plan, layer, rig.work);
   const std::span<const std::byte> bytes = memory.parameters[0];
   ASSERT_EQ(bytes.size(), 2U * 128 * 128);
   const std::size_t real = 2U * 65 * 128;

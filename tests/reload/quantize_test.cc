@@ -45,7 +45,7 @@ struct Stage {
   std::uint32_t parameter = 0;
   std::vector<std::uint16_t> weight;  // bf16
   AmaxTable amax{rig.plan, rig.manifest};
-  QuantizeStage quantize{rig.plan, rig.layout, *rig.recipe, amax, rig.staging, rig.pool};
+  QuantizeStage quantize{rig.plan, rig.layout, *rig.recipe, amax, rig.staging, rig.work, rig.pool};
 };
 
 void SetAmax(Stage& stage, const std::string& tensor, float amax) {

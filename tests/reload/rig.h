@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine_side/plan/piece.h"
+#include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
 #include "engine_side/reload/staging.h"
 #include "layercast/captured_buffers.h"
@@ -84,6 +85,7 @@ struct Rig {
   HostMemory host;
   FillingMemory filling;
   CountingMemory memory{filling};
+  HostWork work{memory, pool};
   FailPoints failpoints{options.failpoints};
   Manifest manifest;
   std::unique_ptr<const Recipe> recipe;

@@ -111,6 +111,11 @@ TEST(AdoptTensors, KeepsAddressesAndStrides) {
   EXPECT_EQ(captured.Read(*buffer), Bytes(part));
 }
 
+TEST(AdoptTensors, RefusesATensorWithoutMemoryThatItKnows) {
+  const at::Tensor meta = at::empty({2, 2}, at::TensorOptions().device(at::kMeta));
+  EXPECT_EQ(CodeOf([&] { AdoptTensors({{"nowhere", meta}}); }), ErrorCode::kUnsupported);
+}
+
 TEST(AdoptTensors, NoticesATensorThatMoved) {
   at::Tensor tensor = at::zeros({4});
   const CapturedBuffers captured = AdoptTensors({{"t", tensor}});

@@ -8,11 +8,14 @@
 
 namespace layercast::cuda {
 
-template <class Type>
-LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const Unit<Type>& unit) {
+// Of all units that are held.
+template <class Access>
+LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const HeldUnits<Access>& units) {
+  using Type = typename Access::Type;
   std::uint32_t largest = 0;
-  for (int i = 0; i < kUnit; ++i) {
-    const std::uint32_t magnitude = Type::Magnitude(unit.words, i);
+  LAYERCAST_UNROLL
+  for (int i = 0; i < HeldUnits<Access>::kHeld * kUnit; ++i) {
+    const std::uint32_t magnitude = Type::Magnitude(units[i / kUnit].words, i % kUnit);
     if (magnitude < Type::kInfinity && largest < magnitude) largest = magnitude;
   }
   return largest;
@@ -32,7 +35,7 @@ class AmaxBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = 256;
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE AmaxBody(const Arguments& arguments, const Seat& seat)
       : arguments_(arguments), seat_(seat), row_(arguments.parts.RowOf(seat.team)) {}
@@ -43,11 +46,9 @@ class AmaxBody {
     const std::int64_t first = arguments_.parts.PartOf(seat_.team) * arguments_.units_of_part;
     for (std::int64_t unit = 0; unit < arguments_.units_of_part; unit += units_.OfTeam(seat_)) {
       units_.Load(source, seat_, row_, first + unit);
-      for (int i = 0; i < kHeld; ++i) {
-        std::uint32_t largest = units_.CheckedLargestOf(source, Type::kInfinity - 1, i);
-        if (largest >= Type::kInfinity) largest = LargestFiniteOf(units_[i]);
-        amax[0] = amax[0] < largest ? largest : amax[0];
-      }
+      std::uint32_t largest = units_.CheckedLargest(source, Type::kInfinity - 1);
+      if (largest >= Type::kInfinity) largest = LargestFiniteOf(units_);
+      amax[0] = amax[0] < largest ? largest : amax[0];
     }
   }
 
@@ -64,7 +65,7 @@ class AmaxBody {
   const Arguments& arguments_;
   const Seat seat_;
   const std::int64_t row_;
-  HeldUnits<Access, kHeld> units_;
+  HeldUnits<Access> units_;
 };
 
 template <class Runner>

@@ -32,14 +32,20 @@ class BlockBody {
   }
 
   LAYERCAST_HOST_DEVICE void Scan(std::uint32_t (&amax)[kMaxima]) {
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       units_[i] = {};
       if (Has(i)) units_[i] = Access::Load(arguments_.source, row(i), unit_);
     }
     amax[0] = 0;
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
-      const std::uint32_t largest = CheckedLargest(arguments_.source, units_[i], Type::kInfinity - 1, row(i), unit_);
+      const std::uint32_t largest = LargestOf(units_[i]);
       amax[0] = amax[0] < largest ? largest : amax[0];
+    }
+    if (amax[0] < Type::kInfinity) return;
+    for (int i = 0; i < kHeld; ++i) {
+      if (Has(i)) ReportFault<Type>(arguments_.source, row(i), unit_, Type::kInfinity - 1);
     }
   }
 
@@ -48,6 +54,7 @@ class BlockBody {
     const ByReciprocal quotient{1.0F / scale};
     if (seat_.thread == 0) arguments_.scales[seat_.team] = scale;
     const std::int64_t cols = arguments_.source.cols;
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!Has(i)) continue;
       std::uint32_t codes[2];

@@ -60,7 +60,7 @@ class CastBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;
   static constexpr int kMaxThreads = 256;
-  static constexpr int kHeld = 2;
+  static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE CastBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {}
 
@@ -73,9 +73,11 @@ class CastBody {
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (& /*amax*/)[kMaxima]) {
     constexpr int kUnitBytes = kUnit * To::kBytes;
     unsigned char* row = arguments_.destination + units_.row() * arguments_.destination_stride;
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       std::uint32_t words[kUnitBytes / 4];
+      LAYERCAST_UNROLL
       for (int e = 0; e < kUnit; ++e) {
         Elements<To>::Write(Elements<typename Access::Type>::Read(units_[i].words, e), words, e);
       }
@@ -86,7 +88,7 @@ class CastBody {
  private:
   const Arguments& arguments_;
   const Seat seat_;
-  HeldUnits<Access, kHeld> units_;
+  HeldUnits<Access> units_;
 };
 
 template <class From, class To, class Runner>

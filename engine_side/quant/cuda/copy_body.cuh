@@ -20,7 +20,7 @@ class CopyBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;
   static constexpr int kMaxThreads = 256;
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE CopyBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {}
 
@@ -28,12 +28,13 @@ class CopyBody {
     const Source& source = arguments_.source;
     units_.Load(source, seat_, arguments_.parts.RowOf(seat_.team),
                 arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
-    for (int i = 0; i < kHeld; ++i) units_.CheckedLargestOf(source, Type::kInfinity - 1, i);
+    units_.CheckedLargest(source, Type::kInfinity - 1);
     amax[0] = 0;
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (& /*amax*/)[kMaxima]) {
     const std::int64_t cols = arguments_.source.cols;
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       const std::int64_t element = units_.row() * cols + units_.number(i) * kUnit;
@@ -44,18 +45,19 @@ class CopyBody {
  private:
   const Arguments& arguments_;
   const Seat seat_;
-  HeldUnits<Access, kHeld> units_;
+  HeldUnits<Access> units_;
 };
 
 template <class Runner>
 void RunCopy(const Runner& runner, const CudaMatrix& piece, void* values, CudaFaultWord* fault) {
   const Source source = FlatSourceOf(piece, fault);
-  ForAccess(piece.dtype, source, values, 16, [&](auto access) {
-    using Body = CopyBody<decltype(access)>;
-    constexpr int kBytes = Body::Type::kBytes;
-    unsigned char* first = static_cast<unsigned char*>(values) + piece.first_row * piece.cols * kBytes;
-    const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
-    runner.template Run<Body>({source, parts, first}, PartTeams(source, parts));
+  ForType(piece.dtype, [&](auto type) {
+    unsigned char* first = static_cast<unsigned char*>(values) + piece.first_row * piece.cols * type.kBytes;
+    ForAccess(piece.dtype, source, first, 16, [&](auto access) {
+      using Body = CopyBody<decltype(access)>;
+      const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
+      runner.template Run<Body>({source, parts, first}, PartTeams(source, parts));
+    });
   });
 }
 

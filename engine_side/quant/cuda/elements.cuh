@@ -73,6 +73,7 @@ LAYERCAST_HOST_DEVICE std::uint32_t SignOf(const Unit<Type>& unit, int i) {
 template <class Type>
 LAYERCAST_HOST_DEVICE std::uint32_t LargestOf(const Unit<Type>& unit) {
   std::uint32_t largest = 0;
+  LAYERCAST_UNROLL
   for (int i = 0; i < kUnit; ++i) {
     const std::uint32_t magnitude = Type::Magnitude(unit.words, i);
     largest = largest < magnitude ? magnitude : largest;

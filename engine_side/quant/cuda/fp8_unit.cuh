@@ -11,8 +11,10 @@ namespace layercast::cuda {
 // The codes of quotient(|w|), which is below 480, with the signs of the weights.
 template <class Type, class Quotient>
 LAYERCAST_HOST_DEVICE void EncodeE4M3(const Unit<Type>& unit, const Quotient& quotient, std::uint32_t (&codes)[2]) {
+  LAYERCAST_UNROLL
   for (int half = 0; half < 2; ++half) {
     std::uint32_t code[4];
+    LAYERCAST_UNROLL
     for (int i = 0; i < 4; ++i) code[i] = E4M3Code(quotient(MagnitudeOf(unit, 4 * half + i)));
     constexpr std::uint32_t kSigns = 0x80808080U;
     codes[half] =

@@ -8,10 +8,13 @@
 
 namespace layercast::cuda {
 
-template <class Access, int kHeld>
+template <class Access>
 class HeldUnits {
  public:
   using Type = typename Access::Type;
+
+  // 64 bytes: enough loads in flight, and registers for enough threads.
+  static constexpr int kHeld = 64 / (kUnit * Type::kBytes);
 
   LAYERCAST_HOST_DEVICE static std::int64_t OfTeam(const Seat& seat) { return std::int64_t{kHeld} * seat.threads; }
 
@@ -22,6 +25,7 @@ class HeldUnits {
     step_ = seat.threads;
     const std::int64_t units = row < source.rows ? source.units() : 0;
     count_ = 0;
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       units_[i] = {};
       if (number(i) >= units) continue;
@@ -35,9 +39,18 @@ class HeldUnits {
   LAYERCAST_HOST_DEVICE std::int64_t row() const { return row_; }
   LAYERCAST_HOST_DEVICE std::int64_t number(int i) const { return first_ + i * step_; }  // in the row
 
-  // LargestOf each, of all together; wrong values are reported.
-  LAYERCAST_HOST_DEVICE std::uint32_t CheckedLargestOf(const Source& source, std::uint32_t limit, int i) const {
-    return CheckedLargest(source, units_[i], limit, row_, number(i));
+  // The largest Magnitude of all. If it is above `limit` the weight has a fault.
+  LAYERCAST_HOST_DEVICE std::uint32_t CheckedLargest(const Source& source, std::uint32_t limit) const {
+    std::uint32_t largest = 0;
+    LAYERCAST_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const std::uint32_t of_unit = LargestOf(units_[i]);
+      largest = largest < of_unit ? of_unit : largest;
+    }
+    if (largest > limit) {
+      for (int i = 0; i < count_; ++i) ReportFault<Type>(source, row_, number(i), limit);
+    }
+    return largest;
   }
 
  private:

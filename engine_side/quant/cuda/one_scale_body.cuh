@@ -22,7 +22,7 @@ class OneScaleBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;
   static constexpr int kMaxThreads = 256;
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE OneScaleBody(const Arguments& arguments, const Seat& seat)
       : arguments_(arguments), seat_(seat) {}
@@ -33,7 +33,7 @@ class OneScaleBody {
                 arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
     amax[0] = BitsOfFloat(AmaxValue(arguments_.amax));
     const std::uint32_t limit = LimitOf<typename Access::Type>(FloatOfBits(amax[0]));
-    for (int i = 0; i < kHeld; ++i) units_.CheckedLargestOf(source, limit, i);
+    units_.CheckedLargest(source, limit);
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
@@ -41,6 +41,7 @@ class OneScaleBody {
     const bool zero = IsZeroTensor(largest);
     const float scale = zero ? 0.0F : TensorScale(largest);
     const ByReciprocal quotient{zero ? 0.0F : 1.0F / scale};
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       std::uint32_t codes[2] = {0, 0};
@@ -54,7 +55,7 @@ class OneScaleBody {
  private:
   const Arguments& arguments_;
   const Seat seat_;
-  HeldUnits<Access, kHeld> units_;
+  HeldUnits<Access> units_;
 };
 
 template <class Runner>

@@ -25,34 +25,48 @@ struct Fp8RowEncoder {
 class Int8RowEncoder {
  public:
   LAYERCAST_HOST_DEVICE explicit Int8RowEncoder(float amax)
-      : scale(Int8Scale(amax)), reciprocal_(scale == 0.0F ? 0.0F : 1.0F / scale) {}
+      : scale(Int8Scale(amax)), by_{scale, scale == 0.0F ? 0.0F : 1.0F / scale} {}
 
   template <class Type>
   LAYERCAST_HOST_DEVICE void operator()(const Unit<Type>& unit, std::uint32_t (&codes)[2]) const {
-    for (int half = 0; half < 2; ++half) {
-      std::uint32_t code[4];
-      for (int i = 0; i < 4; ++i) {
-        const float magnitude = Magnitude(MagnitudeOf(unit, 4 * half + i));
-        code[i] = Int8Code(FloatOfBits(BitsOfFloat(magnitude) | SignOf(unit, 4 * half + i)));
-      }
-      codes[half] = LowBytes(code[0], code[1], code[2], code[3]);
+    if (scale >= kSmallest) {
+      Encode(unit, by_, codes);
+    } else if (scale > 0.0F) {
+      Encode(unit, TrueDivision{scale}, codes);
+    } else {
+      codes[0] = codes[1] = 0;
     }
   }
 
   const float scale;
 
  private:
-  // |w / s|, at most 127.
-  LAYERCAST_HOST_DEVICE float Magnitude(float w) const {
-    if (scale >= kSmallest) return Quotient(w, scale, reciprocal_);
-    if (scale == 0.0F) return 0.0F;
-    const float quotient = w / scale;
-    return quotient < kInt8Max ? quotient : kInt8Max;
-  }
-
   static constexpr float kSmallest = 7.888609e-31F;  // 2^-100: from here on remainders are exact, and |w / s| < 127.5
 
-  const float reciprocal_;
+  struct TrueDivision {
+    float scale;
+    LAYERCAST_HOST_DEVICE float operator()(float w) const {
+      const float quotient = w / scale;
+      return quotient < kInt8Max ? quotient : kInt8Max;
+    }
+  };
+
+  template <class Type, class Quotient>
+  LAYERCAST_HOST_DEVICE static void Encode(const Unit<Type>& unit, const Quotient& quotient,
+                                           std::uint32_t (&codes)[2]) {
+    LAYERCAST_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t code[4];
+      LAYERCAST_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float magnitude = quotient(MagnitudeOf(unit, 4 * half + i));
+        code[i] = Int8Code(FloatOfBits(BitsOfFloat(magnitude) | SignOf(unit, 4 * half + i)));
+      }
+      codes[half] = LowBytes(code[0], code[1], code[2], code[3]);
+    }
+  }
+
+  const ByDivision by_;
 };
 
 template <class Encoder, class Access>
@@ -67,7 +81,7 @@ class RowBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = kMaxTeam;
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE RowBody(const Arguments& arguments, const Seat& seat)
       : arguments_(arguments), seat_(seat), here_(seat.team < arguments.source.rows) {}
@@ -80,10 +94,8 @@ class RowBody {
     const std::uint32_t limit = LimitOf<typename Access::Type>(given);
     for (std::int64_t first = 0; first < source.units(); first += units_.OfTeam(seat_)) {
       units_.Load(source, seat_, seat_.team, first);
-      for (int i = 0; i < kHeld; ++i) {
-        const std::uint32_t largest = units_.CheckedLargestOf(source, limit, i);
-        amax[0] = amax[0] < largest ? largest : amax[0];
-      }
+      const std::uint32_t largest = units_.CheckedLargest(source, limit);
+      amax[0] = amax[0] < largest ? largest : amax[0];
     }
     if (arguments_.row_amax != nullptr) amax[0] = BitsOfFloat(given);
   }
@@ -107,6 +119,7 @@ class RowBody {
   LAYERCAST_HOST_DEVICE void EncodeHeld(const Encoder& encoder) {
     const std::int64_t cols = arguments_.source.cols;
     unsigned char* row = arguments_.values + seat_.team * cols;
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       std::uint32_t codes[2];
@@ -118,7 +131,7 @@ class RowBody {
   const Arguments& arguments_;
   const Seat seat_;
   const bool here_;
-  HeldUnits<Access, kHeld> units_;
+  HeldUnits<Access> units_;
 };
 
 template <class Encoder, class Runner>

@@ -55,6 +55,7 @@ class Nvfp4Format {
   template <class Type>
   LAYERCAST_HOST_DEVICE static std::uint32_t Half(const Unit<Type>& unit, int half, float factor) {
     std::uint32_t code[4];
+    LAYERCAST_UNROLL
     for (int i = 0; i < 4; ++i) code[i] = E2M1Code(MagnitudeOf(unit, 4 * half + i) * factor);
     const std::uint32_t magnitudes = LowBytes(code[0], code[1], code[2], code[3]) & 0x07070707U;
     const std::uint32_t signs = Type::HighBytes(unit.words, half) >> 4 & 0x08080808U;
@@ -76,7 +77,7 @@ class SmallBlockBody {
     std::uint8_t* scales;
     float* global_scale;
   };
-  static constexpr int kHeld = 4;
+  static constexpr int kHeld = HeldUnits<Access>::kHeld;
   static constexpr int kMaxima = kHeld;
   static constexpr int kSharers = Format::kBlock / kUnit;
   static constexpr int kMaxThreads = 256;
@@ -91,13 +92,16 @@ class SmallBlockBody {
     using Type = typename Access::Type;
     whole_amax_ = Format::kHasAmax ? AmaxValue(arguments_.amax) : 0.0F;
     const std::uint32_t limit = Format::kHasAmax ? LimitOf<Type>(whole_amax_) : Type::kInfinity - 1;
-    for (int i = 0; i < kHeld; ++i) amax[i] = units_.CheckedLargestOf(source, limit, i);
+    units_.CheckedLargest(source, limit);
+    LAYERCAST_UNROLL
+    for (int i = 0; i < kHeld; ++i) amax[i] = LargestOf(units_[i]);
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
     const Format format(whole_amax_);
     if (Format::kHasAmax && seat_.team == 0 && seat_.thread == 0) *arguments_.global_scale = format.GlobalScale();
     const std::int64_t units = arguments_.source.units();
+    LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       const std::uint8_t scale = format.Scale(FloatOfBits(amax[i]));
@@ -114,7 +118,7 @@ class SmallBlockBody {
   const Arguments& arguments_;
   const Seat seat_;
   float whole_amax_ = 0.0F;
-  HeldUnits<Access, kHeld> units_;
+  HeldUnits<Access> units_;
 };
 
 template <class Format, class Runner>

@@ -31,15 +31,19 @@ struct Access {
     const unsigned char* from = source.data + row * source.row_stride + unit * kBytes;
     Unit<Type> loaded;
     if constexpr (kWhole) {
+      LAYERCAST_UNROLL
       for (int i = 0; i < kBytes / 16; ++i) {
         std::uint32_t words[4];
         LoadStreaming(from + 16 * i, words);
+        LAYERCAST_UNROLL
         for (int w = 0; w < 4; ++w) loaded.words[4 * i + w] = words[w];
       }
     } else {
       const std::int64_t left = (source.cols - unit * kUnit) * Type::kBytes;
+      LAYERCAST_UNROLL
       for (int w = 0; w < kBytes / 4; ++w) {
         loaded.words[w] = 0;
+        LAYERCAST_UNROLL
         for (int b = 0; b < 4; ++b) {
           const int byte = 4 * w + b;
           if (byte < left) loaded.words[w] |= static_cast<std::uint32_t>(from[byte]) << (8 * b);
@@ -58,6 +62,7 @@ struct Access {
     } else {
       const std::int64_t elements = cols - unit * kUnit;
       const std::int64_t bytes = (elements < kUnit ? elements : kUnit) * (4 * kWords) / kUnit;
+      LAYERCAST_UNROLL
       for (int byte = 0; byte < 4 * kWords; ++byte) {
         if (byte < bytes) to[byte] = static_cast<unsigned char>(words[byte / 4] >> (8 * (byte % 4)) & 0xff);
       }
@@ -88,15 +93,6 @@ template <class Type>
 LAYERCAST_HOST_DEVICE std::uint32_t LimitOf(float amax) {
   const std::uint32_t bits = BitsOfFloat(amax);
   return bits < Type::kInfinity ? bits : Type::kInfinity - 1;
-}
-
-// LargestOf(unit), which is unit `number` of row `row`; if it is above the limit the weight has a fault.
-template <class Type>
-LAYERCAST_HOST_DEVICE std::uint32_t CheckedLargest(const Source& source, const Unit<Type>& unit, std::uint32_t limit,
-                                                   std::int64_t row, std::int64_t number) {
-  const std::uint32_t largest = LargestOf(unit);
-  if (largest > limit) ReportFault<Type>(source, row, number, limit);
-  return largest;
 }
 
 }  // namespace layercast::cuda

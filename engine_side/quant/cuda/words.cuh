@@ -4,12 +4,19 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "src/base/check.h"
 #include "src/base/host_device.h"
 
 namespace layercast::cuda {
+
+// A device refuses wide accesses that are not aligned; a host would not, so it checks.
+inline void CheckAligned(const void* address, std::size_t bytes) {
+  LAYERCAST_CHECK(reinterpret_cast<std::uintptr_t>(address) % bytes == 0);
+}
 
 // 16 aligned bytes that are read once: they are the first to leave the caches.
 LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::uint32_t (&words)[4]) {
@@ -20,6 +27,7 @@ LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::
   words[2] = value.z;
   words[3] = value.w;
 #else
+  CheckAligned(from, sizeof words);
   memcpy(words, from, sizeof words);
 #endif
 }
@@ -29,6 +37,7 @@ LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[1]
 #ifdef __CUDA_ARCH__
   __stcs(reinterpret_cast<unsigned int*>(to), words[0]);
 #else
+  CheckAligned(to, sizeof words);
   memcpy(to, words, sizeof words);
 #endif
 }
@@ -37,6 +46,7 @@ LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[2]
 #ifdef __CUDA_ARCH__
   __stcs(reinterpret_cast<uint2*>(to), make_uint2(words[0], words[1]));
 #else
+  CheckAligned(to, sizeof words);
   memcpy(to, words, sizeof words);
 #endif
 }
@@ -45,6 +55,7 @@ LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[4]
 #ifdef __CUDA_ARCH__
   __stcs(reinterpret_cast<uint4*>(to), make_uint4(words[0], words[1], words[2], words[3]));
 #else
+  CheckAligned(to, sizeof words);
   memcpy(to, words, sizeof words);
 #endif
 }

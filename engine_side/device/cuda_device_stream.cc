@@ -1,0 +1,189 @@
+// DeviceStream by CUDA: copies by the copy engines, all else by kernels.
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/device/device_stream.h"
+#include "engine_side/device/move_kernels.h"
+#include "engine_side/device/walks.h"
+#include "engine_side/quant/cuda_kernels.h"
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/cuda/call.h"
+#include "src/cuda/memory.h"
+#include "src/cuda/stream.h"
+
+namespace layercast {
+namespace {
+
+int ElementBytes(DType dtype) { return BitsPerElement(dtype) / 8; }
+
+// The bits in which all elements of a type are alike that are no finite numbers; mask 0: it has none.
+struct NonFinite {
+  std::uint64_t mask = 0;
+  std::uint64_t value = 0;
+};
+
+NonFinite NonFiniteOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF8E4M3: return {0x7F, 0x7F};
+    case DType::kF8E5M2: return {0x7C, 0x7C};
+    case DType::kF8E8M0: return {0xFF, 0xFF};
+    case DType::kF8E4M3FNUZ:
+    case DType::kF8E5M2FNUZ: return {0xFF, 0x80};
+    case DType::kF64: return {0x7FF0'0000'0000'0000, 0x7FF0'0000'0000'0000};
+    case DType::kC64: throw Error(ErrorCode::kUnsupported, "CUDA devices do not check complex numbers");
+    default: return {};
+  }
+}
+
+class CudaDeviceStream final : public DeviceStream {
+ public:
+  explicit CudaDeviceStream(int device) : stream_(device) {}
+
+  Device device() const override { return {Device::Kind::kCuda, stream_.device()}; }
+  MemoryResource& memory() override { return memory_; }
+  MemoryResource& pinned() override { return pinned_; }
+
+  void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
+    Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle()), "cudaMemcpyAsync");
+  }
+  void Fill(std::byte* to, std::byte value, std::size_t bytes) override {
+    Check(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, stream_.handle()), "cudaMemsetAsync");
+  }
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
+               std::int64_t first, std::int64_t count) override {
+    const OnCudaDevice scope(stream_.device());
+    if (from == to_dtype) {
+      CudaScatter(ElementBytes(from), packed, to, walk, first, count, stream_.handle());
+    } else {
+      CudaScatterCast(from, packed, to_dtype, to, walk, first, count, stream_.handle());
+    }
+  }
+  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+              std::byte* packed) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaGather(ElementBytes(dtype), from, walk, first, count, packed, stream_.handle());
+  }
+  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaZero(ElementBytes(dtype), to, walk, NumElements(walk), stream_.handle());
+  }
+  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+
+  Ticket Record() override;
+  void Wait(Ticket ticket) override;
+
+ private:
+  struct Recorded {
+    Ticket ticket;
+    CudaEvent event;
+  };
+
+  void Check(cudaError_t error, const char* call) const { CheckCuda(error, call, stream_.device()); }
+  void CopyChecked(const MatrixView& rows, std::byte* to, CudaFaultWord* fault);
+  CudaTensorAmax AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault);
+  void Forget();
+
+  CudaStream stream_;
+  CudaMemory memory_{stream_};
+  PinnedMemory pinned_{stream_.device()};
+  Buffer amax_;  // of one weight: the stream keeps its uses apart
+  Ticket last_ = 0;
+  std::deque<Recorded> recorded_;  // not known to be done
+  std::vector<CudaEvent> spare_;
+};
+
+template <class T>
+T* Output(std::span<const KernelTensorView> outputs, std::size_t index) {
+  return reinterpret_cast<T*>(outputs[index].data);
+}
+
+void CudaDeviceStream::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
+                                const AmaxInput& amax, std::span<const KernelTensorView> outputs,
+                                std::uint64_t* fault_word) {
+  const OnCudaDevice scope(stream_.device());
+  CUstream_st* const stream = stream_.handle();
+  auto* const fault = reinterpret_cast<CudaFaultWord*>(fault_word);
+  const CudaMatrix piece{rows.dtype, rows.data, rows.rows, rows.cols, rows.row_stride, first_row};
+  const float* const row_amax = amax.rows.empty() ? nullptr : amax.rows.data();
+  auto* const values = Output<std::uint8_t>(outputs, 0);
+  const std::string_view name = recipe.name();
+  if (name == "none") {
+    LAYERCAST_CHECK(first_row == 0);
+    CopyChecked(rows, outputs[0].data, fault);
+  } else if (name == "fp8_per_tensor") {
+    CudaFp8PerTensor(piece, AmaxOf(piece, amax.tensor, fault), values, Output<float>(outputs, 1), fault, stream);
+  } else if (name == "fp8_per_channel") {
+    CudaFp8PerChannel(piece, row_amax, values, Output<float>(outputs, 1), fault, stream);
+  } else if (name == "int8_per_channel") {
+    CudaInt8PerChannel(piece, row_amax, values, Output<float>(outputs, 1), fault, stream);
+  } else if (name == "fp8_per_block") {
+    CudaFp8PerBlock(piece, recipe.options().power_of_two_scales, values, Output<float>(outputs, 1), fault, stream);
+  } else if (name == "mxfp8") {
+    CudaMxfp8(piece, values, Output<std::uint8_t>(outputs, 1), fault, stream);
+  } else if (name == "nvfp4") {
+    CudaNvfp4(piece, AmaxOf(piece, amax.tensor, fault), values, Output<std::uint8_t>(outputs, 1),
+              Output<float>(outputs, 2), fault, stream);
+  } else {
+    throw Error(ErrorCode::kUnsupported, "recipe '" + std::string(name) + "' has no kernels for CUDA devices");
+  }
+}
+
+// Types that no kernel of a recipe takes are looked through first; integers are all finite.
+void CudaDeviceStream::CopyChecked(const MatrixView& rows, std::byte* to, CudaFaultWord* fault) {
+  const DType dtype = rows.dtype;
+  if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) {
+    return CudaCopy({dtype, rows.data, rows.rows, rows.cols, rows.row_stride, 0}, to, fault, stream_.handle());
+  }
+  const std::int64_t row_bytes = rows.cols * BitsPerElement(dtype) / 8;
+  LAYERCAST_CHECK(rows.row_stride == row_bytes);  // a parameter, whole
+  const NonFinite wrong = NonFiniteOf(dtype);
+  if (wrong.mask != 0) {
+    CudaFind(ElementBytes(dtype), rows.data, rows.rows * rows.cols, wrong.mask, wrong.value, fault, stream_.handle());
+  }
+  if (row_bytes * rows.rows != 0) Copy(rows.data, to, static_cast<std::size_t>(row_bytes * rows.rows));
+}
+
+CudaTensorAmax CudaDeviceStream::AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault) {
+  if (given >= 0.0F) return {nullptr, given};
+  if (!amax_) amax_ = Buffer(memory_, sizeof(float));
+  Fill(amax_.data(), std::byte{0}, sizeof(float));
+  auto* const amax = reinterpret_cast<float*>(amax_.data());
+  CudaAmax(piece, amax, fault, stream_.handle());
+  return {amax, 0.0F};
+}
+
+DeviceStream::Ticket CudaDeviceStream::Record() {
+  while (!recorded_.empty() && recorded_.front().event.IsDone()) Forget();
+  if (spare_.empty()) spare_.emplace_back(stream_.device());
+  CudaEvent event = std::move(spare_.back());
+  spare_.pop_back();
+  event.Record(stream_);
+  recorded_.push_back({++last_, std::move(event)});
+  return last_;
+}
+
+void CudaDeviceStream::Wait(Ticket ticket) {
+  while (!recorded_.empty() && recorded_.front().ticket <= ticket) {
+    recorded_.front().event.Synchronize();
+    Forget();
+  }
+}
+
+void CudaDeviceStream::Forget() {
+  spare_.push_back(std::move(recorded_.front().event));
+  recorded_.pop_front();
+}
+
+}  // namespace
+
+std::shared_ptr<DeviceStream> OpenCudaStream(const Device& device) {
+  return std::make_shared<CudaDeviceStream>(device.index);
+}
+
+}  // namespace layercast

@@ -1,0 +1,59 @@
+// What a reload does to bytes on a device, one operation behind the other on one stream: all that is known of CUDA
+// beyond cuda_device_stream.cc. Nothing is done when a call returns, and nothing is waited for but in Wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine_side/device/element_walk.h"
+#include "engine_side/quant/recipe.h"
+#include "layercast/memory.h"
+
+namespace layercast {
+
+// Resource; one thread at a time. Addresses are of memory(), of other memory of that device, or, where a call says so,
+// of pinned(); they stay as they are until the stream is past the operation.
+class DeviceStream {
+ public:
+  // A place in the stream. Later ones are greater; 0 is where every stream has been.
+  using Ticket = std::uint64_t;
+
+  virtual ~DeviceStream() = default;
+  virtual Device device() const = 0;
+  // In this stream's order: what is given back may still be used by what was queued before, and what is taken by what
+  // is queued behind.
+  virtual MemoryResource& memory() = 0;
+  // Host memory. Whoever takes some waits before it is written again or given back.
+  virtual MemoryResource& pinned() = 0;
+
+  // From or to pinned memory, or between places on the device.
+  virtual void Copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
+  virtual void Fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
+  // `count` packed elements to elements first, first + 1, ... of the walk over the tensor at `to`, cast.
+  virtual void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
+                       std::int64_t first, std::int64_t count) = 0;
+  // The other way round, as they are.
+  virtual void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first,
+                      std::int64_t count, std::byte* packed) = 0;
+  // Elements of zero.
+  virtual void Zero(DType dtype, std::byte* to, const ElementWalk& walk) = 0;
+
+  // As Recipe::Quantize, with everything in device memory, the magnitudes of rows too (those of the whole weight are
+  // looked for on the device where none are given). What is wrong is merged into `fault`, a word that CudaFault
+  // decodes.
+  virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                        std::span<const KernelTensorView> outputs, std::uint64_t* fault) = 0;
+
+  virtual Ticket Record() = 0;
+  // The calling thread waits until the stream is there. Throws what went wrong on the way.
+  virtual void Wait(Ticket ticket) = 0;
+};
+
+// A new stream of a device. Throws kUnsupported, saying why, where there is no such device.
+using OpenDeviceStream = std::function<std::shared_ptr<DeviceStream>(const Device& device)>;
+std::shared_ptr<DeviceStream> OpenCudaStream(const Device& device);
+
+}  // namespace layercast

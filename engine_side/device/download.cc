@@ -1,0 +1,92 @@
+#include "engine_side/device/download.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine_side/device/walks.h"
+#include "src/base/log.h"
+#include "src/base/rounding.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kPartAlignment = 16;  // of whatever elements
+
+}  // namespace
+
+// What is in the current block is on its way; what is in the other one is looked at, and its room taken next.
+void Download::Turn() {
+  blocks_[current_].arrived = stream_.Record();
+  current_ = (current_ + 1) % blocks_.size();
+  Block& block = blocks_[current_];
+  if (block.parts.empty()) return;
+  stream_.Wait(block.arrived);
+  const std::vector<Part> parts = std::exchange(block.parts, {});
+  block.used = 0;
+  for (const Part& part : parts) part.visit(block.pinned.span().subspan(part.offset, part.bytes));
+}
+
+// The current block, with room for so many bytes at least.
+Download::Block& Download::WithRoom(std::size_t bytes) {
+  if (blocks_[current_].used + bytes > block_bytes_) Turn();
+  Block& block = blocks_[current_];
+  if (!block.pinned) block.pinned = Buffer(stream_.pinned(), block_bytes_);
+  return block;
+}
+
+void Download::Append(Block& block, std::size_t bytes, const Visit& visit) {
+  block.parts.push_back({block.used, bytes, visit});
+  block.used = RoundUp(block.used + bytes, kPartAlignment);
+}
+
+void Download::Read(const std::byte* from, std::size_t bytes, const Visit& visit) {
+  std::size_t done = 0;
+  do {
+    Block& block = WithRoom(1);
+    const std::size_t count = std::min(block_bytes_ - block.used, bytes - done);
+    if (count != 0) stream_.Copy(from + done, block.pinned.data() + block.used, count);
+    Append(block, count, visit);
+    done += count;
+  } while (done < bytes);
+}
+
+void Download::Read(DType dtype, const std::byte* from, const ElementWalk& walk, const Visit& visit) {
+  const auto size = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
+  const std::int64_t elements = NumElements(walk);
+  std::int64_t done = 0;
+  do {
+    Block& block = WithRoom(size);
+    if (!block.packed) block.packed = Buffer(stream_.memory(), block_bytes_);
+    const std::int64_t count = std::min(static_cast<std::int64_t>((block_bytes_ - block.used) / size), elements - done);
+    const std::size_t bytes = static_cast<std::size_t>(count) * size;
+    if (count != 0) {
+      stream_.Gather(dtype, from, walk, done, count, block.packed.data() + block.used);
+      stream_.Copy(block.packed.data() + block.used, block.pinned.data() + block.used, bytes);
+    }
+    Append(block, bytes, visit);
+    done += count;
+  } while (done < elements);
+}
+
+void Download::Finish() {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) Turn();
+}
+
+void Download::Drop() {
+  for (Block& block : blocks_) {
+    block.parts.clear();
+    block.used = 0;
+  }
+}
+
+// A copy that is on its way writes into pinned memory.
+Download::~Download() {
+  if (!blocks_[0].pinned && !blocks_[1].pinned) return;
+  try {
+    stream_.Wait(stream_.Record());
+  } catch (const std::exception& error) {
+    log::error("waiting for the last download: {}", error.what());
+  }
+}
+
+}  // namespace layercast

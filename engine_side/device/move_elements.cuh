@@ -1,0 +1,74 @@
+// What one thread does with one element, to scatter, gather, zero or check tensors on a device. The same code on the
+// host, which is how tests run it without one. C++17; the casts have the bits of src/tensor/cast.h.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/device/element_walk.h"
+#include "engine_side/quant/cuda/words.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast::cuda {
+
+// Elements as they are.
+template <class T>
+struct Raw {
+  using Bits = T;
+};
+
+template <class From, class To>
+struct Convert {
+  LAYERCAST_HOST_DEVICE static typename To::Bits Of(typename From::Bits value) {
+    return To::FromFloat(From::ToFloat(value));
+  }
+};
+template <class Same>
+struct Convert<Same, Same> {
+  LAYERCAST_HOST_DEVICE static typename Same::Bits Of(typename Same::Bits value) { return value; }
+};
+
+// Each is called with 0, 1, ... count - 1, in any order.
+
+template <class From, class To>
+struct ScatterElement {
+  const typename From::Bits* packed;
+  typename To::Bits* to;
+  ElementWalk walk;
+  std::int64_t first;
+
+  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const {
+    to[walk.At(first + i)] = Convert<From, To>::Of(packed[i]);
+  }
+};
+
+template <class T>
+struct GatherElement {
+  const T* from;
+  T* packed;
+  ElementWalk walk;
+  std::int64_t first;
+
+  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { packed[i] = from[walk.At(first + i)]; }
+};
+
+template <class T>
+struct ZeroElement {
+  T* to;
+  ElementWalk walk;
+
+  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[walk.At(i)] = T{}; }
+};
+
+// What is no finite number, by the bits in which all such elements of a type are alike.
+template <class T>
+struct FindElement {
+  const T* from;
+  T mask, bits;
+  CudaFaultWord* fault;
+
+  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const {
+    if ((from[i] & mask) == bits) MergeMin(fault, EncodeCudaFault({CudaFault::Kind::kNan, i}));
+  }
+};
+
+}  // namespace layercast::cuda

@@ -1,0 +1,26 @@
+// Kernels that move elements: into and out of strided tensors, cast on the way. As engine_side/quant/cuda_kernels.h: a
+// call puts one kernel on the stream and returns; pointers are of device memory, aligned to their elements; the calling
+// thread's device is the stream's. Includes nothing of CUDA.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/device/element_walk.h"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+// Bytes of an element, of 1, 2, 4 or 8, as they are.
+void CudaScatter(int element_bytes, const void* packed, void* to, const ElementWalk& walk, std::int64_t first,
+                 std::int64_t count, CUstream_st* stream);
+void CudaGather(int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+                void* packed, CUstream_st* stream);
+void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t count, CUstream_st* stream);
+// f16, bf16, f32 or f64, to another one of them.
+void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
+                     std::int64_t first, std::int64_t count, CUstream_st* stream);
+// Merges into `fault` the first element of which (bits & mask) == value.
+void CudaFind(int element_bytes, const void* from, std::int64_t count, std::uint64_t mask, std::uint64_t value,
+              CudaFaultWord* fault, CUstream_st* stream);
+
+}  // namespace layercast

@@ -1,0 +1,80 @@
+#include "engine_side/quant/nvfp4_table.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "src/tensor/element.h"
+
+namespace layercast {
+namespace {
+
+constexpr int kThresholds = 7;
+constexpr float kTies[kThresholds] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.0F};
+constexpr float kBeyondBlocks = 6.5F;  // no product is as large: sf is rounded by a 16th of itself at most
+constexpr unsigned kUnitExponent = 7;  // of scale codes: those of 1 to 1.875
+
+float Bf16(unsigned bits) { return std::bit_cast<float>(bits << 16); }
+unsigned Bf16Bits(float value) { return std::bit_cast<std::uint32_t>(value) >> 16; }
+
+// Ties go to the even code, up at every other one.
+bool Reaches(int threshold, float product) {
+  return threshold % 2 == 0 ? product > kTies[threshold] : product >= kTies[threshold];
+}
+
+unsigned FirstBits(int threshold, float factor) {
+  unsigned bits = Bf16Bits(kTies[threshold] / factor);
+  while (Reaches(threshold, Bf16(bits) * factor)) --bits;
+  while (!Reaches(threshold, Bf16(bits) * factor)) ++bits;
+  return bits;
+}
+
+// See nvfp4_table.h; `thresholds` are counted from the origin.
+std::uint8_t Step(const std::array<unsigned, kThresholds>& thresholds, unsigned group) {
+  const unsigned first = 32 * group;
+  unsigned code = 1;
+  unsigned to_next = 32;
+  for (int i = 1; i < kThresholds; ++i) {
+    if (thresholds[i] <= first) ++code;
+    if (thresholds[i] > first && thresholds[i] < first + 32) to_next = thresholds[i] - first;
+  }
+  return static_cast<std::uint8_t>(32 * code + 32 - to_next);
+}
+
+}  // namespace
+
+Nvfp4Table::Nvfp4Table(float global_factor) {
+  for (unsigned code = 1; code < kScaleCodes - 1; ++code) {
+    factor[code] = global_factor / static_cast<float>(DecodeElement(DType::kF8E4M3, code));
+  }
+  constexpr unsigned kNormal = 128;  // the first bits of a bf16 with all of its mantissa
+  constexpr unsigned kSmallestExponent = 1;
+  const float smallest = kTies[0] / factor[kSmallestExponent << 3];
+  if (Bf16Bits(smallest) < 2 * kNormal) return;
+  min_code = kSmallestExponent << 3;
+  for (unsigned mantissa = 0; mantissa < kMantissas; ++mantissa) {
+    const float unit = factor[kUnitExponent << 3 | mantissa];
+    const unsigned start = Bf16Bits(kBeyondBlocks / unit) - 511;
+    std::array<unsigned, kThresholds> thresholds{};
+    for (int i = 0; i < kThresholds; ++i) thresholds[i] = FirstBits(i, unit) - start;
+    for (unsigned group = 0; group < 16; ++group) steps[mantissa][group] = Step(thresholds, group);
+    for (unsigned exponent = kSmallestExponent; exponent < 16; ++exponent) {
+      const unsigned code = exponent << 3 | mantissa;
+      const unsigned moved = start + (exponent << 7) - (kUnitExponent << 7);
+      origin[code] = moved * 0x10001U;
+      below_first[code] = (moved + thresholds[0] - 1) * 0x10001U;
+    }
+  }
+}
+
+std::uint8_t CodeByTable(const Nvfp4Table& table, std::uint8_t scale_code, std::uint16_t bf16_bits) {
+  const unsigned magnitude = bf16_bits & 0x7fffU;
+  const unsigned origin = table.origin[scale_code] & 0xffffU;
+  const unsigned above = magnitude > origin ? magnitude - origin : 0;
+  const unsigned code = (above % 32 + table.steps[scale_code % 8][above / 32 % 16]) / 32;
+  const unsigned first = table.below_first[scale_code] & 0xffffU;
+  const unsigned reached = magnitude > first ? magnitude - first : 0;
+  return static_cast<std::uint8_t>(std::min(code, reached) | (bf16_bits >> 12 & 8U));
+}
+
+}  // namespace layercast

@@ -1,0 +1,36 @@
+// Captured buffers in a device's memory, read back. Writing them is the commit stage's (commit.h).
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "engine_side/device/device_stream.h"
+#include "engine_side/device/digest_download.h"
+#include "layercast/captured_buffers.h"
+
+namespace layercast {
+
+// Resource; thread-safe: readers take turns on a stream that is theirs alone.
+class CapturedOnDevice {
+ public:
+  CapturedOnDevice(OpenDeviceStream open, const Device& device)
+      : open_(std::move(open)), device_(device), stream_(open_(device)), download_(*stream_, kBlockBytes) {}
+
+  // For whoever writes them.
+  std::shared_ptr<DeviceStream> OpenStream() const { return open_(device_); }
+
+  void Read(const CapturedBuffer& buffer, std::span<std::byte> bytes);
+  // One digest for each buffer, of its bytes in row-major order.
+  void Digests(std::span<const CapturedBuffer* const> buffers, std::span<Digest> digests);
+
+ private:
+  static constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+
+  const OpenDeviceStream open_;
+  const Device device_;
+  std::mutex mutex_;
+  const std::shared_ptr<DeviceStream> stream_;  // whoever opened it may share it with this alone
+  Download download_;                           // guarded by mutex_, as the stream
+};
+
+}  // namespace layercast

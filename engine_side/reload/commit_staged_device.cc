@@ -1,0 +1,82 @@
+// `staged` for an engine on a device: as commit_staged.cc, on the stream. The host waits once for the digests and once
+// for the commit, whatever the number of tensors.
+#include "engine_side/device/digest_download.h"
+#include "engine_side/reload/commit.h"
+#include "engine_side/reload/committer.h"
+#include "engine_side/reload/device_staging.h"
+#include "engine_side/reload/served_digest.h"
+#include "src/base/digest.h"
+
+namespace layercast {
+namespace {
+
+class DeviceStagedCommitter final : public Committer {
+ public:
+  DeviceStagedCommitter(const CommitParts& parts, DeviceWork& work)
+      : parts_(parts), work_(work), staging_(parts.layout, work) {}
+
+  bool writes_layers() const override { return false; }
+  LayerSink& Begin() override {
+    Drop();
+    return staging_;
+  }
+  void Drop() override { staging_.Drop(); }
+
+  // Copies of buffers on the device are queued first: while they run, the host copies its own.
+  void Commit() override {
+    for (const KernelTensor& tensor : parts_.layout.tensors()) {
+      if (IsOnDevice(tensor)) QueueCommit(tensor);
+    }
+    const DeviceStream::Ticket queued = work_.stream().Record();
+    for (const KernelTensor& tensor : parts_.layout.tensors()) {
+      if (IsOnDevice(tensor)) continue;
+      BeforeWriting();
+      WriteCaptured(tensor.destination, staging_.Staged(tensor));
+    }
+    work_.stream().Wait(queued);
+  }
+
+  // The host computes it, of bytes that are brought to it once.
+  Digest digest() const override {
+    const auto& tensors = parts_.layout.tensors();
+    std::vector<Digest> digests(tensors.size());
+    DigestDownload download(work_.download());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::span<std::byte> staged = staging_.Staged(tensors[i]);
+      if (IsOnDevice(tensors[i])) download.Add(staged.data(), staged.size(), digests[i]);
+    }
+    download.Finish();
+    work_.stream().Wait(work_.stream().Record());
+    parts_.pool.For(tensors.size(), [&](std::size_t i) {
+      if (!IsOnDevice(tensors[i])) digests[i] = DigestOf(staging_.Staged(tensors[i]));
+    });
+    return CombineDigests(parts_.layout, digests);
+  }
+
+  bool RollBack() override { return !wrote_; }
+  void Forget() override { wrote_ = false; }
+
+ private:
+  static bool IsOnDevice(const KernelTensor& tensor) { return tensor.destination.device.kind == Device::Kind::kCuda; }
+  void BeforeWriting() {
+    parts_.failpoints.Hit("commit.copy");
+    wrote_ = true;
+  }
+  void QueueCommit(const KernelTensor& tensor) {
+    BeforeWriting();
+    WriteCaptured(work_.stream(), tensor.destination, staging_.Staged(tensor));
+  }
+
+  const CommitParts parts_;
+  DeviceWork& work_;
+  DeviceStaging staging_;
+  bool wrote_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts, DeviceWork& work) {
+  return std::make_unique<DeviceStagedCommitter>(parts, work);
+}
+
+}  // namespace layercast

@@ -1,0 +1,41 @@
+#include "engine_side/reload/device_staging.h"
+
+namespace layercast {
+namespace {
+
+bool StaysOnHost(const KernelTensor& tensor) { return tensor.destination.device.kind == Device::Kind::kHost; }
+
+std::size_t StagedSize(const KernelTensor& tensor) { return static_cast<std::size_t>(tensor.spec.num_bytes()); }
+
+}  // namespace
+
+DeviceStaging::DeviceStaging(const KernelLayout& layout, DeviceWork& work)
+    : layout_(layout),
+      work_(work),
+      on_device_(work.stream().memory(), static_cast<std::size_t>(layout.staged_bytes(Device::Kind::kCuda))),
+      on_host_(work.stream().pinned(), static_cast<std::size_t>(layout.staged_bytes(Device::Kind::kHost))) {}
+
+void DeviceStaging::Open(std::span<const KernelTensor> tensors) {
+  for (const KernelTensor& tensor : tensors) {
+    if (StaysOnHost(tensor)) scratch_[layout_.IndexOf(tensor)] = Buffer(work_.layer_memory(), StagedSize(tensor));
+  }
+}
+
+std::span<std::byte> DeviceStaging::BytesOf(const KernelTensor& tensor) const {
+  return StaysOnHost(tensor) ? scratch_.at(layout_.IndexOf(tensor)).span().first(StagedSize(tensor)) : Staged(tensor);
+}
+
+void DeviceStaging::Close(std::span<const KernelTensor> tensors) {
+  for (const KernelTensor& tensor : tensors) {
+    if (!StaysOnHost(tensor)) continue;
+    if (StagedSize(tensor) != 0) work_.stream().Copy(BytesOf(tensor).data(), Staged(tensor).data(), StagedSize(tensor));
+    scratch_.erase(layout_.IndexOf(tensor));
+  }
+}
+
+std::span<std::byte> DeviceStaging::Staged(const KernelTensor& tensor) const {
+  const Buffer& block = StaysOnHost(tensor) ? on_host_ : on_device_;
+  return block.span().subspan(tensor.staging_offset, StagedSize(tensor));
+}
+
+}  // namespace layercast

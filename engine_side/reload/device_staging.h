@@ -1,0 +1,36 @@
+// The staged copy of an engine on a device: kernel tensors lie where their captured buffers are. Those of layers that
+// the engine keeps in host memory are worked on in device memory too, and wait in host memory.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "engine_side/reload/device_work.h"
+#include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/layer_sink.h"
+
+namespace layercast {
+
+// Allocated once and kept. Resource; one thread only. What it borrows outlives it.
+class DeviceStaging final : public LayerSink {
+ public:
+  DeviceStaging(const KernelLayout& layout, DeviceWork& work);
+
+  void Open(std::span<const KernelTensor> tensors) override;
+  std::span<std::byte> BytesOf(const KernelTensor& tensor) const override;
+  void Close(std::span<const KernelTensor> tensors) override;
+  // What is open is given back.
+  void Drop() { scratch_.clear(); }
+
+  // Of a closed tensor, once the stream is past it: on the device, or in host memory.
+  std::span<std::byte> Staged(const KernelTensor& tensor) const;
+
+ private:
+  const KernelLayout& layout_;
+  DeviceWork& work_;
+  Buffer on_device_;
+  Buffer on_host_;                         // pinned
+  std::map<std::size_t, Buffer> scratch_;  // of open tensors that are staged on the host, by index
+};
+
+}  // namespace layercast

@@ -1,0 +1,209 @@
+#include "engine_side/reload/device_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "engine_side/device/walks.h"
+#include "engine_side/quant/cuda_kernels.h"
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/base/log.h"
+#include "src/base/rounding.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kPackedAtOnce = std::size_t{1} << 20;  // by one thread
+constexpr std::size_t kFewestWords = 64;
+
+std::size_t WholeBytesOf(DType dtype) {
+  const int bits = BitsPerElement(dtype);
+  LAYERCAST_CHECK(bits % 8 == 0);
+  return static_cast<std::size_t>(bits) / 8;
+}
+
+// Bytes [first, first + bytes) of a view, packed.
+void PackPart(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to) {
+  while (bytes != 0) {
+    const std::size_t in_row = first % view.row_bytes;
+    const std::size_t count = std::min(bytes, view.row_bytes - in_row);
+    std::memcpy(to, view.row(first / view.row_bytes) + in_row, count);
+    first += count;
+    bytes -= count;
+    to += count;
+  }
+}
+
+RegionView AsView(std::span<const std::byte> bytes) {
+  return {.base = bytes.data(), .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()};
+}
+
+const char* NameOf(CudaFault::Kind kind) {
+  switch (kind) {
+    case CudaFault::Kind::kNan: return "NaN";
+    case CudaFault::Kind::kInfinity: return "infinity";
+    case CudaFault::Kind::kMinusInfinity: return "-infinity";
+    case CudaFault::Kind::kAboveAmax: return "a magnitude above the one that came with it";
+  }
+  return "a wrong value";
+}
+
+}  // namespace
+
+DeviceWork::DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block_bytes)
+    : stream_(stream),
+      pool_(pool),
+      layer_memory_(stream.memory()),
+      pinned_memory_(stream.pinned()),
+      uploads_(stream, block_bytes),
+      download_(stream, block_bytes) {}
+
+DeviceWork::~DeviceWork() { WaitQuietly(); }
+
+UploadRing::Slot DeviceWork::Packed(const RegionView& view, std::size_t first, std::size_t bytes) {
+  const UploadRing::Slot slot = uploads_.Take(bytes);
+  pool_.For(CeilDivide(bytes, kPackedAtOnce), [&](std::size_t job) {
+    const std::size_t begin = job * kPackedAtOnce;
+    PackPart(view, first + begin, std::min(kPackedAtOnce, bytes - begin), slot.pinned + begin);
+  });
+  return slot;
+}
+
+void DeviceWork::Write(const RegionView& view, std::byte* to) {
+  const std::size_t bytes = view.num_bytes();
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t count = std::min(uploads_.block_bytes(), bytes - done);
+    stream_.Copy(Packed(view, done, count).pinned, to + done, count);
+    done += count;
+  }
+}
+
+void DeviceWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory) {
+  if (box.num_elements() != 0) stream_.Zero(spec.dtype, memory, WalkInto(spec.shape, box, {}));
+}
+
+// One run of bytes goes straight to its place; all else is scattered from beside the ring.
+void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+                              const TensorSpec& parameter, std::byte* memory) {
+  LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
+  const ElementWalk walk = WalkInto(parameter.shape, placement.destination, placement.order);
+  const std::size_t size = WholeBytesOf(source);
+  const std::size_t most = uploads_.block_bytes() / size;
+  const std::size_t elements = view.num_bytes() / size;
+  for (std::size_t done = 0; done < elements;) {
+    const std::size_t count = std::min(most, elements - done);
+    const auto first = static_cast<std::int64_t>(piece.begin / size + done);
+    const UploadRing::Slot slot = Packed(view, done * size, count * size);
+    if (source == parameter.dtype && IsOneRun(walk, first, static_cast<std::int64_t>(count))) {
+      stream_.Copy(slot.pinned, memory + static_cast<std::size_t>(walk.At(first)) * size, count * size);
+    } else {
+      stream_.Copy(slot.pinned, slot.device, count * size);
+      stream_.Scatter(source, slot.device, parameter.dtype, memory, walk, first, static_cast<std::int64_t>(count));
+    }
+    done += count;
+  }
+}
+
+void DeviceWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                          std::span<const KernelTensorView> outputs, const PlacedMatrix& place) {
+  Buffer row_amax;
+  stream_.Quantize(recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs, WordFor(place, rows.cols));
+}
+
+AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place) {
+  const bool good = std::isfinite(amax.tensor) &&
+                    std::ranges::all_of(amax.rows, [](float row) { return std::isfinite(row) && row >= 0.0F; });
+  if (!good) {
+    throw Error(ErrorCode::kCorrupt, place.ToString() + ": a largest magnitude came as NaN, infinite or negative");
+  }
+  if (amax.rows.empty()) return amax;
+  rows = Buffer(layer_memory_, amax.rows.size_bytes());
+  Write(AsView(std::as_bytes(amax.rows)), rows.data());
+  return {.tensor = amax.tensor, .rows = {reinterpret_cast<const float*>(rows.data()), amax.rows.size()}};
+}
+
+// The words of a layer are set when its first is asked for. Their number grows with the largest layer.
+std::uint64_t* DeviceWork::WordFor(const PlacedMatrix& place, std::int64_t cols) {
+  Faults& faults = faults_[current_];
+  const std::size_t index = faults.places.size();
+  const std::size_t needed = (index + 1) * sizeof(CudaFaultWord);
+  if (needed > faults.words.size()) {
+    const std::size_t bytes = std::max(2 * faults.words.size(), kFewestWords * sizeof(CudaFaultWord));
+    Buffer words(stream_.memory(), bytes);
+    stream_.Fill(words.data(), std::byte{0xFF}, bytes);
+    if (index != 0) stream_.Copy(faults.words.data(), words.data(), index * sizeof(CudaFaultWord));
+    faults.words = std::move(words);
+    faults.fetched = Buffer(stream_.pinned(), bytes);
+  } else if (index == 0) {
+    stream_.Fill(faults.words.data(), std::byte{0xFF}, faults.words.size());
+  }
+  faults.places.push_back({place, cols});
+  return reinterpret_cast<std::uint64_t*>(faults.words.data()) + index;
+}
+
+std::vector<std::span<std::byte>> DeviceWork::ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) {
+  std::size_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += RoundUp(tensor.size(), kMemoryAlignment);
+  memory = Buffer(pinned_memory_, bytes);
+  std::vector<std::span<std::byte>> read;
+  std::size_t offset = 0;
+  for (const auto& tensor : tensors) {
+    read.push_back(memory.span().subspan(offset, tensor.size()));
+    if (!tensor.empty()) stream_.Copy(tensor.data(), read.back().data(), tensor.size());
+    offset += RoundUp(tensor.size(), kMemoryAlignment);
+  }
+  stream_.Wait(stream_.Record());
+  return read;
+}
+
+void DeviceWork::PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) {
+  Write(AsView(read), tensor.data());
+}
+
+void DeviceWork::EndLayer() {
+  Faults& faults = faults_[current_];
+  const std::size_t bytes = faults.places.size() * sizeof(CudaFaultWord);
+  if (bytes != 0) stream_.Copy(faults.words.data(), faults.fetched.data(), bytes);
+  faults.arrived = stream_.Record();
+  current_ = (current_ + 1) % faults_.size();
+  Check(faults_[current_]);
+}
+
+void DeviceWork::Check(Faults& faults) {
+  stream_.Wait(faults.arrived);
+  const auto places = std::exchange(faults.places, {});
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    CudaFaultWord word = kNoCudaFault;
+    std::memcpy(&word, faults.fetched.data() + i * sizeof(word), sizeof(word));
+    if (word == kNoCudaFault) continue;
+    const CudaFault fault = DecodeCudaFault(word);
+    throw Error(ErrorCode::kCorrupt, places[i].matrix.ToString() + ": the weight has " + NameOf(fault.kind) +
+                                         " at row " + std::to_string(fault.index / places[i].cols) + ", column " +
+                                         std::to_string(fault.index % places[i].cols));
+  }
+}
+
+void DeviceWork::Finish() {
+  for (Faults& faults : faults_) Check(faults);
+  stream_.Wait(stream_.Record());
+}
+
+void DeviceWork::Drop() {
+  WaitQuietly();
+  for (Faults& faults : faults_) faults.places.clear();
+  download_.Drop();
+}
+
+// What is under way uses pinned memory.
+void DeviceWork::WaitQuietly() noexcept {
+  try {
+    stream_.Wait(stream_.Record());
+  } catch (const std::exception& error) {
+    log::error("waiting for the device: {}", error.what());
+  }
+}
+
+}  // namespace layercast

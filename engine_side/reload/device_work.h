@@ -1,0 +1,72 @@
+// The stages' work on a device: uploads through pinned blocks, then kernels on one stream. The host waits for a block
+// to be free, and at the end of a layer for the one before it; never for a tensor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine_side/device/device_stream.h"
+#include "engine_side/device/download.h"
+#include "engine_side/device/upload_ring.h"
+#include "engine_side/reload/stage_work.h"
+#include "src/base/caching_memory.h"
+#include "src/base/worker_pool.h"
+
+namespace layercast {
+
+// Resource; one thread only. Keeps what memory it took for the next reload. What it borrows outlives it.
+class DeviceWork final : public StageWork {
+ public:
+  // `pool`: packs what is uploaded. `block_bytes`: of each pinned block.
+  DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block_bytes);
+  ~DeviceWork() override;
+
+  DeviceStream& stream() { return stream_; }
+  Download& download() { return download_; }
+
+  // Blocks that are given back are kept for the next ones, also of the next reload.
+  MemoryResource& layer_memory() override { return layer_memory_; }
+  void Write(const RegionView& view, std::byte* to) override;
+  void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
+  void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+                    const TensorSpec& parameter, std::byte* memory) override;
+  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
+  void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) override;
+  void EndLayer() override;
+  void Finish() override;
+  void Drop() override;
+
+ private:
+  // What kernels found wrong in one layer: a word for each matrix, set before the first and fetched after the last.
+  struct Faults {
+    struct Place {
+      PlacedMatrix matrix;
+      std::int64_t cols = 0;
+    };
+    Buffer words;    // on the device
+    Buffer fetched;  // pinned
+    std::vector<Place> places;
+    DeviceStream::Ticket arrived = 0;
+  };
+
+  UploadRing::Slot Packed(const RegionView& view, std::size_t first, std::size_t bytes);
+  std::uint64_t* WordFor(const PlacedMatrix& place, std::int64_t cols);
+  AmaxInput OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place);
+  void Check(Faults& faults);
+  void WaitQuietly() noexcept;
+
+  DeviceStream& stream_;
+  WorkerPool& pool_;
+  CachingMemory layer_memory_;
+  CachingMemory pinned_memory_;
+  UploadRing uploads_;
+  Download download_;
+  std::array<Faults, 2> faults_;  // of the layer that is worked on, and of the one before
+  std::size_t current_ = 0;
+};
+
+}  // namespace layercast

@@ -1,0 +1,32 @@
+// The stages' work in host memory, done by the time that a call returns.
+#pragma once
+
+#include "engine_side/reload/stage_work.h"
+#include "src/base/worker_pool.h"
+
+namespace layercast {
+
+// One thread only. What it borrows outlives it.
+class HostWork final : public StageWork {
+ public:
+  HostWork(MemoryResource& layer_memory, WorkerPool& pool) : layer_memory_(layer_memory), pool_(pool) {}
+
+  MemoryResource& layer_memory() override { return layer_memory_; }
+  void Write(const RegionView& view, std::byte* to) override { Pack(view, to); }
+  void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
+  void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+                    const TensorSpec& parameter, std::byte* memory) override;
+  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
+  void PutBack(std::span<const std::byte> /*read*/, std::span<std::byte> /*tensor*/) override {}
+  void EndLayer() override {}
+  void Finish() override {}
+  void Drop() override {}
+
+ private:
+  MemoryResource& layer_memory_;
+  WorkerPool& pool_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,59 @@
+// What the stages do to bytes, wherever those lie: at once in host memory (host_work.h), or queued for a device
+// (device_work.h). Which bytes, and when, is the stages' own affair: they are the same for both.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/plan/load_plan.h"
+#include "engine_side/plan/piece.h"
+#include "engine_side/quant/recipe.h"
+#include "layercast/memory.h"
+#include "src/tensor/region.h"
+
+namespace layercast {
+
+// A matrix of a parameter, for words about it. Value; the plan is borrowed.
+struct PlacedMatrix {
+  const LoadPlan& plan;
+  std::uint32_t parameter = 0;
+  std::int64_t matrix = 0;
+
+  std::string ToString() const;  // "layer a.b: 'a.b.weight'", and which matrix where there are several
+};
+
+// One thread only. Memory that it is given is the layers' and the sink's, on the device where it works; views, and what
+// they show, are in host memory, and not used after a call returns.
+class StageWork {
+ public:
+  virtual ~StageWork() = default;
+
+  // Where a layer's parameters are materialized. What is given back may still be used by what was asked for before.
+  virtual MemoryResource& layer_memory() = 0;
+
+  // Copies a view's bytes, packed.
+  virtual void Write(const RegionView& view, std::byte* to) = 0;
+  virtual void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) = 0;
+  // Stage 3 (fuse_and_shard.h).
+  virtual void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+                            const TensorSpec& parameter, std::byte* memory) = 0;
+  // Stage 4, of rows of one matrix, as Recipe::Quantize. What is wrong with a value is thrown here, or by EndLayer or
+  // Finish, with the place's words before it.
+  virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                        std::span<const KernelTensorView> outputs, const PlacedMatrix& place) = 0;
+
+  // Tensors for the host to read, and to write: themselves, or copies in `memory` that PutBack takes to their place.
+  virtual std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) = 0;
+  virtual void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) = 0;
+
+  // Everything was asked for that makes a layer whole.
+  virtual void EndLayer() = 0;
+  // Everything was asked for: when this returns it is done, and nothing was wrong.
+  virtual void Finish() = 0;
+  // What was asked for does not matter any more, and nothing that is wrong with it is ever thrown.
+  virtual void Drop() = 0;
+};
+
+}  // namespace layercast

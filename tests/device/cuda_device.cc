@@ -1,0 +1,97 @@
+// The first device of this machine.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "src/base/counting_memory.h"
+#include "src/cuda/memory.h"
+#include "src/cuda/probe.h"
+#include "tests/device/test_device.h"
+
+namespace layercast::testing {
+namespace {
+
+// A stream, counted.
+class CountedStream final : public DeviceStream {
+ public:
+  CountedStream(std::shared_ptr<DeviceStream> stream, std::size_t& allocations, std::size_t& waits)
+      : stream_(std::move(stream)), allocations_(allocations), waits_(waits) {}
+  ~CountedStream() override { allocations_ += memory_.allocations() + pinned_.allocations(); }
+
+  Device device() const override { return stream_->device(); }
+  MemoryResource& memory() override { return memory_; }
+  MemoryResource& pinned() override { return pinned_; }
+  std::size_t allocations() const { return memory_.allocations() + pinned_.allocations(); }
+
+  void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override { stream_->Copy(from, to, bytes); }
+  void Fill(std::byte* to, std::byte value, std::size_t bytes) override { stream_->Fill(to, value, bytes); }
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
+               std::int64_t first, std::int64_t count) override {
+    stream_->Scatter(from, packed, to_dtype, to, walk, first, count);
+  }
+  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+              std::byte* packed) override {
+    stream_->Gather(dtype, from, walk, first, count, packed);
+  }
+  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override { stream_->Zero(dtype, to, walk); }
+  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, std::uint64_t* fault) override {
+    stream_->Quantize(recipe, rows, first_row, amax, outputs, fault);
+  }
+  Ticket Record() override { return stream_->Record(); }
+  void Wait(Ticket ticket) override {
+    if (ticket > waited_) ++waits_;
+    waited_ = std::max(waited_, ticket);
+    stream_->Wait(ticket);
+  }
+
+ private:
+  const std::shared_ptr<DeviceStream> stream_;  // ours alone
+  CountingMemory memory_{stream_->memory()};
+  CountingMemory pinned_{stream_->pinned()};
+  std::size_t& allocations_;
+  std::size_t& waits_;
+  Ticket waited_ = 0;
+};
+
+class CudaDevice final : public TestDevice {
+ public:
+  std::byte* Allocate(std::size_t bytes) override {
+    std::byte* address = engine_.emplace_back(memory_, bytes).data();
+    stream_.Synchronize();
+    return address;
+  }
+  OpenDeviceStream Opener() override {
+    return [this](const Device& device) {
+      auto stream = std::make_shared<CountedStream>(OpenCudaStream(device), of_gone_, waits_);
+      streams_.push_back(stream);
+      return stream;
+    };
+  }
+  std::size_t allocations() const override {
+    std::size_t sum = of_gone_;
+    for (const auto& stream : streams_) {
+      if (const auto live = stream.lock()) sum += live->allocations();
+    }
+    return sum;
+  }
+  std::size_t waits() const override { return waits_; }
+
+ private:
+  CudaStream stream_{0};
+  CudaMemory memory_{stream_};
+  std::vector<Buffer> engine_;
+  std::vector<std::weak_ptr<CountedStream>> streams_;
+  std::size_t of_gone_ = 0;  // streams' allocations
+  std::size_t waits_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TestDevice> MakeTestDevice(std::string& why) {
+  const CudaProbe probe = ProbeCuda();
+  why = probe.why_none;
+  return probe ? std::make_unique<CudaDevice>() : nullptr;
+}
+
+}  // namespace layercast::testing

@@ -1,0 +1,187 @@
+#include "tests/device/deferred_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "engine_side/device/walks.h"
+#include "engine_side/quant/cuda_kernels.h"
+#include "layercast/error.h"
+#include "src/base/rounding.h"
+#include "src/tensor/cast.h"
+
+namespace layercast::testing {
+namespace {
+
+constexpr std::size_t kDeviceBytes = std::size_t{1} << 32;  // of addresses: memory is what is touched
+constexpr std::byte kFresh{0xA5};
+constexpr std::byte kGone{0x5C};
+
+std::size_t Size(DType dtype) { return static_cast<std::size_t>(BitsPerElement(dtype)) / 8; }
+
+// The first wrong value of a piece, as a kernel reports it.
+std::uint64_t WordOf(const MatrixView& rows, std::int64_t first_row, WorkerPool& pool) {
+  const ScanResult scan = Scan(rows, pool);
+  const bool finite = scan.first_non_finite < 0;
+  return EncodeCudaFault({finite ? CudaFault::Kind::kAboveAmax : CudaFault::Kind::kNan,
+                          first_row * rows.cols + (finite ? 0 : scan.first_non_finite)});
+}
+
+}  // namespace
+
+class DeferredDevice::Working {
+ public:
+  explicit Working(const DeferredDevice& device) : device_(device) { Protect(PROT_READ | PROT_WRITE); }
+  ~Working() { Protect(PROT_NONE); }
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+
+ private:
+  void Protect(int protection) const {
+    if (device_.used_ != 0 && mprotect(device_.memory_, device_.used_, protection) != 0) std::abort();
+  }
+  const DeferredDevice& device_;
+};
+
+DeferredDevice::DeferredDevice() {
+  void* memory = mmap(nullptr, kDeviceBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("no addresses for a device");
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+DeferredDevice::~DeferredDevice() { munmap(memory_, kDeviceBytes); }
+
+// Never the same twice: what is used too long finds what it was overwritten with. Each in pages of its own.
+std::byte* DeferredDevice::Allocate(std::size_t bytes) {
+  std::byte* address = memory_ + used_;
+  used_ += RoundUp<std::size_t>(std::max<std::size_t>(bytes, 1), 4096);
+  if (used_ > kDeviceBytes) throw Error(ErrorCode::kResourceExhausted, "the device that is played is full");
+  return address;
+}
+
+OpenDeviceStream DeferredDevice::Opener() {
+  return [this](const Device&) { return std::make_shared<DeferredStream>(*this); };
+}
+
+bool DeferredDevice::Has(const std::byte* address, std::size_t bytes) const {
+  return address >= memory_ && address + bytes <= memory_ + used_;
+}
+
+std::byte* DeferredStream::Memory::Allocate(std::size_t bytes) {
+  std::byte* address = stream_.device_.Allocate(bytes);
+  ++stream_.device_.allocations_;
+  stream_.Fill(address, kFresh, bytes);
+  return address;
+}
+
+void DeferredStream::Memory::Deallocate(std::byte* address, std::size_t bytes) noexcept {
+  stream_.Fill(address, kGone, bytes);
+}
+
+std::byte* DeferredStream::Pinned::Allocate(std::size_t bytes) {
+  ++stream_.device_.allocations_;
+  return blocks_.emplace_back(std::max<std::size_t>(bytes, 1), kFresh).data();
+}
+
+void DeferredStream::Pinned::Deallocate(std::byte* address, std::size_t bytes) noexcept {
+  std::fill_n(address, bytes, kGone);
+}
+
+bool DeferredStream::Pinned::Has(const std::byte* address, std::size_t bytes) const {
+  return std::ranges::any_of(blocks_, [&](const std::vector<std::byte>& block) {
+    return address >= block.data() && address + bytes <= block.data() + block.size();
+  });
+}
+
+// Memory of ours, or pinned: anything else a device does not reach, or only by waiting.
+void DeferredStream::ExpectReachable(const std::byte* address, std::size_t bytes) const {
+  if (device_.Has(address, bytes) || pinned_.Has(address, bytes)) return;
+  throw std::logic_error("a device was given memory that it does not reach");
+}
+
+void DeferredStream::Queue(std::function<void()> work) {
+  queue_.push_back(std::move(work));
+  ++queued_;
+}
+
+void DeferredStream::Wait(Ticket ticket) {
+  if (done_ >= ticket) return;
+  ++device_.waits_;
+  const DeferredDevice::Working working(device_);
+  for (; done_ < ticket; ++done_) {
+    queue_.front()();
+    queue_.pop_front();
+  }
+}
+
+void DeferredStream::Copy(const std::byte* from, std::byte* to, std::size_t bytes) {
+  ExpectReachable(from, bytes);
+  ExpectReachable(to, bytes);
+  Queue([=] { std::memmove(to, from, bytes); });
+}
+
+void DeferredStream::Fill(std::byte* to, std::byte value, std::size_t bytes) {
+  ExpectReachable(to, bytes);
+  Queue([=] { std::fill_n(to, bytes, value); });
+}
+
+void DeferredStream::Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to,
+                             const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+  ExpectReachable(packed, static_cast<std::size_t>(count) * Size(from));
+  ExpectReachable(to, 1);
+  Queue([=] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::byte* value = packed + static_cast<std::size_t>(i) * Size(from);
+      std::byte* place = to + static_cast<std::size_t>(walk.At(first + i)) * Size(to_dtype);
+      if (from == to_dtype) {
+        std::memcpy(place, value, Size(from));
+      } else {
+        Cast(from, value, to_dtype, place, 1);
+      }
+    }
+  });
+}
+
+void DeferredStream::Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first,
+                            std::int64_t count, std::byte* packed) {
+  ExpectReachable(from, 1);
+  ExpectReachable(packed, static_cast<std::size_t>(count) * Size(dtype));
+  Queue([=] {
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::memcpy(packed + static_cast<std::size_t>(i) * Size(dtype),
+                  from + static_cast<std::size_t>(walk.At(first + i)) * Size(dtype), Size(dtype));
+    }
+  });
+}
+
+void DeferredStream::Zero(DType dtype, std::byte* to, const ElementWalk& walk) {
+  ExpectReachable(to, 1);
+  Queue([=] {
+    for (std::int64_t i = 0; i < NumElements(walk); ++i) {
+      std::fill_n(to + static_cast<std::size_t>(walk.At(i)) * Size(dtype), Size(dtype), std::byte{0});
+    }
+  });
+}
+
+// By the CPU's recipe, made anew: whoever asked may have given up the one that it asked with.
+void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
+                              const AmaxInput& amax, std::span<const KernelTensorView> outputs, std::uint64_t* fault) {
+  ExpectReachable(rows.data, 1);
+  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  const std::shared_ptr<const Recipe> same = MakeRecipe(recipe.name(), recipe.options());
+  const std::vector<KernelTensorView> views(outputs.begin(), outputs.end());
+  Queue([=, this] {
+    try {
+      same->Quantize(rows, first_row, amax, views, pool_);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCorrupt) throw;
+      *fault = std::min(*fault, WordOf(rows, first_row, pool_));
+    }
+  });
+}
+
+std::unique_ptr<TestDevice> MakeTestDevice(std::string& /*why*/) { return std::make_unique<DeferredDevice>(); }
+
+}  // namespace layercast::testing

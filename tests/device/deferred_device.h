@@ -1,0 +1,96 @@
+// A device that this program plays, at its worst: nothing that is queued is done before somebody waits for it, and then
+// no more than was waited for. Its memory cannot be touched in between, by whomever; pinned memory that is given back
+// is overwritten at once, device memory in the order of its stream. So what only works when things happen early fails.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/base/worker_pool.h"
+#include "tests/device/test_device.h"
+
+namespace layercast::testing {
+
+class DeferredStream;
+
+class DeferredDevice final : public TestDevice {
+ public:
+  DeferredDevice();
+  ~DeferredDevice() override;
+
+  std::byte* Allocate(std::size_t bytes) override;
+  OpenDeviceStream Opener() override;
+  std::size_t allocations() const override { return allocations_; }
+  std::size_t waits() const override { return waits_; }
+
+ private:
+  friend class DeferredStream;
+  // While one lives the device works, and its memory can be reached.
+  class Working;
+
+  bool Has(const std::byte* address, std::size_t bytes) const;
+
+  std::byte* memory_ = nullptr;
+  std::size_t used_ = 0;
+  std::size_t allocations_ = 0;
+  std::size_t waits_ = 0;
+};
+
+class DeferredStream final : public DeviceStream {
+ public:
+  explicit DeferredStream(DeferredDevice& device) : device_(device) {}
+
+  Device device() const override { return {Device::Kind::kCuda, 0}; }
+  MemoryResource& memory() override { return memory_; }
+  MemoryResource& pinned() override { return pinned_; }
+  void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override;
+  void Fill(std::byte* to, std::byte value, std::size_t bytes) override;
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
+               std::int64_t first, std::int64_t count) override;
+  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+              std::byte* packed) override;
+  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override;
+  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  Ticket Record() override { return queued_; }
+  void Wait(Ticket ticket) override;
+
+ private:
+  class Memory final : public MemoryResource {
+   public:
+    explicit Memory(DeferredStream& stream) : stream_(stream) {}
+    std::byte* Allocate(std::size_t bytes) override;
+    void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
+    Device device() const override { return stream_.device(); }
+
+   private:
+    DeferredStream& stream_;
+  };
+  class Pinned final : public MemoryResource {
+   public:
+    explicit Pinned(DeferredStream& stream) : stream_(stream) {}
+    std::byte* Allocate(std::size_t bytes) override;
+    void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
+    bool Has(const std::byte* address, std::size_t bytes) const;
+
+   private:
+    DeferredStream& stream_;
+    std::vector<std::vector<std::byte>> blocks_;  // kept, whatever is given back
+  };
+
+  void Queue(std::function<void()> work);
+  void ExpectReachable(const std::byte* address, std::size_t bytes) const;
+
+  DeferredDevice& device_;
+  Memory memory_{*this};
+  Pinned pinned_{*this};
+  WorkerPool pool_{1};
+  std::deque<std::function<void()>> queue_;
+  Ticket queued_ = 0;
+  Ticket done_ = 0;
+};
+
+}  // namespace layercast::testing

@@ -1,0 +1,29 @@
+// A device for tests of what runs on one: a real one, or one that this program plays. The same suites run on both.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "engine_side/device/device_stream.h"
+
+namespace layercast::testing {
+
+// Resource; one thread only. It outlives its streams.
+class TestDevice {
+ public:
+  virtual ~TestDevice() = default;
+  // Memory of an engine, for as long as the device lives.
+  virtual std::byte* Allocate(std::size_t bytes) = 0;
+  virtual OpenDeviceStream Opener() = 0;
+
+  // Blocks of device and of pinned memory that its streams were asked for, so far.
+  virtual std::size_t allocations() const = 0;
+  // Times that a host thread had to wait for what was not done yet.
+  virtual std::size_t waits() const = 0;
+};
+
+// Null: there is none here, and `why` says so.
+std::unique_ptr<TestDevice> MakeTestDevice(std::string& why);
+
+}  // namespace layercast::testing

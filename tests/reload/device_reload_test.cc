@@ -1,0 +1,216 @@
+// Reloads of an engine on a device, byte for byte those of the slow reference. Linked with a device that is played, and
+// with a real one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tests/reload/device_rig.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using testing::DeviceRig;
+using testing::DeviceRigOptions;
+using testing::Differences;
+using testing::EagerSource;
+using testing::ErrorOf;
+using testing::ExpertForm;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::LazySource;
+using testing::RigOptions;
+using testing::ServedBytes;
+using testing::TensorsOf;
+using testing::Weights;
+
+constexpr const char* kRecipes[] = {"none",  "fp8_per_tensor", "fp8_per_channel", "fp8_per_block",
+                                    "mxfp8", "nvfp4",          "int8_per_channel"};
+
+class OnDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    device_ = testing::MakeTestDevice(why);
+    if (device_ == nullptr) GTEST_SKIP() << "no CUDA: " << why;
+  }
+
+  // Two versions, so that a byte that the second one leaves shows.
+  void ExpectReloads(const DeviceRigOptions& options) {
+    DeviceRig rig(*device_, options);
+    for (const std::uint32_t seed : {1U, 2U}) {
+      const Weights weights = rig.Version(seed);
+      rig.receiver->ReloadWeights(EagerSource(weights));
+      EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty()) << "version " << seed;
+    }
+  }
+
+  std::unique_ptr<testing::TestDevice> device_;
+};
+
+class OnDeviceByRecipe : public OnDevice,
+                         public ::testing::WithParamInterface<std::tuple<const char*, std::pair<int, int>>> {
+ protected:
+  RigOptions Model() const {
+    const auto [rank, size] = std::get<1>(GetParam());
+    return {.recipe = std::get<0>(GetParam()), .parallel = {rank, size}};
+  }
+};
+
+TEST_P(OnDeviceByRecipe, ServesTheBytesOfTheSlowReference) {
+  ExpectReloads({.model = Model()});
+  ExpectReloads({.model = Model(), .chunk_bytes = 5000});  // less than many rows, and more blocks than the ring has
+}
+
+TEST_P(OnDeviceByRecipe, ServesThemWhereSomeLayersStayInHostMemory) {
+  ExpectReloads({.model = Model(), .on_host = [](const std::string& name) {
+                   return name.find("mlp") != std::string::npos || name.find("norm") != std::string::npos;
+                 }});
+}
+
+TEST_P(OnDeviceByRecipe, ServesThemInForeignStrides) { ExpectReloads({.model = Model(), .strided = true}); }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, OnDeviceByRecipe,
+                         ::testing::Combine(::testing::ValuesIn(kRecipes),
+                                            ::testing::Values(std::pair(0, 1), std::pair(1, 2), std::pair(3, 4))));
+
+TEST_F(OnDevice, ServesExpertsInEveryForm) {
+  for (const char* recipe : {"none", "fp8_per_channel", "nvfp4"}) {
+    for (const ExpertForm form : {ExpertForm::kPerExpert, ExpertForm::kFused, ExpertForm::kStacked,
+                                  ExpertForm::kTransposed, ExpertForm::kInterleaved}) {
+      SCOPED_TRACE(std::string(recipe) + ", form " + std::to_string(static_cast<int>(form)));
+      ExpectReloads({.model = {.recipe = recipe, .parallel = {1, 2}, .experts = form}});
+    }
+  }
+}
+
+TEST_F(OnDevice, CastsWhatTheTrainerHoldsInAnotherDtype) {
+  for (const DType source : {DType::kF32, DType::kF16, DType::kF64}) {
+    ExpectReloads({.model = {.recipe = "fp8_per_channel", .parallel = {1, 2}, .source = source}});
+    ExpectReloads({.model = {.dtype = DType::kF16, .source = source}});
+  }
+}
+
+TEST_F(OnDevice, TakesTensorsInAnyOrder) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_block", .layers = 3}});
+  const Weights weights = rig.Version(1);
+  std::vector<NamedTensor> tensors = TensorsOf(weights);
+  std::ranges::sort(tensors, {}, &NamedTensor::name);
+  rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), testing::SpecsOf(weights)));
+  EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty());
+}
+
+TEST_F(OnDevice, TakesWhatIsInKernelFormat) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel"}, .chunk_bytes = 5000});
+  const ServedBytes kernel = rig.Expected(rig.Version(3));
+  std::vector<NamedTensor> tensors;
+  for (const CapturedBuffer& buffer : rig.engine.table()) {
+    tensors.push_back({buffer.name, {buffer.dtype, buffer.shape, kernel.at(buffer.name).data(), {}}, nullptr});
+  }
+  rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), {}, /*is_checkpoint_format=*/false));
+  EXPECT_THAT(Differences(rig.Served(), kernel), IsEmpty());
+}
+
+// Read back from the device twice over: what was staged, and what is served.
+TEST_F(OnDevice, HasTheDigestsOfAnEngineInHostMemory) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_tensor"}});
+  testing::ReceiverRig on_host({.recipe = "fp8_per_tensor"});
+  const ReloadReport report = rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  const ReloadReport expected = on_host.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  EXPECT_EQ(report.served_digest, expected.served_digest);
+  EXPECT_EQ(report.version, expected.version);
+  EXPECT_EQ(report.layers, expected.layers);
+  EXPECT_EQ(report.staged_bytes, expected.staged_bytes);
+}
+
+TEST_F(OnDevice, AllocatesNothingInAReloadAfterTheFirst) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_block", .layers = 3}});
+  rig.receiver->ReloadWeights(LazySource(rig.Version(1)));
+  const std::size_t first = device_->allocations();
+  for (std::uint32_t seed = 2; seed < 5; ++seed) rig.receiver->ReloadWeights(LazySource(rig.Version(seed)));
+  EXPECT_EQ(device_->allocations(), first);
+}
+
+// One wait for a layer, one for each turn of the ring, and a few for the whole: tensors cost none.
+TEST_F(OnDevice, TheHostWaitsForLayersNotForTensors) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel", .layers = 8}, .chunk_bytes = 4U << 20});
+  const Weights weights = rig.Version(1);
+  rig.receiver->Stage(EagerSource(weights));
+  const std::size_t staged = device_->waits();
+  EXPECT_LE(staged, rig.receiver->report().layers + 8);
+  rig.receiver->Commit();
+  EXPECT_LE(device_->waits(), staged + 1);
+}
+
+TEST_F(OnDevice, ReadsTensorsOnlyUntilTheIteratorMovesOn) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_tensor", .layers = 2}});
+  const Weights weights = rig.Version(1);
+  rig.receiver->ReloadWeights(LazySource(weights));
+  EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty());
+}
+
+TEST_F(OnDevice, RefusesNaNByNameAndGoesOnServingTheOldVersion) {
+  for (const char* recipe : kRecipes) {
+    SCOPED_TRACE(recipe);
+    DeviceRig rig(*device_, {.model = {.recipe = recipe, .dtype = DType::kF16, .source = DType::kF32}});
+    const Weights good = rig.Version(1);
+    rig.receiver->ReloadWeights(EagerSource(good));
+    Weights bad = rig.Version(2);
+    const float large = 70'000.0F;  // no number in f16
+    const std::size_t element = 3 * 128 + 5;
+    std::memcpy(bad.bytes(testing::IndexOf(bad, "model.layers.0.mlp.up_proj.weight")).data() + element * sizeof(large),
+                &large, sizeof(large));
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(bad)); }),
+                AllOf(HasSubstr("layer model.layers.0.mlp.gate_up_proj: 'model.layers.0.mlp.gate_up_proj.weight'")));
+    EXPECT_THAT(Differences(rig.Served(), rig.Expected(good)), IsEmpty());
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(3)));
+    EXPECT_THAT(Differences(rig.Served(), rig.Expected(rig.Version(3))), IsEmpty());
+  }
+}
+
+TEST_F(OnDevice, AStreamThatEndsEarlyLeavesTheOldVersion) {
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel"}});
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  const Weights half = rig.Version(2);
+  std::vector<NamedTensor> tensors = TensorsOf(half);
+  tensors.resize(tensors.size() / 2);
+  EXPECT_THAT(
+      ErrorOf([&] { rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), testing::SpecsOf(half))); }),
+      HasSubstr("the weights ended before"));
+  EXPECT_THAT(Differences(rig.Served(), rig.Expected(rig.Version(1))), IsEmpty());
+  rig.receiver->ReloadWeights(EagerSource(half));
+  EXPECT_THAT(Differences(rig.Served(), rig.Expected(half)), IsEmpty());
+}
+
+TEST_F(OnDevice, NamesABufferWhereAPolicyNeedsHostMemory) {
+  for (const CommitPolicy policy : {CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+    DeviceRig rig(*device_, {.commit = policy});
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(rig.Version(1))); }),
+                AllOf(HasSubstr("commit policy " + std::string(CommitPolicyName(policy))),
+                      HasSubstr("'model.embed_tokens.weight' on CUDA device 0, where only staged works")));
+  }
+}
+
+TEST_F(OnDevice, RefusesToCommitIntoABufferThatMoved) {
+  DeviceRig rig(*device_, {});
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  rig.engine.table()[2].address = device_->Allocate(1 << 20);
+  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(rig.Version(2))); }),
+              HasSubstr(rig.engine.table()[2].name));
+}
+
+TEST_F(OnDevice, RefusesBuffersOnTwoDevices) {
+  testing::DeviceEngine engine(*device_, *testing::RigModel({}), {});
+  engine.table()[1].device.index = 1;
+  EXPECT_THAT(ErrorOf([&] { engine.Adopt(); }), HasSubstr("expected one device for a rank"));
+}
+
+}  // namespace
+}  // namespace layercast

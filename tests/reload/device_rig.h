@@ -1,0 +1,86 @@
+// A receiver over an engine whose buffers are on a device, all of them or but for some layers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/reload/strided.h"
+#include "layercast/receiver.h"
+#include "tests/device/test_device.h"
+#include "tests/reload/receiver_rig.h"
+
+namespace layercast::testing {
+
+struct DeviceRigOptions {
+  RigOptions model{};
+  CommitPolicy commit = CommitPolicy::kStaged;
+  std::uint64_t chunk_bytes = 70'000;
+  // Kernel tensors of these names stay in host memory.
+  std::function<bool(const std::string& name)> on_host = [](const std::string&) { return false; };
+  bool strided = false;  // matrices lie column by column, with gaps
+};
+
+// The table of an engine for a model. Resource; the device outlives it.
+class DeviceEngine {
+ public:
+  DeviceEngine(TestDevice& device, const Module& model, const DeviceRigOptions& options) : device_(device) {
+    const auto recipe = MakeRecipe(options.model.recipe);
+    for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), *recipe)) {
+      CapturedBuffer buffer{std::move(spec.name), nullptr, spec.dtype, std::move(spec.shape), {}, {}};
+      if (options.strided && buffer.shape.size() == 2) buffer.strides = {1, buffer.shape[0] + 3};
+      Place(buffer, options.on_host(buffer.name));
+      table_.push_back(std::move(buffer));
+    }
+  }
+
+  CapturedBuffers Adopt() const {
+    return CapturedBuffers::Adopt(table_, [this] { return table_; }, device_.Opener());
+  }
+  std::vector<CapturedBuffer>& table() { return table_; }
+
+ private:
+  void Place(CapturedBuffer& buffer, bool on_host) {
+    const std::size_t bytes = ExtentBytes(buffer);
+    if (on_host) {
+      buffer.address = host_.emplace_back(std::max<std::size_t>(bytes, 1), std::byte{0x77}).data();
+    } else {
+      buffer.address = device_.Allocate(bytes);
+      buffer.device = {Device::Kind::kCuda, 0};
+    }
+  }
+
+  TestDevice& device_;
+  std::vector<std::vector<std::byte>> host_;
+  std::vector<CapturedBuffer> table_;
+};
+
+struct DeviceRig {
+  DeviceRig(TestDevice& device, const DeviceRigOptions& given)
+      : options(given), engine(device, *RigModel(given.model), given) {
+    ReceiverOptions receiver_options;
+    receiver_options.commit = given.commit;
+    receiver_options.threads = 1;
+    receiver_options.chunk_bytes = given.chunk_bytes;
+    receiver = std::make_unique<Receiver>(RigModel(given.model), given.model.parallel,
+                                          QuantizationConfig{given.model.recipe}, engine.Adopt(), receiver_options);
+  }
+
+  Weights Version(std::uint32_t seed) const { return RigWeights(options.model, seed); }
+  ServedBytes Expected(const Weights& weights) const { return ServedSlowly(options.model, weights); }
+  ServedBytes Served() const {
+    ServedBytes served;
+    for (const CapturedBuffer& buffer : receiver->captured().buffers()) {
+      served[buffer.name] = receiver->captured().Read(buffer);
+    }
+    return served;
+  }
+
+  const DeviceRigOptions options;
+  DeviceEngine engine;
+  std::unique_ptr<Receiver> receiver;
+};
+
+}  // namespace layercast::testing
