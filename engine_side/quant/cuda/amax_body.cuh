@@ -35,6 +35,7 @@ class AmaxBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = 256;
+  static constexpr int kMinBlocks = 4;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE AmaxBody(const Arguments& arguments, const Seat& seat)
@@ -46,13 +47,17 @@ class AmaxBody {
     const std::int64_t first = arguments_.parts.PartOf(seat_.team) * arguments_.units_of_part;
     for (std::int64_t unit = 0; unit < arguments_.units_of_part; unit += units_.OfTeam(seat_)) {
       units_.Load(source, seat_, row_, first + unit);
-      std::uint32_t largest = units_.CheckedLargest(source, Type::kInfinity - 1);
-      if (largest >= Type::kInfinity) largest = LargestFiniteOf(units_);
+      std::uint32_t largest = units_.Largest();
+      if (largest >= Type::kInfinity) {
+        wrong_ = true;
+        largest = LargestFiniteOf(units_);
+      }
       amax[0] = amax[0] < largest ? largest : amax[0];
     }
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
+    if (wrong_) ReportAll();
     if (seat_.thread != 0 || row_ >= arguments_.source.rows) return;
     if constexpr (kByRow) {
       arguments_.amax[row_] = FloatOfBits(amax[0]);
@@ -62,9 +67,19 @@ class AmaxBody {
   }
 
  private:
+  // Of the whole part that the team went through.
+  LAYERCAST_HOST_DEVICE void ReportAll() {
+    const std::int64_t first = arguments_.parts.PartOf(seat_.team) * arguments_.units_of_part;
+    for (std::int64_t unit = 0; unit < arguments_.units_of_part; unit += units_.OfTeam(seat_)) {
+      units_.Load(arguments_.source, seat_, row_, first + unit);
+      units_.ReportFaults(arguments_.source, Type::kInfinity - 1);
+    }
+  }
+
   const Arguments& arguments_;
   const Seat seat_;
   const std::int64_t row_;
+  bool wrong_ = false;
   HeldUnits<Access> units_;
 };
 

@@ -24,6 +24,7 @@ class BlockBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = kThreads;
+  static constexpr int kMinBlocks = 2;
 
   LAYERCAST_HOST_DEVICE BlockBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {
     const auto block = static_cast<std::uint32_t>(seat.team);
@@ -35,7 +36,10 @@ class BlockBody {
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       units_[i] = {};
-      if (Has(i)) units_[i] = Access::Load(arguments_.source, row(i), unit_);
+      if (Has(i)) {
+        const Source& source = arguments_.source;
+        units_[i] = Access::Load(source.data + (row(i) * source.row_stride + unit_ * Access::kBytes), left());
+      }
     }
     amax[0] = 0;
     LAYERCAST_UNROLL
@@ -43,10 +47,7 @@ class BlockBody {
       const std::uint32_t largest = LargestOf(units_[i]);
       amax[0] = amax[0] < largest ? largest : amax[0];
     }
-    if (amax[0] < Type::kInfinity) return;
-    for (int i = 0; i < kHeld; ++i) {
-      if (Has(i)) ReportFault<Type>(arguments_.source, row(i), unit_, Type::kInfinity - 1);
-    }
+    wrong_ = amax[0] >= Type::kInfinity;
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
@@ -59,8 +60,9 @@ class BlockBody {
       if (!Has(i)) continue;
       std::uint32_t codes[2];
       EncodeE4M3(units_[i], quotient, codes);
-      Access::Store(codes, arguments_.values + row(i) * cols + unit_ * kUnit, unit_, cols);
+      Access::Store(codes, arguments_.values + (row(i) * cols + unit_ * kUnit), left());
     }
+    if (wrong_) ReportHeld();
   }
 
  private:
@@ -69,12 +71,20 @@ class BlockBody {
   static constexpr int kHeld = static_cast<int>(kFp8Block) / kRowsAtOnce;
 
   LAYERCAST_HOST_DEVICE std::int64_t row(int i) const { return row_ + i * kRowsAtOnce; }
+  LAYERCAST_HOST_DEVICE std::int64_t left() const { return arguments_.source.cols - unit_ * kUnit; }
   LAYERCAST_HOST_DEVICE bool Has(int i) const {
     return row(i) < arguments_.source.rows && unit_ < arguments_.source.units();
   }
 
+  LAYERCAST_HOST_DEVICE void ReportHeld() const {
+    int count = 0;
+    while (count < kHeld && Has(count)) ++count;
+    ReportFaults<Type>(arguments_.source, {row_, unit_, kRowsAtOnce, 0, count}, Type::kInfinity - 1);
+  }
+
   const Arguments& arguments_;
   const Seat seat_;
+  bool wrong_ = false;
   std::int64_t row_ = 0;   // of the thread's first unit
   std::int64_t unit_ = 0;  // of each, in its row
   Unit<Type> units_[kHeld];

@@ -60,6 +60,7 @@ class CastBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;
   static constexpr int kMaxThreads = 256;
+  static constexpr int kMinBlocks = 4;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE CastBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {}
@@ -71,17 +72,16 @@ class CastBody {
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (& /*amax*/)[kMaxima]) {
-    constexpr int kUnitBytes = kUnit * To::kBytes;
     unsigned char* row = arguments_.destination + units_.row() * arguments_.destination_stride;
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
-      std::uint32_t words[kUnitBytes / 4];
+      std::uint32_t words[kUnit * To::kBytes / 4];
       LAYERCAST_UNROLL
       for (int e = 0; e < kUnit; ++e) {
         Elements<To>::Write(Elements<typename Access::Type>::Read(units_[i].words, e), words, e);
       }
-      Access::Store(words, row + units_.number(i) * kUnitBytes, units_.number(i), arguments_.source.cols);
+      units_.Store(arguments_.source, i, words, row);
     }
   }
 

@@ -20,6 +20,7 @@ class CopyBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;
   static constexpr int kMaxThreads = 256;
+  static constexpr int kMinBlocks = 4;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE CopyBody(const Arguments& arguments, const Seat& seat) : arguments_(arguments), seat_(seat) {}
@@ -28,18 +29,16 @@ class CopyBody {
     const Source& source = arguments_.source;
     units_.Load(source, seat_, arguments_.parts.RowOf(seat_.team),
                 arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
-    units_.CheckedLargest(source, Type::kInfinity - 1);
     amax[0] = 0;
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (& /*amax*/)[kMaxima]) {
-    const std::int64_t cols = arguments_.source.cols;
+    unsigned char* row = arguments_.values + units_.row() * arguments_.source.cols * Type::kBytes;
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
-      if (!units_.Has(i)) continue;
-      const std::int64_t element = units_.row() * cols + units_.number(i) * kUnit;
-      Access::Store(units_[i].words, arguments_.values + element * Type::kBytes, units_.number(i), cols);
+      if (units_.Has(i)) units_.Store(arguments_.source, i, units_[i].words, row);
     }
+    if (units_.Largest() >= Type::kInfinity) units_.ReportFaults(arguments_.source, Type::kInfinity - 1);
   }
 
  private:

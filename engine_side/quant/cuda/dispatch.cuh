@@ -66,22 +66,23 @@ void ForAccess(DType dtype, const Source& source, const void* values, std::int64
   });
 }
 
-// Rows cut into parts, one for each team.
+// Rows cut into parts, one for each team. The only row needs no division.
 struct RowParts {
   std::uint32_t of_row = 1;
+  bool one_row = false;
 
   LAYERCAST_HOST_DEVICE std::int64_t RowOf(std::int64_t team) const {
-    return static_cast<std::uint32_t>(team) / of_row;
+    return one_row ? 0 : static_cast<std::uint32_t>(team) / of_row;
   }
   LAYERCAST_HOST_DEVICE std::int64_t PartOf(std::int64_t team) const {
-    return static_cast<std::uint32_t>(team) % of_row;
+    return one_row ? team : static_cast<std::uint32_t>(team) % of_row;
   }
 };
 
 // Of at most so many units each.
 inline RowParts PartsOf(const Source& source, std::int64_t units) {
   const std::int64_t parts = (source.units() + units - 1) / units;
-  return {static_cast<std::uint32_t>(parts == 0 ? 1 : parts)};
+  return {static_cast<std::uint32_t>(parts == 0 ? 1 : parts), source.rows == 1};
 }
 
 // One warp for each part; at least one, since what is written once is written for an empty weight too.

@@ -23,42 +23,53 @@ class HeldUnits {
     row_ = row;
     first_ = first + seat.thread;
     step_ = seat.threads;
-    const std::int64_t units = row < source.rows ? source.units() : 0;
-    count_ = 0;
+    const std::int64_t left = row < source.rows ? source.units() - first_ : 0;
+    left_ = left < 0 ? 0 : left < kHeld * step_ ? static_cast<int>(left) : kHeld * step_;
+    const std::int64_t offset = row * source.row_stride + first_ * Access::kBytes;
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       units_[i] = {};
-      if (number(i) >= units) continue;
-      units_[i] = Access::Load(source, row, number(i));
-      count_ = i + 1;
+      if (Has(i)) {
+        units_[i] = Access::Load(source.data + (offset + i * step_ * Access::kBytes), source.cols - number(i) * kUnit);
+      }
     }
   }
 
-  LAYERCAST_HOST_DEVICE bool Has(int i) const { return i < count_; }
+  LAYERCAST_HOST_DEVICE bool Has(int i) const { return i * step_ < left_; }
   LAYERCAST_HOST_DEVICE const Unit<Type>& operator[](int i) const { return units_[i]; }
   LAYERCAST_HOST_DEVICE std::int64_t row() const { return row_; }
   LAYERCAST_HOST_DEVICE std::int64_t number(int i) const { return first_ + i * step_; }  // in the row
 
-  // The largest Magnitude of all. If it is above `limit` the weight has a fault.
-  LAYERCAST_HOST_DEVICE std::uint32_t CheckedLargest(const Source& source, std::uint32_t limit) const {
+  // The largest Magnitude of all.
+  LAYERCAST_HOST_DEVICE std::uint32_t Largest() const {
     std::uint32_t largest = 0;
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       const std::uint32_t of_unit = LargestOf(units_[i]);
       largest = largest < of_unit ? of_unit : largest;
     }
-    if (largest > limit) {
-      for (int i = 0; i < count_; ++i) ReportFault<Type>(source, row_, number(i), limit);
-    }
     return largest;
+  }
+
+  // Where Largest is above `limit`; the last thing that a thread does, when nothing needs to be kept in registers.
+  LAYERCAST_HOST_DEVICE void ReportFaults(const Source& source, std::uint32_t limit) const {
+    cuda::ReportFaults<Type>(source, {row_, first_, 0, step_, (left_ + step_ - 1) / step_}, limit);
+  }
+
+  // Stores what unit i became, kWords words; `row` is where the first unit of its row has its place.
+  template <int kWords>
+  LAYERCAST_HOST_DEVICE void Store(const Source& source, int i, const std::uint32_t (&words)[kWords],
+                                   unsigned char* row) const {
+    constexpr int kBytes = 4 * kWords;
+    Access::Store(words, row + (first_ * kBytes + i * step_ * kBytes), source.cols - number(i) * kUnit);
   }
 
  private:
   Unit<Type> units_[kHeld];
   std::int64_t row_ = 0;
   std::int64_t first_ = 0;
-  std::int64_t step_ = 0;
-  int count_ = 0;
+  int step_ = 1;
+  int left_ = 0;  // units of the row from the first on, as far as the team's reach
 };
 
 }  // namespace layercast::cuda

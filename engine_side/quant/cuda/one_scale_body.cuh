@@ -22,6 +22,7 @@ class OneScaleBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;
   static constexpr int kMaxThreads = 256;
+  static constexpr int kMinBlocks = 4;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE OneScaleBody(const Arguments& arguments, const Seat& seat)
@@ -32,8 +33,6 @@ class OneScaleBody {
     units_.Load(source, seat_, arguments_.parts.RowOf(seat_.team),
                 arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
     amax[0] = BitsOfFloat(AmaxValue(arguments_.amax));
-    const std::uint32_t limit = LimitOf<typename Access::Type>(FloatOfBits(amax[0]));
-    units_.CheckedLargest(source, limit);
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
@@ -41,15 +40,17 @@ class OneScaleBody {
     const bool zero = IsZeroTensor(largest);
     const float scale = zero ? 0.0F : TensorScale(largest);
     const ByReciprocal quotient{zero ? 0.0F : 1.0F / scale};
+    unsigned char* row = arguments_.values + units_.row() * arguments_.source.cols;
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       std::uint32_t codes[2] = {0, 0};
       if (!zero) EncodeE4M3(units_[i], quotient, codes);
-      const std::int64_t cols = arguments_.source.cols;
-      Access::Store(codes, arguments_.values + units_.row() * cols + units_.number(i) * kUnit, units_.number(i), cols);
+      units_.Store(arguments_.source, i, codes, row);
     }
     if (seat_.team == 0 && seat_.thread == 0) *arguments_.scale = scale;
+    const std::uint32_t limit = LimitOf<typename Access::Type>(largest);
+    if (units_.Largest() > limit) units_.ReportFaults(arguments_.source, limit);
   }
 
  private:

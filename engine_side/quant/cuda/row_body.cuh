@@ -81,6 +81,7 @@ class RowBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = kMaxTeam;
+  static constexpr int kMinBlocks = 1;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE RowBody(const Arguments& arguments, const Seat& seat)
@@ -91,12 +92,13 @@ class RowBody {
     if (!here_) return;
     const Source& source = arguments_.source;
     const float given = arguments_.row_amax == nullptr ? kLargestFloat : arguments_.row_amax[seat_.team];
-    const std::uint32_t limit = LimitOf<typename Access::Type>(given);
+    limit_ = LimitOf<typename Access::Type>(given);
     for (std::int64_t first = 0; first < source.units(); first += units_.OfTeam(seat_)) {
       units_.Load(source, seat_, seat_.team, first);
-      const std::uint32_t largest = units_.CheckedLargest(source, limit);
+      const std::uint32_t largest = units_.Largest();
       amax[0] = amax[0] < largest ? largest : amax[0];
     }
+    wrong_ = amax[0] > limit_;
     if (arguments_.row_amax != nullptr) amax[0] = BitsOfFloat(given);
   }
 
@@ -110,6 +112,7 @@ class RowBody {
     for (std::int64_t round = rounds - 1; round >= 0; --round) {
       if (round != rounds - 1) units_.Load(arguments_.source, seat_, seat_.team, round * step);
       EncodeHeld(encoder);
+      if (wrong_) units_.ReportFaults(arguments_.source, limit_);
     }
   }
 
@@ -117,20 +120,21 @@ class RowBody {
   static constexpr float kLargestFloat = 3.40282347e+38F;
 
   LAYERCAST_HOST_DEVICE void EncodeHeld(const Encoder& encoder) {
-    const std::int64_t cols = arguments_.source.cols;
-    unsigned char* row = arguments_.values + seat_.team * cols;
+    unsigned char* row = arguments_.values + seat_.team * arguments_.source.cols;
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       std::uint32_t codes[2];
       encoder(units_[i], codes);
-      Access::Store(codes, row + units_.number(i) * kUnit, units_.number(i), cols);
+      units_.Store(arguments_.source, i, codes, row);
     }
   }
 
   const Arguments& arguments_;
   const Seat seat_;
   const bool here_;
+  std::uint32_t limit_ = 0;
+  bool wrong_ = false;
   HeldUnits<Access> units_;
 };
 

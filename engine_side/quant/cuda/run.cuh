@@ -30,7 +30,7 @@ __device__ std::uint32_t Share(std::uint32_t value) {
 }
 
 template <class Body>
-__global__ void __launch_bounds__(Body::kMaxThreads)
+__global__ void __launch_bounds__(Body::kMaxThreads, Body::kMinBlocks)
     RunBody(const __grid_constant__ typename Body::Arguments arguments) {
   const Seat seat{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
                   static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y};

@@ -81,6 +81,7 @@ class SmallBlockBody {
   static constexpr int kMaxima = kHeld;
   static constexpr int kSharers = Format::kBlock / kUnit;
   static constexpr int kMaxThreads = 256;
+  static constexpr int kMinBlocks = 4;
 
   LAYERCAST_HOST_DEVICE SmallBlockBody(const Arguments& arguments, const Seat& seat)
       : arguments_(arguments), seat_(seat) {}
@@ -91,33 +92,37 @@ class SmallBlockBody {
                 arguments_.parts.PartOf(seat_.team) * units_.OfTeam(seat_));
     using Type = typename Access::Type;
     whole_amax_ = Format::kHasAmax ? AmaxValue(arguments_.amax) : 0.0F;
-    const std::uint32_t limit = Format::kHasAmax ? LimitOf<Type>(whole_amax_) : Type::kInfinity - 1;
-    units_.CheckedLargest(source, limit);
+    limit_ = Format::kHasAmax ? LimitOf<Type>(whole_amax_) : Type::kInfinity - 1;
     LAYERCAST_UNROLL
-    for (int i = 0; i < kHeld; ++i) amax[i] = LargestOf(units_[i]);
+    for (int i = 0; i < kHeld; ++i) {
+      amax[i] = LargestOf(units_[i]);
+      wrong_ = wrong_ || amax[i] > limit_;
+    }
   }
 
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
     const Format format(whole_amax_);
     if (Format::kHasAmax && seat_.team == 0 && seat_.thread == 0) *arguments_.global_scale = format.GlobalScale();
-    const std::int64_t units = arguments_.source.units();
+    const std::int64_t units_before = units_.row() * arguments_.source.units();
+    unsigned char* row = arguments_.values + units_before * (4 * Format::kCodeWords);
     LAYERCAST_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (!units_.Has(i)) continue;
       const std::uint8_t scale = format.Scale(FloatOfBits(amax[i]));
-      const std::int64_t number = units_.row() * units + units_.number(i);
-      if (seat_.thread % kSharers == 0) arguments_.scales[number / kSharers] = scale;
+      if (seat_.thread % kSharers == 0) arguments_.scales[(units_before + units_.number(i)) / kSharers] = scale;
       std::uint32_t codes[Format::kCodeWords];
       format.Encode(units_[i], scale, codes);
-      Access::Store(codes, arguments_.values + number * (4 * Format::kCodeWords), units_.number(i),
-                    arguments_.source.cols);
+      units_.Store(arguments_.source, i, codes, row);
     }
+    if (wrong_) units_.ReportFaults(arguments_.source, limit_);
   }
 
  private:
   const Arguments& arguments_;
   const Seat seat_;
   float whole_amax_ = 0.0F;
+  std::uint32_t limit_ = 0;
+  bool wrong_ = false;
   HeldUnits<Access> units_;
 };
 

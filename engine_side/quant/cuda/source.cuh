@@ -19,16 +19,15 @@ struct Source {
   LAYERCAST_HOST_DEVICE std::int64_t units() const { return (cols + kUnit - 1) / kUnit; }  // of a row
 };
 
-// How units are read and written. `SourceType` is one of elements.cuh. kWhole: rows consist of whole units, and source
-// and destination of each are aligned to their sizes (a source's, to 16 bytes); else bytes are moved one by one.
+// How units are read and written, of which `left` elements are left in their row. `SourceType` is one of elements.cuh.
+// kWhole: rows consist of whole units, and source and destination of each are aligned to their sizes (to 16 bytes at
+// most); else bytes are moved one by one.
 template <class SourceType, bool kWhole>
 struct Access {
   using Type = SourceType;
+  static constexpr int kBytes = kUnit * Type::kBytes;
 
-  // Unit `unit` of row `row`.
-  LAYERCAST_HOST_DEVICE static Unit<Type> Load(const Source& source, std::int64_t row, std::int64_t unit) {
-    constexpr int kBytes = kUnit * Type::kBytes;
-    const unsigned char* from = source.data + row * source.row_stride + unit * kBytes;
+  LAYERCAST_HOST_DEVICE static Unit<Type> Load(const unsigned char* from, std::int64_t left) {
     Unit<Type> loaded;
     if constexpr (kWhole) {
       LAYERCAST_UNROLL
@@ -39,29 +38,26 @@ struct Access {
         for (int w = 0; w < 4; ++w) loaded.words[4 * i + w] = words[w];
       }
     } else {
-      const std::int64_t left = (source.cols - unit * kUnit) * Type::kBytes;
       LAYERCAST_UNROLL
       for (int w = 0; w < kBytes / 4; ++w) {
         loaded.words[w] = 0;
         LAYERCAST_UNROLL
         for (int b = 0; b < 4; ++b) {
           const int byte = 4 * w + b;
-          if (byte < left) loaded.words[w] |= static_cast<std::uint32_t>(from[byte]) << (8 * b);
+          if (byte < left * Type::kBytes) loaded.words[w] |= static_cast<std::uint32_t>(from[byte]) << (8 * b);
         }
       }
     }
     return loaded;
   }
 
-  // The words that `unit` of a row of `cols` elements became, whose destination is `to`.
+  // The words that a unit became.
   template <int kWords>
-  LAYERCAST_HOST_DEVICE static void Store(const std::uint32_t (&words)[kWords], unsigned char* to, std::int64_t unit,
-                                          std::int64_t cols) {
+  LAYERCAST_HOST_DEVICE static void Store(const std::uint32_t (&words)[kWords], unsigned char* to, std::int64_t left) {
     if constexpr (kWhole) {
       StoreStreaming(words, to);
     } else {
-      const std::int64_t elements = cols - unit * kUnit;
-      const std::int64_t bytes = (elements < kUnit ? elements : kUnit) * (4 * kWords) / kUnit;
+      const std::int64_t bytes = (left < kUnit ? left : kUnit) * (4 * kWords) / kUnit;
       LAYERCAST_UNROLL
       for (int byte = 0; byte < 4 * kWords; ++byte) {
         if (byte < bytes) to[byte] = static_cast<unsigned char>(words[byte / 4] >> (8 * (byte % 4)) & 0xff);
@@ -70,21 +66,34 @@ struct Access {
   }
 };
 
-// Merges the first value of the unit that is above `limit` into the weight's fault: which one it is, is looked up in
-// memory again, so that nobody pays for it otherwise.
+// Some of a weight's units: `count` from one on, so many rows and units apart.
+struct Walk {
+  std::int64_t row = 0;
+  std::int64_t unit = 0;  // of the row
+  int row_step = 0;
+  int unit_step = 0;
+  int count = 0;
+};
+
+// Merges the first value that is above `limit` into the weight's fault. Which one it is, is looked up in memory again,
+// so that nobody pays for it otherwise.
 template <class Type>
-LAYERCAST_HOST_DEVICE __attribute__((noinline)) void ReportFault(const Source& source, std::int64_t row,
-                                                                 std::int64_t unit, std::uint32_t limit) {
+LAYERCAST_HOST_DEVICE __attribute__((noinline)) void ReportFaults(const Source& source, Walk walk,
+                                                                  std::uint32_t limit) {
+  using Bytes = Access<Type, false>;
   using Kind = CudaFault::Kind;
-  const Unit<Type> values = Access<Type, false>::Load(source, row, unit);
-  const std::int64_t first = source.first_element + row * source.cols + unit * kUnit;
-  for (int i = kUnit - 1; i >= 0; --i) {
-    const std::uint32_t magnitude = Type::Magnitude(values.words, i);
-    if (magnitude <= limit) continue;
-    Kind kind = Kind::kAboveAmax;
-    if (magnitude > Type::kInfinity) kind = Kind::kNan;
-    if (magnitude == Type::kInfinity) kind = SignOf(values, i) == 0 ? Kind::kInfinity : Kind::kMinusInfinity;
-    MergeMin(source.fault, EncodeCudaFault({kind, first + i}));
+  for (; walk.count > 0; --walk.count, walk.row += walk.row_step, walk.unit += walk.unit_step) {
+    const std::int64_t col = walk.unit * kUnit;
+    const Unit<Type> values =
+        Bytes::Load(source.data + walk.row * source.row_stride + walk.unit * Bytes::kBytes, source.cols - col);
+    for (int i = 0; i < kUnit; ++i) {
+      const std::uint32_t magnitude = Type::Magnitude(values.words, i);
+      if (magnitude <= limit) continue;
+      Kind kind = Kind::kAboveAmax;
+      if (magnitude > Type::kInfinity) kind = Kind::kNan;
+      if (magnitude == Type::kInfinity) kind = SignOf(values, i) == 0 ? Kind::kInfinity : Kind::kMinusInfinity;
+      MergeMin(source.fault, EncodeCudaFault({kind, source.first_element + walk.row * source.cols + col + i}));
+    }
   }
 }
 

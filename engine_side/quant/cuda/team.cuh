@@ -6,6 +6,7 @@
 //   void Encode(const std::uint32_t (&amax)[kMaxima])   writes, with the largest of all threads that share one
 //
 // kSharers threads share each of the maxima: 0 is the team, 1 each for itself, else so many lanes next to each other.
+// Blocks have at most kMaxThreads threads, and registers are for kMinBlocks of them at once on a multiprocessor.
 // Between the two calls is all that threads ever say to each other; so a host can run a body too (tests do).
 #pragma once
 
