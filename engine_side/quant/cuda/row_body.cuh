@@ -24,15 +24,17 @@ struct Fp8RowEncoder {
 
 class Int8RowEncoder {
  public:
-  LAYERCAST_HOST_DEVICE explicit Int8RowEncoder(float amax)
-      : scale(Int8Scale(amax)), by_{scale, scale == 0.0F ? 0.0F : 1.0F / scale} {}
+  LAYERCAST_HOST_DEVICE explicit Int8RowEncoder(float amax) : scale(Int8Scale(amax)) {
+    const float enlarged = scale < kSmallest ? scale * kEnlarge : scale;
+    by_ = {enlarged, scale == 0.0F ? 0.0F : 1.0F / enlarged};
+  }
 
   template <class Type>
   LAYERCAST_HOST_DEVICE void operator()(const Unit<Type>& unit, std::uint32_t (&codes)[2]) const {
     if (scale >= kSmallest) {
       Encode(unit, by_, codes);
     } else if (scale > 0.0F) {
-      Encode(unit, TrueDivision{scale}, codes);
+      Encode(unit, ByTinyScale{by_}, codes);
     } else {
       codes[0] = codes[1] = 0;
     }
@@ -42,11 +44,12 @@ class Int8RowEncoder {
 
  private:
   static constexpr float kSmallest = 7.888609e-31F;  // 2^-100: from here on remainders are exact, and |w / s| < 127.5
+  static constexpr float kEnlarge = 1.2676506e30F;   // 2^100, which both sides of a smaller quotient are multiplied by
 
-  struct TrueDivision {
-    float scale;
+  struct ByTinyScale {
+    ByDivision by;  // the enlarged scale
     LAYERCAST_HOST_DEVICE float operator()(float w) const {
-      const float quotient = w / scale;
+      const float quotient = by(w * kEnlarge);
       return quotient < kInt8Max ? quotient : kInt8Max;
     }
   };
@@ -66,7 +69,7 @@ class Int8RowEncoder {
     }
   }
 
-  const ByDivision by_;
+  ByDivision by_ = {};
 };
 
 template <class Encoder, class Access>
