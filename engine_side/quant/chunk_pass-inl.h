@@ -45,7 +45,7 @@ struct Maxima {
 // What a loop over chunks holds in registers.
 template <class Encoder>
 struct ChunkConstants {
-  HWY_INLINE ChunkConstants() {}
+  HWY_INLINE ChunkConstants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
   using Bits = typename Encoder::Type::Bits;
   using D = hn::CappedTag<Bits, Maxima<typename Encoder::Type>::kLanes>;

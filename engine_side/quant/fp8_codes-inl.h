@@ -75,7 +75,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, const Pairs<DF>& p, con
 
 // What CodesByTable needs whatever the table.
 struct TableConstants {
-  HWY_INLINE TableConstants() {}
+  HWY_INLINE TableConstants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
   using D8 = ByteTag;
   using D16 = hn::RepartitionToWide<D8>;

@@ -37,7 +37,7 @@ class Int8Encoder {
 
 #if HWY_TARGET != HWY_SCALAR
   struct Constants {
-    HWY_INLINE Constants() {}
+    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
     using DF = hn::Repartition<float, ByteTag>;
     hn::Vec<hn::RebindToUnsigned<DF>> high_half = Keep(HighHalf(DF()));

@@ -38,7 +38,7 @@ class Mxfp8 {
 
   struct Constants {
     using D16 = hn::RepartitionToWide<ByteTag>;
-    HWY_INLINE Constants() {}
+    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
     hn::Vec<D16> no_sign = Keep(hn::Set(D16(), std::uint16_t{0x7fff}));
     hn::Vec<D16> one = Keep(hn::Set(D16(), std::uint16_t{1}));
     hn::Vec<D16> bias = Keep(hn::Set(D16(), std::uint16_t{134}));

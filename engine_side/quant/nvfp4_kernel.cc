@@ -61,7 +61,7 @@ class Nvfp4 {
   using D16 = hn::RepartitionToWide<ByteTag>;
 
   struct Constants {
-    HWY_INLINE Constants() {}
+    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
     hn::Vec<DF> largest = Keep(hn::Set(DF(), kFp4Max));
     hn::Vec<DU> exponent = Keep(hn::Set(DU(), 0x7f800000U));
     hn::Vec<DU> one = Keep(hn::Set(DU(), 127U << 23));

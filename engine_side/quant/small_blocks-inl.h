@@ -100,7 +100,7 @@ class SmallBlockPass {
   static constexpr bool kByBits = Format::kByBits && std::is_same_v<Type, BF16>;
   using DF = hn::Repartition<float, ByteTag>;
   struct Constants {
-    HWY_INLINE Constants() {}
+    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
     hn::Vec<hn::RebindToUnsigned<DF> > high_half = Keep(HighHalf(DF()));
     typename Format::Constants format;
   };

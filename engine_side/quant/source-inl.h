@@ -121,7 +121,7 @@ HWY_INLINE V Select(V mask, V yes, V no) {
 template <class Lane>
 class BytesInOrder {
  public:
-  HWY_INLINE BytesInOrder() {}  // one that the compiler makes would be for no instruction set
+  HWY_INLINE BytesInOrder() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
   HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<ByteTag> bytes) const {
     const auto parts = hn::BitCast(Tag(), hn::TableLookupBytes(bytes, within_blocks_));
