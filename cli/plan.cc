@@ -12,11 +12,14 @@
 
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
+#include "engine_side/model/named_draft.h"
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe.h"
 #include "engine_side/reload/quantized_checkpoint.h"
-#include "layercast/model/registry.h"
+#include "layercast/model/config.h"
+#include "layercast/model/draft_model.h"
+#include "layercast/model_description.h"
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/session/fetch.h"
@@ -201,6 +204,7 @@ class Plan final : public Subcommand {
     app.add_option("--model", model_, "A folder with config.json, and the checkpoint unless there is a --publisher")
         ->required();
     checkpoint_.Declare(app);
+    app.add_option("--draft", draft_, "With a draft model, as `serve` has it: `mtp`, or the folder of an EAGLE one");
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
     app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
@@ -224,9 +228,10 @@ class Plan final : public Subcommand {
                        std::to_string(parallel_.pp_size));
     }
     const Deadline deadline = timeout_.deadline();
-    const auto tree = ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model_), parallel_);
+    const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model_));
+    const auto tree = BuildWithNamedDraft(config, parallel_, draft_);
     const Manifest manifest = publisher_.empty()
-                                  ? ManifestOfCheckpoint(checkpoint_.At(model_), *tree, quantization_)
+                                  ? ManifestOfCheckpoint(WithDraft(checkpoint_.At(model_)), *tree, quantization_)
                                   : ManifestOfPublisher(publisher_, parallel_, deadline, *tree, quantization_);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest);
     std::vector<std::string> problems = checked.problems.Lines();
@@ -240,7 +245,15 @@ class Plan final : public Subcommand {
   }
 
  private:
+  CheckpointSource WithDraft(CheckpointSource source) const {
+    if (!draft_.empty() && draft_ != kOwnDraftLayers) {
+      source.secondary.push_back({std::string(kDraftRoot) + ".", AbsolutePath(draft_)});
+    }
+    return source;
+  }
+
   std::string model_;
+  std::string draft_;
   CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
   QuantizationConfig quantization_;

@@ -15,6 +15,7 @@ namespace {
 
 void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--model", options.model)->required();
+  app.add_option("--draft", options.draft);
   app.add_option("--tp-rank", options.tp_rank)->required();
   app.add_option("--tp", options.tp_size)->required();
   app.add_option("--quantization", options.recipe)->required();

@@ -14,9 +14,12 @@
 #include "cli/end_signal.h"
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
+#include "engine_side/model/named_draft.h"
 #include "engine_side/quant/recipe.h"
+#include "engine_side/reload/kernel_format.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
+#include "layercast/model/draft_model.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 
@@ -63,6 +66,9 @@ class Serve final : public Subcommand {
   void Declare(CLI::App& app) override {
     app.add_option("--model", options_.ranks.model, "A checkpoint folder, or one that `export` wrote")->required();
     checkpoint_.Declare(app);
+    app.add_option(
+        "--draft", draft_,
+        "Also serves a draft model: `mtp`, the draft layers of the checkpoint, or the folder of an EAGLE one");
     CLI::Option* const publisher =
         app.add_option("--publisher", publisher_, "With --load-format remote: whose version to start with");
     app.add_option("--from-engine", engine_,
@@ -108,6 +114,7 @@ class Serve final : public Subcommand {
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.program = RankProgram();
     options_.ranks.engine = EngineName();
+    options_.ranks.draft = draft_.empty() || draft_ == kOwnDraftLayers ? draft_ : AbsolutePath(draft_);
     options_.first_load = FirstLoad();
     ProgressBar bar("loading", !output.json());
     LoadProgress progress(options_.ranks.tp_size, bar);
@@ -151,7 +158,7 @@ class Serve final : public Subcommand {
                               : "--publisher and --from-engine are for --load-format remote");
     }
     if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_}};
-    if (!remote) return CheckpointJson(checkpoint_.At(options_.ranks.model));
+    if (!remote) return CheckpointJson(WithDraft(checkpoint_.At(options_.ranks.model)));
     if (!engine_.empty()) return {{"engine", engine_}};
     Json load = {{"publisher", publisher_}};
     if (!version_.empty()) {
@@ -160,6 +167,15 @@ class Serve final : public Subcommand {
       load["step"] = version.step;
     }
     return load;
+  }
+
+  // An export holds the draft model's tensors already.
+  CheckpointSource WithDraft(CheckpointSource source) const {
+    const bool has_folder = !options_.ranks.draft.empty() && options_.ranks.draft != kOwnDraftLayers;
+    if (has_folder && !IsKernelFormat(source)) {
+      source.secondary.push_back({std::string(kDraftRoot) + ".", options_.ranks.draft});
+    }
+    return source;
   }
 
   // Beside this program: `layercast-rank` is the one that holds libtorch.
@@ -173,6 +189,7 @@ class Serve final : public Subcommand {
 
   EngineServiceOptions options_;
   CheckpointFlags checkpoint_;
+  std::string draft_;
   std::string publisher_;
   std::string engine_;
   std::string version_;

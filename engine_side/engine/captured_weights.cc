@@ -8,6 +8,8 @@
 namespace layercast {
 namespace {
 
+constexpr std::string_view kOfDraft = "draft.";  // kDraftRoot: a draft model is served, and not computed with
+
 bool IsRowMajor(const CapturedBuffer& buffer) {
   if (buffer.strides.empty()) return true;
   std::int64_t expected = 1;
@@ -148,7 +150,7 @@ const std::byte* CapturedWeights::AddressOf(const std::string& name, DType dtype
 
 void CapturedWeights::CheckAllUsed() const {
   for (const auto& [name, buffer] : by_name_) {
-    if (used_.contains(name)) continue;
+    if (used_.contains(name) || name.starts_with(kOfDraft)) continue;
     throw Error(ErrorCode::kUnsupported, "the built-in engine's forward pass does not know what to do with buffer '" +
                                              std::string(name) + "' " + Describe(buffer->dtype, buffer->shape));
   }

@@ -32,7 +32,8 @@ class CapturedWeights {
   // Those of a layer that is a stack of them (experts): parameters `name`_weight and `name`_bias.
   std::vector<LinearWeights> LinearStack(const Module& layer, const std::string& path, const std::string& name);
 
-  // Throws kUnsupported naming a buffer that nothing has asked for: the forward pass would not read it.
+  // Throws kUnsupported naming a buffer that nothing has asked for: the forward pass would not read it. Those of a
+  // draft model are left alone.
   void CheckAllUsed() const;
 
  private:

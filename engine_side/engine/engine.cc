@@ -22,6 +22,7 @@ at::ScalarType TorchType(const TensorSpec& spec) {
     case DType::kF16: return at::kHalf;
     case DType::kF8E4M3: return at::kFloat8_e4m3fn;
     case DType::kI8: return at::kChar;
+    case DType::kI64: return at::kLong;
     case DType::kU8: return at::kByte;
     default: break;
   }

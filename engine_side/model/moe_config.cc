@@ -72,8 +72,8 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
     ConfigFields::Refuse("num_experts_per_tok " + std::to_string(moe.num_experts_per_tok) + " exceeds the " +
                          std::to_string(eligible) + " experts of topk_group " + std::to_string(moe.topk_group));
   }
-  moe.sparse_layers = ParseSparseLayers(fields, config.num_hidden_layers);
   moe.num_draft_layers = ParseDraftLayers(fields);
+  moe.sparse_layers = ParseSparseLayers(fields, config.num_hidden_layers + moe.num_draft_layers);
   return moe;
 }
 

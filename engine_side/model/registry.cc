@@ -1,10 +1,12 @@
 #include "layercast/model/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine_side/model/checkpoint_quantization.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/error.h"
+#include "layercast/model/decoder.h"
 
 namespace layercast {
 namespace {
@@ -15,33 +17,60 @@ std::string Joined(const std::vector<std::string>& names) {
   return text;
 }
 
+void AddDraftTo(std::map<std::string, DraftFactory>& drafts, std::string architecture, DraftFactory factory) {
+  const auto [entry, added] = drafts.try_emplace(std::move(architecture), std::move(factory));
+  if (!added) throw Error(ErrorCode::kInvalidArgument, "Draft model " + entry->first + " already registered");
+}
+
+const DraftFactory& DraftOf(const std::map<std::string, DraftFactory>& drafts,
+                            const std::vector<std::string>& architectures) {
+  std::vector<std::string> known;
+  for (const auto& [name, factory] : drafts) {
+    if (std::ranges::count(architectures, name) != 0) return factory;
+    known.push_back(name);
+  }
+  throw Error(ErrorCode::kUnsupported,
+              "no draft model is known for [" + Joined(architectures) + "], expected one of " + Joined(known));
+}
+
 }  // namespace
 
 ModelRegistry ModelRegistry::Builtin() {
   ModelRegistry registry;
   registry.Register("DeepseekV2ForCausalLM", BuildDeepseekV2);
-  registry.Register("DeepseekV3ForCausalLM", BuildDeepseekV3, "draft layers are skipped");
+  registry.Register("DeepseekV3ForCausalLM", BuildDeepseekV3, "draft layers are skipped unless asked for");
   registry.Register("Gemma2ForCausalLM", BuildGemma2);
   registry.Register("Gemma3ForCausalLM", BuildGemma3);
   registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");
-  registry.Register("Glm4MoeForCausalLM", BuildGlm4Moe, "draft layers are skipped");
+  registry.Register("Glm4MoeForCausalLM", BuildGlm4Moe, "draft layers are skipped unless asked for");
   registry.Register("GptOssForCausalLM", BuildGptOss);
   registry.Register("LlamaForCausalLM", BuildLlama);
   registry.Register("Mamba2ForCausalLM", BuildMamba2);
   registry.Register("MiniMaxM2ForCausalLM", BuildMiniMaxM2);
   registry.Register("MistralForCausalLM", BuildMistral);
   registry.Register("MixtralForCausalLM", BuildMixtral);
-  registry.Register("NemotronHForCausalLM", BuildNemotronH, "draft layers are skipped");
+  registry.Register("NemotronHForCausalLM", BuildNemotronH, "draft layers are skipped unless asked for");
   registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
   registry.Register("Qwen2ForCausalLM", BuildQwen2);
   registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);
   registry.Register("Qwen3ForCausalLM", BuildQwen3);
   registry.Register("Qwen3MoeForCausalLM", BuildQwen3Moe);
-  registry.Register("Qwen3NextForCausalLM", BuildQwen3Next, "draft layers are skipped");
+  registry.Register("Qwen3NextForCausalLM", BuildQwen3Next, "draft layers are skipped unless asked for");
   for (const char* kind : {"ForCausalLM", "ForConditionalGeneration"}) {
-    const char* limits = "text alone: the vision tower and draft layers are skipped";
+    const char* limits = "text alone: the vision tower is skipped, draft layers unless asked for";
     registry.Register("Qwen3_5" + std::string(kind), BuildQwen35, limits);
     registry.Register("Qwen3_5Moe" + std::string(kind), BuildQwen35Moe, limits);
+    registry.RegisterDraftLayers("Qwen3_5" + std::string(kind), DraftOfQwen35);
+    registry.RegisterDraftLayers("Qwen3_5Moe" + std::string(kind), DraftOfQwen35Moe);
+  }
+  registry.RegisterDraftLayers("DeepseekV3ForCausalLM", DraftOfDeepseekV3);
+  registry.RegisterDraftLayers("Glm4MoeForCausalLM", DraftOfGlm4Moe);
+  registry.RegisterDraftLayers("Qwen3NextForCausalLM", DraftOfQwen3Next);
+  for (const char* name : {"LlamaForCausalLM", "EagleLlamaForCausalLM", "LlamaForCausalLMEagle"}) {
+    registry.RegisterDraftModel(name, BuildEagle);
+  }
+  for (const char* name : {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"}) {
+    registry.RegisterDraftModel(name, BuildEagle3);
   }
   return registry;
 }
@@ -54,6 +83,14 @@ void ModelRegistry::Register(std::string architecture, ModelFactory factory, std
   }
 }
 
+void ModelRegistry::RegisterDraftLayers(std::string architecture, DraftFactory factory) {
+  AddDraftTo(draft_layers_, std::move(architecture), std::move(factory));
+}
+
+void ModelRegistry::RegisterDraftModel(std::string architecture, DraftFactory factory) {
+  AddDraftTo(draft_models_, std::move(architecture), std::move(factory));
+}
+
 std::vector<std::string> ModelRegistry::architectures() const {
   std::vector<std::string> names;
   for (const auto& [name, family] : families_) names.push_back(name);
@@ -64,23 +101,47 @@ const std::string& ModelRegistry::limits(const std::string& architecture) const 
   return families_.at(architecture).limits;
 }
 
-std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel,
-                                             const WeightsMapper& names) const {
+const std::pair<const std::string, ModelRegistry::Family>& ModelRegistry::FamilyOf(const ModelConfig& config) const {
   if (config.architectures.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "No model architectures are specified: config.json has no `architectures`");
   }
   for (const std::string& name : config.architectures) {
-    if (const auto found = families_.find(name); found != families_.end()) {
-      std::unique_ptr<Module> model = found->second.build(config, parallel, config.dtype);
-      model->SetMapper(names | model->mapper());
-      CheckpointQuantization::Parse(config.json).ApplyTo(*model);
-      return model;
-    }
+    if (const auto found = families_.find(name); found != families_.end()) return *found;
   }
   throw Error(ErrorCode::kUnsupported,
               "Model architectures [" + Joined(config.architectures) +
                   "] are not supported for now. Supported architectures: " + Joined(architectures()));
+}
+
+std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel,
+                                             const WeightsMapper& names) const {
+  std::unique_ptr<Module> model = FamilyOf(config).second.build(config, parallel, config.dtype);
+  model->SetMapper(names | model->mapper());
+  CheckpointQuantization::Parse(config.json).ApplyTo(*model);
+  return model;
+}
+
+std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
+                                                      const std::optional<ModelConfig>& draft,
+                                                      const ParallelConfig& parallel,
+                                                      const WeightsMapper& names) const {
+  const auto& [architecture, family] = FamilyOf(target);
+  if (parallel.pp_size > 1) {
+    throw Error(ErrorCode::kUnsupported, "a draft model is served by engines of one pipeline stage, got pp_size " +
+                                             std::to_string(parallel.pp_size));
+  }
+  std::unique_ptr<Module> model = family.build(target, parallel, target.dtype);
+  auto* decoder = dynamic_cast<DecoderForCausalLM*>(model.get());
+  if (decoder == nullptr) {
+    throw Error(ErrorCode::kUnsupported, architecture + " is no decoder that a draft model could speculate for");
+  }
+  DraftModel beside = draft ? DraftOf(draft_models_, draft->architectures)(target, *draft, parallel, target.dtype)
+                            : DraftOf(draft_layers_, {architecture})(target, target, parallel, target.dtype);
+  decoder->AddDraft(std::move(beside.tree));
+  model->SetMapper(names | beside.names | model->mapper());
+  CheckpointQuantization::Parse(target.json).ApplyTo(*model);
+  return model;
 }
 
 std::unique_ptr<Module> ModelRegistry::Build(const ModelDescription& description, const ParallelConfig& parallel,

@@ -50,6 +50,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
       launch.arguments.insert(launch.arguments.end(), {name, value});
     };
     flag("--model", options_.model);
+    if (!options_.draft.empty()) flag("--draft", options_.draft);
     flag("--tp-rank", std::to_string(rank));
     flag("--tp", std::to_string(options_.tp_size));
     flag("--quantization", options_.recipe);

@@ -19,6 +19,7 @@ namespace layercast {
 struct RankGroupOptions {
   std::string program;  // `layercast-rank` (cli/rank_main.cc)
   std::string model;
+  std::string draft{};  // of `layercast-rank`
   int tp_size = 1;
   std::string recipe = "none";
   bool power_of_two_scales = false;

@@ -15,6 +15,7 @@
 #include "engine_side/engine/engine.h"
 #include "engine_side/engine/sampler.h"
 #include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/model/named_draft.h"
 #include "engine_side/server/export.h"
 #include "engine_side/server/json_stream.h"
 #include "engine_side/server/memory_file.h"
@@ -22,7 +23,8 @@
 #include "engine_side/server/sequence.h"
 #include "engine_side/server/weights_lender.h"
 #include "layercast/error.h"
-#include "layercast/model/registry.h"
+#include "layercast/model/config.h"
+#include "layercast/model_description.h"
 #include "layercast/receiver.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/log.h"
@@ -75,8 +77,7 @@ class RankProcess {
         description_(ModelDescription::FromDirectory(options.model)),
         config_(ModelConfig::Parse(description_)),
         parallel_{options.tp_rank, options.tp_size} {
-    const ModelRegistry registry = ModelRegistry::Builtin();
-    std::unique_ptr<Module> model = registry.Build(config_, parallel_);
+    std::unique_ptr<Module> model = BuildWithNamedDraft(config_, parallel_, options.draft);
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     if (options.collective_fd >= 0) segment_.emplace(CollectiveSegment::Attach(options.collective_fd));
@@ -236,7 +237,7 @@ class RankProcess {
   }
 
   Json Compare(const Json& params) {
-    return CompareRank(receiver_->captured(), ModelRegistry::Builtin().Build(config_, parallel_), parallel_,
+    return CompareRank(receiver_->captured(), BuildWithNamedDraft(config_, parallel_, options_.draft), parallel_,
                        {options_.recipe, options_.power_of_two_scales, options_.requantize},
                        CheckpointFromJson(params));
   }

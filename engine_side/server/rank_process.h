@@ -10,6 +10,7 @@ namespace layercast {
 
 struct RankOptions {
   std::string model;  // folder with config.json
+  std::string draft;  // BuildWithNamedDraft's
   int tp_rank = 0;
   int tp_size = 1;
   std::string recipe = "none";

@@ -50,7 +50,7 @@ TEST(MoeConfig, FillsInWhatTransformersTakes) {
   EXPECT_EQ(glm.shared_intermediate_size, 48);
   EXPECT_TRUE(glm.norm_topk_prob);
   EXPECT_EQ(glm.num_draft_layers, 1);
-  EXPECT_THAT(glm.sparse_layers, ElementsAre(false, true, true, true));
+  EXPECT_THAT(glm.sparse_layers, ElementsAre(false, true, true, true, true));  // the last one drafts
 }
 
 TEST(MoeConfig, KnowsWhichLayersAreDense) {

@@ -409,29 +409,50 @@ class _Served:
             begin += rows
         return ranges
 
+    def decoder_layer(self, layer):
+        if self.config["model_type"] in STATE_SPACES:
+            self.mixer(layer)
+            return
+        if f"{layer}.linear_attn.A_log" in self.source:
+            self.delta_net(f"{layer}.linear_attn")
+        elif f"{layer}.self_attn.kv_b_proj.weight" in self.source:
+            self.latent_attention(layer)
+        else:
+            self.attention(layer)
+        block = f"{layer}.block_sparse_moe" if self.config["model_type"] in MIXTRAL_BLOCKS else f"{layer}.mlp"
+        if f"{block}.gate.weight" in self.source or f"{block}.router.weight" in self.source:
+            self.mixture(block)
+        else:
+            self.mlp(block)
+        for norm in NORMS:
+            self.copy(f"{layer}.{norm}.weight")
+
     def model(self):
         self.vocabulary("model.embed_tokens.weight")
         for index in range(layers_of(self.config)):
-            layer = f"model.layers.{index}"
-            if self.config["model_type"] in STATE_SPACES:
-                self.mixer(layer)
-                continue
-            if f"{layer}.linear_attn.A_log" in self.source:
-                self.delta_net(f"{layer}.linear_attn")
-            elif f"{layer}.self_attn.kv_b_proj.weight" in self.source:
-                self.latent_attention(layer)
-            else:
-                self.attention(layer)
-            block = f"{layer}.block_sparse_moe" if self.config["model_type"] in MIXTRAL_BLOCKS else f"{layer}.mlp"
-            if f"{block}.gate.weight" in self.source or f"{block}.router.weight" in self.source:
-                self.mixture(block)
-            else:
-                self.mlp(block)
-            for norm in NORMS:
-                self.copy(f"{layer}.{norm}.weight")
+            self.decoder_layer(f"model.layers.{index}")
         self.copy("model.norm.weight")
         if not self.config.get("tie_word_embeddings", False):
             self.vocabulary("lm_head.weight")
+        return {name: tensor.contiguous() for name, tensor in self.out.items()}
+
+    def draft(self):
+        """Of a draft model: what is not the target's."""
+        layers = {".".join(name.split(".")[:3]) for name in self.source if name.startswith("draft.layers.")}
+        for layer in sorted(layers):
+            self.decoder_layer(layer)
+            for name in ("enorm", "hnorm", "eh_proj", "shared_head.norm", "hidden_norm"):
+                self.copy(f"{layer}.{name}.weight")
+        for norm in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
+            self.copy(f"draft.{norm}.weight")
+        if "draft.pre_fc_norm_hidden.weight" in self.source:
+            rows = len(self.source["draft.fc.weight"])
+            self.column("draft.fc", [("draft.fc", shard(rows, self.t, self.r))])
+        else:
+            for name in ("fc.weight", "fc.bias", "d2t"):
+                self.copy(f"draft.{name}")
+        if "draft.lm_head.weight" in self.source:
+            self.vocabulary("draft.lm_head.weight")
         return {name: tensor.contiguous() for name, tensor in self.out.items()}
 
 
@@ -519,7 +540,10 @@ def unfused(config, tensors):
 
 
 def in_served_dtypes(tensors, dtype):
-    return {name: tensor.to(torch.float32 if name.endswith(IN_FP32) else dtype) for name, tensor in tensors.items()}
+    def served(name):
+        return torch.float32 if name.endswith(IN_FP32) else dtype
+
+    return {name: tensor.to(served(name)) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
 def layers_of(config):
@@ -559,6 +583,38 @@ def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=Fal
     checkpoint = in_served_dtypes(unfused(config, decoder_names(config, tensors)), dtype)
     served = _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
     return of_stage(served, config, sizes or [layers_of(config)], stage)
+
+
+def draft_names(config, tensors):
+    """The draft layers of a target's checkpoint, and of them what is not the target's."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        parts = name.split(".")
+        if parts[0] == "mtp":
+            parts[0] = "draft"
+        elif parts[:2] == ["model", "layers"] and int(parts[2]) >= layers_of(config):
+            parts[0] = "draft"
+        else:
+            continue
+        if parts[-2] not in ("embed_tokens", "head"):
+            renamed[".".join(parts)] = tensor
+    return renamed
+
+
+def served_draft(folder, tp_size, rank, recipe="none", eagle=None):
+    """name -> tensor: what a rank serves of the draft model beside a target: of the target's checkpoint, or of a folder
+    of its own, which no recipe applies to."""
+    config, tensors = text_part(read_config(folder), read_tensors(folder))
+    dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
+    if eagle is None:
+        tensors = draft_names(config, tensors)
+    else:
+        config, recipe = read_config(eagle), "none"
+        tensors = {f"draft.{name}".replace("draft.midlayer.", "draft.layers.0."): tensor
+                   for name, tensor in read_tensors(eagle).items()
+                   if name.split(".")[0] not in ("embed_tokens", "t2d")}
+    checkpoint = in_served_dtypes(unfused(config, tensors), dtype)
+    return _Served(checkpoint, config, tp_size, rank, recipe, False).draft()
 
 
 # Comparing.

@@ -3,6 +3,7 @@
 //   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [requantize]
 //   [direct]
 //                   [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE] [layers=OF_A_STAGE,...]
+//                   [draft=mtp|FOLDER]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver.
 #include <algorithm>
 #include <iostream>
@@ -13,11 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/model/named_draft.h"
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
+#include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
-#include "layercast/model/registry.h"
+#include "layercast/model/config.h"
+#include "layercast/model_description.h"
 #include "layercast/receiver.h"
 #include "src/base/counting_memory.h"
 #include "src/checkpoint/checkpoint.h"
@@ -28,7 +32,7 @@ namespace layercast {
 namespace {
 
 struct Job {
-  std::string folder, recipe, out, way = "pieces", channel;
+  std::string folder, recipe, out, way = "pieces", channel, draft;
   ParallelConfig parallel;
   ScheduleOptions schedule;
   bool power_of_two = false, requantize = false, direct = false;
@@ -62,6 +66,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word.starts_with("fill=")) job.fill = std::stoi(value);
     if (word.starts_with("pp=")) job.parallel.pp_size = std::stoi(value);
     if (word.starts_with("stage=")) job.parallel.pp_rank = std::stoi(value);
+    if (word.starts_with("draft=")) job.draft = value;
     if (word.starts_with("layers=")) job.parallel.pp_layer_partition = Numbers(value);
   }
   return job;
@@ -86,12 +91,18 @@ struct EngineMemory {
   std::vector<CapturedBuffer> table;
 };
 
+CheckpointSource CheckpointOf(const Job& job) {
+  CheckpointSource source{.path = job.folder};
+  if (!job.draft.empty() && job.draft != kOwnDraftLayers) source.secondary.push_back({"draft.", job.draft});
+  return source;
+}
+
 // Everything that a load needs. One thread only.
 struct Bench {
   explicit Bench(const Job& given)
       : job(given),
         memory(host, static_cast<std::byte>(given.fill)),
-        checkpoint(Checkpoint::Open(given.folder)),
+        checkpoint(Checkpoint::Open(CheckpointOf(given))),
         manifest(MakeManifest(checkpoint, "driver", 0, pool)),
         recipe(MakeRecipe(given.recipe, {.power_of_two_scales = given.power_of_two})),
         model(BuildModel(given)),
@@ -116,7 +127,7 @@ struct Bench {
 };
 
 std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
-  return ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(job.folder), job.parallel);
+  return BuildWithNamedDraft(ModelConfig::Parse(ModelDescription::FromDirectory(job.folder)), job.parallel, job.draft);
 }
 
 void GiveAmax(Bench& bench, AmaxTable& amax) {
@@ -152,7 +163,7 @@ void LoadPieces(Bench& bench) {
 }
 
 ReloadSource SourceOf(const Bench& bench) {
-  if (bench.job.way == "path") return FromPath(bench.job.folder);
+  if (bench.job.way == "path") return FromCheckpoint(CheckpointOf(bench.job));
   if (bench.job.way != "iterator") return FromPublisher(bench.job.way);
   std::vector<std::uint32_t> order(bench.checkpoint.specs().size());
   std::iota(order.begin(), order.end(), 0U);

@@ -14,17 +14,22 @@
 namespace layercast {
 namespace {
 
-std::unique_ptr<Module> BuildDeepseek(const char* architecture, const ModelConfig& config,
-                                      const ParallelConfig& parallel, DType dtype, const MoeConfig& moe,
-                                      const Routing& routing, const RouterOptions& router) {
-  const LayerContext context{.parallel = parallel, .dtype = dtype};
-  const LatentAttentionSpec attention = LatentAttentionSpec::Parse(config);
-  const MoeOptions options{.routing = routing, .router = router, .shared_name = "shared_experts"};
-  auto model = std::make_unique<DecoderForCausalLM>(architecture, context, config, [&](std::int64_t layer) {
+// What is given outlives the result.
+DecoderForCausalLM::MakeLayer LayersOf(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,
+                                       const MoeOptions& options) {
+  return [&context, &config, &moe, options, attention = LatentAttentionSpec::Parse(config)](std::int64_t layer) {
     return std::make_unique<DecoderLayer>(context, config,
                                           std::make_unique<LatentAttention>(context, config, attention),
                                           MakeFeedForward(context, config, moe, layer, options));
-  });
+  };
+}
+
+std::unique_ptr<Module> BuildDeepseek(const char* architecture, const ModelConfig& config,
+                                      const ParallelConfig& parallel, DType dtype, const MoeConfig& moe,
+                                      const MoeOptions& options) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  auto model =
+      std::make_unique<DecoderForCausalLM>(architecture, context, config, LayersOf(context, config, moe, options));
   model->SetMapper(DropDraftLayers(config, moe) | model->mapper());
   return model;
 }
@@ -32,6 +37,15 @@ std::unique_ptr<Module> BuildDeepseek(const char* architecture, const ModelConfi
 // Throws unless the field, where it is there, says what the family computes.
 void Expect(const ConfigFields& fields, const char* field, const char* expected) {
   if (fields.Text(field, expected) != expected) fields.Refuse(field, expected, *fields.Find(field));
+}
+
+MoeOptions OptionsOfV3(const MoeConfig& moe) {
+  return {.routing = {.score = Routing::Score::kSigmoid,
+                      .normalize = moe.norm_topk_prob,
+                      .normalize_epsilon = 1e-20,
+                      .fp32_logits = true},
+          .router = {.correction_bias = true},
+          .shared_name = "shared_experts"};
 }
 
 // A head, to rotary embeddings, is the part of it that they rotate.
@@ -55,8 +69,8 @@ std::unique_ptr<Module> BuildDeepseekV2(const ModelConfig& config, const Paralle
   } else {
     Expect(fields, "topk_method", "group_limited_greedy");
   }
-  return BuildDeepseek("DeepseekV2ForCausalLM", config, parallel, dtype, moe, {.fp32_logits = true, .group_best = 1},
-                       {});
+  const MoeOptions options{.routing = {.fp32_logits = true, .group_best = 1}, .shared_name = "shared_experts"};
+  return BuildDeepseek("DeepseekV2ForCausalLM", config, parallel, dtype, moe, options);
 }
 
 std::unique_ptr<Module> BuildDeepseekV3(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
@@ -64,11 +78,14 @@ std::unique_ptr<Module> BuildDeepseekV3(const ModelConfig& config, const Paralle
   Expect(fields, "scoring_func", "sigmoid");
   Expect(fields, "topk_method", "noaux_tc");
   const MoeConfig moe = MoeConfig::Parse(config);
-  const Routing routing{.score = Routing::Score::kSigmoid,
-                        .normalize = moe.norm_topk_prob,
-                        .normalize_epsilon = 1e-20,
-                        .fp32_logits = true};
-  return BuildDeepseek("DeepseekV3ForCausalLM", config, parallel, dtype, moe, routing, {.correction_bias = true});
+  return BuildDeepseek("DeepseekV3ForCausalLM", config, parallel, dtype, moe, OptionsOfV3(moe));
+}
+
+DraftModel DraftOfDeepseekV3(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
+                             DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const MoeConfig moe = MoeConfig::Parse(target);
+  return MakeDraftLayers(context, target, moe, LayersOf(context, target, moe, OptionsOfV3(moe)));
 }
 
 void CompleteDeepseekV2(nlohmann::json& config) {

@@ -6,19 +6,32 @@
 #include <vector>
 
 #include "layercast/model/config.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/draft_model.h"
+#include "layercast/model/layer_context.h"
 #include "layercast/model/moe_config.h"
 #include "layercast/model/weights_mapper.h"
 
 namespace layercast {
 
-inline WeightsMapper DropDraftLayers(const ModelConfig& config, const MoeConfig& moe) {
-  std::vector<NameRule> rules;
-  for (std::int64_t i = 0; i < moe.num_draft_layers; ++i) {
-    rules.push_back(NameRule::Drop(NameRule::Match::kPrefix,
-                                   "model.layers." + std::to_string(config.num_hidden_layers + i),
-                                   "a draft layer (MTP) is not served"));
-  }
-  return WeightsMapper(std::move(rules));
-}
+// For an engine that does not ask for them.
+WeightsMapper DropDraftLayers(const ModelConfig& config, const MoeConfig& moe);
+
+// `layers.{i}` for each of them, i counted on from the decoder's last: enorm, hnorm, eh_proj, what `make_layer` makes
+// of the layer itself, shared_head.norm; the embedding and the head are the target's.
+DraftModel MakeDraftLayers(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,
+                           const DecoderForCausalLM::MakeLayer& make_layer);
+
+// The layers of a draft model that are the target's: `embed_tokens`, and its head.
+std::unique_ptr<Module> SharedEmbedding();
+std::unique_ptr<Module> SharedHead(const ModelConfig& target);
+
+// A module that is nothing but its children.
+class DraftGroup final : public Module {
+ public:
+  explicit DraftGroup(std::string class_name) : Module(std::move(class_name)) {}
+  using Module::AddChild;
+  using Module::AddParameter;
+};
 
 }  // namespace layercast

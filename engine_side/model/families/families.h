@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "layercast/model/config.h"
+#include "layercast/model/draft_model.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
 
@@ -32,6 +33,20 @@ std::unique_ptr<Module> BuildQwen35(const ModelConfig& config, const ParallelCon
 std::unique_ptr<Module> BuildQwen35Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
 std::unique_ptr<Module> BuildQwen3Next(const ModelConfig& config, const ParallelConfig& parallel, DType dtype);
+
+DraftModel BuildEagle(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel, DType dtype);
+DraftModel BuildEagle3(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
+                       DType dtype);
+DraftModel DraftOfDeepseekV3(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
+                             DType dtype);
+DraftModel DraftOfGlm4Moe(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
+                          DType dtype);
+DraftModel DraftOfQwen35(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
+                         DType dtype);
+DraftModel DraftOfQwen35Moe(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
+                            DType dtype);
+DraftModel DraftOfQwen3Next(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
+                            DType dtype);
 
 void CompleteDeepseekV2(nlohmann::json& config);
 void CompleteDeepseekV3(nlohmann::json& config);

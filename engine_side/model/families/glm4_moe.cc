@@ -1,6 +1,8 @@
 // GLM-4 MoE: a part of each head is rotated, the first layers are dense, experts are picked by sigmoid scores and a
 // bias that is not part of their weight. Checkpoints also hold draft layers behind the last one, which are another
 // model's.
+#include <algorithm>
+
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
@@ -8,23 +10,42 @@
 #include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
+namespace {
+
+// What is given outlives the result. A draft layer attends as the decoder's last one does.
+DecoderForCausalLM::MakeLayer LayersOfGlm(const LayerContext& context, const ModelConfig& config,
+                                          const MoeConfig& moe) {
+  return [&](std::int64_t layer) {
+    const AttentionOptions attention{.qkv_bias = config.attention_bias, .qk_norm = config.use_qk_norm};
+    const MoeOptions options{.routing = {.score = Routing::Score::kSigmoid,
+                                         .normalize = moe.norm_topk_prob,
+                                         .normalize_epsilon = 1e-20,
+                                         .fp32_logits = true},
+                             .router = {.correction_bias = true},
+                             .shared_name = "shared_experts"};
+    const std::int64_t like = std::min(layer, config.num_hidden_layers - 1);
+    return std::make_unique<DecoderLayer>(context, config,
+                                          std::make_unique<Attention>(context, config, like, attention),
+                                          MakeFeedForward(context, config, moe, layer, options));
+  };
+}
+
+}  // namespace
+
 std::unique_ptr<Module> BuildGlm4Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
   const MoeConfig moe = MoeConfig::Parse(config);
-  const AttentionOptions attention{.qkv_bias = config.attention_bias, .qk_norm = config.use_qk_norm};
-  const MoeOptions options{.routing = {.score = Routing::Score::kSigmoid,
-                                       .normalize = moe.norm_topk_prob,
-                                       .normalize_epsilon = 1e-20,
-                                       .fp32_logits = true},
-                           .router = {.correction_bias = true},
-                           .shared_name = "shared_experts"};
-  auto model = std::make_unique<DecoderForCausalLM>("Glm4MoeForCausalLM", context, config, [&](std::int64_t layer) {
-    return std::make_unique<DecoderLayer>(context, config,
-                                          std::make_unique<Attention>(context, config, layer, attention),
-                                          MakeFeedForward(context, config, moe, layer, options));
-  });
+  auto model =
+      std::make_unique<DecoderForCausalLM>("Glm4MoeForCausalLM", context, config, LayersOfGlm(context, config, moe));
   model->SetMapper(DropDraftLayers(config, moe) | model->mapper());
   return model;
+}
+
+DraftModel DraftOfGlm4Moe(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
+                          DType dtype) {
+  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const MoeConfig moe = MoeConfig::Parse(target);
+  return MakeDraftLayers(context, target, moe, LayersOfGlm(context, target, moe));
 }
 
 void CompleteGlm4Moe(nlohmann::json& config) {

@@ -1,6 +1,7 @@
 // Qwen3-Next and Qwen3.5 (text): gated delta nets, every so many layers attention with gated outputs; norms of one plus
 // their weight; an MLP, or experts beside a shared one that each token weighs. Checkpoints also hold a draft model, and
 // where they are of a vision-language model, its tower.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -9,10 +10,13 @@
 
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
+#include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/gated_delta_net.h"
+#include "layercast/model/linear.h"
 #include "layercast/model/mixture_of_experts.h"
+#include "layercast/model/norm.h"
 
 namespace layercast {
 namespace {
@@ -27,6 +31,10 @@ DeltaNetSizes SizesOf(const ModelConfig& config) {
           .conv_kernel = fields.Size("linear_conv_kernel_dim", 4)};
 }
 
+LayerContext ContextOf(const ParallelConfig& parallel, DType dtype) {
+  return {.parallel = parallel, .dtype = dtype, .norm = NormStyle::kOnePlusWeight};
+}
+
 WeightsMapper TextNames() {
   constexpr auto kPrefix = NameRule::Match::kPrefix;
   return WeightsMapper({NameRule::Drop(kPrefix, "mtp", "a draft layer (MTP) is not served"),
@@ -34,14 +42,26 @@ WeightsMapper TextNames() {
                         NameRule::Prefix("model.language_model", "model")});
 }
 
+AttentionOptions GatedAttention(const ModelConfig& config) {
+  return {
+      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true, .output_gate = true};
+}
+
 // `moe`: of the layers that have experts, if there are any.
+std::unique_ptr<Module> FeedForward(const LayerContext& context, const ModelConfig& config,
+                                    const std::optional<MoeConfig>& moe, std::int64_t index) {
+  if (!moe) return std::make_unique<GatedMlp>(context, config, false);
+  const MoeOptions options{.routing = {.normalize = moe->norm_topk_prob, .round_weights = true},
+                           .shared_name = "shared_expert",
+                           .shared_gate = true};
+  return MakeFeedForward(context, config, *moe, index, options);
+}
+
 std::unique_ptr<Module> BuildHybrid(const char* architecture, const ModelConfig& config, const ParallelConfig& parallel,
                                     DType dtype, DeltaNetRows rows, const std::optional<MoeConfig>& moe) {
-  const LayerContext context{.parallel = parallel, .dtype = dtype, .norm = NormStyle::kOnePlusWeight};
+  const LayerContext context = ContextOf(parallel, dtype);
   const DeltaNetSizes sizes = SizesOf(config);
   const DeltaNetOptions delta{.rows = rows, .norm_epsilon = config.rms_norm_eps, .hidden_act = config.hidden_act};
-  const AttentionOptions attention{
-      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true, .output_gate = true};
   const auto make_layer = [&](std::int64_t index) {
     auto layer = std::make_unique<DecoderLayer>(context, config);
     if (config.layer_types.at(static_cast<std::size_t>(index)) == "linear_attention") {
@@ -49,18 +69,46 @@ std::unique_ptr<Module> BuildHybrid(const char* architecture, const ModelConfig&
                      std::make_unique<GatedDeltaNet>(context, sizes, config.hidden_size, delta));
     } else {
       layer->AddStep({"input_layernorm", "self_attn", {}},
-                     std::make_unique<Attention>(context, config, index, attention));
+                     std::make_unique<Attention>(context, config, index, GatedAttention(config)));
     }
-    const MoeOptions options{.routing = {.normalize = moe && moe->norm_topk_prob, .round_weights = true},
-                             .shared_name = "shared_expert",
-                             .shared_gate = true};
-    layer->AddStep({"post_attention_layernorm", "mlp", {}}, moe ? MakeFeedForward(context, config, *moe, index, options)
-                                                                : std::make_unique<GatedMlp>(context, config, false));
+    layer->AddStep({"post_attention_layernorm", "mlp", {}}, FeedForward(context, config, moe, index));
     return layer;
   };
   auto model = std::make_unique<DecoderForCausalLM>(architecture, context, config, make_layer);
   model->SetMapper(TextNames() | model->mapper());
   return model;
+}
+
+// `mtp`: layers with full attention, whose input `fc` makes of an embedding and a hidden state.
+DraftModel DraftOfHybrid(const ModelConfig& config, const ParallelConfig& parallel, DType dtype,
+                         const std::optional<MoeConfig>& moe) {
+  const LayerContext context = ContextOf(parallel, dtype);
+  const ConfigFields fields = ConfigFields::Of(config);
+  const std::int64_t layers = fields.Size("mtp_num_hidden_layers", fields.Size("num_nextn_predict_layers", 1));
+  const auto attends = std::ranges::find(config.layer_types, "full_attention");
+  if (attends == config.layer_types.end() || layers > config.num_hidden_layers) {
+    ConfigFields::Refuse("a draft model of " + std::to_string(layers) +
+                         " layers: expected at most as many as num_hidden_layers " +
+                         std::to_string(config.num_hidden_layers) + ", and full_attention among layer_types");
+  }
+  auto stack = std::make_unique<DraftGroup>("Layers");
+  for (std::int64_t i = 0; i < layers; ++i) {
+    stack->AddChild(
+        std::to_string(i),
+        std::make_unique<DecoderLayer>(
+            context, config,
+            std::make_unique<Attention>(context, config, attends - config.layer_types.begin(), GatedAttention(config)),
+            FeedForward(context, config, moe, i)));
+  }
+  const std::int64_t size = config.hidden_size;
+  auto tree = std::make_unique<DraftGroup>("DraftLayers");
+  tree->AddChild("fc", std::make_unique<ColumnParallelLinear>(context, 2 * size, size, false));
+  tree->AddChild("layers", std::move(stack));
+  for (const char* norm : {"norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"}) {
+    tree->AddChild(norm, std::make_unique<RMSNorm>(context, size, config.rms_norm_eps));
+  }
+  tree->AddChild("embed_tokens", SharedEmbedding());
+  return {std::move(tree), WeightsMapper({NameRule::Prefix("mtp", kDraftRoot)})};
 }
 
 void CompleteHybrid(nlohmann::json& config) {
@@ -91,6 +139,21 @@ std::unique_ptr<Module> BuildQwen35(const ModelConfig& config, const ParallelCon
 
 std::unique_ptr<Module> BuildQwen35Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   return BuildHybrid("Qwen3_5MoeForCausalLM", config, parallel, dtype, DeltaNetRows::kByPart, MoeConfig::Parse(config));
+}
+
+DraftModel DraftOfQwen3Next(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
+                            DType dtype) {
+  return DraftOfHybrid(target, parallel, dtype, MoeConfig::Parse(target));
+}
+
+DraftModel DraftOfQwen35(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
+                         DType dtype) {
+  return DraftOfHybrid(target, parallel, dtype, std::nullopt);
+}
+
+DraftModel DraftOfQwen35Moe(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
+                            DType dtype) {
+  return DraftOfHybrid(target, parallel, dtype, MoeConfig::Parse(target));
 }
 
 void CompleteQwen3Next(nlohmann::json& config) {

@@ -12,6 +12,7 @@
 #include "layercast/export.h"
 #include "layercast/model/attention.h"
 #include "layercast/model/config.h"
+#include "layercast/model/draft_model.h"
 #include "layercast/model/mlp.h"
 #include "layercast/model/module.h"
 
@@ -33,6 +34,8 @@ class LAYERCAST_PUBLIC DecoderLayer final : public Module {
                std::unique_ptr<Module> mlp);
   void AddStep(const ResidualStep& step, std::unique_ptr<Module> block);
   std::span<const ResidualStep> steps() const { return steps_; }
+  // What lies beside the steps, and is taken by none: the own parts of a draft layer.
+  void AddPart(std::string name, std::unique_ptr<Module> part) { AddChild(std::move(name), std::move(part)); }
 
  private:
   void AddNorm(const std::string& name);
@@ -58,6 +61,8 @@ class LAYERCAST_PUBLIC DecoderForCausalLM final : public Module {
   DecoderForCausalLM(std::string architecture, const LayerContext& context, const ModelConfig& config,
                      const MakeLayer& make_layer, const DecoderOptions& options = {});
   std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
+  // The draft model that speculates for this one: served beside it, under kDraftRoot.
+  void AddDraft(std::unique_ptr<Module> tree) { AddChild(kDraftRoot, std::move(tree)); }
 
   const DecoderOptions& options() const { return options_; }
   DType dtype() const { return dtype_; }

@@ -25,7 +25,7 @@ struct LAYERCAST_PUBLIC MoeConfig {
   double routed_scaling_factor = 1.0;
   std::int64_t n_group = 1, topk_group = 1;
   // Which layers have experts: all but mlp_only_layers and the first first_k_dense_replace, of the rest every
-  // decoder_sparse_step-th, counted from one, and every moe_layer_freq-th, counted from zero.
+  // decoder_sparse_step-th, counted from one, and every moe_layer_freq-th, counted from zero. Draft layers follow.
   std::vector<bool> sparse_layers;
   std::int64_t num_draft_layers = 0;  // behind the last one, for another model: num_nextn_predict_layers
 };

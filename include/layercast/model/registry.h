@@ -4,12 +4,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/dtype.h"
 #include "layercast/export.h"
 #include "layercast/model/config.h"
+#include "layercast/model/draft_model.h"
 #include "layercast/model/module.h"
 #include "layercast/model_description.h"
 #include "layercast/parallel.h"
@@ -29,6 +32,10 @@ class LAYERCAST_PUBLIC ModelRegistry {
   // `architecture`: as `architectures` in config.json names it. `limits`: what of the family is left out, in words.
   // Throws kInvalidArgument if it is registered already.
   void Register(std::string architecture, ModelFactory factory, std::string limits = {});
+  // `architecture`: that of the target, for draft layers in its own checkpoint (`draft` is nothing in BuildWithDraft);
+  // else that of the draft model. Throws kInvalidArgument if it is registered already.
+  void RegisterDraftLayers(std::string architecture, DraftFactory factory);
+  void RegisterDraftModel(std::string architecture, DraftFactory factory);
   std::vector<std::string> architectures() const;                    // sorted
   const std::string& limits(const std::string& architecture) const;  // of one that is registered
 
@@ -39,13 +46,22 @@ class LAYERCAST_PUBLIC ModelRegistry {
                                 const WeightsMapper& names = {}) const;
   std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel,
                                 const WeightsMapper& names = {}) const;
+  // The same, with a second tree for the draft model that speculates for it, under kDraftRoot: of the layers that the
+  // target's own checkpoint holds for that (MTP), or as `draft` describes it. Throws kUnsupported, naming those known,
+  // for one that nobody has registered, and beside pipeline stages.
+  std::unique_ptr<Module> BuildWithDraft(const ModelConfig& target, const std::optional<ModelConfig>& draft,
+                                         const ParallelConfig& parallel, const WeightsMapper& names = {}) const;
 
  private:
   struct Family {
     ModelFactory build;
     std::string limits;
   };
+  using Drafts = std::map<std::string, DraftFactory>;
+  const std::pair<const std::string, Family>& FamilyOf(const ModelConfig& config) const;
+
   std::map<std::string, Family> families_;
+  Drafts draft_layers_, draft_models_;
 };
 
 }  // namespace layercast

@@ -1,0 +1,15 @@
+#include "engine_side/model/named_draft.h"
+
+#include "layercast/model/registry.h"
+
+namespace layercast {
+
+std::unique_ptr<Module> BuildWithNamedDraft(const ModelConfig& target, const ParallelConfig& parallel,
+                                            const std::string& draft) {
+  const ModelRegistry registry = ModelRegistry::Builtin();
+  if (draft.empty()) return registry.Build(target, parallel);
+  if (draft == kOwnDraftLayers) return registry.BuildWithDraft(target, std::nullopt, parallel);
+  return registry.BuildWithDraft(target, ModelConfig::Parse(ModelDescription::FromDirectory(draft)), parallel);
+}
+
+}  // namespace layercast
