@@ -114,8 +114,12 @@ WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec
     shape[1] = cols / 2;
     view.scale = Scales(name + "_scale", DType::kF8E4M3, matrix.shape, {1, 16}, place);
     view.scale.global = AddressOf(name + "_scale_2", DType::kF32, {1}, place);
-  } else if (scale != nullptr && scale->dtype == DType::kU8) {  // mxfp8
-    view.dtype = stored = DType::kF8E4M3;
+  } else if (scale != nullptr && scale->dtype == DType::kU8) {  // mxfp4, mxfp8
+    const CapturedBuffer* values = Lookup(name);
+    const bool packed = values != nullptr && values->dtype == DType::kU8;
+    view.dtype = packed ? DType::kF4 : DType::kF8E4M3;
+    stored = packed ? DType::kU8 : DType::kF8E4M3;
+    if (packed) shape[1] = cols / 2;
     view.scale = Scales(name + "_scale", DType::kU8, matrix.shape, {1, 32}, place);
     view.scale.dtype = DType::kF8E8M0;
   } else if (scale != nullptr && scale->shape.size() == 1) {  // fp8_per_tensor

@@ -107,6 +107,8 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
     quantization.form = FormOfCompressedTensors(config);
   } else if (quantization.method == "modelopt" && config.Text("quant_algo", "") == "FP8") {
     quantization.form = QuantizedForm{};
+  } else if (quantization.method == "mxfp4") {
+    quantization.form = QuantizedForm::Mxfp4();
   } else if (quantization.method == "fbgemm_fp8") {
     quantization.form = QuantizedForm{.scales = QuantizedForm::Scales::kChannel};
   }

@@ -13,7 +13,7 @@
 namespace layercast {
 
 struct CheckpointQuantization {
-  std::string method;                 // "fp8", "compressed-tensors", "modelopt"; empty: not quantized
+  std::string method;                 // "fp8", "compressed-tensors", "mxfp4"; empty: not quantized
   std::optional<QuantizedForm> form;  // empty: a form that is not known here
   std::vector<std::string> ignored;   // modules that are left alone: see IgnoredModules
 

@@ -37,7 +37,9 @@ constexpr std::array kUngatedProjections = {Projection{"up_proj", kW1}, Projecti
                                             Projection{"w1", kW1}, Projection{"w2", kW2}};
 constexpr std::array kUngatedModuleNames = {ModuleNames{"up_proj", "down_proj"}, ModuleNames{"w1", "w2"}};
 
-// Where a stacked tensor comes from: a checkpoint, blocks of MXFP4 (rows are rows; unpacked they come expert by
+constexpr std::int64_t kBlockColumns = 32, kBlockBytes = 16;  // of MXFP4
+
+// Where a stacked tensor comes from: a checkpoint, its blocks of MXFP4 (rows are rows; unpacked they come expert by
 // expert), or another engine.
 enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
 
@@ -110,6 +112,7 @@ struct FusedMoE::Named {
   Shards shards = 0;
   bool bias = false;
   bool scale = false;
+  bool blocks = false;  // of MXFP4: [.., columns / 32, 16]
   ElementOrder order = {};
 };
 
@@ -161,6 +164,10 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
   std::vector<PlacedPiece> pieces;
   const std::optional<std::int64_t> local = named->expert ? local_.LocalOf(*named->expert) : std::nullopt;
   for (Part part : PartsOf(*named)) {
+    if (named->blocks) {
+      part.source.extent[part.source.rank++] = kBlockBytes;
+      part.destination.extent[1] *= kBlockBytes;
+    }
     if (named->order.transposed) {
       std::swap(part.source.begin[0], part.source.begin[1]);
       std::swap(part.source.extent[0], part.source.extent[1]);
@@ -193,12 +200,15 @@ std::vector<Box> FusedMoE::Padding(std::uint32_t parameter) const {
 std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::string_view path) const {
   const Shape& shape = parameters()[parameter].spec.shape;
   const Slot slot = SlotOf(parameter);
-  if (options_.transposed && !takes_quantized()) {  // which stacked tensors alone are
+  if (takes_blocks() || (options_.transposed && !takes_quantized())) {  // which stacked tensors alone are
     const auto names = [&](const StackedTensor& tensor) {
-      return tensor.origin == Origin::kCheckpoint && tensor.bias == slot.bias &&
+      const bool blocks = takes_blocks() && !slot.bias && !slot.scale;
+      return tensor.origin == (blocks ? Origin::kBlocks : Origin::kCheckpoint) && tensor.bias == slot.bias &&
              ((tensor.shards & kW2) != 0) == slot.down;
     };
-    return {{JoinPath(path, std::ranges::find_if(StackedTensors(options_.gated), names)->name), Box::Whole(shape)}};
+    const std::string name(std::ranges::find_if(StackedTensors(options_.gated), names)->name);
+    const std::string suffix = slot.scale ? "_" + quantized_form()->checkpoint_scale : "";
+    return {{JoinPath(path, name + suffix), Box::Whole(shape)}};
   }
   const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
   std::vector<ExpectedTensor> tensors;
@@ -235,49 +245,72 @@ std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_vi
   return ways;
 }
 
+bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->codes == DType::kF4; }
+
 std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
   const std::size_t dot = name.find('.');
-  const bool alone = dot != std::string_view::npos;  // an expert
-  const std::string_view rest = name.substr(alone ? dot + 1 : 0);
-  const auto tensors = StackedTensors(options_.gated);
-  const auto stacked = std::ranges::find(tensors, rest, &StackedTensor::name);
-  Named named;
-  if (stacked != tensors.end() && alone == (stacked->origin == Origin::kBlocks)) {
-    named = {.expert = std::nullopt, .shards = stacked->shards, .bias = stacked->bias};
-    named.order.transposed = options_.transposed && !stacked->bias && stacked->origin == Origin::kCheckpoint;
-    named.order.interleaved = options_.interleaved && stacked->shards == kW13 && stacked->origin != Origin::kEngine;
-  } else if (alone) {
-    const std::string_view suffix = rest.substr(std::min(rest.find('.'), rest.size()));
-    const auto projections = Projections(options_.gated);
-    const auto found = std::ranges::find(projections, rest.substr(0, rest.size() - suffix.size()), &Projection::name);
-    if (found == projections.end()) return std::nullopt;
-    named.shards = found->shards;
-    named.bias = suffix == ".bias";
-    named.scale = takes_quantized() && suffix == "." + quantized_form()->checkpoint_scale;
-    if (suffix != ".weight" && !named.bias && !named.scale) return std::nullopt;
-  } else {
-    return std::nullopt;
-  }
-  if (alone) {
-    named.expert = ParseNumber(name.substr(0, dot));
-    if (!named.expert || *named.expert >= options_.num_experts) return std::nullopt;
-  }
-  if (named.bias && !options_.bias) return std::nullopt;
+  const std::optional<std::int64_t> expert = ParseNumber(name.substr(0, dot));
+  if (dot != std::string_view::npos && expert && *expert >= options_.num_experts) return std::nullopt;
+  std::optional<Named> named =
+      dot != std::string_view::npos && expert ? ParseOne(name.substr(dot + 1)) : ParseStacked(name);
+  if (!named || (named->bias && !options_.bias)) return std::nullopt;
+  if (dot != std::string_view::npos) named->expert = expert;
   return named;
 }
 
-Shape FusedMoE::ShapeOf(const Named& named) const {
-  Shape shape;
-  if (!named.expert) shape.push_back(options_.num_experts);
-  if (named.shards == kW2) {
-    shape.push_back(options_.hidden_size);
-    if (!named.bias) shape.push_back(options_.intermediate_size);
-  } else {
-    shape.push_back((named.shards == kW13 ? 2 : 1) * options_.intermediate_size);
-    if (!named.bias) shape.push_back(options_.hidden_size);
+// Of one expert. Codes of MXFP4 come stacked alone.
+std::optional<FusedMoE::Named> FusedMoE::ParseOne(std::string_view name) const {
+  const auto stacked = StackedTensors(options_.gated);
+  const auto blocks = std::ranges::find(stacked, name, &StackedTensor::name);
+  if (blocks != stacked.end()) {
+    if (blocks->origin != Origin::kBlocks || takes_blocks()) return std::nullopt;
+    Named named{.expert = std::nullopt, .shards = blocks->shards};
+    named.order.interleaved = options_.interleaved && blocks->shards == kW13;
+    return named;
   }
-  if (named.scale) return quantized_form()->ScaleShape(shape[0], shape[1]);
-  if (named.order.transposed) std::swap(shape[1], shape[2]);
+  const std::string_view suffix = name.substr(std::min(name.find('.'), name.size()));
+  const auto projections = Projections(options_.gated);
+  const auto found = std::ranges::find(projections, name.substr(0, name.size() - suffix.size()), &Projection::name);
+  if (found == projections.end()) return std::nullopt;
+  const Named named{.expert = std::nullopt,
+                    .shards = found->shards,
+                    .bias = suffix == ".bias",
+                    .scale = takes_quantized() && suffix == "." + quantized_form()->checkpoint_scale};
+  const bool weight = suffix == ".weight" || named.scale;
+  if (named.bias || (weight && !takes_blocks())) return named;
+  return std::nullopt;
+}
+
+std::optional<FusedMoE::Named> FusedMoE::ParseStacked(std::string_view name) const {
+  for (const StackedTensor& tensor : StackedTensors(options_.gated)) {
+    if (!name.starts_with(tensor.name)) continue;
+    const std::string_view suffix = name.substr(tensor.name.size());
+    const bool scale = takes_quantized() && !tensor.bias && quantized_form()->IsStackedScale(suffix);
+    const bool whole = suffix.empty() || (suffix == ".weight" && !tensor.bias);
+    if (!scale && !whole) continue;
+    const bool blocks = tensor.origin == Origin::kBlocks;
+    if (!scale && !tensor.bias && blocks != takes_blocks()) return std::nullopt;
+    Named named{.expert = std::nullopt, .shards = tensor.shards, .bias = tensor.bias, .scale = scale, .blocks = blocks};
+    named.order.transposed =
+        options_.transposed && !tensor.bias && tensor.origin == Origin::kCheckpoint && !takes_blocks();
+    named.order.interleaved = options_.interleaved && tensor.shards == kW13 && tensor.origin != Origin::kEngine;
+    // A block of rows that alternate is neither gate's nor up's.
+    if (scale && named.order.interleaved && UnitsOf(IndexOf({.scale = true})).rows > 1) return std::nullopt;
+    return named;
+  }
+  return std::nullopt;
+}
+
+Shape FusedMoE::ShapeOf(const Named& named) const {
+  const bool down = named.shards == kW2;
+  const std::int64_t rows = down ? options_.hidden_size : (named.shards == kW13 ? 2 : 1) * options_.intermediate_size;
+  const std::int64_t cols = down ? options_.intermediate_size : options_.hidden_size;
+  Shape shape = {rows, cols};
+  if (named.bias) shape = {rows};
+  if (named.scale) shape = quantized_form()->ScaleShape(rows, cols);
+  if (named.blocks) shape = {rows, cols / kBlockColumns, kBlockBytes};
+  if (named.order.transposed) std::swap(shape[0], shape[1]);
+  if (!named.expert) shape.insert(shape.begin(), options_.num_experts);
   return shape;
 }
 
@@ -286,7 +319,7 @@ Shape FusedMoE::ShapeOf(const Named& named) const {
 std::vector<FusedMoE::Part> FusedMoE::PartsOf(const Named& named) const {
   const bool down = named.shards == kW2;
   const std::uint32_t index = IndexOf({down, named.bias, named.scale});
-  const Units unit = UnitsOf(index);
+  const Units unit = named.blocks ? Units{1, kBlockColumns} : UnitsOf(index);
   const bool of_rows = named.scale && quantized_form()->scales == QuantizedForm::Scales::kChannel;
   const auto rows = [&](std::int64_t elements) { return CeilDivide(elements, unit.rows); };
   const auto cols = [&](std::int64_t elements) { return named.bias ? 0 : CeilDivide(elements, unit.cols); };
@@ -298,7 +331,7 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const Named& named) const {
     return {{index, "w2", source, {rank, {0, 0}, source.extent}}};
   }
   if (named.order.interleaved) {  // this rank's part of gate and that of up, in one
-    const Box source{rank, {2 * first, 0}, {2 * slice_, cols(options_.hidden_size)}};
+    const Box source{rank, {2 * first, 0}, {2 * slice_, of_rows ? 1 : cols(options_.hidden_size)}};
     return {{index, "w13", source, {rank, {0, 0}, source.extent}}};
   }
   std::vector<Part> parts;

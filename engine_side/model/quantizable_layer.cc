@@ -38,12 +38,16 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
   for (std::uint32_t i = 0; i < num_weights_; ++i) {
     const std::uint32_t index = quantized ? 2 * i : i;
     Parameter& weight = parameters()[index];
-    weight.spec.dtype = quantized ? DType::kF8E4M3 : dtype_;
+    weight.spec.dtype = quantized ? form_->code_dtype() : dtype_;
     weight.quantize = quantize_ && !quantized;
     weight.ToMeta();
+    std::int64_t& cols = weight.spec.shape.back();
     if (quantized) {
-      InsertParameter(index + 1, ScaleOf(weight));
+      Parameter scale = ScaleOf(weight);
+      cols /= form_->codes_per_byte();
+      InsertParameter(index + 1, std::move(scale));
     } else {
+      cols *= form_->codes_per_byte();
       RemoveParameter(index + 1);
     }
   }
@@ -67,7 +71,7 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   if (form_->scales == QuantizedForm::Scales::kTensor) axis = ShardAxis::kNone;
   if (form_->scales == QuantizedForm::Scales::kChannel && axis == ShardAxis::kCols) axis = ShardAxis::kNone;
   std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
-  return {{name.append(form_->kernel_scale()), DType::kF32, std::move(shape)}, axis, false, {}};
+  return {{name.append(form_->kernel_scale()), form_->scale_dtype(), std::move(shape)}, axis, false, {}};
 }
 
 bool QuantizableLayer::IsScale(std::uint32_t index) const {

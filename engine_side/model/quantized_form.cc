@@ -4,7 +4,17 @@
 
 namespace layercast {
 
+QuantizedForm QuantizedForm::Mxfp4() {
+  return {.scales = Scales::kBlock,
+          .codes = DType::kF4,
+          .block_rows = 1,
+          .block_cols = 32,
+          .power_of_two = true,
+          .checkpoint_scale = "scales"};
+}
+
 std::string_view QuantizedForm::recipe() const {
+  if (codes == DType::kF4) return "mxfp4";
   switch (scales) {
     case Scales::kTensor: return "fp8_per_tensor";
     case Scales::kChannel: return "fp8_per_channel";
@@ -13,8 +23,16 @@ std::string_view QuantizedForm::recipe() const {
   return block_rows == 128 && block_cols == 128 ? "fp8_per_block" : "";
 }
 
+bool QuantizedForm::IsStackedScale(std::string_view suffix) const {
+  constexpr std::string_view kWeight = "weight_";
+  if (suffix.empty() || (suffix[0] != '_' && suffix[0] != '.')) return false;
+  const std::string_view name = suffix.substr(1);
+  const std::string_view scale = checkpoint_scale;
+  return name == scale || (suffix[0] == '_' && scale.starts_with(kWeight) && name == scale.substr(kWeight.size()));
+}
+
 std::string_view QuantizedForm::kernel_scale() const {
-  return scales == Scales::kBlock ? "weight_scale_inv" : "weight_scale";
+  return scales == Scales::kBlock && codes != DType::kF4 ? "weight_scale_inv" : "weight_scale";
 }
 
 Shape QuantizedForm::ScaleShape(std::int64_t rows, std::int64_t cols) const {

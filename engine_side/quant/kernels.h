@@ -37,6 +37,10 @@ bool Int8RowsGiven(const MatrixView& source, std::span<const float> amax, std::s
 // mxfp8. One exponent for each 32 columns; cols is a multiple of 32. `scales` is [rows, cols / 32].
 bool Mxfp8Blocks(const MatrixView& source, std::uint8_t* scales, std::uint8_t* values);
 
+// mxfp4. One exponent for each 32 columns; cols is a multiple of 32. `scales` is [rows, cols / 32], `values`
+// [rows, cols / 2].
+bool Mxfp4Blocks(const MatrixView& source, std::uint8_t* scales, std::uint8_t* values);
+
 // nvfp4. One e4m3 scale for each 16 columns; cols is a multiple of 16. `scales` is [rows, cols / 16], `values`
 // [rows, cols / 2]. `amax` is that of the whole weight, for which IsZeroNvfp4 is false.
 bool Nvfp4Blocks(const MatrixView& source, float amax, std::uint8_t* scales, std::uint8_t* values);

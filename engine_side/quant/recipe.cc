@@ -20,6 +20,7 @@ constexpr std::array kRecipes = {
     Entry{"fp8_per_channel", [](const RecipeOptions&) { return MakeFp8PerChannel(); }},
     Entry{"fp8_per_block", [](const RecipeOptions& o) { return MakeFp8PerBlock(o.power_of_two_scales); }},
     Entry{"mxfp8", [](const RecipeOptions&) { return MakeMxfp8(); }},
+    Entry{"mxfp4", [](const RecipeOptions&) { return MakeMxfp4(); }},
     Entry{"nvfp4", [](const RecipeOptions&) { return MakeNvfp4(); }},
     Entry{"int8_per_channel", [](const RecipeOptions&) { return MakeInt8PerChannel(); }},
 };

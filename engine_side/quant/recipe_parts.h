@@ -18,6 +18,7 @@ std::unique_ptr<const Recipe> MakeFp8PerTensor();
 std::unique_ptr<const Recipe> MakeFp8PerChannel();
 std::unique_ptr<const Recipe> MakeFp8PerBlock(bool power_of_two_scales);
 std::unique_ptr<const Recipe> MakeMxfp8();
+std::unique_ptr<const Recipe> MakeMxfp4();
 std::unique_ptr<const Recipe> MakeNvfp4();
 std::unique_ptr<const Recipe> MakeInt8PerChannel();
 

@@ -69,7 +69,7 @@ void ForBlocks(const MatrixView& weight, std::int64_t rows, std::int64_t cols, c
   }
 }
 
-std::vector<Bytes> Fp8PerTensor(const MatrixView& weight, const AmaxInput& input) {
+std::vector<Bytes> SlowFp8PerTensor(const MatrixView& weight, const AmaxInput& input) {
   Codes values{weight};
   const float amax = input.tensor >= 0.0F ? input.tensor : Amax(weight, Whole(weight));
   if (IsZeroTensor(amax)) return {AsBytes(values.codes), AsBytes(std::vector<float>{0.0F})};
@@ -94,7 +94,7 @@ std::vector<Bytes> ByRow(const MatrixView& weight, const AmaxInput& input, const
   return {AsBytes(values.codes), AsBytes(scales)};
 }
 
-std::vector<Bytes> Fp8PerBlock(const MatrixView& weight, bool power_of_two) {
+std::vector<Bytes> SlowFp8PerBlock(const MatrixView& weight, bool power_of_two) {
   Codes values{weight};
   std::vector<float> scales;
   ForBlocks(weight, kFp8Block, kFp8Block, [&](const Rectangle& block) {
@@ -106,21 +106,45 @@ std::vector<Bytes> Fp8PerBlock(const MatrixView& weight, bool power_of_two) {
   return {AsBytes(values.codes), AsBytes(scales)};
 }
 
-std::vector<Bytes> Mxfp8(const MatrixView& weight) {
+// Two in a byte, the even column's in its low half.
+std::vector<std::uint8_t> Packed(const std::vector<std::uint8_t>& codes) {
+  std::vector<std::uint8_t> packed;
+  for (std::size_t i = 0; i < codes.size(); i += 2) {
+    packed.push_back(static_cast<std::uint8_t>(codes[i] | codes[i + 1] << 4));
+  }
+  return packed;
+}
+
+// The exponent of the smallest power of two s that amax / s <= max holds for, tried one after the other.
+int MxScale(float amax, float max) {
+  int exponent = -127;
+  while (static_cast<double>(amax) > std::ldexp(static_cast<double>(max), exponent)) ++exponent;
+  return exponent;
+}
+
+std::vector<Bytes> SlowMxfp8(const MatrixView& weight) {
   Codes values{weight};
   std::vector<std::uint8_t> scales;
   ForBlocks(weight, 1, kMxfp8Block, [&](const Rectangle& block) {
-    // The smallest power of two s that amax / s <= 448 holds for, tried one after the other.
-    const double amax = Amax(weight, block);
-    int exponent = -127;
-    while (amax > std::ldexp(static_cast<double>(kFp8Max), exponent)) ++exponent;
+    const int exponent = MxScale(Amax(weight, block), kFp8Max);
     values.Fill(block, [=](float w) { return Fp8(std::ldexp(w, -exponent)); });
     scales.push_back(static_cast<std::uint8_t>(exponent + 127));
   });
   return {AsBytes(values.codes), AsBytes(scales)};
 }
 
-std::vector<Bytes> Nvfp4(const MatrixView& weight, const AmaxInput& input) {
+std::vector<Bytes> SlowMxfp4(const MatrixView& weight) {
+  Codes values{weight};
+  std::vector<std::uint8_t> scales;
+  ForBlocks(weight, 1, kMxfp4Block, [&](const Rectangle& block) {
+    const int exponent = MxScale(Amax(weight, block), kFp4Max);
+    values.Fill(block, [=](float w) { return EncodeE2M1(std::ldexp(w, -exponent)); });
+    scales.push_back(static_cast<std::uint8_t>(exponent + 127));
+  });
+  return {AsBytes(Packed(values.codes)), AsBytes(scales)};
+}
+
+std::vector<Bytes> SlowNvfp4(const MatrixView& weight, const AmaxInput& input) {
   Codes values{weight};
   std::vector<std::uint8_t> scales;
   const float amax = input.tensor >= 0.0F ? input.tensor : Amax(weight, Whole(weight));
@@ -133,24 +157,21 @@ std::vector<Bytes> Nvfp4(const MatrixView& weight, const AmaxInput& input) {
     const float factor = g / static_cast<float>(DecodeElement(DType::kF8E4M3, sf));
     values.Fill(block, [=](float w) { return EncodeE2M1(w * factor); });
   });
-  std::vector<std::uint8_t> packed;
-  for (std::size_t i = 0; i < values.codes.size(); i += 2) {
-    packed.push_back(static_cast<std::uint8_t>(values.codes[i] | values.codes[i + 1] << 4));
-  }
-  return {AsBytes(packed), AsBytes(scales), AsBytes(std::vector<float>{zero ? 0.0F : 1.0F / g})};
+  return {AsBytes(Packed(values.codes)), AsBytes(scales), AsBytes(std::vector<float>{zero ? 0.0F : 1.0F / g})};
 }
 
 }  // namespace
 
 std::vector<Bytes> QuantizeSlowly(std::string_view name, const RecipeOptions& options, const MatrixView& weight,
                                   const AmaxInput& amax) {
-  if (name == "fp8_per_tensor") return Fp8PerTensor(weight, amax);
+  if (name == "fp8_per_tensor") return SlowFp8PerTensor(weight, amax);
   if (name == "fp8_per_channel") {
     return ByRow(weight, amax, ChannelScale, [](float w, float scale) { return Fp8(w / scale); });
   }
-  if (name == "fp8_per_block") return Fp8PerBlock(weight, options.power_of_two_scales);
-  if (name == "mxfp8") return Mxfp8(weight);
-  if (name == "nvfp4") return Nvfp4(weight, amax);
+  if (name == "fp8_per_block") return SlowFp8PerBlock(weight, options.power_of_two_scales);
+  if (name == "mxfp8") return SlowMxfp8(weight);
+  if (name == "mxfp4") return SlowMxfp4(weight);
+  if (name == "nvfp4") return SlowNvfp4(weight, amax);
   LAYERCAST_CHECK(name == "int8_per_channel");
   return ByRow(weight, amax, Int8Scale, EncodeInt8);
 }

@@ -15,6 +15,7 @@ inline constexpr float kInt8Max = 127.0F;  // -128 is not used
 
 inline constexpr std::int64_t kFp8Block = 128;   // rows and columns
 inline constexpr std::int64_t kMxfp8Block = 32;  // columns
+inline constexpr std::int64_t kMxfp4Block = 32;  // columns
 inline constexpr std::int64_t kNvfp4Block = 16;  // columns
 
 LAYERCAST_HOST_DEVICE inline std::uint32_t BitsOfFloat(float value) {
@@ -68,6 +69,14 @@ LAYERCAST_HOST_DEVICE inline std::uint8_t MxExponent(float amax) {
   const std::uint32_t bits = BitsOfFloat(amax);
   const int exponent = static_cast<int>(bits >> 23) - 8 + ((bits & 0x007fffffU) > kMantissaOf1p75 ? 1 : 0);
   return static_cast<std::uint8_t>(exponent < 0 ? 0 : exponent > 254 ? 254 : exponent);
+}
+
+// mxfp4: the same for amax / 6, where 6 = 1.5 * 2^2; never above 2^126.
+LAYERCAST_HOST_DEVICE inline std::uint8_t Mxfp4Exponent(float amax) {
+  constexpr std::uint32_t kMantissaOf1p5 = 0x00400000U;
+  const std::uint32_t bits = BitsOfFloat(amax);
+  const int exponent = static_cast<int>(bits >> 23) - 2 + ((bits & 0x007fffffU) > kMantissaOf1p5 ? 1 : 0);
+  return static_cast<std::uint8_t>(exponent < 0 ? 0 : exponent > 253 ? 253 : exponent);
 }
 
 // 2^(127 - exponent), which the weights of a block are multiplied by; exponent <= 253.

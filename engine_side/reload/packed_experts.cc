@@ -42,7 +42,7 @@ TensorSpec PackedExperts::Unpacked(std::int64_t expert) const {
   return {JoinPath(JoinPath(module, std::to_string(expert)), own), dtype, {rows, cols}};
 }
 
-std::vector<PackedExperts> FindPackedExperts(const Module& model, std::span<const TensorSpec> specs) {
+std::vector<PackedExperts> FindPackedExperts(Module& model, std::span<const TensorSpec> specs) {
   std::unordered_map<std::string_view, std::uint32_t> index_of;
   for (std::uint32_t i = 0; i < specs.size(); ++i) {
     if (specs[i].name.ends_with(kScales)) index_of.emplace(specs[i].name, i);
@@ -51,14 +51,17 @@ std::vector<PackedExperts> FindPackedExperts(const Module& model, std::span<cons
   for (std::uint32_t i = 0; i < specs.size(); ++i) {
     const TensorSpec& spec = specs[i];
     if (!HoldsBlocks(spec)) continue;
-    PackedExperts experts{.path = {},
+    PackedExperts experts{.layer = nullptr,
+                          .path = {},
                           .blocks = i,
                           .name = spec.name,
                           .count = spec.shape[0],
                           .rows = spec.shape[1],
                           .cols = spec.shape[2] * kBlockColumns};
     Resolution to = Resolve(model, experts);
-    if (to.owner == nullptr || to.pieces.empty()) continue;
+    // The owner is a part of this tree, which is not const here.
+    experts.layer = dynamic_cast<QuantizableLayer*>(const_cast<Module*>(to.owner));
+    if (experts.layer == nullptr || to.pieces.empty()) continue;
     experts.dtype = to.owner->parameters()[to.pieces.front().parameter].spec.dtype;
     experts.path = std::move(to.owner_path);
 

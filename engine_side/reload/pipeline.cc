@@ -100,6 +100,7 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   {
     const StageClock::Scope timing(clock_[Stage::kQuantize]);
+    quantize_.CheckExponents(planned);
     derive_.Run(planned);
   }
   const StageClock::Scope timing(clock_[Stage::kCommit]);

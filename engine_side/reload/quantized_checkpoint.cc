@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 
@@ -35,6 +36,7 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
     AddMadeOf(layer);
   }
   for (const PackedExperts& experts : quantized_.experts) {
+    if (!experts.unpacked) continue;
     replaced[experts.blocks] = replaced[experts.scales] = true;
     for (std::int64_t i = 0; i < experts.count; ++i) {
       AddMade(experts.Unpacked(i), [this, &experts, i](std::byte* values) {
@@ -99,18 +101,27 @@ NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
 void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype,
                                       std::byte* values) const {
   const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
+  const MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
+  const std::vector<float> scales = ScalesOf(layer, part);
   const QuantizedForm& form = *layer.layer->quantized_form();
-  QuantizedWeight weight{.codes = CodesOf(codes),
-                         .rows = codes.tensor.shape[0],
-                         .cols = codes.tensor.shape[1],
-                         .scales = ScalesOf(layer, part),
+  QuantizedWeight weight{.codes = nullptr,
+                         .rows = stack.rows,
+                         .cols = stack.cols,
+                         .scales = {},
                          .block_rows = form.block_rows,
                          .block_cols = form.block_cols};
   if (form.scales != QuantizedForm::Scales::kBlock) {
-    weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? weight.rows : 1;
-    weight.block_cols = weight.cols;
+    const std::int64_t rows = part.transposed ? weight.cols : weight.rows;  // of the weight, where outputs are rows
+    weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? rows : 1;
+    weight.block_cols = part.transposed ? weight.rows : weight.cols;
   }
-  Dequantize(weight, dtype, values, pool_);
+  if (part.transposed) std::swap(weight.block_rows, weight.block_cols);
+  const std::int64_t of_matrix = stack.count == 0 ? 0 : static_cast<std::int64_t>(scales.size()) / stack.count;
+  for (std::int64_t i = 0; i < stack.count; ++i) {
+    weight.codes = CodesOf(codes) + i * stack.rows * stack.cols;
+    weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
+    Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
+  }
 }
 
 float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer) const {
@@ -135,7 +146,12 @@ void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, std::byte*
 std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const TensorSpec& spec = checkpoint_.specs()[part.scale];
-  const Shape expected = layer.layer->quantized_form()->ScaleShape(weight[0], weight[1]);
+  const MatrixStack stack = MatrixStack::Of(weight);
+  const QuantizedForm& form = *layer.layer->quantized_form();
+  Shape expected =
+      form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
+  if (part.transposed) std::swap(expected.front(), expected.back());
+  if (weight.size() == 3) expected.insert(expected.begin(), stack.count);
   const std::string where = "layer " + layer.path + ": '" + spec.name + "' expected ";
   if (spec.num_elements() != NumElements(expected) || !CanCast(spec.dtype, DType::kF32)) {
     throw Error(ErrorCode::kInvalidArgument, where + Describe(DType::kF32, expected) + ", got " + Describe(spec));

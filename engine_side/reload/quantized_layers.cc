@@ -14,7 +14,17 @@ using Way = QuantizedLayer::Way;
 
 constexpr std::string_view kWeight = ".weight";
 
-bool HoldsCodes(const TensorSpec& spec) { return spec.dtype == DType::kF8E4M3 && spec.name.ends_with(kWeight); }
+// What the scales of a weight called `name` may be called, the usual name first.
+std::vector<std::string> ScaleNames(const std::string& name, const std::string& scale) {
+  const bool is_module = name.ends_with(kWeight);
+  const std::string module = name.substr(0, name.size() - (is_module ? kWeight.size() : 0));
+  std::vector<std::string> names = {module + "." + scale};
+  if (is_module) return names;
+  constexpr std::string_view kOfWeight = "weight_";  // experts, stacked
+  const std::string own = scale.starts_with(kOfWeight) ? scale.substr(kOfWeight.size()) : scale;
+  names.insert(names.begin(), {module + "_" + own, module + "_" + scale});
+  return names;
+}
 
 // Gathers the parts of each layer.
 class LayerFinder {
@@ -25,7 +35,7 @@ class LayerFinder {
 
   std::vector<QuantizedLayer> Find() {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) {
-      if (HoldsCodes(specs_[i])) AddPart(i);
+      if (specs_[i].dtype == DType::kF8E4M3) AddPart(i);
     }
     return std::move(layers_);
   }
@@ -40,6 +50,7 @@ class LayerFinder {
       return;  // the plan says what is wrong with it, and with all others
     }
     if (to.owner == nullptr) return;
+    const bool transposed = !to.pieces.empty() && to.pieces.front().order.transposed;
     const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
     // The owner is a part of this tree, which is not const here.
     auto* layer = dynamic_cast<QuantizableLayer*>(const_cast<Module*>(to.owner));
@@ -50,15 +61,14 @@ class LayerFinder {
     if (!layer->quantized_form()) {
       throw Error(ErrorCode::kInvalidArgument, what + ", but config.json gives this layer no quantized form");
     }
-    const std::string scale =
-        spec.name.substr(0, spec.name.size() - kWeight.size() + 1) + layer->quantized_form()->checkpoint_scale;
-    const auto found = index_of_.find(scale);
-    if (found == index_of_.end()) {
-      throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + scale + "', are missing");
+    const std::vector<std::string> scales = ScaleNames(spec.name, layer->quantized_form()->checkpoint_scale);
+    const auto there = std::ranges::find_if(scales, [&](const std::string& name) { return index_of_.contains(name); });
+    if (there == scales.end()) {
+      throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + scales.front() + "', are missing");
     }
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
-    layers_[entry->second].parts.push_back({weight, found->second});
+    layers_[entry->second].parts.push_back({weight, index_of_.at(*there), transposed});
   }
 
   Module& model_;
@@ -128,12 +138,16 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
     layer.way = !why.empty() ? Way::kDequantize : HasOneScaleEach(layer) ? Way::kToLargestScale : Way::kAsTheyAre;
     OrderParts(layer, specs);
   }
-  for (const PackedExperts& experts : found.experts) {
-    problems.push_back("layer " + experts.path + ": expected weights for " + quantization.recipe +
-                       ", got blocks of MXFP4, '" + experts.name + "'");
+  for (PackedExperts& experts : found.experts) {
+    const std::string why = experts.layer->quantized_form()
+                                ? WhyNotAsTheyAre(*experts.layer, quantization)
+                                : "got codes of mxfp4, but config.json gives this layer no quantized form";
+    if (!why.empty()) problems.push_back("layer " + experts.path + ": '" + experts.name + "': " + why);
+    experts.unpacked = !why.empty();
   }
   if (!problems.empty() && !quantization.requantize) RefuseAll(problems);
   for (const QuantizedLayer& layer : found.layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);
+  for (const PackedExperts& experts : found.experts) experts.layer->TakeQuantized(!experts.unpacked);
   return found;
 }
 

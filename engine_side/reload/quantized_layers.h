@@ -24,6 +24,7 @@ struct QuantizedLayer {
   };
   struct Part {
     std::uint32_t weight = 0, scale = 0;  // indices of the tensors
+    bool transposed = false;              // experts, stacked: columns are rows of the weight
   };
 
   QuantizableLayer* layer = nullptr;
@@ -35,7 +36,7 @@ struct QuantizedLayer {
 // What of a version is quantized already. Value.
 struct QuantizedTensors {
   std::vector<QuantizedLayer> layers;
-  std::vector<PackedExperts> experts;  // all of them are unpacked
+  std::vector<PackedExperts> experts;
 };
 
 // Finds the layers whose weights are FP8 codes among `specs`, and experts in MXFP4, decides for each, and puts the tree

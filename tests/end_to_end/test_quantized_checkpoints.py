@@ -91,4 +91,23 @@ def test_mxfp4_experts_then_a_trainers_then_mxfp4_again(program, start, checkpoi
     assert_exports(engine, of(plain))
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
     refused = program.run("serve", "--model", packed, "--tp", RANKS, "--quantization", recipe, status=1)
-    assert "got blocks of MXFP4" in refused.json["error"]["message"]
+    assert "got codes of mxfp4" in refused.json["error"]["message"]
+
+
+def test_mxfp4_experts_as_they_are_then_a_trainers_then_they_again(program, start, checkpoint, tmp_path, assert_exports):
+    packed, plain = quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
+
+    def of_blocks(rank):
+        return quantized_checkpoints.with_experts_in_blocks(packed, plain, RANKS, rank)
+
+    engine = start("serve", "--model", packed, "--tp", RANKS, "--quantization", "mxfp4")
+    first = program.status(engine)
+    assert_exports(engine, of_blocks)
+    trained = checkpoint("gpt_oss_blocks", "b")
+    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", trained).endpoint)["ok"]
+    assert_exports(engine, lambda rank: quantized_checkpoints.with_experts_alone_quantized(trained, RANKS, rank, "mxfp4"))
+    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", packed).endpoint)["ok"]
+    assert_exports(engine, of_blocks)
+    assert program.reload(engine, "--weights-path", packed)["version"] == first["version"]
+    assert program.run("verify", "--engine", engine.endpoint, "--against", packed).json["equal"]
+    assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4

@@ -10,6 +10,7 @@ import subprocess
 import checkpoints
 import oracle
 import pytest
+import quantized_checkpoints
 import safetensors.torch
 import torch
 import transformers
@@ -25,10 +26,10 @@ def prompts_for(vocab_size, lengths=LENGTHS):
     return [torch.randint(vocab_size, (length,), generator=generator).tolist() for length in lengths]
 
 
-def engine_logits(folder, tmp_path, tp_size, recipe, prompts):
+def engine_logits(folder, tmp_path, tp_size, recipe, prompts, served_by=oracle.served_tensors):
     """One [tokens, vocabulary] tensor for each prompt."""
     for rank in range(tp_size):
-        served = oracle.served_tensors(folder, tp_size, rank, recipe)
+        served = served_by(folder, tp_size, rank, recipe)
         safetensors.torch.save_file(served, tmp_path / f"rank-{rank}.safetensors")
     done = subprocess.run(
         [PROGRAM, folder, tmp_path, str(tp_size), recipe],
@@ -166,7 +167,7 @@ def test_quantized_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_p
 
 @pytest.mark.parametrize("spec, recipe, tp_size", [("mixtral", "fp8_per_tensor", 2), ("glm4_moe", "fp8_per_channel", 4),
                                                    ("qwen2_moe", "fp8_per_block", 1), ("qwen3_moe_blocks", "mxfp8", 2),
-                                                   ("qwen3_moe_blocks", "nvfp4", 4),
+                                                   ("qwen3_moe_blocks", "nvfp4", 4), ("qwen3_moe_blocks", "mxfp4", 2),
                                                    ("qwen3_next", "fp8_per_channel", 2),
                                                    ("qwen3_moe", "int8_per_channel", 2),
                                                    ("deepseek_v3", "fp8_per_channel", 2),
@@ -179,6 +180,17 @@ def test_each_quantized_expert_is_read_with_its_own_scales(checkpoint, tmp_path,
     with torch.no_grad():
         model = dequantized(folder, recipe)
     assert_close(got, reference_logits(model, prompts), limit_of(spec))
+
+
+@pytest.mark.parametrize("tp_size", [1, 4])
+def test_experts_in_mxfp4_give_the_logits_of_what_transformers_makes_of_them(checkpoint, tmp_path, tp_size):
+    packed, plain = quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "checkpoints")
+    packed = with_config(packed, tmp_path / "packed", dtype="float32", torch_dtype=None)
+    plain = with_config(plain, tmp_path / "plain", dtype="float32", torch_dtype=None)
+    prompts = prompts_for(checkpoints.SPECS["gpt_oss_blocks"].config["vocab_size"], (2, 40))
+    got = engine_logits(packed, tmp_path, tp_size, "mxfp4", prompts, served_by=lambda folder, tp, rank, _:
+                        quantized_checkpoints.with_experts_in_blocks(folder, plain, tp, rank))
+    assert_close(got, reference_logits(reference_model(plain, torch.float32), prompts))
 
 
 ROPES = {

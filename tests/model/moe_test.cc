@@ -244,7 +244,7 @@ TEST(FusedMoE, RefusesWhatIsNoPartOfAnExpert) {
   for (const char* name :
        {"experts.5.w1.weight", "experts.05.w1.weight", "experts.-1.w1.weight", "experts.x.w1.weight",
         "experts.1.w4.weight", "experts.1.w1", "experts.1.w1.scales", "experts.1.w1.weight.extra", "experts.1.w1.bias",
-        "experts.gate_up_proj_bias", "experts.gate_up_proj.weight", "experts.99999999999999999999.w1.weight"}) {
+        "experts.gate_up_proj_bias", "experts.gate_up_proj.scales", "experts.99999999999999999999.w1.weight"}) {
     EXPECT_THAT(CodeAndErrorOf([&] { (void)tree.Resolve({name, DType::kF32, {8, 6}}); }),
                 HasSubstr("not_found: There is no module or parameter named '" + std::string(name) + "'"));
   }

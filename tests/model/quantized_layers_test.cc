@@ -266,6 +266,87 @@ TEST(QuantizedLayers, ScalesOfExpertsRowsGoAlongWithTheRows) {
   EXPECT_EQ(experts.Place("0.w2.weight_scale", "", {"s", DType::kF32, {300, 1}}).at(0).source, Box::Whole({300, 1}));
 }
 
+ExpertOptions Alternating() {
+  ExpertOptions options = FourExperts(64);
+  options.hidden_size = 96;
+  options.transposed = options.interleaved = true;
+  options.bias = true;
+  return options;
+}
+
+TEST(QuantizedLayers, BlocksOfMxfp4AreCutByWholeBlocks) {
+  FusedMoE experts({.parallel = {1, 2}}, Alternating());
+  experts.SetQuantization(true, QuantizedForm::Mxfp4());
+  EXPECT_EQ(experts.WhyNotSliced(), "");
+  experts.TakeQuantized(true);
+  ASSERT_EQ(experts.parameters().size(), 6U);
+  EXPECT_EQ(experts.parameters()[0].spec, (TensorSpec{"w13_weight", DType::kU8, {4, 64, 48}}));
+  EXPECT_EQ(experts.parameters()[1].spec, (TensorSpec{"w13_weight_scale", DType::kU8, {4, 64, 3}}));
+  EXPECT_EQ(experts.parameters()[2].spec, (TensorSpec{"w2_weight", DType::kU8, {4, 96, 16}}));
+  EXPECT_EQ(experts.parameters()[3].spec, (TensorSpec{"w2_weight_scale", DType::kU8, {4, 96, 1}}));
+
+  const auto placed = [&](const char* name, Shape shape) {
+    return experts.Place(name, "", {"b", DType::kU8, std::move(shape)}).at(0);
+  };
+  const PlacedPiece gate_up = placed("gate_up_proj_blocks", {4, 128, 3, 16});
+  EXPECT_EQ(gate_up.source, (Box{4, {0, 64, 0, 0}, {4, 64, 3, 16}}));
+  EXPECT_EQ(gate_up.destination, Box::Whole({4, 64, 48}));
+  EXPECT_TRUE(gate_up.order.interleaved && !gate_up.order.transposed);
+  EXPECT_EQ(placed("gate_up_proj_scales", {4, 128, 3}).source, (Box{3, {0, 64, 0}, {4, 64, 3}}));
+  EXPECT_EQ(placed("down_proj_blocks", {4, 96, 2, 16}).source, (Box{4, {0, 0, 1, 0}, {4, 96, 1, 16}}));
+  EXPECT_EQ(placed("down_proj_scales", {4, 96, 2}).source, (Box{3, {0, 0, 1}, {4, 96, 1}}));
+  EXPECT_EQ(experts.Place("gate_up_proj_bias", "", {"b", DType::kBF16, {4, 128}}).at(0).parameter, 4U);
+  EXPECT_THROW(placed("gate_up_proj", {4, 96, 128}), Error);
+  EXPECT_THROW(placed("3.gate_up_proj_blocks", {128, 96}), Error);
+  EXPECT_EQ(experts.Expected(0, "mlp.experts").at(0).name, "mlp.experts.gate_up_proj_blocks");
+  EXPECT_EQ(experts.Expected(3, "mlp.experts").at(0).name, "mlp.experts.down_proj_scales");
+  EXPECT_EQ(experts.Expected(5, "mlp.experts").at(0).name, "mlp.experts.down_proj_bias");
+
+  experts.TakeQuantized(false);
+  EXPECT_EQ(experts.parameters()[0].spec, (TensorSpec{"w13_weight", DType::kBF16, {4, 64, 96}}));
+}
+
+TEST(QuantizedLayers, ABlockOfMxfp4ThatStraddlesRanksIsNamedWithItsNumbers) {
+  FusedMoE experts({.parallel = {2, 4}}, Alternating());
+  experts.SetQuantization(true, QuantizedForm::Mxfp4());
+  EXPECT_EQ(experts.WhyNotSliced(),
+            "expected whole blocks of 32 columns of 'down_proj' on each of 4 ranks, got 32 to 48 of 64");
+}
+
+// As transformers, ModelOpt and compressed-tensors call them.
+TEST(QuantizedLayers, CodesAndScalesOfExpertsMayBeStacked) {
+  FusedMoE experts({.parallel = {1, 2}}, FourExperts(512));
+  experts.SetQuantization(true, FormOf(QuantizedForm::Scales::kBlock));
+  experts.TakeQuantized(true);
+  const auto placed = [&](const std::string& name, DType dtype, Shape shape) {
+    return experts.Place(name, "", {"t", dtype, std::move(shape)});
+  };
+  for (const char* name : {"gate_up_proj", "gate_up_proj.weight", "w13_weight"}) {
+    EXPECT_EQ(placed(name, DType::kF8E4M3, {4, 1024, 300}).at(1).source, (Box{3, {0, 768, 0}, {4, 256, 300}})) << name;
+  }
+  for (const char* suffix : {"_scale_inv", "_weight_scale_inv", ".weight_scale_inv"}) {
+    const std::vector<PlacedPiece> up = placed(std::string("gate_up_proj") + suffix, DType::kF32, {4, 8, 3});
+    ASSERT_EQ(up.size(), 2U) << suffix;
+    EXPECT_EQ(up[1].parameter, 1U);
+    EXPECT_EQ(up[1].source, (Box{3, {0, 6, 0}, {4, 2, 3}}));
+    EXPECT_EQ(up[1].destination, (Box{3, {0, 2, 0}, {4, 2, 3}}));
+  }
+  EXPECT_EQ(placed("down_proj_scale_inv", DType::kF32, {4, 3, 4}).at(0).source, (Box{3, {0, 0, 2}, {4, 3, 2}}));
+  EXPECT_THROW(placed("down_proj_scale", DType::kF32, {4, 3, 4}), Error);
+}
+
+TEST(QuantizedLayers, ScalesOfTransposedStacksAreTransposed) {
+  ExpertOptions options = FourExperts(512);
+  options.transposed = true;
+  FusedMoE experts({.parallel = {1, 2}}, options);
+  experts.SetQuantization(true, FormOf(QuantizedForm::Scales::kChannel));
+  experts.TakeQuantized(true);
+  const PlacedPiece up = experts.Place("gate_up_proj_weight_scale", "", {"s", DType::kF32, {4, 1, 1024}}).at(1);
+  EXPECT_EQ(up.source, (Box{3, {0, 0, 768}, {4, 1, 256}}));
+  EXPECT_EQ(up.destination, (Box{3, {0, 256, 0}, {4, 256, 1}}));
+  EXPECT_TRUE(up.order.transposed);
+}
+
 TEST(QuantizedLayers, ExpertsSayWhatOfThemCannotBeCut) {
   const auto why = [](std::int64_t intermediate_size, QuantizedForm::Scales scales, ParallelConfig parallel = {1, 2}) {
     FusedMoE experts({.parallel = parallel}, FourExperts(intermediate_size));

@@ -11,8 +11,8 @@ import pathlib
 import safetensors
 import torch
 
-RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4", "int8_per_channel")
-COLUMN_UNITS = {"mxfp8": 32, "nvfp4": 16}  # a rank's columns must be a multiple
+RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4", "int8_per_channel", "mxfp4")
+COLUMN_UNITS = {"mxfp8": 32, "mxfp4": 32, "nvfp4": 16}  # a rank's columns must be a multiple
 FP8_MAX = 448.0
 BLOCK = 128
 VOCABULARY_PADDING = 64
@@ -114,6 +114,8 @@ def quantize(recipe, local, whole_amax, row_amax, power_of_two=False):
         return _per_block(local.float(), power_of_two)
     if recipe == "mxfp8":
         return _mxfp8(local.float())
+    if recipe == "mxfp4":
+        return _mxfp4(local.float())
     if recipe == "nvfp4":
         return _nvfp4(local.float(), whole_amax)
     if recipe == "int8_per_channel":
@@ -157,15 +159,24 @@ def _round_up_to_power_of_two(scale):
     return torch.where(mantissa == 0.5, scale, torch.ldexp(torch.ones_like(scale), exponent))
 
 
-def _mxfp8(w):
+def _in_power_of_two_units(w, largest):
+    """Blocks of 32 columns in units of the smallest power of two that amax / largest does not exceed, from 2^-127 on;
+    and its biased exponent."""
     n, k = w.shape
-    blocks = w.reshape(n, k // 32, 32)
-    amax = blocks.abs().amax(dim=2).double()
-    # Every power of two there is, from 2^-127 on: the first that amax / 448 does not exceed.
+    blocks = w.reshape(n, k // 32, 32).double()
     powers = torch.exp2(torch.arange(-127, 128).double())
-    index = torch.searchsorted(powers, amax / FP8_MAX)
-    values = (blocks.double() / powers[index][:, :, None]).float().to(torch.float8_e4m3fn)
-    return {"weight": values.reshape(n, k), "weight_scale": index.to(torch.uint8)}
+    index = torch.searchsorted(powers * largest, blocks.abs().amax(dim=2))
+    return (blocks / powers[index][:, :, None]).float().reshape(n, k), index.to(torch.uint8)
+
+
+def _mxfp8(w):
+    values, exponents = _in_power_of_two_units(w, FP8_MAX)
+    return {"weight": values.to(torch.float8_e4m3fn), "weight_scale": exponents}
+
+
+def _mxfp4(w):
+    values, exponents = _in_power_of_two_units(w, 6.0)
+    return {"weight": _packed(_e2m1(values)), "weight_scale": exponents}
 
 
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
@@ -180,6 +191,11 @@ def _e2m1(values):
     return torch.where(torch.signbit(values), 8, 0) | candidates.argmax(dim=-1)
 
 
+def _packed(codes):
+    """Two in a byte, the even column's in its low half."""
+    return (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)
+
+
 def _nvfp4(w, amax):
     n, k = w.shape
     g = torch.tensor(FP8_MAX * 6.0) / amax.float()
@@ -189,9 +205,8 @@ def _nvfp4(w, amax):
     blocks = w.reshape(n, k // 16, 16)
     scale = (g * (blocks.abs().amax(dim=2) / 6.0)).to(torch.float8_e4m3fn)
     codes = _e2m1(blocks * (g / scale.float())[:, :, None])
-    codes = torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k // 2, 2)
-    packed = (codes[:, :, 0] | codes[:, :, 1] << 4).to(torch.uint8)
-    return {"weight": packed, "weight_scale": scale, "weight_scale_2": (1.0 / g).reshape(1)}
+    codes = torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k)
+    return {"weight": _packed(codes), "weight_scale": scale, "weight_scale_2": (1.0 / g).reshape(1)}
 
 
 def _int8(w, row_amax):
@@ -212,10 +227,11 @@ def dequantized(served, name):
         return values.float() * blocks[..., : values.shape[-2], : values.shape[-1]]
     if scale is None:
         return None
-    if f"{name}_scale_2" in served:
+    if values.dtype == torch.uint8:
         codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(-2).long()
-        signed = torch.where(codes < 8, E2M1[codes & 7], -E2M1[codes & 7])
-        return signed * (scale.float() * of_each_matrix(served[f"{name}_scale_2"])).repeat_interleave(16, -1)
+        values = torch.where(codes < 8, E2M1[codes & 7], -E2M1[codes & 7])
+    if f"{name}_scale_2" in served:
+        return values * (scale.float() * of_each_matrix(served[f"{name}_scale_2"])).repeat_interleave(16, -1)
     if scale.dtype == torch.uint8:
         return values.float() * torch.exp2(scale.float() - 127).repeat_interleave(32, -1)
     return values.float() * (of_each_matrix(scale) if scale.dim() == 1 else scale)

@@ -203,3 +203,25 @@ def with_experts_alone_quantized(folder, tp_size, rank, recipe):
     plain = oracle.served_tensors(folder, tp_size, rank, "none")
     return ({name: tensor for name, tensor in served.items() if ".experts." in name}
             | {name: tensor for name, tensor in plain.items() if ".experts." not in name})
+
+
+def with_experts_in_blocks(packed, plain, tp_size, rank):
+    """Blocks and exponents as the checkpoint has them: rows of gate, then of up, which alternate there."""
+    served = {name: tensor for name, tensor in oracle.served_tensors(plain, tp_size, rank, "none").items()
+              if not name.endswith((".w13_weight", ".w2_weight"))}
+    for name, tensor in oracle.read_tensors(packed).items():
+        module, _, kind = name.rpartition(".")
+        if not kind.endswith(("_blocks", "_scales")):
+            continue
+        if kind.startswith("gate_up"):
+            own, half = "w13_weight", oracle.shard(tensor.shape[1] // 2, tp_size, rank)
+            rows = [oracle._rows(part.transpose(0, 1), half).transpose(0, 1) for part in (tensor[:, 0::2], tensor[:, 1::2])]
+            tensor = torch.cat(rows, dim=1)
+        else:
+            own, blocks = "w2_weight", oracle.shard(tensor.shape[2], tp_size, rank)
+            tensor = tensor[:, :, blocks.start : blocks.stop]
+        if kind.endswith("_blocks"):
+            served[f"{module}.{own}"] = tensor.flatten(2).contiguous()
+        else:
+            served[f"{module}.{own}_scale"] = tensor.contiguous()
+    return served

@@ -80,6 +80,42 @@ def test_one_scale_for_each_tensor_of_an_expert_is_refused(made_experts, load):
     assert "model.layers.1.mlp.experts: expected scales of blocks or of rows" in message and "requantize" in message
 
 
+def stacked(folder, names):
+    """The same experts, each kind in one tensor; names(kind, suffix) calls it."""
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    apart = {name: tensors.pop(name) for name in list(tensors) if ".experts." in name}
+    module = "model.layers.1.mlp.experts"
+    for suffix in {name.rpartition(".")[2] for name in apart}:
+        def of_all(kind):
+            return torch.stack([apart[f"{module}.{i}.{kind}.{suffix}"].view(torch.uint8) for i in range(6)])
+
+        for kind, stack in (("gate_up_proj", torch.cat([of_all("gate_proj"), of_all("up_proj")], dim=1)),
+                            ("down_proj", of_all("down_proj"))):
+            dtype = apart[f"{module}.0.down_proj.{suffix}"].dtype
+            tensors[f"{module}.{names(kind, suffix)}"] = stack.view(dtype)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("form, names", [
+    ("deepseek", lambda kind, suffix: kind if suffix == "weight" else f"{kind}_scale_inv"),  # as transformers has them
+    ("compressed channels", lambda kind, suffix: f"{kind}.{suffix}"),
+    ("compressed channels", lambda kind, suffix: kind if suffix == "weight" else f"{kind}_{suffix}")])
+def test_experts_whose_codes_are_stacked_are_served_as_they_are(form, names, made_experts, load):
+    folder = made_experts(form)
+    expected = {(tp, rank): quantized_checkpoints.served_tensors(folder, form, tp, rank, FORMS[form].recipe)
+                for tp in (1, 2) for rank in range(tp)}
+    in_full_precision = quantized_checkpoints.served_tensors(folder, form, 1, 0, "none")
+    stacked(folder, names)
+    for (tp, rank), tensors in expected.items():
+        for words, way in (((), "path"), (("direct",), "path"), ((), "iterator")):
+            got = load(folder, tp, rank, FORMS[form].recipe, *words, way=way)
+            assert not isinstance(got, str), got
+            assert oracle.differences(got, tensors) == []
+    got = load(folder, 1, 0, "none", "requantize")
+    assert not isinstance(got, str), got
+    assert oracle.differences(got, in_full_precision) == []
+
+
 def test_experts_of_which_some_are_ignored_are_refused_naming_one_of_each(made_experts, load):
     folder = made_experts("deepseek")
     ignored = ["lm_head", "*.mlp.experts.4.*"]
@@ -188,7 +224,7 @@ def mxfp4(checkpoint, tmp_path):
     return quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
 
 
-@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("recipe", [recipe for recipe in oracle.RECIPES if recipe != "mxfp4"])
 def test_mxfp4_experts_are_unpacked_if_asked_for(recipe, mxfp4, load):
     packed, plain = mxfp4
     for tp in (1, 2, 4):
@@ -199,11 +235,27 @@ def test_mxfp4_experts_are_unpacked_if_asked_for(recipe, mxfp4, load):
             assert oracle.differences(got, expected) == []
 
 
-def test_mxfp4_experts_are_refused_by_name_unless_asked_for(mxfp4, load):
+def test_mxfp4_experts_are_served_as_they_are(mxfp4, load):
+    packed, plain = mxfp4
+    for tp in (1, 2, 4):
+        for rank in range(tp):
+            expected = quantized_checkpoints.with_experts_in_blocks(packed, plain, tp, rank)
+            for way, words in (("path", ()), ("path", ("direct", "chunk=3000")), ("iterator", ("shuffled=5",))):
+                got = load(packed, tp, rank, "mxfp4", *words, way=way)
+                assert not isinstance(got, str), got
+                assert oracle.differences(got, expected) == []
+
+
+def test_mxfp4_experts_are_refused_under_another_recipe_unless_asked_for(mxfp4, load):
     for words, way in (((), "path"), (("requantize",), "iterator")):  # a trainer's are what they are
         message = load(mxfp4[0], 1, 0, "none", *words, way=way)
-        assert "layer model.layers.0.mlp.experts: expected weights for none, got blocks of MXFP4" in message
-        assert "'model.layers.0.mlp.experts.gate_up_proj_blocks'" in message and "requantize" in message
+        assert "layer model.layers.0.mlp.experts: 'model.layers.0.mlp.experts.gate_up_proj_blocks': " in message
+        assert "expected weights for none, got codes of mxfp4" in message and "requantize" in message
+
+
+def test_mxfp4_experts_of_a_layer_that_is_not_quantized_are_refused(mxfp4, load):
+    edit_config(mxfp4[0], lambda config: config.pop("quantization_config"))
+    assert "config.json gives this layer no quantized form" in load(mxfp4[0], 1, 0, "mxfp4")
 
 
 def test_mxfp4_scales_that_cannot_be_are_named(mxfp4, load):
@@ -220,6 +272,10 @@ def test_mxfp4_scales_that_cannot_be_are_named(mxfp4, load):
 
     nan = scales.clone()
     nan.view(-1)[7] = 255
+    message(nan)
+    for words in ((), ("direct",)):
+        served = load(packed, 1, 0, "mxfp4", *words)
+        assert "'model.layers.1.mlp.experts.w2_weight_scale' expected powers of two, got NaN at element 7" in served
     assert f"'{name}' expected powers of two, got NaN at element 7" in message(nan)
     assert f"its scales, '{name}', are missing" in message(None)
     assert "[5, 128, 4]" in message(scales[:, :100].clone()) and "[5, 100, 4]" in message(scales[:, :100].clone())

@@ -134,7 +134,7 @@ def test_pieces_of_rows_give_the_same_bytes(recipe):
         assert_same(recipe, weight, f"piece={size}", row_amax=rows)
 
 
-@pytest.mark.parametrize("recipe, columns", [("mxfp8", 48), ("nvfp4", 40)])
+@pytest.mark.parametrize("recipe, columns", [("mxfp8", 48), ("mxfp4", 48), ("nvfp4", 40)])
 def test_blocks_that_are_not_whole_are_refused(recipe, columns):
     done = run(recipe, normal(4, columns, torch.bfloat16))
     assert done.returncode == 1

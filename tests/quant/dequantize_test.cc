@@ -73,6 +73,7 @@ float SlowValue(const std::string& recipe, const Quantized& made, std::int64_t r
     const float scale = value(1, DType::kF8E4M3, row * cols / 16 + col / 16) * value(2, DType::kF32, 0);
     return value(0, DType::kF4, index) * scale;
   }
+  if (recipe == "mxfp4") return value(0, DType::kF4, index) * value(1, DType::kF8E8M0, row * cols / 32 + col / 32);
   const float code = value(0, DType::kF8E4M3, index);
   if (recipe == "mxfp8") return code * value(1, DType::kF8E8M0, row * cols / 32 + col / 32);
   if (recipe == "fp8_per_block") return code * value(1, DType::kF32, row / 128 * ((cols + 127) / 128) + col / 128);

@@ -26,9 +26,11 @@ constexpr Case kFp8PerChannel{"fp8_per_channel", {}};
 constexpr Case kFp8PerBlock{"fp8_per_block", {}};
 constexpr Case kFp8PerBlockPow2{"fp8_per_block", {true}};
 constexpr Case kMxfp8{"mxfp8", {}, 32};
+constexpr Case kMxfp4{"mxfp4", {}, 32};
 constexpr Case kNvfp4{"nvfp4", {}, 16};
 constexpr Case kInt8{"int8_per_channel", {}};
-constexpr Case kCases[] = {kFp8PerTensor, kFp8PerChannel, kFp8PerBlock, kFp8PerBlockPow2, kMxfp8, kNvfp4, kInt8};
+constexpr Case kCases[] = {kFp8PerTensor, kFp8PerChannel, kFp8PerBlock, kFp8PerBlockPow2,
+                           kMxfp8,        kMxfp4,         kNvfp4,       kInt8};
 
 // On each instruction set that this machine has.
 void ExpectLikeReference(const Case& c, const MatrixView& weight, const AmaxInput& amax) {

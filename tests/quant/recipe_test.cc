@@ -36,6 +36,8 @@ TEST(Recipe, KernelTensorsHaveTheFieldsNamesAndShapes) {
             (Specs{{"weight", DType::kF8E4M3, {129, 256}}, {"weight_scale_inv", DType::kF32, {2, 2}}}));
   EXPECT_EQ(MakeRecipe("mxfp8")->KernelTensors(DType::kBF16, 3, 64),
             (Specs{{"weight", DType::kF8E4M3, {3, 64}}, {"weight_scale", DType::kU8, {3, 2}}}));
+  EXPECT_EQ(MakeRecipe("mxfp4")->KernelTensors(DType::kBF16, 3, 64),
+            (Specs{{"weight", DType::kU8, {3, 32}}, {"weight_scale", DType::kU8, {3, 2}}}));
   EXPECT_EQ(MakeRecipe("nvfp4")->KernelTensors(DType::kBF16, 3, 64), (Specs{{"weight", DType::kU8, {3, 32}},
                                                                             {"weight_scale", DType::kF8E4M3, {3, 4}},
                                                                             {"weight_scale_2", DType::kF32, {1}}}));
@@ -49,7 +51,8 @@ TEST(Recipe, BlocksOfColumnsMustBeWhole) {
     std::int64_t cols;
     const char* block;
   };
-  for (const Blocks& c : {Blocks{"mxfp8", 80, "blocks of 32, got 80"}, Blocks{"nvfp4", 40, "blocks of 16, got 40"}}) {
+  for (const Blocks& c : {Blocks{"mxfp8", 80, "blocks of 32, got 80"}, Blocks{"mxfp4", 48, "blocks of 32, got 48"},
+                          Blocks{"nvfp4", 40, "blocks of 16, got 40"}}) {
     const auto call = [&] { MakeRecipe(c.name)->KernelTensors(DType::kBF16, 2, c.cols); };
     const std::string message = ErrorOf(call, ErrorCode::kInvalidArgument);
     EXPECT_THAT(message, HasSubstr(c.name));
@@ -76,6 +79,7 @@ TEST(Recipe, WhatARankMustBeToldDependsOnWhatItHolds) {
   EXPECT_EQ(needs("fp8_per_channel", ShardAxis::kCols), AmaxNeed::kRows);
   EXPECT_EQ(needs("fp8_per_block", ShardAxis::kCols), AmaxNeed::kNone);
   EXPECT_EQ(needs("mxfp8", ShardAxis::kCols), AmaxNeed::kNone);
+  EXPECT_EQ(needs("mxfp4", ShardAxis::kRows), AmaxNeed::kNone);
   EXPECT_EQ(needs("nvfp4", ShardAxis::kRows), AmaxNeed::kTensor);
   EXPECT_EQ(needs("int8_per_channel", ShardAxis::kCols), AmaxNeed::kRows);
   EXPECT_EQ(needs("none", ShardAxis::kCols), AmaxNeed::kNone);

@@ -57,9 +57,11 @@ struct ExpertOptions {
 // Takes them as checkpoints hold them: expert by expert ("3.gate_proj.weight", "3.w1.weight"), with gate and up fused
 // ("3.gate_up_proj.weight", "3.w13.weight"), or all in one tensor ("gate_up_proj" [num_experts, 2 * intermediate,
 // hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Blocks of MXFP4, which are
-// never transposed, come unpacked and expert by expert ("3.gate_up_proj_blocks"). Shard ids: w1, w2, w3; w13 where gate
-// and up alternate; w1 for up where there is no gate. Codes and scales of quantized experts come expert by expert
-// ("3.gate_proj.weight_scale_inv").
+// never transposed, come as they are, with their exponents ("gate_up_proj_blocks" [num_experts, 2 * intermediate,
+// hidden / 32, 16], "gate_up_proj_scales"), or unpacked and expert by expert ("3.gate_up_proj_blocks"). Codes and
+// scales of FP8 come expert by expert ("3.gate_proj.weight_scale_inv") or stacked like the weights
+// ("gate_up_proj_scale_inv", "gate_up_proj.weight_scale"). Shard ids: w1, w2, w3; w13 where gate and up alternate; w1
+// for up where there is no gate.
 class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
  public:
   FusedMoE(const LayerContext& context, const ExpertOptions& options);
@@ -73,10 +75,13 @@ class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
   const LocalExperts& local() const { return local_; }
 
  private:
-  struct Slot;   // what a parameter holds
-  struct Named;  // what a name within this layer says
-  struct Part;   // gate, up or down, of a weight or a bias
+  struct Slot;                // what a parameter holds
+  struct Named;               // what a name within this layer says
+  struct Part;                // gate, up or down, of a weight or a bias
+  bool takes_blocks() const;  // of MXFP4
   std::optional<Named> Parse(std::string_view name) const;
+  std::optional<Named> ParseOne(std::string_view name) const;
+  std::optional<Named> ParseStacked(std::string_view name) const;
   std::uint32_t IndexOf(const Slot& slot) const;
   Slot SlotOf(std::uint32_t parameter) const;
   Shape ShapeOf(const Named& named) const;

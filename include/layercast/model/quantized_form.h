@@ -1,11 +1,12 @@
-// How checkpoints may hold the weight of a linear layer or of an expert: FP8 codes (e4m3) and their scales, `weight ~
-// code * scale`.
+// How checkpoints may hold the weight of a linear layer or of an expert: FP8 codes (e4m3), or MXFP4's, two in a byte,
+// and their scales, `weight ~ code * scale`.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "layercast/dtype.h"
 #include "layercast/export.h"
 #include "layercast/tensor.h"
 
@@ -15,6 +16,7 @@ namespace layercast {
 struct LAYERCAST_PUBLIC QuantizedForm {
   enum class Scales : std::uint8_t { kTensor, kChannel, kBlock };
   Scales scales = Scales::kTensor;
+  DType codes = DType::kF8E4M3;                     // or kF4, whose scales are exponents (e8m0) of blocks of 1 x 32
   std::int64_t block_rows = 128, block_cols = 128;  // kBlock
   bool power_of_two = false;                        // the scales are powers of two
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
@@ -25,6 +27,17 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   std::string_view kernel_scale() const;
   // Shape of the scales of a weight [rows, cols]. Blocks at the ends may be partial.
   Shape ScaleShape(std::int64_t rows, std::int64_t cols) const;
+  // As they are stored.
+  DType code_dtype() const { return codes == DType::kF4 ? DType::kU8 : codes; }
+  DType scale_dtype() const { return codes == DType::kF4 ? DType::kU8 : DType::kF32; }
+  std::int64_t codes_per_byte() const { return codes == DType::kF4 ? 2 : 1; }
+
+  // What a checkpoint adds to the name of a stack of experts to call their scales: "_scale_inv", "_weight_scale_inv",
+  // ".weight_scale_inv".
+  bool IsStackedScale(std::string_view suffix) const;
+
+  // GPT-OSS's experts.
+  static QuantizedForm Mxfp4();
 
   bool operator==(const QuantizedForm&) const = default;
 };
