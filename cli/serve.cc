@@ -6,6 +6,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ class Serve final : public Subcommand {
                    "With --load-format remote: the engine of the same layout that lends what it serves")
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
-    app.add_option("--seed", seed_, "With --load-format dummy")->capture_default_str();
+    app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0");
     app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_option("--pp", pp_size_, "Pipeline stages")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_option("--quantization", options_.ranks.recipe, "The recipe of what is served")
@@ -157,7 +158,8 @@ class Serve final : public Subcommand {
       throw UsageError(remote ? "--load-format remote: expected --publisher or --from-engine, got neither"
                               : "--publisher and --from-engine are for --load-format remote");
     }
-    if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_}};
+    if (seed_ && checkpoint_.load_format() != "dummy") throw UsageError("--seed is for --load-format dummy");
+    if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_.value_or(0)}};
     if (!remote) return CheckpointJson(WithDraft(checkpoint_.At(options_.ranks.model)));
     if (!engine_.empty()) return {{"engine", engine_}};
     Json load = {{"publisher", publisher_}};
@@ -193,7 +195,7 @@ class Serve final : public Subcommand {
   std::string publisher_;
   std::string engine_;
   std::string version_;
-  std::uint64_t seed_ = 0;
+  std::optional<std::uint64_t> seed_;
   std::string commit_ = "staged";
   std::string device_ = "cpu";
   int pp_size_ = 1;

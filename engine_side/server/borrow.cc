@@ -1,6 +1,10 @@
 #include "engine_side/server/borrow.h"
 
+#include <string>
+#include <utility>
+
 #include "layercast/error.h"
+#include "src/control/endpoint.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
@@ -25,7 +29,9 @@ Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline dead
       throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: expected " + std::to_string(mine.tp_size) +
                                            " ranks, got " + std::to_string(lent["ranks"].size()));
     }
-    return {{"version", lent.at("version")}, {"ranks", lent["ranks"]}};
+    Json ranks = lent["ranks"];
+    for (Json& rank : ranks) rank["endpoint"] = AsReached(rank.at("endpoint").get<std::string>(), endpoint);
+    return {{"version", lent.at("version")}, {"ranks", std::move(ranks)}};
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: " + error.what());
   }

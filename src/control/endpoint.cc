@@ -15,6 +15,14 @@ std::string HostOf(const std::string& endpoint) {
   return endpoint.substr(kTcp.size(), colon - kTcp.size());
 }
 
+std::string AsReached(const std::string& endpoint, const std::string& reached) {
+  const std::string host = HostOf(endpoint);
+  const std::string of_peer = HostOf(reached);
+  const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "*";
+  if (!is_any || of_peer.empty()) return endpoint;
+  return "tcp://" + of_peer + endpoint.substr(endpoint.rfind(':'));
+}
+
 void CheckBindable(const std::string& endpoint, bool allow_remote) {
   const std::string host = HostOf(endpoint);
   const bool loopback = host.empty() || host == "localhost" || host == "[::1]" || host.starts_with("127.");

@@ -1,4 +1,4 @@
-// Addresses that our sockets bind. Loopback unless told otherwise: there is no authentication yet.
+// Addresses that our sockets bind and call. Loopback unless told otherwise: there is no authentication yet.
 #pragma once
 
 #include <string>
@@ -8,6 +8,10 @@ namespace layercast {
 
 // "127.0.0.1" of "tcp://127.0.0.1:7700"; empty for ipc:// and inproc://. Throws kInvalidArgument on anything else.
 std::string HostOf(const std::string& endpoint);
+
+// An endpoint that a peer has told of itself, as it is reached from here: where the peer listens on all of its
+// addresses ("tcp://0.0.0.0:7701"), the one that we reached it at. `reached`: the peer's endpoint that we called.
+std::string AsReached(const std::string& endpoint, const std::string& reached);
 
 // Throws kInvalidArgument when the endpoint can be reached from other hosts, unless that is allowed.
 void CheckBindable(const std::string& endpoint, bool allow_remote);

@@ -16,6 +16,13 @@ TEST(Endpoint, NamesItsHost) {
   }
 }
 
+TEST(Endpoint, OfAllAddressesIsReachedAtTheOneThatAnswered) {
+  EXPECT_EQ(AsReached("tcp://0.0.0.0:7701", "tcp://10.1.2.3:7700"), "tcp://10.1.2.3:7701");
+  EXPECT_EQ(AsReached("tcp://[::]:7701", "tcp://[fd00::7]:7700"), "tcp://[fd00::7]:7701");
+  EXPECT_EQ(AsReached("tcp://10.9.9.9:7701", "tcp://10.1.2.3:7700"), "tcp://10.9.9.9:7701");
+  EXPECT_EQ(AsReached("tcp://0.0.0.0:7701", "ipc:///tmp/engine"), "tcp://0.0.0.0:7701");
+}
+
 TEST(Endpoint, BeyondLoopbackIsRefusedUnlessAllowed) {
   for (const char* loopback :
        {"tcp://127.0.0.1:0", "tcp://127.3.4.5:1", "tcp://localhost:1", "tcp://[::1]:1", "ipc://x"}) {
