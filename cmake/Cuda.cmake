@@ -29,3 +29,11 @@ enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(LAYERCAST_HAVE_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
+
+# What libtorch itself does on a device: streams, graphs. Its headers name the toolkit's.
+if(LAYERCAST_HAVE_TORCH AND EXISTS ${LAYERCAST_TORCH_DIR}/lib/libtorch_cuda.so)
+  add_library(layercast::libtorch_cuda INTERFACE IMPORTED GLOBAL)
+  target_include_directories(layercast::libtorch_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(layercast::libtorch_cuda INTERFACE
+    layercast::libtorch ${LAYERCAST_TORCH_DIR}/lib/libtorch_cuda.so ${LAYERCAST_TORCH_DIR}/lib/libc10_cuda.so)
+endif()

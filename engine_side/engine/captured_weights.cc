@@ -20,6 +20,10 @@ bool IsRowMajor(const CapturedBuffer& buffer) {
   return true;
 }
 
+std::string NameOf(const Device& device) {
+  return device.kind == Device::Kind::kHost ? "CPU" : "GPU " + std::to_string(device.index);
+}
+
 std::int64_t Blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 // Null: the layer has no such parameter.
@@ -37,7 +41,7 @@ const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
 
 }  // namespace
 
-CapturedWeights::CapturedWeights(std::span<const CapturedBuffer> buffers) {
+CapturedWeights::CapturedWeights(std::span<const CapturedBuffer> buffers, const Device& device) : device_(device) {
   for (const CapturedBuffer& buffer : buffers) by_name_.emplace(buffer.name, &buffer);
 }
 
@@ -164,8 +168,9 @@ const CapturedBuffer* CapturedWeights::Lookup(const std::string& name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return nullptr;
   const CapturedBuffer& buffer = *found->second;
-  if (buffer.device.kind != Device::Kind::kHost) {
-    throw Error(ErrorCode::kUnsupported, "the forward pass on CPU cannot read '" + name + "', which is on a GPU");
+  if (buffer.device != device_) {
+    throw Error(ErrorCode::kUnsupported, "the forward pass on " + NameOf(device_) + " cannot read '" + name +
+                                             "', which is on " + NameOf(buffer.device));
   }
   if (!IsRowMajor(buffer)) {
     throw Error(ErrorCode::kUnsupported, "the built-in engine's forward pass reads contiguous buffers alone; '" + name +

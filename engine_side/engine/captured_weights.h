@@ -17,10 +17,11 @@
 namespace layercast {
 
 // Borrows the buffers' table; one thread only. Everything throws kInvalidArgument or kUnsupported, naming the buffer:
-// one that is missing, of another shape, strided or not in host memory.
+// one that is missing, of another shape, strided or on another device.
 class CapturedWeights {
  public:
-  explicit CapturedWeights(std::span<const CapturedBuffer> buffers);
+  // `device`: where the pass runs, and so where the buffers must be.
+  explicit CapturedWeights(std::span<const CapturedBuffer> buffers, const Device& device = {});
 
   // A parameter of `layer`, which lies at `path` in the tree, in whatever kernel format its buffers are.
   WeightView Find(const Module& layer, const std::string& path, std::string_view parameter = "weight");
@@ -50,6 +51,7 @@ class CapturedWeights {
   const CapturedBuffer* Lookup(const std::string& name);  // null: none; otherwise marked as used
   const CapturedBuffer& Get(const std::string& name, DType dtype, const Shape& shape);
 
+  Device device_;
   std::map<std::string_view, const CapturedBuffer*> by_name_;
   std::set<std::string_view> used_;
 };

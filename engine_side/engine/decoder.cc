@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/engine/decoder_parts.h"
 #include "engine_side/engine/linear.h"
 #include "engine_side/engine/row_kernels.h"
 #include "layercast/error.h"
@@ -14,34 +15,11 @@ namespace {
 
 constexpr std::size_t kPassTokens = 1024;  // bounds the scratch memory of a long prompt
 
-template <class Kind>
-const Kind& As(const Module* module, const std::string& path) {
-  if (const auto* as_kind = dynamic_cast<const Kind*>(module)) return *as_kind;
-  throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" +
-                                           (module == nullptr ? "not there" : module->class_name()) + ")");
-}
-
-float RoundedScale(double scale, DType dtype) {
-  float rounded = static_cast<float>(scale);
-  RoundTo(dtype, {&rounded, 1});
-  return rounded;
-}
-
-WeightView FindHead(const DecoderForCausalLM& model, const WeightView& embedding, CapturedWeights& weights) {
-  const Module* head = model.FindChild("lm_head");
-  if (!head->tied_to().empty()) return embedding;
-  return weights.Find(*head, "lm_head");
-}
-
-const VocabParallelEmbedding& EmbeddingOf(const DecoderForCausalLM& model) {
-  return As<VocabParallelEmbedding>(model.FindChild("model")->FindChild("embed_tokens"), "model.embed_tokens");
-}
-
 }  // namespace
 
 Decoder::Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
                  Collective& collective, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
-    : Decoder(As<DecoderForCausalLM>(&model, "the model"), parallel, CapturedWeights(buffers), collective,
+    : Decoder(AsKind<DecoderForCausalLM>(&model, "the model"), parallel, CapturedWeights(buffers), collective,
               std::move(make_rope), max_tokens) {}
 
 Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel, CapturedWeights weights,
@@ -51,7 +29,7 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
       hidden_size_(static_cast<std::size_t>(model.hidden_size())),
       vocab_size_(static_cast<std::size_t>(model.vocab_size())),
       max_tokens_(static_cast<std::size_t>(model.max_positions())),
-      embedding_scale_(RoundedScale(model.options().embedding_scale, dtype_)),
+      embedding_scale_(EmbeddingScaleOf(model)),
       logit_softcap_(static_cast<float>(model.options().logit_softcap)),
       rotary_(std::move(make_rope), dtype_),
       embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens")),
@@ -76,7 +54,7 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
 Decoder::~Decoder() = default;
 
 void Decoder::AddSteps(const Module& layer, const std::string& path, const BlockContext& context) {
-  for (const ResidualStep& step : As<DecoderLayer>(&layer, path).steps()) {
+  for (const ResidualStep& step : AsKind<DecoderLayer>(&layer, path).steps()) {
     const auto norm = [&](const std::string& name) {
       return Norm(*layer.FindChild(name), path + "." + name, context.weights);
     };

@@ -5,10 +5,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "engine_side/engine/rope.h"
+#include "engine_side/engine/torch/torch_type.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "layercast/error.h"
 
@@ -16,16 +18,7 @@ namespace layercast {
 namespace {
 
 at::ScalarType TorchType(const TensorSpec& spec) {
-  switch (spec.dtype) {
-    case DType::kF32: return at::kFloat;
-    case DType::kBF16: return at::kBFloat16;
-    case DType::kF16: return at::kHalf;
-    case DType::kF8E4M3: return at::kFloat8_e4m3fn;
-    case DType::kI8: return at::kChar;
-    case DType::kI64: return at::kLong;
-    case DType::kU8: return at::kByte;
-    default: break;
-  }
+  if (const std::optional<at::ScalarType> type = TorchTypeOf(spec.dtype)) return *type;
   throw Error(ErrorCode::kUnsupported,
               "the built-in engine has no use for '" + spec.name + "' " + Describe(spec.dtype, spec.shape));
 }

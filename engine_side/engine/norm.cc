@@ -4,15 +4,12 @@
 #include "layercast/error.h"
 
 namespace layercast {
-namespace {
 
 const RMSNorm& AsRmsNorm(const Module& module, const std::string& path) {
   if (const auto* norm = dynamic_cast<const RMSNorm*>(&module)) return *norm;
   throw Error(ErrorCode::kUnsupported,
               "the built-in engine cannot compute " + path + " (" + module.class_name() + ") as a norm");
 }
-
-}  // namespace
 
 Norm::Norm(const Module& module, const std::string& path, CapturedWeights& weights)
     : weight_(weights.Find(AsRmsNorm(module, path), path)),

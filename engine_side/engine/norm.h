@@ -12,6 +12,9 @@
 
 namespace layercast {
 
+// Throws kUnsupported, naming path and class, if `module` is something else.
+const RMSNorm& AsRmsNorm(const Module& module, const std::string& path);
+
 // Value; the weight's memory is borrowed.
 class Norm {
  public:

@@ -1,5 +1,5 @@
 // Test program: the built-in engine's logits, or its greedy tokens, for the oracle in test_forward.py.
-//   engine_forward MODEL_DIR RANKS_DIR TP RECIPE   reads one JSON object from standard input:
+//   engine_forward MODEL_DIR RANKS_DIR TP RECIPE decoder|step   reads one JSON object from standard input:
 //     {"prompts": [[1, 2], ...]}               logits of every token, each prompt in steps of a few tokens
 //   and writes them to standard output as raw fp32, prompt after prompt.
 // RANKS_DIR/rank-R.safetensors hold the kernel tensors of rank R: this program loads nothing by the pipeline.
@@ -11,11 +11,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "engine_side/engine/engine.h"
+#include "engine_side/engine/rope.h"
 #include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/engine/torch/decode_graph.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
@@ -70,8 +73,43 @@ std::vector<float> AllLogits(Engine& engine, const Prompts& prompts) {
   return all;
 }
 
-int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size,
-        const std::string& recipe) {
+// The same by the step in tensors, on the same buffers: the prompts' tokens in turn, some at a time, so that a step has
+// several of one prompt, and rows that are not used at the end.
+std::vector<float> AllLogits(DecodeGraph& graph, std::int64_t rows, const Prompts& prompts) {
+  std::vector<DecodeRow> all;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::size_t position = 0; position < prompts[i].size(); ++position) {
+      all.push_back({.slot = static_cast<std::int64_t>(i),
+                     .position = static_cast<std::int64_t>(position),
+                     .token = prompts[i][position]});
+    }
+  }
+  std::ranges::stable_sort(all, {}, &DecodeRow::position);
+  std::vector<std::vector<float>> of_prompt(prompts.size());
+  for (std::size_t begin = 0; begin < all.size(); begin += static_cast<std::size_t>(rows)) {
+    const std::size_t count = std::min(static_cast<std::size_t>(rows), all.size() - begin);
+    const auto step = std::span<const DecodeRow>(all).subspan(begin, count);
+    const Logits logits = graph.Run(step);
+    for (std::size_t r = 0; r < count; ++r) {
+      std::vector<float>& to = of_prompt[static_cast<std::size_t>(step[r].slot)];
+      to.insert(to.end(), logits.row(r).begin(), logits.row(r).end());
+    }
+  }
+  std::vector<float> joined;
+  for (const auto& logits : of_prompt) joined.insert(joined.end(), logits.begin(), logits.end());
+  return joined;
+}
+
+std::vector<float> AllLogitsByStep(const Engine& engine, const Module& tree, const ParallelConfig& parallel,
+                                   const Prompts& prompts) {
+  constexpr std::int64_t kRows = 7;
+  DecodeGraph graph(tree, parallel, engine.Buffers(), MakeRope,
+                    {.rows = kRows, .slots = static_cast<std::int64_t>(prompts.size())});
+  return AllLogits(graph, kRows, prompts);
+}
+
+int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, const std::string& recipe,
+        bool by_step) {
   const auto input = nlohmann::json::parse(std::cin);
   const auto prompts = input.at("prompts").get<Prompts>();
   const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model));
@@ -87,7 +125,7 @@ int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, 
         const auto tree = ModelRegistry::Builtin().Build(config, parallel);
         Engine engine(*tree, parallel, *MakeRecipe(recipe), collective);
         Fill(engine, ranks / ("rank-" + std::to_string(rank) + ".safetensors"));
-        logits[index] = AllLogits(engine, prompts);
+        logits[index] = by_step ? AllLogitsByStep(engine, *tree, parallel, prompts) : AllLogits(engine, prompts);
       } catch (const std::exception& error) {
         failures[index] = error.what();
       }
@@ -106,12 +144,13 @@ int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP RECIPE\n";
+  const std::string_view computed_by = argc == 6 ? argv[5] : "";
+  if (computed_by != "decoder" && computed_by != "step") {
+    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP RECIPE decoder|step\n";
     return 2;
   }
   try {
-    return Run(argv[1], argv[2], std::stoi(argv[3]), argv[4]);
+    return Run(argv[1], argv[2], std::stoi(argv[3]), argv[4], computed_by == "step");
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -26,13 +26,13 @@ def prompts_for(vocab_size, lengths=LENGTHS):
     return [torch.randint(vocab_size, (length,), generator=generator).tolist() for length in lengths]
 
 
-def engine_logits(folder, tmp_path, tp_size, recipe, prompts, served_by=oracle.served_tensors):
-    """One [tokens, vocabulary] tensor for each prompt."""
+def engine_logits(folder, tmp_path, tp_size, recipe, prompts, *, served_by=oracle.served_tensors, computed_by="decoder"):
+    """One [tokens, vocabulary] tensor for each prompt. computed_by: "decoder", or "step", the one in tensors."""
     for rank in range(tp_size):
         served = served_by(folder, tp_size, rank, recipe)
         safetensors.torch.save_file(served, tmp_path / f"rank-{rank}.safetensors")
     done = subprocess.run(
-        [PROGRAM, folder, tmp_path, str(tp_size), recipe],
+        [PROGRAM, folder, tmp_path, str(tp_size), recipe, computed_by],
         input=json.dumps({"prompts": prompts}).encode(), capture_output=True, timeout=100, check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
@@ -91,17 +91,8 @@ def test_fp32_logits_agree(checkpoint, tmp_path, spec):
         assert_close(engine_logits(folder, kernel_tensors, tp_size, "none", prompts), expected, limit_of(spec))
 
 
-@pytest.mark.parametrize("tp_size", [1, 2])
-@pytest.mark.parametrize("spec, dtype, bits", [("llama", torch.bfloat16, 8), ("qwen2", torch.bfloat16, 8),
-                                               ("qwen3", torch.bfloat16, 8), ("llama_fp16", torch.float16, 11),
-                                               ("phi3", torch.bfloat16, 8), ("gemma3", torch.bfloat16, 8),
-                                               ("qwen3_5", torch.bfloat16, 8)])
-def test_rounded_argmax_differs_only_where_the_top_two_are_close(checkpoint, tmp_path, spec, dtype, bits, tp_size):
-    """Teacher-forced. The gap is the reference's, in units of the last place of its larger logit."""
-    folder = checkpoint(spec, "a")
-    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
-    got = torch.cat(engine_logits(folder, tmp_path, tp_size, "none", prompts))
-    expected = torch.cat(reference_logits(reference_model(folder, dtype), prompts))
+def assert_rounded_alike(got, expected, bits):
+    """The gap is the reference's, in units of the last place of its larger logit."""
     top = expected.topk(2).values
     ulp = torch.exp2(torch.floor(torch.log2(top[:, 0].abs())) - (bits - 1))
     differs = got.argmax(-1) != expected.argmax(-1)
@@ -110,6 +101,19 @@ def test_rounded_argmax_differs_only_where_the_top_two_are_close(checkpoint, tmp
     assert differs.float().mean() < 0.2  # and they are the exception
     # Rounding everywhere, and nothing worse.
     assert (got - expected).abs().max() / expected.abs().max() < 2.0 ** -(bits - 4)
+
+
+@pytest.mark.parametrize("tp_size", [1, 2])
+@pytest.mark.parametrize("spec, dtype, bits", [("llama", torch.bfloat16, 8), ("qwen2", torch.bfloat16, 8),
+                                               ("qwen3", torch.bfloat16, 8), ("llama_fp16", torch.float16, 11),
+                                               ("phi3", torch.bfloat16, 8), ("gemma3", torch.bfloat16, 8),
+                                               ("qwen3_5", torch.bfloat16, 8)])
+def test_rounded_argmax_differs_only_where_the_top_two_are_close(checkpoint, tmp_path, spec, dtype, bits, tp_size):
+    """Teacher-forced."""
+    folder = checkpoint(spec, "a")
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
+    got = torch.cat(engine_logits(folder, tmp_path, tp_size, "none", prompts))
+    assert_rounded_alike(got, torch.cat(reference_logits(reference_model(folder, dtype), prompts)), bits)
 
 
 def dequantized(folder, recipe):
@@ -247,7 +251,65 @@ def test_a_sliding_window_agrees(checkpoint, tmp_path):
 ])
 def test_what_it_cannot_compute_is_refused(checkpoint, tmp_path, changes, message):
     folder = with_config(checkpoint("llama_plain", "a"), tmp_path, **changes)
-    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "none"], input=b'{"prompts": [[1]]}', capture_output=True,
-                          timeout=60, check=False)
+    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "none", "decoder"], input=b'{"prompts": [[1]]}',
+                          capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     assert message in done.stderr.decode()
+
+
+# From here on: the decode step in tensors, on the CPU. They are the operations that a CUDA graph holds elsewhere.
+
+DENSE = ("llama_plain", "llama", "qwen2_untied", "qwen3_tied", "mistral", "phi3", "gemma2", "gemma3", "gemma3_vision")
+
+
+@pytest.mark.parametrize("spec", DENSE)
+def test_fp32_logits_of_the_step_in_tensors_agree(checkpoint, tmp_path, spec):
+    folder = with_config(checkpoint(spec, "a"), tmp_path, dtype="float32", torch_dtype=None)
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"] - 3)
+    expected = reference_logits(reference_model(folder, torch.float32), prompts)
+    assert_close(engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="step"), expected)
+
+
+@pytest.mark.parametrize("spec, dtype, bits", [("llama", torch.bfloat16, 8), ("qwen2", torch.bfloat16, 8),
+                                               ("qwen3", torch.bfloat16, 8), ("llama_fp16", torch.float16, 11),
+                                               ("phi3", torch.bfloat16, 8), ("gemma3", torch.bfloat16, 8)])
+def test_the_step_in_tensors_rounds_as_transformers_does(checkpoint, tmp_path, spec, dtype, bits):
+    folder = checkpoint(spec, "a")
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
+    got = torch.cat(engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="step"))
+    assert_rounded_alike(got, torch.cat(reference_logits(reference_model(folder, dtype), prompts)), bits)
+
+
+@pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4",
+                                    "int8_per_channel"])
+def test_the_step_in_tensors_reads_every_kernel_format(checkpoint, tmp_path, recipe):
+    spec = "llama_blocks_fp32" if recipe in oracle.COLUMN_UNITS else "llama_plain"
+    folder = checkpoint(spec, "b")
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
+    got = engine_logits(folder, tmp_path, 1, recipe, prompts, computed_by="step")
+    with torch.no_grad():
+        model = dequantized(folder, recipe)
+    assert_close(got, reference_logits(model, prompts))
+
+
+@pytest.mark.parametrize("rope", ROPES)
+def test_the_step_in_tensors_turns_to_the_last_position(checkpoint, tmp_path, rope):
+    folder = with_config(checkpoint("llama_plain", "a"), tmp_path, rope_parameters=ROPES[rope], rope_theta=None,
+                         rope_scaling=None)
+    prompts = prompts_for(1003, (512,))
+    got = engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="step")
+    assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts))
+
+
+@pytest.mark.parametrize("spec, message", [
+    ("mixtral", "cannot compute model.layers.0.block_sparse_moe (MixtureOfExperts)"),
+    ("gpt_oss", "cannot compute model.layers.0.self_attn: attention sinks"),
+    ("qwen3_next", "(GatedDeltaNet)"),
+    ("minimax_m2", "cannot compute model.layers.0.self_attn: norms over all heads"),
+    ("deepseek_v3", "cannot compute model.layers.0.self_attn (LatentAttention)"),
+    ("mamba2", "(MambaMixer)"),
+])
+def test_the_step_in_tensors_names_what_it_has_no_block_for(checkpoint, tmp_path, spec, message):
+    with pytest.raises(AssertionError) as refused:
+        engine_logits(checkpoint(spec, "a"), tmp_path, 1, "none", [[1]], computed_by="step")
+    assert message in str(refused.value)

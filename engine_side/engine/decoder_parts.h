@@ -1,0 +1,31 @@
+// What a forward pass finds around the layers in a decoder's module tree. Used by the decoder on CPU and by the decode
+// step in tensors. Torch-free.
+#pragma once
+
+#include <string>
+
+#include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/weight_view.h"
+#include "layercast/dtype.h"
+#include "layercast/error.h"
+#include "layercast/model/decoder.h"
+#include "layercast/model/embedding.h"
+#include "layercast/model/module.h"
+
+namespace layercast {
+
+// Throws kUnsupported, naming path and class, if `module` is of another class, or null.
+template <class Kind>
+const Kind& AsKind(const Module* module, const std::string& path) {
+  if (const auto* as_kind = dynamic_cast<const Kind*>(module)) return *as_kind;
+  throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" +
+                                           (module == nullptr ? "not there" : module->class_name()) + ")");
+}
+
+const VocabParallelEmbedding& EmbeddingOf(const DecoderForCausalLM& model);
+// `embedding` again when they are tied.
+WeightView FindHead(const DecoderForCausalLM& model, const WeightView& embedding, CapturedWeights& weights);
+// What embeddings are multiplied by.
+float EmbeddingScaleOf(const DecoderForCausalLM& model);
+
+}  // namespace layercast

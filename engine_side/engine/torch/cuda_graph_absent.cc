@@ -1,0 +1,18 @@
+// Graphs of a build without CUDA; cuda_graph.cc is the other one.
+#include "engine_side/engine/torch/cuda_graph.h"
+#include "layercast/error.h"
+#include "src/base/check.h"
+
+namespace layercast {
+
+struct CudaGraph::Impl {};
+
+CudaGraph::CudaGraph(const std::function<void()>& /*queue*/) {
+  throw Error(ErrorCode::kUnsupported, "CUDA graphs: this build has no CUDA");
+}
+
+CudaGraph::~CudaGraph() = default;
+
+void CudaGraph::Replay() { LAYERCAST_CHECK(false && "there is no such graph"); }
+
+}  // namespace layercast

@@ -1,0 +1,147 @@
+#include "engine_side/engine/torch/decode_step.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine_side/engine/decoder_parts.h"
+#include "engine_side/engine/torch/tensor_linear.h"
+#include "engine_side/engine/torch/torch_type.h"
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+const DecoderForCausalLM& OneRank(const Module& model, const ParallelConfig& parallel) {
+  if (parallel.tp_size != 1 || parallel.ep_size != 1) {
+    throw Error(ErrorCode::kUnsupported, "the decode step in tensors computes tp_size 1 and ep_size 1, got " +
+                                             std::to_string(parallel.tp_size) + " and " +
+                                             std::to_string(parallel.ep_size));
+  }
+  return AsKind<DecoderForCausalLM>(&model, "the model");
+}
+
+// CapturedWeights refuses a buffer that is elsewhere.
+Device FirstDevice(std::span<const CapturedBuffer> buffers) { return buffers.empty() ? Device() : buffers[0].device; }
+
+at::ScalarType ActivationType(DType dtype) {
+  if (const std::optional<at::ScalarType> type = TorchTypeOf(dtype)) return *type;
+  throw Error(ErrorCode::kUnsupported,
+              "the decode step in tensors has no activations of " + std::string(Name(dtype)) + ", the model's dtype");
+}
+
+StepShape Whole(StepShape shape, const DecoderForCausalLM& model) {
+  const std::int64_t limit = model.max_positions();
+  shape.max_tokens = shape.max_tokens == 0 ? limit : std::min(shape.max_tokens, limit);
+  return shape;
+}
+
+}  // namespace
+
+DecodeStep::DecodeStep(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
+                       RopeFunction make_rope, const StepShape& shape)
+    : DecodeStep(OneRank(model, parallel), CapturedWeights(buffers, FirstDevice(buffers)), DeviceOf(buffers),
+                 std::move(make_rope), shape) {}
+
+at::Device DecodeStep::DeviceOf(std::span<const CapturedBuffer> buffers) {
+  const Device device = FirstDevice(buffers);
+  if (device.kind == Device::Kind::kHost) return {at::kCPU};
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
+}
+
+DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights, const at::Device& device,
+                       RopeFunction make_rope, const StepShape& shape)
+    : device_(device),
+      type_(ActivationType(model.dtype())),
+      shape_(Whole(shape, model)),
+      vocab_size_(model.vocab_size()),
+      embedding_scale_(EmbeddingScaleOf(model)),
+      logit_softcap_(model.options().logit_softcap),
+      rotary_(std::move(make_rope), model.dtype(), shape_.max_tokens, device),
+      embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens"), device),
+      lm_head_(FindHead(model, weights.Find(EmbeddingOf(model), "model.embed_tokens"), weights), device),
+      final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights, device, type_) {
+  const TensorContext context{weights, rotary_, device_, type_, shape_};
+  for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
+    AddSteps(*layer, "model.layers." + name, context);
+  }
+  weights.CheckAllUsed();
+  // The device copies from pinned memory by itself, in the order of the stream.
+  staged_ = at::zeros({3, shape_.rows}, at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
+  placed_ = at::empty({3, shape_.rows}, at::TensorOptions(at::kLong).device(device_));
+  inputs_ = {placed_[0], placed_[1], placed_[2]};
+  logits_ = at::zeros({shape_.rows, lm_head_.rows()}, at::TensorOptions(at::kFloat).device(device_));
+  Put({});
+}
+
+void DecodeStep::AddSteps(const Module& layer, const std::string& path, const TensorContext& context) {
+  for (const ResidualStep& step : AsKind<DecoderLayer>(&layer, path).steps()) {
+    const auto norm = [&](const std::string& name) {
+      return TensorNorm(*layer.FindChild(name), path + "." + name, context.weights, device_, type_);
+    };
+    steps_.push_back({norm(step.norm), MakeTensorBlock(*layer.FindChild(step.block), path + "." + step.block, context),
+                      step.post_norm.empty() ? std::nullopt : std::optional(norm(step.post_norm))});
+  }
+}
+
+void DecodeStep::Put(std::span<const DecodeRow> rows) {
+  Check(rows);
+  auto* tokens = staged_.mutable_data_ptr<std::int64_t>();
+  std::int64_t* positions = tokens + shape_.rows;
+  std::int64_t* slots = positions + shape_.rows;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(shape_.rows); ++i) {
+    const DecodeRow row = i < rows.size() ? rows[i] : DecodeRow{.slot = shape_.slots};
+    tokens[i] = row.token;
+    positions[i] = row.position;
+    slots[i] = row.slot;
+  }
+  placed_.copy_(staged_, /*non_blocking=*/true);
+}
+
+void DecodeStep::Check(std::span<const DecodeRow> rows) const {
+  const auto refuse = [](std::size_t row, const std::string& what, std::int64_t got, std::int64_t limit) {
+    throw Error(ErrorCode::kInvalidArgument, "row " + std::to_string(row) + " of a decode step: " + what + " " +
+                                                 std::to_string(got) + ", expected one below " + std::to_string(limit));
+  };
+  const auto check = [&](std::size_t row, const char* what, std::int64_t got, std::int64_t limit) {
+    if (got < 0 || got >= limit) refuse(row, what, got, limit);
+  };
+  if (rows.size() > static_cast<std::size_t>(shape_.rows)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a decode step has " + std::to_string(shape_.rows) + " rows, got " + std::to_string(rows.size()));
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    check(i, "token", rows[i].token, vocab_size_);
+    check(i, "position", rows[i].position, shape_.max_tokens);
+    check(i, "slot", rows[i].slot, shape_.slots);
+  }
+}
+
+void DecodeStep::Queue() {
+  ++times_queued_;
+  at::Tensor hidden = Embedded();
+  for (const Step& step : steps_) {
+    const at::Tensor added = step.block->Forward(inputs_, step.norm.Apply(hidden));
+    hidden = Rounded(hidden + (step.post_norm ? step.post_norm->Apply(added) : added), type_);
+  }
+  at::mm_out(logits_, final_norm_.Apply(hidden), lm_head_.Read().t());
+  if (logit_softcap_ > 0.0) logits_.div_(logit_softcap_).tanh_().mul_(logit_softcap_);
+}
+
+at::Tensor DecodeStep::Embedded() const {
+  const at::Tensor rows = embedding_.ReadRows(inputs_.tokens);
+  return embedding_scale_ == 1.0 ? rows : Rounded(rows * embedding_scale_, type_);
+}
+
+Logits DecodeStep::Read(std::size_t rows) const {
+  const at::Tensor wanted = logits_.narrow(0, 0, static_cast<std::int64_t>(rows)).narrow(1, 0, vocab_size_);
+  const at::Tensor host = wanted.to(at::kCPU).contiguous();
+  const auto* values = host.const_data_ptr<float>();
+  return {static_cast<std::size_t>(vocab_size_), {values, values + host.numel()}};
+}
+
+}  // namespace layercast

@@ -1,0 +1,74 @@
+// The decode step of a decoder-only model, written once in tensor operations for any device torch has: what Decoder
+// computes, in fixed shapes and over fixed memory, so that a CUDA graph can hold it. Used by DecodeGraph. Needs
+// libtorch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/decoder.h"
+#include "engine_side/engine/torch/decode_rows.h"
+#include "engine_side/engine/torch/rotary_tensors.h"
+#include "engine_side/engine/torch/tensor_block.h"
+#include "engine_side/engine/torch/tensor_norm.h"
+#include "engine_side/engine/torch/weight_tensor.h"
+
+namespace layercast {
+
+// Resource; one thread only. Its operations go to the calling thread's current stream.
+class DecodeStep {
+ public:
+  // Runs where the buffers are, all of them on one device. `model`: a DecoderForCausalLM of one rank, needed only here;
+  // the buffers' memory outlives the step. Throws kUnsupported naming what it cannot compute, and as CapturedWeights.
+  DecodeStep(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
+             RopeFunction make_rope, const StepShape& shape);
+
+  static at::Device DeviceOf(std::span<const CapturedBuffer> buffers);
+
+  // What the next Queue computes, copied to the inputs; rows beyond these are not used. Throws kInvalidArgument, naming
+  // the row: too many, a token that is none, a position or slot that there is not.
+  void Put(std::span<const DecodeRow> rows);
+  // Queues the operations: they read inputs, weights and cache, write the cache and the logits, and wait for nothing.
+  void Queue();
+  // Of the first `rows` rows. Waits for what is queued.
+  Logits Read(std::size_t rows) const;
+
+  std::uint64_t times_queued() const { return times_queued_; }
+
+ private:
+  // hidden += post_norm(block(norm(hidden))).
+  struct Step {
+    TensorNorm norm;
+    std::unique_ptr<TensorBlock> block;
+    std::optional<TensorNorm> post_norm;
+  };
+
+  DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights, const at::Device& device, RopeFunction make_rope,
+             const StepShape& shape);
+  void AddSteps(const Module& layer, const std::string& path, const TensorContext& context);
+  void Check(std::span<const DecodeRow> rows) const;
+  at::Tensor Embedded() const;
+
+  at::Device device_;
+  at::ScalarType type_;
+  StepShape shape_;
+  std::int64_t vocab_size_;
+  double embedding_scale_, logit_softcap_;
+  RotaryTensors rotary_;
+  WeightTensor embedding_, lm_head_;  // the same when they are tied
+  TensorNorm final_norm_;
+  std::vector<Step> steps_;
+  at::Tensor staged_;  // int64 [3, rows] in host memory: tokens, positions, slots
+  at::Tensor placed_;  // the same on the device
+  StepInputs inputs_;  // its rows
+  at::Tensor logits_;  // fp32 [rows, the head's rows]
+  std::uint64_t times_queued_ = 0;
+};
+
+}  // namespace layercast

@@ -1,0 +1,22 @@
+#include "engine_side/engine/torch/tensor_linear.h"
+
+#include <ATen/ops/mm.h>
+
+namespace layercast {
+
+at::Tensor Rounded(const at::Tensor& values, at::ScalarType type) {
+  return type == at::kFloat ? values : values.to(type).to(at::kFloat);
+}
+
+TensorLinear::TensorLinear(const LinearWeights& weights, const at::Device& device, at::ScalarType type)
+    : weight_(weights.weight, device), type_(type) {
+  if (weights.bias) bias_.emplace(*weights.bias, device);
+}
+
+at::Tensor TensorLinear::Apply(const at::Tensor& x) const {
+  at::Tensor y = at::mm(x, weight_.Read().t());
+  if (bias_) y.add_(bias_->ReadVector());
+  return Rounded(y, type_);
+}
+
+}  // namespace layercast

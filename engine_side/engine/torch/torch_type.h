@@ -1,0 +1,26 @@
+// Which torch type holds a kernel tensor's elements. Used where captured memory becomes tensors.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+#include "layercast/dtype.h"
+
+namespace layercast {
+
+// Empty: no kernel format has such elements in a buffer.
+inline std::optional<at::ScalarType> TorchTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return at::kFloat;
+    case DType::kBF16: return at::kBFloat16;
+    case DType::kF16: return at::kHalf;
+    case DType::kF8E4M3: return at::kFloat8_e4m3fn;
+    case DType::kI8: return at::kChar;
+    case DType::kI64: return at::kLong;
+    case DType::kU8: return at::kByte;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace layercast
