@@ -98,7 +98,8 @@ TEST(DecodeGraph, RefusesBuffersThatTheStepWouldNotRead) {
     return ErrorOf([&] { DecodeGraph(rig.tree(), parallel, buffers, MakeRope, DecodeRig::shape()); },
                    ErrorCode::kUnsupported);
   };
-  EXPECT_EQ(error({0, 2}), "the decode step in tensors computes tp_size 1 and ep_size 1, got 2 and 1");
+  EXPECT_EQ(error({.tp_size = 2}), "the decode step in tensors computes whole models on one rank, got tp_size 2");
+  EXPECT_EQ(error({.pp_size = 3}), "the decode step in tensors computes whole models on one rank, got pp_size 3");
   buffers.back().device = {Device::Kind::kCuda, 1};
   EXPECT_EQ(error({}), "the forward pass on CPU cannot read '" + buffers.back().name + "', which is on GPU 1");
 }

@@ -17,11 +17,14 @@ namespace layercast {
 namespace {
 
 const DecoderForCausalLM& OneRank(const Module& model, const ParallelConfig& parallel) {
-  if (parallel.tp_size != 1 || parallel.ep_size != 1) {
-    throw Error(ErrorCode::kUnsupported, "the decode step in tensors computes tp_size 1 and ep_size 1, got " +
-                                             std::to_string(parallel.tp_size) + " and " +
-                                             std::to_string(parallel.ep_size));
-  }
+  const auto check = [](const char* name, int size) {
+    if (size == 1) return;
+    throw Error(ErrorCode::kUnsupported, "the decode step in tensors computes whole models on one rank, got " +
+                                             std::string(name) + " " + std::to_string(size));
+  };
+  check("tp_size", parallel.tp_size);
+  check("ep_size", parallel.ep_size);
+  check("pp_size", parallel.pp_size);
   return AsKind<DecoderForCausalLM>(&model, "the model");
 }
 

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "layercast/error.h"
+#include "layercast/model/norm.h"
 
 namespace layercast {
 namespace {
