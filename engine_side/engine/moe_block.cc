@@ -17,8 +17,8 @@ std::unique_ptr<Block> FindShared(const MixtureOfExperts& moe, const std::string
 
 std::optional<LinearWeights> FindLatent(const MixtureOfExperts& moe, const std::string& path, const char* name,
                                         CapturedWeights& weights) {
-  if (!moe.is_latent()) return std::nullopt;
-  return weights.Linear(*moe.FindChild(name), path + "." + name);
+  const Module* projection = moe.FindChild(name);
+  return projection == nullptr ? std::nullopt : std::optional(weights.Linear(*projection, path + "." + name));
 }
 
 std::optional<WeightView> FindSharedGate(const MixtureOfExperts& moe, const std::string& path,

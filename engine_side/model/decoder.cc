@@ -4,19 +4,13 @@
 #include <string_view>
 #include <utility>
 
+#include "engine_side/model/group.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/norm.h"
 #include "layercast/model/pipeline_stages.h"
 
 namespace layercast {
 namespace {
-
-// A module that is nothing but its children.
-class Group final : public Module {
- public:
-  using Module::AddChild;
-  using Module::Module;
-};
 
 constexpr std::string_view kUnquantizedCache = "scales of a key/value cache, which is not quantized here";
 constexpr std::array<SkipRule, 9> kSkipRules = {

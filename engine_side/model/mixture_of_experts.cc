@@ -12,7 +12,6 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
     : Module("MixtureOfExperts"),
       options_(options),
       other_name_{options_.other_name, {}},
-      hidden_size_(config.hidden_size),
       hidden_act_(config.hidden_act) {
   options_.routing.top_k = moe.num_experts_per_tok;
   options_.routing.scale = moe.routed_scaling_factor;
@@ -23,7 +22,7 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
   options_.experts.intermediate_size = moe.intermediate_size;
   AddChild(options.router_name,
            std::make_unique<ExpertRouter>(context, config.hidden_size, moe.num_experts, options.router));
-  if (moe.latent_size != 0) AddLatentProjections(context, moe.latent_size, config.mlp_bias);
+  if (moe.latent_size != 0) AddLatentProjections(context, config, moe.latent_size);
   auto experts = std::make_unique<FusedMoE>(context, options_.experts);
   experts_ = experts.get();
   AddChild("experts", std::move(experts));
@@ -34,9 +33,12 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
            std::make_unique<ReplicatedLinear>(context.Unquantized(), config.hidden_size, 1, false));
 }
 
-void MixtureOfExperts::AddLatentProjections(const LayerContext& context, std::int64_t size, bool bias) {
-  AddChild("fc1_latent_proj", std::make_unique<ReplicatedLinear>(context, hidden_size_, size, bias));
-  AddChild("fc2_latent_proj", std::make_unique<ReplicatedLinear>(context, size, hidden_size_, bias));
+void MixtureOfExperts::AddLatentProjections(const LayerContext& context, const ModelConfig& config, std::int64_t size) {
+  const auto add = [&](const char* name, std::int64_t from, std::int64_t to) {
+    AddChild(name, std::make_unique<ReplicatedLinear>(context, from, to, config.mlp_bias));
+  };
+  add("fc1_latent_proj", config.hidden_size, size);
+  add("fc2_latent_proj", size, config.hidden_size);
 }
 
 std::unique_ptr<Module> MixtureOfExperts::MakeShared(const LayerContext& context, const ModelConfig& config,

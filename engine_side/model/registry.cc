@@ -49,7 +49,7 @@ ModelRegistry ModelRegistry::Builtin() {
   registry.Register("MiniMaxM2ForCausalLM", BuildMiniMaxM2);
   registry.Register("MistralForCausalLM", BuildMistral);
   registry.Register("MixtralForCausalLM", BuildMixtral);
-  registry.Register("NemotronHForCausalLM", BuildNemotronH, "draft layers are skipped unless asked for");
+  registry.Register("NemotronHForCausalLM", BuildNemotronH, "draft layers are skipped");
   registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
   registry.Register("Qwen2ForCausalLM", BuildQwen2);
   registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);
@@ -61,7 +61,7 @@ ModelRegistry ModelRegistry::Builtin() {
     registry.Register("Qwen3_5" + std::string(kind), BuildQwen35, limits);
     registry.Register("Qwen3_5Moe" + std::string(kind), BuildQwen35Moe, limits);
     registry.RegisterDraftLayers("Qwen3_5" + std::string(kind), DraftOfQwen35);
-    registry.RegisterDraftLayers("Qwen3_5Moe" + std::string(kind), DraftOfQwen35Moe);
+    registry.RegisterDraftLayers("Qwen3_5Moe" + std::string(kind), DraftOfQwen3Next);
   }
   registry.RegisterDraftLayers("DeepseekV3ForCausalLM", DraftOfDeepseekV3);
   registry.RegisterDraftLayers("Glm4MoeForCausalLM", DraftOfGlm4Moe);

@@ -5,6 +5,7 @@
 
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
+#include "engine_side/model/families/corrected_sigmoid_experts.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
@@ -39,15 +40,6 @@ void Expect(const ConfigFields& fields, const char* field, const char* expected)
   if (fields.Text(field, expected) != expected) fields.Refuse(field, expected, *fields.Find(field));
 }
 
-MoeOptions OptionsOfV3(const MoeConfig& moe) {
-  return {.routing = {.score = Routing::Score::kSigmoid,
-                      .normalize = moe.norm_topk_prob,
-                      .normalize_epsilon = 1e-20,
-                      .fp32_logits = true},
-          .router = {.correction_bias = true},
-          .shared_name = "shared_experts"};
-}
-
 // A head, to rotary embeddings, is the part of it that they rotate.
 void CompleteLatent(nlohmann::json& config) {
   AddDefaults(config, {{"q_lora_rank", 1536},
@@ -78,14 +70,14 @@ std::unique_ptr<Module> BuildDeepseekV3(const ModelConfig& config, const Paralle
   Expect(fields, "scoring_func", "sigmoid");
   Expect(fields, "topk_method", "noaux_tc");
   const MoeConfig moe = MoeConfig::Parse(config);
-  return BuildDeepseek("DeepseekV3ForCausalLM", config, parallel, dtype, moe, OptionsOfV3(moe));
+  return BuildDeepseek("DeepseekV3ForCausalLM", config, parallel, dtype, moe, CorrectedSigmoidExperts(moe));
 }
 
 DraftModel DraftOfDeepseekV3(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
                              DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
   const MoeConfig moe = MoeConfig::Parse(target);
-  return MakeDraftLayers(context, target, moe, LayersOf(context, target, moe, OptionsOfV3(moe)));
+  return MakeDraftLayers(context, target, moe, LayersOf(context, target, moe, CorrectedSigmoidExperts(moe)));
 }
 
 void CompleteDeepseekV2(nlohmann::json& config) {

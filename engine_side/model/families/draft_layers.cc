@@ -1,5 +1,9 @@
 #include "engine_side/model/families/draft_layers.h"
 
+#include <utility>
+#include <vector>
+
+#include "engine_side/model/group.h"
 #include "layercast/error.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/norm.h"
@@ -20,7 +24,7 @@ std::unique_ptr<DecoderLayer> WithDraftParts(const LayerContext& context, const 
   layer->AddPart("enorm", norm());
   layer->AddPart("hnorm", norm());
   layer->AddPart("eh_proj", std::make_unique<ReplicatedLinear>(context.Unquantized(), 2 * size, size, false));
-  auto head = std::make_unique<DraftGroup>("SharedHead");
+  auto head = std::make_unique<Group>("SharedHead");
   head->AddChild("norm", norm());
   head->AddChild("head", SharedHead(config));
   layer->AddPart("shared_head", std::move(head));
@@ -29,11 +33,14 @@ std::unique_ptr<DecoderLayer> WithDraftParts(const LayerContext& context, const 
 
 }  // namespace
 
+NameRule DropDraft(std::string prefix) {
+  return NameRule::Drop(NameRule::Match::kPrefix, std::move(prefix), "a draft layer (MTP) is not served");
+}
+
 WeightsMapper DropDraftLayers(const ModelConfig& config, const MoeConfig& moe) {
   std::vector<NameRule> rules;
   for (std::int64_t i = 0; i < moe.num_draft_layers; ++i) {
-    rules.push_back(
-        NameRule::Drop(NameRule::Match::kPrefix, DraftLayer("model", config, i), "a draft layer (MTP) is not served"));
+    rules.push_back(DropDraft(DraftLayer("model", config, i)));
   }
   return WeightsMapper(std::move(rules));
 }
@@ -44,14 +51,14 @@ DraftModel MakeDraftLayers(const LayerContext& context, const ModelConfig& confi
     throw Error(ErrorCode::kInvalidArgument,
                 "config.json: num_nextn_predict_layers: expected at least 1 for a draft model, got 0");
   }
-  auto layers = std::make_unique<DraftGroup>("Layers");
+  auto layers = std::make_unique<Group>("Layers");
   std::vector<NameRule> rules;
   for (std::int64_t i = 0; i < moe.num_draft_layers; ++i) {
     layers->AddChild(std::to_string(config.num_hidden_layers + i),
                      WithDraftParts(context, config, make_layer(config.num_hidden_layers + i)));
     rules.push_back(NameRule::Prefix(DraftLayer("model", config, i), DraftLayer(kDraftRoot, config, i)));
   }
-  auto tree = std::make_unique<DraftGroup>("DraftLayers");
+  auto tree = std::make_unique<Group>("DraftLayers");
   tree->AddChild("layers", std::move(layers));
   return {std::move(tree), WeightsMapper(std::move(rules))};
 }

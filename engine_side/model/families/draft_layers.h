@@ -1,9 +1,8 @@
 // Draft layers (MTP), which checkpoints hold behind a decoder's last layer. Used by families whose checkpoints do.
 #pragma once
 
+#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "layercast/model/config.h"
 #include "layercast/model/decoder.h"
@@ -14,7 +13,8 @@
 
 namespace layercast {
 
-// For an engine that does not ask for them.
+// For an engine that does not ask for them: `DropDraft` for tensors below `prefix`.
+NameRule DropDraft(std::string prefix);
 WeightsMapper DropDraftLayers(const ModelConfig& config, const MoeConfig& moe);
 
 // `layers.{i}` for each of them, i counted on from the decoder's last: enorm, hnorm, eh_proj, what `make_layer` makes
@@ -25,13 +25,5 @@ DraftModel MakeDraftLayers(const LayerContext& context, const ModelConfig& confi
 // The layers of a draft model that are the target's: `embed_tokens`, and its head.
 std::unique_ptr<Module> SharedEmbedding();
 std::unique_ptr<Module> SharedHead(const ModelConfig& target);
-
-// A module that is nothing but its children.
-class DraftGroup final : public Module {
- public:
-  explicit DraftGroup(std::string class_name) : Module(std::move(class_name)) {}
-  using Module::AddChild;
-  using Module::AddParameter;
-};
 
 }  // namespace layercast

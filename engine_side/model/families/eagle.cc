@@ -5,6 +5,7 @@
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
+#include "engine_side/model/group.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/mlp.h"
@@ -32,7 +33,7 @@ std::unique_ptr<Module> EagleNorm(const LayerContext& context, const ModelConfig
 // `input_size`: of queries, keys and values; the output is as wide as a hidden state.
 std::unique_ptr<Module> EagleAttention(const LayerContext& context, const ModelConfig& draft, std::int64_t input_size) {
   const AttentionHeads heads{draft.num_attention_heads, draft.num_key_value_heads, draft.head_dim, 0};
-  auto attention = std::make_unique<DraftGroup>("Attention");
+  auto attention = std::make_unique<Group>("Attention");
   attention->AddChild("qkv_proj",
                       std::make_unique<QKVParallelLinear>(context, input_size, heads, draft.attention_bias));
   attention->AddChild("o_proj", std::make_unique<RowParallelLinear>(context, heads.num_heads * heads.head_dim,
@@ -40,8 +41,8 @@ std::unique_ptr<Module> EagleAttention(const LayerContext& context, const ModelC
   return attention;
 }
 
-std::unique_ptr<DraftGroup> EagleLayer(const LayerContext& context, const ModelConfig& draft, std::int64_t input_size) {
-  auto layer = std::make_unique<DraftGroup>("EagleLayer");
+std::unique_ptr<Group> EagleLayer(const LayerContext& context, const ModelConfig& draft, std::int64_t input_size) {
+  auto layer = std::make_unique<Group>("EagleLayer");
   layer->AddChild("self_attn", EagleAttention(context, draft, input_size));
   layer->AddChild("post_attention_layernorm", EagleNorm(context, draft));
   layer->AddChild("mlp", std::make_unique<GatedMlp>(context, draft, draft.mlp_bias));
@@ -54,13 +55,13 @@ DraftModel BuildEagle(const ModelConfig& target, const ModelConfig& draft, const
                       DType dtype) {
   CheckHidden(target, draft);
   const LayerContext context = LayerContext{.parallel = parallel, .dtype = dtype}.Unquantized();
-  auto layers = std::make_unique<DraftGroup>("Layers");
+  auto layers = std::make_unique<Group>("Layers");
   for (std::int64_t i = 0; i < draft.num_hidden_layers; ++i) {
     auto layer = EagleLayer(context, draft, draft.hidden_size);
     if (i > 0) layer->AddChild("input_layernorm", EagleNorm(context, draft));
     layers->AddChild(std::to_string(i), std::move(layer));
   }
-  auto tree = std::make_unique<DraftGroup>("EagleModel");
+  auto tree = std::make_unique<Group>("EagleModel");
   tree->AddChild("fc", std::make_unique<ReplicatedLinear>(context, 2 * draft.hidden_size, draft.hidden_size,
                                                           ConfigFields::Of(draft).Flag("bias", false)));
   tree->AddChild("layers", std::move(layers));
@@ -76,14 +77,14 @@ DraftModel BuildEagle3(const ModelConfig& target, const ModelConfig& draft, cons
   const std::int64_t size = draft.hidden_size;
   const bool has_own_tokens = fields.Find("draft_vocab_size") != nullptr;
   const std::int64_t vocabulary = fields.Size("draft_vocab_size", target.vocab_size, target.vocab_size);
-  auto layers = std::make_unique<DraftGroup>("Layers");
+  auto layers = std::make_unique<Group>("Layers");
   for (std::int64_t i = 0; i < draft.num_hidden_layers; ++i) {
     auto layer = EagleLayer(context, draft, i == 0 ? 2 * size : size);
     layer->AddChild("hidden_norm", EagleNorm(context, draft));
     layer->AddChild("input_layernorm", EagleNorm(context, draft));
     layers->AddChild(std::to_string(i), std::move(layer));
   }
-  auto tree = std::make_unique<DraftGroup>("Eagle3Model");
+  auto tree = std::make_unique<Group>("Eagle3Model");
   if (has_own_tokens) tree->AddParameter({{"d2t", DType::kI64, {vocabulary}}, ShardAxis::kNone, false, {}});
   tree->AddChild("fc", std::make_unique<ReplicatedLinear>(context, 3 * size, size, false));
   tree->AddChild("layers", std::move(layers));

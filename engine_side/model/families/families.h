@@ -43,8 +43,6 @@ DraftModel DraftOfGlm4Moe(const ModelConfig& target, const ModelConfig& draft, c
                           DType dtype);
 DraftModel DraftOfQwen35(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
                          DType dtype);
-DraftModel DraftOfQwen35Moe(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
-                            DType dtype);
 DraftModel DraftOfQwen3Next(const ModelConfig& target, const ModelConfig& draft, const ParallelConfig& parallel,
                             DType dtype);
 

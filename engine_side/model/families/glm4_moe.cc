@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine_side/model/config_defaults.h"
+#include "engine_side/model/families/corrected_sigmoid_experts.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
@@ -17,16 +18,10 @@ DecoderForCausalLM::MakeLayer LayersOfGlm(const LayerContext& context, const Mod
                                           const MoeConfig& moe) {
   return [&](std::int64_t layer) {
     const AttentionOptions attention{.qkv_bias = config.attention_bias, .qk_norm = config.use_qk_norm};
-    const MoeOptions options{.routing = {.score = Routing::Score::kSigmoid,
-                                         .normalize = moe.norm_topk_prob,
-                                         .normalize_epsilon = 1e-20,
-                                         .fp32_logits = true},
-                             .router = {.correction_bias = true},
-                             .shared_name = "shared_experts"};
     const std::int64_t like = std::min(layer, config.num_hidden_layers - 1);
     return std::make_unique<DecoderLayer>(context, config,
                                           std::make_unique<Attention>(context, config, like, attention),
-                                          MakeFeedForward(context, config, moe, layer, options));
+                                          MakeFeedForward(context, config, moe, layer, CorrectedSigmoidExperts(moe)));
   };
 }
 

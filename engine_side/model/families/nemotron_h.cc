@@ -10,6 +10,8 @@
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/backbone_names.h"
+#include "engine_side/model/families/corrected_sigmoid_experts.h"
+#include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
@@ -56,13 +58,8 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
                              .time_step_min = fields.Number("time_step_min", 0.001)};  // time_step_limit is not read
   const bool has_experts = std::ranges::count(config.layer_types, "moe") > 0;
   const MoeConfig moe = has_experts ? MoeConfig::Parse(config) : MoeConfig();
-  const MoeOptions experts{.routing = {.score = Routing::Score::kSigmoid,
-                                       .normalize = moe.norm_topk_prob,
-                                       .normalize_epsilon = 1e-20,
-                                       .fp32_logits = true},
-                           .router = {.correction_bias = true},
-                           .experts = {.gated = false},
-                           .shared_name = "shared_experts"};
+  MoeOptions experts = CorrectedSigmoidExperts(moe);
+  experts.experts.gated = false;
   const auto make_mixer = [&](std::int64_t layer) -> std::unique_ptr<Module> {
     const std::string& type = config.layer_types.at(static_cast<std::size_t>(layer));
     if (type == "linear_attention") return std::make_unique<MambaMixer>(context, sizes, config.hidden_size, options);
@@ -80,8 +77,7 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
     layer->AddStep({"norm", "mixer", {}}, make_mixer(index));
     return layer;
   });
-  const NameRule draft = NameRule::Drop(NameRule::Match::kPrefix, "mtp", "a draft layer (MTP) is not served");
-  model->SetMapper(WeightsMapper({draft}) | BackboneNames() | model->mapper());
+  model->SetMapper(WeightsMapper({DropDraft("mtp")}) | BackboneNames() | model->mapper());
   return model;
 }
 

@@ -12,6 +12,7 @@
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
+#include "engine_side/model/group.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/gated_delta_net.h"
 #include "layercast/model/linear.h"
@@ -36,9 +37,8 @@ LayerContext ContextOf(const ParallelConfig& parallel, DType dtype) {
 }
 
 WeightsMapper TextNames() {
-  constexpr auto kPrefix = NameRule::Match::kPrefix;
-  return WeightsMapper({NameRule::Drop(kPrefix, "mtp", "a draft layer (MTP) is not served"),
-                        NameRule::Drop(kPrefix, "model.visual", "the vision tower is not served"),
+  return WeightsMapper({DropDraft("mtp"),
+                        NameRule::Drop(NameRule::Match::kPrefix, "model.visual", "the vision tower is not served"),
                         NameRule::Prefix("model.language_model", "model")});
 }
 
@@ -91,7 +91,7 @@ DraftModel DraftOfHybrid(const ModelConfig& config, const ParallelConfig& parall
                          " layers: expected at most as many as num_hidden_layers " +
                          std::to_string(config.num_hidden_layers) + ", and full_attention among layer_types");
   }
-  auto stack = std::make_unique<DraftGroup>("Layers");
+  auto stack = std::make_unique<Group>("Layers");
   for (std::int64_t i = 0; i < layers; ++i) {
     stack->AddChild(
         std::to_string(i),
@@ -101,7 +101,7 @@ DraftModel DraftOfHybrid(const ModelConfig& config, const ParallelConfig& parall
             FeedForward(context, config, moe, i)));
   }
   const std::int64_t size = config.hidden_size;
-  auto tree = std::make_unique<DraftGroup>("DraftLayers");
+  auto tree = std::make_unique<Group>("DraftLayers");
   tree->AddChild("fc", std::make_unique<ColumnParallelLinear>(context, 2 * size, size, false));
   tree->AddChild("layers", std::move(stack));
   for (const char* norm : {"norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"}) {
@@ -149,11 +149,6 @@ DraftModel DraftOfQwen3Next(const ModelConfig& target, const ModelConfig& /*draf
 DraftModel DraftOfQwen35(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
                          DType dtype) {
   return DraftOfHybrid(target, parallel, dtype, std::nullopt);
-}
-
-DraftModel DraftOfQwen35Moe(const ModelConfig& target, const ModelConfig& /*draft*/, const ParallelConfig& parallel,
-                            DType dtype) {
-  return DraftOfHybrid(target, parallel, dtype, MoeConfig::Parse(target));
 }
 
 void CompleteQwen3Next(nlohmann::json& config) {

@@ -64,16 +64,14 @@ class LAYERCAST_PUBLIC MixtureOfExperts final : public Module {
 
   const MoeOptions& options() const { return options_; }
   const FusedMoE& experts() const { return *experts_; }
-  bool is_latent() const { return options_.experts.hidden_size != hidden_size_; }
   const std::string& hidden_act() const { return hidden_act_; }  // "silu"
 
  private:
-  void AddLatentProjections(const LayerContext& context, std::int64_t size, bool bias);
+  void AddLatentProjections(const LayerContext& context, const ModelConfig& config, std::int64_t size);
   std::unique_ptr<Module> MakeShared(const LayerContext& context, const ModelConfig& config, std::int64_t size) const;
 
   MoeOptions options_;
   ShardName other_name_;  // of options_
-  std::int64_t hidden_size_ = 0;
   std::string hidden_act_;
   const FusedMoE* experts_ = nullptr;
 };

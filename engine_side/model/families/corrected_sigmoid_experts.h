@@ -1,0 +1,19 @@
+// DeepSeek-V3's way with experts, which others took over: picked by sigmoid scores and a bias that is not part of their
+// weight, beside shared ones.
+#pragma once
+
+#include "layercast/model/mixture_of_experts.h"
+#include "layercast/model/moe_config.h"
+
+namespace layercast {
+
+inline MoeOptions CorrectedSigmoidExperts(const MoeConfig& moe) {
+  return {.routing = {.score = Routing::Score::kSigmoid,
+                      .normalize = moe.norm_topk_prob,
+                      .normalize_epsilon = 1e-20,  // as DeepSeek's own code
+                      .fp32_logits = true},
+          .router = {.correction_bias = true},
+          .shared_name = "shared_experts"};
+}
+
+}  // namespace layercast
