@@ -88,10 +88,4 @@ void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* value
 void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
 void CudaRowAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
 
-// Casts f16, bf16, f32 or f64 to another of bf16, f16 and f32, with the bits of Cast in src/tensor/cast.h. Rows of the
-// destination are `destination_stride` bytes apart: it may be a slice of a fused weight. `first_row` means nothing
-// here.
-void CudaCast(const CudaMatrix& source, DType to, void* destination, std::int64_t destination_stride,
-              CUstream_st* stream);
-
 }  // namespace layercast

@@ -60,8 +60,4 @@ CudaStream::~CudaStream() {
 
 void CudaStream::Synchronize() const { CheckCuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_); }
 
-void CudaStream::WaitFor(const CudaEvent& event) {
-  CheckCuda(cudaStreamWaitEvent(handle_, event.handle(), 0), "cudaStreamWaitEvent", device_);
-}
-
 }  // namespace layercast

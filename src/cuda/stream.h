@@ -24,7 +24,6 @@ class CudaEvent {
   bool IsDone() const;
 
   int device() const { return device_; }
-  CUevent_st* handle() const { return handle_; }
 
  private:
   int device_ = 0;
@@ -43,8 +42,6 @@ class CudaStream {
 
   // The calling thread waits until all that is queued is done. Throws what went wrong in it.
   void Synchronize() const;
-  // What is queued from now on waits for the event.
-  void WaitFor(const CudaEvent& event);
 
   int device() const { return device_; }
   CUstream_st* handle() const { return handle_; }

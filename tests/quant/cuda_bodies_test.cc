@@ -6,11 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <random>
 
 #include "engine_side/quant/codes.h"
 #include "engine_side/quant/cuda/amax_body.cuh"
 #include "engine_side/quant/cuda/block_body.cuh"
-#include "engine_side/quant/cuda/cast_body.cuh"
 #include "engine_side/quant/cuda/copy_body.cuh"
 #include "engine_side/quant/cuda/one_scale_body.cuh"
 #include "engine_side/quant/cuda/row_body.cuh"
@@ -249,26 +249,6 @@ TEST(CudaBodies, AMagnitudeAboveTheGivenOneIsReportedAfterEveryNan) {
     EXPECT_EQ(FaultOf(c, weight, amax)->index, (128 + 7) * 64 + 5) << c.name;
     EXPECT_EQ(FaultOf(c, with_nan, amax)->kind, CudaFault::Kind::kNan) << c.name;
     EXPECT_EQ(FaultOf(c, with_nan, amax)->index, (128 + 11) * 64 + 1) << c.name;
-  }
-}
-
-TEST(CudaBodies, CastLikeTheCpuIntoRowsThatLieApart) {
-  for (const DType from : kCastSources) {
-    for (const DType to : kWeightTypes) {
-      if (from == to) continue;
-      for (const auto& [cols, gap] : {std::pair<int, int>{256, 0}, {264, 32}, {251, 6}}) {
-        const Weight weight = AnyBits(from, 257, cols, gap);
-        const std::int64_t row_bytes = cols * BitsPerElement(to) / 8;
-        const std::vector<std::byte> expected = CastOnHost(weight.view(), to);
-        std::vector<std::byte> rows(static_cast<std::size_t>(257 * (row_bytes + gap)), std::byte{0xa5});
-        std::vector<std::byte> apart = rows;
-        for (std::int64_t r = 0; r < 257; ++r) {
-          std::copy_n(expected.data() + r * row_bytes, row_bytes, apart.data() + r * (row_bytes + gap));
-        }
-        cuda::RunCast(OnHost(), OfView(weight.view(), 0), to, rows.data(), row_bytes + gap);
-        EXPECT_EQ(rows, apart) << Name(from) << " to " << Name(to) << ", " << cols;
-      }
-    }
   }
 }
 

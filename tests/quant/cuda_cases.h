@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "engine_side/quant/cuda_kernels.h"
-#include "src/tensor/cast.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
 
@@ -48,34 +45,6 @@ inline Quantized ByReference(const CudaCase& c, const Recipe& recipe, const Matr
   }
   return copy;
 }
-
-// Any bits, NaN and infinity too: every bf16 and f16 value is among those of 257 rows of 256.
-inline Weight AnyBits(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t gap) {
-  const std::int64_t size = BitsPerElement(dtype) / 8;
-  Weight weight{dtype, rows, cols, cols * size + gap, {}};
-  weight.bytes.resize(static_cast<std::size_t>(rows * weight.row_stride));
-  std::mt19937 random(3);
-  for (std::int64_t i = 0; i < rows * cols; ++i) {
-    std::uint64_t bits = size == 2 ? static_cast<std::uint64_t>(i) : random();
-    if (size == 8)
-      bits |= static_cast<std::uint64_t>(i % 3 == 0 ? random() : 0x36000000U + random() % 0x12000000U) << 32;
-    std::memcpy(weight.bytes.data() + i / cols * weight.row_stride + i % cols * size, &bits,
-                static_cast<std::size_t>(size));
-  }
-  return weight;
-}
-
-// Packed rows of `to`, by the CPU's Cast.
-inline std::vector<std::byte> CastOnHost(const MatrixView& source, DType to) {
-  const std::int64_t row_bytes = source.cols * BitsPerElement(to) / 8;
-  std::vector<std::byte> packed(static_cast<std::size_t>(source.rows * row_bytes));
-  for (std::int64_t r = 0; r < source.rows; ++r) {
-    Cast(source.dtype, source.row(r), to, packed.data() + r * row_bytes, static_cast<std::size_t>(source.cols));
-  }
-  return packed;
-}
-
-inline constexpr DType kCastSources[] = {DType::kBF16, DType::kF16, DType::kF32, DType::kF64};
 
 // All 2^16 but those that are not finite.
 inline Weight EveryBf16(std::uint32_t below) {

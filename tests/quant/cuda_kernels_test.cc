@@ -258,26 +258,6 @@ TEST(CudaKernels, RowsHaveTheAmaxOfTheScan) {
   }
 }
 
-TEST(CudaKernels, CastLikeTheCpu) {
-  LAYERCAST_NEEDS_CUDA();
-  OnGpu gpu;
-  for (const DType from : kCastSources) {
-    for (const DType to : kWeightTypes) {
-      if (from == to) continue;
-      for (const auto& [cols, gap] : {std::pair<int, int>{256, 0}, {264, 32}, {251, 6}}) {
-        const Weight weight = AnyBits(from, 257, cols, gap);
-        const std::vector<std::byte> expected = CastOnHost(weight.view(), to);
-        const Guarded source(gpu.stream(), gpu.memory(), weight.bytes, 0);
-        const Guarded there(gpu.stream(), gpu.memory(), std::vector<std::byte>(expected.size()), 0);
-        CudaMatrix matrix = OfView(weight.view(), 0);
-        matrix.data = source.data();
-        CudaCast(matrix, to, there.data(), cols * BitsPerElement(to) / 8, gpu.stream().handle());
-        EXPECT_EQ(there.Read(), expected) << Name(from) << " to " << Name(to) << ", " << cols;
-      }
-    }
-  }
-}
-
 // More than 2^31 elements, all but the last rows zero: indices and addresses are 64 bits wide.
 TEST(CudaKernels, AWeightOfMoreThanTwoToThe31ElementsIsQuantizedToItsEnd) {
   LAYERCAST_NEEDS_CUDA();
