@@ -17,27 +17,44 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// The codes in the low three bits, and garbage above. E = 2^max(exponent of p, 0), t = E * (2^22 + 3) + p has the unit
-// 2^(exponent - 1), that of e2m1's mantissa (0.5 for its subnormal), and (bits(t) + (bits(t) >> 22)) & 7 is the code.
+// What E2M1Pairs needs; kernels keep it in registers.
 template <class DF>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Magnitudes(DF df, hn::Vec<DF> values) {
+struct E2M1Constants {
+  using DU = hn::RebindToUnsigned<DF>;
+  HWY_INLINE E2M1Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
+  hn::Vec<DF> largest = Keep(hn::Set(DF(), kFp4Max));
+  hn::Vec<DU> exponent = Keep(hn::Set(DU(), 0x7f800000U));
+  hn::Vec<DU> one = Keep(hn::Set(DU(), 127U << 23));
+  hn::Vec<DF> unit = Keep(hn::Set(DF(), 4194304.0F + 3.0F));
+  hn::Vec<DU> low_code = Keep(hn::Set(DU(), 7U));
+  hn::Vec<DU> high_code = Keep(hn::Set(DU(), 0x70U));
+  hn::Vec<DU> low_half = Keep(hn::Set(DU(), 0xfU));
+};
+
+// The code of a magnitude in the low three bits, and garbage above. E = 2^max(exponent of p, 0), t = E * (2^22 + 3) + p
+// has the unit 2^(exponent - 1), that of e2m1's mantissa (0.5 for its subnormal), and (bits(t) + (bits(t) >> 22)) & 7
+// is the code.
+template <class DF>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Magnitudes(const E2M1Constants<DF>& constants, hn::Vec<DF> magnitude) {
   const hn::RebindToUnsigned<DF> du;
-  const auto p = hn::Min(hn::Abs(values), hn::Set(df, kFp4Max));
-  const auto exponent = hn::And(hn::BitCast(du, p), hn::Set(du, 0x7f800000U));
-  const auto power = hn::BitCast(df, hn::Max(exponent, hn::Set(du, 127U << 23)));
-  const auto t = hn::BitCast(du, hn::MulAdd(power, hn::Set(df, 4194304.0F + 3.0F), p));
+  const auto p = hn::Min(magnitude, constants.largest);
+  const auto exponent = hn::And(hn::BitCast(du, p), constants.exponent);
+  const auto power = hn::BitCast(DF(), hn::Max(exponent, constants.one));
+  const auto t = hn::BitCast(du, hn::MulAdd(power, constants.unit, p));
   return hn::Add(t, hn::ShiftRight<22>(t));
 }
 
-// Two codes in the low byte of each lane, the even value's in its low half.
+// Two codes in the low byte of each lane, the even value's in its low half, and garbage above.
 template <class DF>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Pairs(DF df, const Pairs<DF>& values) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Pairs(const E2M1Constants<DF>& constants, const Pairs<DF>& values) {
   const hn::RebindToUnsigned<DF> du;
-  const auto code = [&](hn::Vec<DF> v) HWY_ATTR {
-    const auto sign = hn::And(hn::ShiftRight<28>(hn::BitCast(du, v)), hn::Set(du, 8U));
-    return hn::Or(hn::And(E2M1Magnitudes(df, v), hn::Set(du, 7U)), sign);
-  };
-  return hn::Or(code(values.even), hn::ShiftLeft<4>(code(values.odd)));
+  const auto even = E2M1Magnitudes(constants, hn::Abs(values.even));
+  const auto odd = E2M1Magnitudes(constants, hn::Abs(values.odd));
+  const auto even_sign = hn::ShiftRight<28>(hn::BitCast(du, values.even));
+  const auto odd_sign = hn::ShiftRight<24>(hn::BitCast(du, values.odd));
+  const auto low = Select(constants.low_code, even, even_sign);
+  const auto high = Select(constants.high_code, hn::ShiftLeft<4>(odd), odd_sign);
+  return Select(constants.low_half, low, high);
 }
 
 #endif

@@ -19,11 +19,11 @@ namespace HWY_NAMESPACE {
 namespace {
 
 struct Mxfp4 {
-  static constexpr std::size_t kBlock = kMxfp4Block;
+  static constexpr std::size_t kBlock = kMxBlock;
   static constexpr std::size_t kPerByte = 2;
 
   void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
-    for (std::size_t b = 0; b < blocks; ++b) scales[b] = Mxfp4Exponent(amax[b]);
+    for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b], kMxfp4Element);
   }
   void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
     for (std::size_t b = 0; b < blocks; ++b) factors[b] = MxFactor(scales[b]);
@@ -34,12 +34,12 @@ struct Mxfp4 {
 #if HWY_TARGET != HWY_SCALAR
   static constexpr bool kByBits = false;
 
-  struct Constants {};  // few enough to be made where they are used
+  using DF = hn::Repartition<float, ByteTag>;
+  using Constants = E2M1Constants<DF>;
 
-  template <class DF>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(const Constants& /*constants*/, DF df, const Pairs<DF>& products,
+  HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(const Constants& constants, DF /*df*/, const Pairs<DF>& products,
                                                       hn::Vec<DF> /*factors*/) const {
-    return E2M1Pairs(df, products);
+    return E2M1Pairs(constants, products);
   }
 #endif
 };

@@ -21,11 +21,11 @@ namespace {
 
 class Mxfp8 {
  public:
-  static constexpr std::size_t kBlock = kMxfp8Block;
+  static constexpr std::size_t kBlock = kMxBlock;
   static constexpr std::size_t kPerByte = 1;
 
   void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
-    for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b]);
+    for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b], kMxfp8Element);
   }
   HWY_INLINE void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
     for (std::size_t b = 0; b < blocks; ++b) factors[b] = MxFactor(scales[b]);

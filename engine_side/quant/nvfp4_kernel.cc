@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "engine_side/quant/nvfp4_kernel.cc"
 #include "hwy/foreach_target.h"  // includes this file once per target
 // After foreach_target.h:
+#include "engine_side/quant/fp4_codes-inl.h"
 #include "engine_side/quant/fp8_codes-inl.h"
 #include "engine_side/quant/small_blocks-inl.h"
 #include "hwy/highway.h"
@@ -62,13 +63,7 @@ class Nvfp4 {
 
   struct Constants {
     HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
-    hn::Vec<DF> largest = Keep(hn::Set(DF(), kFp4Max));
-    hn::Vec<DU> exponent = Keep(hn::Set(DU(), 0x7f800000U));
-    hn::Vec<DU> one = Keep(hn::Set(DU(), 127U << 23));
-    hn::Vec<DF> unit = Keep(hn::Set(DF(), 4194304.0F + 3.0F));
-    hn::Vec<DU> low_code = Keep(hn::Set(DU(), 7U));
-    hn::Vec<DU> high_code = Keep(hn::Set(DU(), 0x70U));
-    hn::Vec<DU> low_half = Keep(hn::Set(DU(), 0xfU));
+    E2M1Constants<DF> e2m1;
     hn::Vec<D16> no_sign = Keep(hn::Set(D16(), std::uint16_t{0x7fff}));
     hn::Vec<D16> in_group = Keep(hn::Set(D16(), std::uint16_t{31}));
     hn::Vec<D16> code = Keep(hn::Set(D16(), std::uint16_t{7}));
@@ -80,15 +75,8 @@ class Nvfp4 {
   // Garbage in all but the low 8 bits.
   HWY_INLINE hn::Vec<DU> Encode(const Constants& constants, DF df, const Pairs<DF>& products,
                                 hn::Vec<DF> factors) const {
-    const DU du;
-    const auto even = E2M1(constants, hn::Abs(products.even));
-    const auto odd = E2M1(constants, hn::Abs(products.odd));
-    const auto even_sign = hn::ShiftRight<28>(hn::BitCast(du, products.even));
-    const auto odd_sign = hn::ShiftRight<24>(hn::BitCast(du, products.odd));
-    const auto low = Select(constants.low_code, even, even_sign);
-    const auto high = Select(constants.high_code, hn::ShiftLeft<4>(odd), odd_sign);
-    const auto both = hn::BitCast(df, Select(constants.low_half, low, high));
-    return hn::BitCast(du, hn::IfThenElseZero(hn::Ne(factors, hn::Zero(df)), both));
+    const auto both = hn::BitCast(df, E2M1Pairs(constants.e2m1, products));
+    return hn::BitCast(DU(), hn::IfThenElseZero(hn::Ne(factors, hn::Zero(df)), both));
   }
 
   void PrepareBits(const std::uint8_t* scales, std::size_t blocks) {
@@ -149,16 +137,6 @@ class Nvfp4 {
     const auto code = hn::And(hn::ShiftRight<5>(sum), constants.code);
     const auto reached = hn::SaturatedSub(magnitude, first);
     return hn::OrAnd(hn::Min(code, reached), hn::ShiftRight<12>(w), constants.sign);
-  }
-
-  // The same way as for FP8: E = 2^max(exponent of p, 0), t = E * (2^22 + 3) + p has the unit 2^(exponent - 1), that
-  // of e2m1's mantissa (0.5 for its subnormal), and (bits(t) + (bits(t) >> 22)) & 7 is the code.
-  HWY_INLINE hn::Vec<DU> E2M1(const Constants& constants, hn::Vec<DF> magnitude) const {
-    const auto p = hn::Min(magnitude, constants.largest);
-    const auto exponent = hn::And(hn::BitCast(DU(), p), constants.exponent);
-    const auto power = hn::BitCast(DF(), hn::Max(exponent, constants.one));
-    const auto t = hn::BitCast(DU(), hn::MulAdd(power, constants.unit, p));
-    return hn::Add(t, hn::ShiftRight<22>(t));
   }
 #endif
 

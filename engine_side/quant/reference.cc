@@ -125,7 +125,7 @@ int MxScale(float amax, float max) {
 std::vector<Bytes> SlowMxfp8(const MatrixView& weight) {
   Codes values{weight};
   std::vector<std::uint8_t> scales;
-  ForBlocks(weight, 1, kMxfp8Block, [&](const Rectangle& block) {
+  ForBlocks(weight, 1, kMxBlock, [&](const Rectangle& block) {
     const int exponent = MxScale(Amax(weight, block), kFp8Max);
     values.Fill(block, [=](float w) { return Fp8(std::ldexp(w, -exponent)); });
     scales.push_back(static_cast<std::uint8_t>(exponent + 127));
@@ -136,7 +136,7 @@ std::vector<Bytes> SlowMxfp8(const MatrixView& weight) {
 std::vector<Bytes> SlowMxfp4(const MatrixView& weight) {
   Codes values{weight};
   std::vector<std::uint8_t> scales;
-  ForBlocks(weight, 1, kMxfp4Block, [&](const Rectangle& block) {
+  ForBlocks(weight, 1, kMxBlock, [&](const Rectangle& block) {
     const int exponent = MxScale(Amax(weight, block), kFp4Max);
     values.Fill(block, [=](float w) { return EncodeE2M1(std::ldexp(w, -exponent)); });
     scales.push_back(static_cast<std::uint8_t>(exponent + 127));

@@ -14,8 +14,7 @@ inline constexpr float kFp4Max = 6.0F;     // of e2m1
 inline constexpr float kInt8Max = 127.0F;  // -128 is not used
 
 inline constexpr std::int64_t kFp8Block = 128;   // rows and columns
-inline constexpr std::int64_t kMxfp8Block = 32;  // columns
-inline constexpr std::int64_t kMxfp4Block = 32;  // columns
+inline constexpr std::int64_t kMxBlock = 32;     // columns
 inline constexpr std::int64_t kNvfp4Block = 16;  // columns
 
 LAYERCAST_HOST_DEVICE inline std::uint32_t BitsOfFloat(float value) {
@@ -62,20 +61,20 @@ LAYERCAST_HOST_DEVICE inline float BlockScale(float amax, bool power_of_two) {
   return power_of_two ? RoundUpToPowerOfTwo(scale) : scale;
 }
 
-// mxfp8: the biased exponent (E8M0) of the smallest power of two >= amax / 448, where 448 = 1.75 * 2^8. Never below
-// 2^-127; a finite amax never needs more than 2^120.
-LAYERCAST_HOST_DEVICE inline std::uint8_t MxExponent(float amax) {
-  constexpr std::uint32_t kMantissaOf1p75 = 0x00600000U;
-  const std::uint32_t bits = BitsOfFloat(amax);
-  const int exponent = static_cast<int>(bits >> 23) - 8 + ((bits & 0x007fffffU) > kMantissaOf1p75 ? 1 : 0);
-  return static_cast<std::uint8_t>(exponent < 0 ? 0 : exponent > 254 ? 254 : exponent);
-}
+// The largest value of a type of element, 1.m * 2^exponent; `mantissa` is m as fp32 has it.
+struct MxElement {
+  int exponent;
+  std::uint32_t mantissa;
+};
+inline constexpr MxElement kMxfp8Element{8, 0x00600000U};  // 448 = 1.75 * 2^8
+inline constexpr MxElement kMxfp4Element{2, 0x00400000U};  // 6 = 1.5 * 2^2
 
-// mxfp4: the same for amax / 6, where 6 = 1.5 * 2^2; never above 2^126.
-LAYERCAST_HOST_DEVICE inline std::uint8_t Mxfp4Exponent(float amax) {
-  constexpr std::uint32_t kMantissaOf1p5 = 0x00400000U;
+// mxfp8, mxfp4: the biased exponent (E8M0) of the smallest power of two >= amax / the element's largest value. Never
+// below 2^-127, and never above 2^126: no finite amax needs more.
+LAYERCAST_HOST_DEVICE inline std::uint8_t MxExponent(float amax, MxElement largest) {
   const std::uint32_t bits = BitsOfFloat(amax);
-  const int exponent = static_cast<int>(bits >> 23) - 2 + ((bits & 0x007fffffU) > kMantissaOf1p5 ? 1 : 0);
+  const int above = (bits & 0x007fffffU) > largest.mantissa ? 1 : 0;
+  const int exponent = static_cast<int>(bits >> 23) - largest.exponent + above;
   return static_cast<std::uint8_t>(exponent < 0 ? 0 : exponent > 253 ? 253 : exponent);
 }
 

@@ -29,13 +29,19 @@ TEST(Scales, HaveTheirFloors) {
 }
 
 TEST(Scales, AnMxExponentIsThatOfTheSmallestPowerOfTwoThatWillDo) {
-  EXPECT_EQ(MxExponent(0.0F), 0);
-  EXPECT_EQ(MxExponent(448.0F), 127);
-  EXPECT_EQ(MxExponent(std::nextafter(448.0F, 500.0F)), 128);
-  EXPECT_EQ(MxExponent(512.0F), 128);
-  EXPECT_EQ(MxExponent(std::numeric_limits<float>::max()), 247);
-  EXPECT_EQ(MxExponent(std::numeric_limits<float>::denorm_min()), 0);
-  for (int exponent = 0; exponent <= 247; ++exponent) {
+  EXPECT_EQ(MxExponent(448.0F, kMxfp8Element), 127);
+  EXPECT_EQ(MxExponent(std::nextafter(448.0F, 500.0F), kMxfp8Element), 128);
+  EXPECT_EQ(MxExponent(512.0F, kMxfp8Element), 128);
+  EXPECT_EQ(MxExponent(std::numeric_limits<float>::max(), kMxfp8Element), 247);
+  EXPECT_EQ(MxExponent(6.0F, kMxfp4Element), 127);
+  EXPECT_EQ(MxExponent(std::nextafter(6.0F, 7.0F), kMxfp4Element), 128);
+  EXPECT_EQ(MxExponent(8.0F, kMxfp4Element), 128);
+  EXPECT_EQ(MxExponent(std::numeric_limits<float>::max(), kMxfp4Element), 253);
+  for (const MxElement element : {kMxfp8Element, kMxfp4Element}) {
+    EXPECT_EQ(MxExponent(0.0F, element), 0);
+    EXPECT_EQ(MxExponent(std::numeric_limits<float>::denorm_min(), element), 0);
+  }
+  for (int exponent = 0; exponent <= 253; ++exponent) {
     EXPECT_EQ(MxFactor(static_cast<std::uint8_t>(exponent)), std::ldexp(1.0F, 127 - exponent));
   }
 }

@@ -10,14 +10,14 @@
 namespace layercast::cuda {
 
 struct Mxfp8Format {
-  static constexpr int kBlock = static_cast<int>(kMxfp8Block);
+  static constexpr int kBlock = static_cast<int>(kMxBlock);
   static constexpr int kCodeWords = 2;  // of a unit
   static constexpr bool kHasAmax = false;
 
   LAYERCAST_HOST_DEVICE explicit Mxfp8Format(float /*amax*/) {}
   LAYERCAST_HOST_DEVICE float GlobalScale() const { return 0.0F; }
 
-  LAYERCAST_HOST_DEVICE std::uint8_t Scale(float amax) const { return MxExponent(amax); }
+  LAYERCAST_HOST_DEVICE std::uint8_t Scale(float amax) const { return MxExponent(amax, kMxfp8Element); }
 
   template <class Type>
   LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[2]) const {

@@ -1,0 +1,41 @@
+#include "engine_side/quant/mx.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine_side/quant/recipe_parts.h"
+#include "engine_side/quant/scales.h"
+#include "src/tensor/value_tables.h"
+
+namespace layercast {
+
+std::vector<TensorSpec> Mx::KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const {
+  CheckSource(name_, dtype, rows, cols);
+  CheckWholeBlocks(name_, cols, kMxBlock);
+  const TensorSpec values = elements_ == DType::kF4 ? TensorSpec{"weight", DType::kU8, {rows, cols / 2}}
+                                                    : TensorSpec{"weight", elements_, {rows, cols}};
+  return {values, {"weight_scale", DType::kU8, {rows, cols / kMxBlock}}};
+}
+
+void Mx::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& /*amax*/,
+                  std::span<const KernelTensorView> outputs, WorkerPool& pool) const {
+  CheckPiece(*this, piece, first_row, outputs);
+  const std::int64_t row_bytes = outputs[0].spec.shape[1];
+  const std::int64_t blocks = outputs[1].spec.shape[1];
+  auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, row_bytes);
+  auto* scales = OutputRow<std::uint8_t>(outputs[1], first_row, blocks);
+  const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
+    return blocks_(RowsOf(piece, first, count), scales + first * blocks, values + first * row_bytes);
+  });
+  if (!good) ThrowWrongValue(piece, first_row, {}, pool);
+}
+
+QuantizedWeight Mx::Read(std::span<const KernelTensorView> tensors) const {
+  const auto* exponents = OutputRow<std::uint8_t>(tensors[1], 0, 0);
+  std::vector<float> scales(static_cast<std::size_t>(tensors[1].spec.num_elements()));
+  std::transform(exponents, exponents + scales.size(), scales.begin(),
+                 [](std::uint8_t exponent) { return GetValueTables().f8_e8m0[exponent]; });
+  return WithScales(tensors[0], elements_, std::move(scales), {1, kMxBlock});
+}
+
+}  // namespace layercast

@@ -1,0 +1,34 @@
+// What the recipes with a power of two for each 32 columns of a row share (OCP microscaling): all but their arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine_side/quant/recipe.h"
+
+namespace layercast {
+
+// Immutable; thread-safe.
+class Mx final : public Recipe {
+ public:
+  using Blocks = bool (*)(const MatrixView& source, std::uint8_t* scales, std::uint8_t* values);
+
+  // `elements`: f8_e4m3, or f4, of which two share a byte (u8).
+  Mx(std::string_view name, DType elements, Blocks blocks) : name_(name), elements_(elements), blocks_(blocks) {}
+
+  std::string_view name() const override { return name_; }
+  std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const override;
+  AmaxNeed Needs(ShardAxis /*axis*/) const override { return AmaxNeed::kNone; }
+  std::int64_t row_granularity() const override { return 1; }
+  void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, WorkerPool& pool) const override;
+  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override;
+
+ private:
+  const std::string_view name_;
+  const DType elements_;
+  const Blocks blocks_;
+};
+
+}  // namespace layercast
