@@ -3,13 +3,12 @@
 // written. Prints a table and needs a device; docs/gpu.md says how to run it.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
-#include <random>
 #include <vector>
 
+#include "bench/samples.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "layercast/dtype.h"
 #include "layercast/error.h"
@@ -39,15 +38,7 @@ class Layers {
         values_(memory_, kLayers * kElements * 2),
         scales_(memory_, kElements / 8),
         small_(memory_, 64) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0.0F, 0.02F);
-    std::vector<std::uint16_t> some(1 << 20);
-    for (std::uint16_t& value : some) {
-      const float drawn = normal(random);
-      std::uint32_t bits = 0;
-      std::copy_n(reinterpret_cast<const std::byte*>(&drawn), sizeof bits, reinterpret_cast<std::byte*>(&bits));
-      value = static_cast<std::uint16_t>(bits >> 16);
-    }
+    const std::vector<std::uint16_t> some = NormalBf16(std::size_t{1} << 20);
     const std::size_t bytes = some.size() * 2;
     for (std::size_t at = 0; at < source_.size(); at += bytes) {
       Check(cudaMemcpyAsync(source_.data() + at, some.data(), bytes, cudaMemcpyHostToDevice, stream.handle()), "copy");
@@ -155,12 +146,6 @@ class Sampler {
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
 };
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void Measure(Sampler& sampler, const TimedPass& timed) {
   constexpr double kCopyBytes = 4.0 * static_cast<double>(kElements);

@@ -4,13 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <random>
 #include <vector>
 
+#include "bench/samples.h"
 #include "src/tensor/scan.h"
 
 namespace layercast::bench {
@@ -38,12 +37,7 @@ class Layers {
   // Values begin `values_offset` bytes behind a page: kernels stream to whole cache lines alone.
   Layers(std::int64_t rows, std::int64_t count, std::int64_t values_offset)
       : rows_(rows), count_(count), values_offset_(values_offset), row_amax_(static_cast<std::size_t>(rows)) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0.0F, 0.02F);
-    std::vector<std::uint16_t> some(std::size_t{1} << 20);
-    for (std::uint16_t& value : some) {
-      value = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
-    }
+    const std::vector<std::uint16_t> some = NormalBf16(std::size_t{1} << 20);
     auto* to = reinterpret_cast<std::uint16_t*>(source_.get());
     const std::int64_t elements = count * rows * kCols;
     for (std::int64_t i = 0, n = 0; i < elements; i += n) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/layers.h"
+#include "bench/samples.h"
 #include "bench/streaming_limit.h"
 #include "engine_side/quant/recipe.h"
 
@@ -89,13 +90,6 @@ class Sampler {
   WorkerPool& pool_;
   std::int64_t layer_ = 0;
 };
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // The faster pattern of reading, by samples in turn.
 LayerPass FastestLimit(Sampler& sampler, const std::vector<Writes>& passes) {
@@ -195,6 +189,7 @@ void RegisterAll() {
   Register("fp8_per_channel/amax_given", Quantize("fp8_per_channel", true), half);
   Register("fp8_per_block", Quantize("fp8_per_block", false), half);
   Register("mxfp8", Quantize("mxfp8", false), half);
+  Register("mxfp4", Quantize("mxfp4", false), {Writes::kQuarter});
   Register("nvfp4/amax_given", Quantize("nvfp4", true), {Writes::kQuarter});
   Register("int8_per_channel", Quantize("int8_per_channel", false), half);
   Register("none", Quantize("none", false), {Writes::kAll});

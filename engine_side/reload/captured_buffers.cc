@@ -46,8 +46,6 @@ void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
   }
 }
 
-bool IsOnDevice(const CapturedBuffer& buffer) { return buffer.device.kind != Device::Kind::kHost; }
-
 // The device that buffers are on, if any is.
 std::optional<Device> DeviceOf(std::span<const CapturedBuffer> buffers) {
   const CapturedBuffer* first = nullptr;

@@ -10,6 +10,8 @@
 
 namespace layercast {
 
+inline bool IsOnDevice(const CapturedBuffer& buffer) { return buffer.device.kind != Device::Kind::kHost; }
+
 // Resource; thread-safe: readers take turns on a stream that is theirs alone.
 class CapturedOnDevice {
  public:

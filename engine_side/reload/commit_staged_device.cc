@@ -1,6 +1,7 @@
 // `staged` for an engine on a device: as commit_staged.cc, on the stream. The host waits once for the digests and once
 // for the commit, whatever the number of tensors.
 #include "engine_side/device/digest_download.h"
+#include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/device_staging.h"
@@ -12,8 +13,8 @@ namespace {
 
 class DeviceStagedCommitter final : public Committer {
  public:
-  DeviceStagedCommitter(const CommitParts& parts, DeviceWork& work)
-      : parts_(parts), work_(work), staging_(parts.layout, work) {}
+  explicit DeviceStagedCommitter(const CommitParts& parts)
+      : parts_(parts), work_(*parts.device), staging_(parts.layout, work_) {}
 
   bool writes_layers() const override { return false; }
   LayerSink& Begin() override {
@@ -25,11 +26,11 @@ class DeviceStagedCommitter final : public Committer {
   // Copies of buffers on the device are queued first: while they run, the host copies its own.
   void Commit() override {
     for (const KernelTensor& tensor : parts_.layout.tensors()) {
-      if (IsOnDevice(tensor)) QueueCommit(tensor);
+      if (IsOnDevice(tensor.destination)) QueueCommit(tensor);
     }
     const DeviceStream::Ticket queued = work_.stream().Record();
     for (const KernelTensor& tensor : parts_.layout.tensors()) {
-      if (IsOnDevice(tensor)) continue;
+      if (IsOnDevice(tensor.destination)) continue;
       BeforeWriting();
       WriteCaptured(tensor.destination, staging_.Staged(tensor));
     }
@@ -43,12 +44,12 @@ class DeviceStagedCommitter final : public Committer {
     DigestDownload download(work_.download());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const std::span<std::byte> staged = staging_.Staged(tensors[i]);
-      if (IsOnDevice(tensors[i])) download.Add(staged.data(), staged.size(), digests[i]);
+      if (IsOnDevice(tensors[i].destination)) download.Add(staged.data(), staged.size(), digests[i]);
     }
     download.Finish();
     work_.stream().Wait(work_.stream().Record());
     parts_.pool.For(tensors.size(), [&](std::size_t i) {
-      if (!IsOnDevice(tensors[i])) digests[i] = DigestOf(staging_.Staged(tensors[i]));
+      if (!IsOnDevice(tensors[i].destination)) digests[i] = DigestOf(staging_.Staged(tensors[i]));
     });
     return CombineDigests(parts_.layout, digests);
   }
@@ -57,7 +58,6 @@ class DeviceStagedCommitter final : public Committer {
   void Forget() override { wrote_ = false; }
 
  private:
-  static bool IsOnDevice(const KernelTensor& tensor) { return tensor.destination.device.kind == Device::Kind::kCuda; }
   void BeforeWriting() {
     parts_.failpoints.Hit("commit.copy");
     wrote_ = true;
@@ -75,8 +75,8 @@ class DeviceStagedCommitter final : public Committer {
 
 }  // namespace
 
-std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts, DeviceWork& work) {
-  return std::make_unique<DeviceStagedCommitter>(parts, work);
+std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts) {
+  return std::make_unique<DeviceStagedCommitter>(parts);
 }
 
 }  // namespace layercast

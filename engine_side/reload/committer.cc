@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/reload/captured_on_device.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -13,10 +14,9 @@ constexpr std::pair<std::string_view, CommitPolicy> kPolicies[] = {
     {"staged", CommitPolicy::kStaged}, {"undo", CommitPolicy::kUndo}, {"in_place", CommitPolicy::kInPlace}};
 
 std::unique_ptr<Committer> MakeCommitterOnDevice(CommitPolicy policy, const CommitParts& parts) {
-  if (policy == CommitPolicy::kStaged) return MakeDeviceStagedCommitter(parts, *parts.device);
+  if (policy == CommitPolicy::kStaged) return MakeDeviceStagedCommitter(parts);
   const auto& tensors = parts.layout.tensors();
-  const auto there = std::ranges::find(tensors, Device::Kind::kCuda,
-                                       [](const KernelTensor& tensor) { return tensor.destination.device.kind; });
+  const auto there = std::ranges::find_if(tensors, IsOnDevice, &KernelTensor::destination);
   throw Error(ErrorCode::kUnsupported,
               "commit policy " + std::string(CommitPolicyName(policy)) +
                   ": expected captured buffers in host memory, got '" + there->destination.name + "' on CUDA device " +

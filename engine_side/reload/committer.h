@@ -53,7 +53,7 @@ struct CommitParts {
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts);
 
 std::unique_ptr<Committer> MakeStagedCommitter(const CommitParts& parts);
-std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts, DeviceWork& work);
+std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts);
 std::unique_ptr<Committer> MakeUndoCommitter(const CommitParts& parts);
 std::unique_ptr<Committer> MakeInPlaceCommitter(const CommitParts& parts);
 

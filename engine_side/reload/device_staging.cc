@@ -1,9 +1,9 @@
 #include "engine_side/reload/device_staging.h"
 
+#include "engine_side/reload/captured_on_device.h"
+
 namespace layercast {
 namespace {
-
-bool StaysOnHost(const KernelTensor& tensor) { return tensor.destination.device.kind == Device::Kind::kHost; }
 
 std::size_t StagedSize(const KernelTensor& tensor) { return static_cast<std::size_t>(tensor.spec.num_bytes()); }
 
@@ -17,24 +17,26 @@ DeviceStaging::DeviceStaging(const KernelLayout& layout, DeviceWork& work)
 
 void DeviceStaging::Open(std::span<const KernelTensor> tensors) {
   for (const KernelTensor& tensor : tensors) {
-    if (StaysOnHost(tensor)) scratch_[layout_.IndexOf(tensor)] = Buffer(work_.layer_memory(), StagedSize(tensor));
+    if (IsOnDevice(tensor.destination)) continue;
+    scratch_[layout_.IndexOf(tensor)] = Buffer(work_.layer_memory(), StagedSize(tensor));
   }
 }
 
 std::span<std::byte> DeviceStaging::BytesOf(const KernelTensor& tensor) const {
-  return StaysOnHost(tensor) ? scratch_.at(layout_.IndexOf(tensor)).span().first(StagedSize(tensor)) : Staged(tensor);
+  if (IsOnDevice(tensor.destination)) return Staged(tensor);
+  return scratch_.at(layout_.IndexOf(tensor)).span().first(StagedSize(tensor));
 }
 
 void DeviceStaging::Close(std::span<const KernelTensor> tensors) {
   for (const KernelTensor& tensor : tensors) {
-    if (!StaysOnHost(tensor)) continue;
+    if (IsOnDevice(tensor.destination)) continue;
     if (StagedSize(tensor) != 0) work_.stream().Copy(BytesOf(tensor).data(), Staged(tensor).data(), StagedSize(tensor));
     scratch_.erase(layout_.IndexOf(tensor));
   }
 }
 
 std::span<std::byte> DeviceStaging::Staged(const KernelTensor& tensor) const {
-  const Buffer& block = StaysOnHost(tensor) ? on_host_ : on_device_;
+  const Buffer& block = IsOnDevice(tensor.destination) ? on_device_ : on_host_;
   return block.span().subspan(tensor.staging_offset, StagedSize(tensor));
 }
 

@@ -37,10 +37,6 @@ void PackPart(const RegionView& view, std::size_t first, std::size_t bytes, std:
   }
 }
 
-RegionView AsView(std::span<const std::byte> bytes) {
-  return {.base = bytes.data(), .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()};
-}
-
 const char* NameOf(CudaFault::Kind kind) {
   switch (kind) {
     case CudaFault::Kind::kNan: return "NaN";

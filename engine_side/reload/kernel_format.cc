@@ -124,8 +124,7 @@ Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, 
     entries.push_back(EntryOf(named->name, named->tensor, pool));
     sink.Open({tensor, 1});
     const std::span<std::byte> bytes = sink.BytesOf(*tensor);
-    work.Write({.base = named->tensor.data, .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()},
-               bytes.data());
+    work.Write(AsView({named->tensor.data, bytes.size()}), bytes.data());
     sink.Close({tensor, 1});
   }
   awaited.CheckAllCame();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace layercast {
 
@@ -29,6 +30,11 @@ struct RegionView {
   std::size_t num_bytes() const { return row_bytes * rows; }
   const std::byte* row(std::size_t index) const { return base + index * stride; }
 };
+
+// One run of bytes.
+inline RegionView AsView(std::span<const std::byte> bytes) {
+  return {.base = bytes.data(), .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()};
+}
 
 // Throws kInvalidArgument, naming the tensor's number and both bounds, unless the region lies inside a
 // tensor of `tensor_bytes` bytes; safe against overflow, so it may be called on what came over the wire.

@@ -1,0 +1,32 @@
+// What benchmarks of kernels are given, and what is made of what they measure.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace layercast::bench {
+
+// bf16 bits of weights as they come: normal, of standard deviation 0.02. The same ones each time.
+inline std::vector<std::uint16_t> NormalBf16(std::size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0F, 0.02F);
+  std::vector<std::uint16_t> weights(count);
+  for (std::uint16_t& weight : weights) {
+    weight = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16);
+  }
+  return weights;
+}
+
+// 0 of none.
+inline double Median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace layercast::bench
