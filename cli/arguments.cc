@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/subcommand.h"
+#include "engine_side/model/named_draft.h"
 #include "layercast/error.h"
 #include "src/checkpoint/load_format.h"
 
@@ -79,6 +80,10 @@ std::string VersionText(const Json& version) {
 
 std::string AbsolutePath(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+std::string AbsoluteDraft(const std::string& draft) {
+  return draft.empty() || draft == kOwnDraftLayers ? draft : AbsolutePath(draft);
 }
 
 }  // namespace layercast::cli

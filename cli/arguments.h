@@ -47,5 +47,7 @@ Version ParseVersion(const std::string& text);
 std::string VersionText(const Json& version);
 // Of a folder that another process opens: its working directory is not ours.
 std::string AbsolutePath(const std::string& path);
+// What --draft names: the draft layers of the checkpoint, or a folder, which is made absolute.
+std::string AbsoluteDraft(const std::string& draft);
 
 }  // namespace layercast::cli

@@ -18,7 +18,6 @@
 #include "engine_side/quant/recipe.h"
 #include "engine_side/reload/quantized_checkpoint.h"
 #include "layercast/model/config.h"
-#include "layercast/model/draft_model.h"
 #include "layercast/model_description.h"
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
@@ -229,10 +228,11 @@ class Plan final : public Subcommand {
     }
     const Deadline deadline = timeout_.deadline();
     const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model_));
-    const auto tree = BuildWithNamedDraft(config, parallel_, draft_);
-    const Manifest manifest = publisher_.empty()
-                                  ? ManifestOfCheckpoint(WithDraft(checkpoint_.At(model_)), *tree, quantization_)
-                                  : ManifestOfPublisher(publisher_, parallel_, deadline, *tree, quantization_);
+    const std::string draft = AbsoluteDraft(draft_);
+    const auto tree = BuildWithNamedDraft(config, parallel_, draft);
+    const Manifest manifest =
+        publisher_.empty() ? ManifestOfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
+                           : ManifestOfPublisher(publisher_, parallel_, deadline, *tree, quantization_);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest);
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
@@ -245,13 +245,6 @@ class Plan final : public Subcommand {
   }
 
  private:
-  CheckpointSource WithDraft(CheckpointSource source) const {
-    if (!draft_.empty() && draft_ != kOwnDraftLayers) {
-      source.secondary.push_back({std::string(kDraftRoot) + ".", AbsolutePath(draft_)});
-    }
-    return source;
-  }
-
   std::string model_;
   std::string draft_;
   CheckpointFlags checkpoint_;

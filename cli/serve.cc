@@ -20,7 +20,6 @@
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
-#include "layercast/model/draft_model.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 
@@ -115,7 +114,7 @@ class Serve final : public Subcommand {
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.program = RankProgram();
     options_.ranks.engine = EngineName();
-    options_.ranks.draft = draft_.empty() || draft_ == kOwnDraftLayers ? draft_ : AbsolutePath(draft_);
+    options_.ranks.draft = AbsoluteDraft(draft_);
     options_.first_load = FirstLoad();
     ProgressBar bar("loading", !output.json());
     LoadProgress progress(options_.ranks.tp_size, bar);
@@ -173,11 +172,7 @@ class Serve final : public Subcommand {
 
   // An export holds the draft model's tensors already.
   CheckpointSource WithDraft(CheckpointSource source) const {
-    const bool has_folder = !options_.ranks.draft.empty() && options_.ranks.draft != kOwnDraftLayers;
-    if (has_folder && !IsKernelFormat(source)) {
-      source.secondary.push_back({std::string(kDraftRoot) + ".", options_.ranks.draft});
-    }
-    return source;
+    return IsKernelFormat(source) ? source : WithNamedDraft(std::move(source), options_.ranks.draft);
   }
 
   // Beside this program: `layercast-rank` is the one that holds libtorch.

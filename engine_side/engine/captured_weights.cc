@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "layercast/error.h"
+#include "layercast/model/draft_model.h"
 #include "src/base/check.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 namespace {
-
-constexpr std::string_view kOfDraft = "draft.";  // kDraftRoot: a draft model is served, and not computed with
 
 bool IsRowMajor(const CapturedBuffer& buffer) {
   if (buffer.strides.empty()) return true;
@@ -23,8 +23,6 @@ bool IsRowMajor(const CapturedBuffer& buffer) {
 std::string NameOf(const Device& device) {
   return device.kind == Device::Kind::kHost ? "CPU" : "GPU " + std::to_string(device.index);
 }
-
-std::int64_t Blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 // Null: the layer has no such parameter.
 const TensorSpec* FindSpec(const Module& layer, std::string_view parameter) {
@@ -140,7 +138,7 @@ WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec
 
 ScaleGrid CapturedWeights::Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block,
                                   const InStack& place) {
-  const Shape shape = {Blocks(weight[0], block[0]), Blocks(weight[1], block[1])};
+  const Shape shape = {CeilDivide(weight[0], block[0]), CeilDivide(weight[1], block[1])};
   return {.scales = AddressOf(name, dtype, shape, place),
           .dtype = dtype,
           .rows = static_cast<std::size_t>(block[0]),
@@ -158,7 +156,8 @@ const std::byte* CapturedWeights::AddressOf(const std::string& name, DType dtype
 
 void CapturedWeights::CheckAllUsed() const {
   for (const auto& [name, buffer] : by_name_) {
-    if (used_.contains(name) || name.starts_with(kOfDraft)) continue;
+    // A draft model is served, and not computed with.
+    if (used_.contains(name) || name.starts_with(kDraftPrefix)) continue;
     throw Error(ErrorCode::kUnsupported, "the built-in engine's forward pass does not know what to do with buffer '" +
                                              std::string(name) + "' " + Describe(buffer->dtype, buffer->shape));
   }

@@ -35,7 +35,7 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
       embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens")),
       vocabulary_(EmbeddingOf(model).range()),
       final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights),
-      lm_head_(FindHead(model, embedding_, weights)) {
+      lm_head_(FindHead(model, weights).value_or(embedding_)) {
   LAYERCAST_CHECK(collective.size() == parallel.tp_size && collective.rank() == parallel.tp_rank);
   // Sums over experts are sums over the ranks of the collective.
   if (parallel.ep_size != 1 && (parallel.ep_size != parallel.tp_size || parallel.ep_rank != parallel.tp_rank)) {

@@ -8,9 +8,9 @@ const VocabParallelEmbedding& EmbeddingOf(const DecoderForCausalLM& model) {
   return AsKind<VocabParallelEmbedding>(model.FindChild("model")->FindChild("embed_tokens"), "model.embed_tokens");
 }
 
-WeightView FindHead(const DecoderForCausalLM& model, const WeightView& embedding, CapturedWeights& weights) {
+std::optional<WeightView> FindHead(const DecoderForCausalLM& model, CapturedWeights& weights) {
   const Module* head = model.FindChild("lm_head");
-  if (!head->tied_to().empty()) return embedding;
+  if (!head->tied_to().empty()) return std::nullopt;
   return weights.Find(*head, "lm_head");
 }
 

@@ -2,6 +2,7 @@
 // step in tensors. Torch-free.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine_side/engine/captured_weights.h"
@@ -23,8 +24,8 @@ const Kind& AsKind(const Module* module, const std::string& path) {
 }
 
 const VocabParallelEmbedding& EmbeddingOf(const DecoderForCausalLM& model);
-// `embedding` again when they are tied.
-WeightView FindHead(const DecoderForCausalLM& model, const WeightView& embedding, CapturedWeights& weights);
+// nullopt: it is the embedding.
+std::optional<WeightView> FindHead(const DecoderForCausalLM& model, CapturedWeights& weights);
 // What embeddings are multiplied by.
 float EmbeddingScaleOf(const DecoderForCausalLM& model);
 

@@ -282,10 +282,12 @@ std::optional<FusedMoE::Named> FusedMoE::ParseOne(std::string_view name) const {
 }
 
 std::optional<FusedMoE::Named> FusedMoE::ParseStacked(std::string_view name) const {
+  const std::vector<std::string> scales =
+      takes_quantized() ? quantized_form()->StackedScales() : std::vector<std::string>();
   for (const StackedTensor& tensor : StackedTensors(options_.gated)) {
     if (!name.starts_with(tensor.name)) continue;
     const std::string_view suffix = name.substr(tensor.name.size());
-    const bool scale = takes_quantized() && !tensor.bias && quantized_form()->IsStackedScale(suffix);
+    const bool scale = !tensor.bias && std::ranges::find(scales, suffix) != scales.end();
     const bool whole = suffix.empty() || (suffix == ".weight" && !tensor.bias);
     if (!scale && !whole) continue;
     const bool blocks = tensor.origin == Origin::kBlocks;

@@ -62,8 +62,7 @@ std::set<std::string> Module::load_weights(WeightsIterator& weights) {
       Refuse(ErrorCode::kUnsupported, next->name, "is not in host memory");
     }
     if (!loaded.insert(next->name).second) Refuse(ErrorCode::kInvalidArgument, next->name, "came twice");
-    // The owner is a part of this tree, which is not const here.
-    Module& owner = const_cast<Module&>(*to.owner);
+    Module& owner = *FindModule(to.owner_path);
     const std::string& own_name = to.tree_name.empty() ? next->name : to.tree_name;
     const auto [first, is_first] = tied.try_emplace(to.alias_of.empty() ? own_name : to.alias_of, next->name);
     if (is_first) {

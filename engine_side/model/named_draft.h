@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "layercast/checkpoint_source.h"
 #include "layercast/model/config.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
@@ -16,5 +17,8 @@ inline constexpr const char* kOwnDraftLayers = "mtp";
 // a config.json of its own, whose tensors come under names that begin with "draft.".
 std::unique_ptr<Module> BuildWithNamedDraft(const ModelConfig& target, const ParallelConfig& parallel,
                                             const std::string& draft);
+
+// The target's checkpoint, and beside it the draft's, where that has a folder of its own.
+CheckpointSource WithNamedDraft(CheckpointSource target, const std::string& draft);
 
 }  // namespace layercast

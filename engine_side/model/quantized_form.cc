@@ -23,12 +23,13 @@ std::string_view QuantizedForm::recipe() const {
   return block_rows == 128 && block_cols == 128 ? "fp8_per_block" : "";
 }
 
-bool QuantizedForm::IsStackedScale(std::string_view suffix) const {
-  constexpr std::string_view kWeight = "weight_";
-  if (suffix.empty() || (suffix[0] != '_' && suffix[0] != '.')) return false;
-  const std::string_view name = suffix.substr(1);
-  const std::string_view scale = checkpoint_scale;
-  return name == scale || (suffix[0] == '_' && scale.starts_with(kWeight) && name == scale.substr(kWeight.size()));
+std::vector<std::string> QuantizedForm::StackedScales() const {
+  constexpr std::string_view kOfWeight = "weight_";
+  const bool of_weight = checkpoint_scale.starts_with(kOfWeight);
+  const std::string own = of_weight ? checkpoint_scale.substr(kOfWeight.size()) : checkpoint_scale;
+  std::vector<std::string> suffixes = {"_" + own, "." + checkpoint_scale};
+  if (of_weight) suffixes.insert(suffixes.begin() + 1, "_" + checkpoint_scale);
+  return suffixes;
 }
 
 std::string_view QuantizedForm::kernel_scale() const {

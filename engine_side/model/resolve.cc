@@ -1,4 +1,4 @@
-// From a checkpoint's name to the layer that owns it: Module::Resolve.
+// From a path to a module, and from a checkpoint's name to the layer that owns it: Module::FindModule, Module::Resolve.
 #include <algorithm>
 #include <utility>
 
@@ -31,6 +31,17 @@ std::string Named(const TensorSpec& spec, const Resolution& resolution) {
 }
 
 }  // namespace
+
+Module* Module::FindModule(std::string_view path) {
+  Module* module = this;
+  while (module != nullptr && !path.empty()) {
+    const auto [head, tail] = SplitFirst(path);
+    const Route* route = module->FindRoute(head);
+    module = route == nullptr || route->declared ? nullptr : module->children_[route->child].second.get();
+    path = tail;
+  }
+  return module;
+}
 
 struct Module::Walk {
   const Module* module;

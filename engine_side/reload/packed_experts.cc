@@ -59,9 +59,9 @@ std::vector<PackedExperts> FindPackedExperts(Module& model, std::span<const Tens
                           .rows = spec.shape[1],
                           .cols = spec.shape[2] * kBlockColumns};
     Resolution to = Resolve(model, experts);
-    // The owner is a part of this tree, which is not const here.
-    experts.layer = dynamic_cast<QuantizableLayer*>(const_cast<Module*>(to.owner));
-    if (experts.layer == nullptr || to.pieces.empty()) continue;
+    if (to.owner == nullptr || to.pieces.empty()) continue;
+    experts.layer = dynamic_cast<QuantizableLayer*>(model.FindModule(to.owner_path));
+    if (experts.layer == nullptr) continue;
     experts.dtype = to.owner->parameters()[to.pieces.front().parameter].spec.dtype;
     experts.path = std::move(to.owner_path);
 

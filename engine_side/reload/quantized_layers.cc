@@ -15,14 +15,12 @@ using Way = QuantizedLayer::Way;
 constexpr std::string_view kWeight = ".weight";
 
 // What the scales of a weight called `name` may be called, the usual name first.
-std::vector<std::string> ScaleNames(const std::string& name, const std::string& scale) {
-  const bool is_module = name.ends_with(kWeight);
-  const std::string module = name.substr(0, name.size() - (is_module ? kWeight.size() : 0));
-  std::vector<std::string> names = {module + "." + scale};
-  if (is_module) return names;
-  constexpr std::string_view kOfWeight = "weight_";  // experts, stacked
-  const std::string own = scale.starts_with(kOfWeight) ? scale.substr(kOfWeight.size()) : scale;
-  names.insert(names.begin(), {module + "_" + own, module + "_" + scale});
+std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form) {
+  if (name.ends_with(kWeight)) {
+    return {name.substr(0, name.size() - kWeight.size()) + "." + form.checkpoint_scale};
+  }
+  std::vector<std::string> names = form.StackedScales();
+  for (std::string& suffix : names) suffix.insert(0, name);
   return names;
 }
 
@@ -52,8 +50,7 @@ class LayerFinder {
     if (to.owner == nullptr) return;
     const bool transposed = !to.pieces.empty() && to.pieces.front().order.transposed;
     const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
-    // The owner is a part of this tree, which is not const here.
-    auto* layer = dynamic_cast<QuantizableLayer*>(const_cast<Module*>(to.owner));
+    auto* layer = dynamic_cast<QuantizableLayer*>(model_.FindModule(to.owner_path));
     if (layer == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
                   what + ", but " + to.owner->class_name() + " takes weights in full precision alone");
@@ -61,7 +58,7 @@ class LayerFinder {
     if (!layer->quantized_form()) {
       throw Error(ErrorCode::kInvalidArgument, what + ", but config.json gives this layer no quantized form");
     }
-    const std::vector<std::string> scales = ScaleNames(spec.name, layer->quantized_form()->checkpoint_scale);
+    const std::vector<std::string> scales = ScaleNames(spec.name, *layer->quantized_form());
     const auto there = std::ranges::find_if(scales, [&](const std::string& name) { return index_of_.contains(name); });
     if (there == scales.end()) {
       throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + scales.front() + "', are missing");

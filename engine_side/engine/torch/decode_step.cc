@@ -37,6 +37,12 @@ at::ScalarType ActivationType(DType dtype) {
               "the decode step in tensors has no activations of " + std::string(Name(dtype)) + ", the model's dtype");
 }
 
+WeightTensor HeadOf(const DecoderForCausalLM& model, const WeightTensor& embedding, CapturedWeights& weights,
+                    const at::Device& device) {
+  const std::optional<WeightView> head = FindHead(model, weights);
+  return head ? WeightTensor(*head, device) : embedding;
+}
+
 StepShape Whole(StepShape shape, const DecoderForCausalLM& model) {
   const std::int64_t limit = model.max_positions();
   shape.max_tokens = shape.max_tokens == 0 ? limit : std::min(shape.max_tokens, limit);
@@ -66,7 +72,7 @@ DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights,
       logit_softcap_(model.options().logit_softcap),
       rotary_(std::move(make_rope), model.dtype(), shape_.max_tokens, device),
       embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens"), device),
-      lm_head_(FindHead(model, weights.Find(EmbeddingOf(model), "model.embed_tokens"), weights), device),
+      lm_head_(HeadOf(model, embedding_, weights, device)),
       final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights, device, type_) {
   const TensorContext context{weights, rotary_, device_, type_, shape_};
   for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {

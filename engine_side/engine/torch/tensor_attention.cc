@@ -16,7 +16,7 @@
 namespace layercast {
 namespace {
 
-void CheckComputed(const Attention& attention, const std::string& path) {
+const AttentionSpec& ComputedSpec(const Attention& attention, const std::string& path) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorCode::kUnsupported, "the decode step in tensors cannot compute " + path + ": " + what);
   };
@@ -24,12 +24,7 @@ void CheckComputed(const Attention& attention, const std::string& path) {
   if (attention.spec().output_gate) refuse("gated outputs");
   const Module* norm = attention.FindChild("q_norm");
   if (dynamic_cast<const ParallelRMSNorm*>(norm) != nullptr) refuse("norms over all heads");
-}
-
-TensorLinear ProjectionOf(const Attention& attention, const char* name, const std::string& path,
-                          const TensorContext& context) {
-  CheckComputed(attention, path);
-  return {context.weights.Linear(*attention.FindChild(name), path + "." + name), context.device, context.type};
+  return attention.spec();
 }
 
 std::optional<TensorNorm> HeadNormOf(const Attention& attention, const char* name, const std::string& path,
@@ -47,11 +42,11 @@ at::Tensor MakeCache(const AttentionHeads& heads, const TensorContext& context) 
 }  // namespace
 
 TensorAttention::TensorAttention(const Attention& attention, const std::string& path, const TensorContext& context)
-    : spec_(attention.spec()),
+    : spec_(ComputedSpec(attention, path)),
       shape_(context.shape),
       type_(context.type),
-      qkv_(ProjectionOf(attention, "qkv_proj", path, context)),
-      o_(ProjectionOf(attention, "o_proj", path, context)),
+      qkv_(ChildLinear(attention, "qkv_proj", path, context)),
+      o_(ChildLinear(attention, "o_proj", path, context)),
       q_norm_(HeadNormOf(attention, "q_norm", path, context)),
       k_norm_(HeadNormOf(attention, "k_norm", path, context)),
       all_positions_(at::arange(context.shape.max_tokens, at::TensorOptions(at::kLong).device(context.device))),

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/mm.h>
 
+#include "engine_side/engine/torch/tensor_block.h"
+
 namespace layercast {
 
 at::Tensor Rounded(const at::Tensor& values, at::ScalarType type) {
@@ -17,6 +19,11 @@ at::Tensor TensorLinear::Apply(const at::Tensor& x) const {
   at::Tensor y = at::mm(x, weight_.Read().t());
   if (bias_) y.add_(bias_->ReadVector());
   return Rounded(y, type_);
+}
+
+TensorLinear ChildLinear(const Module& module, const char* name, const std::string& path,
+                         const TensorContext& context) {
+  return {context.weights.Linear(*module.FindChild(name), path + "." + name), context.device, context.type};
 }
 
 }  // namespace layercast

@@ -4,11 +4,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 
 #include "engine_side/engine/linear.h"
 #include "engine_side/engine/torch/weight_tensor.h"
+#include "layercast/model/module.h"
 
 namespace layercast {
+
+struct TensorContext;
 
 // fp32 numbers, rounded to the nearest of `type` (kFloat: left alone): RoundTo, in tensors.
 at::Tensor Rounded(const at::Tensor& values, at::ScalarType type);
@@ -26,5 +30,8 @@ class TensorLinear {
   std::optional<WeightTensor> bias_;
   at::ScalarType type_;
 };
+
+// The child `name` of `module`, which lies at `path`.
+TensorLinear ChildLinear(const Module& module, const char* name, const std::string& path, const TensorContext& context);
 
 }  // namespace layercast

@@ -18,17 +18,13 @@ at::Tensor Activated(Activation activation, const at::Tensor& x) {
   return at::gelu(x, "tanh");
 }
 
-TensorLinear LinearOf(const Module& mlp, const char* name, const std::string& path, const TensorContext& context) {
-  return {context.weights.Linear(*mlp.FindChild(name), path + "." + name), context.device, context.type};
-}
-
 }  // namespace
 
 TensorGatedMlp::TensorGatedMlp(const GatedMlp& mlp, const std::string& path, const TensorContext& context)
     : type_(context.type),
       activation_(ActivationOf(mlp.hidden_act())),
-      gate_up_(LinearOf(mlp, "gate_up_proj", path, context)),
-      down_(LinearOf(mlp, "down_proj", path, context)) {}
+      gate_up_(ChildLinear(mlp, "gate_up_proj", path, context)),
+      down_(ChildLinear(mlp, "down_proj", path, context)) {}
 
 at::Tensor TensorGatedMlp::Forward(const StepInputs& /*inputs*/, const at::Tensor& in) {
   const at::Tensor gate_up = gate_up_.Apply(in);
@@ -40,8 +36,8 @@ at::Tensor TensorGatedMlp::Forward(const StepInputs& /*inputs*/, const at::Tenso
 TensorMlp::TensorMlp(const Mlp& mlp, const std::string& path, const TensorContext& context)
     : type_(context.type),
       activation_(ActivationOf(mlp.hidden_act())),
-      up_(LinearOf(mlp, "up_proj", path, context)),
-      down_(LinearOf(mlp, "down_proj", path, context)) {}
+      up_(ChildLinear(mlp, "up_proj", path, context)),
+      down_(ChildLinear(mlp, "down_proj", path, context)) {}
 
 at::Tensor TensorMlp::Forward(const StepInputs& /*inputs*/, const at::Tensor& in) {
   return down_.Apply(Rounded(Activated(activation_, up_.Apply(in)), type_));

@@ -12,6 +12,7 @@
 
 #include "engine_side/engine/torch/torch_type.h"
 #include "src/base/check.h"
+#include "src/base/rounding.h"
 #include "src/tensor/value_tables.h"
 
 namespace layercast {
@@ -32,8 +33,6 @@ at::ScalarType ValueType(DType dtype) {
 }
 
 at::ScalarType ScaleType(DType dtype) { return dtype == DType::kF8E8M0 ? at::kFloat8_e8m0fnu : ValueType(dtype); }
-
-std::int64_t Blocks(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 // Each element `times` times along `dim`, cut to `size`; one element is left to broadcasting.
 at::Tensor Spread(const at::Tensor& scales, std::int64_t dim, std::int64_t times, std::int64_t size) {
@@ -59,7 +58,7 @@ WeightTensor::WeightTensor(const WeightView& view, const at::Device& device)
   }
   if (view.scale.scales != nullptr) {
     scales_ = View(view.scale.scales, ScaleType(view.scale.dtype),
-                   {Blocks(rows_, block_rows_), Blocks(cols_, block_cols_)}, device);
+                   {CeilDivide(rows_, block_rows_), CeilDivide(cols_, block_cols_)}, device);
   }
   if (view.scale.global != nullptr) global_ = View(view.scale.global, at::kFloat, {1}, device);
 }

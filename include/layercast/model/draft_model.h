@@ -20,6 +20,7 @@ namespace layercast {
 // Where the tree of a draft model lies below its target's root, so that no two tensors have one name: what is called
 // "layers.0.mlp.down_proj" in it is served as "draft.layers.0.mlp.down_proj.weight".
 inline constexpr const char* kDraftRoot = "draft";
+inline constexpr const char* kDraftPrefix = "draft.";  // of its names
 
 // Resource.
 struct DraftModel {

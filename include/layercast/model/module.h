@@ -67,6 +67,8 @@ class LAYERCAST_PUBLIC Module {
   const std::string& class_name() const { return class_name_; }  // "QKVParallelLinear"
   const std::vector<std::pair<std::string, std::unique_ptr<Module>>>& children() const { return children_; }
   const Module* FindChild(std::string_view name) const;  // null: none
+  // Below this one, by the names of children ("model.layers.0.mlp"); itself for an empty path. Null: none.
+  Module* FindModule(std::string_view path);
   std::span<const Parameter> parameters() const { return parameters_; }
   std::span<Parameter> parameters() { return parameters_; }
   // What this layer computes from its parameters, once for each version: after the last of them is there.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "layercast/dtype.h"
 #include "layercast/export.h"
@@ -32,9 +33,9 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   DType scale_dtype() const { return codes == DType::kF4 ? DType::kU8 : DType::kF32; }
   std::int64_t codes_per_byte() const { return codes == DType::kF4 ? 2 : 1; }
 
-  // What a checkpoint adds to the name of a stack of experts to call their scales: "_scale_inv", "_weight_scale_inv",
-  // ".weight_scale_inv".
-  bool IsStackedScale(std::string_view suffix) const;
+  // What a checkpoint adds to the name of a stack of experts to call their scales, what it usually adds first:
+  // "_scale_inv", "_weight_scale_inv", ".weight_scale_inv".
+  std::vector<std::string> StackedScales() const;
 
   // GPT-OSS's experts.
   static QuantizedForm Mxfp4();
