@@ -102,6 +102,8 @@ std::vector<TimedPass> Passes() {
        }},
       {"mxfp8", 3.03125 * n,
        [](const Layers& l, int i, auto s) { CudaMxfp8(l.layer(i), l.values(i), l.scales(), l.fault(), s); }},
+      {"mxfp4", 2.53125 * n,
+       [](const Layers& l, int i, auto s) { CudaMxfp4(l.layer(i), l.values(i), l.scales(), l.fault(), s); }},
       {"nvfp4, amax known", 2.5625 * n,
        [](const Layers& l, int i, auto s) {
          CudaNvfp4(l.layer(i), {l.amax()}, l.values(i), l.scales(), l.whole_scale(), l.fault(), s);

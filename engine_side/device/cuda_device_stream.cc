@@ -74,6 +74,7 @@ class CudaDeviceStream final : public DeviceStream {
   }
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
 
   Ticket Record() override;
   void Wait(Ticket ticket) override;
@@ -85,7 +86,7 @@ class CudaDeviceStream final : public DeviceStream {
   };
 
   void Check(cudaError_t error, const char* call) const { CheckCuda(error, call, stream_.device()); }
-  void CopyChecked(const MatrixView& rows, std::byte* to, CudaFaultWord* fault);
+  void CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault);
   CudaTensorAmax AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault);
   void Forget();
 
@@ -115,7 +116,7 @@ void CudaDeviceStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
   const std::string_view name = recipe.name();
   if (name == "none") {
     LAYERCAST_CHECK(first_row == 0);
-    CopyChecked(rows, outputs[0].data, fault);
+    CopyChecked(rows, outputs[0].data, fault_word);
   } else if (name == "fp8_per_tensor") {
     CudaFp8PerTensor(piece, AmaxOf(piece, amax.tensor, fault), values, Output<float>(outputs, 1), fault, stream);
   } else if (name == "fp8_per_channel") {
@@ -126,6 +127,8 @@ void CudaDeviceStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
     CudaFp8PerBlock(piece, recipe.options().power_of_two_scales, values, Output<float>(outputs, 1), fault, stream);
   } else if (name == "mxfp8") {
     CudaMxfp8(piece, values, Output<std::uint8_t>(outputs, 1), fault, stream);
+  } else if (name == "mxfp4") {
+    CudaMxfp4(piece, values, Output<std::uint8_t>(outputs, 1), fault, stream);
   } else if (name == "nvfp4") {
     CudaNvfp4(piece, AmaxOf(piece, amax.tensor, fault), values, Output<std::uint8_t>(outputs, 1),
               Output<float>(outputs, 2), fault, stream);
@@ -135,18 +138,24 @@ void CudaDeviceStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
 }
 
 // Types that no kernel of a recipe takes are looked through first; integers are all finite.
-void CudaDeviceStream::CopyChecked(const MatrixView& rows, std::byte* to, CudaFaultWord* fault) {
+void CudaDeviceStream::CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault) {
   const DType dtype = rows.dtype;
   if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) {
-    return CudaCopy({dtype, rows.data, rows.rows, rows.cols, rows.row_stride, 0}, to, fault, stream_.handle());
+    return CudaCopy({dtype, rows.data, rows.rows, rows.cols, rows.row_stride, 0}, to,
+                    reinterpret_cast<CudaFaultWord*>(fault), stream_.handle());
   }
   const std::int64_t row_bytes = rows.cols * BitsPerElement(dtype) / 8;
   LAYERCAST_CHECK(rows.row_stride == row_bytes);  // a parameter, whole
-  const NonFinite wrong = NonFiniteOf(dtype);
-  if (wrong.mask != 0) {
-    CudaFind(ElementBytes(dtype), rows.data, rows.rows * rows.cols, wrong.mask, wrong.value, fault, stream_.handle());
-  }
+  FindNonFinite(dtype, rows.data, rows.rows * rows.cols, fault);
   if (row_bytes * rows.rows != 0) Copy(rows.data, to, static_cast<std::size_t>(row_bytes * rows.rows));
+}
+
+void CudaDeviceStream::FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) {
+  const OnCudaDevice scope(stream_.device());
+  const NonFinite wrong = NonFiniteOf(dtype);
+  if (wrong.mask == 0) return;
+  CudaFind(ElementBytes(dtype), from, count, wrong.mask, wrong.value, reinterpret_cast<CudaFaultWord*>(fault),
+           stream_.handle());
 }
 
 CudaTensorAmax CudaDeviceStream::AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault) {

@@ -47,6 +47,10 @@ class DeviceStream {
   virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, std::uint64_t* fault) = 0;
 
+  // The index of the first NaN or infinity among packed elements (of integers: none), merged into `fault` in the same
+  // way.
+  virtual void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) = 0;
+
   virtual Ticket Record() = 0;
   // The calling thread waits until the stream is there. Throws what went wrong on the way.
   virtual void Wait(Ticket ticket) = 0;

@@ -79,6 +79,10 @@ void CudaFp8PerBlock(const CudaMatrix& piece, bool power_of_two, std::uint8_t* v
 void CudaMxfp8(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
                CUstream_st* stream);
 
+// mxfp4. cols is a multiple of 32.
+void CudaMxfp4(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
+               CUstream_st* stream);
+
 // nvfp4. cols is a multiple of 16.
 void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, std::uint8_t* scales,
                float* global_scale, CudaFaultWord* fault, CUstream_st* stream);

@@ -109,6 +109,12 @@ void DeviceWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int
   stream_.Quantize(recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs, WordFor(place, rows.cols));
 }
 
+void DeviceWork::CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) {
+  if (exponents.empty()) return;
+  stream_.FindNonFinite(DType::kF8E8M0, exponents.data(), static_cast<std::int64_t>(exponents.size()),
+                        WordFor(place, 0));
+}
+
 AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place) {
   const bool good = std::isfinite(amax.tensor) &&
                     std::ranges::all_of(amax.rows, [](float row) { return std::isfinite(row) && row >= 0.0F; });
@@ -176,6 +182,7 @@ void DeviceWork::Check(Faults& faults) {
     std::memcpy(&word, faults.fetched.data() + i * sizeof(word), sizeof(word));
     if (word == kNoCudaFault) continue;
     const CudaFault fault = DecodeCudaFault(word);
+    if (places[i].cols == 0) ThrowNanExponent(places[i].matrix, fault.index);
     throw Error(ErrorCode::kCorrupt, places[i].matrix.ToString() + ": the weight has " + NameOf(fault.kind) +
                                          " at row " + std::to_string(fault.index / places[i].cols) + ", column " +
                                          std::to_string(fault.index % places[i].cols));

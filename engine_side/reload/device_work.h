@@ -34,6 +34,7 @@ class DeviceWork final : public StageWork {
                     const TensorSpec& parameter, std::byte* memory) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
   std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
   void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) override;
   void EndLayer() override;
@@ -45,7 +46,7 @@ class DeviceWork final : public StageWork {
   struct Faults {
     struct Place {
       PlacedMatrix matrix;
-      std::int64_t cols = 0;
+      std::int64_t cols = 0;  // 0: exponents, whose place is a number
     };
     Buffer words;    // on the device
     Buffer fetched;  // pinned

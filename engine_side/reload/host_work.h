@@ -18,6 +18,7 @@ class HostWork final : public StageWork {
                     const TensorSpec& parameter, std::byte* memory) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
   std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
   void PutBack(std::span<const std::byte> /*read*/, std::span<std::byte> /*tensor*/) override {}
   void EndLayer() override {}

@@ -1,7 +1,6 @@
 #include "engine_side/reload/quantize.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -92,18 +91,10 @@ void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, cons
 }
 
 void QuantizeStage::CheckExponents(const PlannedLayer& layer) const {
-  constexpr std::byte kNaN{0xFF};
   for (std::uint32_t i = layer.first_parameter; i < layer.first_parameter + layer.num_parameters; ++i) {
     const PlannedParameter& planned = plan_.parameters()[i];
     if (planned.quantize || planned.spec.dtype != DType::kU8 || !planned.spec.name.ends_with("_scale")) continue;
-    const std::array in_sink = {sink_.BytesOf(layout_.TensorsOf(i).front())};
-    Buffer copy;
-    const std::span<const std::byte> exponents = work_.ReadBack(in_sink, copy).front();
-    const auto nan = std::ranges::find(exponents, kNaN);
-    if (nan == exponents.end()) continue;
-    throw Error(ErrorCode::kCorrupt, "layer " + layer.path + ": '" + planned.spec.name +
-                                         "' expected powers of two, got NaN at element " +
-                                         std::to_string(nan - exponents.begin()));
+    work_.CheckExponents(sink_.BytesOf(layout_.TensorsOf(i).front()), {plan_, i, 0});
   }
 }
 

@@ -1,5 +1,7 @@
 #include "engine_side/reload/stage_work.h"
 
+#include "layercast/error.h"
+
 namespace layercast {
 
 std::string PlacedMatrix::ToString() const {
@@ -7,6 +9,11 @@ std::string PlacedMatrix::ToString() const {
   const bool one = !planned.quantize || planned.spec.shape.size() != 3 || planned.spec.shape[0] == 1;
   return "layer " + plan.layers()[planned.layer].path + ": '" + planned.spec.name + "'" +
          (one ? "" : ", matrix " + std::to_string(matrix) + " of " + std::to_string(planned.spec.shape[0]));
+}
+
+void ThrowNanExponent(const PlacedMatrix& place, std::int64_t element) {
+  throw Error(ErrorCode::kCorrupt,
+              place.ToString() + " expected powers of two, got NaN at element " + std::to_string(element));
 }
 
 }  // namespace layercast

@@ -24,6 +24,8 @@ struct PlacedMatrix {
   std::string ToString() const;  // "layer a.b: 'a.b.weight'", and which matrix where there are several
 };
 
+[[noreturn]] void ThrowNanExponent(const PlacedMatrix& place, std::int64_t element);
+
 // One thread only. Memory that it is given is the layers' and the sink's, on the device where it works; views, and what
 // they show, are in host memory, and not used after a call returns.
 class StageWork {
@@ -43,6 +45,8 @@ class StageWork {
   // Finish, with the place's words before it.
   virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, const PlacedMatrix& place) = 0;
+  // Powers of two (e8m0) that came with their codes: a NaN among them is thrown in the same way.
+  virtual void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) = 0;
 
   // Tensors for the host to read, and to write: themselves, or copies in `memory` that PutBack takes to their place.
   virtual std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) = 0;

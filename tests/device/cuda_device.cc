@@ -38,6 +38,9 @@ class CountedStream final : public DeviceStream {
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override {
     stream_->Quantize(recipe, rows, first_row, amax, outputs, fault);
   }
+  void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override {
+    stream_->FindNonFinite(dtype, from, count, fault);
+  }
   Ticket Record() override { return stream_->Record(); }
   void Wait(Ticket ticket) override {
     if (ticket > waited_) ++waits_;

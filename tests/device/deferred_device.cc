@@ -182,6 +182,15 @@ void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std:
   });
 }
 
+void DeferredStream::FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) {
+  ExpectReachable(from, static_cast<std::size_t>(count) * Size(dtype));
+  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  Queue([=, this] {
+    const MatrixView elements{dtype, from, 1, count, 0};
+    if (Scan(elements, pool_).first_non_finite >= 0) *fault = std::min(*fault, WordOf(elements, 0, pool_));
+  });
+}
+
 std::unique_ptr<TestDevice> MakeTestDevice(std::string& /*why*/) { return std::make_unique<DeferredDevice>(); }
 
 }  // namespace layercast::testing

@@ -55,6 +55,7 @@ class DeferredStream final : public DeviceStream {
   void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
   Ticket Record() override { return queued_; }
   void Wait(Ticket ticket) override;
 

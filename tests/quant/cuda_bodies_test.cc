@@ -48,6 +48,7 @@ CudaFaultWord RunBodies(const CudaCase& c, const MatrixView& piece, std::int64_t
     cuda::RunFp8PerBlock(host, matrix, c.options.power_of_two_scales, values, scales, &fault);
   }
   if (name == "mxfp8") cuda::RunSmallBlocks<cuda::Mxfp8Format>(host, matrix, {}, values, codes, nullptr, &fault);
+  if (name == "mxfp4") cuda::RunSmallBlocks<cuda::Mxfp4Format>(host, matrix, {}, values, codes, nullptr, &fault);
   if (name == "nvfp4") {
     auto* global_scale = reinterpret_cast<float*>(views[2].data);
     cuda::RunSmallBlocks<cuda::Nvfp4Format>(host, matrix, tensor_amax, values, codes, global_scale, &fault);

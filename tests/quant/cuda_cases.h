@@ -27,10 +27,11 @@ inline constexpr CudaCase kChannelCase{"fp8_per_channel", {}};
 inline constexpr CudaCase kBlockCase{"fp8_per_block", {}};
 inline constexpr CudaCase kPowerCase{"fp8_per_block", {true}};
 inline constexpr CudaCase kMxfp8Case{"mxfp8", {}, 32};
+inline constexpr CudaCase kMxfp4Case{"mxfp4", {}, 32};
 inline constexpr CudaCase kNvfp4Case{"nvfp4", {}, 16};
 inline constexpr CudaCase kInt8Case{"int8_per_channel", {}};
-inline constexpr CudaCase kCudaCases[] = {kCopyCase,  kTensorCase, kChannelCase, kBlockCase,
-                                          kPowerCase, kMxfp8Case,  kNvfp4Case,   kInt8Case};
+inline constexpr CudaCase kCudaCases[] = {kCopyCase,  kTensorCase, kChannelCase, kBlockCase, kPowerCase,
+                                          kMxfp8Case, kMxfp4Case,  kNvfp4Case,   kInt8Case};
 
 inline CudaMatrix OfView(const MatrixView& view, std::int64_t first_row) {
   return {view.dtype, view.data, view.rows, view.cols, view.row_stride, first_row};

@@ -83,6 +83,7 @@ struct KernelCall {
       CudaFp8PerBlock(piece, c.options.power_of_two_scales, values, scales, fault, stream);
     }
     if (name == "mxfp8") CudaMxfp8(piece, values, codes, fault, stream);
+    if (name == "mxfp4") CudaMxfp4(piece, values, codes, fault, stream);
     if (name == "nvfp4") {
       CudaNvfp4(piece, whole, values, codes, reinterpret_cast<float*>(outputs[2]), fault, stream);
     }

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <deque>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -32,7 +33,7 @@ using testing::TensorsOf;
 using testing::Weights;
 
 constexpr const char* kRecipes[] = {"none",  "fp8_per_tensor", "fp8_per_channel", "fp8_per_block",
-                                    "mxfp8", "nvfp4",          "int8_per_channel"};
+                                    "mxfp8", "mxfp4",          "nvfp4",           "int8_per_channel"};
 
 class OnDevice : public ::testing::Test {
  protected:
@@ -89,6 +90,48 @@ TEST_F(OnDevice, ServesExpertsInEveryForm) {
       ExpectReloads({.model = {.recipe = recipe, .parallel = {1, 2}, .experts = form}});
     }
   }
+}
+
+// The experts of GPT-OSS in MXFP4: codes and exponents of their own, the rest as the rig has it.
+struct Mxfp4Experts {
+  Mxfp4Experts(Weights rest, std::uint32_t seed) : weights(std::move(rest)) {
+    std::mt19937 random(seed);
+    for (const auto& [name, rows, cols] : {std::tuple("gate_up_proj", 512, 4), std::tuple("down_proj", 128, 8)}) {
+      std::vector<std::byte>& codes = bytes.emplace_back(static_cast<std::size_t>(5 * rows * cols * 16));
+      for (std::byte& code : codes) code = static_cast<std::byte>(random());
+      std::vector<std::byte>& exponents = bytes.emplace_back(static_cast<std::size_t>(5 * rows * cols));
+      for (std::byte& exponent : exponents) exponent = static_cast<std::byte>(100 + random() % 50);
+      const std::string path = std::string("mlp.experts.") + name;
+      packed.push_back({path + "_blocks", {DType::kU8, {5, rows, cols, 16}, codes.data(), {}}, nullptr});
+      packed.push_back({path + "_scales", {DType::kU8, {5, rows, cols}, exponents.data(), {}}, nullptr});
+    }
+  }
+  ReloadSource Source() const {
+    std::vector<NamedTensor> tensors = TensorsOf(weights);
+    std::erase_if(tensors, [](const NamedTensor& tensor) { return tensor.name.ends_with("_proj"); });
+    tensors.insert(tensors.end(), packed.begin(), packed.end());
+    std::vector<TensorSpec> specs;
+    for (const NamedTensor& tensor : tensors) specs.push_back({tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
+    return FromIterator(MakeWeightsIterator(std::move(tensors)), std::move(specs));
+  }
+
+  const Weights weights;
+  std::deque<std::vector<std::byte>> bytes;
+  std::vector<NamedTensor> packed;
+};
+
+TEST_F(OnDevice, TakesCodesAndExponentsAsTheyComeAndNamesANanAmongThem) {
+  const RigOptions model{.recipe = "mxfp4", .experts = ExpertForm::kInterleaved};
+  DeviceRig rig(*device_, {.model = model});
+  testing::ReceiverRig on_host(model);
+  Mxfp4Experts experts(rig.Version(1), 1);
+  rig.receiver->ReloadWeights(experts.Source());
+  on_host.receiver->ReloadWeights(experts.Source());
+  EXPECT_THAT(Differences(rig.Served(), on_host.engine.Served()), IsEmpty());
+  experts.bytes[3][7] = std::byte{0xFF};
+  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(experts.Source()); }),
+              HasSubstr("'mlp.experts.w2_weight_scale' expected powers of two, got NaN at element 7"));
+  EXPECT_THAT(Differences(rig.Served(), on_host.engine.Served()), IsEmpty());
 }
 
 TEST_F(OnDevice, CastsWhatTheTrainerHoldsInAnotherDtype) {

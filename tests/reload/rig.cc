@@ -41,12 +41,14 @@ std::unique_ptr<Module> ExpertModel(const RigOptions& options) {
   const bool interleaved = options.experts == ExpertForm::kInterleaved;
   auto mlp = std::make_unique<Tree>("Mlp");
   mlp->Add("gate", std::make_unique<ExpertRouter>(context, kExperts.hidden, kExperts.experts));
-  mlp->Add("experts", std::make_unique<FusedMoE>(context, ExpertOptions{.num_experts = kExperts.experts,
-                                                                        .hidden_size = kExperts.hidden,
-                                                                        .intermediate_size = kExperts.intermediate,
-                                                                        .bias = kExperts.bias,
-                                                                        .transposed = IsTransposed(*options.experts),
-                                                                        .interleaved = interleaved}));
+  auto experts = std::make_unique<FusedMoE>(context, ExpertOptions{.num_experts = kExperts.experts,
+                                                                   .hidden_size = kExperts.hidden,
+                                                                   .intermediate_size = kExperts.intermediate,
+                                                                   .bias = kExperts.bias,
+                                                                   .transposed = IsTransposed(*options.experts),
+                                                                   .interleaved = interleaved});
+  if (interleaved && options.recipe == "mxfp4") experts->SetQuantization(true, QuantizedForm::Mxfp4());  // as GPT-OSS
+  mlp->Add("experts", std::move(experts));
   auto root = std::make_unique<Tree>("ExpertModel");
   root->Add("mlp", std::move(mlp));
   root->Add("norm", std::make_unique<RMSNorm>(context, kExperts.hidden));

@@ -1,9 +1,10 @@
-// mxfp8 and nvfp4: blocks of 32 or 16 columns, each shared by a few lanes next to each other.
+// mxfp8, mxfp4 and nvfp4: blocks of 32 or 16 columns, each shared by a few lanes next to each other.
 #pragma once
 
 #include <cstdint>
 
 #include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/fp4_unit.cuh"
 #include "engine_side/quant/cuda/fp8_unit.cuh"
 #include "engine_side/quant/cuda/held_units.cuh"
 
@@ -22,6 +23,22 @@ struct Mxfp8Format {
   template <class Type>
   LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[2]) const {
     EncodeE4M3(unit, ByReciprocal{MxFactor(scale)}, codes);
+  }
+};
+
+struct Mxfp4Format {
+  static constexpr int kBlock = static_cast<int>(kMxBlock);
+  static constexpr int kCodeWords = 1;
+  static constexpr bool kHasAmax = false;
+
+  LAYERCAST_HOST_DEVICE explicit Mxfp4Format(float /*amax*/) {}
+  LAYERCAST_HOST_DEVICE float GlobalScale() const { return 0.0F; }
+
+  LAYERCAST_HOST_DEVICE std::uint8_t Scale(float amax) const { return MxExponent(amax, kMxfp4Element); }
+
+  template <class Type>
+  LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[1]) const {
+    EncodeE2M1(unit, MxFactor(scale), codes);
   }
 };
 
@@ -44,25 +61,10 @@ class Nvfp4Format {
   LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[1]) const {
     codes[0] = 0;
     if (scale == 0) return;
-    const float factor = global_ / E4M3Value(scale);
-    const std::uint32_t low = Half(unit, 0, factor);
-    const std::uint32_t high = Half(unit, 1, factor);
-    codes[0] = PickBytes(low, high, 0x6420);
+    EncodeE2M1(unit, global_ / E4M3Value(scale), codes);
   }
 
  private:
-  // The codes of four elements, in bytes 0 and 2.
-  template <class Type>
-  LAYERCAST_HOST_DEVICE static std::uint32_t Half(const Unit<Type>& unit, int half, float factor) {
-    std::uint32_t code[4];
-    LAYERCAST_UNROLL
-    for (int i = 0; i < 4; ++i) code[i] = E2M1Code(MagnitudeOf(unit, 4 * half + i) * factor);
-    const std::uint32_t magnitudes = LowBytes(code[0], code[1], code[2], code[3]) & 0x07070707U;
-    const std::uint32_t signs = Type::HighBytes(unit.words, half) >> 4 & 0x08080808U;
-    const std::uint32_t codes = magnitudes | signs;
-    return codes | codes >> 4;
-  }
-
   const float global_;
 };
 

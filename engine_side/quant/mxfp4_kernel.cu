@@ -1,0 +1,12 @@
+#include "engine_side/quant/cuda/run.cuh"
+#include "engine_side/quant/cuda/small_block_body.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+
+namespace layercast {
+
+void CudaMxfp4(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
+               CUstream_st* stream) {
+  cuda::RunSmallBlocks<cuda::Mxfp4Format>(cuda::OnDevice(stream), piece, {}, values, scales, nullptr, fault);
+}
+
+}  // namespace layercast
