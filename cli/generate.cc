@@ -23,7 +23,7 @@ std::string AnswerText(const Json& answer) {
       std::snprintf(number, sizeof(number), " %.4f", logprob.get<double>());
       text += number;
     }
-    text += "\n";
+    text += '\n';
   }
   for (const Json& span : answer.at("spans")) {
     text += "  tokens " + span.at("start").dump() + " to " + span.at("end").dump() + ": " +

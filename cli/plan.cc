@@ -106,7 +106,7 @@ class PlanReport {
     if (parallel.pp_size > 1) {
       text_ += ", stage " + std::to_string(parallel.pp_rank) + " of " + std::to_string(parallel.pp_size);
     }
-    text_ += "\n";
+    text_ += '\n';
   }
 
   void AddProblem(const std::string& problem) {
@@ -142,7 +142,7 @@ class PlanReport {
     if (placement.order.transposed) text_ += " transposed";
     if (placement.order.interleaved) text_ += " interleaved";
     for (const std::string& rule : rules) text_ += "  by " + rule;
-    text_ += "\n";
+    text_ += '\n';
   }
 
   // What mapped the tensor's name to the tree's, in order.
@@ -181,7 +181,7 @@ class PlanReport {
       sources.push_back(source.name);
       text_ += " " + source.name;
     }
-    text_ += "\n";
+    text_ += '\n';
     json_["derived"].push_back(
         {{"name", name}, {"dtype", Name(derived.spec.dtype)}, {"shape", derived.spec.shape}, {"from", sources}});
   }

@@ -66,7 +66,7 @@ StagedVersion Stager::Receive() {
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
-  BeginAttempt(Manifest::OfSpecs("iterator", 0, OrLast(specs)), {});
+  BeginAttempt(Manifest::OfSpecs("iterator", 0, specs.empty() ? LastSpecs() : specs), {});
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
@@ -124,7 +124,11 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
 StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
   attempt_->Finish();
   attempt_->Describe(report_);
-  report_.version = published ? *std::move(published) : attempt_->FinalManifest().version();
+  if (published) {
+    report_.version = *std::move(published);
+  } else {
+    report_.version = attempt_->FinalManifest().version();
+  }
   return Digested(report_.version);
 }
 
@@ -177,8 +181,7 @@ std::vector<std::uint32_t> Stager::LayerOrder(const std::vector<TensorSpec>& spe
   return order;
 }
 
-const std::vector<TensorSpec>& Stager::OrLast(const std::vector<TensorSpec>& specs) const {
-  if (!specs.empty()) return specs;
+const std::vector<TensorSpec>& Stager::LastSpecs() const {
   if (!last_specs_.empty()) return last_specs_;
   throw Error(ErrorCode::kFailedPrecondition,
               "the first load from an iterator needs the specs of its tensors: plans are made before any byte moves");

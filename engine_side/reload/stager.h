@@ -93,7 +93,7 @@ class Stager {
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
-  const std::vector<TensorSpec>& OrLast(const std::vector<TensorSpec>& specs) const;
+  const std::vector<TensorSpec>& LastSpecs() const;
 
   const std::unique_ptr<Module> model_;
   const ParallelConfig parallel_;

@@ -86,7 +86,9 @@ void Stager::OpenIterator() {
   report_.version.lineage = source_.lineage;
   if (source_.iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "expected an iterator, got null");
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
-  BeginAttempt(Manifest::OfSpecs(source_.lineage, source_.step.value_or(0), OrLast(source_.specs)), {});
+  BeginAttempt(
+      Manifest::OfSpecs(source_.lineage, source_.step.value_or(0), source_.specs.empty() ? LastSpecs() : source_.specs),
+      {});
   receive_ = [this] {
     TakeAll(*source_.iterator);
     return FinishAttempt(std::nullopt);

@@ -71,7 +71,7 @@ std::string SafetensorsWriter::PlaceTensors(const Metadata& metadata) {
     end += bytes;
     if (end >> 62 != 0) Fail("with tensor " + Quote(spec.name) + " the data exceeds 2^62 bytes");
   }
-  header += "}";
+  header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > kLargestSafetensorsHeader) {
     Fail("expected a header of at most " + std::to_string(kLargestSafetensorsHeader) + " bytes, got " +
