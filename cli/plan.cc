@@ -83,9 +83,8 @@ std::string TextOf(const Box& box) {
 // The same facts in both forms.
 class PlanReport {
  public:
-  PlanReport(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel,
-             const WeightsMapper& mapper)
-      : manifest_(manifest), mapper_(mapper) {
+  PlanReport(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel, const Module& tree)
+      : manifest_(manifest), tree_(tree) {
     json_ = {{"tp", parallel.tp_size},       {"rank", parallel.tp_rank},    {"pp", parallel.pp_size},
              {"stage", parallel.pp_rank},    {"placements", Json::array()}, {"skipped", Json::array()},
              {"elsewhere", Json::array()},   {"cast", Json::array()},       {"derived", Json::array()},
@@ -123,7 +122,7 @@ class PlanReport {
     const PlannedParameter& parameter = plan.parameters()[placement.parameter];
     const PlannedLayer& layer = plan.layers()[parameter.layer];
     const std::string name = parameter.spec.name.substr(layer.path.empty() ? 0 : layer.path.size() + 1);
-    const std::vector<std::string> rules = RulesOf(tensor.name);
+    const std::vector<std::string> rules = RulesOf(tensor);
     json_["placements"].push_back({{"tensor", tensor.name},
                                    {"dtype", Name(tensor.dtype)},
                                    {"shape", tensor.shape},
@@ -145,17 +144,21 @@ class PlanReport {
     text_ += '\n';
   }
 
-  // What mapped the tensor's name to the tree's, in order.
-  std::vector<std::string> RulesOf(const std::string& name) const {
-    std::vector<std::string> rules;
-    for (const std::uint32_t rule : mapper_.Map(name).applied) rules.push_back(mapper_.rules()[rule].Describe());
+  // How the tensor is read, and what mapped its name to the tree's, in order.
+  std::vector<std::string> RulesOf(const TensorSpec& tensor) const {
+    std::vector<std::string> rules = tree_.transforms().Describe(tensor.name);
+    for (const SourceView& part : tree_.transforms().Apply(tensor)) {
+      const WeightsMapper& mapper = tree_.mapper();
+      for (const std::uint32_t rule : mapper.Map(part.spec.name).applied)
+        rules.push_back(mapper.rules()[rule].Describe());
+    }
     return rules;
   }
 
   void AddSkipped(std::uint32_t tensor, const std::string& rule) {
-    const std::string& name = manifest_.entry(tensor).spec.name;
-    json_["skipped"].push_back({{"name", name}, {"rule", rule}, {"rules", RulesOf(name)}});
-    text_ += "skipped: " + name + ": " + rule + "\n";
+    const TensorSpec& spec = manifest_.entry(tensor).spec;
+    json_["skipped"].push_back({{"name", spec.name}, {"rule", rule}, {"rules", RulesOf(spec)}});
+    text_ += "skipped: " + spec.name + ": " + rule + "\n";
   }
 
   void AddElsewhere(const ElsewhereTensor& elsewhere) {
@@ -187,7 +190,7 @@ class PlanReport {
   }
 
   const Manifest& manifest_;
-  const WeightsMapper& mapper_;
+  const Module& tree_;
   Json json_;
   std::string text_;
 };
@@ -237,7 +240,7 @@ class Plan final : public Subcommand {
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 
-    PlanReport report(checked.plan, manifest, parallel_, tree->mapper());
+    PlanReport report(checked.plan, manifest, parallel_, *tree);
     for (const std::string& problem : problems) report.AddProblem(problem);
     if (problems.empty()) return output.Print(report.json(), report.text());
     output.PrintAndThrow(report.json(), report.text(), ErrorCode::kInvalidArgument, problems.front(),

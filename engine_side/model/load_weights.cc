@@ -1,4 +1,5 @@
 // Module::load_weights: the stream's tensors go where Resolve says.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -55,20 +56,24 @@ std::set<std::string> Module::load_weights(WeightsIterator& weights) {
   std::set<std::string> loaded;
   std::map<std::string, std::string> tied;  // tensor that was stored, under its owner's name -> name it came under
   while (const std::optional<NamedTensor> next = weights.Next()) {
-    const TensorView& tensor = next->tensor;
-    const Resolution to = Resolve({next->name, tensor.dtype, tensor.shape});
-    if (to.owner == nullptr) continue;
+    TensorView tensor = next->tensor;
+    const std::vector<SourceResolution> parts = ResolveSource({next->name, tensor.dtype, tensor.shape});
+    if (std::ranges::all_of(parts, [](const SourceResolution& part) { return part.to.owner == nullptr; })) continue;
     if (tensor.device.kind != Device::Kind::kHost) {
       Refuse(ErrorCode::kUnsupported, next->name, "is not in host memory");
     }
     if (!loaded.insert(next->name).second) Refuse(ErrorCode::kInvalidArgument, next->name, "came twice");
-    Module& owner = *FindModule(to.owner_path);
-    const std::string& own_name = to.tree_name.empty() ? next->name : to.tree_name;
-    const auto [first, is_first] = tied.try_emplace(to.alias_of.empty() ? own_name : to.alias_of, next->name);
-    if (is_first) {
-      Store(owner, to.pieces, tensor);
-    } else if (!IsStored(owner, to.pieces, tensor)) {
-      Refuse(ErrorCode::kCorrupt, next->name, "is tied to " + Quote(first->second) + " and holds other bytes");
+    for (const auto& [name, read_as, to] : parts) {
+      if (to.owner == nullptr) continue;
+      tensor.shape = read_as;
+      Module& owner = *FindModule(to.owner_path);
+      const std::string& own_name = to.tree_name.empty() ? name : to.tree_name;
+      const auto [first, is_first] = tied.try_emplace(to.alias_of.empty() ? own_name : to.alias_of, name);
+      if (is_first) {
+        Store(owner, to.pieces, tensor);
+      } else if (!IsStored(owner, to.pieces, tensor)) {
+        Refuse(ErrorCode::kCorrupt, name, "is tied to " + Quote(first->second) + " and holds other bytes");
+      }
     }
   }
   return loaded;

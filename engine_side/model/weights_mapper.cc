@@ -136,8 +136,10 @@ NameRule NameRule::Drop(Match match, std::string from, std::string reason) {
   return {match, std::move(from), std::nullopt, std::move(reason)};
 }
 
+std::string NameRule::DescribeMatch() const { return NameOf(match) + from; }
+
 std::string NameRule::Describe() const {
-  const std::string what = NameOf(match) + from;
+  const std::string what = DescribeMatch();
   return to ? what + " -> " + *to : "drop " + what + ": " + reason;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,12 @@ struct ElsewhereTensor {
   std::string_view held_by;  // "pipeline stage 1"; lives as long as the module tree
 };
 
+// A tensor whose placements' source boxes are not of its own shape, or that is several tensors to the tree.
+struct ReadTensor {
+  Shape shape;                 // that the boxes are of; as many elements
+  bool fills_one_parameter{};  // all of it
+};
+
 struct CheckedPlan;
 
 class LoadPlan {
@@ -85,6 +92,16 @@ class LoadPlan {
   const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
   // The placements of a tensor, as indices into placements().
   std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
+  // Null: the tensor is read as it is, or the other way round at most.
+  const ReadTensor* FindRead(std::uint32_t tensor) const {
+    const auto found = read_.find(tensor);
+    return found == read_.end() ? nullptr : &found->second;
+  }
+  // The shape that source boxes of a tensor of `manifest` are of.
+  const Shape& SourceShape(const Manifest& manifest, std::uint32_t tensor) const {
+    const ReadTensor* read = FindRead(tensor);
+    return read == nullptr ? manifest.entry(tensor).spec.shape : read->shape;
+  }
   // Those that fill a parameter.
   std::span<const Placement> PlacementsInto(const PlannedParameter& parameter) const {
     return std::span(placements_).subspan(parameter.first_placement, parameter.num_placements);
@@ -103,6 +120,7 @@ class LoadPlan {
   std::vector<AliasedTensor> aliases_;
   std::vector<ElsewhereTensor> elsewhere_;
   std::vector<std::uint32_t> cast_tensors_;
+  std::map<std::uint32_t, ReadTensor> read_;      // by tensor
   std::vector<std::uint32_t> tensor_placements_;  // placement indices, grouped by tensor
   std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end
   Digest layout_digest_;

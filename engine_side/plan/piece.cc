@@ -23,8 +23,10 @@ struct SourceBytes {
   std::uint64_t run = 0;      // bytes of a run: whole logical rows
   std::uint64_t block = 0;    // bytes of a block's runs
 
-  SourceBytes(const TensorSpec& spec, const Box& box) : runs(spec.shape, box) {
-    const auto bits = static_cast<std::uint64_t>(BitsPerElement(spec.dtype));
+  SourceBytes(const LoadPlan& plan, const Manifest& manifest, const Placement& placement)
+      : runs(plan.SourceShape(manifest, placement.tensor), placement.source) {
+    const Box& box = placement.source;
+    const auto bits = static_cast<std::uint64_t>(BitsPerElement(manifest.entry(placement.tensor).spec.dtype));
     const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements) * bits / 8; };
     element = std::max<std::uint64_t>(bits / 8, 1);
     total = bytes(box.num_elements());
@@ -125,7 +127,7 @@ class Gatherer {
 
 Region RegionOf(const LoadPlan& plan, const Manifest& manifest, const Piece& piece) {
   const Placement& placement = plan.placements().at(piece.placement);
-  const SourceBytes source(manifest.entry(placement.tensor).spec, placement.source);
+  const SourceBytes source(plan, manifest, placement);
   LAYERCAST_CHECK(piece.begin < piece.end && piece.end <= source.total);
   return RegionIn(source, placement.tensor, piece.begin, piece.end);
 }
@@ -139,7 +141,7 @@ PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, con
   Gatherer gatherer(options, out);
   for (std::uint32_t i = 0; i < plan.placements().size(); ++i) {
     const Placement& placement = plan.placements()[i];
-    const SourceBytes source(manifest.entry(placement.tensor).spec, placement.source);
+    const SourceBytes source(plan, manifest, placement);
     const bool rows_matter = plan.parameters()[placement.parameter].quantize && placement.order.is_same();
     const Cutter cutter(source, placement.destination, options.chunk_bytes, rows_matter ? options.row_multiple : 1);
     for (std::uint64_t begin = 0; begin < source.total;) {

@@ -1,6 +1,8 @@
 #include "engine_side/plan/plan_builder.h"
 
 #include <algorithm>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "engine_side/model/path.h"
@@ -13,6 +15,16 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kNeighbours = 16;  // layers of a decoder block, and some
+
+// Whether all that these are parts of comes to lie in one parameter.
+bool FillOneParameter(std::span<const SourceResolution> parts) {
+  std::set<std::uint32_t> parameters;
+  for (const SourceResolution& part : parts) {
+    if (part.to.owner == nullptr) return false;
+    for (const PlacedPiece& piece : part.to.pieces) parameters.insert(piece.parameter);
+  }
+  return parameters.size() == 1;
+}
 
 }  // namespace
 
@@ -89,13 +101,37 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
 
 void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
   const TensorSpec& spec = manifest_.entry(tensor).spec;
-  Resolution to;
   try {
-    to = model_.Resolve(spec);
+    if (model_.transforms().Matches(spec.name)) {
+      PlaceParts(tensor, model_.ResolveSource(spec));
+    } else {
+      PlaceResolved(tensor, model_.Resolve(spec));
+    }
   } catch (const Error& error) {
     (error.code() == ErrorCode::kNotFound ? problems_.unexpected : problems_.misfits).push_back(error.what());
-    return;
   }
+}
+
+void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts) {
+  const Shape& read_as = parts.front().read_as;
+  if (parts.size() > 1 || read_as != manifest_.entry(tensor).spec.shape) {
+    plan_.read_.emplace(tensor, ReadTensor{read_as, FillOneParameter(parts)});
+  }
+  if (parts.size() == 1) {
+    auto& [name, shape, to] = parts.front();
+    if (to.tree_name.empty() && name != manifest_.entry(tensor).spec.name) to.tree_name = name;
+    return PlaceResolved(tensor, std::move(to));
+  }
+  bool placed = false;
+  for (const SourceResolution& part : parts) {
+    if (part.to.owner == nullptr) continue;
+    AddPlacements(tensor, part.to);
+    placed = true;
+  }
+  if (!placed) PlaceResolved(tensor, std::move(parts.front().to));
+}
+
+void LoadPlan::Builder::PlaceResolved(std::uint32_t tensor, Resolution to) {
   if (!to.held_by.empty()) {
     plan_.elsewhere_.push_back({tensor, to.held_by});
   } else if (to.owner == nullptr) {
@@ -140,7 +176,8 @@ void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to
     plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
     plan_.placements_.push_back({tensor, parameter, piece.source, piece.destination, piece.shard_id, piece.order});
   }
-  if (cast) plan_.cast_tensors_.push_back(tensor);
+  if (cast && (plan_.cast_tensors_.empty() || plan_.cast_tensors_.back() != tensor))
+    plan_.cast_tensors_.push_back(tensor);
 }
 
 // Checkpoints mostly hold a decoder block's tensors together: a look at the neighbours is far from a hash table's cost.

@@ -26,6 +26,8 @@ class LoadPlan::Builder {
   void AddLayers(const Module& module, std::string& path);
   void AddLayer(const Module& module, const std::string& path);
   void PlaceTensor(std::uint32_t tensor);
+  void PlaceResolved(std::uint32_t tensor, Resolution to);
+  void PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts);
   void PlaceTied(std::uint32_t tensor, const Resolution& to);
   void AddPlacements(std::uint32_t tensor, const Resolution& to);
   std::uint32_t LayerOf(const Module* owner);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/tensor/cast.h"
 
@@ -9,7 +10,23 @@ namespace layercast {
 namespace {
 
 // A checkpoint tensor that holds a stack of matrices, as the parameter does.
-bool IsStacked(const Placement& placement) { return placement.source.rank == 3; }
+bool IsStacked(const Placement& placement) { return placement.source.rank == 3 && placement.destination.rank == 3; }
+
+// Of a tensor that is read in parts or another shape, its own magnitude is known, and those of its rows are not.
+void CheckIsEnough(const LoadPlan& plan, const Placement& placement, AmaxNeed need) {
+  const ReadTensor* read = plan.FindRead(placement.tensor);
+  const Box& source = placement.source;
+  const bool is_matrix = placement.destination.rank == 2;
+  const bool has_all_columns = source.extent[source.rank - 1U] == read->shape.back();
+  if (need == AmaxNeed::kNone) return;
+  if (is_matrix && (need == AmaxNeed::kTensor ? read->fills_one_parameter : has_all_columns)) return;
+  const PlannedParameter& parameter = plan.parameters()[placement.parameter];
+  throw Error(
+      ErrorCode::kUnsupported,
+      parameter.spec.name +
+          ": the recipe's scales follow from magnitudes over all ranks, which are not known of "
+          "a tensor that is split, deinterleaved or reshaped; expected one that is read as it is, or transposed");
+}
 
 // The axes of the tensor that are matrices and rows of the parameter.
 KeptAxes RowsOf(const Placement& placement) {
@@ -103,6 +120,10 @@ std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Recipe& recipe
     const PlannedParameter& parameter = plan.parameters()[placement.parameter];
     if (!parameter.quantize) continue;
     const AmaxNeed need = recipe.Needs(parameter.shard_axis);
+    if (plan.FindRead(placement.tensor) != nullptr) {
+      CheckIsEnough(plan, placement, need);
+      continue;
+    }
     if (need == AmaxNeed::kRows) requests[placement.tensor] = RowsOf(placement);
     if (need == AmaxNeed::kTensor && IsStacked(placement)) requests[placement.tensor] = 0b001;
   }

@@ -73,8 +73,8 @@ void ReloadAttempt::Take(const NamedTensor& named) {
 
 // Harmless if it is one of those that are computed, not loaded.
 void ReloadAttempt::TakeUndeclared(const NamedTensor& named) const {
-  const Resolution resolution = environment_.model.Resolve({named.name, named.tensor.dtype, named.tensor.shape});
-  if (!resolution.skip_rule.empty()) return;
+  const auto parts = environment_.model.ResolveSource({named.name, named.tensor.dtype, named.tensor.shape});
+  if (std::ranges::none_of(parts, [](const auto& part) { return part.to.skip_rule.empty(); })) return;
   throw Error(ErrorCode::kInvalidArgument,
               "'" + named.name + "' is not among the tensors that this reload was begun with");
 }

@@ -67,13 +67,14 @@ class KilledProcess : public ::testing::TestWithParam<CommitPolicy> {
     const pid_t child = ::fork();
     if (child == 0) {
       ::setenv("LAYERCAST_FAILPOINTS", failpoint.c_str(), 1);
-      ::_exit(ErrorOf([&] {
-                const std::unique_ptr<Receiver> receiver = Start();
-                receiver->ReloadWeights(EagerSource(testing::RigWeights(options_, 1)));
-                receiver->ReloadWeights(EagerSource(testing::RigWeights(options_, 2)));
-              }).empty()
-                  ? 0
-                  : 1);
+      try {
+        const std::unique_ptr<Receiver> receiver = Start();
+        receiver->ReloadWeights(EagerSource(testing::RigWeights(options_, 1)));
+        receiver->ReloadWeights(EagerSource(testing::RigWeights(options_, 2)));
+      } catch (const Error&) {
+        ::_exit(1);
+      }
+      ::_exit(0);
     }
     int status = 0;
     ::waitpid(child, &status, 0);

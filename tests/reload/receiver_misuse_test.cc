@@ -106,7 +106,7 @@ class Walk {
   template <class Call>
   void Expect(bool right, const Call& call) {
     const std::string error = ErrorOf(call);
-    ASSERT_EQ(error.empty(), right) << error;
+    ASSERT_EQ(error == "no error", right) << error;
     const ServedBytes& served =
         model_.served < 0 ? expected_before_ : expected_[static_cast<std::size_t>(model_.served)];
     ASSERT_THAT(Differences(rig_.engine.Served(), served), IsEmpty());

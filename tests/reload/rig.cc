@@ -133,7 +133,9 @@ void QuantizeInto(const RigOptions& options, const std::string& name, const Para
 
 std::unique_ptr<Module> RigModel(const RigOptions& options) {
   if (options.experts) return ExpertModel(options);
-  return ModelRegistry::Builtin().Build(ModelDescription::FromJson(Config(options)), options.parallel);
+  auto model = ModelRegistry::Builtin().Build(ModelDescription::FromJson(Config(options)), options.parallel);
+  model->SetTransforms(options.transforms);
+  return model;
 }
 
 Weights RigWeights(const RigOptions& options, std::uint32_t seed) {
@@ -290,15 +292,6 @@ std::vector<std::string> Differences(const ServedBytes& a, const ServedBytes& b)
     if (!a.contains(name)) names.push_back(name);
   }
   return names;
-}
-
-std::string ErrorOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(ErrorCodeName(error.code())) + ": " + error.what();
-  }
-  return "";
 }
 
 }  // namespace layercast::testing

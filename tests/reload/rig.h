@@ -19,6 +19,7 @@
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
 #include "src/base/counting_memory.h"
+#include "tests/support/error_of.h"
 #include "tests/support/experts.h"
 #include "tests/support/weights.h"
 
@@ -37,6 +38,7 @@ struct RigOptions {
   bool requantize = false;
   // Instead of the decoder: a router, experts whose tensors come in this form, and a norm.
   std::optional<ExpertForm> experts{};
+  SourceTransforms transforms{};  // of the decoder
 };
 
 // A Qwen2 decoder, 128 wide: 8 heads and 4 key/value heads of 32, biases, a gated MLP of 256. Or a layer of 5 experts,
@@ -102,8 +104,5 @@ ServedBytes ServedSlowly(const RigOptions& options, const Weights& weights);
 
 // Names of the tensors that differ, and of those that are on one side alone.
 std::vector<std::string> Differences(const ServedBytes& a, const ServedBytes& b);
-
-// What a call throws, as "CODE: message"; "" if nothing.
-std::string ErrorOf(const std::function<void()>& call);
 
 }  // namespace layercast::testing

@@ -17,6 +17,7 @@
 #include "layercast/model/derived_tensor.h"
 #include "layercast/model/parameter.h"
 #include "layercast/model/placement.h"
+#include "layercast/model/source_transforms.h"
 #include "layercast/model/weights_mapper.h"
 #include "layercast/weights_iterator.h"
 
@@ -54,6 +55,13 @@ struct LAYERCAST_PUBLIC Resolution {
   std::string skip_rule;            // the rule that skips it, when it is skipped
   std::string alias_of;             // the tied tensor it stands for ("model.embed_tokens.weight"), if it does
   std::string_view held_by;         // the other ranks that hold it ("pipeline stage 1"); lives as long as the tree
+};
+
+// Of one of the tensors that transforms make of a checkpoint tensor.
+struct SourceResolution {
+  std::string name;  // of that tensor
+  Shape read_as;     // the shape that the checkpoint tensor has to the source boxes of `to`
+  Resolution to;
 };
 
 // Resource; one thread at a time. Owners are the modules that have parameters: the *layers*.
@@ -99,9 +107,15 @@ class LAYERCAST_PUBLIC Module {
   // trainer has names of its own sets `its rules | mapper()`.
   void SetMapper(WeightsMapper mapper) { mapper_ = std::move(mapper); }
   const WeightsMapper& mapper() const { return mapper_; }
+  // How tensors are read before their names are mapped; asked of the root alone.
+  void SetTransforms(SourceTransforms transforms) { transforms_ = std::move(transforms); }
+  const SourceTransforms& transforms() const { return transforms_; }
 
   // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
+  // Resolve, of all that the transforms make of a checkpoint tensor: of itself, where none applies. Throws kUnsupported
+  // for parts that belong to several layers, and for parts of a tied tensor.
+  std::vector<SourceResolution> ResolveSource(const TensorSpec& spec) const;
 
   // The recursive door that model authors know: every tensor of the stream is routed to its owner and copied
   // into its parameter's storage (materialized on host memory if it is on meta), cast to the parameter's dtype.
@@ -148,6 +162,7 @@ class LAYERCAST_PUBLIC Module {
 
   std::string class_name_;
   WeightsMapper mapper_;
+  SourceTransforms transforms_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
   std::vector<DerivedTensor> derived_;

@@ -32,7 +32,8 @@ struct LAYERCAST_PUBLIC NameRule {
   static NameRule Regex(std::string pattern, std::string to);  // ECMAScript; every match, "$1" is its first group
   static NameRule Drop(Match match, std::string from, std::string reason);
 
-  std::string Describe() const;  // "prefix model.language_model -> model"
+  std::string Describe() const;       // "prefix model.language_model -> model"
+  std::string DescribeMatch() const;  // "prefix model.language_model"
 };
 
 // Rules in order, each applied to what those before it made of the name. Immutable value; copies share their rules.

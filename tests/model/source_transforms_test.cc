@@ -1,0 +1,168 @@
+#include "layercast/model/source_transforms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "layercast/model/embedding.h"
+#include "layercast/model/linear.h"
+#include "layercast/model/norm.h"
+#include "tests/support/error_of.h"
+#include "tests/support/tree.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Match = NameRule::Match;
+using Transform = SourceTransform;
+
+std::vector<SourceView> Read(std::vector<Transform> transforms, const Shape& shape) {
+  return SourceTransforms(std::move(transforms)).Apply({"a.w", DType::kBF16, shape});
+}
+
+std::string Refusal(std::vector<Transform> transforms, const Shape& shape,
+                    ErrorCode code = ErrorCode::kInvalidArgument) {
+  return testing::ErrorOf([&] { (void)Read(std::move(transforms), shape); }, code);
+}
+
+// The source box of a piece that is all of the view.
+Box BoxOf(const SourceView& view) {
+  return view.InSource({0, Box::Whole(view.spec.shape), Box::Whole(view.spec.shape), {}}).source;
+}
+
+Box Of(std::vector<std::int64_t> begin, std::vector<std::int64_t> extent) {
+  Box box = Box::Whole(extent);
+  std::ranges::copy(begin, box.begin.begin());
+  return box;
+}
+
+TEST(SourceTransforms, ReadATensorAsItIsWithoutRules) {
+  const SourceTransforms none;
+  EXPECT_FALSE(none.Matches("a.w"));
+  const std::vector<SourceView> views = none.Apply({"a.w", DType::kBF16, {4, 6}});
+  ASSERT_EQ(views.size(), 1U);
+  EXPECT_EQ(views[0].spec, (TensorSpec{"a.w", DType::kBF16, {4, 6}}));
+  EXPECT_EQ(BoxOf(views[0]), Box::Whole({4, 6}));
+}
+
+TEST(SourceTransforms, ChangeTheShape) {
+  EXPECT_EQ(Read({Transform::Squeeze(Match::kSuffix, "w", 1)}, {4, 1, 6})[0].spec.shape, Shape({4, 6}));
+  EXPECT_EQ(Read({Transform::Reshape(Match::kSuffix, "w", {2, -1, 3})}, {4, 6})[0].spec.shape, Shape({2, 4, 3}));
+  const SourceView both =
+      Read({Transform::Squeeze(Match::kSuffix, "w", 0), Transform::Reshape(Match::kSuffix, "w", {24})}, {1, 4, 6})[0];
+  EXPECT_EQ(both.read_as, Shape({24}));
+}
+
+TEST(SourceTransforms, TurnATensorTheOtherWayRoundAndBack) {
+  const Transform transpose = Transform::Transpose(Match::kSuffix, "w");
+  const SourceView once = Read({transpose}, {4, 6})[0];
+  EXPECT_EQ(once.spec.shape, Shape({6, 4}));
+  const PlacedPiece piece = once.InSource({0, Of({1, 0}, {2, 4}), Box::Whole({2, 4}), {}});
+  EXPECT_EQ(piece.source, Of({0, 1}, {4, 2}));
+  EXPECT_TRUE(piece.order.transposed);
+  const SourceView twice = Read({transpose, transpose}, {4, 6})[0];
+  EXPECT_FALSE(twice.InSource({0, Box::Whole({4, 6}), Box::Whole({4, 6}), {}}).order.transposed);
+}
+
+TEST(SourceTransforms, SplitATensor) {
+  const std::vector<SourceView> parts =
+      Read({Transform::Split(Match::kSuffix, "w", 0, {{"q.w", 3}, {"k.w", 1}})}, {4, 6});
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].spec, (TensorSpec{"a.q.w", DType::kBF16, {3, 6}}));
+  EXPECT_EQ(parts[1].spec, (TensorSpec{"a.k.w", DType::kBF16, {1, 6}}));
+  EXPECT_EQ(BoxOf(parts[1]), Of({3, 0}, {1, 6}));
+}
+
+TEST(SourceTransforms, TakePartsInTurns) {
+  const std::vector<SourceView> parts =
+      Read({Transform::Deinterleave(Match::kSuffix, "w", 0, {"gate.w", "up.w"})}, {4, 6});
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1].spec, (TensorSpec{"a.up.w", DType::kBF16, {2, 6}}));
+  EXPECT_EQ(parts[1].read_as, Shape({2, 2, 6}));
+  EXPECT_EQ(BoxOf(parts[1]), Of({0, 1, 0}, {2, 1, 6}));
+  const PlacedPiece last_row = parts[1].InSource({0, Of({1, 0}, {1, 6}), Box::Whole({1, 6}), {}});
+  EXPECT_EQ(last_row.source, Of({1, 1, 0}, {1, 1, 6}));
+}
+
+// [heads, 2, 3, in], of which heads' pairs alternate: each part again in two.
+TEST(SourceTransforms, ApplyToAllPartsOneAfterTheOther) {
+  const std::vector<SourceView> parts = Read(
+      {Transform::Reshape(Match::kSuffix, "w", {4, 6}),
+       Transform::Deinterleave(Match::kSuffix, "w", 0, {"even.w", "odd.w"}), Transform::Transpose(Match::kSuffix, "w")},
+      {24});
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1].spec, (TensorSpec{"a.odd.w", DType::kBF16, {6, 2}}));
+  EXPECT_EQ(BoxOf(parts[1]), Of({0, 1, 0}, {2, 1, 6}));
+}
+
+TEST(SourceTransforms, NameTensorRuleAndShapeWhereTheyDoNotApply) {
+  EXPECT_EQ(Refusal({Transform::Squeeze(Match::kSuffix, "w", 0)}, {4, 6}),
+            "'a.w' [4, 6] bf16: suffix w: squeeze axis 0: expected an axis of 1, got 4");
+  EXPECT_THAT(Refusal({Transform::Squeeze(Match::kSuffix, "w", 2)}, {4, 6}), HasSubstr("no such axis of [4, 6]"));
+  EXPECT_THAT(Refusal({Transform::Reshape(Match::kSuffix, "w", {5, -1})}, {4, 6}),
+              HasSubstr("expected a shape of 24 elements, got [5, -1]"));
+  EXPECT_THAT(Refusal({Transform::Transpose(Match::kSuffix, "w")}, {4}), HasSubstr("two axes or more, got [4]"));
+  EXPECT_THAT(Refusal({Transform::Split(Match::kSuffix, "w", 1, {{"q.w", 3}, {"k.w", 1}})}, {4, 6}),
+              AllOf(HasSubstr("split axis 1 into q.w (3), k.w (1)"), HasSubstr("expected parts of 6 together, got 4")));
+  EXPECT_THAT(Refusal({Transform::Deinterleave(Match::kSuffix, "w", 0, {"g.w", "u.w"})}, {5, 6}),
+              HasSubstr("a multiple of 2, got 5"));
+}
+
+TEST(SourceTransforms, RefuseWhatNoCopyOfBoxesCanFollow) {
+  const auto kUnsupported = ErrorCode::kUnsupported;
+  EXPECT_THAT(Refusal({Transform::Transpose(Match::kSuffix, "w"), Transform::Reshape(Match::kSuffix, "w", {24})},
+                      {4, 6}, kUnsupported),
+              HasSubstr("its shape is to be changed before"));
+  EXPECT_THAT(Refusal({Transform::Deinterleave(Match::kSuffix, "w", 1, {"g.w", "u.w"})}, {4, 6}, kUnsupported),
+              HasSubstr("element by element"));
+}
+
+TEST(SourceTransforms, CheckTheirRulesWhenTheyAreMade) {
+  const auto refusal = [](const Transform& transform) {
+    return testing::ErrorOf([&] { (void)SourceTransforms({transform}); }, ErrorCode::kInvalidArgument);
+  };
+  EXPECT_THAT(refusal(Transform::Transpose(Match::kSuffix, "")), HasSubstr("there is nothing to match"));
+  EXPECT_THAT(refusal(Transform::Reshape(Match::kSuffix, "w", {-1, -1})), HasSubstr("or -1 once"));
+  EXPECT_THAT(refusal(Transform::Reshape(Match::kSuffix, "w", {0, 4})), HasSubstr("at least 1"));
+  EXPECT_THAT(refusal(Transform::Split(Match::kSuffix, "w", 0, {})), HasSubstr("expected parts"));
+  EXPECT_THAT(refusal(Transform::Split(Match::kSuffix, "w", 0, {{"a.w", 0}})), HasSubstr("parts of at least 1"));
+}
+
+TEST(SourceTransforms, SayWhichApply) {
+  const SourceTransforms transforms(
+      {Transform::Transpose(Match::kPrefix, "a"), Transform::Squeeze(Match::kSuffix, "b", 1)});
+  EXPECT_THAT(transforms.Describe("a.w"), ElementsAre("prefix a: transpose"));
+  EXPECT_THAT(transforms.Describe("c"), IsEmpty());
+}
+
+class TwoLayers final : public testing::Tree {
+ public:
+  TwoLayers() : Tree("TwoLayers") {
+    const LayerContext context;
+    Add("first", std::make_unique<ReplicatedLinear>(context, 6, 2, false));
+    Add("second", std::make_unique<ReplicatedLinear>(context, 6, 2, false));
+    Add("head", std::make_unique<TiedLMHead>("first"));
+  }
+};
+
+TEST(SourceTransforms, KeepThePartsOfATensorInOneLayer) {
+  TwoLayers model;
+  const auto refusal = [&](const char* other) {
+    model.SetTransforms(
+        SourceTransforms({Transform::Split(Match::kSuffix, "both", 0, {{"first.weight", 2}, {other, 2}})}));
+    return testing::ErrorOf([&] { (void)model.ResolveSource({"both", DType::kF32, {4, 6}}); }, ErrorCode::kUnsupported);
+  };
+  EXPECT_EQ(refusal("second.weight"), "the parts of 'both' belong to first and to second: expected one layer");
+  EXPECT_THAT(refusal("head.weight"), HasSubstr("is tied to 'first.weight': expected a tensor of its own"));
+}
+
+}  // namespace
+}  // namespace layercast
