@@ -26,6 +26,7 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
                  Collective& collective, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
     : collective_(collective),
       dtype_(model.dtype()),
+      residual_dtype_(model.options().fp32_residual ? DType::kF32 : dtype_),
       hidden_size_(static_cast<std::size_t>(model.hidden_size())),
       vocab_size_(static_cast<std::size_t>(model.vocab_size())),
       max_tokens_(static_cast<std::size_t>(model.max_positions())),
@@ -136,7 +137,13 @@ void Decoder::Embed(std::span<const TokenRow> rows) {
 }
 
 void Decoder::Take(Step& step, std::span<const TokenRow> rows) {
-  step.norm.Apply(hidden_, dtype_, normed_);
+  if (residual_dtype_ == dtype_) {
+    step.norm.Apply(hidden_, dtype_, normed_);
+  } else {
+    rounded_ = hidden_;
+    RoundTo(dtype_, rounded_.values());
+    step.norm.Apply(rounded_, dtype_, normed_);
+  }
   step.block->Forward(rows, normed_, added_);
   if (step.post_norm) {
     step.post_norm->Apply(added_, dtype_, normed_);
@@ -144,7 +151,7 @@ void Decoder::Take(Step& step, std::span<const TokenRow> rows) {
   }
   const std::span<float> hidden = hidden_.values();
   for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] += added_.values()[i];
-  RoundTo(dtype_, hidden);
+  RoundTo(residual_dtype_, hidden);
 }
 
 void Decoder::AppendLogits(std::span<const TokenRow> rows, Logits& logits) {
@@ -154,7 +161,8 @@ void Decoder::AppendLogits(std::span<const TokenRow> rows, Logits& logits) {
   for (std::size_t i = 0, to = 0; i < rows.size(); ++i) {
     if (rows[i].wants_logits) std::copy_n(hidden_.row(i), hidden_size_, last.row(to++));
   }
-  final_norm_.Apply(last, dtype_, normed_);
+  final_norm_.Apply(last, residual_dtype_, normed_);
+  RoundTo(dtype_, normed_.values());
   Activations mine(wanted, lm_head_.rows);
   Multiply(normed_, lm_head_, mine);
   if (logit_softcap_ > 0.0F) SoftCap(logit_softcap_, mine.values());

@@ -80,7 +80,7 @@ class Decoder {
   void AppendLogits(std::span<const TokenRow> rows, Logits& logits);
 
   Collective& collective_;
-  DType dtype_;
+  DType dtype_, residual_dtype_;
   std::size_t hidden_size_, vocab_size_, max_tokens_;
   float embedding_scale_, logit_softcap_;
   RotaryTables rotary_;
@@ -91,8 +91,8 @@ class Decoder {
   WeightView lm_head_;  // the embedding again when they are tied
   std::unordered_map<std::uint64_t, std::size_t> lengths_;
 
-  Activations hidden_;          // the residual stream
-  Activations normed_, added_;  // scratch
+  Activations hidden_;                    // the residual stream
+  Activations rounded_, normed_, added_;  // scratch
 };
 
 }  // namespace layercast

@@ -25,7 +25,12 @@ const DecoderForCausalLM& OneRank(const Module& model, const ParallelConfig& par
   check("tp_size", parallel.tp_size);
   check("ep_size", parallel.ep_size);
   check("pp_size", parallel.pp_size);
-  return AsKind<DecoderForCausalLM>(&model, "the model");
+  const auto& decoder = AsKind<DecoderForCausalLM>(&model, "the model");
+  if (decoder.options().fp32_residual) {
+    throw Error(ErrorCode::kUnsupported, "the decode step in tensors rounds the sums between blocks, which " +
+                                             decoder.class_name() + " keeps in fp32");
+  }
+  return decoder;
 }
 
 // CapturedWeights refuses a buffer that is elsewhere.

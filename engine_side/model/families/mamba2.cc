@@ -27,11 +27,13 @@ std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelCon
     options.time_step_min = limit[0];
     options.time_step_max = limit[1];
   }
-  auto model = std::make_unique<DecoderForCausalLM>("Mamba2ForCausalLM", context, config, [&](std::int64_t) {
+  const auto make_layer = [&](std::int64_t) {
     auto layer = std::make_unique<DecoderLayer>(context, config);
     layer->AddStep({"norm", "mixer", {}}, std::make_unique<MambaMixer>(context, sizes, config.hidden_size, options));
     return layer;
-  });
+  };
+  const DecoderOptions sums{.fp32_residual = fields.Flag("residual_in_fp32", true)};
+  auto model = std::make_unique<DecoderForCausalLM>("Mamba2ForCausalLM", context, config, make_layer, sums);
   model->SetMapper(BackboneNames() | model->mapper());
   return model;
 }

@@ -50,6 +50,7 @@ class LAYERCAST_PUBLIC DecoderLayer final : public Module {
 struct DecoderOptions {
   double embedding_scale = 1.0;  // multiplies embeddings, rounded to the model's dtype first
   double logit_softcap = 0.0;    // logits become cap * tanh(logit / cap); 0: none
+  bool fp32_residual = false;    // the sums between blocks are not rounded to the model's dtype
 };
 
 // model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so; of a pipeline, what
