@@ -104,6 +104,19 @@ CapturedBuffers CapturedBuffers::Adopt(std::vector<CapturedBuffer> buffers,
   return table;
 }
 
+CapturedBuffers CapturedBuffers::SeenAs(std::function<CapturedBuffer(CapturedBuffer)> view) const {
+  CapturedBuffers seen = *this;
+  std::ranges::transform(seen.buffers_, seen.buffers_.begin(), view);
+  if (current_) {
+    seen.current_ = [view = std::move(view), current = current_] {
+      std::vector<CapturedBuffer> now = current();
+      std::ranges::transform(now, now.begin(), view);
+      return now;
+    };
+  }
+  return seen;
+}
+
 const CapturedBuffer* CapturedBuffers::Find(std::string_view name) const {
   const auto found = std::lower_bound(buffers_.begin(), buffers_.end(), name,
                                       [](const CapturedBuffer& buffer, std::string_view n) { return buffer.name < n; });

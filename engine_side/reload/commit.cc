@@ -7,14 +7,23 @@
 
 namespace layercast {
 
-void WriteCaptured(const CapturedBuffer& buffer, std::span<const std::byte> bytes) {
-  ForEachRun(buffer, [&](std::byte* address, std::size_t offset, std::size_t count) {
+void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes) {
+  ForEachRun(tensor.destination, [&](std::byte* address, std::size_t offset, std::size_t count) {
     std::memcpy(address, bytes.data() + offset, count);
   });
+  for (const CapturedBuffer& padding : tensor.padding) {
+    ForEachRun(padding,
+               [](std::byte* address, std::size_t /*offset*/, std::size_t count) { std::memset(address, 0, count); });
+  }
 }
 
-void WriteCaptured(DeviceStream& stream, const CapturedBuffer& buffer, std::span<const std::byte> bytes) {
+void WriteCaptured(DeviceStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes) {
+  for (const CapturedBuffer& padding : tensor.padding) {
+    const ElementWalk walk = WalkOver(padding).value();
+    if (NumElements(walk) != 0) stream.Zero(padding.dtype, padding.address, walk);
+  }
   if (bytes.empty()) return;
+  const CapturedBuffer& buffer = tensor.destination;
   if (IsPacked(buffer)) return stream.Copy(bytes.data(), buffer.address, bytes.size());
   const ElementWalk walk = WalkOver(buffer).value();
   stream.Scatter(buffer.dtype, bytes.data(), buffer.dtype, buffer.address, walk, 0, NumElements(walk));

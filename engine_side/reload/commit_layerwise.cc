@@ -37,7 +37,7 @@ void LayerwiseCommitter::Close(std::span<const KernelTensor> tensors) {
     digests_[index] = DigestOf(bytes);
     parts_.failpoints.Hit("commit.copy");
     BeforeWriting(index);
-    WriteCaptured(tensors[i].destination, bytes);
+    WriteCaptured(tensors[i], bytes);
   });
   scratch_.erase(parts_.layout.IndexOf(tensors.front()));
 }

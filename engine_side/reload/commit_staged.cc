@@ -23,7 +23,7 @@ class StagedCommitter final : public Committer {
     parts_.pool.For(tensors.size(), [&](std::size_t i) {
       parts_.failpoints.Hit("commit.copy");
       wrote_ = true;
-      WriteCaptured(tensors[i].destination, staging_.BytesOf(tensors[i]));
+      WriteCaptured(tensors[i], staging_.BytesOf(tensors[i]));
     });
   }
 

@@ -32,7 +32,7 @@ class DeviceStagedCommitter final : public Committer {
     for (const KernelTensor& tensor : parts_.layout.tensors()) {
       if (IsOnDevice(tensor.destination)) continue;
       BeforeWriting();
-      WriteCaptured(tensor.destination, staging_.Staged(tensor));
+      WriteCaptured(tensor, staging_.Staged(tensor));
     }
     work_.stream().Wait(queued);
   }
@@ -64,7 +64,7 @@ class DeviceStagedCommitter final : public Committer {
   }
   void QueueCommit(const KernelTensor& tensor) {
     BeforeWriting();
-    WriteCaptured(work_.stream(), tensor.destination, staging_.Staged(tensor));
+    WriteCaptured(work_.stream(), tensor, staging_.Staged(tensor));
   }
 
   const CommitParts parts_;

@@ -19,7 +19,7 @@ class UndoCommitter final : public LayerwiseCommitter {
     parts().pool.For(tensors.size(), [&](std::size_t i) {
       if (!saved_.Has(i)) return;
       parts().failpoints.Hit("commit.undo");
-      WriteCaptured(tensors[i].destination, log_.BytesOf(tensors[i]));
+      WriteCaptured(tensors[i], log_.BytesOf(tensors[i]));
     });
     saved_.Clear();
     return true;

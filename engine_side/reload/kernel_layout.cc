@@ -7,6 +7,7 @@
 
 #include "engine_side/model/path.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/reload/weight_layout.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/rounding.h"
@@ -48,12 +49,16 @@ std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& reci
   return tensors;
 }
 
-KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured)
+KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured,
+                           const WeightLayout& weights)
     : num_layers_(plan.layers().size()) {
   std::string problems;
   std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;
+  const std::vector<Shape> padded = PaddedShapesOf(plan, recipe, weights);
+  std::size_t next = 0;
   for (TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
+    const Shape& memory = padded[next++];
     const CapturedBuffer* buffer = captured.Find(spec.name);
     const std::string mismatch = Mismatch(spec, buffer);
     if (buffer != nullptr) written.insert(buffer->name);
@@ -63,7 +68,7 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
     }
     const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
     std::uint64_t& staged = staged_bytes_[static_cast<std::size_t>(buffer->device.kind)];
-    tensors.push_back({std::move(spec), *buffer, staged});
+    tensors.push_back({std::move(spec), *buffer, PaddingOf(*buffer, memory), staged});
     staged += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
   }
   for (const CapturedBuffer& buffer : captured.buffers()) {

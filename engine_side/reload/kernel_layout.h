@@ -11,20 +11,23 @@
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/weight_layout.h"
 
 namespace layercast {
 
 struct KernelTensor {
-  TensorSpec spec;                   // full kernel name; logical, row-major shape
-  CapturedBuffer destination;        // where commit writes it
-  std::uint64_t staging_offset = 0;  // where it lies staged, among those of its kind of device
+  TensorSpec spec;                      // full kernel name; logical, row-major shape
+  CapturedBuffer destination;           // where commit writes it
+  std::vector<CapturedBuffer> padding;  // beside it: commit writes zeros
+  std::uint64_t staging_offset = 0;     // where it lies staged, among those of its kind of device
 };
 
 class KernelLayout {
  public:
   // Throws kInvalidArgument naming every kernel tensor without a captured buffer, every captured buffer that nothing
-  // writes, and every dtype or shape that differs.
-  KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured);
+  // writes, and every dtype or shape that differs. `captured`: as TensorsIn sees them (weight_layout.h).
+  KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured,
+               const WeightLayout& weights = {});
   // The same tensors, of the parameters of another plan of the same model: a weight that comes as codes and scales has
   // a parameter for each, in the order of the recipe's kernel tensors.
   KernelLayout For(const LoadPlan& plan, const Recipe& recipe) const;

@@ -7,6 +7,7 @@
 #include "engine_side/reload/served_version.h"
 #include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
+#include "engine_side/reload/weight_layout.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
@@ -24,7 +25,7 @@ class Receiver::Impl {
   Impl(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
        CapturedBuffers captured, const ReceiverOptions& options)
       : policy_(options.commit),
-        captured_(std::move(captured)),
+        captured_(InLayout(std::move(captured), *model, quantization)),
         failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))),
         stager_(std::move(model), parallel, quantization, captured_, options, failpoints_, report_),
         buffers_digest_(captured_.TableDigest()) {}
@@ -171,6 +172,13 @@ class Receiver::Impl {
  private:
   using Clock = std::chrono::steady_clock;
   enum class Phase { kIdle, kReceiving, kStaged };  // staged: may be committed
+
+  static CapturedBuffers InLayout(CapturedBuffers captured, const Module& model,
+                                  const QuantizationConfig& quantization) {
+    if (quantization.layout == WeightLayout()) return captured;
+    const auto recipe = MakeRecipe(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales});
+    return TensorsIn(captured, LoadPlan::WithoutTensors(model), *recipe, quantization.layout);
+  }
 
   static double MillisecondsSince(Clock::time_point begin) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();

@@ -140,7 +140,7 @@ StagedVersion Stager::Digested(const Version& version) {
 const KernelLayout& Stager::layout() {
   if (!layout_) {
     TakeInFullPrecision(*model_);
-    layout_.emplace(LoadPlan::WithoutTensors(*model_), *recipe_, captured_);
+    layout_.emplace(LoadPlan::WithoutTensors(*model_), *recipe_, captured_, quantization_.layout);
   }
   return *layout_;
 }

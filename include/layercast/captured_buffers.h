@@ -59,6 +59,10 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   // Of every buffer's name and the digest of its bytes as Read gives them, in name order.
   Digest ServedDigest() const;
 
+  // The same memory, each buffer as `view` describes it: inside the one that it is given, under the same name. What the
+  // engine is asked again is seen in the same way.
+  CapturedBuffers SeenAs(std::function<CapturedBuffer(CapturedBuffer)> view) const;
+
   // A new stream of the buffers' device; null: all of them are host memory.
   std::shared_ptr<DeviceStream> OpenStream() const;
 

@@ -20,6 +20,7 @@
 #include "layercast/parallel.h"
 #include "layercast/report.h"
 #include "layercast/version.h"
+#include "layercast/weight_layout.h"
 #include "layercast/weights_iterator.h"
 
 namespace layercast {
@@ -32,6 +33,7 @@ struct QuantizationConfig {
   // this rank's part can be cut out, are dequantized to the model's dtype and quantized anew; otherwise they are
   // refused.
   bool requantize = false;
+  WeightLayout layout{};  // of the engine's own memory: nothing that is published, exported or lent knows of it
 };
 
 // Where new weights come from. Value; moved into a reload.
@@ -146,6 +148,7 @@ class LAYERCAST_PUBLIC Receiver {
   const std::optional<Version>& version() const;  // served now; empty before the first commit, and while torn
   const std::optional<Torn>& torn() const;
   const ReloadReport& report() const;  // of the latest reload, also of one that failed
+  // Those that the engine handed over, each as its tensor alone where the layout pads or transposes it.
   const CapturedBuffers& captured() const;
   // What is staged: what AdoptStaged needs to know after a crash.
   const Version& staged_version() const;

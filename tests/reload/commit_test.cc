@@ -26,7 +26,7 @@ TEST(Commit, WritesABufferAndNothingAroundIt) {
   Rig rig({.recipe = "fp8_per_block"});
   for (const CapturedBuffer& buffer : rig.engine.table()) {
     const auto bytes = RandomBytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
-    WriteCaptured(buffer, bytes);
+    WriteCaptured(KernelTensor{.spec = {}, .destination = buffer, .padding = {}}, bytes);
     EXPECT_EQ(rig.captured.Read(buffer), bytes) << buffer.name;
   }
   EXPECT_TRUE(rig.engine.CanariesAreAlive());
@@ -41,7 +41,7 @@ TEST(Commit, FollowsForeignStrides) {
     std::vector<std::byte> memory(ExtentBytes(buffer), std::byte{0x5C});
     buffer.address = memory.data();
     const auto bytes = RandomBytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
-    WriteCaptured(buffer, bytes);
+    WriteCaptured(KernelTensor{.spec = {}, .destination = buffer, .padding = {}}, bytes);
     std::vector<std::byte> read(bytes.size());
     ReadCaptured(buffer, read);
     EXPECT_EQ(read, bytes) << buffer.name;

@@ -78,6 +78,25 @@ TEST_P(OnDeviceByRecipe, ServesThemWhereSomeLayersStayInHostMemory) {
 
 TEST_P(OnDeviceByRecipe, ServesThemInForeignStrides) { ExpectReloads({.model = Model(), .strided = true}); }
 
+TEST_P(OnDeviceByRecipe, ServesThemPaddedTransposedAndColumnMajor) {
+  const WeightLayout layouts[] = {{.row_alignment = 96, .column_alignment = 96},
+                                  {.transposed = true, .column_major = true},
+                                  {96, 96, true, false},
+                                  {96, 96, false, true}};
+  for (const WeightLayout& layout : layouts) {
+    DeviceRig rig(*device_,
+                  {.model = Model(),
+                   .on_host = [](const std::string& name) { return name.find("down_proj") != std::string::npos; },
+                   .layout = layout});
+    for (const std::uint32_t seed : {1U, 2U}) {
+      const Weights weights = rig.Version(seed);
+      rig.receiver->ReloadWeights(EagerSource(weights));
+      EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty());
+      EXPECT_THAT(Differences(rig.engine.Memory(), rig.engine.ExpectedMemory(rig.Expected(weights))), IsEmpty());
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, OnDeviceByRecipe,
                          ::testing::Combine(::testing::ValuesIn(kRecipes),
                                             ::testing::Values(std::pair(0, 1), std::pair(1, 2), std::pair(3, 4))));

@@ -10,6 +10,7 @@
 #include "engine_side/reload/strided.h"
 #include "layercast/receiver.h"
 #include "tests/device/test_device.h"
+#include "tests/reload/laid_out.h"
 #include "tests/reload/receiver_rig.h"
 
 namespace layercast::testing {
@@ -21,6 +22,7 @@ struct DeviceRigOptions {
   // Kernel tensors of these names stay in host memory.
   std::function<bool(const std::string& name)> on_host = [](const std::string&) { return false; };
   bool strided = false;  // matrices lie column by column, with gaps
+  WeightLayout layout{};
 };
 
 // The table of an engine for a model. Resource; the device outlives it.
@@ -28,12 +30,15 @@ class DeviceEngine {
  public:
   DeviceEngine(TestDevice& device, const Module& model, const DeviceRigOptions& options) : device_(device) {
     const auto recipe = MakeRecipe(options.model.recipe);
-    for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), *recipe)) {
-      CapturedBuffer buffer{std::move(spec.name), nullptr, spec.dtype, std::move(spec.shape), {}, {}};
+    const std::shared_ptr<DeviceStream> stream = device.Opener()({Device::Kind::kCuda, 0});
+    for (LaidOut& laid : LaidOutBuffers(model, *recipe, options.layout)) {
+      CapturedBuffer& buffer = laid.buffer;
       if (options.strided && buffer.shape.size() == 2) buffer.strides = {1, buffer.shape[0] + 3};
-      Place(buffer, options.on_host(buffer.name));
-      table_.push_back(std::move(buffer));
+      Place(buffer, options.on_host(buffer.name), *stream);
+      table_.push_back(buffer);
+      laid_.push_back(std::move(laid));
     }
+    stream->Wait(stream->Record());
   }
 
   CapturedBuffers Adopt() const {
@@ -41,20 +46,43 @@ class DeviceEngine {
   }
   std::vector<CapturedBuffer>& table() { return table_; }
 
+  // All memory of every buffer, and what it must be while those tensors are served: padding, gaps and all.
+  ServedBytes Memory() const {
+    ServedBytes memory;
+    for (const CapturedBuffer& buffer : table_) {
+      const auto bytes = static_cast<std::int64_t>(ExtentBytes(buffer));
+      const CapturedBuffer all{buffer.name, buffer.address, DType::kU8, {bytes}, {}, buffer.device};
+      memory[buffer.name] = CapturedBuffers::Adopt({all}, nullptr, device_.Opener()).Read(all);
+    }
+    return memory;
+  }
+  ServedBytes ExpectedMemory(const ServedBytes& tensors) const {
+    ServedBytes memory;
+    for (const LaidOut& laid : laid_) {
+      const std::string& name = laid.buffer.name;
+      memory[name] = laid.Memory(tensors.at(name), ExtentBytes(laid.buffer), kUntouched);
+    }
+    return memory;
+  }
+
  private:
-  void Place(CapturedBuffer& buffer, bool on_host) {
+  static constexpr std::byte kUntouched{0x77};
+
+  void Place(CapturedBuffer& buffer, bool on_host, DeviceStream& stream) {
     const std::size_t bytes = ExtentBytes(buffer);
     if (on_host) {
-      buffer.address = host_.emplace_back(std::max<std::size_t>(bytes, 1), std::byte{0x77}).data();
+      buffer.address = host_.emplace_back(std::max<std::size_t>(bytes, 1), kUntouched).data();
     } else {
       buffer.address = device_.Allocate(bytes);
       buffer.device = {Device::Kind::kCuda, 0};
+      stream.Fill(buffer.address, kUntouched, bytes);
     }
   }
 
   TestDevice& device_;
   std::vector<std::vector<std::byte>> host_;
   std::vector<CapturedBuffer> table_;
+  std::vector<LaidOut> laid_;
 };
 
 struct DeviceRig {
@@ -65,7 +93,8 @@ struct DeviceRig {
     receiver_options.threads = 1;
     receiver_options.chunk_bytes = given.chunk_bytes;
     receiver = std::make_unique<Receiver>(RigModel(given.model), given.model.parallel,
-                                          QuantizationConfig{given.model.recipe}, engine.Adopt(), receiver_options);
+                                          QuantizationConfig{.recipe = given.model.recipe, .layout = given.layout},
+                                          engine.Adopt(), receiver_options);
   }
 
   Weights Version(std::uint32_t seed) const { return RigWeights(options.model, seed); }
