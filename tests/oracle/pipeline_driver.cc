@@ -1,10 +1,10 @@
 // Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
 // the load plan, the pipeline and the receiver with the oracle.
 //   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [requantize]
-//   [direct]
-//                   [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE] [layers=OF_A_STAGE,...]
-//                   [draft=mtp|FOLDER]
+//                   [direct] [device] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE]
+//                   [layers=OF_A_STAGE,...] [draft=mtp|FOLDER]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver.
+// device: the engine's buffers are on the device that this program is linked with; not for pieces.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -27,6 +27,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/checkpoint_manifest.h"
 #include "src/checkpoint/safetensors_writer.h"
+#include "tests/device/test_device.h"
 
 namespace layercast {
 namespace {
@@ -35,7 +36,7 @@ struct Job {
   std::string folder, recipe, out, way = "pieces", channel, draft;
   ParallelConfig parallel;
   ScheduleOptions schedule;
-  bool power_of_two = false, requantize = false, direct = false;
+  bool power_of_two = false, requantize = false, direct = false, device = false;
   long shuffle_seed = -1;
   int fill = 0;
 };
@@ -59,6 +60,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "pow2") job.power_of_two = true;
     if (word == "requantize") job.requantize = true;
     if (word == "direct") job.direct = true;
+    if (word == "device") job.device = true;
     if (word.starts_with("way=")) job.way = value;
     if (word.starts_with("channel=")) job.channel = value;
     if (word.starts_with("shuffled=")) job.shuffle_seed = std::stol(value);
@@ -78,11 +80,24 @@ void ShuffleIfAsked(const Job& job, Elements& elements) {
   std::ranges::shuffle(elements, std::mt19937(static_cast<std::uint32_t>(job.shuffle_seed)));
 }
 
-// An engine's buffers for every kernel tensor of the plan.
+std::unique_ptr<testing::TestDevice> DeviceOf(const Job& job) {
+  if (!job.device) return nullptr;
+  std::string why;
+  std::unique_ptr<testing::TestDevice> device = testing::MakeTestDevice(why);
+  if (device == nullptr) throw Error(ErrorCode::kUnsupported, "no CUDA: " + why);
+  return device;
+}
+
+// An engine's buffers for every kernel tensor of the plan, on the device if there is one.
 struct EngineMemory {
-  EngineMemory(const LoadPlan& plan, const Recipe& recipe, MemoryResource& memory) {
+  EngineMemory(const LoadPlan& plan, const Recipe& recipe, MemoryResource& memory, testing::TestDevice* device) {
     for (const TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
-      storage.emplace_back(memory, static_cast<std::size_t>(spec.num_bytes()));
+      const auto bytes = static_cast<std::size_t>(spec.num_bytes());
+      if (device != nullptr) {
+        table.push_back({spec.name, device->Allocate(bytes), spec.dtype, spec.shape, {}, {Device::Kind::kCuda, 0}});
+        continue;
+      }
+      storage.emplace_back(memory, bytes);
       table.push_back({spec.name, storage.back().data(), spec.dtype, spec.shape, {}, {}});
     }
   }
@@ -107,8 +122,9 @@ struct Bench {
         recipe(MakeRecipe(given.recipe, {.power_of_two_scales = given.power_of_two})),
         model(BuildModel(given)),
         plan(given.way == "pieces" ? LoadPlan::Build(*model, manifest) : LoadPlan::WithoutTensors(*model)),
-        engine(plan, *recipe, memory),
-        captured(CapturedBuffers::Adopt(engine.table)) {}
+        device(DeviceOf(given)),
+        engine(plan, *recipe, memory, device.get()),
+        captured(CapturedBuffers::Adopt(engine.table, nullptr, device != nullptr ? device->Opener() : nullptr)) {}
 
   static std::unique_ptr<Module> BuildModel(const Job& job);
 
@@ -122,6 +138,7 @@ struct Bench {
   std::unique_ptr<const Recipe> recipe;
   std::unique_ptr<Module> model;
   LoadPlan plan;
+  std::unique_ptr<testing::TestDevice> device;  // null: host memory
   EngineMemory engine;
   CapturedBuffers captured;
 };
@@ -176,10 +193,9 @@ void LoadThroughReceiver(Bench& bench) {
   options.direct = bench.job.direct;
   options.chunk_bytes = bench.job.schedule.chunk_bytes;
   options.channel = bench.job.channel;
-  options.staging_memory = options.layer_memory = &bench.memory;
+  if (bench.device == nullptr) options.staging_memory = options.layer_memory = &bench.memory;
   Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel,
-                    {bench.job.recipe, bench.job.power_of_two, bench.job.requantize},
-                    CapturedBuffers::Adopt(bench.engine.table), options);
+                    {bench.job.recipe, bench.job.power_of_two, bench.job.requantize}, bench.captured, options);
   receiver.Stage(SourceOf(bench), 1);
   receiver.Commit();
   receiver.VerifyServed();
