@@ -1,9 +1,10 @@
 // Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
 // the load plan, the pipeline and the receiver with the oracle.
-//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [channel=C] [pow2] [requantize]
-//                   [direct] [device] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE]
+//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [before=FOLDER] [channel=C] [pow2]
+//                   [requantize] [direct] [device] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE]
 //                   [layers=OF_A_STAGE,...] [draft=mtp|FOLDER]
-// pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver.
+// pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver,
+// which takes the version of before=FOLDER first where that is given.
 // device: the engine's buffers are on the device that this program is linked with; not for pieces.
 #include <algorithm>
 #include <iostream>
@@ -33,7 +34,7 @@ namespace layercast {
 namespace {
 
 struct Job {
-  std::string folder, recipe, out, way = "pieces", channel, draft;
+  std::string folder, recipe, out, way = "pieces", before, channel, draft;
   ParallelConfig parallel;
   ScheduleOptions schedule;
   bool power_of_two = false, requantize = false, direct = false, device = false;
@@ -62,6 +63,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "direct") job.direct = true;
     if (word == "device") job.device = true;
     if (word.starts_with("way=")) job.way = value;
+    if (word.starts_with("before=")) job.before = value;
     if (word.starts_with("channel=")) job.channel = value;
     if (word.starts_with("shuffled=")) job.shuffle_seed = std::stol(value);
     if (word.starts_with("chunk=")) job.schedule.chunk_bytes = std::stoull(value);
@@ -196,6 +198,7 @@ void LoadThroughReceiver(Bench& bench) {
   if (bench.device == nullptr) options.staging_memory = options.layer_memory = &bench.memory;
   Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel,
                     {bench.job.recipe, bench.job.power_of_two, bench.job.requantize}, bench.captured, options);
+  if (!bench.job.before.empty()) receiver.ReloadWeights(FromCheckpoint({.path = bench.job.before}));
   receiver.Stage(SourceOf(bench), 1);
   receiver.Commit();
   receiver.VerifyServed();

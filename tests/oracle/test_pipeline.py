@@ -1,6 +1,6 @@
 """The load plan, the five stages and the receiver against the oracle, byte for byte, before any wire or process comes
-in: every family, rank count and recipe; in order and in disorder, in large pieces and crumbs; by five stages and
-directly; over different fills of memory, so that a byte that nobody wrote shows."""
+in: in order and in disorder, in large pieces and crumbs; by five stages and directly; over different fills of memory, so
+that a byte that nobody wrote shows. test_matrix.py has every family, rank count and recipe in one way."""
 
 import functools
 import os
@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import safetensors.torch
 
-import checkpoints
+import matrix
 import oracle
 
 
@@ -26,7 +26,7 @@ def load(checkpoint, tmp_path):
 
 
 # What is done, and for which ranks.
-ALL_RANKS = ((1, 0), (2, 1), (4, 0), (4, 3))
+ALL_RANKS = [(tp, rank) for tp, ranks in matrix.RANKS.items() for rank in ranks]
 WAYS = {
     "five stages": (ALL_RANKS, ("fill=165",)),
     "directly": (ALL_RANKS, ("direct", "fill=90")),
@@ -47,36 +47,20 @@ def assert_served(load, checkpoint, spec, tp, rank, recipe, *words):
     assert oracle.differences(load(spec, tp, rank, recipe, *words), expected) == []
 
 
-def applies(spec, recipe):
-    """Some recipes ask for whole blocks of columns."""
-    return recipe not in oracle.COLUMN_UNITS or spec in checkpoints.WHOLE_BLOCKS
-
-
-EVERYTHING = [(spec, recipe) for spec in checkpoints.SPECS for recipe in oracle.RECIPES if applies(spec, recipe)]
-IN_EVERY_WAY = (*checkpoints.FAMILIES, "qwen3_blocks", "qwen3_moe_blocks")
+IN_EVERY_WAY = ("llama", "qwen2", "qwen3", "qwen3_blocks", "qwen3_moe_blocks")
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("spec, recipe", [case for case in EVERYTHING if case[0] in IN_EVERY_WAY])
+@pytest.mark.parametrize("spec, recipe", [(spec, recipe) for _, spec, recipe in matrix.ROWS if spec in IN_EVERY_WAY])
 def test_a_family_is_served_as_the_oracle_says(spec, recipe, way, load, checkpoint):
     ranks, words = WAYS[way]
     for tp, rank in ranks:
         assert_served(load, checkpoint, spec, tp, rank, recipe, *words)
 
 
-@pytest.mark.parametrize("spec, recipe", [case for case in EVERYTHING if case[0] not in IN_EVERY_WAY])
-def test_other_dtypes_and_tied_embeddings(spec, recipe, load, checkpoint):
-    for words in (("fill=165",), ("direct", "fill=165", "way=path")):
-        assert_served(load, checkpoint, spec, 2, 1, recipe, *words)
-
-
-@pytest.mark.parametrize("recipe", [recipe for recipe in oracle.RECIPES if recipe not in oracle.COLUMN_UNITS])
-@pytest.mark.parametrize("spec", ["phi3", "gemma3", "gemma3_vision", "mixtral", "mixtral_stacked", "qwen2_moe",
-                                  "glm4_moe", "minimax_m2", "minimax_m2_stacked", "gpt_oss", "mamba2", "mamba2_groups",
-                                  *checkpoints.HYBRIDS, *checkpoints.DELTA_NETS, *checkpoints.LATENT])
-def test_fused_and_renamed_files_at_every_rank_count(spec, recipe, load, checkpoint):
-    for tp, rank in ALL_RANKS:
-        assert_served(load, checkpoint, spec, tp, rank, recipe, "direct", "fill=90", "way=path")
+@pytest.mark.parametrize("spec, recipe", [(spec, recipe) for _, spec, recipe in matrix.ROWS if spec not in IN_EVERY_WAY])
+def test_every_other_checkpoint_by_five_stages_and_in_disorder(spec, recipe, load, checkpoint):
+    assert_served(load, checkpoint, spec, 2, 1, recipe, "fill=165")
     assert_served(load, checkpoint, spec, 4, 2, recipe, "fill=165", "way=iterator", "shuffled=7")
 
 

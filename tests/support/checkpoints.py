@@ -82,6 +82,21 @@ _DELTA_NET = {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_ke
               "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 _QWEN_MOE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
              "shared_expert_intermediate_size": 56}
+_EXPERTS_IN_BLOCKS = {"moe_intermediate_size": 128, "shared_expert_intermediate_size": 128}
+_DELTA_NET_IN_BLOCKS = {**_WHOLE_BLOCKS, "head_dim": 32, "linear_value_head_dim": 16}
+_LATENT_IN_BLOCKS = {**_WHOLE_BLOCKS, "moe_intermediate_size": 128, "q_lora_rank": 128, "kv_lora_rank": 64,
+                     "v_head_dim": 16, "n_shared_experts": 1}
+_GLM4_MOE = {"n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
+             "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7, "num_hidden_layers": 3,
+             "head_dim": 40, "attention_bias": True, "use_qk_norm": True, "pad_token_id": None}
+_GEMMA3_VISION = {"vision_config": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+                                    "num_attention_heads": 2, "image_size": 28, "patch_size": 14},
+                  "mm_tokens_per_image": 4, "image_token_index": 1002, "boi_token_index": 1000,
+                  "eoi_token_index": 1001}
+_QWEN_VISION = {"vision_config": {"hidden_size": 32, "intermediate_size": 48, "depth": 1, "num_heads": 2,
+                                  "patch_size": 4, "out_hidden_size": 160, "num_position_embeddings": 16},
+                "image_token_id": 1002, "video_token_id": 1001, "vision_start_token_id": 1000,
+                "vision_end_token_id": 1000}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 1e6}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -122,12 +137,7 @@ _ALL = (
                                     "sliding_window_pattern": 3, "query_pre_attn_scalar": 60}),
     # The text part of a vision-language model, with its vision tower.
     _spec("gemma3_vision", "gemma3", {"text_config": {**_COMMON, "head_dim": 40, "num_hidden_layers": 2,
-                                                      "sliding_window": 24, "pad_token_id": 0},
-                                      "vision_config": {"hidden_size": 32, "intermediate_size": 48,
-                                                        "num_hidden_layers": 1, "num_attention_heads": 2,
-                                                        "image_size": 28, "patch_size": 14},
-                                      "mm_tokens_per_image": 4, "image_token_index": 1002, "boi_token_index": 1000,
-                                      "eoi_token_index": 1001}),
+                                                      "sliding_window": 24, "pad_token_id": 0}, **_GEMMA3_VISION}),
     # Mixtures of experts, under the names of their files and under those that transformers has in memory.
     _spec("mixtral", "mixtral", _MIXTRAL, shard_bytes=400_000),
     _spec("mixtral_stacked", "mixtral", _MIXTRAL, stacked=True),
@@ -136,10 +146,7 @@ _ALL = (
                                      "mlp_only_layers": [1]}),
     _spec("qwen3_moe", "qwen3_moe", {**_QWEN3_MOE, "num_hidden_layers": 4, "decoder_sparse_step": 2}),
     _spec("qwen3_moe_stacked", "qwen3_moe", _QWEN3_MOE, stacked=True, shard_bytes=500_000),
-    _spec("glm4_moe", "glm4_moe", {"n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
-                                   "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7,
-                                   "num_hidden_layers": 3, "head_dim": 40, "attention_bias": True, "use_qk_norm": True,
-                                   "pad_token_id": None}),
+    _spec("glm4_moe", "glm4_moe", _GLM4_MOE),
     _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
                                            "head_dim": 40, "norm_topk_prob": False}, stacked=True),
     _spec("minimax_m2", "minimax_m2", _MINIMAX, shard_bytes=500_000, old_spelling=True),
@@ -170,26 +177,41 @@ _ALL = (
                                                "layer_types": _DELTA_NET["layer_types"][:2]}, stacked=True),
     _spec("qwen3_5", "qwen3_5_text", {**_DELTA_NET, "tie_word_embeddings": True}),
     _spec("qwen3_5_moe", "qwen3_5_moe_text", {**_DELTA_NET, **_QWEN_MOE}),
-    _spec("qwen3_5_vision", "qwen3_5", {"text_config": {**_COMMON, **_DELTA_NET},
-                                        "vision_config": {"hidden_size": 32, "intermediate_size": 48, "depth": 1,
-                                                          "num_heads": 2, "patch_size": 4, "out_hidden_size": 160,
-                                                          "num_position_embeddings": 16},
-                                        "image_token_id": 1002, "video_token_id": 1001, "vision_start_token_id": 1000,
-                                        "vision_end_token_id": 1000}, auto_class="AutoModelForImageTextToText"),
+    _spec("qwen3_5_vision", "qwen3_5", {"text_config": {**_COMMON, **_DELTA_NET}, **_QWEN_VISION},
+          auto_class="AutoModelForImageTextToText"),
     # Columns in whole blocks of 32 on each of 4 ranks, for the recipes that ask for that.
     _spec("qwen3_moe_blocks", "qwen3_moe", {**_QWEN3_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
                                             "head_dim": 32}, stacked=True),
     _spec("gpt_oss_blocks", "gpt_oss", {**_GPT_OSS, **_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32}),
-    _spec("qwen3_next_blocks", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
-                                              "shared_expert_intermediate_size": 128, "head_dim": 32,
-                                              "linear_value_head_dim": 16}),
+    _spec("qwen3_next_blocks", "qwen3_next", {**_DELTA_NET, **_DELTA_NET_IN_BLOCKS, **_QWEN_MOE, **_EXPERTS_IN_BLOCKS}),
     _spec("qwen3_blocks", "qwen3", {**_WHOLE_BLOCKS, "head_dim": 32}, shard_bytes=400_000),
+    _spec("qwen2_blocks", "qwen2", {**_WHOLE_BLOCKS, "tie_word_embeddings": True}),
+    _spec("mistral_blocks", "mistral", {**_WHOLE_BLOCKS, "head_dim": 32, "sliding_window": 24}),
+    _spec("phi3_blocks", "phi3", {**_WHOLE_BLOCKS, "pad_token_id": 0}),
+    _spec("gemma2_blocks", "gemma2", {**_WHOLE_BLOCKS, "head_dim": 32, "pad_token_id": 0}),
+    _spec("gemma3_blocks", "gemma3_text", {**_WHOLE_BLOCKS, "head_dim": 32, "pad_token_id": 0}),
+    _spec("gemma3_vision_blocks", "gemma3", {"text_config": {**_COMMON, **_WHOLE_BLOCKS, "head_dim": 32,
+                                                             "pad_token_id": 0}, **_GEMMA3_VISION}),
+    _spec("mixtral_blocks", "mixtral", {**_EXPERTS, **_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32}),
+    _spec("qwen2_moe_blocks", "qwen2_moe", {**_QWEN_MOE, **_WHOLE_BLOCKS, **_EXPERTS_IN_BLOCKS, "head_dim": 32}),
+    _spec("glm4_moe_blocks", "glm4_moe", {**_GLM4_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128, "head_dim": 32}),
+    Spec("mamba2_blocks", "mamba2", {**_MAMBA, "hidden_size": 64, "head_dim": 16, "n_groups": 1}),
+    Spec("nemotron_h_blocks", "nemotron_h", {**_HYBRID, "hidden_size": 64, "mamba_head_dim": 16, "head_dim": 16,
+                                             "intermediate_size": 128, "n_groups": 4}),
+    _spec("qwen3_5_blocks", "qwen3_5_text", {**_DELTA_NET, **_DELTA_NET_IN_BLOCKS}),
+    _spec("qwen3_5_moe_blocks", "qwen3_5_moe_text", {**_DELTA_NET, **_DELTA_NET_IN_BLOCKS, **_QWEN_MOE,
+                                                     **_EXPERTS_IN_BLOCKS}),
+    _spec("qwen3_5_vision_blocks", "qwen3_5", {"text_config": {**_COMMON, **_DELTA_NET, **_DELTA_NET_IN_BLOCKS},
+                                               **_QWEN_VISION}, auto_class="AutoModelForImageTextToText"),
+    _spec("qwen3_5_moe_vision", "qwen3_5_moe", {"text_config": {**_COMMON, **_DELTA_NET, **_DELTA_NET_IN_BLOCKS,
+                                                                **_QWEN_MOE, **_EXPERTS_IN_BLOCKS}, **_QWEN_VISION},
+          auto_class="AutoModelForImageTextToText"),
+    _spec("deepseek_v2_blocks", "deepseek_v2", {**_DEEPSEEK, **_LATENT_IN_BLOCKS, "q_lora_rank": None,
+                                                "topk_method": "group_limited_greedy"}),
     # Parts that are whole blocks of 128, but for the MLP's on two ranks: 384 rows.
     _spec("qwen3_wide", "qwen3", {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4,
                                   "head_dim": 128, "vocab_size": 257}),
-    _spec("deepseek_v3_blocks", "deepseek_v3", {**_DEEPSEEK, **_WHOLE_BLOCKS, "moe_intermediate_size": 128,
-                                                "q_lora_rank": 128, "kv_lora_rank": 64, "v_head_dim": 16,
-                                                "n_shared_experts": 1, "rope_parameters": _YARN}),
+    _spec("deepseek_v3_blocks", "deepseek_v3", {**_DEEPSEEK, **_LATENT_IN_BLOCKS, "rope_parameters": _YARN}),
     # Parts that are whole blocks of 128 on one rank and on two, but for the last one of what makes the small vectors.
     _spec("deepseek_v3_wide", "deepseek_v3", {**_DEEPSEEK, "hidden_size": 256, "intermediate_size": 512,
                                               "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 257,
@@ -204,9 +226,6 @@ DELTA_NETS = ("qwen3_next", "qwen3_next_stacked", "qwen3_5", "qwen3_5_moe", "qwe
 MIXTURES = ("mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "minimax_m2", "gpt_oss")
 HYBRIDS = ("nemotron_h", "nemotron_h_moe", "nemotron_h_latent")
 LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v2_greedy", "deepseek_v3_half")
-WHOLE_BLOCKS = ("qwen3_blocks", "qwen3_wide", "llama_blocks_fp32", "qwen3_moe_blocks", "deepseek_v3_blocks",
-                "deepseek_v3_wide", "minimax_m2", "minimax_m2_stacked", "gpt_oss_blocks",
-                "qwen3_next_blocks")
 
 
 def make(spec, folder, version):
