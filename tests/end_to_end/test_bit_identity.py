@@ -19,6 +19,7 @@ WAYS = {
     "stream in checkpoint order": ("--mode", "stream", "--order", "checkpoint"),
     "shuffled stream": ("--mode", "stream", "--order", "shuffled:7"),
 }
+PROMPT = (3, 11, 4)
 # Engines split a version into chunks of different sizes.
 CHUNK_BYTES = dict(zip(oracle.RECIPES, itertools.cycle((5_000, 40_000, 100_000, 4 << 20))))
 # Recipes of one way to scale go through the same code; those of blocks ask for whole blocks of columns.
@@ -85,14 +86,18 @@ def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, progr
                                               ("qwen3_5_vision", 4, "fp8_per_channel")])
 def test_files_that_are_fused_or_named_in_their_own_way(spec, tp, recipe, program, start, publisher, checkpoint,
                                                         assert_serves):
-    engine = start("serve", "--model", checkpoint(spec, "a"), "--tp", tp, "--quantization", recipe)
+    engine, cold = (start("serve", "--model", checkpoint(spec, version), "--tp", tp, "--quantization", recipe)
+                    for version in checkpoints.VERSIONS)
     assert_serves(engine, checkpoint(spec, "a"), recipe)
+    before, expected = (answer_of(program, asked) for asked in (engine, cold))
     done = program.reload(engine, "--publisher", publisher(spec, "b", "snapshot").endpoint)
     assert done["ok"] and (bool(done["report"]["skipped"]) == spec.endswith("_vision"))
     assert_serves(engine, checkpoint(spec, "b"), recipe)
-    said = program.run("generate", "--engine", engine.endpoint, "--tokens", "3,11,4", "--max-new", 4).json
-    assert len(said["tokens"]) == 4
+    assert answer_of(program, engine) == expected
+    # Tied embeddings, multiplied, say the prompt's last token again in any version.
+    assert (expected == before) == (spec == "gemma3_vision")
     engine.stop()
+    cold.stop()
 
 
 @pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel"])
@@ -105,6 +110,13 @@ def test_a_trainer_may_send_experts_stacked_where_the_files_have_them_one_by_one
         assert program.reload(engine, "--publisher", publisher(spec, version, way).endpoint)["ok"]
         assert_serves(engine, checkpoint(spec, version), recipe)
     engine.stop()
+
+
+def answer_of(program, engine):
+    """Tokens, and the logarithm of each one's probability."""
+    said = program.generate(engine, PROMPT, "--max-new", 8, "--logprobs")
+    assert len(said["tokens"]) == len(said["logprobs"]) == 8
+    return said["tokens"], said["logprobs"]
 
 
 def is_named(version, published, way):
