@@ -209,6 +209,7 @@ class Plan final : public Subcommand {
     app.add_option("--draft", draft_, "With a draft model, as `serve` has it: `mtp`, or the folder of an EAGLE one");
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
+    app.add_flag("--expert-parallel", expert_parallel_, "As `serve` has it: whole experts on each rank");
     app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(CLI::NonNegativeNumber);
     app.add_option("--pp-layers", parallel_.pp_layer_partition, "Layers of each stage: 4,3,3; by default about as many")
@@ -228,6 +229,10 @@ class Plan final : public Subcommand {
     if (parallel_.pp_rank >= parallel_.pp_size) {
       throw UsageError("--stage " + std::to_string(parallel_.pp_rank) + " is not below --pp " +
                        std::to_string(parallel_.pp_size));
+    }
+    if (expert_parallel_) {
+      parallel_.ep_rank = parallel_.tp_rank;
+      parallel_.ep_size = parallel_.tp_size;
     }
     const Deadline deadline = timeout_.deadline();
     const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model_));
@@ -252,6 +257,7 @@ class Plan final : public Subcommand {
   std::string draft_;
   CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
+  bool expert_parallel_ = false;
   QuantizationConfig quantization_;
   std::string publisher_;
   Timeout timeout_;

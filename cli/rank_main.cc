@@ -18,6 +18,7 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--draft", options.draft);
   app.add_option("--tp-rank", options.tp_rank)->required();
   app.add_option("--tp", options.tp_size)->required();
+  app.add_flag("--expert-parallel", options.expert_parallel);
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);
   app.add_flag("--requantize", options.requantize);

@@ -77,6 +77,8 @@ class Serve final : public Subcommand {
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0");
     app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
+    app.add_flag("--expert-parallel", options_.ranks.expert_parallel,
+                 "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
     app.add_option("--pp", pp_size_, "Pipeline stages")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_option("--quantization", options_.ranks.recipe, "The recipe of what is served")
         ->check(CLI::IsMember(KnownRecipes()))

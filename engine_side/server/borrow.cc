@@ -24,6 +24,7 @@ Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline dead
   const Json lent = RpcClient("engine", endpoint).Call("lend_weights", Json::object(), deadline);
   try {
     ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
+    ExpectSame(engine, "expert_parallel", mine.expert_parallel ? "true" : "false", lent.at("expert_parallel").dump());
     ExpectSame(engine, "quantization", mine.recipe, lent.at("quantization").get<std::string>());
     if (lent.at("ranks").size() != static_cast<std::size_t>(mine.tp_size)) {
       throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: expected " + std::to_string(mine.tp_size) +

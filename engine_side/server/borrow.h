@@ -12,11 +12,12 @@ namespace layercast {
 // What must be equal for kernel tensors to be the same.
 struct EngineLayout {
   int tp_size = 1;
+  bool expert_parallel = false;
   std::string recipe;
 };
 
 // {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`. Throws what RpcClient throws;
-// kInvalidArgument naming both engines' number of ranks, or recipe, where they differ; kCorrupt on an answer without
+// kInvalidArgument naming what differs of both engines' layouts; kCorrupt on an answer without
 // these.
 Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline);
 

@@ -83,6 +83,7 @@ class EngineService::Impl {
     return {{"pid", ::getpid()},
             {"pids", ranks_.pids()},
             {"tp", options_.ranks.tp_size},
+            {"expert_parallel", options_.ranks.expert_parallel},
             {"quantization", options_.ranks.recipe}};
   }
 
@@ -237,6 +238,7 @@ class EngineService::Impl {
                          {"allow_remote", options_.allow_remote}};
     Json result = {{"version", status["version"]},
                    {"tp", options_.ranks.tp_size},
+                   {"expert_parallel", options_.ranks.expert_parallel},
                    {"quantization", options_.ranks.recipe},
                    {"ranks", Json::array()}};
     for (const Json& lent : ranks_.Call("lend", params, Deadline::After(kRankTimeout))) {

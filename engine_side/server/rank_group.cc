@@ -57,6 +57,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
     flag("--commit", std::string(CommitPolicyName(options_.commit)));
     flag("--engine", options_.engine);
+    if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     if (options_.requantize) launch.arguments.emplace_back("--requantize");
     launch.descriptors = {{"--weights-fd", memory.weights.get()},

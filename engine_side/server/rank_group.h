@@ -21,6 +21,7 @@ struct RankGroupOptions {
   std::string model;
   std::string draft{};  // of `layercast-rank`
   int tp_size = 1;
+  bool expert_parallel = false;  // of `layercast-rank`
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;
@@ -51,7 +52,7 @@ class RankGroup {
   void Restart();
   std::vector<int> pids() const;
   CommitPolicy commit_policy() const { return options_.commit; }
-  EngineLayout layout() const { return {options_.tp_size, options_.recipe}; }
+  EngineLayout layout() const { return {options_.tp_size, options_.expert_parallel, options_.recipe}; }
 
  private:
   struct Memory {

@@ -67,6 +67,15 @@ class CallQueue {
   BoundedQueue<Call> queue_{kQueuedCalls};
 };
 
+ParallelConfig ParallelOf(const RankOptions& options) {
+  ParallelConfig parallel{.tp_rank = options.tp_rank, .tp_size = options.tp_size};
+  if (options.expert_parallel) {
+    parallel.ep_rank = options.tp_rank;
+    parallel.ep_size = options.tp_size;
+  }
+  return parallel;
+}
+
 class RankProcess {
  public:
   RankProcess(const RankOptions& options, JsonStream& stream)
@@ -76,7 +85,7 @@ class RankProcess {
         staging_(UniqueFd(options.staging_fd)),
         description_(ModelDescription::FromDirectory(options.model)),
         config_(ModelConfig::Parse(description_)),
-        parallel_{options.tp_rank, options.tp_size} {
+        parallel_(ParallelOf(options)) {
     std::unique_ptr<Module> model = BuildWithNamedDraft(config_, parallel_, options.draft);
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});

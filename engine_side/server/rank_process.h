@@ -13,6 +13,7 @@ struct RankOptions {
   std::string draft;  // BuildWithNamedDraft's
   int tp_rank = 0;
   int tp_size = 1;
+  bool expert_parallel = false;  // experts are spread over the ranks
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;

@@ -1,0 +1,46 @@
+"""Engines whose ranks hold whole experts each, instead of a part of each expert."""
+
+import oracle
+
+PROMPT = (3, 11, 4, 250)
+RECIPE = "fp8_per_channel"
+HELD = (slice(0, 3), slice(3, 5))  # neighbours; of five experts the first of two ranks has one more
+
+
+def spread(folder, rank):
+    """What a rank of two serves: its experts whole, and of all else what it serves anyway."""
+    expected = oracle.served_tensors(folder, 2, rank, RECIPE)
+    for name, stack in oracle.served_tensors(folder, 1, 0, RECIPE).items():
+        if ".experts." in name:
+            expected[name] = stack[HELD[rank]]
+    return expected
+
+
+def test_whole_experts_on_each_rank(program, start, checkpoint, tmp_path):
+    a, b = checkpoint("mixtral", "a"), checkpoint("mixtral", "b")
+    serve = ("serve", "--tp", 2, "--quantization", RECIPE, "--model")
+    engine, split = start(*serve, a, "--expert-parallel"), start(*serve, a)
+    assert engine.ready["expert_parallel"] and not split.ready["expert_parallel"]
+    before = program.generate(engine, PROMPT, "--max-new", 6)["tokens"]
+    publisher = start("publish", "--checkpoint", b)
+    for one in (engine, split):
+        assert program.reload(one, "--publisher", publisher.endpoint)["ok"]
+    program.export(engine, tmp_path / "export")
+    for rank in range(2):
+        assert oracle.differences(oracle.read_export(tmp_path / "export", rank), spread(b, rank)) == []
+    answers = [program.generate(one, PROMPT, "--max-new", 6)["tokens"] for one in (engine, split)]
+    assert answers[0] == answers[1] != before
+    # What it serves is lent to engines that are laid out alike, and to no others.
+    lent = ("--load-format", "remote", "--from-engine", engine.endpoint)
+    twin = start(*serve, a, "--expert-parallel", *lent)
+    assert program.generate(twin, PROMPT, "--max-new", 6)["tokens"] == answers[0]
+    refused = program.run(*serve, a, *lent, status=1)
+    assert "expert_parallel expected false, got true" in refused.errors
+
+
+def test_a_plan_has_whole_experts(program, checkpoint):
+    plan = program.run("plan", "--model", checkpoint("mixtral", "a"), "--tp", 2, "--rank", 1, "--expert-parallel").json
+    assert plan["problems"] == []
+    experts = {placement["tensor"].split(".experts.")[1].split(".")[0]
+               for placement in plan["placements"] if ".experts." in placement["tensor"]}
+    assert experts == {"3", "4"}
