@@ -22,7 +22,7 @@ class Reader {
   std::vector<SourceView> Read(SourceView view) const {
     switch (transform_.kind) {
       case Kind::kSqueeze: return {Squeezed(std::move(view))};
-      case Kind::kReshape: return {Reshaped(std::move(view))};
+      case Kind::kReshape: return {Reshaped(view)};
       case Kind::kTranspose: return {Transposed(std::move(view))};
       case Kind::kSplit: return Split(view);
       case Kind::kDeinterleave: break;
