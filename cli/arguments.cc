@@ -82,6 +82,11 @@ std::string AbsolutePath(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+void DeclareScales(CLI::App& app, HeldScales& scales) {
+  app.add_flag("--input-scales", scales.inputs, "Also holds the scale of each quantized layer's activations");
+  app.add_flag("--kv-cache-scales", scales.kv_cache, "Also holds the scales of each attention layer's cache");
+}
+
 std::string AbsoluteDraft(const std::string& draft) {
   return draft.empty() || draft == kOwnDraftLayers ? draft : AbsolutePath(draft);
 }

@@ -8,6 +8,7 @@
 
 #include "cli/output.h"
 #include "layercast/checkpoint_source.h"
+#include "layercast/model/held_scales.h"
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 
@@ -47,6 +48,8 @@ Version ParseVersion(const std::string& text);
 std::string VersionText(const Json& version);
 // Of a folder that another process opens: its working directory is not ours.
 std::string AbsolutePath(const std::string& path);
+// --input-scales, --kv-cache-scales.
+void DeclareScales(CLI::App& app, HeldScales& scales);
 // What --draft names: the draft layers of the checkpoint, or a folder, which is made absolute.
 std::string AbsoluteDraft(const std::string& draft);
 

@@ -217,6 +217,7 @@ class Plan final : public Subcommand {
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
         ->check(CLI::IsMember(KnownRecipes()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
+    DeclareScales(app, scales_);
     app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint");
     timeout_.Declare(app);
   }
@@ -238,6 +239,7 @@ class Plan final : public Subcommand {
     const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model_));
     const std::string draft = AbsoluteDraft(draft_);
     const auto tree = BuildWithNamedDraft(config, parallel_, draft);
+    HoldScales(*tree, scales_);
     const Manifest manifest =
         publisher_.empty() ? ManifestOfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
                            : ManifestOfPublisher(publisher_, parallel_, deadline, *tree, quantization_);
@@ -259,6 +261,7 @@ class Plan final : public Subcommand {
   ParallelConfig parallel_;
   bool expert_parallel_ = false;
   QuantizationConfig quantization_;
+  HeldScales scales_;
   std::string publisher_;
   Timeout timeout_;
 };

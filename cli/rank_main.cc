@@ -22,6 +22,8 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);
   app.add_flag("--requantize", options.requantize);
+  app.add_flag("--input-scales", options.scales.inputs);
+  app.add_flag("--kv-cache-scales", options.scales.kv_cache);
   app.add_option("--chunk-bytes", options.chunk_bytes)->required();
   app.add_option("--commit", commit)->required();
   app.add_option("--engine", options.engine)->required();

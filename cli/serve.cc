@@ -87,6 +87,7 @@ class Serve final : public Subcommand {
                  "fp8_per_block: scales rounded up to powers of two");
     app.add_flag("--requantize", options_.ranks.requantize,
                  "Layers of a quantized checkpoint that cannot be served as they are: dequantize, and quantize anew");
+    DeclareScales(app, options_.ranks.scales);
     app.add_option("--commit", commit_, "How a version is put in place")
         ->check(CLI::IsMember(KnownCommitPolicies()))
         ->capture_default_str();

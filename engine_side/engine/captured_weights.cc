@@ -24,6 +24,12 @@ std::string NameOf(const Device& device) {
   return device.kind == Device::Kind::kHost ? "CPU" : "GPU " + std::to_string(device.index);
 }
 
+// What is served and not computed with: a draft model, and the scales of what this engine keeps in full precision.
+bool IsHeldAlone(std::string_view name) {
+  return name.starts_with(kDraftPrefix) || name.ends_with("input_scale") || name.ends_with(".attn.k_scale") ||
+         name.ends_with(".attn.v_scale");
+}
+
 // Null: the layer has no such parameter.
 const TensorSpec* FindSpec(const Module& layer, std::string_view parameter) {
   const auto found = std::ranges::find(layer.parameters(), parameter,
@@ -156,8 +162,7 @@ const std::byte* CapturedWeights::AddressOf(const std::string& name, DType dtype
 
 void CapturedWeights::CheckAllUsed() const {
   for (const auto& [name, buffer] : by_name_) {
-    // A draft model is served, and not computed with.
-    if (used_.contains(name) || name.starts_with(kDraftPrefix)) continue;
+    if (used_.contains(name) || IsHeldAlone(name)) continue;
     throw Error(ErrorCode::kUnsupported, "the built-in engine's forward pass does not know what to do with buffer '" +
                                              std::string(name) + "' " + Describe(buffer->dtype, buffer->shape));
   }

@@ -8,6 +8,7 @@
 
 #include "engine_side/model/fit.h"
 #include "layercast/error.h"
+#include "layercast/model/kv_cache_scales.h"
 #include "layercast/model/norm.h"
 
 namespace layercast {
@@ -51,6 +52,7 @@ Attention::Attention(const LayerContext& context, const ModelConfig& config, std
   AddChild("o_proj", std::make_unique<RowParallelLinear>(context, heads.num_heads * heads.head_dim, config.hidden_size,
                                                          options.output_bias));
   AddNorms(context, config, options);
+  AddChild("attn", std::make_unique<KvCacheScales>());
   spec_.sinks = options.sinks;
   if (options.sinks) AddParameter({{"sinks", context.dtype, {spec_.heads.num_heads}}, ShardAxis::kRows, false, {}});
 }

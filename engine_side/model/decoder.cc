@@ -12,17 +12,11 @@
 namespace layercast {
 namespace {
 
-constexpr std::string_view kUnquantizedCache = "scales of a key/value cache, which is not quantized here";
-constexpr std::array<SkipRule, 9> kSkipRules = {
+constexpr std::array<SkipRule, 4> kSkipRules = {
     {{"rotary_emb.inv_freq", "rotary_emb.inv_freq is computed, not loaded"},
      {"rotary_pos_emb.inv_freq", "rotary_pos_emb.inv_freq is computed, not loaded"},
      {"rotary_emb.cos_cached", "rotary_emb.cos_cached is computed, not loaded"},
-     {"rotary_emb.sin_cached", "rotary_emb.sin_cached is computed, not loaded"},
-     {"attn.q_scale", kUnquantizedCache},
-     {"attn.k_scale", kUnquantizedCache},
-     {"attn.v_scale", kUnquantizedCache},
-     {"attn.k_zero_point", kUnquantizedCache},
-     {"attn.v_zero_point", kUnquantizedCache}}};
+     {"rotary_emb.sin_cached", "rotary_emb.sin_cached is computed, not loaded"}}};
 
 std::string Stage(int stage) { return "pipeline stage " + std::to_string(stage); }
 

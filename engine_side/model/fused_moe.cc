@@ -39,6 +39,10 @@ constexpr std::array kUngatedModuleNames = {ModuleNames{"up_proj", "down_proj"},
 
 constexpr std::int64_t kBlockColumns = 32, kBlockBytes = 16;  // of MXFP4
 
+// Of an expert's part, and of all experts' together.
+constexpr std::array<std::string_view, 3> kInputScaleNames = {"input_scale", "gate_up_proj_input_scale",
+                                                              "down_proj_input_scale"};
+
 // Where a stacked tensor comes from: a checkpoint, its blocks of MXFP4 (rows are rows; unpacked they come expert by
 // expert), or another engine.
 enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
@@ -156,6 +160,7 @@ FusedMoE::Slot FusedMoE::SlotOf(std::uint32_t parameter) const {
 
 std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view /*shard_id*/,
                                          const TensorSpec& spec) const {
+  if (holds_input_scales() && name.ends_with("_input_scale")) return Module::Place(name, {}, spec);
   const std::optional<Named> named = Parse(name);
   if (!named) throw Error(ErrorCode::kNotFound, class_name() + " has no parameter '" + std::string(name) + "'");
   const std::uint32_t index = IndexOf({named->shards == kW2, named->bias, named->scale});
@@ -192,12 +197,14 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
 
 // "w2_bias" is added to a sum over ranks, once: the first rank has it, the others zeros.
 std::vector<Box> FusedMoE::Padding(std::uint32_t parameter) const {
+  if (IsInputScale(parameter)) return {};
   const Slot slot = SlotOf(parameter);
   if (!slot.down || !slot.bias || tp_rank_ == 0) return {};
   return {Box::Whole(parameters()[parameter].spec.shape)};
 }
 
 std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::string_view path) const {
+  if (IsInputScale(parameter)) return Module::Expected(parameter, path);
   const Shape& shape = parameters()[parameter].spec.shape;
   const Slot slot = SlotOf(parameter);
   if (takes_blocks() || (options_.transposed && !takes_quantized())) {  // which stacked tensors alone are
@@ -244,6 +251,8 @@ std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_vi
   }
   return ways;
 }
+
+std::span<const std::string_view> FusedMoE::input_scale_names() const { return kInputScaleNames; }
 
 bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->codes == DType::kF4; }
 

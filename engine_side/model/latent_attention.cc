@@ -9,6 +9,7 @@
 
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/fit.h"
+#include "layercast/model/kv_cache_scales.h"
 #include "layercast/model/norm.h"
 
 namespace layercast {
@@ -123,6 +124,7 @@ LatentAttention::LatentAttention(const LayerContext& context, const ModelConfig&
   AddChild("kv_b_proj", std::make_unique<LatentUpProjection>(context, sizes));
   AddChild("o_proj",
            std::make_unique<RowParallelLinear>(context, sizes.num_heads * sizes.v_head_dim, hidden, spec.bias));
+  AddChild("attn", std::make_unique<KvCacheScales>());
 }
 
 }  // namespace layercast

@@ -9,6 +9,7 @@ namespace layercast {
 namespace {
 
 constexpr std::string_view kWeight = "weight";  // what the names of scales replace
+constexpr std::string_view kInputScale = "input_scale";
 
 }  // namespace
 
@@ -16,7 +17,8 @@ QuantizableLayer::QuantizableLayer(std::string class_name, const LayerContext& c
     : Module(std::move(class_name)),
       dtype_(context.dtype),
       tp_size_(context.parallel.tp_size),
-      quantize_(context.quantize) {}
+      quantize_(context.quantize),
+      takes_recipe_(context.quantize) {}
 
 void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) {
   LAYERCAST_CHECK(name.ends_with(kWeight) && parameters().size() == num_weights_);
@@ -27,9 +29,9 @@ void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) 
 void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedForm> form) {
   TakeQuantized(false);
   form_ = quantize_ ? std::move(form) : std::nullopt;  // a layer that is exempt is served in full precision
-  for (Parameter& weight : parameters().first(num_weights_)) weight.quantize = quantize_ && quantize;
-  skip_rules_.clear();
-  if (form_) skip_rules_.push_back({"input_scale", "input_scale is of activations, which are not quantized"});
+  takes_recipe_ = quantize_ && quantize;
+  for (Parameter& weight : parameters().first(num_weights_)) weight.quantize = takes_recipe_;
+  HoldInputScales(holds_input_scales_);
 }
 
 void QuantizableLayer::TakeQuantized(bool quantized) {
@@ -39,7 +41,7 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
     const std::uint32_t index = quantized ? 2 * i : i;
     Parameter& weight = parameters()[index];
     weight.spec.dtype = quantized ? form_->code_dtype() : dtype_;
-    weight.quantize = quantize_ && !quantized;
+    weight.quantize = takes_recipe_ && !quantized;
     weight.ToMeta();
     std::int64_t& cols = weight.spec.shape.back();
     if (quantized) {
@@ -50,6 +52,38 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
       cols *= form_->codes_per_byte();
       RemoveParameter(index + 1);
     }
+  }
+}
+
+void QuantizableLayer::HoldInputScales(bool hold) {
+  const bool held = holds_input_scales_;
+  holds_input_scales_ = hold && takes_recipe_;
+  for (std::uint32_t i = 0; i < num_weights_ && held != holds_input_scales_; ++i) {
+    if (holds_input_scales_) {
+      AddParameter({.spec = {InputScaleName(i), DType::kF32, {1}}, .storage = {}, .positive = true});
+    } else {
+      RemoveParameter(parameters().size() - 1);
+    }
+  }
+  SetSkipRules();
+}
+
+std::string QuantizableLayer::InputScaleName(std::uint32_t weight) const {
+  std::string name = parameters()[takes_quantized_ ? 2 * weight : weight].spec.name;
+  return name.replace(name.size() - kWeight.size(), kWeight.size(), kInputScale);
+}
+
+bool QuantizableLayer::IsInputScale(std::uint32_t index) const {
+  return holds_input_scales_ && index + num_weights_ >= parameters().size();
+}
+
+std::span<const std::string_view> QuantizableLayer::input_scale_names() const { return {&kInputScale, 1}; }
+
+void QuantizableLayer::SetSkipRules() {
+  skip_rules_.clear();
+  if (!form_ || holds_input_scales_) return;
+  for (const std::string_view name : input_scale_names()) {
+    skip_rules_.push_back({name, "scales of activations, which this engine does not have"});
   }
 }
 

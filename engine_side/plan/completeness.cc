@@ -27,6 +27,7 @@ class Check {
  private:
   void CheckParameter(std::uint32_t index) {
     const PlannedParameter& parameter = plan_.parameters()[index];
+    if (parameter.fallback) return;
     boxes_.assign(parameter.padding.begin(), parameter.padding.end());
     for (const Placement& placement : plan_.PlacementsInto(parameter)) boxes_.push_back(placement.destination);
     const Coverage coverage = Cover(boxes_);

@@ -95,7 +95,9 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
                                  {JoinPath(path, parameter.spec.name), parameter.spec.dtype, parameter.spec.shape},
                                  parameter.shard_axis,
                                  parameter.quantize,
-                                 module.Padding(i)});
+                                 module.Padding(i),
+                                 parameter.positive,
+                                 parameter.fallback});
   }
 }
 
@@ -227,6 +229,10 @@ void LoadPlan::Builder::OrderPlacements() {
     layer.first_placement = plan_.parameters_[layer.first_parameter].first_placement;
     for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
       layer.num_placements += plan_.parameters_[layer.first_parameter + i].num_placements;
+    }
+    if (layer.num_placements == 0) continue;
+    for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
+      plan_.parameters_[layer.first_parameter + i].fallback.reset();
     }
   }
 }

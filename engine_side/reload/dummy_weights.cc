@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <span>
 
@@ -52,7 +53,10 @@ void DummyWeights::Fill(const PlannedParameter& parameter) {
   std::array<float, 1024> block{};
   for (std::size_t first = 0; first < elements; first += block.size()) {
     const std::size_t count = std::min(block.size(), elements - first);
-    for (std::size_t i = 0; i < count; ++i) block[i] = Value(Mix(stream + (first + i) * kStep));
+    for (std::size_t i = 0; i < count; ++i) {
+      const float value = Value(Mix(stream + (first + i) * kStep));
+      block[i] = parameter.positive ? std::abs(value) : value;
+    }
     Cast(DType::kF32, reinterpret_cast<const std::byte*>(block.data()), spec.dtype, values_.data() + first * width,
          count);
   }

@@ -1,5 +1,6 @@
 #include "engine_side/reload/materialize.h"
 
+#include "src/base/check.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -8,6 +9,14 @@ namespace {
 std::size_t Aligned(std::size_t offset) { return RoundUp(offset, kMemoryAlignment); }
 
 }  // namespace
+
+void FillUnsupplied(const PlannedParameter& parameter, std::byte* memory, StageWork& work) {
+  for (const Box& padding : parameter.padding) work.Zero(parameter.spec, padding, memory);
+  if (!parameter.fallback) return;
+  LAYERCAST_CHECK(parameter.spec.dtype == DType::kF32);
+  const std::vector<float> values(static_cast<std::size_t>(parameter.spec.num_elements()), *parameter.fallback);
+  work.Write(AsView(std::as_bytes(std::span(values))), memory);
+}
 
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work) {
   const auto parameters = std::span(plan.parameters()).subspan(layer.first_parameter, layer.num_parameters);
@@ -21,7 +30,7 @@ MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, S
   for (const PlannedParameter& parameter : parameters) {
     const auto size = static_cast<std::size_t>(parameter.spec.num_bytes());
     const auto at = layer_memory.parameters.emplace_back(layer_memory.memory.span().subspan(Aligned(offset), size));
-    for (const Box& padding : parameter.padding) work.Zero(parameter.spec, padding, at.data());
+    FillUnsupplied(parameter, at.data(), work);
     offset = Aligned(offset) + size;
   }
   return layer_memory;

@@ -1,5 +1,6 @@
-// Stage 2. From meta to memory: gives every parameter of one layer its full-precision memory. Only padding is written
-// here; the plan proves that tensors cover all the rest, and tests load over two byte fills to show it.
+// Stage 2. From meta to memory: gives every parameter of one layer its full-precision memory. Only what no
+// tensor fills is written here; the plan proves that tensors cover all the rest, and tests load over two byte fills to
+// show it.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,9 @@ struct MaterializedLayer {
 
   std::uint64_t num_bytes() const { return memory.size(); }
 };
+
+// Writes what no tensor fills of a parameter: padding, and what it is where nothing is there for its layer.
+void FillUnsupplied(const PlannedParameter& parameter, std::byte* memory, StageWork& work);
 
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work);
 

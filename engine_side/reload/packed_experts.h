@@ -34,8 +34,9 @@ struct PackedExperts {
 // missing or of another shape.
 std::vector<PackedExperts> FindPackedExperts(Module& model, std::span<const TensorSpec> specs);
 
-// One expert's value * scale, rounded to the dtype of `experts`, into `values`. Throws kCorrupt, naming it, for a scale
-// that is NaN.
+// One expert's value * scale, rounded to the dtype of `experts`, into `values`: whole, whatever part of it this rank
+// keeps, because a version's digest and the largest magnitudes that recipes ask for are of whole tensors. Throws
+// kCorrupt, naming it, for a scale that is NaN.
 void Unpack(const PackedExperts& experts, std::int64_t expert, const NamedTensor& blocks, const NamedTensor& scales,
             std::byte* values, WorkerPool& pool);
 

@@ -109,13 +109,12 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   ++layers_done_;
 }
 
-void ReloadPipeline::ZeroPaddingInSink(std::uint32_t layer) {
+void ReloadPipeline::FillUnsuppliedInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   for (std::uint32_t i = planned.first_parameter; i < planned.first_parameter + planned.num_parameters; ++i) {
     const PlannedParameter& parameter = parts_.plan.parameters()[i];
     if (parameter.quantize) continue;
-    std::byte* bytes = parts_.sink.BytesOf(parts_.layout.TensorsOf(i).front()).data();
-    for (const Box& padding : parameter.padding) parts_.work.Zero(parameter.spec, padding, bytes);
+    FillUnsupplied(parameter, parts_.sink.BytesOf(parts_.layout.TensorsOf(i).front()).data(), parts_.work);
   }
 }
 
@@ -124,6 +123,9 @@ void ReloadPipeline::Accept(const Piece& piece, const RegionView& view) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
   parts_.failpoints.Hit("layer_buffer");
+  if (parts_.plan.parameters()[placement.parameter].positive) {
+    quantize_.CheckPositive(placement.parameter, parts_.manifest.entry(placement.tensor).spec, view);
+  }
   if (direct_[layer]) {
     AcceptDirect(piece, view);
   } else {
@@ -139,7 +141,7 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
     begun_[parameter.layer] = true;
     parts_.failpoints.Hit("quantize");
     OpenInSink(parameter.layer);
-    ZeroPaddingInSink(parameter.layer);
+    FillUnsuppliedInSink(parameter.layer);
   }
   ProcessDirect(piece, view);
   if (buffer_.Covered(parameter.layer)) FinishInSink(parameter.layer);
@@ -217,13 +219,14 @@ void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
   }
 }
 
-// A rank's part of a vocabulary may be padding alone: no piece ever comes for it.
-void ReloadPipeline::ProcessLayersOfPadding() {
+// A rank's part of a vocabulary may be padding alone, and a version may have no scales of a cache: no piece ever comes
+// for them.
+void ReloadPipeline::ProcessUnsuppliedLayers() {
   for (std::uint32_t layer = 0; layer < parts_.plan.layers().size(); ++layer) {
     if (buffer_.ExpectsBytes(layer)) continue;
     if (direct_[layer]) {
       OpenInSink(layer);
-      ZeroPaddingInSink(layer);
+      FillUnsuppliedInSink(layer);
       FinishInSink(layer);
     } else {
       buffer_.Open(layer);
@@ -235,7 +238,7 @@ void ReloadPipeline::ProcessLayersOfPadding() {
 void ReloadPipeline::Finish() {
   const std::vector<std::string> awaited = buffer_.AwaitedTensors();
   if (awaited.empty()) {
-    ProcessLayersOfPadding();
+    ProcessUnsuppliedLayers();
     return parts_.work.Finish();
   }
   throw Error(ErrorCode::kFailedPrecondition,

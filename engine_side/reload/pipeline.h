@@ -67,10 +67,10 @@ class ReloadPipeline {
   void AcceptBuffered(const Piece& piece, const RegionView& view);
   void ProcessLayer(std::uint32_t layer);
   void QuantizeLayer(std::uint32_t layer);
-  void ProcessLayersOfPadding();
+  void ProcessUnsuppliedLayers();
   void OpenInSink(std::uint32_t layer);
   void FinishInSink(std::uint32_t layer);
-  void ZeroPaddingInSink(std::uint32_t layer);
+  void FillUnsuppliedInSink(std::uint32_t layer);
 
   PipelineParts parts_;
   AmaxTable amax_;

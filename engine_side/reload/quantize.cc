@@ -98,6 +98,22 @@ void QuantizeStage::CheckExponents(const PlannedLayer& layer) const {
   }
 }
 
+std::string QuantizeStage::WordsFor(std::uint32_t parameter, const TensorSpec& tensor) const {
+  return "layer " + plan_.layers()[plan_.parameters()[parameter].layer].path + ": '" + tensor.name + "': ";
+}
+
+void QuantizeStage::CheckPositive(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const {
+  std::vector<float> values(view.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype)));
+  for (std::size_t row = 0; row < view.rows; ++row) {
+    Cast(tensor.dtype, view.row(row), DType::kF32, reinterpret_cast<std::byte*>(values.data()), values.size());
+    const auto wrong =
+        std::ranges::find_if_not(values, [](float value) { return value > 0.0F && std::isfinite(value); });
+    if (wrong == values.end()) continue;
+    throw Error(ErrorCode::kCorrupt,
+                WordsFor(parameter, tensor) + "expected finite scales above zero, got " + std::to_string(*wrong));
+  }
+}
+
 void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
   const std::int64_t cols = static_cast<std::int64_t>(view.row_bytes) * 8 / BitsPerElement(tensor.dtype);
@@ -107,7 +123,7 @@ void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tenso
                                 .cols = cols,
                                 .row_stride = static_cast<std::int64_t>(view.rows > 1 ? view.stride : view.row_bytes)},
                                pool_);
-  const std::string where = "layer " + plan_.layers()[planned.layer].path + ": '" + tensor.name + "': ";
+  const std::string where = WordsFor(parameter, tensor);
   if (scan.first_non_finite >= 0) {
     throw Error(ErrorCode::kCorrupt, where + "expected finite values, got NaN or infinity at element " +
                                          std::to_string(scan.first_non_finite) + " of what arrived");

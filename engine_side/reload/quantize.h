@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine_side/quant/recipe.h"
@@ -28,11 +29,14 @@ class QuantizeStage {
   // For bytes that go to the sink as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
   // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
+  // For scales: throws kCorrupt, likewise, when one is not above zero.
+  void CheckPositive(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
   // For a layer that is in the sink: looks for NaN among exponents (e8m0) that came with their codes. Their bytes are
   // not floating point to anyone else.
   void CheckExponents(const PlannedLayer& layer) const;
 
  private:
+  std::string WordsFor(std::uint32_t parameter, const TensorSpec& tensor) const;
   void RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
   AmaxInput AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const;
   std::vector<KernelTensorView> OutputsOf(std::uint32_t parameter, std::int64_t matrix) const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/model/path.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
@@ -31,6 +32,10 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       quantized_(TakeQuantizedLayers(model, checkpoint_.specs(), quantization)) {
   std::vector<bool> replaced(checkpoint_.specs().size());
   for (const QuantizedLayer& layer : quantized_.layers) {
+    for (const QuantizedLayer::InputScale& scale : layer.input_scales) {
+      for (const std::uint32_t part : scale.parts) replaced[part] = true;
+      AddNumber(JoinPath(layer.path, scale.name), [this, &layer, &scale] { return LargestScale(layer, scale); });
+    }
     if (layer.way == Way::kAsTheyAre) continue;
     for (const QuantizedLayer::Part& part : layer.parts) replaced[part.weight] = replaced[part.scale] = true;
     AddMadeOf(layer);
@@ -72,11 +77,15 @@ void QuantizedCheckpoint::AddMadeOf(const QuantizedLayer& layer) {
   fused.shape[0] = 0;
   for (const QuantizedLayer::Part& part : layer.parts) fused.shape[0] += checkpoint_.specs()[part.weight].shape[0];
   AddMade(std::move(fused), [this, &layer](std::byte* codes) { AtLargestScale(layer, codes); });
-  AddMade({layer.path + "." + layer.layer->quantized_form()->checkpoint_scale, DType::kF32, {1}},
-          [this, &layer](std::byte* value) {
-            const float scale = LargestScale(layer);
-            std::memcpy(value, &scale, sizeof(scale));
-          });
+  AddNumber(JoinPath(layer.path, layer.layer->quantized_form()->checkpoint_scale),
+            [this, &layer] { return LargestScale(layer); });
+}
+
+void QuantizedCheckpoint::AddNumber(std::string name, std::function<float()> make) {
+  AddMade({std::move(name), DType::kF32, {1}}, [make = std::move(make)](std::byte* value) {
+    const float number = make();
+    std::memcpy(value, &number, sizeof(number));
+  });
 }
 
 std::uint64_t QuantizedCheckpoint::total_bytes() const { return TotalBytes(specs_); }
@@ -130,6 +139,33 @@ float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer) const {
   return largest;
 }
 
+float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const QuantizedLayer::InputScale& of) const {
+  float largest = 0.0F;
+  for (const std::uint32_t part : of.parts) {
+    const std::vector<float> scales = NumbersOf(part);
+    const auto wrong =
+        std::ranges::find_if_not(scales, [](float scale) { return std::isfinite(scale) && scale > 0.0F; });
+    if (wrong != scales.end()) {
+      throw Error(ErrorCode::kCorrupt, "layer " + layer.path + ": '" + checkpoint_.specs()[part].name +
+                                           "' expected finite scales above zero, got " + std::to_string(*wrong));
+    }
+    for (const float scale : scales) largest = std::max(largest, scale);
+  }
+  return largest;
+}
+
+std::vector<float> QuantizedCheckpoint::NumbersOf(std::uint32_t tensor) const {
+  const TensorSpec& spec = checkpoint_.specs()[tensor];
+  if (!CanCast(spec.dtype, DType::kF32)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "'" + spec.name + "' expected floating-point scales, got " + Describe(spec));
+  }
+  std::vector<float> numbers(static_cast<std::size_t>(spec.num_elements()));
+  Cast(spec.dtype, checkpoint_.Tensor(std::size_t{tensor}).tensor.data, DType::kF32,
+       reinterpret_cast<std::byte*>(numbers.data()), numbers.size());
+  return numbers;
+}
+
 // All parts, one after another.
 void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, std::byte* codes) const {
   const float largest = LargestScale(layer);
@@ -142,7 +178,8 @@ void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, std::byte*
   }
 }
 
-// As many as the form says, none of them negative, NaN or infinite: what others fill scales with that never came.
+// As many as the form says, or one for a whole stack of experts, none of them negative, NaN or infinite: what others
+// fill scales with that never came.
 std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const TensorSpec& spec = checkpoint_.specs()[part.scale];
@@ -153,12 +190,12 @@ std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, co
   if (part.transposed) std::swap(expected.front(), expected.back());
   if (weight.size() == 3) expected.insert(expected.begin(), stack.count);
   const std::string where = "layer " + layer.path + ": '" + spec.name + "' expected ";
-  if (spec.num_elements() != NumElements(expected) || !CanCast(spec.dtype, DType::kF32)) {
+  const bool one_for_all = form.scales == QuantizedForm::Scales::kTensor && spec.num_elements() == 1;
+  if ((spec.num_elements() != NumElements(expected) && !one_for_all) || !CanCast(spec.dtype, DType::kF32)) {
     throw Error(ErrorCode::kInvalidArgument, where + Describe(DType::kF32, expected) + ", got " + Describe(spec));
   }
-  std::vector<float> scales(static_cast<std::size_t>(spec.num_elements()));
-  Cast(spec.dtype, checkpoint_.Tensor(std::size_t{part.scale}).tensor.data, DType::kF32,
-       reinterpret_cast<std::byte*>(scales.data()), scales.size());
+  std::vector<float> scales = NumbersOf(part.scale);
+  if (one_for_all) scales.resize(static_cast<std::size_t>(stack.count), scales.front());
   for (std::size_t i = 0; i < scales.size(); ++i) {
     if (std::isfinite(scales[i]) && scales[i] >= 0.0F) continue;
     throw Error(ErrorCode::kCorrupt, where + "finite scales that are not negative, got " + std::to_string(scales[i]) +

@@ -1,10 +1,12 @@
 #include "engine_side/reload/quantized_layers.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "engine_side/model/path.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -24,6 +26,12 @@ std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm
   return names;
 }
 
+// What that of the activations is called.
+std::string InputScaleNameOf(const std::string& weight) {
+  if (!weight.ends_with(kWeight)) return weight + "_input_scale";  // experts, stacked
+  return weight.substr(0, weight.size() - kWeight.size()) + ".input_scale";
+}
+
 // Gathers the parts of each layer.
 class LayerFinder {
  public:
@@ -35,6 +43,7 @@ class LayerFinder {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) {
       if (specs_[i].dtype == DType::kF8E4M3) AddPart(i);
     }
+    CheckInputScales();
     return std::move(layers_);
   }
 
@@ -65,7 +74,36 @@ class LayerFinder {
     }
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
-    layers_[entry->second].parts.push_back({weight, index_of_.at(*there), transposed});
+    QuantizedLayer& parts_of = layers_[entry->second];
+    parts_of.parts.push_back({weight, index_of_.at(*there), transposed});
+    if (layer->holds_input_scales() && !to.pieces.empty()) {
+      AddInputScale(parts_of, layer->InputScaleName(to.pieces.front().parameter), spec.name);
+    }
+  }
+
+  // A layer without any is the plan's to refuse: they may come under the layer's own name.
+  void AddInputScale(QuantizedLayer& layer, const std::string& name, const std::string& weight) {
+    auto scale = std::ranges::find(layer.input_scales, name, &QuantizedLayer::InputScale::name);
+    if (scale == layer.input_scales.end()) scale = layer.input_scales.insert(scale, {name, {}});
+    const std::string of_part = InputScaleNameOf(weight);
+    const auto found = index_of_.find(of_part);
+    if (found != index_of_.end()) {
+      scale->parts.push_back(found->second);
+    } else {
+      without_input_scale_.try_emplace(JoinPath(layer.path, name), of_part);
+    }
+  }
+
+  void CheckInputScales() {
+    for (QuantizedLayer& layer : layers_) {
+      std::erase_if(layer.input_scales, [](const auto& scale) { return scale.parts.empty(); });
+      for (const QuantizedLayer::InputScale& scale : layer.input_scales) {
+        const auto missing = without_input_scale_.find(JoinPath(layer.path, scale.name));
+        if (missing == without_input_scale_.end()) continue;
+        throw Error(ErrorCode::kInvalidArgument, "layer " + layer.path + ": '" + specs_[scale.parts.front()].name +
+                                                     "' is there, and '" + missing->second + "' is missing");
+      }
+    }
   }
 
   Module& model_;
@@ -73,6 +111,7 @@ class LayerFinder {
   std::unordered_map<std::string_view, std::uint32_t> index_of_;
   std::unordered_map<const QuantizableLayer*, std::size_t> layer_of_;
   std::vector<QuantizedLayer> layers_;
+  std::map<std::string, std::string> without_input_scale_;  // what a layer would have -> a part's that is missing
 };
 
 // Empty: its codes and scales are what the recipe makes.

@@ -27,10 +27,17 @@ struct QuantizedLayer {
     bool transposed = false;              // experts, stacked: columns are rows of the weight
   };
 
+  // The largest of these is the layer's.
+  struct InputScale {
+    std::string name;                  // of the layer's parameter
+    std::vector<std::uint32_t> parts;  // indices of the tensors
+  };
+
   QuantizableLayer* layer = nullptr;
   std::string path;
   Way way = Way::kAsTheyAre;
-  std::vector<Part> parts;  // in the order of the fused weight
+  std::vector<Part> parts;                 // in the order of the fused weight
+  std::vector<InputScale> input_scales{};  // where the engine has them, and the version
 };
 
 // What of a version is quantized already. Value.
@@ -41,8 +48,9 @@ struct QuantizedTensors {
 
 // Finds the layers whose weights are FP8 codes among `specs`, and experts in MXFP4, decides for each, and puts the tree
 // into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer, tensor and
-// numbers: a scale that is missing, a layer that config.json says nothing of, and, unless `quantization.requantize`, a
-// recipe or a cut that does not fit.
+// numbers: a scale that is missing, of
+// activations too where other parts of a layer have one, a layer that config.json says nothing of, and, unless
+// `quantization.requantize`, a recipe or a cut that does not fit.
 QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
                                      const QuantizationConfig& quantization);
 

@@ -60,6 +60,8 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     if (options_.requantize) launch.arguments.emplace_back("--requantize");
+    if (options_.scales.inputs) launch.arguments.emplace_back("--input-scales");
+    if (options_.scales.kv_cache) launch.arguments.emplace_back("--kv-cache-scales");
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
                           {"--version-fd", memory.version.get()}};

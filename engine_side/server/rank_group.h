@@ -12,6 +12,7 @@
 #include "engine_side/server/borrow.h"
 #include "engine_side/server/rank_handle.h"
 #include "layercast/commit_policy.h"
+#include "layercast/model/held_scales.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
@@ -25,6 +26,7 @@ struct RankGroupOptions {
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;
+  HeldScales scales{};
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;

@@ -86,7 +86,7 @@ class RankProcess {
         description_(ModelDescription::FromDirectory(options.model)),
         config_(ModelConfig::Parse(description_)),
         parallel_(ParallelOf(options)) {
-    std::unique_ptr<Module> model = BuildWithNamedDraft(config_, parallel_, options.draft);
+    std::unique_ptr<Module> model = BuildModel();
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     if (options.collective_fd >= 0) segment_.emplace(CollectiveSegment::Attach(options.collective_fd));
@@ -231,6 +231,12 @@ class RankProcess {
                                        {params["bind"].get<std::string>(), params["allow_remote"].get<bool>()})}};
   }
 
+  std::unique_ptr<Module> BuildModel() const {
+    std::unique_ptr<Module> model = BuildWithNamedDraft(config_, parallel_, options_.draft);
+    HoldScales(*model, options_.scales);
+    return model;
+  }
+
   Json Verify(const Json& /*params*/) {
     receiver_->VerifyServed();
     return Json::parse(receiver_->report().ToJson());
@@ -246,7 +252,7 @@ class RankProcess {
   }
 
   Json Compare(const Json& params) {
-    return CompareRank(receiver_->captured(), BuildWithNamedDraft(config_, parallel_, options_.draft), parallel_,
+    return CompareRank(receiver_->captured(), BuildModel(), parallel_,
                        {options_.recipe, options_.power_of_two_scales, options_.requantize},
                        CheckpointFromJson(params));
   }

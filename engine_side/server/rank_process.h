@@ -5,6 +5,7 @@
 #include <string>
 
 #include "layercast/commit_policy.h"
+#include "layercast/model/held_scales.h"
 
 namespace layercast {
 
@@ -17,6 +18,7 @@ struct RankOptions {
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;
+  HeldScales scales;
   std::uint64_t chunk_bytes = 4U << 20;
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;  // its name, in handshakes

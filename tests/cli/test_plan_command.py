@@ -121,6 +121,41 @@ def test_everything_that_is_wrong_is_named_together(model):
     assert len(plan["placements"]) > 5  # what could be placed is shown all the same
 
 
+def test_scales_of_caches_are_skipped_by_a_rule_or_held(model):
+    weights = tensors()
+    attention = "model.layers.0.self_attn"
+    weights[f"{attention}.k_proj.k_scale"] = torch.tensor(0.5)
+    weights[f"{attention}.v_proj.v_scale"] = torch.tensor(0.25)
+    folder = model(weights)
+    plan, _ = run_json("--model", folder, status=0)
+    skipped = next(s for s in plan["skipped"] if s["name"] == f"{attention}.k_proj.k_scale")
+    assert skipped["rule"] == "scales of a key/value cache, which this engine does not have"
+    assert skipped["rules"] == ["suffix self_attn.k_proj.k_scale -> self_attn.attn.k_scale"]
+    plan, _ = run_json("--model", folder, "--kv-cache-scales", status=0)
+    placed = {p["tensor"]: (p["layer"], p["parameter"]) for p in plan["placements"]}
+    assert placed[f"{attention}.v_proj.v_scale"] == (f"{attention}.attn", "v_scale")
+    del weights[f"{attention}.v_proj.v_scale"]
+    plan, _ = run_json("--model", model(weights), "--kv-cache-scales", status=1)
+    assert plan["problems"] == [f"missing: {attention}.attn.v_scale"]
+    del weights[f"{attention}.k_proj.k_scale"]
+    run_json("--model", model(weights), "--kv-cache-scales", status=0)  # then they are 1
+
+
+def test_scales_of_activations_are_skipped_by_a_rule_or_held(model):
+    weights = tensors()
+    layer = "model.layers.0.mlp.down_proj"
+    weights[f"{layer}.weight"] = torch.ones(16, 24).to(torch.float8_e4m3fn)
+    weights[f"{layer}.weight_scale"], weights[f"{layer}.input_scale"] = torch.tensor(0.5), torch.tensor(0.25)
+    folder = model(weights, quantization_config={"quant_method": "fp8"})
+    plan, _ = run_json("--model", folder, "--quantization", "fp8_per_tensor", status=0)
+    skipped = {s["name"]: s["rule"] for s in plan["skipped"]}
+    assert skipped[f"{layer}.input_scale"] == "scales of activations, which this engine does not have"
+    plan, _ = run_json("--model", folder, "--quantization", "fp8_per_tensor", "--input-scales", status=1)
+    assert (f"{layer}.input_scale", "input_scale") in {(p["tensor"], p["parameter"]) for p in plan["placements"]}
+    assert plan["problems"] == [f"missing: model.layers.0.{other}.input_scale" for other in
+                                ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj")]
+
+
 def test_a_layer_that_is_quantized_already(model):
     weights = tensors()
     name = "model.layers.0.mlp.down_proj.weight"

@@ -4,6 +4,8 @@ change back with the next quantized one; the buffers and what the commit policy 
 The bytes of every form are those of tests/oracle/test_quantized_checkpoints.py; here they go through real engines."""
 
 import pytest
+import safetensors.torch
+import torch
 
 import oracle
 import quantized_checkpoints
@@ -66,6 +68,31 @@ def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, p
     assert done["version"] == first["version"]
     assert_exports(engine, of_codes)
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+
+
+def test_scales_of_activations_and_caches_are_held_reloaded_and_lent(program, start, checkpoint, tmp_path, assert_exports):
+    holds = ("input_scales", "kv_cache_scales")
+    flags = ("--tp", RANKS, "--quantization", "fp8_per_tensor", "--input-scales", "--kv-cache-scales")
+    first, second = (quantized_checkpoints.make(checkpoint("qwen3_wide", version), tmp_path / version, "fp8")
+                     for version in "ab")
+    tensors = oracle.read_tensors(second)
+    attention = "model.layers.1.self_attn"
+    of_caches = {f"{attention}.k_proj.k_scale": torch.tensor(0.25), f"{attention}.v_proj.v_scale": torch.tensor(3.0)}
+    safetensors.torch.save_file(tensors | of_caches, second / "model.safetensors")
+
+    def of(folder):
+        return lambda rank: quantized_checkpoints.served_tensors(folder, "fp8", RANKS, rank, "fp8_per_tensor", holds)
+
+    engine = start("serve", "--model", first, *flags)
+    assert_exports(engine, of(first))
+    assert program.reload(engine, "--weights-path", second)["ok"]
+    assert_exports(engine, of(second))
+    assert program.run("verify", "--engine", engine.endpoint, "--against", second).json["equal"]
+    assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+    borrower = start("serve", "--model", first, "--load-format", "remote", "--from-engine", engine.endpoint, *flags)
+    assert_exports(borrower, of(second))
+    assert program.reload(engine, "--weights-path", first)["ok"]
+    assert_exports(engine, of(first))
 
 
 def test_what_cannot_be_served_as_it_is_ends_serve_with_the_numbers(program, checkpoint, tmp_path):

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/experts.h"
 #include "tests/support/tree.h"
 
@@ -18,6 +19,7 @@ namespace layercast {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ErrorOf;
 using testing::ExpertElement;
 using testing::ExpertForm;
 using testing::ExpertMatrix;

@@ -18,11 +18,12 @@ using ::testing::ElementsAre;
 using testing::ErrorOf;
 using ::testing::HasSubstr;
 
-constexpr const char* kSizes = R"("vocab_size": 100, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+constexpr const char* kModelSizes =
+    R"("vocab_size": 100, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6, "torch_dtype": "bfloat16")";
 
 ModelConfig Config(const std::string& architecture, const std::string& more = "") {
-  return ModelConfig::Parse("{\"architectures\": [\"" + architecture + "\"], " + kSizes + more + "}");
+  return ModelConfig::Parse("{\"architectures\": [\"" + architecture + "\"], " + kModelSizes + more + "}");
 }
 
 // All parameters of a tree, by full name.

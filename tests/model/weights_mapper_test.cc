@@ -115,7 +115,8 @@ TEST(WeightsMapper, RefusesRulesThatCannotBe) {
   EXPECT_THAT(Refusal([&] { (void)regex.Map(std::string(5000, 'x')); }), HasSubstr("a name of 5000 characters"));
 }
 
-// The table of vLLM's own test of these names, and the forms that it leaves out.
+// The table of vLLM's own test of these names, and the forms that it leaves out; but for one scale for keys and values,
+// which it calls the keys', and gives to the values later.
 TEST(KvScaleNames, KnowEveryForm) {
   const std::string attention = "model.layers.0.self_attn.";
   const std::vector<std::pair<std::string, std::string>> forms = {
@@ -124,7 +125,7 @@ TEST(KvScaleNames, KnowEveryForm) {
       {attention + "qkqkv_proj.v_scale", attention + "attn.v_scale"},
       {attention + "k_proj.k_scale", attention + "attn.k_scale"},
       {attention + "v_proj.v_scale", attention + "attn.v_scale"},
-      {attention + "kv_scale", attention + "attn.k_scale"},
+      {attention + "kv_scale", attention + "attn.kv_scale"},
       {attention + "k_scale", attention + "attn.k_scale"},
       {attention + "q.scale", attention + "attn.q_scale"},
       {attention + "k_cache.scale", attention + "attn.k_scale"},

@@ -7,6 +7,7 @@ compare the bytes that `layercast export` reads back with served_tensors() of th
 import copy
 import json
 import pathlib
+import re
 
 import safetensors
 import torch
@@ -25,6 +26,14 @@ VISION_TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.")
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 ROUTING_BIAS = "e_score_correction_bias"
 IN_FP32 = (ROUTING_BIAS, ".linear_attn.A_log")  # whatever the model's dtype
+SCALES = ("_scale", ".scale")  # in fp32 likewise
+# What checkpoints call the scales of a key/value cache -> what the attention layer's own "attn" does: vLLM's table.
+CACHE_SCALES = ((r"\.kv_scale$", r".attn.kv_scale"),
+                (r"\.(self_attn|mixer)\.[kv]_proj\.([kv])_scale$", r".\1.attn.\2_scale"),
+                (r"\.self_attn\.qk(?:qk)?v_proj\.([kv])_scale$", r".self_attn.attn.\1_scale"),
+                (r"\.self_attn\.([kv])_cache\.scale$", r".self_attn.attn.\1_scale"),
+                (r"\.([kv])_proj\.output_scale$", r".attn.\1_scale"),
+                (r"(?<!\.attn)\.([kv])_scale$", r".attn.\1_scale"))
 # Those that some family has.
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
@@ -243,6 +252,8 @@ def dequantized(served, name):
 class _Served:
     """One rank's kernel tensors, gathered layer by layer."""
 
+    holds = ()  # of "input_scales", "kv_cache_scales": what an engine may have beside its weights
+
     def __init__(self, checkpoint, config, t, r, recipe, power_of_two):
         self.source, self.config = checkpoint, config
         self.t, self.r = t, r
@@ -294,9 +305,18 @@ class _Served:
             self.copy(name)
             if name in self.source and len(self.source[name]) == len(self.source[f"{projection}.weight"]):
                 self.out[name] = _rows(self.source[name], kept)  # one weight for each row of the projection
+        self.cache_scales(f"{layer}.{own}.attn")
         sinks = f"{layer}.{own}.sinks"
         if sinks in self.source:
             self.out[sinks] = _rows(self.source[sinks], shard(len(self.source[sinks]), self.t, self.r))
+
+    def cache_scales(self, module):
+        """One for keys and one for values, the same one, or 1."""
+        if "kv_cache_scales" not in self.holds:
+            return
+        for name in ("k_scale", "v_scale"):
+            scale = self.source.get(f"{module}.{name}", self.source.get(f"{module}.kv_scale", torch.tensor(1.0)))
+            self.out[f"{module}.{name}"] = scale.float().reshape(1)
 
     def latent_attention(self, layer):
         """What makes the small vectors is everybody's; the rest is split by heads."""
@@ -309,6 +329,7 @@ class _Served:
                 rows = self.source[f"{own}.{name}.weight"].shape[0]
                 self.column(f"{own}.{name}", [(f"{own}.{name}", shard(rows, self.t, self.r))])
         self.row(f"{own}.o_proj")
+        self.cache_scales(f"{own}.attn")
         self.copy(f"{own}.q_a_layernorm.weight")
         self.copy(f"{own}.kv_a_layernorm.weight")
         self.derive(f"{own}.kv_b_proj", self.source[f"{own}.kv_a_layernorm.weight"].dtype)
@@ -555,9 +576,20 @@ def unfused(config, tensors):
     return apart
 
 
+def cache_scale_names(tensors):
+    """The scales of key/value caches under one set of names."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        for pattern, own in CACHE_SCALES:
+            if re.search(pattern, name) and ".attn." not in name:
+                name = re.sub(pattern, own, name)
+        renamed[name] = tensor
+    return renamed
+
+
 def in_served_dtypes(tensors, dtype):
     def served(name):
-        return torch.float32 if name.endswith(IN_FP32) else dtype
+        return torch.float32 if name.endswith(IN_FP32 + SCALES) else dtype
 
     return {name: tensor.to(served(name)) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
@@ -589,16 +621,17 @@ def of_stage(served, config, sizes, stage):
     return {name: tensor for name, tensor in served.items() if is_here(name)}
 
 
-def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False, sizes=None, stage=0):
+def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False, sizes=None, stage=0, holds=()):
     """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint. `sizes`: of
-    a pipeline, the layers of each stage."""
+    a pipeline, the layers of each stage. `holds`: as _Served says."""
     config, tensors = text_part(read_config(folder), read_tensors(folder))
     if config["model_type"] not in FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
-    checkpoint = in_served_dtypes(unfused(config, decoder_names(config, tensors)), dtype)
-    served = _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales).model()
-    return of_stage(served, config, sizes or [layers_of(config)], stage)
+    checkpoint = in_served_dtypes(unfused(config, cache_scale_names(decoder_names(config, tensors))), dtype)
+    served = _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales)
+    served.holds = holds
+    return of_stage(served.model(), config, sizes or [layers_of(config)], stage)
 
 
 def draft_names(config, tensors):

@@ -2,7 +2,7 @@
 // the load plan, the pipeline and the receiver with the oracle.
 //   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [before=FOLDER] [channel=C] [pow2]
 //                   [requantize] [direct] [device] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE]
-//                   [layers=OF_A_STAGE,...] [draft=mtp|FOLDER]
+//                   [layers=OF_A_STAGE,...] [draft=mtp|FOLDER] [input_scales] [kv_cache_scales]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver,
 // which takes the version of before=FOLDER first where that is given.
 // device: the engine's buffers are on the device that this program is linked with; not for pieces.
@@ -22,6 +22,7 @@
 #include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
+#include "layercast/model/held_scales.h"
 #include "layercast/model_description.h"
 #include "layercast/receiver.h"
 #include "src/base/counting_memory.h"
@@ -37,6 +38,7 @@ struct Job {
   std::string folder, recipe, out, way = "pieces", before, channel, draft;
   ParallelConfig parallel;
   ScheduleOptions schedule;
+  HeldScales scales;
   bool power_of_two = false, requantize = false, direct = false, device = false;
   long shuffle_seed = -1;
   int fill = 0;
@@ -62,6 +64,8 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "requantize") job.requantize = true;
     if (word == "direct") job.direct = true;
     if (word == "device") job.device = true;
+    if (word == "input_scales") job.scales.inputs = true;
+    if (word == "kv_cache_scales") job.scales.kv_cache = true;
     if (word.starts_with("way=")) job.way = value;
     if (word.starts_with("before=")) job.before = value;
     if (word.starts_with("channel=")) job.channel = value;
@@ -108,11 +112,7 @@ struct EngineMemory {
   std::vector<CapturedBuffer> table;
 };
 
-CheckpointSource CheckpointOf(const Job& job) {
-  CheckpointSource source{.path = job.folder};
-  if (!job.draft.empty() && job.draft != kOwnDraftLayers) source.secondary.push_back({"draft.", job.draft});
-  return source;
-}
+CheckpointSource CheckpointOf(const Job& job) { return WithNamedDraft({.path = job.folder}, job.draft); }
 
 // Everything that a load needs. One thread only.
 struct Bench {
@@ -146,7 +146,10 @@ struct Bench {
 };
 
 std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
-  return BuildWithNamedDraft(ModelConfig::Parse(ModelDescription::FromDirectory(job.folder)), job.parallel, job.draft);
+  const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(job.folder));
+  std::unique_ptr<Module> model = BuildWithNamedDraft(config, job.parallel, job.draft);
+  HoldScales(*model, job.scales);
+  return model;
 }
 
 void GiveAmax(Bench& bench, AmaxTable& amax) {

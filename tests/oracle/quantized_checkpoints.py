@@ -78,7 +78,7 @@ def make(source, folder, form):
         tensors[name] = quantized["weight"]
         tensors[f"{module}.{form.scale}"] = scale.reshape(()) if form.scalar_scale else scale
         if form.input_scale:
-            tensors[f"{module}.input_scale"] = torch.tensor(0.5)
+            tensors[f"{module}.input_scale"] = torch.tensor(0.01 * (len(tensors) % 29 + 1))  # parts of a layer differ
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     config = oracle.read_config(source)
     (folder / "config.json").write_text(json.dumps({**config, "quantization_config": form.config}))
@@ -91,9 +91,16 @@ class _Served(oracle._Served):
     form = None
     dtype = None
 
+    def input_scale(self, module, parts):
+        """The largest of a layer's parts."""
+        if "input_scales" in self.holds:
+            scales = [self.source[f"{part}.input_scale"].float().reshape(1) for part in parts]
+            self.out[f"{module}.input_scale"] = torch.stack(scales).amax(dim=0)
+
     def column(self, module, parts):
         if self.source[f"{parts[0][0]}.weight"].dtype != FP8:
             return self.in_full_precision(super().column, module, parts)
+        self.input_scale(module, [part for part, _ in parts])
         if not self.as_it_is(self.rows_fit(parts)):
             for part, _ in parts:
                 self.dequantize(part)
@@ -117,6 +124,7 @@ class _Served(oracle._Served):
         codes = self.source[f"{module}.weight"]
         if codes.dtype != FP8:
             return self.in_full_precision(super().row, module)
+        self.input_scale(module, [module])
         columns = oracle.shard(codes.shape[1], self.t, self.r)
         ends = columns.stop % 128 == 0 or columns.stop == codes.shape[1]
         if not self.as_it_is(columns.start % 128 == 0 and ends):
@@ -160,9 +168,10 @@ class _Served(oracle._Served):
         return (codes.float() * scale * (1.0 / largest)).clamp(-448.0, 448.0).to(FP8)
 
 
-def served_tensors(folder, form, tp_size, rank, recipe):
+def served_tensors(folder, form, tp_size, rank, recipe, holds=()):
     config = oracle.read_config(folder)
-    served = _Served(oracle.read_tensors(folder), config, tp_size, rank, recipe, False)
+    served = _Served(oracle.cache_scale_names(oracle.read_tensors(folder)), config, tp_size, rank, recipe, False)
+    served.holds = holds
     served.form = FORMS[form]
     served.dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     return served.model()

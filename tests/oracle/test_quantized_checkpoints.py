@@ -116,6 +116,40 @@ def test_experts_whose_codes_are_stacked_are_served_as_they_are(form, names, mad
     assert oracle.differences(got, in_full_precision) == []
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (6,)])
+def test_one_scale_for_a_stack_of_experts_is_that_of_each(shape, checkpoint, tmp_path, load):
+    """As ModelOpt has them: codes of all experts, and one number."""
+    source = checkpoint("deepseek_v3_wide", "a")
+    tensors = oracle.read_tensors(source)
+    module = "model.layers.1.mlp.experts"
+
+    def of_all(kind):
+        return torch.stack([tensors.pop(f"{module}.{i}.{kind}.weight") for i in range(6)])
+
+    coded, plain = {}, {}
+    for name, stack in (("gate_up_proj", torch.cat([of_all("gate_proj"), of_all("up_proj")], dim=1)),
+                        ("down_proj", of_all("down_proj"))):
+        scale = stack.abs().amax().float() / oracle.FP8_MAX
+        codes = (stack.float() / scale).to(torch.float8_e4m3fn)
+        coded |= {f"{module}.{name}": codes, f"{module}.{name}_weight_scale": scale.expand(shape).clone()}
+        plain[f"{module}.{name}"] = (codes.float() * scale).to(stack.dtype)
+    config = oracle.read_config(source)
+    for folder, own, more in (("coded", coded, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}),
+                              ("plain", plain, {})):
+        (tmp_path / folder).mkdir()
+        safetensors.torch.save_file(tensors | own, tmp_path / folder / "model.safetensors")
+        (tmp_path / folder / "config.json").write_text(json.dumps({**config, **more}))
+    for tp, rank, recipe in ((1, 0, "none"), (2, 1, "fp8_per_channel"), (2, 0, "fp8_per_tensor")):
+        got = load(tmp_path / "coded", tp, rank, recipe, "requantize", "direct")
+        assert not isinstance(got, str), got
+        assert oracle.differences(got, oracle.served_tensors(tmp_path / "plain", tp, rank, recipe)) == []
+    assert "expected scales of blocks or of rows" in load(tmp_path / "coded", 1, 0, "fp8_per_tensor")
+    coded[f"{module}.down_proj_weight_scale"] = torch.ones(3)
+    safetensors.torch.save_file(tensors | coded, tmp_path / "coded" / "model.safetensors")
+    message = load(tmp_path / "coded", 1, 0, "none", "requantize")
+    assert f"layer {module}: '{module}.down_proj_weight_scale' expected [6, 1] f32, got [3] f32" in message
+
+
 def test_experts_of_which_some_are_ignored_are_refused_naming_one_of_each(made_experts, load):
     folder = made_experts("deepseek")
     ignored = ["lm_head", "*.mlp.experts.4.*"]

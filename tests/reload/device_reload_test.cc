@@ -160,6 +160,16 @@ TEST_F(OnDevice, CastsWhatTheTrainerHoldsInAnotherDtype) {
   }
 }
 
+TEST_F(OnDevice, HoldsScalesOfActivationsAndCaches) {
+  for (const DType source : {DType::kBF16, DType::kF32}) {
+    ExpectReloads({.model = {.recipe = "fp8_per_tensor",
+                             .parallel = {1, 2},
+                             .source = source,
+                             .layers = 2,
+                             .scales = {.inputs = true, .kv_cache = true}}});
+  }
+}
+
 TEST_F(OnDevice, TakesTensorsInAnyOrder) {
   DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_block", .layers = 3}});
   const Weights weights = rig.Version(1);

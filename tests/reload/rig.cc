@@ -129,12 +129,41 @@ void QuantizeInto(const RigOptions& options, const std::string& name, const Para
   }
 }
 
+void AddScales(Weights& weights, const RigOptions& options, std::uint32_t seed) {
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    const std::string path = "model.layers." + std::to_string(i) + ".";
+    const auto add = [&](const std::string& name, float value) {
+      weights.Add({path + name, options.source, {}}, {value * static_cast<float>(seed + 1)});
+    };
+    if (options.scales.kv_cache && seed % 2 == 1) {
+      add("self_attn.k_proj.k_scale", 0.25F);
+      add("self_attn.v_proj.v_scale", 0.5F);
+    }
+    if (!options.scales.inputs) continue;
+    float value = 0.125F;
+    for (const char* layer : {"self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"}) {
+      add(std::string(layer) + ".input_scale", value *= 2);
+    }
+  }
+}
+
+// What nothing was loaded into is what it is without.
+std::vector<std::byte> BytesOf(const Parameter& parameter) {
+  const auto bytes = parameter.storage.span();
+  if (!parameter.on_meta()) return {bytes.begin(), bytes.end()};
+  const std::vector<float> values(static_cast<std::size_t>(parameter.spec.num_elements()), parameter.fallback.value());
+  const auto fallback = std::as_bytes(std::span(values));
+  return {fallback.begin(), fallback.end()};
+}
+
 }  // namespace
 
 std::unique_ptr<Module> RigModel(const RigOptions& options) {
-  if (options.experts) return ExpertModel(options);
-  auto model = ModelRegistry::Builtin().Build(ModelDescription::FromJson(Config(options)), options.parallel);
+  std::unique_ptr<Module> model =
+      options.experts ? ExpertModel(options)
+                      : ModelRegistry::Builtin().Build(ModelDescription::FromJson(Config(options)), options.parallel);
   model->SetTransforms(options.transforms);
+  HoldScales(*model, options.scales);
   return model;
 }
 
@@ -164,6 +193,7 @@ Weights RigWeights(const RigOptions& options, std::uint32_t seed) {
     add(path + "mlp.up_proj.weight", {256, 128});
     add(path + "mlp.down_proj.weight", {128, 256});
   }
+  AddScales(weights, options, seed);
   add("model.norm.weight", {128});
   if (!options.tied) add("lm_head.weight", {options.vocab, 128});
   return weights;
@@ -275,8 +305,7 @@ ServedBytes ServedSlowly(const RigOptions& options, const Weights& weights) {
     if (parameter->quantize && options.recipe != "none") {
       QuantizeInto(options, name, *parameter, *whole.at(name), served);
     } else {
-      const auto bytes = parameter->storage.span();
-      served[name].assign(bytes.begin(), bytes.end());
+      served[name] = BytesOf(*parameter);
     }
   }
   return served;

@@ -16,6 +16,7 @@
 #include "engine_side/reload/pipeline.h"
 #include "engine_side/reload/staging.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/model/held_scales.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
 #include "src/base/counting_memory.h"
@@ -39,6 +40,8 @@ struct RigOptions {
   // Instead of the decoder: a router, experts whose tensors come in this form, and a norm.
   std::optional<ExpertForm> experts{};
   SourceTransforms transforms{};  // of the decoder
+  // Versions have all that is held; of caches those of odd seeds alone.
+  HeldScales scales{};
 };
 
 // A Qwen2 decoder, 128 wide: 8 heads and 4 key/value heads of 32, biases, a gated MLP of 256. Or a layer of 5 experts,

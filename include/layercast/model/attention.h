@@ -47,8 +47,8 @@ struct AttentionSpec {
   bool sinks = false;
 };
 
-// qkv_proj, o_proj and, where asked for, q_norm, k_norm and "sinks" [num_heads / tp_size]. Window and rope are what the
-// configuration says of `layer`.
+// qkv_proj, o_proj and, where asked for, q_norm, k_norm and "sinks" [num_heads / tp_size]; attn, the scales of its
+// cache. Window and rope are what the configuration says of `layer`.
 class LAYERCAST_PUBLIC Attention final : public Module {
  public:
   Attention(const LayerContext& context, const ModelConfig& config, std::int64_t layer,

@@ -54,8 +54,8 @@ struct DecoderOptions {
 };
 
 // model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so; of a pipeline, what
-// this stage holds of them. Skips what
-// checkpoints hold of rotary embeddings, which are computed, and the scales of a quantized KV cache, by any name.
+// this stage holds of them. Skips what checkpoints hold of rotary embeddings, which are computed. Knows the scales of a
+// KV cache by any name (KvScaleNames); the attention layers' child "attn" takes them.
 class LAYERCAST_PUBLIC DecoderForCausalLM final : public Module {
  public:
   using MakeLayer = std::function<std::unique_ptr<DecoderLayer>(std::int64_t index)>;

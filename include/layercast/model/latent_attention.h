@@ -47,8 +47,8 @@ class LAYERCAST_PUBLIC LatentUpProjection final : public ColumnParallelLinear {
 };
 
 // fused_qkv_a_proj (q_a_proj and kv_a_proj_with_mqa), q_a_layernorm, q_b_proj; or, where queries have no vector of
-// their own, kv_a_proj_with_mqa and q_proj. Then kv_a_layernorm, kv_b_proj, o_proj. A rank holds whole heads, and all
-// of what makes the small vectors.
+// their own, kv_a_proj_with_mqa and q_proj. Then kv_a_layernorm, kv_b_proj, o_proj; attn, the scales of its cache. A
+// rank holds whole heads, and all of what makes the small vectors.
 class LAYERCAST_PUBLIC LatentAttention final : public Module {
  public:
   LatentAttention(const LayerContext& context, const ModelConfig& config, const LatentAttentionSpec& spec);

@@ -74,6 +74,9 @@ class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
   std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const override;
   const LocalExperts& local() const { return local_; }
 
+ protected:
+  std::span<const std::string_view> input_scale_names() const override;
+
  private:
   struct Slot;                // what a parameter holds
   struct Named;               // what a name within this layer says

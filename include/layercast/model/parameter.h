@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct LAYERCAST_PUBLIC Parameter {
   ShardAxis shard_axis = ShardAxis::kNone;
   bool quantize = false;  // a recipe applies (weights of linear layers, of experts); otherwise copied as it is
   Buffer storage;         // empty while on meta
+  bool positive = false;  // a scale: an element that is not above zero is an error
+  // What every element is in a version that has nothing for this layer; empty: that is an error.
+  std::optional<float> fallback = {};
 
   bool on_meta() const { return !storage; }
   // Gives it memory of its size, uninitialized but for what the memory resource does.

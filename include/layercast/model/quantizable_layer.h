@@ -27,6 +27,14 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
   // Whether the weights come in that form from now on. Not while somebody is loading.
   void TakeQuantized(bool quantized);
   bool takes_quantized() const { return takes_quantized_; }
+  // Whether the engine has a scale for the activations that each weight is multiplied with: "input_scale", fp32 [1],
+  // positive, behind all other parameters; of a fused layer one, the largest of its parts'. Layers that no recipe
+  // applies to never have one. What is not held is skipped. Not while somebody is loading.
+  void HoldInputScales(bool hold);
+  bool holds_input_scales() const { return holds_input_scales_; }
+  // Of weight number `weight`: "w13_input_scale".
+  std::string InputScaleName(std::uint32_t weight) const;
+
   // Why a rank's part of a weight in that form is no weight in that form itself: the same on all ranks or none, with
   // this one's numbers. Empty: it is one.
   virtual std::string WhyNotSliced() const { return {}; }
@@ -48,19 +56,25 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
   };
   Units UnitsOf(std::uint32_t index) const;
   bool IsScale(std::uint32_t index) const;
+  bool IsInputScale(std::uint32_t index) const;
+  // What checkpoints call scales of activations within this layer.
+  virtual std::span<const std::string_view> input_scale_names() const;
   // `what` ("rows of 'q_proj'") from `first` to `end` of `size` are no whole blocks of `block` on this rank.
   std::string NotWholeBlocks(const std::string& what, std::int64_t first, std::int64_t end, std::int64_t size,
                              std::int64_t block) const;
 
  private:
   Parameter ScaleOf(const Parameter& weight) const;
+  void SetSkipRules();
 
   DType dtype_;
   int tp_size_;
-  bool quantize_;
+  bool quantize_;      // as the family builds it
+  bool takes_recipe_;  // and config.json says
   std::uint32_t num_weights_ = 0;
   std::optional<QuantizedForm> form_;
   bool takes_quantized_ = false;
+  bool holds_input_scales_ = false;
   std::vector<SkipRule> skip_rules_;
 };
 

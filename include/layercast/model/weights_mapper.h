@@ -66,7 +66,8 @@ class LAYERCAST_PUBLIC WeightsMapper {
   std::shared_ptr<const Rules> rules_;  // the other owners are copies of this value
 };
 
-// Every form in which checkpoints name the scales of a key/value cache -> "<attention>.attn.k_scale" and the like.
+// Every form in which checkpoints name the scales of a key/value cache -> "<attention>.attn.k_scale" and the like;
+// one for both is "<attention>.attn.kv_scale".
 LAYERCAST_PUBLIC WeightsMapper KvScaleNames();
 
 }  // namespace layercast

@@ -1,0 +1,50 @@
+#include "layercast/model/kv_cache_scales.h"
+
+#include <array>
+#include <iterator>
+
+namespace layercast {
+namespace {
+
+constexpr float kUnscaled = 1.0F;
+constexpr std::string_view kOfQueries = "scales of queries, which are not quantized here";
+constexpr std::string_view kZeroPoints = "zero points of a key/value cache, which has none here";
+constexpr std::string_view kNotHeld = "scales of a key/value cache, which this engine does not have";
+// First those that hold for every engine.
+constexpr std::array<SkipRule, 6> kSkipRules = {{{"q_scale", kOfQueries},
+                                                 {"k_zero_point", kZeroPoints},
+                                                 {"v_zero_point", kZeroPoints},
+                                                 {"k_scale", kNotHeld},
+                                                 {"v_scale", kNotHeld},
+                                                 {"kv_scale", kNotHeld}}};
+constexpr std::size_t kAlways = 3;
+
+}  // namespace
+
+KvCacheScales::KvCacheScales() : Module("KvCacheScales") {}
+
+void KvCacheScales::Hold(bool hold) {
+  if (hold == !parameters().empty()) return;
+  for (const char* name : {"k_scale", "v_scale"}) {
+    if (hold) {
+      AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .positive = true, .fallback = kUnscaled});
+    } else {
+      RemoveParameter(0);
+    }
+  }
+}
+
+std::vector<PlacedPiece> KvCacheScales::Place(std::string_view name, std::string_view shard_id,
+                                              const TensorSpec& spec) const {
+  if (name != "kv_scale") return Module::Place(name, shard_id, spec);
+  std::vector<PlacedPiece> both = Module::Place("k_scale", shard_id, spec);
+  const std::vector<PlacedPiece> values = Module::Place("v_scale", shard_id, spec);
+  both.insert(both.end(), values.begin(), values.end());
+  return both;
+}
+
+std::span<const SkipRule> KvCacheScales::skip_rules() const {
+  return std::span(kSkipRules).first(parameters().empty() ? kSkipRules.size() : kAlways);
+}
+
+}  // namespace layercast
