@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 import checkpoints
-import oracle
+import recipes
 
 CHANNELS = ("shm", "zmq")
 # How a version is published: a name, and the arguments.
@@ -21,9 +21,9 @@ WAYS = {
 }
 PROMPT = (3, 11, 4)
 # Engines split a version into chunks of different sizes.
-CHUNK_BYTES = dict(zip(oracle.RECIPES, itertools.cycle((5_000, 40_000, 100_000, 4 << 20))))
+CHUNK_BYTES = dict(zip(recipes.RECIPES, itertools.cycle((5_000, 40_000, 100_000, 4 << 20))))
 # Recipes of one way to scale go through the same code; those of blocks ask for whole blocks of columns.
-MATRIX = [(family, recipe) for family in checkpoints.FAMILIES for recipe in oracle.RECIPES[:4]]
+MATRIX = [(family, recipe) for family in checkpoints.FAMILIES for recipe in recipes.RECIPES[:4]]
 MATRIX += [("llama", "int8_per_channel"), ("qwen3_blocks", "mxfp8"), ("qwen3_blocks", "nvfp4")]
 
 

@@ -3,13 +3,13 @@ is one like any other."""
 
 import pytest
 
-import oracle
+import recipes
 
 PROMPT = (3, 11, 4, 250)
 
 
-@pytest.mark.parametrize("spec, recipe", [("qwen3_blocks" if recipe in oracle.COLUMN_UNITS else "qwen2", recipe)
-                                          for recipe in oracle.RECIPES] + [("deepseek_v3", "fp8_per_channel")])
+@pytest.mark.parametrize("spec, recipe", [("qwen3_blocks" if recipe in recipes.COLUMN_UNITS else "qwen2", recipe)
+                                          for recipe in recipes.RECIPES] + [("deepseek_v3", "fp8_per_channel")])
 def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(spec, recipe, program, start, checkpoint,
                                                                            tmp_path, assert_serves):
     a, b = checkpoint(spec, "a"), checkpoint(spec, "b")

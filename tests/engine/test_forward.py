@@ -9,6 +9,7 @@ import subprocess
 
 import checkpoints
 import oracle
+import recipes
 import pytest
 import quantized_checkpoints
 import safetensors.torch
@@ -124,7 +125,7 @@ def dequantized(folder, recipe):
     served = oracle.served_tensors(folder, 1, 0, recipe)
     state = model.state_dict()
     for name in served:
-        if not name.endswith("weight") or (weight := oracle.dequantized(served, name)) is None:
+        if not name.endswith("weight") or (weight := recipes.dequantized(served, name)) is None:
             continue
         parts = parts_of(name, state)
         if ".experts." in name and state[parts[0]].shape != weight.shape:
@@ -168,7 +169,7 @@ def parts_of(name, state):
                                              ("fp8_per_block", 1), ("mxfp8", 1), ("mxfp8", 4), ("nvfp4", 1),
                                              ("nvfp4", 4), ("int8_per_channel", 2)])
 def test_quantized_logits_are_those_of_the_dequantized_weights(checkpoint, tmp_path, recipe, tp_size):
-    spec = "llama_blocks_fp32" if recipe in oracle.COLUMN_UNITS else "llama_plain"
+    spec = "llama_blocks_fp32" if recipe in recipes.COLUMN_UNITS else "llama_plain"
     folder = checkpoint(spec, "b")
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
     got = engine_logits(folder, tmp_path, tp_size, recipe, prompts)
@@ -298,7 +299,7 @@ def test_the_step_in_tensors_rounds_as_transformers_does(checkpoint, tmp_path, s
 @pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4",
                                     "int8_per_channel"])
 def test_the_step_in_tensors_reads_every_kernel_format(checkpoint, tmp_path, recipe):
-    spec = "llama_blocks_fp32" if recipe in oracle.COLUMN_UNITS else "llama_plain"
+    spec = "llama_blocks_fp32" if recipe in recipes.COLUMN_UNITS else "llama_plain"
     folder = checkpoint(spec, "b")
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
     got = engine_logits(folder, tmp_path, 1, recipe, prompts, computed_by="step")

@@ -7,33 +7,14 @@ compare the bytes that `layercast export` reads back with served_tensors() of th
 import copy
 import json
 import pathlib
-import re
 
 import safetensors
 import torch
 
-RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4", "int8_per_channel", "mxfp4")
-COLUMN_UNITS = {"mxfp8": 32, "mxfp4": 32, "nvfp4": 16}  # a rank's columns must be a multiple
-FP8_MAX = 448.0
-BLOCK = 128
-VOCABULARY_PADDING = 64
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
-            "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "qwen3_next", "qwen3_5_text",
-            "qwen3_5_moe_text", "mamba2", "nemotron_h")
-STATE_SPACES = FAMILIES[-2:]
-MIXTRAL_BLOCKS = ("mixtral", "minimax_m2")  # families whose mixture is called block_sparse_moe
-VISION_TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.")
-MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
-ROUTING_BIAS = "e_score_correction_bias"
-IN_FP32 = (ROUTING_BIAS, ".linear_attn.A_log")  # whatever the model's dtype
-SCALES = ("_scale", ".scale")  # in fp32 likewise
-# What checkpoints call the scales of a key/value cache -> what the attention layer's own "attn" does: vLLM's table.
-CACHE_SCALES = ((r"\.kv_scale$", r".attn.kv_scale"),
-                (r"\.(self_attn|mixer)\.[kv]_proj\.([kv])_scale$", r".\1.attn.\2_scale"),
-                (r"\.self_attn\.qk(?:qk)?v_proj\.([kv])_scale$", r".self_attn.attn.\1_scale"),
-                (r"\.self_attn\.([kv])_cache\.scale$", r".self_attn.attn.\1_scale"),
-                (r"\.([kv])_proj\.output_scale$", r".attn.\1_scale"),
-                (r"(?<!\.attn)\.([kv])_scale$", r".attn.\1_scale"))
+import disk_names
+import recipes
+from shards import kv_shard, rows_of, shard, vocabulary_shard
+
 # Those that some family has.
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
@@ -75,177 +56,6 @@ def _read_files(paths):
     return tensors
 
 
-# Sharding: half-open ranges of a checkpoint tensor's rows (or columns) that rank r of t keeps.
-
-
-def shard(size, t, r):
-    if size % t != 0:
-        raise ValueError(f"{size} is not divisible by {t}")
-    return range(r * size // t, (r + 1) * size // t)
-
-
-def kv_shard(rows, heads, t, r):
-    """Rows of k or v: every rank has at least one head, so heads are repeated where there are more ranks."""
-    if t <= heads:
-        return shard(rows, t, r)
-    if t % heads != 0:
-        raise ValueError(f"{t} is not divisible by {heads}")
-    return shard(rows, heads, r // (t // heads))
-
-
-def padded_vocabulary(size):
-    return -(-size // VOCABULARY_PADDING) * VOCABULARY_PADDING
-
-
-def vocabulary_shard(size, t, r):
-    """Rows that are there, and how many rows this rank holds with padding."""
-    rows = shard(padded_vocabulary(size), t, r)
-    return range(min(rows.start, size), min(rows.stop, size)), len(rows)
-
-
-def _rows(tensor, wanted):
-    return tensor[wanted.start : wanted.stop]
-
-
-# Recipes: `whole` is the fused weight of all ranks, `local` this rank's part of it, both in the model's dtype.
-
-
-def quantize(recipe, local, whole_amax, row_amax, power_of_two=False):
-    """suffix -> tensor. whole_amax: of the whole fused weight. row_amax: of this rank's rows, over the columns of all
-    ranks."""
-    if recipe == "none":
-        return {"weight": local}
-    if recipe == "fp8_per_tensor":
-        return _per_tensor(local.float(), whole_amax)
-    if recipe == "fp8_per_channel":
-        return _per_channel(local.float(), row_amax)
-    if recipe == "fp8_per_block":
-        return _per_block(local.float(), power_of_two)
-    if recipe == "mxfp8":
-        return _mxfp8(local.float())
-    if recipe == "mxfp4":
-        return _mxfp4(local.float())
-    if recipe == "nvfp4":
-        return _nvfp4(local.float(), whole_amax)
-    if recipe == "int8_per_channel":
-        return _int8(local.float(), row_amax)
-    raise ValueError(f"no recipe {recipe}")
-
-
-def _fp8(values):
-    return values.clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
-
-
-def _per_tensor(w, amax):
-    scale = amax.float().reshape(1) / FP8_MAX
-    reciprocal = 1.0 / scale
-    if torch.isinf(reciprocal):  # all zero, or so small that it might as well be
-        return {"weight": torch.zeros_like(w).to(torch.float8_e4m3fn), "weight_scale": torch.zeros(1)}
-    return {"weight": _fp8(w * reciprocal), "weight_scale": scale}
-
-
-def _per_channel(w, row_amax):
-    scale = torch.clamp(row_amax.float() / FP8_MAX, min=1.0 / (FP8_MAX * 512.0)).reshape(-1, 1)
-    return {"weight": _fp8(w / scale), "weight_scale": scale}
-
-
-def _per_block(w, power_of_two):
-    n, k = w.shape
-    block_rows, block_columns = -(-n // BLOCK), -(-k // BLOCK)
-    padded = torch.zeros(block_rows * BLOCK, block_columns * BLOCK)
-    padded[:n, :k] = w
-    blocks = padded.view(block_rows, BLOCK, block_columns, BLOCK)
-    scale = blocks.abs().amax(dim=(1, 3)).clamp(min=1e-4) / FP8_MAX
-    if power_of_two:
-        scale = _round_up_to_power_of_two(scale)
-    quantized = blocks * (1.0 / scale)[:, None, :, None]
-    values = quantized.reshape(padded.shape)[:n, :k].to(torch.float8_e4m3fn)
-    return {"weight": values.contiguous(), "weight_scale_inv": scale}
-
-
-def _round_up_to_power_of_two(scale):
-    mantissa, exponent = torch.frexp(scale)  # scale = mantissa * 2^exponent, 0.5 <= mantissa < 1
-    return torch.where(mantissa == 0.5, scale, torch.ldexp(torch.ones_like(scale), exponent))
-
-
-def _in_power_of_two_units(w, largest):
-    """Blocks of 32 columns in units of the smallest power of two that amax / largest does not exceed, from 2^-127 on;
-    and its biased exponent."""
-    n, k = w.shape
-    blocks = w.reshape(n, k // 32, 32).double()
-    powers = torch.exp2(torch.arange(-127, 128).double())
-    index = torch.searchsorted(powers * largest, blocks.abs().amax(dim=2))
-    return (blocks / powers[index][:, :, None]).float().reshape(n, k), index.to(torch.uint8)
-
-
-def _mxfp8(w):
-    values, exponents = _in_power_of_two_units(w, FP8_MAX)
-    return {"weight": values.to(torch.float8_e4m3fn), "weight_scale": exponents}
-
-
-def _mxfp4(w):
-    values, exponents = _in_power_of_two_units(w, 6.0)
-    return {"weight": _packed(_e2m1(values)), "weight_scale": exponents}
-
-
-E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
-
-
-def _e2m1(values):
-    """Codes: the nearest magnitude (the last one for all beyond), of two that are as near the even code; bit 3: sign."""
-    magnitude = values.abs()
-    distance = (magnitude[..., None].double() - E2M1).abs()
-    nearest = distance.amin(dim=-1, keepdim=True)
-    candidates = (distance == nearest).int() * torch.tensor([2, 1] * 4)  # an even code counts more than an odd one
-    return torch.where(torch.signbit(values), 8, 0) | candidates.argmax(dim=-1)
-
-
-def _packed(codes):
-    """Two in a byte, the even column's in its low half."""
-    return (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)
-
-
-def _nvfp4(w, amax):
-    n, k = w.shape
-    g = torch.tensor(FP8_MAX * 6.0) / amax.float()
-    if torch.isinf(g * 512):  # all zero, or so small that it might as well be
-        return {"weight": torch.zeros(n, k // 2, dtype=torch.uint8),
-                "weight_scale": torch.zeros(n, k // 16).to(torch.float8_e4m3fn), "weight_scale_2": torch.zeros(1)}
-    blocks = w.reshape(n, k // 16, 16)
-    scale = (g * (blocks.abs().amax(dim=2) / 6.0)).to(torch.float8_e4m3fn)
-    codes = _e2m1(blocks * (g / scale.float())[:, :, None])
-    codes = torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k)
-    return {"weight": _packed(codes), "weight_scale": scale, "weight_scale_2": (1.0 / g).reshape(1)}
-
-
-def _int8(w, row_amax):
-    scale = (row_amax.float() / 127.0).reshape(-1, 1)
-    values = torch.where(scale == 0, 0.0, (w / scale).round().clamp(-127, 127))
-    return {"weight": values.to(torch.int8), "weight_scale": scale}
-
-
-def dequantized(served, name):
-    """fp32 weight `name`, a matrix or a stack of them, as a kernel reads it; None if it is not quantized."""
-    values, scale = served[name], served.get(f"{name}_scale")
-
-    def of_each_matrix(numbers):
-        return numbers.view(-1, 1, 1) if values.dim() == 3 else numbers
-
-    if f"{name}_scale_inv" in served:
-        blocks = served[f"{name}_scale_inv"].repeat_interleave(BLOCK, -2).repeat_interleave(BLOCK, -1)
-        return values.float() * blocks[..., : values.shape[-2], : values.shape[-1]]
-    if scale is None:
-        return None
-    if values.dtype == torch.uint8:
-        codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(-2).long()
-        values = torch.where(codes < 8, E2M1[codes & 7], -E2M1[codes & 7])
-    if f"{name}_scale_2" in served:
-        return values * (scale.float() * of_each_matrix(served[f"{name}_scale_2"])).repeat_interleave(16, -1)
-    if scale.dtype == torch.uint8:
-        return values.float() * torch.exp2(scale.float() - 127).repeat_interleave(32, -1)
-    return values.float() * (of_each_matrix(scale) if scale.dim() == 1 else scale)
-
-
 # The model.
 
 
@@ -268,17 +78,17 @@ class _Served:
         weight = self.source[name]
         rows, held = vocabulary_shard(weight.shape[0], self.t, self.r)
         local = torch.zeros((held, weight.shape[1]), dtype=weight.dtype)
-        local[: len(rows)] = _rows(weight, rows)
+        local[: len(rows)] = rows_of(weight, rows)
         self.out[name] = local
 
     def column(self, module, parts):
         """parts: (checkpoint module, rows of it that this rank keeps), one after another in the fused layer."""
         weights = [self.source[f"{part}.weight"] for part, _ in parts]
-        local = torch.cat([_rows(weight, rows) for weight, (_, rows) in zip(weights, parts)])
+        local = torch.cat([rows_of(weight, rows) for weight, (_, rows) in zip(weights, parts)])
         whole_amax = torch.stack([weight.abs().amax() for weight in weights]).amax()
         self._quantized(module, local, whole_amax, local.abs().amax(dim=1))
         if f"{parts[0][0]}.bias" in self.source:
-            self.out[f"{module}.bias"] = torch.cat([_rows(self.source[f"{part}.bias"], rows) for part, rows in parts])
+            self.out[f"{module}.bias"] = torch.cat([rows_of(self.source[f"{part}.bias"], rows) for part, rows in parts])
 
     def row(self, module):
         weight = self.source[f"{module}.weight"]
@@ -288,7 +98,7 @@ class _Served:
         self.copy(f"{module}.bias")
 
     def _quantized(self, module, local, whole_amax, row_amax):
-        for suffix, tensor in quantize(self.recipe, local, whole_amax, row_amax, self.power_of_two).items():
+        for suffix, tensor in recipes.quantize(self.recipe, local, whole_amax, row_amax, self.power_of_two).items():
             self.out[f"{module}.{suffix}"] = tensor
 
     def attention(self, layer, own="self_attn"):
@@ -304,11 +114,11 @@ class _Served:
             name = f"{layer}.{own}.{norm}.weight"
             self.copy(name)
             if name in self.source and len(self.source[name]) == len(self.source[f"{projection}.weight"]):
-                self.out[name] = _rows(self.source[name], kept)  # one weight for each row of the projection
+                self.out[name] = rows_of(self.source[name], kept)  # one weight for each row of the projection
         self.cache_scales(f"{layer}.{own}.attn")
         sinks = f"{layer}.{own}.sinks"
         if sinks in self.source:
-            self.out[sinks] = _rows(self.source[sinks], shard(len(self.source[sinks]), self.t, self.r))
+            self.out[sinks] = rows_of(self.source[sinks], shard(len(self.source[sinks]), self.t, self.r))
 
     def cache_scales(self, module):
         """One for keys and one for values, the same one, or 1."""
@@ -338,7 +148,7 @@ class _Served:
         """Of the weight as it is served: where it is quantized, dequantized to the model's dtype."""
         c = self.config
         keys, values, heads = c["qk_nope_head_dim"], c["v_head_dim"], c["num_attention_heads"] // self.t
-        weight = dequantized(self.out, f"{kv_b_proj}.weight")
+        weight = recipes.dequantized(self.out, f"{kv_b_proj}.weight")
         weight = self.out[f"{kv_b_proj}.weight"] if weight is None else weight.to(dtype)
         uk, uv = weight.T.reshape(-1, heads, keys + values).split([keys, values], dim=-1)
         self.out[f"{kv_b_proj}.W_UK_T"] = uk.permute(1, 2, 0)
@@ -356,7 +166,7 @@ class _Served:
         self.row(f"{module}.down_proj")
 
     def mixture(self, module):
-        for name in ("gate.weight", f"gate.{ROUTING_BIAS}", "router.weight", "router.bias"):
+        for name in ("gate.weight", f"gate.{disk_names.ROUTING_BIAS}", "router.weight", "router.bias"):
             self.copy(f"{module}.{name}")
         for latent in ("fc1_latent_proj", "fc2_latent_proj"):
             if f"{module}.{latent}.weight" in self.source:
@@ -401,10 +211,10 @@ class _Served:
         for suffix in ("weight", "bias"):
             name = f"{layer}.mixer.conv1d.{suffix}"
             if name in self.source:
-                self.out[name] = torch.cat([_rows(self.source[name], rows) for rows in conv])
+                self.out[name] = torch.cat([rows_of(self.source[name], rows) for rows in conv])
         for name in ("A_log", "D", "dt_bias", "norm.weight"):
             whole = self.source[f"{layer}.mixer.{name}"]
-            self.out[f"{layer}.mixer.{name}"] = _rows(whole, shard(len(whole), self.t, self.r))
+            self.out[f"{layer}.mixer.{name}"] = rows_of(whole, shard(len(whole), self.t, self.r))
         self.out[f"{layer}.mixer.A"] = decay(self.out[f"{layer}.mixer.A_log"])
 
     def delta_net(self, module):
@@ -424,9 +234,9 @@ class _Served:
         self.column(f"{module}.in_proj_ba", ba)
         self.row(f"{module}.out_proj")
         name = f"{module}.conv1d.weight"
-        self.out[name] = torch.cat([_rows(self.source[name], rows) for rows in conv])
+        self.out[name] = torch.cat([rows_of(self.source[name], rows) for rows in conv])
         for name in (f"{module}.A_log", f"{module}.dt_bias"):
-            self.out[name] = _rows(self.source[name], shard(len(self.source[name]), self.t, self.r))
+            self.out[name] = rows_of(self.source[name], shard(len(self.source[name]), self.t, self.r))
         self.out[f"{module}.A"] = decay(self.out[f"{module}.A_log"])
         self.copy(f"{module}.norm.weight")
 
@@ -447,7 +257,7 @@ class _Served:
         return ranges
 
     def decoder_layer(self, layer):
-        if self.config["model_type"] in STATE_SPACES:
+        if self.config["model_type"] in disk_names.STATE_SPACES:
             self.mixer(layer)
             return
         if f"{layer}.linear_attn.A_log" in self.source:
@@ -456,7 +266,8 @@ class _Served:
             self.latent_attention(layer)
         else:
             self.attention(layer)
-        block = f"{layer}.block_sparse_moe" if self.config["model_type"] in MIXTRAL_BLOCKS else f"{layer}.mlp"
+        is_mixtrals = self.config["model_type"] in disk_names.MIXTRAL_BLOCKS
+        block = f"{layer}.block_sparse_moe" if is_mixtrals else f"{layer}.mlp"
         if f"{block}.gate.weight" in self.source or f"{block}.router.weight" in self.source:
             self.mixture(block)
         else:
@@ -466,7 +277,7 @@ class _Served:
 
     def model(self):
         self.vocabulary("model.embed_tokens.weight")
-        for index in range(layers_of(self.config)):
+        for index in range(disk_names.layers_of(self.config)):
             self.decoder_layer(f"model.layers.{index}")
         self.copy("model.norm.weight")
         if not self.config.get("tie_word_embeddings", False):
@@ -493,109 +304,8 @@ class _Served:
         return {name: tensor.contiguous() for name, tensor in self.out.items()}
 
 
-def text_part(config, tensors):
-    """The language model of a vision-language one, under the names that it has alone."""
-    prefixes = {"language_model.model.": "model.", "model.language_model.": "model.", "language_model.lm_head.": "lm_head."}
-    renamed = {}
-    for name, tensor in tensors.items():
-        if name.removeprefix("model.").startswith(VISION_TOWERS):
-            continue
-        prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
-        renamed[prefixes.get(prefix, "") + name.removeprefix(prefix)] = tensor
-    return {**config, **config.get("text_config", {})}, renamed
-
-
 def decay(a_log):
     return -a_log.double().exp().float()
-
-
-def decoder_names(config, tensors):
-    """Under the names that most decoders have."""
-    if config["model_type"] not in STATE_SPACES:
-        return tensors
-    usual = {"embeddings": "embed_tokens", "norm_f": "norm"}
-    renamed = {}
-    for name, tensor in tensors.items():
-        root, _, rest = name.partition(".")  # backbone, or model as transformers holds it in memory
-        part, _, last = rest.partition(".")
-        renamed[name if root == "lm_head" else f"model.{usual.get(part, part)}.{last}"] = tensor
-    return renamed
-
-
-def of_gpt_oss(expert, name, values):
-    """One expert's part of a stacked tensor: a matrix that is transposed, or a bias; gate and up alternate."""
-    suffix = "bias" if name.endswith("_bias") else "weight"
-    rows = values if suffix == "bias" else values.T
-    if name.startswith("gate_up_proj"):
-        return {f"{expert}.gate_proj.{suffix}": rows[0::2], f"{expert}.up_proj.{suffix}": rows[1::2]}
-    return {f"{expert}.down_proj.{suffix}": rows}
-
-
-def one_by_one(config, tensors):
-    """Experts under one set of names, whatever the checkpoint's: each with its gate, up and down."""
-    apart = {}
-    for name, tensor in tensors.items():
-        if config["model_type"] in MIXTRAL_BLOCKS:
-            name = name.replace(".mlp.", ".block_sparse_moe.")
-            name = name.replace(f".block_sparse_moe.{ROUTING_BIAS}", f".block_sparse_moe.gate.{ROUTING_BIAS}")
-            for short, own in MIXTRAL_NAMES.items():
-                name = name.replace(f".{short}.weight", f".{own}.weight")
-        module, _, last = name.rpartition(".")
-        if not module.endswith(".experts"):
-            apart[name] = tensor
-            continue
-        for expert, matrix in enumerate(tensor):
-            if config["model_type"] == "gpt_oss":
-                apart |= of_gpt_oss(f"{module}.{expert}", last, matrix)
-            elif last == "gate_up_proj":
-                apart[f"{module}.{expert}.gate_proj.weight"], apart[f"{module}.{expert}.up_proj.weight"] = matrix.chunk(2)
-            else:
-                apart[f"{module}.{expert}.{last}.weight"] = matrix
-    return apart
-
-
-def unfused(config, tensors):
-    """What is fused on disk, taken apart: rows of q, k, v and of gate, up; experts."""
-    if config["model_type"] in STATE_SPACES:
-        return one_by_one(config, tensors)
-    queries, keys = (config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
-    apart = {}
-    for name, tensor in one_by_one(config, tensors).items():
-        module, _, suffix = name.rpartition(".")
-        if module.endswith(".qkv_proj"):
-            head = tensor.shape[0] // (queries + 2 * keys)
-            parts = tensor.split([queries * head, keys * head, keys * head])
-            names = ("q_proj", "k_proj", "v_proj")
-        elif module.endswith(".gate_up_proj"):
-            parts, names = tensor.chunk(2), ("gate_proj", "up_proj")
-        else:
-            apart[name] = tensor
-            continue
-        for part, part_name in zip(parts, names, strict=True):
-            apart[f"{module.rpartition('.')[0]}.{part_name}.{suffix}"] = part
-    return apart
-
-
-def cache_scale_names(tensors):
-    """The scales of key/value caches under one set of names."""
-    renamed = {}
-    for name, tensor in tensors.items():
-        for pattern, own in CACHE_SCALES:
-            if re.search(pattern, name) and ".attn." not in name:
-                name = re.sub(pattern, own, name)
-        renamed[name] = tensor
-    return renamed
-
-
-def in_served_dtypes(tensors, dtype):
-    def served(name):
-        return torch.float32 if name.endswith(IN_FP32 + SCALES) else dtype
-
-    return {name: tensor.to(served(name)) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
-
-
-def layers_of(config):
-    return config.get("num_hidden_layers") or len(config["layers_block_type"])
 
 
 def stage_sizes(layers, stages):
@@ -624,45 +334,30 @@ def of_stage(served, config, sizes, stage):
 def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=False, sizes=None, stage=0, holds=()):
     """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint. `sizes`: of
     a pipeline, the layers of each stage. `holds`: as _Served says."""
-    config, tensors = text_part(read_config(folder), read_tensors(folder))
-    if config["model_type"] not in FAMILIES:
+    config, tensors = disk_names.text_part(read_config(folder), read_tensors(folder))
+    if config["model_type"] not in disk_names.FAMILIES:
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
-    checkpoint = in_served_dtypes(unfused(config, cache_scale_names(decoder_names(config, tensors))), dtype)
+    tensors = disk_names.cache_scale_names(disk_names.decoder_names(config, tensors))
+    checkpoint = disk_names.in_served_dtypes(disk_names.unfused(config, tensors), dtype)
     served = _Served(checkpoint, config, tp_size, rank, recipe, power_of_two_scales)
     served.holds = holds
-    return of_stage(served.model(), config, sizes or [layers_of(config)], stage)
-
-
-def draft_names(config, tensors):
-    """The draft layers of a target's checkpoint, and of them what is not the target's."""
-    renamed = {}
-    for name, tensor in tensors.items():
-        parts = name.split(".")
-        if parts[0] == "mtp":
-            parts[0] = "draft"
-        elif parts[:2] == ["model", "layers"] and int(parts[2]) >= layers_of(config):
-            parts[0] = "draft"
-        else:
-            continue
-        if parts[-2] not in ("embed_tokens", "head"):
-            renamed[".".join(parts)] = tensor
-    return renamed
+    return of_stage(served.model(), config, sizes or [disk_names.layers_of(config)], stage)
 
 
 def served_draft(folder, tp_size, rank, recipe="none", eagle=None):
     """name -> tensor: what a rank serves of the draft model beside a target: of the target's checkpoint, or of a folder
     of its own, which no recipe applies to."""
-    config, tensors = text_part(read_config(folder), read_tensors(folder))
+    config, tensors = disk_names.text_part(read_config(folder), read_tensors(folder))
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     if eagle is None:
-        tensors = draft_names(config, tensors)
+        tensors = disk_names.draft_names(config, tensors)
     else:
         config, recipe = read_config(eagle), "none"
         tensors = {f"draft.{name}".replace("draft.midlayer.", "draft.layers.0."): tensor
                    for name, tensor in read_tensors(eagle).items()
                    if name.split(".")[0] not in ("embed_tokens", "t2d")}
-    checkpoint = in_served_dtypes(unfused(config, tensors), dtype)
+    checkpoint = disk_names.in_served_dtypes(disk_names.unfused(config, tensors), dtype)
     return _Served(checkpoint, config, tp_size, rank, recipe, False).draft()
 
 

@@ -11,6 +11,9 @@ import safetensors.torch
 import torch
 
 import oracle
+import shards
+import recipes
+import disk_names
 
 FP8 = torch.float8_e4m3fn
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "kv_a_proj_with_mqa",
@@ -73,7 +76,7 @@ def make(source, folder, form):
         if not module.endswith(LINEAR) or any(part in module for part in form.left_out) or name == module:
             tensors[name] = tensor
             continue
-        quantized = oracle.quantize(form.recipe, tensor, tensor.abs().amax(), tensor.abs().amax(dim=1))
+        quantized = recipes.quantize(form.recipe, tensor, tensor.abs().amax(), tensor.abs().amax(dim=1))
         scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
         tensors[name] = quantized["weight"]
         tensors[f"{module}.{form.scale}"] = scale.reshape(()) if form.scalar_scale else scale
@@ -105,14 +108,14 @@ class _Served(oracle._Served):
             for part, _ in parts:
                 self.dequantize(part)
             return super().column(module, parts)
-        codes = [oracle._rows(self.source[f"{part}.weight"], rows) for part, rows in parts]
+        codes = [shards.rows_of(self.source[f"{part}.weight"], rows) for part, rows in parts]
         scales = [self.scale(part) for part, _ in parts]
         if self.form.recipe == "fp8_per_tensor":
             largest = torch.stack([scale.reshape(1) for scale in scales]).amax(dim=0)
             codes = [self.at(code, scale, largest) for code, scale in zip(codes, scales)]
             self.out[f"{module}.weight_scale"] = largest
         elif self.form.recipe == "fp8_per_channel":
-            kept = [oracle._rows(scale, rows) for scale, (_, rows) in zip(scales, parts)]
+            kept = [shards.rows_of(scale, rows) for scale, (_, rows) in zip(scales, parts)]
             self.out[f"{module}.weight_scale"] = torch.cat(kept)
         else:
             kept = [scale[rows.start // 128 : -(-rows.stop // 128)] for scale, (_, rows) in zip(scales, parts)]
@@ -125,7 +128,7 @@ class _Served(oracle._Served):
         if codes.dtype != FP8:
             return self.in_full_precision(super().row, module)
         self.input_scale(module, [module])
-        columns = oracle.shard(codes.shape[1], self.t, self.r)
+        columns = shards.shard(codes.shape[1], self.t, self.r)
         ends = columns.stop % 128 == 0 or columns.stop == codes.shape[1]
         if not self.as_it_is(columns.start % 128 == 0 and ends):
             self.dequantize(module)
@@ -159,7 +162,7 @@ class _Served(oracle._Served):
     def dequantize(self, module):
         name = {"fp8_per_block": "weight_scale_inv"}.get(self.form.recipe, "weight_scale")
         served = {"weight": self.source[f"{module}.weight"], name: self.scale(module)}
-        self.source[f"{module}.weight"] = oracle.dequantized(served, "weight").to(self.dtype)
+        self.source[f"{module}.weight"] = recipes.dequantized(served, "weight").to(self.dtype)
 
     @staticmethod
     def at(codes, scale, largest):
@@ -170,7 +173,7 @@ class _Served(oracle._Served):
 
 def served_tensors(folder, form, tp_size, rank, recipe, holds=()):
     config = oracle.read_config(folder)
-    served = _Served(oracle.cache_scale_names(oracle.read_tensors(folder)), config, tp_size, rank, recipe, False)
+    served = _Served(disk_names.cache_scale_names(oracle.read_tensors(folder)), config, tp_size, rank, recipe, False)
     served.holds = holds
     served.form = FORMS[form]
     served.dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
@@ -223,11 +226,11 @@ def with_experts_in_blocks(packed, plain, tp_size, rank):
         if not kind.endswith(("_blocks", "_scales")):
             continue
         if kind.startswith("gate_up"):
-            own, half = "w13_weight", oracle.shard(tensor.shape[1] // 2, tp_size, rank)
-            rows = [oracle._rows(part.transpose(0, 1), half).transpose(0, 1) for part in (tensor[:, 0::2], tensor[:, 1::2])]
+            own, half = "w13_weight", shards.shard(tensor.shape[1] // 2, tp_size, rank)
+            rows = [shards.rows_of(part.transpose(0, 1), half).transpose(0, 1) for part in (tensor[:, 0::2], tensor[:, 1::2])]
             tensor = torch.cat(rows, dim=1)
         else:
-            own, blocks = "w2_weight", oracle.shard(tensor.shape[2], tp_size, rank)
+            own, blocks = "w2_weight", shards.shard(tensor.shape[2], tp_size, rank)
             tensor = tensor[:, :, blocks.start : blocks.stop]
         if kind.endswith("_blocks"):
             served[f"{module}.{own}"] = tensor.flatten(2).contiguous()

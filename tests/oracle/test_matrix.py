@@ -10,6 +10,7 @@ import safetensors.torch
 
 import matrix
 import oracle
+import recipes
 
 
 def served(folder, tp, rank, recipe, out, *words):
@@ -44,7 +45,7 @@ def test_every_architecture_and_recipe_and_checkpoint_has_its_row():
     said = subprocess.run([os.environ["LAYERCAST_PROGRAM"], "models", "--json"], capture_output=True, check=True).stdout
     models = json.loads(said)
     assert sorted(matrix.FAMILIES) == sorted(family["architecture"] for family in models["families"])
-    assert sorted(oracle.RECIPES) == sorted(models["recipes"])
+    assert sorted(recipes.RECIPES) == sorted(models["recipes"])
     assert matrix.forgotten() == set()
     for architecture in matrix.FAMILIES:
-        assert {recipe for row, _, recipe in matrix.ROWS if row == architecture} == set(oracle.RECIPES)
+        assert {recipe for row, _, recipe in matrix.ROWS if row == architecture} == set(recipes.RECIPES)

@@ -6,6 +6,9 @@ import torch
 
 import checkpoints
 import oracle
+import shards
+import recipes
+import disk_names
 
 
 def bounds(kept):
@@ -17,42 +20,42 @@ def bounds(kept):
 
 def test_grouped_query_heads_are_repeated_when_there_are_more_ranks():
     # 8 heads, 2 key/value heads, head_dim 4, 4 ranks.
-    assert [bounds(oracle.shard(32, 4, r)) for r in range(4)] == [(0, 8), (8, 16), (16, 24), (24, 32)]
-    assert [bounds(oracle.kv_shard(8, 2, 4, r)) for r in range(4)] == [(0, 4), (0, 4), (4, 8), (4, 8)]
+    assert [bounds(shards.shard(32, 4, r)) for r in range(4)] == [(0, 8), (8, 16), (16, 24), (24, 32)]
+    assert [bounds(shards.kv_shard(8, 2, 4, r)) for r in range(4)] == [(0, 4), (0, 4), (4, 8), (4, 8)]
 
 
 def test_rank_3_of_8_of_llama_3_8b():
-    assert bounds(oracle.shard(32 * 128, 8, 3)) == (1536, 2048)
-    assert bounds(oracle.kv_shard(8 * 128, 8, 8, 3)) == (384, 512)
+    assert bounds(shards.shard(32 * 128, 8, 3)) == (1536, 2048)
+    assert bounds(shards.kv_shard(8 * 128, 8, 8, 3)) == (384, 512)
 
 
 def test_value_heads_of_another_size():
-    assert bounds(oracle.shard(8 * 4, 2, 1)) == (16, 32)
-    assert bounds(oracle.kv_shard(8 * 2, 8, 2, 1)) == (8, 16)
+    assert bounds(shards.shard(8 * 4, 2, 1)) == (16, 32)
+    assert bounds(shards.kv_shard(8 * 2, 8, 2, 1)) == (8, 16)
 
 
 def test_heads_that_ranks_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="14 is not divisible by 4"):
-        oracle.shard(14, 4, 0)
+        shards.shard(14, 4, 0)
     with pytest.raises(ValueError, match="4 is not divisible by 3"):
-        oracle.kv_shard(12, 3, 4, 0)
+        shards.kv_shard(12, 3, 4, 0)
 
 
 def test_merged_columns_of_6_and_4_rows():
-    got = [[bounds(oracle.shard(size, 2, r)) for size in (6, 4)] for r in range(2)]
+    got = [[bounds(shards.shard(size, 2, r)) for size in (6, 4)] for r in range(2)]
     assert got == [[(0, 3), (0, 2)], [(3, 6), (2, 4)]]
 
 
 @pytest.mark.parametrize("size, padded", [(32001, 32064), (50272, 50304), (128256, 128256), (1003, 1024)])
 def test_the_vocabulary_is_padded_to_64(size, padded):
-    assert oracle.padded_vocabulary(size) == padded
+    assert shards.padded_vocabulary(size) == padded
 
 
 def test_the_last_rank_holds_the_padding():
-    got = [oracle.vocabulary_shard(100, 4, r) for r in range(4)]
+    got = [shards.vocabulary_shard(100, 4, r) for r in range(4)]
     assert [bounds(rows) for rows, _ in got] == [(0, 32), (32, 64), (64, 96), (96, 100)]
     assert [held for _, held in got] == [32, 32, 32, 32]
-    assert oracle.vocabulary_shard(32, 4, 3) == (range(32, 32), 16)
+    assert shards.vocabulary_shard(32, 4, 3) == (range(32, 32), 16)
 
 
 # Recipes, on values worked out by hand.
@@ -60,7 +63,7 @@ def test_the_last_rank_holds_the_padding():
 
 def test_per_tensor_multiplies_by_the_reciprocal_of_the_scale():
     w = torch.tensor([[448.0, -224.0], [1.0, 0.0]])
-    got = oracle.quantize("fp8_per_tensor", w, w.abs().amax(), None)
+    got = recipes.quantize("fp8_per_tensor", w, w.abs().amax(), None)
     assert got["weight_scale"].tolist() == [1.0]
     assert got["weight"].float().tolist() == w.tolist()
     assert got["weight"].dtype == torch.float8_e4m3fn
@@ -71,22 +74,22 @@ def test_per_tensor_and_per_channel_round_ties_differently():
     # reciprocal of the scale lifts the product above the tie.
     w = torch.tensor([[6.5, 0.00238037109375]]).bfloat16()
     assert w.tolist() == [[6.5, 0.00238037109375]]
-    tensor = oracle.quantize("fp8_per_tensor", w, w.abs().amax(), None)
-    channel = oracle.quantize("fp8_per_channel", w, None, w.abs().amax(dim=1))
+    tensor = recipes.quantize("fp8_per_tensor", w, w.abs().amax(), None)
+    channel = recipes.quantize("fp8_per_channel", w, None, w.abs().amax(dim=1))
     assert tensor["weight"].float().tolist() == [[448.0, 0.171875]]
     assert channel["weight"].float().tolist() == [[448.0, 0.15625]]
 
 
 def test_a_zero_tensor_has_scale_zero_and_no_nan():
-    got = oracle.quantize("fp8_per_tensor", torch.zeros(2, 3), torch.tensor(0.0), None)
+    got = recipes.quantize("fp8_per_tensor", torch.zeros(2, 3), torch.tensor(0.0), None)
     assert got["weight_scale"].item() == 0.0
     assert oracle.raw_bytes(got["weight"]).tolist() == [0] * 6
 
 
 def test_zero_rows_and_blocks_have_the_least_scale():
-    row = oracle.quantize("fp8_per_channel", torch.zeros(1, 4), None, torch.zeros(1))
+    row = recipes.quantize("fp8_per_channel", torch.zeros(1, 4), None, torch.zeros(1))
     assert row["weight_scale"].item() == torch.tensor(1.0 / (448 * 512), dtype=torch.float32).item()
-    block = oracle.quantize("fp8_per_block", torch.zeros(1, 4), None, None)
+    block = recipes.quantize("fp8_per_block", torch.zeros(1, 4), None, None)
     assert block["weight_scale_inv"].item() == (torch.tensor(1e-4) / 448.0).item()
 
 
@@ -94,7 +97,7 @@ def test_each_block_has_its_own_scale_and_the_last_ones_are_ragged():
     w = torch.ones(130, 200)
     w[129, 199] = 7.0
     w[0, 0] = -14.0
-    got = oracle.quantize("fp8_per_block", w, None, None)
+    got = recipes.quantize("fp8_per_block", w, None, None)
     want = torch.tensor([[14.0, 1.0], [1.0, 7.0]]) / 448.0
     assert torch.equal(got["weight_scale_inv"], want)
     assert got["weight"].shape == (130, 200)
@@ -105,10 +108,10 @@ def test_each_block_has_its_own_scale_and_the_last_ones_are_ragged():
 
 def test_power_of_two_scales_are_the_next_power_up():
     w = torch.full((1, 1), 448.0 * 0.75)
-    got = oracle.quantize("fp8_per_block", w, None, None, power_of_two=True)
+    got = recipes.quantize("fp8_per_block", w, None, None, power_of_two=True)
     assert got["weight_scale_inv"].item() == 1.0
     assert got["weight"].float().item() == 320.0  # 336 is halfway between 320 and 352; the even mantissa is 320's
-    exact = oracle.quantize("fp8_per_block", torch.full((1, 1), 224.0), None, None, power_of_two=True)
+    exact = recipes.quantize("fp8_per_block", torch.full((1, 1), 224.0), None, None, power_of_two=True)
     assert exact["weight_scale_inv"].item() == 0.5
 
 
@@ -119,10 +122,10 @@ def test_power_of_two_scales_are_the_next_power_up():
 @pytest.mark.parametrize("tp", [1, 2, 4])
 def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     folder = checkpoint(spec, "a")
-    config, tensors = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
+    config, tensors = disk_names.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
-    source = oracle.in_served_dtypes(oracle.unfused(config, oracle.decoder_names(config, tensors)), dtype)
+    source = disk_names.in_served_dtypes(disk_names.unfused(config, disk_names.decoder_names(config, tensors)), dtype)
     assert oracle.differences(put_together(ranks, config), source) == []
     fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (config["model_type"] == "phi3")
@@ -257,7 +260,7 @@ def test_decay_is_minus_the_exponential(checkpoint):
 
 
 def spec_for(family, recipe):
-    return "qwen3_blocks" if recipe in oracle.COLUMN_UNITS else family
+    return "qwen3_blocks" if recipe in recipes.COLUMN_UNITS else family
 
 
 @pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel", "int8_per_channel", "mxfp8", "mxfp4", "nvfp4"])
@@ -270,7 +273,7 @@ def test_a_quantized_shard_is_the_shard_of_the_quantized_weight(checkpoint, fami
         joined = torch.cat([s[f"{name}.weight"].view(torch.uint8) for s in shards], dim=1)
         assert torch.equal(joined, whole[f"{name}.weight"].view(torch.uint8))
         expected = whole[f"{name}.weight_scale"].float()
-        if recipe in oracle.COLUMN_UNITS:
+        if recipe in recipes.COLUMN_UNITS:
             assert torch.equal(torch.cat([s[f"{name}.weight_scale"].float() for s in shards], dim=1), expected)
         else:
             assert all(torch.equal(s[f"{name}.weight_scale"], expected) for s in shards)
@@ -296,7 +299,7 @@ def largest_error(recipe, weight, served, name):
     return weight.abs() * 0.0626 + scale * 2.0**-10  # three mantissa bits; subnormals of 2^-9
 
 
-@pytest.mark.parametrize("recipe", oracle.RECIPES[1:])
+@pytest.mark.parametrize("recipe", recipes.RECIPES[1:])
 @pytest.mark.parametrize("family", checkpoints.FAMILIES)
 def test_dequantized_weights_are_near_the_originals(checkpoint, family, recipe):
     folder = checkpoint(spec_for(family, recipe), "a")
@@ -306,7 +309,7 @@ def test_dequantized_weights_are_near_the_originals(checkpoint, family, recipe):
     for name, tensor in quantized.items():
         if "weight_scale" in name:
             continue
-        weight = oracle.dequantized(quantized, name)
+        weight = recipes.dequantized(quantized, name)
         if weight is None:
             assert torch.equal(tensor, plain[name])
             continue

@@ -11,6 +11,7 @@ import safetensors.torch
 
 import matrix
 import oracle
+import disk_names
 
 
 @pytest.fixture
@@ -80,8 +81,8 @@ PIPELINES = {"llama": (2, None), "qwen2": (2, None), "gemma3": (3, None), "qwen3
 def test_the_stages_of_a_pipeline(spec, recipe, load, checkpoint):
     folder = checkpoint(spec, "a")
     stages, given = PIPELINES[spec]
-    config, _ = oracle.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
-    sizes = given or oracle.stage_sizes(oracle.layers_of(config), stages)
+    config, _ = disk_names.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
+    sizes = given or oracle.stage_sizes(disk_names.layers_of(config), stages)
     whole = served_tensors(folder, 2, 1, recipe, False)
     seen = set()
     for stage in range(stages):

@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 
 import oracle
+import recipes
 import quantized_checkpoints
 from quantized_checkpoints import FORMS
 
@@ -129,7 +130,7 @@ def test_one_scale_for_a_stack_of_experts_is_that_of_each(shape, checkpoint, tmp
     coded, plain = {}, {}
     for name, stack in (("gate_up_proj", torch.cat([of_all("gate_proj"), of_all("up_proj")], dim=1)),
                         ("down_proj", of_all("down_proj"))):
-        scale = stack.abs().amax().float() / oracle.FP8_MAX
+        scale = stack.abs().amax().float() / recipes.FP8_MAX
         codes = (stack.float() / scale).to(torch.float8_e4m3fn)
         coded |= {f"{module}.{name}": codes, f"{module}.{name}_weight_scale": scale.expand(shape).clone()}
         plain[f"{module}.{name}"] = (codes.float() * scale).to(stack.dtype)
@@ -258,7 +259,7 @@ def mxfp4(checkpoint, tmp_path):
     return quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
 
 
-@pytest.mark.parametrize("recipe", [recipe for recipe in oracle.RECIPES if recipe != "mxfp4"])
+@pytest.mark.parametrize("recipe", [recipe for recipe in recipes.RECIPES if recipe != "mxfp4"])
 def test_mxfp4_experts_are_unpacked_if_asked_for(recipe, mxfp4, load):
     packed, plain = mxfp4
     for tp in (1, 2, 4):

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import oracle
+import recipes
 
-QUANTIZED = oracle.RECIPES[1:]
+QUANTIZED = recipes.RECIPES[1:]
 
 
 def run(recipe, weight, *words, tensor_amax=None, row_amax=None):
@@ -28,7 +29,7 @@ def assert_same(recipe, weight, *words, tensor_amax=None, row_amax=None):
     assert done.returncode == 0, done.stderr.decode()
     whole = weight.abs().amax() if tensor_amax is None else tensor_amax
     rows = weight.abs().amax(dim=1) if row_amax is None else row_amax
-    expected = oracle.quantize(recipe, weight, whole, rows, power_of_two="pow2" in words)
+    expected = recipes.quantize(recipe, weight, whole, rows, power_of_two="pow2" in words)
     at = 0
     for name, tensor in expected.items():
         want = oracle.raw_bytes(tensor)
@@ -54,7 +55,7 @@ def normal(rows, columns, dtype, scale=1.0, seed=0):
 
 
 def whole_blocks(recipe, columns):
-    unit = oracle.COLUMN_UNITS.get(recipe, 1)
+    unit = recipes.COLUMN_UNITS.get(recipe, 1)
     return -(-columns // unit) * unit
 
 
@@ -90,7 +91,7 @@ def test_every_value_against_scales_of_many_sizes(recipe):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("recipe", oracle.RECIPES)
+@pytest.mark.parametrize("recipe", recipes.RECIPES)
 def test_ragged_shapes_and_sizes_from_tiny_to_huge(recipe, dtype):
     shapes = [(1, 1), (1, 300), (129, 1), (127, 129), (128, 128), (130, 40), (3, 257), (257, 383)]
     scales = (1e-30, 1e-6, 0.02, 1.0, 9000.0)
@@ -138,7 +139,7 @@ def test_pieces_of_rows_give_the_same_bytes(recipe):
 def test_blocks_that_are_not_whole_are_refused(recipe, columns):
     done = run(recipe, normal(4, columns, torch.bfloat16))
     assert done.returncode == 1
-    assert f"blocks of {oracle.COLUMN_UNITS[recipe]}, got {columns}" in done.stderr.decode()
+    assert f"blocks of {recipes.COLUMN_UNITS[recipe]}, got {columns}" in done.stderr.decode()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

@@ -7,7 +7,7 @@ knows an architecture or a recipe, or checkpoints.py a checkpoint, that is not h
 import dataclasses
 
 import checkpoints
-import oracle
+import recipes
 
 RANKS = {1: (0,), 2: (1,), 4: (0, 3)}  # of each number of ranks, those that tests look at
 
@@ -50,11 +50,11 @@ IN_BLOCKS = frozenset(spec for family in FAMILIES.values() for spec in family.in
 
 
 def applies(spec, recipe):
-    return spec in IN_BLOCKS or recipe not in oracle.COLUMN_UNITS
+    return spec in IN_BLOCKS or recipe not in recipes.COLUMN_UNITS
 
 
 ROWS = [(architecture, spec, recipe) for architecture, family in FAMILIES.items()
-        for spec in (*family.ragged, *family.in_blocks) for recipe in oracle.RECIPES if applies(spec, recipe)]
+        for spec in (*family.ragged, *family.in_blocks) for recipe in recipes.RECIPES if applies(spec, recipe)]
 
 
 def forgotten():
