@@ -1,9 +1,9 @@
-// FusedMoE: from every name that checkpoints have for a part of an expert to its place among the stacked ones.
+// FusedMoE: from a part of an expert, whatever its name, to its place among the stacked ones.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
+#include "engine_side/model/expert_names.h"
 #include "engine_side/model/fit.h"
 #include "engine_side/model/path.h"
 #include "layercast/error.h"
@@ -13,83 +13,11 @@
 namespace layercast {
 namespace {
 
-using Shards = std::uint8_t;  // a set of
-constexpr Shards kW1 = 1, kW3 = 2, kW2 = 4, kW13 = kW1 | kW3;
-
-struct Projection {
-  std::string_view name;
-  Shards shards;
-};
-constexpr std::array kProjections = {Projection{"gate_proj", kW1},
-                                     Projection{"up_proj", kW3},
-                                     Projection{"down_proj", kW2},
-                                     Projection{"w1", kW1},
-                                     Projection{"w3", kW3},
-                                     Projection{"w2", kW2},
-                                     Projection{"gate_up_proj", kW13},
-                                     Projection{"w13", kW13}};
-// The modules that an expert is to checkpoints.
-using ModuleNames = std::initializer_list<const char*>;
-constexpr std::array kModuleNames = {ModuleNames{"gate_proj", "up_proj", "down_proj"}, ModuleNames{"w1", "w3", "w2"},
-                                     ModuleNames{"gate_up_proj", "down_proj"}, ModuleNames{"w13", "w2"}};
-// Without a gate, up takes its place.
-constexpr std::array kUngatedProjections = {Projection{"up_proj", kW1}, Projection{"down_proj", kW2},
-                                            Projection{"w1", kW1}, Projection{"w2", kW2}};
-constexpr std::array kUngatedModuleNames = {ModuleNames{"up_proj", "down_proj"}, ModuleNames{"w1", "w2"}};
-
 constexpr std::int64_t kBlockColumns = 32, kBlockBytes = 16;  // of MXFP4
 
 // Of an expert's part, and of all experts' together.
 constexpr std::array<std::string_view, 3> kInputScaleNames = {"input_scale", "gate_up_proj_input_scale",
                                                               "down_proj_input_scale"};
-
-// Where a stacked tensor comes from: a checkpoint, its blocks of MXFP4 (rows are rows; unpacked they come expert by
-// expert), or another engine.
-enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
-
-struct StackedTensor {
-  std::string_view name;
-  Shards shards;
-  bool bias;
-  Origin origin;
-};
-constexpr std::array kStackedTensors = {StackedTensor{"gate_up_proj", kW13, false, Origin::kCheckpoint},
-                                        StackedTensor{"down_proj", kW2, false, Origin::kCheckpoint},
-                                        StackedTensor{"gate_up_proj_bias", kW13, true, Origin::kCheckpoint},
-                                        StackedTensor{"down_proj_bias", kW2, true, Origin::kCheckpoint},
-                                        StackedTensor{"gate_up_proj_blocks", kW13, false, Origin::kBlocks},
-                                        StackedTensor{"down_proj_blocks", kW2, false, Origin::kBlocks},
-                                        StackedTensor{"w13_weight", kW13, false, Origin::kEngine},
-                                        StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
-                                        StackedTensor{"w13_bias", kW13, true, Origin::kEngine},
-                                        StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
-constexpr std::array kUngatedStackedTensors = {StackedTensor{"up_proj", kW1, false, Origin::kCheckpoint},
-                                               StackedTensor{"down_proj", kW2, false, Origin::kCheckpoint},
-                                               StackedTensor{"w13_weight", kW1, false, Origin::kEngine},
-                                               StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
-                                               StackedTensor{"w13_bias", kW1, true, Origin::kEngine},
-                                               StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
-
-std::span<const Projection> Projections(bool gated) {
-  return gated ? std::span<const Projection>(kProjections) : kUngatedProjections;
-}
-
-std::span<const ModuleNames> AllModuleNames(bool gated) {
-  return gated ? std::span<const ModuleNames>(kModuleNames) : kUngatedModuleNames;
-}
-
-std::span<const StackedTensor> StackedTensors(bool gated) {
-  return gated ? std::span<const StackedTensor>(kStackedTensors) : kUngatedStackedTensors;
-}
-
-// A number as checkpoints write it; nullopt for anything else.
-std::optional<std::int64_t> ParseNumber(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool canonical = !text.empty() && text[0] != '-' && (text[0] != '0' || text.size() == 1);
-  if (!canonical || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // The box with one more dimension before its own.
 Box Stack(const Box& box, std::int64_t first, std::int64_t count) {
@@ -109,15 +37,6 @@ struct FusedMoE::Slot {
   bool down = false;  // w2, not w13
   bool bias = false;
   bool scale = false;
-};
-
-struct FusedMoE::Named {
-  std::optional<std::int64_t> expert;  // nullopt: all, stacked
-  Shards shards = 0;
-  bool bias = false;
-  bool scale = false;
-  bool blocks = false;  // of MXFP4: [.., columns / 32, 16]
-  ElementOrder order = {};
 };
 
 struct FusedMoE::Part {
@@ -161,9 +80,9 @@ FusedMoE::Slot FusedMoE::SlotOf(std::uint32_t parameter) const {
 std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view /*shard_id*/,
                                          const TensorSpec& spec) const {
   if (holds_input_scales() && name.ends_with("_input_scale")) return Module::Place(name, {}, spec);
-  const std::optional<Named> named = Parse(name);
+  const std::optional<ExpertName> named = Parse(name);
   if (!named) throw Error(ErrorCode::kNotFound, class_name() + " has no parameter '" + std::string(name) + "'");
-  const std::uint32_t index = IndexOf({named->shards == kW2, named->bias, named->scale});
+  const std::uint32_t index = IndexOf({named->shards == ExpertName::kW2, named->bias, named->scale});
   CheckFits(spec, parameters()[index].spec.dtype, ShapeOf(*named));
 
   std::vector<PlacedPiece> pieces;
@@ -208,14 +127,7 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
   const Shape& shape = parameters()[parameter].spec.shape;
   const Slot slot = SlotOf(parameter);
   if (takes_blocks() || (options_.transposed && !takes_quantized())) {  // which stacked tensors alone are
-    const auto names = [&](const StackedTensor& tensor) {
-      const bool blocks = takes_blocks() && !slot.bias && !slot.scale;
-      return tensor.origin == (blocks ? Origin::kBlocks : Origin::kCheckpoint) && tensor.bias == slot.bias &&
-             ((tensor.shards & kW2) != 0) == slot.down;
-    };
-    const std::string name(std::ranges::find_if(StackedTensors(options_.gated), names)->name);
-    const std::string suffix = slot.scale ? "_" + quantized_form()->checkpoint_scale : "";
-    return {{JoinPath(path, name + suffix), Box::Whole(shape)}};
+    return {{JoinPath(path, Names().StackedName(slot.down, slot.bias, slot.scale)), Box::Whole(shape)}};
   }
   const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
   std::vector<ExpectedTensor> tensors;
@@ -240,81 +152,27 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
 }
 
 std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_view path) const {
-  std::vector<std::vector<std::string>> ways;
-  for (const ModuleNames names : AllModuleNames(options_.gated)) {
-    std::vector<std::string>& modules = ways.emplace_back();
-    modules.reserve(names.size() * static_cast<std::size_t>(options_.num_experts));
-    for (std::int64_t i = 0; i < options_.num_experts; ++i) {
-      const std::string expert = JoinPath(path, std::to_string(i));
-      for (const char* name : names) modules.push_back(JoinPath(expert, name));
-    }
-  }
-  return ways;
+  return Names().CheckpointModules(path);
 }
+
+ExpertNames FusedMoE::Names() const { return {options_, takes_quantized() ? &*quantized_form() : nullptr}; }
 
 std::span<const std::string_view> FusedMoE::input_scale_names() const { return kInputScaleNames; }
 
 bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->codes == DType::kF4; }
 
-std::optional<FusedMoE::Named> FusedMoE::Parse(std::string_view name) const {
-  const std::size_t dot = name.find('.');
-  const std::optional<std::int64_t> expert = ParseNumber(name.substr(0, dot));
-  if (dot != std::string_view::npos && expert && *expert >= options_.num_experts) return std::nullopt;
-  std::optional<Named> named =
-      dot != std::string_view::npos && expert ? ParseOne(name.substr(dot + 1)) : ParseStacked(name);
-  if (!named || (named->bias && !options_.bias)) return std::nullopt;
-  if (dot != std::string_view::npos) named->expert = expert;
-  return named;
+std::optional<ExpertName> FusedMoE::Parse(std::string_view name) const {
+  const std::optional<ExpertName> named = Names().Parse(name);
+  // A block of rows that alternate is neither gate's nor up's.
+  const bool blocks_alternate =
+      named && named->scale && named->order.interleaved && UnitsOf(IndexOf({.scale = true})).rows > 1;
+  return blocks_alternate ? std::nullopt : named;
 }
 
-// Of one expert. Codes of MXFP4 come stacked alone.
-std::optional<FusedMoE::Named> FusedMoE::ParseOne(std::string_view name) const {
-  const auto stacked = StackedTensors(options_.gated);
-  const auto blocks = std::ranges::find(stacked, name, &StackedTensor::name);
-  if (blocks != stacked.end()) {
-    if (blocks->origin != Origin::kBlocks || takes_blocks()) return std::nullopt;
-    Named named{.expert = std::nullopt, .shards = blocks->shards};
-    named.order.interleaved = options_.interleaved && blocks->shards == kW13;
-    return named;
-  }
-  const std::string_view suffix = name.substr(std::min(name.find('.'), name.size()));
-  const auto projections = Projections(options_.gated);
-  const auto found = std::ranges::find(projections, name.substr(0, name.size() - suffix.size()), &Projection::name);
-  if (found == projections.end()) return std::nullopt;
-  const Named named{.expert = std::nullopt,
-                    .shards = found->shards,
-                    .bias = suffix == ".bias",
-                    .scale = takes_quantized() && suffix == "." + quantized_form()->checkpoint_scale};
-  const bool weight = suffix == ".weight" || named.scale;
-  if (named.bias || (weight && !takes_blocks())) return named;
-  return std::nullopt;
-}
-
-std::optional<FusedMoE::Named> FusedMoE::ParseStacked(std::string_view name) const {
-  const std::vector<std::string> scales =
-      takes_quantized() ? quantized_form()->StackedScales() : std::vector<std::string>();
-  for (const StackedTensor& tensor : StackedTensors(options_.gated)) {
-    if (!name.starts_with(tensor.name)) continue;
-    const std::string_view suffix = name.substr(tensor.name.size());
-    const bool scale = !tensor.bias && std::ranges::find(scales, suffix) != scales.end();
-    const bool whole = suffix.empty() || (suffix == ".weight" && !tensor.bias);
-    if (!scale && !whole) continue;
-    const bool blocks = tensor.origin == Origin::kBlocks;
-    if (!scale && !tensor.bias && blocks != takes_blocks()) return std::nullopt;
-    Named named{.expert = std::nullopt, .shards = tensor.shards, .bias = tensor.bias, .scale = scale, .blocks = blocks};
-    named.order.transposed =
-        options_.transposed && !tensor.bias && tensor.origin == Origin::kCheckpoint && !takes_blocks();
-    named.order.interleaved = options_.interleaved && tensor.shards == kW13 && tensor.origin != Origin::kEngine;
-    // A block of rows that alternate is neither gate's nor up's.
-    if (scale && named.order.interleaved && UnitsOf(IndexOf({.scale = true})).rows > 1) return std::nullopt;
-    return named;
-  }
-  return std::nullopt;
-}
-
-Shape FusedMoE::ShapeOf(const Named& named) const {
-  const bool down = named.shards == kW2;
-  const std::int64_t rows = down ? options_.hidden_size : (named.shards == kW13 ? 2 : 1) * options_.intermediate_size;
+Shape FusedMoE::ShapeOf(const ExpertName& named) const {
+  const bool down = named.shards == ExpertName::kW2;
+  const std::int64_t rows =
+      down ? options_.hidden_size : (named.shards == ExpertName::kW13 ? 2 : 1) * options_.intermediate_size;
   const std::int64_t cols = down ? options_.intermediate_size : options_.hidden_size;
   Shape shape = {rows, cols};
   if (named.bias) shape = {rows};
@@ -327,8 +185,8 @@ Shape FusedMoE::ShapeOf(const Named& named) const {
 
 // Gate and up are split over rows, down over columns; a bias has rows alone. Scales are split like what they are of, in
 // units of theirs: WhyNotSliced says whether they can be. Those of whole rows are of all columns.
-std::vector<FusedMoE::Part> FusedMoE::PartsOf(const Named& named) const {
-  const bool down = named.shards == kW2;
+std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
+  const bool down = named.shards == ExpertName::kW2;
   const std::uint32_t index = IndexOf({down, named.bias, named.scale});
   const Units unit = named.blocks ? Units{1, kBlockColumns} : UnitsOf(index);
   const bool of_rows = named.scale && quantized_form()->scales == QuantizedForm::Scales::kChannel;
@@ -347,14 +205,14 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const Named& named) const {
   }
   std::vector<Part> parts;
   std::int64_t shard_begin = 0;  // in the tensor
-  const auto add = [&](Shards shard, std::string_view id, std::int64_t row) {
+  const auto add = [&](ExpertName::Shards shard, std::string_view id, std::int64_t row) {
     if ((named.shards & shard) == 0) return;
     const Box source{rank, {shard_begin + rows(first), 0}, {rows(slice_), of_rows ? 1 : cols(options_.hidden_size)}};
     parts.push_back({index, id, source, {rank, {row, 0}, source.extent}});
     shard_begin += rows(options_.intermediate_size);
   };
-  add(kW1, "w1", 0);
-  add(kW3, "w3", rows(slice_));
+  add(ExpertName::kW1, "w1", 0);
+  add(ExpertName::kW3, "w3", rows(slice_));
   return parts;
 }
 

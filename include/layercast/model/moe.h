@@ -37,6 +37,10 @@ class LAYERCAST_PUBLIC ExpertRouter final : public Module {
                const RouterOptions& options = {});
 };
 
+// Of engine_side/model/expert_names.h.
+class ExpertNames;
+struct ExpertName;
+
 struct ExpertOptions {
   std::int64_t num_experts = 0;
   std::int64_t hidden_size = 0;
@@ -79,16 +83,14 @@ class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
 
  private:
   struct Slot;                // what a parameter holds
-  struct Named;               // what a name within this layer says
   struct Part;                // gate, up or down, of a weight or a bias
   bool takes_blocks() const;  // of MXFP4
-  std::optional<Named> Parse(std::string_view name) const;
-  std::optional<Named> ParseOne(std::string_view name) const;
-  std::optional<Named> ParseStacked(std::string_view name) const;
+  ExpertNames Names() const;
+  std::optional<ExpertName> Parse(std::string_view name) const;
   std::uint32_t IndexOf(const Slot& slot) const;
   Slot SlotOf(std::uint32_t parameter) const;
-  Shape ShapeOf(const Named& named) const;
-  std::vector<Part> PartsOf(const Named& named) const;
+  Shape ShapeOf(const ExpertName& named) const;
+  std::vector<Part> PartsOf(const ExpertName& named) const;
 
   const ExpertOptions options_;
   const ParallelConfig parallel_;

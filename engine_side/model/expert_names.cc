@@ -1,0 +1,164 @@
+#include "engine_side/model/expert_names.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <initializer_list>
+#include <span>
+
+#include "engine_side/model/path.h"
+
+namespace layercast {
+namespace {
+
+using Shards = ExpertName::Shards;
+constexpr Shards kW1 = ExpertName::kW1, kW3 = ExpertName::kW3, kW2 = ExpertName::kW2, kW13 = ExpertName::kW13;
+
+struct Projection {
+  std::string_view name;
+  Shards shards;
+};
+constexpr std::array kProjections = {Projection{"gate_proj", kW1},
+                                     Projection{"up_proj", kW3},
+                                     Projection{"down_proj", kW2},
+                                     Projection{"w1", kW1},
+                                     Projection{"w3", kW3},
+                                     Projection{"w2", kW2},
+                                     Projection{"gate_up_proj", kW13},
+                                     Projection{"w13", kW13}};
+// The modules that an expert is to checkpoints.
+using ModuleNames = std::initializer_list<const char*>;
+constexpr std::array kModuleNames = {ModuleNames{"gate_proj", "up_proj", "down_proj"}, ModuleNames{"w1", "w3", "w2"},
+                                     ModuleNames{"gate_up_proj", "down_proj"}, ModuleNames{"w13", "w2"}};
+// Without a gate, up takes its place.
+constexpr std::array kUngatedProjections = {Projection{"up_proj", kW1}, Projection{"down_proj", kW2},
+                                            Projection{"w1", kW1}, Projection{"w2", kW2}};
+constexpr std::array kUngatedModuleNames = {ModuleNames{"up_proj", "down_proj"}, ModuleNames{"w1", "w2"}};
+
+// Where a stacked tensor comes from: a checkpoint, its blocks of MXFP4 (rows are rows; unpacked they come expert by
+// expert), or another engine.
+enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
+
+struct StackedTensor {
+  std::string_view name;
+  Shards shards;
+  bool bias;
+  Origin origin;
+};
+constexpr std::array kStackedTensors = {StackedTensor{"gate_up_proj", kW13, false, Origin::kCheckpoint},
+                                        StackedTensor{"down_proj", kW2, false, Origin::kCheckpoint},
+                                        StackedTensor{"gate_up_proj_bias", kW13, true, Origin::kCheckpoint},
+                                        StackedTensor{"down_proj_bias", kW2, true, Origin::kCheckpoint},
+                                        StackedTensor{"gate_up_proj_blocks", kW13, false, Origin::kBlocks},
+                                        StackedTensor{"down_proj_blocks", kW2, false, Origin::kBlocks},
+                                        StackedTensor{"w13_weight", kW13, false, Origin::kEngine},
+                                        StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
+                                        StackedTensor{"w13_bias", kW13, true, Origin::kEngine},
+                                        StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
+constexpr std::array kUngatedStackedTensors = {StackedTensor{"up_proj", kW1, false, Origin::kCheckpoint},
+                                               StackedTensor{"down_proj", kW2, false, Origin::kCheckpoint},
+                                               StackedTensor{"w13_weight", kW1, false, Origin::kEngine},
+                                               StackedTensor{"w2_weight", kW2, false, Origin::kEngine},
+                                               StackedTensor{"w13_bias", kW1, true, Origin::kEngine},
+                                               StackedTensor{"w2_bias", kW2, true, Origin::kEngine}};
+
+std::span<const Projection> Projections(bool gated) {
+  return gated ? std::span<const Projection>(kProjections) : kUngatedProjections;
+}
+
+std::span<const ModuleNames> AllModuleNames(bool gated) {
+  return gated ? std::span<const ModuleNames>(kModuleNames) : kUngatedModuleNames;
+}
+
+std::span<const StackedTensor> StackedTensors(bool gated) {
+  return gated ? std::span<const StackedTensor>(kStackedTensors) : kUngatedStackedTensors;
+}
+
+// A number as checkpoints write it; nullopt for anything else.
+std::optional<std::int64_t> ParseNumber(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool canonical = !text.empty() && text[0] != '-' && (text[0] != '0' || text.size() == 1);
+  if (!canonical || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::optional<ExpertName> ExpertNames::Parse(std::string_view name) const {
+  const std::size_t dot = name.find('.');
+  const std::optional<std::int64_t> expert = ParseNumber(name.substr(0, dot));
+  if (dot != std::string_view::npos && expert && *expert >= options_.num_experts) return std::nullopt;
+  std::optional<ExpertName> named =
+      dot != std::string_view::npos && expert ? ParseOne(name.substr(dot + 1)) : ParseStacked(name);
+  if (!named || (named->bias && !options_.bias)) return std::nullopt;
+  if (dot != std::string_view::npos) named->expert = expert;
+  return named;
+}
+
+// Of one expert. Codes of MXFP4 come stacked alone.
+std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
+  const auto stacked = StackedTensors(options_.gated);
+  const auto blocks = std::ranges::find(stacked, name, &StackedTensor::name);
+  if (blocks != stacked.end()) {
+    if (blocks->origin != Origin::kBlocks || TakesBlocks()) return std::nullopt;
+    ExpertName named{.expert = std::nullopt, .shards = blocks->shards};
+    named.order.interleaved = options_.interleaved && blocks->shards == kW13;
+    return named;
+  }
+  const std::string_view suffix = name.substr(std::min(name.find('.'), name.size()));
+  const auto projections = Projections(options_.gated);
+  const auto found = std::ranges::find(projections, name.substr(0, name.size() - suffix.size()), &Projection::name);
+  if (found == projections.end()) return std::nullopt;
+  const ExpertName named{.expert = std::nullopt,
+                         .shards = found->shards,
+                         .bias = suffix == ".bias",
+                         .scale = form_ != nullptr && suffix == "." + form_->checkpoint_scale};
+  const bool weight = suffix == ".weight" || named.scale;
+  if (named.bias || (weight && !TakesBlocks())) return named;
+  return std::nullopt;
+}
+
+std::optional<ExpertName> ExpertNames::ParseStacked(std::string_view name) const {
+  const std::vector<std::string> scales = form_ != nullptr ? form_->StackedScales() : std::vector<std::string>();
+  for (const StackedTensor& tensor : StackedTensors(options_.gated)) {
+    if (!name.starts_with(tensor.name)) continue;
+    const std::string_view suffix = name.substr(tensor.name.size());
+    const bool scale = !tensor.bias && std::ranges::find(scales, suffix) != scales.end();
+    const bool whole = suffix.empty() || (suffix == ".weight" && !tensor.bias);
+    if (!scale && !whole) continue;
+    const bool blocks = tensor.origin == Origin::kBlocks;
+    if (!scale && !tensor.bias && blocks != TakesBlocks()) return std::nullopt;
+    ExpertName named{
+        .expert = std::nullopt, .shards = tensor.shards, .bias = tensor.bias, .scale = scale, .blocks = blocks};
+    named.order.transposed =
+        options_.transposed && !tensor.bias && tensor.origin == Origin::kCheckpoint && !TakesBlocks();
+    named.order.interleaved = options_.interleaved && tensor.shards == kW13 && tensor.origin != Origin::kEngine;
+    return named;
+  }
+  return std::nullopt;
+}
+
+std::string ExpertNames::StackedName(bool down, bool bias, bool scale) const {
+  const Origin origin = TakesBlocks() && !bias && !scale ? Origin::kBlocks : Origin::kCheckpoint;
+  const auto fits = [&](const StackedTensor& tensor) {
+    return tensor.origin == origin && tensor.bias == bias && ((tensor.shards & kW2) != 0) == down;
+  };
+  const std::string name(std::ranges::find_if(StackedTensors(options_.gated), fits)->name);
+  return scale ? name + "_" + form_->checkpoint_scale : name;
+}
+
+std::vector<std::vector<std::string>> ExpertNames::CheckpointModules(std::string_view path) const {
+  std::vector<std::vector<std::string>> ways;
+  for (const ModuleNames names : AllModuleNames(options_.gated)) {
+    std::vector<std::string>& modules = ways.emplace_back();
+    modules.reserve(names.size() * static_cast<std::size_t>(options_.num_experts));
+    for (std::int64_t i = 0; i < options_.num_experts; ++i) {
+      const std::string expert = JoinPath(path, std::to_string(i));
+      for (const char* name : names) modules.push_back(JoinPath(expert, name));
+    }
+  }
+  return ways;
+}
+
+}  // namespace layercast
