@@ -205,6 +205,7 @@ SourceView SourceView::Whole(const TensorSpec& spec) {
 }
 
 PlacedPiece SourceView::InSource(const PlacedPiece& piece) const {
+  if (axes.empty()) return piece;
   PlacedPiece in_source = piece;
   in_source.source = within;
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
@@ -250,8 +251,8 @@ bool SourceTransforms::Matches(std::string_view name) const {
 }
 
 std::vector<SourceView> SourceTransforms::Apply(const TensorSpec& spec) const {
+  if (!Matches(spec.name)) return {{spec, spec.shape, {}, {}}};
   std::vector<SourceView> views = {SourceView::Whole(spec)};
-  if (rules_ == nullptr) return views;
   for (const Rule& rule : *rules_) {
     if (!rule.matcher.Matches(spec.name)) continue;
     std::vector<SourceView> read;

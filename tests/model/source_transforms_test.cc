@@ -164,5 +164,15 @@ TEST(SourceTransforms, KeepThePartsOfATensorInOneLayer) {
   EXPECT_THAT(refusal("head.weight"), HasSubstr("is tied to 'first.weight': expected a tensor of its own"));
 }
 
+// Of more dimensions than anything that is placed.
+TEST(SourceTransforms, LeaveTensorsThatNobodyTakesAsTheyAre) {
+  TwoLayers model;
+  model.SetMapper(WeightsMapper({NameRule::Drop(Match::kPrefix, "visual", "not served")}));
+  model.SetTransforms(SourceTransforms({Transform::Transpose(Match::kPrefix, "first")}));
+  const std::vector<SourceResolution> parts = model.ResolveSource({"visual.patch", DType::kF32, {1, 1, 2, 4, 4}});
+  ASSERT_EQ(parts.size(), 1U);
+  EXPECT_EQ(parts[0].to.skip_rule, "not served");
+}
+
 }  // namespace
 }  // namespace layercast

@@ -53,7 +53,7 @@ struct LAYERCAST_PUBLIC SourceView {
   TensorSpec spec;                 // what the tree is asked about
   Shape read_as;                   // the checkpoint tensor's elements, row-major, have this shape, ...
   Box within;                      // ... of which this part is meant, ...
-  std::vector<std::uint8_t> axes;  // ... and of which the axes of `spec` are these, in its order
+  std::vector<std::uint8_t> axes;  // ... and of which the axes of `spec` are these, in its order; none: all as they are
 
   static SourceView Whole(const TensorSpec& spec);
   // `piece`, whose source box is of `spec`, with the box that it is of `read_as`.
