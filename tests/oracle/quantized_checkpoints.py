@@ -171,13 +171,25 @@ class _Served(oracle._Served):
         return (codes.float() * scale * (1.0 / largest)).clamp(-448.0, 448.0).to(FP8)
 
 
-def served_tensors(folder, form, tp_size, rank, recipe, holds=()):
-    config = oracle.read_config(folder)
-    served = _Served(disk_names.cache_scale_names(oracle.read_tensors(folder)), config, tp_size, rank, recipe, False)
-    served.holds = holds
+def _rank(tensors, config, form, tp_size, rank, recipe):
+    served = _Served(tensors, config, tp_size, rank, recipe, False)
     served.form = FORMS[form]
     served.dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
+    return served
+
+
+def served_tensors(folder, form, tp_size, rank, recipe, holds=()):
+    config = oracle.read_config(folder)
+    served = _rank(disk_names.cache_scale_names(oracle.read_tensors(folder)), config, form, tp_size, rank, recipe)
+    served.holds = holds
     return served.model()
+
+
+def served_draft(folder, form, tp_size, rank, recipe):
+    """Of the draft layers of the checkpoint."""
+    config = oracle.read_config(folder)
+    tensors = disk_names.draft_names(config, oracle.read_tensors(folder))
+    return _rank(tensors, config, form, tp_size, rank, recipe).draft()
 
 
 MXFP4 = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",

@@ -9,6 +9,7 @@ import safetensors.torch
 
 import drafts
 import oracle
+import quantized_checkpoints
 
 EAGLES = {"eagle": drafts.eagle, "eagle3": drafts.eagle3}
 WAYS = (("way=path", "direct"), ("way=iterator", "shuffled=3"), ("way=pieces",), ("way=pieces", "direct", "shuffled=5"))
@@ -46,6 +47,19 @@ def test_draft_layers_of_the_targets_checkpoint(spec, recipe, mtp, tmp_path):
         assert len(draft) > 5 and not target.keys() & draft.keys()
         got = served(mtp(spec), tp, rank, recipe, tmp_path / "served", "draft=mtp", *way)
         assert oracle.differences(got, target | draft) == []
+
+
+@pytest.mark.parametrize("form", ["deepseek", "compressed channels"])
+def test_draft_layers_of_an_fp8_checkpoint_are_served_as_they_are(form, checkpoint_cache, tmp_path):
+    target = drafts.target_with_draft_layers("deepseek_v3_wide", checkpoint_cache, tmp_path / "target")
+    folder = quantized_checkpoints.make(target, tmp_path / "quantized", form)
+    recipe = quantized_checkpoints.FORMS[form].recipe
+    for (tp, rank), way in zip(((1, 0), (2, 0), (2, 1)), (("way=path", "direct"), ("way=iterator",), ("way=path",))):
+        expected = quantized_checkpoints.served_tensors(folder, form, tp, rank, recipe)
+        draft = quantized_checkpoints.served_draft(folder, form, tp, rank, recipe)
+        assert any(tensor.dtype == quantized_checkpoints.FP8 for tensor in draft.values())
+        got = served(folder, tp, rank, recipe, tmp_path / "served", "draft=mtp", *way)
+        assert oracle.differences(got, expected | draft) == []
 
 
 @pytest.mark.parametrize("spec", drafts.MTP)
