@@ -39,6 +39,11 @@ def test_draft_layers_of_the_checkpoint(program, start, checkpoint_cache, tmp_pa
     # The draft layers change nothing of what the target answers.
     answers = [program.generate(served, PROMPT, "--max-new", 6)["tokens"] for served in (engine, plain)]
     assert answers[0] == answers[1]
+    # A stream has the draft layers behind the decoder's, or wherever it comes to them.
+    for folder, order in ((a, "layer"), (b, "shuffled:3")):
+        stream = start("publish", "--checkpoint", folder, "--mode", "stream", "--order", order)
+        program.reload(engine, "--publisher", stream.endpoint)
+        assert_exports(engine, folder)
     again = start("serve", "--model", state, "--tp", 2, "--quantization", RECIPE, "--draft", "mtp")
     assert_exports(again, b)
 
