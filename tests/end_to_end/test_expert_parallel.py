@@ -38,6 +38,17 @@ def test_whole_experts_on_each_rank(program, start, checkpoint, tmp_path):
     assert "expert_parallel expected false, got true" in refused.errors
 
 
+def test_ranks_without_an_expert_serve_all_else(program, start, checkpoint):
+    """Eight ranks, five experts."""
+    a, b = checkpoint("mixtral", "a"), checkpoint("mixtral", "b")
+    engine = start("serve", "--tp", 8, "--quantization", RECIPE, "--expert-parallel", "--model", a)
+    publisher = start("publish", "--checkpoint", b)
+    assert program.reload(engine, "--publisher", publisher.endpoint)["ok"]
+    alone = start("serve", "--quantization", RECIPE, "--model", b)
+    answers = [program.generate(one, PROMPT, "--max-new", 6)["tokens"] for one in (engine, alone)]
+    assert answers[0] == answers[1]
+
+
 def test_a_plan_has_whole_experts(program, checkpoint):
     plan = program.run("plan", "--model", checkpoint("mixtral", "a"), "--tp", 2, "--rank", 1, "--expert-parallel").json
     assert plan["problems"] == []
