@@ -90,19 +90,19 @@ TEST_P(ExpertsOfEveryRecipe, GiveTheBytesOfTheSlowReferenceByAnyWayAndInAnyForm)
       << "direct, whole blocks of rows, in disorder";
 }
 
-// Threads share the work out in the same way whatever the form and the rank: ThreadSanitizer, under which all of them
-// take minutes, sees each recipe with experts split and whole, one by one and stacked.
-#ifdef __SANITIZE_THREAD__
-const auto kForms = ::testing::Values(ExpertForm::kPerExpert, ExpertForm::kStacked);
-const auto kRanks = ::testing::Values(kSecondOfTwo, kEverySecond);
-#else
-const auto kForms =
-    ::testing::Values(ExpertForm::kPerExpert, ExpertForm::kFused, ExpertForm::kStacked, ExpertForm::kTransposed);
-const auto kRanks = ::testing::Values(kAlone, kSecondOfTwo, kThirdOfFour, kNeighbours, kEverySecond, kWithoutAny);
-#endif
+// Under ThreadSanitizer each recipe with experts split and whole, one by one and stacked.
+const std::vector<ExpertForm> kForms =
+    testing::kUnderThreadSanitizer
+        ? std::vector{ExpertForm::kPerExpert, ExpertForm::kStacked}
+        : std::vector{ExpertForm::kPerExpert, ExpertForm::kFused, ExpertForm::kStacked, ExpertForm::kTransposed};
+const std::vector<ParallelConfig> kRanks =
+    testing::kUnderThreadSanitizer
+        ? std::vector{kSecondOfTwo, kEverySecond}
+        : std::vector{kAlone, kSecondOfTwo, kThirdOfFour, kNeighbours, kEverySecond, kWithoutAny};
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ExpertsOfEveryRecipe,
-                         ::testing::Combine(::testing::ValuesIn(KnownRecipes()), kForms, kRanks));
+                         ::testing::Combine(::testing::ValuesIn(KnownRecipes()), ::testing::ValuesIn(kForms),
+                                            ::testing::ValuesIn(kRanks)));
 
 INSTANTIATE_TEST_SUITE_P(OfColumnsThatAlternate, ExpertsOfEveryRecipe,
                          ::testing::Combine(::testing::ValuesIn(KnownRecipes()),
