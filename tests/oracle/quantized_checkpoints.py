@@ -10,10 +10,10 @@ import json
 import safetensors.torch
 import torch
 
-import oracle
-import shards
-import recipes
 import disk_names
+import oracle
+import recipes
+import shards
 
 FP8 = torch.float8_e4m3fn
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "kv_a_proj_with_mqa",

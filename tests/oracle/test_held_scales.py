@@ -1,8 +1,6 @@
 """Scales of activations and of key/value caches, for engines that have them: under every name that checkpoints use, one for a
 fused layer, 1 where a version has none; refused where they cannot be."""
 
-import os
-import subprocess
 
 import pytest
 import safetensors.torch
@@ -24,17 +22,6 @@ CACHE_NAMES = {
     "compressed-tensors": ("k_proj.output_scale", "v_proj.output_scale"),
     "one for both": ("kv_scale",),
 }
-
-
-@pytest.fixture
-def load(tmp_path):
-    def run(folder, tp, rank, recipe, *words, way="path"):
-        out = tmp_path / "served.safetensors"
-        command = [os.environ["LAYERCAST_PIPELINE_DRIVER"], folder, tp, rank, recipe, out, f"way={way}", "fill=165"]
-        done = subprocess.run([str(word) for word in (*command, *words)], capture_output=True, text=True, check=False)
-        return safetensors.torch.load_file(out) if done.returncode == 0 else done.stderr
-
-    return run
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import checkpoints
-import oracle
-import shards
-import recipes
 import disk_names
+import oracle
+import recipes
+import shards
 
 
 def bounds(kept):

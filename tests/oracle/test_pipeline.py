@@ -9,9 +9,9 @@ import subprocess
 import pytest
 import safetensors.torch
 
+import disk_names
 import matrix
 import oracle
-import disk_names
 
 
 @pytest.fixture

@@ -2,33 +2,20 @@
 with the numbers, or dequantized and quantized anew."""
 
 import json
-import os
-import subprocess
 
 import pytest
 import safetensors.torch
 import torch
 
 import oracle
-import recipes
 import quantized_checkpoints
+import recipes
 from quantized_checkpoints import FORMS
 
 
 @pytest.fixture
 def made(checkpoint, tmp_path):
     return lambda form: quantized_checkpoints.make(checkpoint("qwen3_wide", "a"), tmp_path / "checkpoint", form)
-
-
-@pytest.fixture
-def load(tmp_path):
-    def run(folder, tp, rank, recipe, *words, way="path"):
-        out = tmp_path / "served.safetensors"
-        command = [os.environ["LAYERCAST_PIPELINE_DRIVER"], folder, tp, rank, recipe, out, f"way={way}", "fill=165"]
-        done = subprocess.run([str(word) for word in (*command, *words)], capture_output=True, text=True, check=False)
-        return safetensors.torch.load_file(out) if done.returncode == 0 else done.stderr
-
-    return run
 
 
 def assert_served(load, folder, form, tp, recipe, *words, way="path"):
