@@ -149,8 +149,9 @@ class PlanReport {
     std::vector<std::string> rules = tree_.transforms().Describe(tensor.name);
     for (const SourceView& part : tree_.transforms().Apply(tensor)) {
       const WeightsMapper& mapper = tree_.mapper();
-      for (const std::uint32_t rule : mapper.Map(part.spec.name).applied)
+      for (const std::uint32_t rule : mapper.Map(part.spec.name).applied) {
         rules.push_back(mapper.rules()[rule].Describe());
+      }
     }
     return rules;
   }

@@ -69,7 +69,6 @@ class LAYERCAST_PUBLIC SourceTransforms {
   // Throws kInvalidArgument, naming the rule: nothing to match, no parts, sizes below one.
   explicit SourceTransforms(std::vector<SourceTransform> transforms);
 
-  bool empty() const { return rules_ == nullptr; }
   bool Matches(std::string_view name) const;
   // Throws kInvalidArgument, naming tensor, rule and shape, where one does not apply to such a tensor, kUnsupported for
   // an order of transforms that no copy of boxes can follow.
