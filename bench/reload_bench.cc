@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "bench/decoder_layers.h"
 #include "engine_side/plan/piece.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
 #include "engine_side/reload/staging.h"
-#include "layercast/model/registry.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
 #include "src/base/counting_memory.h"
@@ -24,47 +24,8 @@
 namespace layercast::bench {
 namespace {
 
-struct Size {
-  std::int64_t layers, hidden, intermediate, heads, kv_heads, head_dim;
-};
-constexpr Size kLarge{2, 2048, 8192, 16, 4, 128};
 constexpr Size kSmall{2000, 16, 16, 2, 1, 8};
 constexpr float kAmax = 4.0F;
-
-std::unique_ptr<Module> ModelOf(const Size& size) {
-  const std::string config = R"({"architectures": ["Qwen2ForCausalLM"], "vocab_size": 64, "torch_dtype": "bfloat16",
-      "hidden_size": )" + std::to_string(size.hidden) +
-                             ", \"intermediate_size\": " + std::to_string(size.intermediate) +
-                             ", \"num_attention_heads\": " + std::to_string(size.heads) +
-                             ", \"num_key_value_heads\": " + std::to_string(size.kv_heads) +
-                             ", \"head_dim\": " + std::to_string(size.head_dim) +
-                             ", \"num_hidden_layers\": " + std::to_string(size.layers) + "}";
-  return ModelRegistry::Builtin().Build(ModelDescription::FromJson(config), ParallelConfig{});
-}
-
-std::vector<TensorSpec> SpecsOf(const Size& size) {
-  std::vector<TensorSpec> specs;
-  const auto add = [&](std::string name, Shape shape) {
-    specs.push_back({std::move(name), DType::kBF16, std::move(shape)});
-  };
-  add("model.embed_tokens.weight", {64, size.hidden});
-  for (std::int64_t i = 0; i < size.layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    add(layer + "input_layernorm.weight", {size.hidden});
-    for (const auto& [name, heads] : {std::pair("q", size.heads), {"k", size.kv_heads}, {"v", size.kv_heads}}) {
-      add(layer + "self_attn." + name + "_proj.weight", {heads * size.head_dim, size.hidden});
-      add(layer + "self_attn." + name + "_proj.bias", {heads * size.head_dim});
-    }
-    add(layer + "self_attn.o_proj.weight", {size.hidden, size.heads * size.head_dim});
-    add(layer + "post_attention_layernorm.weight", {size.hidden});
-    add(layer + "mlp.gate_proj.weight", {size.intermediate, size.hidden});
-    add(layer + "mlp.up_proj.weight", {size.intermediate, size.hidden});
-    add(layer + "mlp.down_proj.weight", {size.hidden, size.intermediate});
-  }
-  add("model.norm.weight", {size.hidden});
-  add("lm_head.weight", {64, size.hidden});
-  return specs;
-}
 
 Manifest ManifestOf(const Size& size) {
   std::vector<ManifestEntry> entries;
@@ -83,11 +44,7 @@ struct Bench {
     }
     for (const ManifestEntry& entry : manifest.entries()) {
       source.emplace_back(host, static_cast<std::size_t>(entry.spec.num_bytes()));
-      auto* values = reinterpret_cast<std::uint16_t*>(source.back().data());
-      for (std::size_t i = 0; i < source.back().size() / 2; ++i) {  // normal numbers below 4, of either sign
-        const std::size_t mixed = i * 2654435761U >> 7;
-        values[i] = static_cast<std::uint16_t>((mixed & 0x8000U) | 0x3B00U | (mixed & 0x7FU));
-      }
+      FillWithWeights(source.back().span());
     }
   }
 

@@ -1,5 +1,5 @@
-// Data channels against the limit that the same bytes have in the same run: memcpy for shm, bare libzmq for zmq. Every
-// sample of a channel follows one of its limit; `ratio` is the median of neighbours' quotients.
+// Data channels against the limit that the same bytes have in the same run: memcpy for shm, bare UCX and bare libzmq
+// for ucx and zmq. Every sample of a channel follows one of its limit; `ratio` is the median of neighbours' quotients.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -16,6 +16,9 @@
 #include "layercast/memory.h"
 #include "src/base/worker_pool.h"
 #include "src/transport/channel.h"
+#if LAYERCAST_HAVE_UCX
+#include "bench/bare_ucx.h"
+#endif
 
 namespace layercast::bench {
 namespace {
@@ -167,6 +170,46 @@ void ShmCopy(benchmark::State& state) {
       });
 }
 
+// Several engines at once, each with a connection of its own, a thread, and a copy of the whole version.
+void ShmReaders(benchmark::State& state) {
+  const auto readers = static_cast<std::size_t>(state.range(0));
+  const std::size_t bytes = 128 * kMiB;
+  const auto transport = Named("shm");
+  const Publisher publisher(*transport, bytes);
+  HostMemory host;
+  const Buffer plain(host, bytes);
+  std::memset(plain.data(), 2, bytes);
+  std::vector<std::unique_ptr<FetchingEnd>> ends;
+  std::vector<Buffer> destinations;
+  for (std::size_t i = 0; i < readers; ++i) {
+    ends.push_back(transport->Connect(publisher.end->address(), Deadline::After(kPatience)));
+    destinations.emplace_back(host, bytes);
+    std::memset(destinations.back().data(), 3, bytes);
+  }
+  const auto at_once = [&](const auto& read) {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < readers; ++i) threads.emplace_back([&read, i] { read(i); });
+  };
+  Compare(
+      state, readers * bytes,
+      [&] {
+        at_once([&](std::size_t i) {
+          for (std::size_t offset = 0; offset < bytes; offset += kChunk) {
+            const Region region = ChunkAt(offset, kChunk);
+            ends[i]->Submit({offset, 1, {&region, 1}, {}});
+            Pack(ends[i]->Poll(Deadline::After(kPatience))->views[0], destinations[i].data() + offset);
+          }
+        });
+      },
+      [&] {
+        at_once([&](std::size_t i) {
+          for (std::size_t offset = 0; offset < bytes; offset += kChunk) {
+            std::memcpy(destinations[i].data() + offset, plain.data() + offset, kChunk);
+          }
+        });
+      });
+}
+
 // What libzmq does with the same sockets, the same messages of 1 MiB sent from where they lie, the same number under
 // way and the same copy at the end, and nothing else.
 class BareZmq {
@@ -241,6 +284,24 @@ void ZmqFetch(benchmark::State& state) {
   Compare(state, bytes, [&] { FetchAll(*receiver, destination.span()); }, [&] { bare.Fetch(destination.data()); });
 }
 
+#if LAYERCAST_HAVE_UCX
+void UcxFetch(benchmark::State& state, ucx_channel::Lanes lanes) {
+  if (lanes == ucx_channel::Lanes::kNetwork) ::setenv("UCX_TLS", "tcp", 1);
+  const std::size_t bytes = 512 * kMiB;
+  const auto transport = Named("ucx");
+  const Publisher publisher(*transport, bytes);
+  const auto receiver = transport->Connect(publisher.end->address(), Deadline::After(kPatience));
+  HostMemory host;
+  const Buffer destination(host, bytes);
+  std::memset(destination.data(), 3, bytes);
+  BareUcx bare(publisher.memory, lanes);
+  ::unsetenv("UCX_TLS");
+  Compare(state, bytes, [&] { FetchAll(*receiver, destination.span()); }, [&] { bare.Fetch(destination.data()); });
+}
+BENCHMARK_CAPTURE(UcxFetch, shared_memory, ucx_channel::Lanes::kSharedMemory)->Iterations(21)->UseManualTime();
+BENCHMARK_CAPTURE(UcxFetch, tcp, ucx_channel::Lanes::kNetwork)->Iterations(21)->UseManualTime();
+#endif
+
 BENCHMARK(ShmAttach)
     ->ArgNames({"MiB", "tensors"})
     ->Args({16, 1})
@@ -251,6 +312,7 @@ BENCHMARK(ShmAttach)
     ->Iterations(21)
     ->UseManualTime();
 BENCHMARK(ShmCopy)->ArgName("threads")->Arg(1)->Arg(2)->Iterations(21)->UseManualTime();
+BENCHMARK(ShmReaders)->ArgName("readers")->Arg(4)->Iterations(21)->UseManualTime();
 BENCHMARK(ZmqFetch)->Iterations(21)->UseManualTime();
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "engine_side/model/named_draft.h"
 #include "layercast/error.h"
 #include "src/checkpoint/load_format.h"
+#include "src/session/channel_chooser.h"
 
 namespace layercast::cli {
 
@@ -76,6 +77,11 @@ Version ParseVersion(const std::string& text) {
 std::string VersionText(const Json& version) {
   if (!version.is_object()) return "nothing";
   return VersionFromJson(version).ToString();
+}
+
+std::string RateText(const Json& gb_per_s) {
+  const double rate = gb_per_s.get<double>();
+  return rate > 0 ? layercast::RateText(rate) : "-";
 }
 
 std::string AbsolutePath(const std::string& path) {

@@ -46,6 +46,8 @@ Json CheckpointJson(const CheckpointSource& source);
 Version ParseVersion(const std::string& text);
 // "run-17@42:0123456789abcdef" of a version's JSON form.
 std::string VersionText(const Json& version);
+// "3.9 GB/s", or "-" of one that was not measured.
+std::string RateText(const Json& gb_per_s);
 // Of a folder that another process opens: its working directory is not ours.
 std::string AbsolutePath(const std::string& path);
 // --input-scales, --kv-cache-scales.

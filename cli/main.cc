@@ -31,6 +31,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   all.push_back(MakeVerify());
   all.push_back(MakeExport());
   all.push_back(MakePlan());
+  all.push_back(MakeProbe());
   all.push_back(MakeInspect());
   all.push_back(MakeModels());
   return all;

@@ -21,30 +21,31 @@
 #include "layercast/model_description.h"
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/control/endpoint.h"
 #include "src/session/fetch.h"
-#include "src/transport/channel.h"
 
 namespace layercast::cli {
 namespace {
 
 // Of headers alone: a plan looks at names, dtypes and shapes. `tree` then is in the form that takes them.
-Manifest ManifestOfCheckpoint(const CheckpointSource& source, Module& tree, const QuantizationConfig& quantization) {
+MergedVersion OfCheckpoint(const CheckpointSource& source, Module& tree, const QuantizationConfig& quantization) {
   WorkerPool pool(1);
   HostMemory memory;
   const QuantizedCheckpoint checkpoint(Checkpoint::Open(source), tree, quantization, memory, pool);
-  return Manifest::OfSpecs({}, 0, checkpoint.specs());
+  return {Manifest::OfSpecs({}, 0, checkpoint.specs()), {}};
 }
 
-Manifest ManifestOfPublisher(const std::string& endpoint, const ParallelConfig& parallel, Deadline deadline,
-                             Module& tree, const QuantizationConfig& quantization) {
-  const std::vector<std::unique_ptr<Transport>> transports = AllTransports();
+MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& parallel, Deadline deadline,
+                           Module& tree, const QuantizationConfig& quantization) {
+  ChannelChooser channels;
   FetchOptions options;
-  options.transports = transports;
+  options.channels = &channels;
   FailPoints none;
   const ReceiverIdentity self{"layercast plan", 0, parallel.engine_rank(), parallel.engine_size()};
-  Manifest manifest = FetchSession::Open(endpoint, self, {}, {}, options, none, deadline)->manifest();
-  TakeQuantizedLayersAsTheyCome(tree, manifest, quantization);
-  return manifest;
+  const auto session = FetchSession::Open(SplitEndpoints(endpoints), self, {}, {}, options, none, deadline);
+  MergedVersion merged = Merge(session->manifests(), session->endpoints());
+  TakeQuantizedLayersAsTheyCome(tree, merged.manifest, quantization);
+  return merged;
 }
 
 // What a recipe says to the weights that it would have to hold.
@@ -241,10 +242,10 @@ class Plan final : public Subcommand {
     const std::string draft = AbsoluteDraft(draft_);
     const auto tree = BuildWithNamedDraft(config, parallel_, draft);
     HoldScales(*tree, scales_);
-    const Manifest manifest =
-        publisher_.empty() ? ManifestOfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
-                           : ManifestOfPublisher(publisher_, parallel_, deadline, *tree, quantization_);
-    const CheckedPlan checked = LoadPlan::Check(*tree, manifest);
+    const auto [manifest, parts] =
+        publisher_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
+                           : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_);
+    const CheckedPlan checked = LoadPlan::Check(*tree, manifest, {}, parts);
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "layercast/publisher.h"
 #include "src/checkpoint/checkpoint_manifest.h"
 #include "trainer_side/order.h"
+#include "trainer_side/row_shard.h"
 
 namespace layercast::cli {
 namespace {
@@ -32,6 +34,18 @@ Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
   throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'");
 }
 
+// "1/4"
+VersionPart ParsePart(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  VersionPart part;
+  const auto [slash, first] = std::from_chars(text.data(), end, part.rank);
+  if (first == std::errc() && slash != end && *slash == '/') {
+    const auto [stop, second] = std::from_chars(slash + 1, end, part.ranks);
+    if (second == std::errc() && stop == end && 0 <= part.rank && part.rank < part.ranks) return part;
+  }
+  throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
+}
+
 class Publish final : public Subcommand {
  public:
   const char* name() const override { return "publish"; }
@@ -44,9 +58,17 @@ class Publish final : public Subcommand {
         ->check(CLI::IsMember({"snapshot", "stream"}))
         ->capture_default_str();
     app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
+    app.add_option("--stream-window", options_.stream_window_bytes,
+                   "Of a stream: the most bytes that wait for engines before the walk does; one tensor always may")
+        ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+        ->capture_default_str();
+    app.add_option("--part", part_,
+                   "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
     app.add_option("--step", step_, "The version's step in its lineage")->capture_default_str();
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
+    app.add_option("--channel", options_.channels, "The data channels that engines may choose from; by default all")
+        ->delimiter(',');
     app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
   }
 
@@ -55,8 +77,9 @@ class Publish final : public Subcommand {
       throw UsageError("--order " + order_ + " is for streams: say --mode stream");
     }
 
+    const VersionPart part = ParsePart(part_);
     EndSignal end;
-    Weights weights = InOrder(format_.At(checkpoint_), order_);
+    Weights weights = RowShard(InOrder(format_.At(checkpoint_), order_), part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
     ProgressBar bar("reading", !output.json() && mode_ == "snapshot");
@@ -65,7 +88,8 @@ class Publish final : public Subcommand {
         publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_) : lineage_,
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
-                           .layer_order = order_ == "layer"},
+                           .layer_order = order_ == "layer",
+                           .part = part},
                           WithProgress(std::move(weights), bar));
     bar.End();
     output.Print({{"ready", true},
@@ -73,10 +97,12 @@ class Publish final : public Subcommand {
                   {"pids", {::getpid()}},
                   {"mode", mode_},
                   {"version", VersionToJson(published.version())},
+                  {"part", {{"rank", part.rank}, {"ranks", part.ranks}}},
                   {"tensors", tensors},
                   {"bytes", bytes}},
                  "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
-                     std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_);
+                     std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_ +
+                     (part.ranks == 1 ? "" : ", part " + part_));
     end.Wait();
   }
 
@@ -85,6 +111,7 @@ class Publish final : public Subcommand {
   CheckpointFlags format_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";
+  std::string part_ = "0/1";
   std::string lineage_;
   std::uint64_t step_ = 0;
   PublisherOptions options_;

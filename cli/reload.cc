@@ -33,14 +33,18 @@ std::string OutcomeText(const Json& outcome) {
   if (outcome["ok"].get<bool>()) {
     text += "serves " + VersionText(outcome["version"]) + "\n";
   } else {
-    text += "failed, still serves " + VersionText(outcome["version"]) + ": " +
+    const bool serves = outcome["version"].is_object();  // torn, or did not say
+    text += (serves ? "failed, still serves " + VersionText(outcome["version"]) : std::string("failed")) + ": " +
             outcome["error"]["message"].get<std::string>() + "\n";
   }
   if (!report.is_object()) return text;
   text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
           std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
-          report["channel"].value("name", "?") + ", " + std::to_string(report.value("layers", std::uint64_t{0})) +
-          " layers, " + Milliseconds(report.value("total_ms", 0.0)) + "\n";
+          report["channel"].value("name", "?") + " at " + RateText(report["channel"]["gb_per_s"]) + ", " +
+          std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
+          Milliseconds(report.value("total_ms", 0.0)) + "\n";
+  const Json& warning = report["channel"]["warning"];
+  if (warning.is_string()) text += "  warning: " + warning.get<std::string>() + "\n";
   for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {
     text += "    " + stage + " " + Milliseconds(milliseconds.get<double>()) + "\n";
   }
@@ -57,15 +61,17 @@ class Reload final : public Subcommand {
     CLI::Option* path = app.add_option("--weights-path", path_, "A checkpoint folder that the engines can open");
     checkpoint_.Declare(app, path);
     CLI::Option* const publisher =
-        app.add_option("--publisher", request_.publisher, "Endpoint of a publisher")->excludes(path);
+        app.add_option("--publisher", request_.publisher,
+                       "Endpoint of a publisher, or of all that have a version between them: EP,EP")
+            ->excludes(path);
     app.add_option("--from-engine", request_.engine, "Endpoint of an engine of the same layout: what it serves")
         ->excludes(path)
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
-    app.add_option("--channel", request_.channel, "The data channel to use; by default the best there is")
-        ->check(CLI::IsMember({"shm", "zmq"}));
+    app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest");
     app.add_option("--pause-mode", request_.pause_mode, "What happens to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}));
+    app.add_flag("--all-or-none", request_.all_or_none, "Commit on all engines, or on none of them");
     timeout_.Declare(app);
   }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <future>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -99,6 +100,12 @@ class Serve final : public Subcommand {
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();
+    app.add_option("--buffer-limit", options_.ranks.buffer_limit,
+                   "The most bytes of incomplete layers that a rank holds; 0: no bound")
+        ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+        ->capture_default_str();
+    app.add_option("--channel", options_.ranks.channel,
+                   "The data channel from publishers, where a reload names none; by default the fastest");
     app.add_option("--pause-mode", options_.pause_mode, "What a commit does to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}))
         ->capture_default_str();

@@ -24,7 +24,9 @@ std::string EngineText(const Json& status) {
     text += "  torn between " + VersionText(torn.at("from")) + " and " + VersionText(torn.at("to")) + "\n";
   const Json& channel = status.at("channel");
   if (channel.is_object()) {
-    text += "  last channel " + channel.value("name", "?") + ", " + channel.at("gb_per_s").dump() + " GB/s\n";
+    text += "  last channel " + channel.value("name", "?") + ", " + RateText(channel.at("gb_per_s")) +
+            "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + channel.value("reason", "") + "\n";
+    if (channel.at("warning").is_string()) text += "  warning: " + channel["warning"].get<std::string>() + "\n";
   }
   const Json& error = status.at("last_error");
   if (error.is_object()) text += "  last reload failed: " + error.value("message", "") + "\n";
@@ -40,7 +42,8 @@ Json PublisherJson(const wire::StatusAnswer& answer) {
                         {"mode", version.stream ? "stream" : "snapshot"},
                         {"tensors", version.tensors},
                         {"bytes", version.bytes},
-                        {"readers", version.readers}});
+                        {"readers", version.readers},
+                        {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}}});
   }
   // The newest version's fields stand for all: that is what engines take unless they name another.
   Json status = {{"state", "publishing"},    {"version", nullptr}, {"mode", nullptr},
@@ -51,11 +54,17 @@ Json PublisherJson(const wire::StatusAnswer& answer) {
   return status;
 }
 
+std::string PartText(const Json& part) {
+  if (part.at("ranks") == 1) return "";
+  return ", part " + part.at("rank").dump() + " of " + part.at("ranks").dump();
+}
+
 std::string PublisherText(const Json& status) {
   std::string text = "publishing, " + status.at("readers").dump() + " readers\n";
   for (const Json& version : status.at("versions")) {
     text += "  " + VersionText(version.at("version")) + ", " + version.at("mode").get<std::string>() + ", " +
-            version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes\n";
+            version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes" +
+            PartText(version.at("part")) + "\n";
   }
   return text;
 }

@@ -37,6 +37,7 @@ std::unique_ptr<Subcommand> MakeGenerate();
 std::unique_ptr<Subcommand> MakeInspect();
 std::unique_ptr<Subcommand> MakeModels();
 std::unique_ptr<Subcommand> MakePlan();
+std::unique_ptr<Subcommand> MakeProbe();
 std::unique_ptr<Subcommand> MakePublish();
 std::unique_ptr<Subcommand> MakeReload();
 std::unique_ptr<Subcommand> MakeServe();

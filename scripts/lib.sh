@@ -36,7 +36,7 @@ compile_jobs() {
 configure() { # preset
   mkdir -p build
   cmake --preset "$1" > "build/.configure-$1.log" 2>&1 || { cat "build/.configure-$1.log"; return 1; }
-  grep -E '^-- (CUDA|libtorch):' "build/.configure-$1.log" || true
+  grep -E '^-- (CUDA|UCX|libtorch):' "build/.configure-$1.log" || true
 }
 
 build() { # preset [target...]

@@ -55,7 +55,8 @@ class Publisher::Impl {
                   .allow_remote = options.allow_remote,
                   .name = "publisher",
                   .stream_window_bytes = options.stream_window_bytes,
-                  .peer_timeout = options.peer_timeout},
+                  .peer_timeout = options.peer_timeout,
+                  .channels = options.channels},
                  pool_, failpoints_) {}
 
   ~Impl() {
@@ -96,17 +97,24 @@ class Publisher::Impl {
   std::shared_ptr<PublishedVersion::State> OfferSnapshot(const PublishOptions& options, const Weights& weights) {
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
-    state->memory = TakeSnapshot(options.lineage, options.step, weights, service_.arena(), pool_);
+    WorkClock clock(pool_);
+    state->memory = TakeSnapshot(options, weights, service_.arena(), pool_);
+    const WorkCost cost = clock.Lap();
     const struct Offer offer {
       .id = service_.NextOfferId(), .tensors = state->memory.tensors
     };
-    state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed);
+    state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost);
     return state;
   }
 
   std::shared_ptr<PublishedVersion::State> OfferStream(const PublishOptions& options, Weights weights) {
     if (weights.specs.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
+    }
+    if (options.part.ranks != 1) {
+      throw Error(ErrorCode::kUnsupported, "a stream comes from one publisher: expected a snapshot of part " +
+                                               std::to_string(options.part.rank) + " of " +
+                                               std::to_string(options.part.ranks));
     }
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;

@@ -57,8 +57,7 @@ class Declared {
 
 }  // namespace
 
-Snapshot TakeSnapshot(const std::string& lineage, std::uint64_t step, const Weights& weights, MemoryResource& memory,
-                      WorkerPool& pool) {
+Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights, MemoryResource& memory, WorkerPool& pool) {
   Snapshot snapshot;
   std::vector<ManifestEntry> entries;
   Declared declared(weights.specs);
@@ -75,11 +74,14 @@ Snapshot TakeSnapshot(const std::string& lineage, std::uint64_t step, const Weig
       snapshot.copies.push_back(std::move(copy));
     }
     entries.push_back(EntryOf(named->name, named->tensor, pool));
+    entries.back().part = std::move(named->part);
     snapshot.tensors.push_back({named->tensor.data, bytes});
   }
   declared.CheckEnd();
-  if (entries.empty()) throw Error(ErrorCode::kInvalidArgument, "a version without a single tensor");
-  snapshot.manifest = Manifest(lineage, step, std::move(entries));
+  if (entries.empty() && options.part.ranks == 1) {
+    throw Error(ErrorCode::kInvalidArgument, "a version without a single tensor");
+  }
+  snapshot.manifest = Manifest(options.lineage, options.step, std::move(entries), options.part);
   return snapshot;
 }
 

@@ -21,9 +21,9 @@ struct Snapshot {
 };
 
 // Walks the weights once; copies each tensor (or keeps it, when the weights are borrowed), and reads it for its digest
-// and largest magnitude. Throws kCorrupt naming tensor and index on NaN or infinity; kInvalidArgument on a repeated
-// name, on a tensor that was declared and not yielded, or differently, and on weights without a tensor.
-Snapshot TakeSnapshot(const std::string& lineage, std::uint64_t step, const Weights& weights, MemoryResource& memory,
-                      WorkerPool& pool);
+// and largest magnitude. Of a version that several publishers hold, `part` may be of no tensor. Throws kCorrupt naming
+// tensor and index on NaN or infinity; kInvalidArgument on a repeated name, on a tensor that was declared and not
+// yielded, or differently, and on weights without a tensor.
+Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights, MemoryResource& memory, WorkerPool& pool);
 
 }  // namespace layercast

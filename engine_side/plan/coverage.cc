@@ -8,14 +8,6 @@ namespace {
 
 constexpr std::size_t kMostOverlaps = 64;
 
-bool Overlap(const Box& a, const Box& b) {
-  for (std::size_t axis = 0; axis < a.rank; ++axis) {
-    if (a.begin[axis] >= b.begin[axis] + b.extent[axis] || b.begin[axis] >= a.begin[axis] + a.extent[axis])
-      return false;
-  }
-  return true;
-}
-
 // The first axis along which the boxes begin at different places.
 std::size_t SweepAxis(std::span<const Box> boxes) {
   for (std::size_t axis = 0; axis + 1 < boxes.front().rank; ++axis) {
@@ -26,6 +18,14 @@ std::size_t SweepAxis(std::span<const Box> boxes) {
 }
 
 }  // namespace
+
+bool Overlap(const Box& a, const Box& b) {
+  for (std::size_t axis = 0; axis < a.rank; ++axis) {
+    if (a.begin[axis] >= b.begin[axis] + b.extent[axis] || b.begin[axis] >= a.begin[axis] + a.extent[axis])
+      return false;
+  }
+  return true;
+}
 
 Coverage Cover(std::span<const Box> boxes) {
   Coverage coverage;

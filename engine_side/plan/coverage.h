@@ -12,6 +12,9 @@
 
 namespace layercast {
 
+// Whether they share an element; neither is empty.
+bool Overlap(const Box& a, const Box& b);
+
 struct Coverage {
   std::int64_t elements = 0;                                  // of all boxes together
   std::vector<std::pair<std::size_t, std::size_t>> overlaps;  // pairs of boxes that share elements; the first few

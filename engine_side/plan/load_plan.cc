@@ -13,15 +13,17 @@ LoadPlan LoadPlan::OfItsParameters(const Module& model, const Manifest& manifest
   return Builder(model, manifest).RunOfItsParameters();
 }
 
-CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial) {
-  return Builder(model, manifest).Run(partial);
+CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial,
+                            HeldParts parts) {
+  return Builder(model, manifest, std::move(parts)).Run(partial);
 }
 
-LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial) {
+LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial,
+                         HeldParts parts) {
   if (manifest.entries().empty()) {
     throw Error(ErrorCode::kInvalidArgument, "load plan of " + model.class_name() + ": the manifest holds no tensors");
   }
-  CheckedPlan checked = Check(model, manifest, partial);
+  CheckedPlan checked = Check(model, manifest, partial, std::move(parts));
   if (checked.problems.empty()) return std::move(checked.plan);
   throw Error(ErrorCode::kInvalidArgument,
               "load plan of " + model.class_name() + ": the manifest does not fit: " + checked.problems.Summary());

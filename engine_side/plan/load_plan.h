@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine_side/plan/merged_version.h"
 #include "engine_side/plan/plan_problems.h"
 #include "layercast/model/module.h"
 #include "layercast/version.h"
@@ -24,6 +25,7 @@ struct Placement {
   Box destination;              // of the parameter: as many elements
   std::string_view shard_id;    // lives as long as the module tree
   ElementOrder order{};         // of the source's elements in the destination
+  std::uint32_t part = 0;       // of the tensor, where publishers have it in parts: the one that the source lies in
 };
 
 struct PlannedParameter {
@@ -75,9 +77,12 @@ class LoadPlan {
   // `partial`: names of parameters that may stay without a tensor; everything else must be covered exactly
   // once. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor. Takes time
   // linear in the number of tensors.
-  static LoadPlan Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {});
+  // `parts`: of the manifest's tensors; placements are cut at their borders.
+  static LoadPlan Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {},
+                        HeldParts parts = {});
   // The same, with what is wrong beside the placements that could be made.
-  static CheckedPlan Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {});
+  static CheckedPlan Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {},
+                           HeldParts parts = {});
 
   // The layers and parameters of a model alone, with no tensors that go there.
   static LoadPlan WithoutTensors(const Module& model);
@@ -88,6 +93,9 @@ class LoadPlan {
   // In the tree's order: the order that publishers send in.
   const std::vector<PlannedLayer>& layers() const { return layers_; }
   const std::vector<PlannedParameter>& parameters() const { return parameters_; }
+  std::span<const PlannedParameter> ParametersOf(const PlannedLayer& layer) const {
+    return std::span(parameters_).subspan(layer.first_parameter, layer.num_parameters);
+  }
   const std::vector<Placement>& placements() const { return placements_; }  // by layer, then by destination
   const std::vector<SkippedTensor>& skipped() const { return skipped_; }
   const std::vector<AliasedTensor>& aliases() const { return aliases_; }
@@ -95,6 +103,12 @@ class LoadPlan {
   const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
   // The placements of a tensor, as indices into placements().
   std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
+  const HeldParts& parts() const { return parts_; }
+  // Of a tensor that is held in more than one part; else empty.
+  std::span<const HeldPart> CutsOf(std::uint32_t tensor) const {
+    if (parts_.empty() || parts_[tensor].size() == 1) return {};
+    return parts_[tensor];
+  }
   // Null: the tensor is read as it is, or the other way round at most.
   const ReadTensor* FindRead(std::uint32_t tensor) const {
     const auto found = read_.find(tensor);
@@ -123,7 +137,8 @@ class LoadPlan {
   std::vector<AliasedTensor> aliases_;
   std::vector<ElsewhereTensor> elsewhere_;
   std::vector<std::uint32_t> cast_tensors_;
-  std::map<std::uint32_t, ReadTensor> read_;      // by tensor
+  std::map<std::uint32_t, ReadTensor> read_;  // by tensor
+  HeldParts parts_;
   std::vector<std::uint32_t> tensor_placements_;  // placement indices, grouped by tensor
   std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end
   Digest layout_digest_;

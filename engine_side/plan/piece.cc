@@ -16,6 +16,7 @@ constexpr std::size_t kMostRegionsPerChunk = 1024;  // small ones are gathered u
 // The source box of a placement in bytes. Its logical rows are runs along the last dimension; what lies contiguous
 // in the tensor (one logical row or many) is a run, and equally spaced runs are a block.
 struct SourceBytes {
+  std::uint32_t tensor = 0;  // its number in a session
   BoxRuns runs;
   std::uint64_t element = 0;  // bytes of one; 1 for packed types, which are placed whole
   std::uint64_t total = 0;    // packed bytes
@@ -24,7 +25,7 @@ struct SourceBytes {
   std::uint64_t block = 0;    // bytes of a block's runs
 
   SourceBytes(const LoadPlan& plan, const Manifest& manifest, const Placement& placement)
-      : runs(plan.SourceShape(manifest, placement.tensor), placement.source) {
+      : tensor(NumberOf(plan, placement)), runs(RunsOf(plan, manifest, placement)) {
     const Box& box = placement.source;
     const auto bits = static_cast<std::uint64_t>(BitsPerElement(manifest.entry(placement.tensor).spec.dtype));
     const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements) * bits / 8; };
@@ -34,6 +35,20 @@ struct SourceBytes {
     block = run * static_cast<std::uint64_t>(runs.runs_per_block());
     // A packed type's row need not fill bytes: such a tensor is one row.
     row = bits % 8 != 0 ? total : bytes(box.rank == 0 ? 1 : box.extent[box.rank - 1U]);
+  }
+
+  static std::uint32_t NumberOf(const LoadPlan& plan, const Placement& placement) {
+    return plan.parts().empty() ? placement.tensor : plan.parts()[placement.tensor][placement.part].number;
+  }
+
+  // In the bytes that are there: of a part, its own.
+  static BoxRuns RunsOf(const LoadPlan& plan, const Manifest& manifest, const Placement& placement) {
+    const std::span<const HeldPart> cuts = plan.CutsOf(placement.tensor);
+    if (cuts.empty()) return {plan.SourceShape(manifest, placement.tensor), placement.source};
+    const Box& part = cuts[placement.part].box;
+    Box inside = placement.source;
+    for (std::size_t axis = 0; axis < inside.rank; ++axis) inside.begin[axis] -= part.begin[axis];
+    return {Shape(part.extent.begin(), part.extent.begin() + part.rank), inside};
   }
 
   std::uint64_t RunOffset(std::uint64_t index) const {
@@ -86,14 +101,14 @@ class Cutter {
   std::uint64_t rows_ = 1;
 };
 
-Region RegionIn(const SourceBytes& source, std::uint32_t tensor, std::uint64_t begin, std::uint64_t end) {
+Region RegionIn(const SourceBytes& source, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t run = begin / source.run;
   const std::uint64_t inside = begin % source.run;
-  if (inside + (end - begin) <= source.run) return {tensor, source.RunOffset(run) + inside, end - begin, 1, 0};
+  if (inside + (end - begin) <= source.run) return {source.tensor, source.RunOffset(run) + inside, end - begin, 1, 0};
   // Whole runs of one block.
   LAYERCAST_CHECK(inside == 0 && end % source.run == 0 && begin / source.block == (end - 1) / source.block);
   const std::uint64_t stride = static_cast<std::uint64_t>(source.runs.stride()) * source.element;
-  return {tensor, source.RunOffset(run), source.run, (end - begin) / source.run, stride};
+  return {source.tensor, source.RunOffset(run), source.run, (end - begin) / source.run, stride};
 }
 
 // Gathers pieces into chunks.
@@ -129,7 +144,7 @@ Region RegionOf(const LoadPlan& plan, const Manifest& manifest, const Piece& pie
   const Placement& placement = plan.placements().at(piece.placement);
   const SourceBytes source(plan, manifest, placement);
   LAYERCAST_CHECK(piece.begin < piece.end && piece.end <= source.total);
-  return RegionIn(source, placement.tensor, piece.begin, piece.end);
+  return RegionIn(source, piece.begin, piece.end);
 }
 
 PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, const ScheduleOptions& options) {
@@ -146,7 +161,7 @@ PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, con
     const Cutter cutter(source, placement.destination, options.chunk_bytes, rows_matter ? options.row_multiple : 1);
     for (std::uint64_t begin = 0; begin < source.total;) {
       const Piece piece{i, begin, cutter.End(begin)};
-      gatherer.Add(piece, RegionIn(source, placement.tensor, piece.begin, piece.end));
+      gatherer.Add(piece, RegionIn(source, piece.begin, piece.end));
       begin = piece.end;
     }
   }

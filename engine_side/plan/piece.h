@@ -19,7 +19,8 @@ struct Piece {
   std::uint64_t end = 0;
 };
 
-// The region of the source tensor that a piece covers. A piece is always one region: a contiguous run, or
+// The region of the source tensor that a piece covers, or of the part of it that a publisher has: tensors are numbered
+// as in a fetch session. A piece is always one region: a contiguous run, or
 // whole strided rows.
 Region RegionOf(const LoadPlan& plan, const Manifest& manifest, const Piece& piece);
 

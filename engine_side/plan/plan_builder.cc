@@ -7,6 +7,7 @@
 
 #include "engine_side/model/path.h"
 #include "engine_side/plan/completeness.h"
+#include "engine_side/plan/cut_piece.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/utf8.h"
@@ -169,17 +170,45 @@ void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to
     const std::uint32_t parameter = layer.first_parameter + piece.parameter;
     touched_[parameter] = true;
     cast = cast || plan_.parameters_[parameter].spec.dtype != spec.dtype;
-    const std::int64_t elements = piece.source.num_elements();
-    if (elements == 0) continue;
-    if (BitsPerElement(spec.dtype) % 8 != 0 && elements != spec.num_elements()) {
-      problems_.misfits.push_back("layer " + layer.path + ": " + Quote(spec.name) + " expected whole, because " +
-                                  std::string(Name(spec.dtype)) + " elements share bytes; got a part of it");
+    if (piece.source.num_elements() == 0) continue;
+    if (plan_.CutsOf(tensor).empty()) {
+      AddPlacement(tensor, layer, piece, 0);
+    } else {
+      AddCut(tensor, layer, piece);
     }
-    plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
-    plan_.placements_.push_back({tensor, parameter, piece.source, piece.destination, piece.shard_id, piece.order});
   }
   if (cast && (plan_.cast_tensors_.empty() || plan_.cast_tensors_.back() != tensor))
     plan_.cast_tensors_.push_back(tensor);
+}
+
+void LoadPlan::Builder::AddPlacement(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece,
+                                     std::uint32_t part) {
+  const TensorSpec& spec = manifest_.entry(tensor).spec;
+  const std::int64_t elements = piece.source.num_elements();
+  if (BitsPerElement(spec.dtype) % 8 != 0 && elements != spec.num_elements()) {
+    problems_.misfits.push_back("layer " + layer.path + ": " + Quote(spec.name) + " expected whole, because " +
+                                std::string(Name(spec.dtype)) + " elements share bytes; got a part of it");
+  }
+  plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
+  plan_.placements_.push_back({tensor, layer.first_parameter + piece.parameter, piece.source, piece.destination,
+                               piece.shard_id, piece.order, part});
+}
+
+// Each piece then lies in what one publisher has.
+void LoadPlan::Builder::AddCut(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece) {
+  const TensorSpec& spec = manifest_.entry(tensor).spec;
+  const std::string subject = "layer " + layer.path + ": " + Quote(spec.name) + " (" + Describe(spec) + "): ";
+  if (plan_.SourceShape(manifest_, tensor) != spec.shape) {
+    throw Error(ErrorCode::kUnsupported, subject + "it is read in another shape, and cannot come in parts");
+  }
+  const std::span<const HeldPart> parts = plan_.CutsOf(tensor);
+  for (std::uint32_t part = 0; part < parts.size(); ++part) {
+    try {
+      if (const auto cut = CutPiece(piece, parts[part].box)) AddPlacement(tensor, layer, *cut, part);
+    } catch (const Error& error) {
+      throw Error(error.code(), subject + error.what());
+    }
+  }
 }
 
 // Checkpoints mostly hold a decoder block's tensors together: a look at the neighbours is far from a hash table's cost.

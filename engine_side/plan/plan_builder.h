@@ -16,7 +16,9 @@ namespace layercast {
 // Resource; one thread only; for one plan. What it borrows outlives it.
 class LoadPlan::Builder {
  public:
-  Builder(const Module& model, const Manifest& manifest) : model_(model), manifest_(manifest) {}
+  Builder(const Module& model, const Manifest& manifest, HeldParts parts = {}) : model_(model), manifest_(manifest) {
+    plan_.parts_ = std::move(parts);
+  }
 
   CheckedPlan Run(std::span<const std::string> partial);
   LoadPlan RunWithoutTensors();
@@ -30,6 +32,8 @@ class LoadPlan::Builder {
   void PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts);
   void PlaceTied(std::uint32_t tensor, const Resolution& to);
   void AddPlacements(std::uint32_t tensor, const Resolution& to);
+  void AddPlacement(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece, std::uint32_t part);
+  void AddCut(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece);
   std::uint32_t LayerOf(const Module* owner);
   void OrderPlacements();
   void IndexTensors();

@@ -1,8 +1,10 @@
 // One pass over elements that scans some and turns others into one byte each, on one instruction set; included by
 // the kernels once for each.
 //
-// An encoder makes the bytes: `Type` is its source's, operator()(constants, from) encodes a vector of elements, and
-// One(value) a single one. `Constants` is what all encoders of the kind hold in registers.
+// An encoder makes the bytes: `Type` is its source's, and One(value) encodes a single element. `Constants` is what all
+// encoders of the kind hold in registers, and ByArithmetic(constants, encoder) what a loop over chunks holds: its
+// operator()(from, put) encodes a chunk, calls put(i, codes) for each vector of codes, and returns true. An encoder
+// that `kHasTable` and whose table_fits() has a faster ByTable as well, which returns false for a few chunks instead.
 #if defined(LAYERCAST_CHUNK_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_CHUNK_PASS_INL_H_
 #undef LAYERCAST_CHUNK_PASS_INL_H_
@@ -25,8 +27,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
-
-inline constexpr std::size_t kChunk = 64;  // elements
 
 // The largest magnitude seen, lane by lane, as bits.
 template <class Type>
@@ -67,60 +67,120 @@ HWY_INLINE V ScanChunk(const ChunkConstants<Encoder>& constants, const std::byte
   return max;
 }
 
-template <class Encoder>
-HWY_INLINE void EncodeChunk(const ChunkConstants<Encoder>& constants, const Encoder& encoder, const std::byte* source,
-                            bool stream, std::uint8_t* values) {
-  using Type = typename Encoder::Type;
 #if HWY_TARGET == HWY_SCALAR
-  for (std::size_t i = 0; i < kChunk; ++i) {
-    values[i] = encoder.One(static_cast<float>(ElementValue(Type::kDType, source, static_cast<std::int64_t>(i))));
-  }
-  static_cast<void>(constants);
-  static_cast<void>(stream);
-#else
-  const ByteTag d8;
-  for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d8)) {
-    const auto codes = encoder(constants.encoder, source + i * sizeof(typename Type::Bits));
-    if (stream) {
-      hn::Stream(codes, d8, values + i);
-    } else {
-      hn::StoreU(codes, d8, values + i);
+template <class Encoder>
+class ByArithmeticOf {
+ public:
+  HWY_INLINE ByArithmeticOf(const ChunkConstants<Encoder>& /*constants*/, const Encoder& encoder) : encoder_(encoder) {}
+
+  HWY_INLINE bool operator()(const std::byte* source, bool /*stream*/, std::uint8_t* values) const {
+    for (std::size_t i = 0; i < kChunk; ++i) {
+      const auto index = static_cast<std::int64_t>(i);
+      values[i] = encoder_.One(static_cast<float>(ElementValue(Encoder::Type::kDType, source, index)));
     }
+    return true;
   }
-#endif
+
+ private:
+  const Encoder& encoder_;
+};
+#else
+// Whether a chunk was encoded: by a table or by arithmetic.
+template <class Way>
+class ChunkEncoder {
+ public:
+  template <class Encoder>
+  HWY_INLINE ChunkEncoder(const ChunkConstants<Encoder>& constants, const Encoder& encoder)
+      : way_(constants.encoder, encoder) {}
+
+  HWY_INLINE bool operator()(const std::byte* source, bool stream, std::uint8_t* values) const {
+    const ByteTag d8;
+    const auto put = [&](std::size_t i, hn::Vec<ByteTag> codes) HWY_ATTR {
+      if (HWY_LIKELY(stream)) {
+        hn::Stream(codes, d8, values + i);
+      } else {
+        hn::StoreU(codes, d8, values + i);
+      }
+    };
+    return way_(source, put);
+  }
+
+ private:
+  Way way_;
+};
+
+template <class Encoder>
+using ByArithmeticOf = ChunkEncoder<typename Encoder::ByArithmetic>;
+
+// One chunk. Not inlined: a loop would give up registers for what it seldom does.
+template <class Encoder>
+HWY_NOINLINE void EncodeByArithmetic(const Encoder& encoder, const std::byte* source, bool stream,
+                                     std::uint8_t* values) {
+  ByArithmeticOf<Encoder>(ChunkConstants<Encoder>(), encoder)(source, stream, values);
 }
+#endif
 
 // What Run does; a null pointer is in the place of what is not wanted.
 enum class Do { kScan, kEncode, kBoth };
 
-// Scans `count` elements at `scan` and encodes as many at `source`.
-template <Do What, class Encoder, class Prefetcher>
-HWY_INLINE void Run(const ChunkConstants<Encoder>& constants, std::size_t count, const std::byte* scan,
-                    Maxima<typename Encoder::Type>& maxima, Prefetcher& prefetcher, const std::byte* source,
-                    const Encoder& encoder, std::uint8_t* values) {
+// Elements that are scanned and as many others that are encoded.
+struct Stretch {
+  std::size_t count;
+  const std::byte* scan;
+  const std::byte* source;
+  std::uint8_t* values;
+};
+
+// From element `i` on, while there are chunks and they can be encoded. Where it stopped: that chunk has been scanned.
+template <Do What, class Encoder, class Encode, class Prefetcher, class V>
+HWY_INLINE std::size_t RunChunks(const ChunkConstants<Encoder>& constants, const Encode& encode, const Stretch& stretch,
+                                 std::size_t i, Prefetcher& prefetcher, V& max) {
   constexpr std::size_t kSize = sizeof(typename Encoder::Type::Bits);
-  const bool stream = reinterpret_cast<std::uintptr_t>(values) % kChunk == 0;
+  const bool stream = reinterpret_cast<std::uintptr_t>(stretch.values) % kChunk == 0;
+  for (; i + kChunk <= stretch.count; i += kChunk) {
+    if constexpr (What != Do::kEncode) {
+      for (std::size_t bytes = 0; bytes < kChunk * kSize; bytes += kPrefetchStep) prefetcher.Next();
+      max = ScanChunk(constants, stretch.scan + i * kSize, max);
+    }
+    if constexpr (What != Do::kScan) {
+      if (HWY_UNLIKELY(!encode(stretch.source + i * kSize, stream, stretch.values + i))) break;
+    }
+  }
+  return i;
+}
+
+template <Do What, class Encoder, class Prefetcher>
+HWY_INLINE void Run(const ChunkConstants<Encoder>& constants, const Stretch& stretch,
+                    Maxima<typename Encoder::Type>& maxima, Prefetcher& prefetcher, const Encoder& encoder) {
+  constexpr std::size_t kSize = sizeof(typename Encoder::Type::Bits);
   const typename ChunkConstants<Encoder>::D d;
   auto max = hn::Load(d, maxima.lanes);
   std::size_t i = 0;
-  for (; i + kChunk <= count; i += kChunk) {
-    if constexpr (What != Do::kEncode) {
-      for (std::size_t bytes = 0; bytes < kChunk * kSize; bytes += kPrefetchStep) prefetcher.Next();
-      max = ScanChunk(constants, scan + i * kSize, max);
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (What != Do::kScan && Encoder::kHasTable) {
+    const bool stream = reinterpret_cast<std::uintptr_t>(stretch.values) % kChunk == 0;
+    while (encoder.table_fits()) {
+      const ChunkEncoder<typename Encoder::ByTable> by_table(constants, encoder);
+      i = RunChunks<What>(constants, by_table, stretch, i, prefetcher, max);
+      if (HWY_LIKELY(i + kChunk > stretch.count)) break;
+      EncodeByArithmetic(encoder, stretch.source + i * kSize, stream, stretch.values + i);
+      i += kChunk;
     }
-    if constexpr (What != Do::kScan) EncodeChunk(constants, encoder, source + i * kSize, stream, values + i);
   }
-  if (i < count) {  // the rest, padded with zeros
+#endif
+  const ByArithmeticOf<Encoder> by_arithmetic(constants, encoder);
+  i = RunChunks<What>(constants, by_arithmetic, stretch, i, prefetcher, max);
+  if (i < stretch.count) {  // the rest, padded with zeros
     HWY_ALIGN std::byte padded[kChunk * kSize] = {};
     if constexpr (What != Do::kEncode) {
-      std::memcpy(padded, scan + i * kSize, (count - i) * kSize);
+      std::memcpy(padded, stretch.scan + i * kSize, (stretch.count - i) * kSize);
       max = ScanChunk(constants, padded, max);
     }
     if constexpr (What != Do::kScan) {
-      std::memcpy(padded, source + i * kSize, (count - i) * kSize);
+      std::memcpy(padded, stretch.source + i * kSize, (stretch.count - i) * kSize);
       HWY_ALIGN std::uint8_t codes[kChunk];
-      EncodeChunk(constants, encoder, padded, false, codes);
-      std::memcpy(values + i, codes, count - i);
+      by_arithmetic(padded, false, codes);
+      std::memcpy(stretch.values + i, codes, stretch.count - i);
     }
   }
   hn::Store(max, d, maxima.lanes);

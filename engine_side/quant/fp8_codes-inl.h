@@ -73,43 +73,43 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, const Pairs<DF>& p, con
   return Select(hn::Set(du, 0x8000U), hn::ShiftRight<16>(hn::BitCast(du, w.odd)), with_even_sign);
 }
 
-// What CodesByTable needs whatever the table.
-struct TableConstants {
-  HWY_INLINE TableConstants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
+// Codes by table, 16-bit lanes at a time; fp8_table.h says what is computed.
+//
+// The sign is never taken off: z = w + Offset(first) is y + 0x7800, or y + 0xf800 for negative weights; y is below
+// 0x800 where the table holds, so the four bits below the sign, all set, tell that it does (`first` is at most 0x7800:
+// far smaller weights would have them too). The code as a signed byte is itself or, for negative weights, less 128: in
+// 16 bits (y + add) >> 4 or (0xf800 + y + add) >> 4. That asks for 0x8800 more where the weight is positive: add[0] in
+// the high byte, looked up there unless the sign is set (an index from 128 on gives 0).
+class TableCodes {
+ public:
+  HWY_INLINE TableCodes() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
-  using D8 = ByteTag;
-  using D16 = hn::RepartitionToWide<D8>;
-  hn::Vec<D8> magnitude = Keep(hn::Set(D8(), std::uint8_t{0x7f}));
-  hn::Vec<D16> even = Keep(hn::Set(D16(), std::uint16_t{0x00ff}));
-  hn::Vec<D16> group = Keep(hn::Set(D16(), std::uint16_t{0x0f0f}));
-  BytesInOrder<std::uint64_t> in_order;
+  using D = hn::RebindToSigned<hn::RepartitionToWide<ByteTag>>;
+  using V = hn::Vec<D>;
+
+  static constexpr std::int16_t Offset(std::uint16_t first) { return static_cast<std::int16_t>(kHeld - first); }
+
+  // Whether the table holds for all of some z, given as these joined by And.
+  HWY_INLINE bool Hold(V all) const { return hn::AllTrue(D(), hn::Eq(hn::And(all, held_), held_)); }
+
+  // Of two vectors of z.
+  HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<ByteTag> add, V low, V high) const {
+    return low_bytes_(Codes(add, low), Codes(add, high));
+  }
+
+ private:
+  HWY_INLINE V Codes(hn::Vec<ByteTag> add, V z) const {
+    static_assert(TableUse::kFirstAdd == 0x88);
+    const auto index = hn::BitCast(ByteTag(), hn::And(hn::ShiftRight<3>(z), group_));
+    return hn::ShiftRight<4>(hn::Add(z, hn::BitCast(D(), hn::TableLookupBytesOr0(add, index))));
+  }
+
+  static constexpr int kHeld = 0x7800;
+
+  V held_ = Keep(hn::Set(D(), std::int16_t{kHeld}));
+  V group_ = Keep(hn::Set(D(), static_cast<std::int16_t>(0x800f)));
+  LowBytes low_bytes_;
 };
-
-// By table, where it holds for all elements of two vectors of 16-bit lanes; else false. Bytes of the two take turns
-// until the end.
-HWY_INLINE bool CodesByTable(const TableConstants& constants, const std::byte* source, const TableUse& use,
-                             hn::Vec<ByteTag>& codes) {
-  const ByteTag d8;
-  const hn::RepartitionToWide<ByteTag> d16;
-  const hn::RebindToSigned<ByteTag> di8;  // x86 compares signed bytes; ours are below 128
-  const auto w0 = LoadAny(d16, source);
-  const auto w1 = LoadAny(d16, source + hn::Lanes(d8));
-  const auto high = hn::BitCast(d8, Select(constants.even, hn::ShiftRight<8>(w0), w1));
-  const auto min_high = hn::BitCast(di8, hn::LoadDup128(d8, use.min_high));
-  if (!hn::AllFalse(di8, hn::Lt(hn::BitCast(di8, hn::And(high, constants.magnitude)), min_high))) return false;
-
-  const auto low = Select(constants.even, w0, hn::ShiftLeft<8>(w1));
-  const auto exponent = hn::BitCast(d8, Select(constants.even, hn::ShiftRight<4>(w0), hn::ShiftLeft<4>(w1)));
-  const auto group = hn::BitCast(d8, hn::And(hn::ShiftRight<3>(low), constants.group));
-  const auto base = hn::TableLookupBytes(hn::LoadDup128(d8, use.base), group);
-  const auto threshold = hn::TableLookupBytes(hn::LoadDup128(d8, use.threshold), group);
-  const auto mantissa = hn::And(hn::BitCast(d8, low), constants.magnitude);
-  const auto beyond = hn::Gt(hn::BitCast(di8, mantissa), hn::BitCast(di8, threshold));
-  const auto step = hn::BitCast(d8, hn::VecFromMask(di8, beyond));  // -1 where beyond
-  const auto code = hn::Sub(hn::Add(base, exponent), step);
-  codes = constants.in_order(Select(constants.magnitude, code, high));
-  return true;
-}
 
 // By arithmetic: half of the codes at a time.
 template <Quotient By, class Type, class D8>
@@ -144,15 +144,54 @@ struct Fp8Encoder {
   }
 
 #if HWY_TARGET != HWY_SCALAR
-  using Constants = TableConstants;
+  using Constants = TableCodes;
 
-  HWY_INLINE hn::Vec<ByteTag> operator()(const Constants& constants, const std::byte* from) const {
-    if constexpr (std::is_same_v<Type, BF16>) {
-      hn::Vec<ByteTag> codes;
-      if (with.by_table.fits && HWY_LIKELY(CodesByTable(constants, from, with.by_table, codes))) return codes;
+  static constexpr bool kHasTable = std::is_same_v<Type, BF16>;
+  bool table_fits() const { return with.by_table.fits; }
+
+  class ByTable {
+   public:
+    HWY_INLINE ByTable(const Constants& codes, const Fp8Encoder& encoder)
+        : codes_(codes),
+          add_(hn::LoadDup128(ByteTag(), encoder.with.by_table.add)),
+          offset_(hn::Set(TableCodes::D(), TableCodes::Offset(encoder.with.by_table.first))) {}
+
+    template <class Put>
+    HWY_INLINE bool operator()(const std::byte* from, const Put& put) const {
+      const TableCodes::D d;
+      const std::size_t bytes = hn::Lanes(ByteTag());
+      constexpr std::size_t kVectors = 2 * kChunk / hn::MaxLanes(ByteTag());
+      TableCodes::V z[kVectors];
+      for (std::size_t i = 0; i < kVectors; ++i) z[i] = hn::Add(LoadAny(d, from + i * bytes), offset_);
+      auto all = z[0];
+      for (std::size_t i = 1; i < kVectors; ++i) all = hn::And(all, z[i]);
+      if (HWY_UNLIKELY(!codes_.Hold(all))) return false;
+      for (std::size_t i = 0; i < kVectors; i += 2) put(i / 2 * bytes, codes_(add_, z[i], z[i + 1]));
+      return true;
     }
-    return Codes<By>(Type{}, ByteTag(), from, with);
-  }
+
+   private:
+    const Constants& codes_;
+    hn::Vec<ByteTag> add_;
+    TableCodes::V offset_;
+  };
+
+  class ByArithmetic {
+   public:
+    HWY_INLINE ByArithmetic(const Constants& /*constants*/, const Fp8Encoder& encoder) : scale_(encoder.with) {}
+
+    template <class Put>
+    HWY_INLINE bool operator()(const std::byte* from, const Put& put) const {
+      const ByteTag d8;
+      for (std::size_t i = 0; i < kChunk; i += hn::Lanes(d8)) {
+        put(i, Codes<By>(Type{}, d8, from + i * sizeof(typename Type::Bits), scale_));
+      }
+      return true;
+    }
+
+   private:
+    Scale scale_;
+  };
 #endif
 };
 

@@ -52,6 +52,19 @@ class BlockPass {
   static constexpr std::int64_t kMaxTileBlocks = 32;
   static constexpr std::size_t kBytes = sizeof(typename Type::Bits);
 
+  // A group of rows of the tile that is scanned, from memory, and the next row of that which is encoded, from a cache.
+  struct Prefetcher {
+    PageGroup scanned;
+    std::uintptr_t encoded = 0;
+
+    HWY_INLINE void Next() {
+      scanned.Next();
+      __builtin_prefetch(reinterpret_cast<const void*>(encoded));
+      __builtin_prefetch(reinterpret_cast<const void*>(encoded + kPrefetchStep / 2));
+      encoded += kPrefetchStep;
+    }
+  };
+
   struct Tile {
     const std::byte* source = nullptr;
     std::uint8_t* values = nullptr;
@@ -83,18 +96,20 @@ class BlockPass {
     const Tile& from = row < tile.rows ? tile : after;
     const std::int64_t first = row < tile.rows ? row : 0;
     if (from.rows == 0) return;
-    prefetcher_.Start(static_cast<std::size_t>(from.cols) * kBytes, [&](std::size_t i) {
+    prefetcher_.scanned.Start(static_cast<std::size_t>(from.cols) * kBytes, [&](std::size_t i) {
       return reinterpret_cast<std::uintptr_t>(from.source) +
              static_cast<std::uintptr_t>((first + static_cast<std::int64_t>(i)) * source_.row_stride);
     });
   }
 
   void Step(const Tile& now, const Tile& next, const Tile& after) {
-    const auto group = static_cast<std::int64_t>(prefetcher_.count());
+    const auto group = static_cast<std::int64_t>(prefetcher_.scanned.count());
     const Constants constants;
     maxima_ = {};
     for (std::int64_t r = 0; r < std::max(now.rows, next.rows); ++r) {
       if (r % group == 0) Prefetch(next, after, r + group);
+      prefetcher_.encoded =
+          reinterpret_cast<std::uintptr_t>(now.source) + static_cast<std::uintptr_t>((r + 1) * source_.row_stride);
       if (IsWhole(now, r) && IsWhole(next, r)) {
         StepRow(constants, now, next, r);
       } else {
@@ -114,7 +129,7 @@ class BlockPass {
     const std::byte* source = now.source + r * source_.row_stride;
     std::uint8_t* values = now.values + r * source_.cols;
     for (std::size_t b = 0; b < static_cast<std::size_t>(tile_blocks_); ++b) {
-      Run<Do::kBoth>(constants, kWhole, scan, maxima_[b], prefetcher_, source, encoders_[b], values);
+      Run<Do::kBoth>(constants, {kWhole, scan, source, values}, maxima_[b], prefetcher_, encoders_[b]);
       scan += kWhole * kBytes;
       source += kWhole * kBytes;
       values += kWhole;
@@ -129,10 +144,12 @@ class BlockPass {
     std::uint8_t* values = encode == 0 ? nullptr : now.values + r * source_.cols + b * kFp8Block;
     Maxima<Type>& maxima = maxima_[static_cast<std::size_t>(b)];
     const Encoder& encoder = encoders_[static_cast<std::size_t>(b)];
-    if (scan > 0)
-      Run<Do::kScan>(constants, scan, next.source + offset, maxima, prefetcher_, nullptr, Encoder{}, nullptr);
-    if (encode > 0)
-      Run<Do::kEncode>(constants, encode, nullptr, maxima, prefetcher_, now.source + offset, encoder, values);
+    if (scan > 0) {
+      Run<Do::kScan>(constants, {scan, next.source + offset, nullptr, nullptr}, maxima, prefetcher_, Encoder{});
+    }
+    if (encode > 0) {
+      Run<Do::kEncode>(constants, {encode, nullptr, now.source + offset, values}, maxima, prefetcher_, encoder);
+    }
   }
 
   void MakeEncoders(const Tile& tile) {
@@ -153,7 +170,7 @@ class BlockPass {
   std::int64_t tiles_per_row_;
   std::int64_t tile_blocks_;
   bool finite_ = true;
-  PageGroup prefetcher_;
+  Prefetcher prefetcher_;
   std::array<Maxima<Type>, kMaxTileBlocks> maxima_;    // of the tile that is scanned
   std::array<Encoder, kMaxTileBlocks> encoders_ = {};  // of the tile that is encoded
 };

@@ -24,8 +24,8 @@ bool WithScale(const MatrixView& matrix, float amax, float scale, std::uint8_t* 
   Maxima<Type> maxima;
   const auto cols = static_cast<std::size_t>(source.cols);
   for (std::int64_t r = 0; r < source.rows; ++r) {
-    Run<Do::kBoth>(constants, cols, source.row(r), maxima, prefetcher, source.row(r), encoder,
-                   values + r * source.cols);
+    Run<Do::kBoth>(constants, {cols, source.row(r), source.row(r), values + r * source.cols}, maxima, prefetcher,
+                   encoder);
   }
   return maxima.Amax() <= amax;
 }

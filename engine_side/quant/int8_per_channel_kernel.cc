@@ -45,7 +45,28 @@ class Int8Encoder {
     hn::Vec<DF> shifter = Keep(hn::Set(DF(), 12582912.0F));
   };
 
-  HWY_INLINE hn::Vec<ByteTag> operator()(const Constants& constants, const std::byte* from) const {
+  static constexpr bool kHasTable = false;
+
+  class ByArithmetic {
+   public:
+    HWY_INLINE ByArithmetic(const Constants& constants, const Int8Encoder& encoder)
+        : constants_(constants), encoder_(encoder) {}
+
+    template <class Put>
+    HWY_INLINE bool operator()(const std::byte* from, const Put& put) const {
+      for (std::size_t i = 0; i < kChunk; i += hn::Lanes(ByteTag())) {
+        put(i, encoder_.Codes(constants_, from + i * sizeof(typename Type::Bits)));
+      }
+      return true;
+    }
+
+   private:
+    const Constants& constants_;
+    const Int8Encoder& encoder_;
+  };
+
+ private:
+  HWY_INLINE hn::Vec<ByteTag> Codes(const Constants& constants, const std::byte* from) const {
     if (HWY_UNLIKELY(!quick_)) return Slowly(from);
     const ByteTag d8;
     const hn::RepartitionToWide<ByteTag> d16;
@@ -54,7 +75,6 @@ class Int8Encoder {
     return hn::BitCast(d8, hn::ConcatEven(d16, high, low));
   }
 
- private:
   using DF = hn::Repartition<float, ByteTag>;
   using DU = hn::RebindToUnsigned<DF>;
 

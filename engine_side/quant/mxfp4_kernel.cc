@@ -22,7 +22,7 @@ struct Mxfp4 {
   static constexpr std::size_t kBlock = kMxBlock;
   static constexpr std::size_t kPerByte = 2;
 
-  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
+  void MakeScales(const float* HWY_RESTRICT amax, std::size_t blocks, std::uint8_t* HWY_RESTRICT scales) const {
     for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b], kMxfp4Element);
   }
   void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
@@ -35,7 +35,9 @@ struct Mxfp4 {
   static constexpr bool kByBits = false;
 
   using DF = hn::Repartition<float, ByteTag>;
-  using Constants = E2M1Constants<DF>;
+  struct Constants : E2M1Constants<DF> {
+    explicit HWY_INLINE Constants(const Mxfp4& /*format*/) {}
+  };
 
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(const Constants& constants, DF /*df*/, const Pairs<DF>& products,
                                                       hn::Vec<DF> /*factors*/) const {

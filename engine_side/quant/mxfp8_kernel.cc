@@ -1,5 +1,6 @@
 #include "engine_side/quant/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -24,7 +25,7 @@ class Mxfp8 {
   static constexpr std::size_t kBlock = kMxBlock;
   static constexpr std::size_t kPerByte = 1;
 
-  void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
+  void MakeScales(const float* HWY_RESTRICT amax, std::size_t blocks, std::uint8_t* HWY_RESTRICT scales) const {
     for (std::size_t b = 0; b < blocks; ++b) scales[b] = MxExponent(amax[b], kMxfp8Element);
   }
   HWY_INLINE void MakeFactors(const std::uint8_t* scales, std::size_t blocks, float* factors) const {
@@ -37,14 +38,9 @@ class Mxfp8 {
   static constexpr bool kByBits = true;
 
   struct Constants {
-    using D16 = hn::RepartitionToWide<ByteTag>;
-    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
-    hn::Vec<D16> no_sign = Keep(hn::Set(D16(), std::uint16_t{0x7fff}));
-    hn::Vec<D16> one = Keep(hn::Set(D16(), std::uint16_t{1}));
-    hn::Vec<D16> bias = Keep(hn::Set(D16(), std::uint16_t{134}));
-    hn::Vec<D16> sign = Keep(hn::Set(D16(), std::uint16_t{0x0080}));
-    hn::Vec<D16> even = Keep(hn::Set(D16(), std::uint16_t{0x00ff}));
-    BytesInOrder<std::uint64_t> in_order;
+    explicit HWY_INLINE Constants(const Mxfp8& format) : add(Keep(hn::LoadDup128(ByteTag(), format.table_.add))) {}
+    TableCodes codes;
+    hn::Vec<ByteTag> add;
   };
 
   template <class DF>
@@ -53,41 +49,46 @@ class Mxfp8 {
     return E4M3(df, products, products);
   }
 
-  void PrepareBits(const std::uint8_t* scales, std::size_t blocks) {
-    for (std::size_t b = 0; b < blocks; ++b) lowest_[b] = LowestBits(scales[b]) * 0x10001U;
+  void PrepareBits(const std::uint8_t* HWY_RESTRICT scales, std::size_t blocks) {
+    std::uint8_t largest = 0;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      largest = std::max(largest, scales[b]);
+      offset_[b] = Offset(scales[b]) * 0x10001U;
+    }
+    by_table_ = largest <= kMaxScale;
   }
 
-  // A power of two leaves the mantissa alone: with y = |w| - lowest, as integers, the code is y + 0x80, without its
-  // last four bits, rounded to nearest, ties to even: (y + 135 + (bit 4 of w)) >> 4. Averages add and shift by one.
+  // One table for all scales, and each its own `first`; see fp8_table.h and TableCodes.
   HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
                               hn::Vec<ByteTag>& codes) const {
-    const std::uint32_t low0 = lowest_[first / kBlock];
-    const std::uint32_t low1 = lowest_[(first + hn::Lanes(ByteTag()) / 2) / kBlock];
-    const hn::RepartitionToWide<ByteTag> d16;
+    if (!by_table_) return false;
     const hn::Repartition<std::uint32_t, ByteTag> d32;
-    const hn::RebindToSigned<decltype(d16)> di16;
-    const auto w0 = LoadAny(d16, source);
-    const auto w1 = LoadAny(d16, source + hn::Lanes(ByteTag()));
-    const auto y0 = hn::Sub(hn::And(w0, constants.no_sign), hn::BitCast(d16, hn::Set(d32, low0)));
-    const auto y1 = hn::Sub(hn::And(w1, constants.no_sign), hn::BitCast(d16, hn::Set(d32, low1)));
-    if (!hn::AllFalse(di16, hn::Lt(hn::BitCast(di16, hn::Or(y0, y1)), hn::Zero(di16)))) return false;
-
-    const auto rounding0 = hn::OrAnd(constants.bias, hn::ShiftRight<4>(w0), constants.one);
-    const auto rounding1 = hn::OrAnd(constants.bias, hn::ShiftRight<4>(w1), constants.one);
-    const auto code0 = hn::ShiftRight<3>(hn::AverageRound(y0, rounding0));
-    const auto with_sign0 = hn::OrAnd(code0, hn::ShiftRight<8>(w0), constants.sign);
-    const auto high1 = hn::ShiftLeft<5>(hn::AverageRound(y1, rounding1));  // the code in the high byte
-    const auto with_sign1 = Select(constants.no_sign, high1, w1);
-    codes = constants.in_order(hn::BitCast(ByteTag(), Select(constants.even, with_sign0, with_sign1)));
+    const TableCodes::D d;
+    const std::size_t next = hn::Lanes(ByteTag()) / 2;
+    const auto offset0 = hn::BitCast(d, hn::Set(d32, offset_[first / kBlock]));
+    const auto offset1 = hn::BitCast(d, hn::Set(d32, offset_[(first + next) / kBlock]));
+    const auto z0 = hn::Add(LoadAny(d, source), offset0);
+    const auto z1 = hn::Add(LoadAny(d, source + 2 * next), offset1);
+    if (HWY_UNLIKELY(!constants.codes.Hold(hn::And(z0, z1)))) return false;
+    codes = constants.codes(constants.add, z0, z1);
     return true;
   }
 
  private:
-  // Those of the smallest weight whose code is not a subnormal one, 2^-6 times the scale; where that is no normal bf16,
-  // more than any weight has.
-  static std::uint32_t LowestBits(std::uint8_t scale) { return scale < 7 ? 0x8000U : (std::uint32_t{scale} - 6) << 7; }
+  static constexpr unsigned kOne = 127;       // the scale 2^0, for which table_ is
+  static constexpr unsigned kMinScale = 7;    // below, the smallest normal code is no normal bf16
+  static constexpr unsigned kMaxScale = 246;  // above, TableCodes cannot tell small weights
 
-  std::uint32_t lowest_[kSmallBlockTile / kBlock] = {};  // of the blocks of a tile, twice in each
+  // Below kMinScale, one that never holds: weights are too small.
+  std::uint16_t Offset(unsigned scale) const {
+    if (scale < kMinScale) return 0;
+    const unsigned first = table_.first + (scale << 7) - (kOne << 7);
+    return static_cast<std::uint16_t>(TableCodes::Offset(static_cast<std::uint16_t>(first)));
+  }
+
+  TableUse table_ = FindTable(false, kFp8Max, 1.0F);
+  bool by_table_ = false;                                // the tile's blocks
+  std::uint32_t offset_[kSmallBlockTile / kBlock] = {};  // of the tile's blocks, twice in each
 #endif
 };
 

@@ -62,14 +62,14 @@ class Nvfp4 {
   using D16 = hn::RepartitionToWide<ByteTag>;
 
   struct Constants {
-    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
+    explicit HWY_INLINE Constants(const Nvfp4& /*format*/) {}
     E2M1Constants<DF> e2m1;
     hn::Vec<D16> no_sign = Keep(hn::Set(D16(), std::uint16_t{0x7fff}));
     hn::Vec<D16> in_group = Keep(hn::Set(D16(), std::uint16_t{31}));
     hn::Vec<D16> code = Keep(hn::Set(D16(), std::uint16_t{7}));
     hn::Vec<D16> sign = Keep(hn::Set(D16(), std::uint16_t{8}));
     hn::Vec<DU> first_two = Keep(hn::Set(DU(), 0xffffU));
-    BytesInOrder<std::uint32_t> in_order;
+    BytesInOrder in_order;
   };
 
   // Garbage in all but the low 8 bits.

@@ -27,7 +27,7 @@ bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t*
   const auto cols = static_cast<std::size_t>(source.cols);
   bool finite = true;
   Maxima<Type> next;
-  Run<Do::kScan>(constants, cols, source.row(0), next, prefetcher, nullptr, Encoder{}, nullptr);
+  Run<Do::kScan>(constants, {cols, source.row(0), nullptr, nullptr}, next, prefetcher, Encoder{});
   for (std::int64_t r = 0; r < source.rows; ++r) {
     const float amax = next.Amax();
     finite = finite && std::isfinite(amax);
@@ -36,9 +36,9 @@ bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t*
     std::uint8_t* row_values = values + r * source.cols;
     next = {};
     if (r + 1 < source.rows) {
-      Run<Do::kBoth>(constants, cols, source.row(r + 1), next, prefetcher, source.row(r), encoder, row_values);
+      Run<Do::kBoth>(constants, {cols, source.row(r + 1), source.row(r), row_values}, next, prefetcher, encoder);
     } else {
-      Run<Do::kEncode>(constants, cols, nullptr, next, prefetcher, source.row(r), encoder, row_values);
+      Run<Do::kEncode>(constants, {cols, nullptr, source.row(r), row_values}, next, prefetcher, encoder);
     }
   }
   return finite;
@@ -51,14 +51,15 @@ bool EncodeRowsGiven(const MatrixView& source, std::span<const float> amax, std:
   using Type = typename Encoder::Type;
   const ChunkConstants<Encoder> constants;
   PagePrefetcher prefetcher(PagesOf(Type{}, source));
+  const auto cols = static_cast<std::size_t>(source.cols);
   bool within = true;
   for (std::int64_t r = 0; r < source.rows; ++r) {
     const auto row = static_cast<std::size_t>(r);
     const Encoder encoder = Encoder::ForAmax(amax[row]);
     scales[row] = encoder.scale();
     Maxima<Type> maxima;
-    Run<Do::kBoth>(constants, static_cast<std::size_t>(source.cols), source.row(r), maxima, prefetcher, source.row(r),
-                   encoder, values + r * source.cols);
+    Run<Do::kBoth>(constants, {cols, source.row(r), source.row(r), values + r * source.cols}, maxima, prefetcher,
+                   encoder);
     within = within && maxima.Amax() <= amax[row];
   }
   return within;

@@ -4,8 +4,8 @@
 // A format says what is made of a block: `kBlock`, its columns, `kPerByte` values in a byte; MakeScales(amax, blocks,
 // scales) turns largest magnitudes into the scales to store (a byte each), MakeFactors(scales, blocks, factors) those
 // into what to multiply by; Encode(constants, df, products, factors) gives two codes in the low bits of each 32-bit
-// lane, 16 / kPerByte bits in all; One(product) a single code. A block whose factor is 0 has codes of 0. `Constants`
-// stay in registers.
+// lane, 16 / kPerByte bits in all; One(product) a single code. A block whose factor is 0 has codes of 0.
+// Constants(format) stay in registers.
 //
 // A format with `kByBits` knows a faster way for most bf16: PrepareBits(scales, blocks) for a tile, then
 // CodesByBits(constants, source, first, codes) encodes a vector of bytes from the tile's element `first` on, or returns
@@ -70,7 +70,7 @@ class SmallBlockPass {
   // The largest magnitude of all; NaN or infinity if there is one.
   float Encode() {
     const auto cols = static_cast<std::size_t>(source_.cols);
-    const Constants constants;
+    const Constants constants(format_);
     std::uint8_t* scales = scales_;
     std::uint8_t* values = values_;
     for (std::int64_t r = 0; r < source_.rows; ++r) {
@@ -95,12 +95,14 @@ class SmallBlockPass {
 
 #if HWY_TARGET == HWY_SCALAR
   static constexpr bool kByBits = false;
-  struct Constants {};
+  struct Constants {
+    explicit Constants(const Format& /*format*/) {}
+  };
 #else
   static constexpr bool kByBits = Format::kByBits && std::is_same_v<Type, BF16>;
   using DF = hn::Repartition<float, ByteTag>;
   struct Constants {
-    HWY_INLINE Constants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
+    explicit HWY_INLINE Constants(const Format& of) : format(of) {}
     hn::Vec<hn::RebindToUnsigned<DF> > high_half = Keep(HighHalf(DF()));
     typename Format::Constants format;
   };

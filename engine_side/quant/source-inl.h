@@ -24,6 +24,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+inline constexpr std::size_t kChunk = 64;  // elements that kernels handle at a time, or bytes that they stream
+
 // How a type's magnitudes are held: the larger the bits without the sign, the larger the magnitude; NaN > infinity.
 template <class U, DType Type>
 struct SourceType {
@@ -116,9 +118,7 @@ HWY_INLINE V Select(V mask, V yes, V no) {
 #endif
 }
 
-// Bytes of some vectors that have taken turns, one vector's after the other's: two vectors by lanes of 64 bits, four by
-// lanes of 32.
-template <class Lane>
+// Bytes of four vectors that have taken turns, one vector's after the other's.
 class BytesInOrder {
  public:
   HWY_INLINE BytesInOrder() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
@@ -129,6 +129,7 @@ class BytesInOrder {
   }
 
  private:
+  using Lane = std::uint32_t;
   using Tag = hn::Repartition<Lane, ByteTag>;
   using Indices = decltype(hn::SetTableIndices(Tag(), static_cast<const Lane*>(nullptr)));
   static constexpr std::size_t kTurns = 16 / sizeof(Lane);
@@ -151,6 +152,43 @@ class BytesInOrder {
 
   hn::Vec<ByteTag> within_blocks_ = Keep(WithinBlocks());
   Indices between_blocks_ = BetweenBlocks();
+};
+
+// Of the 16-bit lanes of two vectors, which are -128 ... 127: their low bytes, in order.
+class LowBytes {
+ public:
+  HWY_INLINE LowBytes() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
+
+  using V = hn::Vec<hn::RebindToSigned<hn::RepartitionToWide<ByteTag>>>;
+
+  // Highway 1.0.3 masks the lanes before it packs them; with saturation they need not be.
+#if HWY_TARGET <= HWY_AVX3
+  HWY_INLINE hn::Vec<ByteTag> operator()(V low, V high) const {
+    const __m512i turns = _mm512_packs_epi16(low.raw, high.raw);  // 8 bytes of each
+    return hn::Vec<ByteTag>{_mm512_permutexvar_epi64(order_.raw, turns)};
+  }
+
+ private:
+  static HWY_INLINE hn::Vec<hn::Full512<std::uint64_t>> Order() {
+    HWY_ALIGN static constexpr std::uint64_t kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    return hn::Load(hn::Full512<std::uint64_t>(), kOrder);
+  }
+
+  hn::Vec<hn::Full512<std::uint64_t>> order_ = Keep(Order());
+#elif HWY_TARGET == HWY_AVX2
+  HWY_INLINE hn::Vec<ByteTag> operator()(V low, V high) const {
+    const __m256i turns = _mm256_packs_epi16(low.raw, high.raw);  // 8 bytes of each
+    return hn::Vec<ByteTag>{_mm256_permute4x64_epi64(turns, _MM_SHUFFLE(3, 1, 2, 0))};
+  }
+#elif HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+  HWY_INLINE hn::Vec<ByteTag> operator()(V low, V high) const {
+    return hn::Vec<ByteTag>{_mm_packs_epi16(low.raw, high.raw)};
+  }
+#else
+  HWY_INLINE hn::Vec<ByteTag> operator()(V low, V high) const {
+    return hn::ConcatEven(ByteTag(), hn::BitCast(ByteTag(), high), hn::BitCast(ByteTag(), low));
+  }
+#endif
 };
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine_side/model/box_runs.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/tensor/cast.h"
@@ -58,6 +59,37 @@ AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(pla
       const auto first = static_cast<std::size_t>(placement.destination.begin[0]);
       const auto count = static_cast<std::size_t>(placement.destination.extent[0]);
       for (std::size_t m = first; m < first + count; ++m) of_matrix[m].push_back(&placement);
+    }
+  }
+}
+
+Shape KeptOf(const Shape& shape, KeptAxes kept) {
+  Shape of;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if ((kept >> d & 1) != 0) of.push_back(shape[d]);
+  }
+  return of;
+}
+
+Box KeptOf(const Box& box, KeptAxes kept) {
+  Box of;
+  for (std::size_t d = 0; d < box.rank; ++d) {
+    if ((kept >> d & 1) == 0) continue;
+    of.begin[of.rank] = box.begin[d];
+    of.extent[of.rank++] = box.extent[d];
+  }
+  return of;
+}
+
+// Parts may share the axes that are kept, as columns share rows: what they say of them is put together.
+void AmaxTable::AddAxes(std::uint32_t tensor, const Shape& shape, const Box& box, std::span<const float> amax) {
+  std::vector<float>& all = axes_[tensor];
+  all.resize(static_cast<std::size_t>(NumElements(shape)), 0.0F);
+  auto from = amax.begin();
+  for (BoxRuns runs(shape, box); const std::optional<Run> run = runs.Next();) {
+    for (std::int64_t i = run->offset; i < run->offset + run->count; ++i, ++from) {
+      float& value = all[static_cast<std::size_t>(i)];
+      value = std::max(value, *from);
     }
   }
 }

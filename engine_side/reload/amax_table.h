@@ -21,6 +21,8 @@ class AmaxTable {
   void Set(std::uint32_t tensor, float amax) { tensors_.at(tensor) = amax; }
   // What AmaxRequests asked of this tensor.
   void SetAxes(std::uint32_t tensor, std::span<const float> amax) { axes_[tensor].assign(amax.begin(), amax.end()); }
+  // What it asked of a part of it, `box` of a result of `shape`, together with what is known of the others.
+  void AddAxes(std::uint32_t tensor, const Shape& shape, const Box& box, std::span<const float> amax);
 
   // Whether the manifest says it of every tensor that fills the parameter. What AmaxRequests asks for comes then too,
   // before the tensors' bytes.
@@ -41,6 +43,10 @@ class AmaxTable {
   // Of each parameter that is a stack: by matrix, what fills a part of it.
   std::map<std::uint32_t, std::vector<std::vector<const Placement*>>> stacks_;
 };
+
+// The dimensions that a request keeps, of a shape and of a box: what its answer is of.
+Shape KeptOf(const Shape& shape, KeptAxes kept);
+Box KeptOf(const Box& box, KeptAxes kept);
 
 // What a rank needs under `recipe` beyond the manifest, by tensor: magnitudes by row of weights that are sharded over
 // columns, and by matrix of tensors that hold a stack of them.

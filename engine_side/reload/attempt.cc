@@ -29,6 +29,26 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
     stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
   }
   amax_requests = AmaxRequests(plan, recipe);
+  ShareRequests(manifest);
+}
+
+void PreparedLayout::ShareRequests(const Manifest& manifest) {
+  for (const AmaxRequest& request : amax_requests) {
+    if (plan.parts().empty()) {
+      part_requests.push_back({request, request.tensor, Box::Whole(manifest.entry(request.tensor).spec.shape)});
+      continue;
+    }
+    for (const HeldPart& part : plan.parts()[request.tensor]) {
+      part_requests.push_back({{part.number, request.kept}, request.tensor, part.box});
+    }
+  }
+  std::ranges::sort(part_requests, {}, [](const PartRequest& part) { return part.request.tensor; });
+}
+
+std::vector<AmaxRequest> PreparedLayout::SessionRequests() const {
+  std::vector<AmaxRequest> requests;
+  for (const PartRequest& part : part_requests) requests.push_back(part.request);
+  return requests;
 }
 
 ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared,
@@ -45,7 +65,8 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
                  .work = environment.work,
                  .host_memory = environment.host_memory,
                  .pool = environment.pool,
-                 .failpoints = environment.failpoints},
+                 .failpoints = environment.failpoints,
+                 .buffer_limit = environment.buffer_limit},
                 in_order && environment.direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
       entries_(manifest_.entries()) {
   CheckAliases();  // as far as digests are known yet
@@ -60,7 +81,7 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   OnTensor(tensor, entry.amax, entry.digest);
   const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
   if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
-    OnAxisAmax(tensor, AmaxOver(entry.spec, named.tensor.data, asked->kept, environment_.pool));
+    pipeline_.amax().SetAxes(tensor, AmaxOver(entry.spec, named.tensor.data, asked->kept, environment_.pool));
   }
   const OfferedTensor whole{named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())};
   for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
@@ -101,8 +122,14 @@ void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& dig
   pipeline_.amax().Set(tensor, amax);
 }
 
+// The session has checked that it was asked for, and how many values there are.
 void ReloadAttempt::OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) {
-  pipeline_.amax().SetAxes(tensor, amax);
+  const auto asked = std::ranges::lower_bound(prepared_->part_requests, tensor, {},
+                                              [](const auto& part) { return part.request.tensor; });
+  LAYERCAST_CHECK(asked != prepared_->part_requests.end() && asked->request.tensor == tensor);
+  const KeptAxes kept = asked->request.kept;
+  pipeline_.amax().AddAxes(asked->tensor, KeptOf(manifest_.entry(asked->tensor).spec.shape, kept),
+                           KeptOf(asked->box, kept), amax);
 }
 
 void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) {
@@ -127,10 +154,17 @@ void ReloadAttempt::CheckAliases() const {
     const ManifestEntry& one = entries_[alias.tensor];
     const ManifestEntry& owner = entries_[alias.owner];
     if (!one.digest || !owner.digest || one.digest == owner.digest) continue;
+    if (!Comparable(alias.tensor, alias.owner)) continue;
     throw Error(ErrorCode::kCorrupt, "'" + one.spec.name + "' is tied to '" + owner.spec.name +
                                          "', but holds other bytes: digest expected " + owner.digest.ToHex() +
                                          ", got " + one.digest.ToHex());
   }
+}
+
+// The digest of a tensor in parts is of their digests, and where they are cut.
+bool ReloadAttempt::Comparable(std::uint32_t tensor, std::uint32_t other) const {
+  return std::ranges::equal(prepared_->plan.CutsOf(tensor), prepared_->plan.CutsOf(other), {}, &HeldPart::box,
+                            &HeldPart::box);
 }
 
 Manifest ReloadAttempt::FinalManifest() const {

@@ -29,7 +29,18 @@ struct PreparedLayout {
   PlannedSchedule snapshot;                                // chunks gather small tensors
   PlannedSchedule stream;                                  // chunks of one tensor each; also how whole tensors are cut
   std::vector<std::vector<std::uint32_t>> stream_regions;  // of each tensor, as indices into stream.pieces
-  std::vector<AmaxRequest> amax_requests;
+  std::vector<AmaxRequest> amax_requests;                  // of whole tensors
+  // The same of a session, where publishers may have a tensor in parts: each part's, by its number.
+  struct PartRequest {
+    AmaxRequest request;
+    std::uint32_t tensor = 0;  // whose part it is
+    Box box;                   // of it
+  };
+  std::vector<PartRequest> part_requests;  // by number
+  std::vector<AmaxRequest> SessionRequests() const;
+
+ private:
+  void ShareRequests(const Manifest& manifest);
 };
 
 class ReloadAttempt final : public FetchSink {
@@ -43,6 +54,7 @@ class ReloadAttempt final : public FetchSink {
     WorkerPool& pool;
     FailPoints& failpoints;
     bool direct;  // wanted where it is possible
+    std::uint64_t buffer_limit;
   };
   // `prepared` is of the manifest's layout. `in_order`: the pieces come in its own order, so `direct` may be used.
   ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared, Manifest manifest,
@@ -69,6 +81,7 @@ class ReloadAttempt final : public FetchSink {
   void TakeUndeclared(const NamedTensor& named) const;
   void CheckTakes(std::uint32_t tensor, const NamedTensor& named);
   void CheckAliases() const;
+  bool Comparable(std::uint32_t tensor, std::uint32_t other) const;
 
   const Environment environment_;
   const std::shared_ptr<const PreparedLayout> prepared_;  // the second owner is the receiver's cache

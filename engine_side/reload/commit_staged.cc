@@ -1,21 +1,29 @@
 // `staged`: the version waits beside the live weights, whole, and is copied over them in the end. What is staged is
 // still there if that fails: the copy is done again.
+#include <algorithm>
 #include <atomic>
+#include <optional>
+#include <vector>
 
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/served_digest.h"
 #include "engine_side/reload/staging.h"
+#include "src/base/digest.h"
 
 namespace layercast {
 namespace {
 
-class StagedCommitter final : public Committer {
+class StagedCommitter final : public Committer, private LayerSink {
  public:
-  explicit StagedCommitter(const CommitParts& parts) : parts_(parts), staging_(parts.layout, parts.kept_memory) {}
+  explicit StagedCommitter(const CommitParts& parts)
+      : parts_(parts), staging_(parts.layout, parts.kept_memory), digests_(parts.layout.tensors().size()) {}
 
   bool writes_layers() const override { return false; }
-  LayerSink& Begin() override { return staging_; }
+  LayerSink& Begin() override {
+    std::ranges::fill(digests_, std::nullopt);
+    return *this;
+  }
   void Drop() override {}
 
   void Commit() override {
@@ -27,14 +35,32 @@ class StagedCommitter final : public Committer {
     });
   }
 
-  Digest digest() const override { return CombineDigests(parts_.layout, staging_.Digests(parts_.layout, parts_.pool)); }
+  // Of what another process has staged, nothing is known yet.
+  Digest digest() const override {
+    std::vector<Digest> all(digests_.size());
+    parts_.pool.For(all.size(), [&](std::size_t i) {
+      all[i] = digests_[i] ? *digests_[i] : DigestOf(staging_.BytesOf(parts_.layout.tensors()[i]));
+    });
+    return CombineDigests(parts_.layout, all);
+  }
 
   bool RollBack() override { return !wrote_; }
   void Forget() override { wrote_ = false; }
 
  private:
+  void Open(std::span<const KernelTensor> tensors) override { staging_.Open(tensors); }
+  std::span<std::byte> BytesOf(const KernelTensor& tensor) const override { return staging_.BytesOf(tensor); }
+  // While the layer is in the caches, and the next one is on its way.
+  void Close(std::span<const KernelTensor> tensors) override {
+    staging_.Close(tensors);
+    parts_.pool.For(tensors.size(), [&](std::size_t i) {
+      digests_[parts_.layout.IndexOf(tensors[i])] = DigestOf(staging_.BytesOf(tensors[i]));
+    });
+  }
+
   const CommitParts parts_;
   Staging staging_;
+  std::vector<std::optional<Digest>> digests_;  // by kernel tensor: of those that were closed
   std::atomic<bool> wrote_ = false;
 };
 

@@ -23,10 +23,6 @@ std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
          Describe(buffer->dtype, buffer->shape);
 }
 
-std::span<const PlannedParameter> ParametersOf(const LoadPlan& plan, const PlannedLayer& layer) {
-  return std::span(plan.parameters()).subspan(layer.first_parameter, layer.num_parameters);
-}
-
 TensorSpec FullSpec(const PlannedLayer& layer, const DerivedTensor& derived) {
   return {JoinPath(layer.path, derived.spec.name), derived.spec.dtype, derived.spec.shape};
 }
@@ -41,7 +37,7 @@ std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const
 std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& recipe) {
   std::vector<TensorSpec> tensors;
   for (const PlannedLayer& layer : plan.layers()) {
-    for (const PlannedParameter& parameter : ParametersOf(plan, layer)) {
+    for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
       for (TensorSpec& spec : KernelTensorsOf(parameter, recipe)) tensors.push_back(std::move(spec));
     }
     for (const DerivedTensor& derived : layer.derived) tensors.push_back(FullSpec(layer, derived));
@@ -96,7 +92,7 @@ void KernelLayout::FindRanges(const LoadPlan& plan, const Recipe& recipe) {
     ++next;
   };
   for (const PlannedLayer& layer : plan.layers()) {
-    for (const PlannedParameter& parameter : ParametersOf(plan, layer)) {
+    for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
       const std::size_t first = next;
       for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) pass(spec);
       ranges_.push_back({first, next - first});

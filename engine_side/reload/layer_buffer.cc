@@ -32,8 +32,8 @@ std::uint64_t PackedBytes(const Placement& placement, const Manifest& manifest) 
          static_cast<std::uint64_t>(BitsPerElement(dtype)) / 8;
 }
 
-LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work)
-    : plan_(plan), manifest_(manifest), work_(work), arrived_(plan.placements().size()) {
+LayerBuffer::LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work, std::uint64_t limit)
+    : plan_(plan), manifest_(manifest), work_(work), limit_(limit), arrived_(plan.placements().size()) {
   for (const PlannedLayer& layer : plan.layers()) {
     std::uint32_t awaited = 0;
     for (std::uint32_t i = 0; i < layer.num_placements; ++i) {
@@ -71,10 +71,27 @@ MaterializedLayer* LayerBuffer::MemoryOf(std::uint32_t layer) {
 }
 
 MaterializedLayer& LayerBuffer::Open(std::uint32_t layer) {
+  ExpectRoomFor(layer);
   MaterializedLayer& memory = open_[layer] = Materialize(plan_, plan_.layers()[layer], work_);
   bytes_ += memory.num_bytes();
   peak_bytes_ = std::max(peak_bytes_, bytes_);
   return memory;
+}
+
+void LayerBuffer::ExpectRoomFor(std::uint32_t layer) const {
+  const std::uint64_t needed = LayerBytes(plan_, plan_.layers()[layer]);
+  if (limit_ == 0 || bytes_ + needed <= limit_) return;
+  std::vector<std::string> held;
+  std::vector<std::string> awaited;
+  for (const auto& [other, memory] : open_) {
+    held.push_back(plan_.layers()[other].path + ": " + std::to_string(memory.num_bytes()) + " bytes");
+    for (std::string& name : AwaitedBy(other)) awaited.push_back(std::move(name));
+  }
+  throw Error(ErrorCode::kResourceExhausted,
+              "layer " + plan_.layers()[layer].path + " needs " + std::to_string(needed) + " bytes of buffers, of " +
+                  std::to_string(limit_) + " that the buffer limit allows; held by incomplete layers: " + Quoted(held) +
+                  "; tensors still awaited: " + Quoted(awaited) +
+                  ". Order weights by their parent layer, or allow more");
 }
 
 bool LayerBuffer::Covered(std::uint32_t layer) const { return placements_awaited_[layer] == 0; }

@@ -20,8 +20,8 @@ namespace layercast {
 // Resource; one thread only.
 class LayerBuffer {
  public:
-  // The manifest names tensors in errors and warnings.
-  LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work);
+  // The manifest names tensors in errors and warnings. `limit`: the most bytes of open layers; 0: no bound.
+  LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work, std::uint64_t limit = 0);
 
   // Counts a piece as arrived. False: an empty one, there is nothing to do. Throws kInvalidArgument naming the tensor
   // when some of the piece was here before. Count is for layers that are never opened; CountBuffered also notices a
@@ -30,6 +30,8 @@ class LayerBuffer {
   bool CountBuffered(const Piece& piece);
   // Null while the layer is not open.
   MaterializedLayer* MemoryOf(std::uint32_t layer);
+  // Throws kResourceExhausted naming the layers that hold the memory where the limit leaves no room: only tensors that
+  // they wait for would make some, and those come later.
   MaterializedLayer& Open(std::uint32_t layer);
   bool Covered(std::uint32_t layer) const;
   // False for a layer that no byte is ever sent for: all of it is padding, or empty.
@@ -43,6 +45,7 @@ class LayerBuffer {
   const std::vector<OutOfOrderEpisode>& episodes() const { return episodes_; }
 
  private:
+  void ExpectRoomFor(std::uint32_t layer) const;
   void NoteInterleaving();
   std::uint64_t BufferedBytes(std::uint32_t layer) const;
   std::vector<std::string> AwaitedBy(std::uint32_t layer) const;
@@ -50,6 +53,7 @@ class LayerBuffer {
   const LoadPlan& plan_;
   const Manifest& manifest_;
   StageWork& work_;
+  const std::uint64_t limit_;
   std::map<std::uint32_t, MaterializedLayer> open_;
   std::vector<std::uint32_t> opening_order_;       // of the layers in open_
   std::vector<IntervalSet> arrived_;               // by placement

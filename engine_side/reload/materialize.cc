@@ -18,13 +18,17 @@ void FillUnsupplied(const PlannedParameter& parameter, std::byte* memory, StageW
   work.Write(AsView(std::as_bytes(std::span(values))), memory);
 }
 
-MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work) {
-  const auto parameters = std::span(plan.parameters()).subspan(layer.first_parameter, layer.num_parameters);
+std::uint64_t LayerBytes(const LoadPlan& plan, const PlannedLayer& layer) {
   std::size_t bytes = 0;
-  for (const PlannedParameter& parameter : parameters) {
+  for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
     bytes = Aligned(bytes) + static_cast<std::size_t>(parameter.spec.num_bytes());
   }
-  MaterializedLayer layer_memory{Buffer(work.layer_memory(), bytes), {}};
+  return bytes;
+}
+
+MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work) {
+  const auto parameters = plan.ParametersOf(layer);
+  MaterializedLayer layer_memory{Buffer(work.layer_memory(), static_cast<std::size_t>(LayerBytes(plan, layer))), {}};
   layer_memory.parameters.reserve(parameters.size());
   std::size_t offset = 0;
   for (const PlannedParameter& parameter : parameters) {

@@ -25,6 +25,8 @@ struct MaterializedLayer {
 // Writes what no tensor fills of a parameter: padding, and what it is where nothing is there for its layer.
 void FillUnsupplied(const PlannedParameter& parameter, std::byte* memory, StageWork& work);
 
+// What Materialize takes for that layer.
+std::uint64_t LayerBytes(const LoadPlan& plan, const PlannedLayer& layer);
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work);
 
 }  // namespace layercast

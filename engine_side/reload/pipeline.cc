@@ -31,7 +31,7 @@ std::string Listed(const std::vector<std::string>& names) {
 ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces)
     : parts_(parts),
       amax_(parts.plan, parts.manifest),
-      buffer_(parts.plan, parts.manifest, parts.work),
+      buffer_(parts.plan, parts.manifest, parts.work, parts.buffer_limit),
       quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.sink, parts.work, parts.pool),
       derive_(parts.layout, parts.recipe, parts.sink, parts.work, parts.host_memory, parts.pool),
       direct_(parts.plan.layers().size(), !pieces.empty()),

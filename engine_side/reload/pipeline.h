@@ -34,6 +34,7 @@ struct PipelineParts {
   MemoryResource& host_memory;  // for what the host computes
   WorkerPool& pool;
   FailPoints& failpoints;
+  std::uint64_t buffer_limit = 0;  // LayerBuffer's
 };
 
 // Resource; one thread only; for one version. Everything it borrows outlives it.

@@ -29,8 +29,13 @@ ReloadSource FromCheckpoint(CheckpointSource checkpoint) {
 }
 
 ReloadSource FromPublisher(std::string endpoint, std::string lineage, std::optional<std::uint64_t> step) {
+  return FromPublishers({std::move(endpoint)}, std::move(lineage), step);
+}
+
+ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string lineage,
+                            std::optional<std::uint64_t> step) {
   ReloadSource source = Make(ReloadSource::Kind::kPublisher);
-  source.endpoint = std::move(endpoint);
+  source.endpoints = std::move(endpoints);
   source.lineage = std::move(lineage);
   source.step = step;
   return source;
@@ -38,7 +43,7 @@ ReloadSource FromPublisher(std::string endpoint, std::string lineage, std::optio
 
 ReloadSource FromEngineRank(std::string endpoint, Version version, Digest served_digest) {
   ReloadSource source = Make(ReloadSource::Kind::kEngine);
-  source.endpoint = std::move(endpoint);
+  source.endpoints = {std::move(endpoint)};
   source.version = std::move(version);
   source.served_digest = served_digest;
   source.is_checkpoint_format = false;

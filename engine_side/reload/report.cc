@@ -7,12 +7,25 @@ namespace layercast {
 std::string ReloadReport::ToJson() const {
   Json json;
   json["version"] = VersionToJson(version);
-  json["channel"] = {{"name", channel}, {"gb_per_s", gb_per_s}};
+  json["channel"] = {{"name", channel},
+                     {"gb_per_s", gb_per_s},
+                     {"probed_gb_per_s", probed_gb_per_s},
+                     {"lane", channel_lane},
+                     {"reason", channel_reason},
+                     {"warning", channel_warning.empty() ? Json(nullptr) : Json(channel_warning)}};
   json["bytes"] = bytes;
   json["bytes_total"] = bytes_total;
   json["layers"] = layers;
   json["peak_buffered_bytes"] = peak_buffered_bytes;
   json["staged_bytes"] = staged_bytes;
+  json["publishers"] = Json::array();
+  for (const PublisherShare& publisher : publishers) {
+    json["publishers"].push_back({{"endpoint", publisher.endpoint},
+                                  {"channel", publisher.channel},
+                                  {"bytes", publisher.bytes},
+                                  {"held_up_ms", publisher.held_up_seconds * 1e3},
+                                  {"core_ms", publisher.core_seconds * 1e3}});
+  }
   json["out_of_order"] = Json::array();
   for (const OutOfOrderEpisode& episode : out_of_order) {
     json["out_of_order"].push_back(

@@ -20,7 +20,7 @@ std::size_t BlockBytes(std::uint64_t chunk_bytes) {
 
 Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints,
-               ReloadReport& report)
+               ReloadReport& report, std::vector<std::unique_ptr<Transport>> transports)
     : model_(std::move(model)),
       parallel_(parallel),
       quantization_(quantization),
@@ -34,7 +34,9 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       pool_(options.threads),
       kept_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
       layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_),
-      stream_(captured.OpenStream()) {
+      stream_(captured.OpenStream()),
+      channels_(std::move(transports)) {
+  if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for one that is not there
   if (stream_ != nullptr) device_work_.emplace(*stream_, pool_, BlockBytes(options.chunk_bytes));
 }
 
@@ -100,8 +102,8 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
-void Stager::BeginAttempt(Manifest manifest, Arrival arrival) {
-  std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest);
+void Stager::BeginAttempt(Manifest manifest, Arrival arrival, HeldParts parts) {
+  std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest, std::move(parts));
   last_specs_ = manifest.specs();
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
@@ -116,7 +118,8 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
                                                                  .host_memory = layer_memory_,
                                                                  .pool = pool_,
                                                                  .failpoints = failpoints_,
-                                                                 .direct = options_.direct && !device_work_},
+                                                                 .direct = options_.direct && !device_work_,
+                                                                 .buffer_limit = options_.buffer_limit},
                                       std::move(prepared), std::move(manifest), arrival.in_order, arrival.snapshot);
 }
 
@@ -157,14 +160,16 @@ Committer& Stager::committer() {
   return *committer_;
 }
 
-// The plan of this layout of tensors: made at its first version, replayed for the rest.
-std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest) {
-  if (prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest()) return prepared_;
+// The plan of this layout of tensors and parts: made at its first version, replayed for the rest.
+std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, HeldParts parts) {
+  const bool same = prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest() &&
+                    prepared_->plan.parts() == parts;
+  if (same) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
   const KernelLayout& kernel = layout();  // before the model takes the form that this manifest has
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
-  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest), manifest, kernel, *recipe_,
-                                                     options_.chunk_bytes);
+  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, {}, std::move(parts)), manifest,
+                                                     kernel, *recipe_, options_.chunk_bytes);
   return prepared_;
 }
 

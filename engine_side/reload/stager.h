@@ -31,9 +31,10 @@ struct StagedVersion {
 // Resource; one thread only. What it borrows outlives it.
 class Stager {
  public:
-  // `report` is filled in as things happen, also where they fail.
+  // `report` is filled in as things happen, also where they fail. `transports`: by which publishers are reached.
   Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
-         const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints, ReloadReport& report);
+         const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints, ReloadReport& report,
+         std::vector<std::unique_ptr<Transport>> transports = AllTransports());
 
   // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
   // here. `attempt`: as in Receiver::Stage.
@@ -66,13 +67,14 @@ class Stager {
   void OpenDummy();
   void OpenPublisher();
   void OpenEngine();
-  void Connect(const std::string& lineage, std::optional<std::uint64_t> step);
+  // What the publishers offer, as one.
+  MergedVersion Connect(const std::string& lineage, std::optional<std::uint64_t> step);
   StagedVersion ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage);
   StagedVersion ReceivePublished();
   StagedVersion ReceiveLent(const Version& version, const Digest& served_digest);
-  // Moves the schedule over the session; what fails names the peer.
+  // Moves the schedule over the session.
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
-  FetchOptions HowToFetch() const;
+  FetchOptions HowToFetch();
   void Describe(const FetchStats& stats);
   void DescribeKernelTensors(std::uint64_t bytes);
 
@@ -80,7 +82,7 @@ class Stager {
     bool in_order = false;  // of the plan
     bool snapshot = false;  // from a publisher's arena
   };
-  void BeginAttempt(Manifest manifest, Arrival arrival);
+  void BeginAttempt(Manifest manifest, Arrival arrival, HeldParts parts = {});
   void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, Arrival arrival);
   void TakeAll(WeightsIterator& weights);
   // The same walk, which says how far it has got.
@@ -91,7 +93,7 @@ class Stager {
   StageWork& work();
   // The engine's kernel tensors: the same for every version, in whatever form it comes.
   const KernelLayout& layout();
-  std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest);
+  std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest, HeldParts parts);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
   const std::vector<TensorSpec>& LastSpecs() const;
 
@@ -114,7 +116,7 @@ class Stager {
   const std::shared_ptr<DeviceStream>
       stream_;                             // null: all captured buffers are host memory; whoever opened it may share it
   std::optional<DeviceWork> device_work_;  // where there is a stream
-  const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
+  ChannelChooser channels_;                // with the mappings and measurements of earlier sessions
 
   struct Origin {
     CheckpointSource source;

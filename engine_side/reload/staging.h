@@ -3,11 +3,9 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "engine_side/reload/layer_sink.h"
 #include "layercast/memory.h"
-#include "layercast/version.h"
 
 namespace layercast {
 
@@ -21,9 +19,6 @@ class Staging final : public LayerSink {
     return memory_.span().subspan(tensor.staging_offset, static_cast<std::size_t>(tensor.spec.num_bytes()));
   }
   void Close(std::span<const KernelTensor> /*tensors*/) override {}
-
-  // By kernel tensor, in the layout's order.
-  std::vector<Digest> Digests(const KernelLayout& layout, WorkerPool& pool) const;
 
  private:
   Buffer memory_;

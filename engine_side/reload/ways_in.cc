@@ -8,22 +8,18 @@
 #include "engine_side/reload/quantized_checkpoint.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
+#include "src/base/log.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/checkpoint_manifest.h"
+#include "src/session/slow_channel.h"
 
 namespace layercast {
 namespace {
 
-// The channel's own words name another address than the publisher's, or none.
-template <class Call>
-auto NamingPublisher(const std::string& endpoint, const Call& call) {
-  try {
-    return call();
-  } catch (const Error& error) {
-    const std::string what = error.what();
-    if (what.find(endpoint) != std::string::npos) throw;
-    throw Error(error.code(), "publisher " + endpoint + ": " + what);
-  }
+std::string Joined(const std::vector<std::string>& endpoints) {
+  std::string all;
+  for (const std::string& endpoint : endpoints) all += (all.empty() ? "" : ", ") + endpoint;
+  return all;
 }
 
 }  // namespace
@@ -108,52 +104,57 @@ void Stager::OpenKernelFormatIterator() {
 }
 
 void Stager::OpenPublisher() {
-  Connect(source_.lineage, source_.step);
+  auto [manifest, parts] = Connect(source_.lineage, source_.step);
   report_.version = offered_;
   const bool snapshot = session_->mode() == PublishMode::kSnapshot;
-  BeginAttempt(session_->manifest(), {.in_order = snapshot, .snapshot = snapshot});
+  BeginAttempt(std::move(manifest), {.in_order = snapshot, .snapshot = snapshot}, std::move(parts));
   receive_ = [this] { return ReceivePublished(); };
 }
 
 // The derived ones too: nothing is computed of what comes.
 void Stager::OpenEngine() {
-  Connect(source_.version.lineage, source_.version.step);
+  const MergedVersion lent = Connect(source_.version.lineage, source_.version.step);
   report_.version = source_.version;
-  CheckKernelFormat(session_->manifest().specs(), layout());
+  CheckKernelFormat(lent.manifest.specs(), layout());
   receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
 }
 
-void Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> step) {
+MergedVersion Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> step) {
   const bool alone = source_.kind == ReloadSource::Kind::kEngine;  // each rank has a lender of its own
   const ReceiverIdentity self{.engine = options_.engine,
                               .attempt = attempt_number_,
                               .rank = parallel_.engine_rank(),
                               .ranks = alone ? 1 : parallel_.engine_size()};
   deadline_ = Deadline::After(timeout_);
-  session_ = NamingPublisher(source_.endpoint, [&] {
-    return FetchSession::Open(source_.endpoint, self, lineage, step, HowToFetch(), failpoints_, deadline_);
-  });
-  offered_ = session_->manifest().version();
-  report_.channel = session_->channel();
+  session_ = FetchSession::Open(source_.endpoints, self, lineage, step, HowToFetch(), failpoints_, deadline_);
+  const ChannelUse& channel = session_->channel();
+  report_.channel = channel.name;
+  report_.channel_lane = channel.lane;
+  report_.channel_reason = channel.reason;
+  report_.probed_gb_per_s = channel.probed_gb_per_s;
+  report_.publishers = session_->stats().publishers;
+  MergedVersion merged = Merge(session_->manifests(), session_->endpoints());
+  offered_ = merged.manifest.version();
+  return merged;
 }
 
 void Stager::Reach() {
-  if (session_ != nullptr || source_.endpoint.empty()) return;
+  if (session_ != nullptr || source_.endpoints.empty()) return;
   const Version opened = offered_;
   Connect(opened.lineage, opened.step);
   if (offered_ == opened) return;
-  throw Error(ErrorCode::kFailedPrecondition, "publisher " + source_.endpoint + ": expected to find " +
+  throw Error(ErrorCode::kFailedPrecondition, "publisher " + Joined(source_.endpoints) + ": expected to find " +
                                                   opened.ToString() + " again, got " + offered_.ToString());
 }
 
 StagedVersion Stager::ReceivePublished() {
-  Fetch(attempt_->schedule().schedule, attempt_->prepared().amax_requests, *attempt_);
+  Fetch(attempt_->schedule().schedule, attempt_->prepared().SessionRequests(), *attempt_);
   return FinishAttempt(offered_);
 }
 
 // What arrives is what the other engine's buffers read back as, and so will this one's: the proof that all of it came.
 StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_digest) {
-  const Manifest manifest = session_->manifest();
+  const Manifest manifest = session_->manifests().front();
   CheckKernelFormat(manifest.specs(), layout());
   const Schedule schedule = WholeTensors(manifest, options_.chunk_bytes);
   LentTensors sink(manifest, schedule, layout(), committer().Begin(), work());
@@ -162,7 +163,7 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
   DescribeKernelTensors(schedule.total_bytes());
   StagedVersion staged = Digested(version);
   if (staged.digest == served_digest) return staged;
-  throw Error(ErrorCode::kCorrupt, "engine at " + source_.endpoint + ": " + version.ToString() +
+  throw Error(ErrorCode::kCorrupt, "engine at " + Joined(source_.endpoints) + ": " + version.ToString() +
                                        ": digest of its served bytes expected " + served_digest.ToHex() + ", got " +
                                        staged.digest.ToHex());
 }
@@ -170,12 +171,15 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
 void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink) {
   WatchedSink watched(sink, schedule.total_bytes(), options_.on_progress);
   try {
-    NamingPublisher(source_.endpoint, [&] { session_->Fetch(schedule, amax_requests, watched, deadline_); });
+    session_->Fetch(schedule, amax_requests, watched, deadline_);
   } catch (const Error&) {
     Describe(session_->stats());
     throw;
   }
   Describe(session_->stats());
+  report_.channel_warning = SlowChannelWarning(session_->stats()).value_or("");
+  if (!report_.channel_warning.empty())
+    log::warn("publisher {}: {}", Joined(source_.endpoints), report_.channel_warning);
 }
 
 StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage) {
@@ -200,9 +204,9 @@ std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator
   return std::make_unique<WatchedWalk>(std::move(weights), bytes_total, options_.on_progress);
 }
 
-FetchOptions Stager::HowToFetch() const {
+FetchOptions Stager::HowToFetch() {
   FetchOptions fetch;
-  fetch.transports = transports_;
+  fetch.channels = &channels_;
   fetch.channel = channel_;
   fetch.memory = &layer_memory_;
   fetch.peer_timeout = options_.peer_timeout;
@@ -212,8 +216,8 @@ FetchOptions Stager::HowToFetch() const {
 void Stager::Describe(const FetchStats& stats) {
   report_.stage_ms["receive"] = stats.receive_seconds * 1e3;
   report_.stage_ms["verify"] = stats.verify_seconds * 1e3;
-  const double seconds = stats.receive_seconds + stats.verify_seconds;
-  report_.gb_per_s = seconds > 0 ? static_cast<double>(stats.bytes) / 1e9 / seconds : 0;
+  report_.publishers = stats.publishers;
+  report_.gb_per_s = stats.gb_per_s();
 }
 
 }  // namespace layercast

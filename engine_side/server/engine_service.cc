@@ -62,7 +62,10 @@ class EngineService::Impl {
   }
 
   // A reload under way fails, so that nobody waits for its deadline.
-  void End() { ranks_.End(); }
+  void End() {
+    held_.Close();
+    ranks_.End();
+  }
 
   std::string endpoint() const { return rpc_->endpoint(); }
 
@@ -93,11 +96,16 @@ class EngineService::Impl {
         {"status", &Impl::Status},
         {"generate", &Impl::Generate},
         {"resume", &Impl::Resume},
+        {"hold_weights", &Impl::HoldWeights},
+        {"prepare_weights", &Impl::PrepareWeights},
+        {"commit_weights", &Impl::CommitWeights},
+        {"abort_weights", &Impl::AbortWeights},
         {"init_weight_transfer_engine", &Impl::InitWeightTransfer},
         {"start_weight_update", &Impl::StartUpdate},
         {"finish_weight_update", &Impl::FinishUpdate}};
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kSlow = {
         {"reload_weights", &Impl::ReloadWeights},
+        {"stage_weights", &Impl::StageWeights},
         {"update_weights", &Impl::UpdateWeights},
         {"pause", &Impl::Pause},
         {"export", &Impl::Export},
@@ -151,10 +159,30 @@ class EngineService::Impl {
   }
 
   void ReloadWeights(const Json& params, const RpcReply& reply) {
+    ExpectAnotherEngine(params);
+    reply.Result(reloader_.Reload(params));
+  }
+
+  void ExpectAnotherEngine(const Json& params) const {
     if (params.contains("engine") && params["engine"] == endpoint()) {
       throw Error(ErrorCode::kInvalidArgument, "params: engine: expected another engine, got this one");
     }
-    reply.Result(reloader_.Reload(params));
+  }
+
+  // A reload in three calls, for a controller that has several engines take a version together.
+  void StageWeights(const Json& params, const RpcReply& reply) {
+    ExpectAnotherEngine(params);
+    held_.Begin(std::chrono::milliseconds(params.value("lease_ms", 10'000)), reply);
+    held_.End(reloader_.Reload(params, &held_));
+  }
+
+  void PrepareWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kPrepare, reply); }
+  void CommitWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kCommit, reply); }
+  void AbortWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kAbort, reply); }
+
+  void HoldWeights(const Json& /*params*/, const RpcReply& reply) {
+    held_.Renew();
+    reply.Result(Json::object());
   }
 
   void Pause(const Json& params, const RpcReply& reply) {
@@ -257,6 +285,7 @@ class EngineService::Impl {
   RankGroup ranks_;
   Generator generator_;
   Reloader reloader_;
+  HeldReload held_;
   std::atomic<bool> loaded_{false};
   std::atomic<bool> updating_{false};
   BoundedQueue<Call> calls_{kQueuedCalls};

@@ -55,6 +55,8 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--tp", std::to_string(options_.tp_size));
     flag("--quantization", options_.recipe);
     flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
+    flag("--buffer-limit", std::to_string(options_.buffer_limit));
+    if (!options_.channel.empty()) flag("--channel", options_.channel);
     flag("--commit", std::string(CommitPolicyName(options_.commit)));
     flag("--engine", options_.engine);
     if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");

@@ -98,7 +98,9 @@ class RankProcess {
     engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, *collective_, weights_);
     ReceiverOptions receiver;
     receiver.engine = options.engine;
+    receiver.channel = options.channel;
     receiver.chunk_bytes = options.chunk_bytes;
+    receiver.buffer_limit = options.buffer_limit;
     receiver.commit = options.commit;
     receiver.staging_memory = &staging_;
     receiver.on_progress = [this](std::uint64_t bytes, std::uint64_t total) {
@@ -171,7 +173,7 @@ class RankProcess {
   }
 
   Json Stage(const Json& params) {
-    receiver_->SetChannel(params.value("channel", std::string()));
+    receiver_->SetChannel(params.value("channel", options_.channel));
     TakeTimeout(params);
     return Reported([&] {
       receiver_->Stage(SourceFromJson(params, parallel_.tp_rank), params.value("attempt", std::uint64_t{0}));

@@ -20,6 +20,8 @@ struct RankOptions {
   bool requantize = false;
   HeldScales scales;
   std::uint64_t chunk_bytes = 4U << 20;
+  std::uint64_t buffer_limit = 0;  // ReceiverOptions'
+  std::string channel;             // where a reload names none; empty: the fastest
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;  // its name, in handshakes
   // Inherited descriptors.

@@ -17,6 +17,17 @@ Json LastWords(const Json& progress) {
   return report;
 }
 
+// All ranks list the publishers in the same order; one that opened no session lists none.
+void AddShares(const Json& of_rank, Json& merged) {
+  for (std::size_t i = 0; i < of_rank.size(); ++i) {
+    if (i == merged.size()) {
+      merged.push_back(of_rank[i]);
+    } else {
+      merged[i]["bytes"] = merged[i]["bytes"].get<std::uint64_t>() + of_rank[i]["bytes"].get<std::uint64_t>();
+    }
+  }
+}
+
 }  // namespace
 
 RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline) {
@@ -55,6 +66,7 @@ Json MergeReports(const std::vector<Json>& reports) {
   merged.erase("buffers_digest");
   merged.erase("rank");
   merged["out_of_order"] = Json::array();
+  merged["publishers"] = Json::array();
   for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) merged[sum] = 0;
   for (const Json& report : reports) {
     for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) {
@@ -62,6 +74,7 @@ Json MergeReports(const std::vector<Json>& reports) {
     }
     merged["peak_buffered_bytes"] = std::max(merged["peak_buffered_bytes"].get<std::uint64_t>(),
                                              report["peak_buffered_bytes"].get<std::uint64_t>());
+    AddShares(report["publishers"], merged["publishers"]);
     for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {
       merged["stage_ms"][stage] = std::max(merged["stage_ms"].value(stage, 0.0), milliseconds.get<double>());
     }

@@ -2,6 +2,7 @@
 
 #include "engine_side/reload/kernel_format.h"
 #include "layercast/error.h"
+#include "src/control/endpoint.h"
 #include "src/control/json_forms.h"
 
 namespace layercast {
@@ -26,7 +27,8 @@ ReloadSource PathFromJson(const Json& params) {
 ReloadSource PublisherFromJson(const Json& params) {
   std::optional<std::uint64_t> step;
   if (IsGiven(params, "step")) step = params["step"].get<std::uint64_t>();
-  return FromPublisher(params["publisher"].get<std::string>(), params.value("lineage", std::string()), step);
+  return FromPublishers(SplitEndpoints(params["publisher"].get<std::string>()), params.value("lineage", std::string()),
+                        step);
 }
 
 ReloadSource LentFromJson(const Json& lent, int tp_rank) {

@@ -24,7 +24,7 @@ bool IsDummy(const nlohmann::ordered_json& params);
 // are each rank's own, and so is what they are called together.
 bool HoldsKernelFormat(const nlohmann::ordered_json& params);
 
-// `{}`: the origin. A checkpoint or random weights as above, or `{"publisher": ENDPOINT, "lineage": L, "step": N}`, or
+// `{}`: the origin. A checkpoint or random weights as above, or `{"publisher": "EP1,EP2", "lineage": L, "step": N}`, or
 // what another engine lends: `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`, of
 // which a rank takes its own.
 ReloadSource SourceFromJson(const nlohmann::ordered_json& params, int tp_rank);

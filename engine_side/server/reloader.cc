@@ -22,6 +22,14 @@ bool UsedAChannel(const Json& report) {
   return name != "path" && name != "dummy";
 }
 
+// Its bytes must all be here before anything is overwritten.
+void ExpectCanBeHeld(CommitPolicy policy) {
+  if (policy == CommitPolicy::kStaged) return;
+  throw Error(ErrorCode::kFailedPrecondition, "stage_weights: expected the commit policy staged, this engine has " +
+                                                  std::string(CommitPolicyName(policy)) +
+                                                  ", which receives while it commits");
+}
+
 std::string NameOf(const std::optional<Version>& version) { return version ? version->ToString() : "no version"; }
 
 }  // namespace
@@ -29,7 +37,7 @@ std::string NameOf(const std::optional<Version>& version) { return version ? ver
 Reloader::Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode)
     : ranks_(ranks), generator_(generator), default_pause_mode_(std::move(default_pause_mode)), commit_(ranks) {}
 
-Json Reloader::Reload(const Json& params) {
+Json Reloader::Reload(const Json& params, HeldReload* held) {
   const auto begin = Clock::now();
   Json outcome = {{"ok", false}, {"version", nullptr}, {"report", nullptr}, {"error", nullptr}};
   report_ = nullptr;
@@ -38,10 +46,12 @@ Json Reloader::Reload(const Json& params) {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
     const Deadline deadline =
         Deadline::After(std::chrono::milliseconds(params.value("timeout_ms", kDefaultTimeout.count())));
+    if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
     Enter("receiving");
     Stage(params, deadline);
     Enter("staged");
-    Commit(mode, deadline);
+    if (held != nullptr) Hold(*held, HeldReload::Word::kPrepare, deadline);
+    Commit(mode, held, deadline);
     report_ = Verify();
     outcome["ok"] = true;
   } catch (const Error& error) {
@@ -83,10 +93,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   ExpectOneVersion(staged, kernel_format_);
   report_ = MergeReports(staged.reports);
   if (staged.error) {
-    try {
-      ranks_.Call("abort", Json::object(), Deadline::After(kCommitTimeout));
-    } catch (const Error&) {  // a rank that is gone holds nothing
-    }
+    DropStaged();
     throw Error(*staged.error);
   }
   if (!path) return;
@@ -96,10 +103,34 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   }
 }
 
-void Reloader::Commit(PauseMode mode, Deadline deadline) {
-  const std::function<Version()> on_ranks = [this, deadline] {
+void Reloader::DropStaged() {
+  try {
+    ranks_.Call("abort", Json::object(), Deadline::After(kCommitTimeout));
+  } catch (const Error&) {  // a rank that is gone holds nothing
+  }
+}
+
+// Until somebody says that the other engines are as far as this one.
+void Reloader::Hold(HeldReload& held, HeldReload::Word next, Deadline deadline) {
+  try {
+    held.Await(next,
+               {{"ok", true},
+                {"version", VersionToJson(version())},
+                {"staged", report_.at("version")},
+                {"report", report_},
+                {"error", nullptr}},
+               deadline);
+  } catch (const Error&) {
+    DropStaged();
+    throw;
+  }
+}
+
+void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
+  const std::function<Version()> on_ranks = [this, held, deadline] {
     Enter("committing");
     ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // all may still refuse
+    if (held != nullptr) Hold(*held, HeldReload::Word::kCommit, deadline);
     return CommitOnRanks(deadline);
   };
   generator_.Commit(mode, on_ranks, deadline);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine_side/server/generator.h"
+#include "engine_side/server/held_reload.h"
 #include "engine_side/server/rank_commit.h"
 #include "engine_side/server/rank_group.h"
 #include "layercast/receiver.h"
@@ -21,15 +22,17 @@ class Reloader {
   Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
 
   // {"ok", "version", "report", "error"}: never throws for what the world did; the engine then serves what it served,
-  // or is torn where its commit policy allows that.
-  Json Reload(const Json& params);
+  // or is torn where its commit policy allows that. `held`: goes on from step to step when it is told to.
+  Json Reload(const Json& params, HeldReload* held = nullptr);
   // {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}
   Json Status() const;
   std::optional<Version> version() const;
 
  private:
   void Stage(const Json& params, Deadline deadline);
-  void Commit(PauseMode mode, Deadline deadline);
+  void Hold(HeldReload& held, HeldReload::Word next, Deadline deadline);
+  void DropStaged();
+  void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
   Version CommitOnRanks(Deadline deadline);
   Json Verify();
   std::vector<std::string> ServedDigests() const;

@@ -20,15 +20,19 @@ namespace layercast {
 // Where engines take the new weights from: a publisher, a folder that they can read, or with neither the checkpoint
 // that they came from.
 struct ReloadRequest {
-  std::string publisher{};           // its endpoint
+  std::string publisher{};  // its endpoint, or those of all that have a version between them, with commas between
   std::optional<Version> version{};  // of the publisher; empty: the newest. A digest, if it has one, is checked
   std::string engine{};              // endpoint of another engine of the same layout, which lends what it serves
   std::string weights_path{};
   std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md
   std::vector<CheckpointSource::Secondary> secondary_weights{};  // beside weights_path
   bool is_checkpoint_format = true;                              // of weights_path
-  std::string channel{};     // "shm" or "zmq", or an error; empty: the best there is
-  std::string pause_mode{};  // "wait", "abort" or "keep"; empty: the engine's own
+  std::string channel{};                                         // "shm", "zmq", ..., or an error; empty: the fastest
+  std::string pause_mode{};                                      // "wait", "abort" or "keep"; empty: the engine's own
+  // All engines commit it, or none: each waits with the whole version staged, and stands still between two forward
+  // steps until all of them do. Needs engines whose commit policy is "staged". Nothing can help where an engine dies in
+  // the moment of the commit: the others have the new version then, and it has none until it is started again.
+  bool all_or_none = false;
   std::chrono::milliseconds timeout{300'000};
 };
 
@@ -73,7 +77,7 @@ struct GeneratedSequence {
   std::vector<Span> spans;           // which version each token came from
 };
 
-// Resource; one thread only. Engines are told at the same time, and none waits for another.
+// Resource; one thread only. Engines are told at the same time, and none waits for another, unless that is asked for.
 class LAYERCAST_PUBLIC Controller {
  public:
   // Does not wait for the engines.

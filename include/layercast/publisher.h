@@ -1,4 +1,5 @@
-// The trainer's side: publishes versions that engines take. One Publisher per training process.
+// The trainer's side: publishes versions that engines take. One Publisher per training process; where each of several
+// holds a part of the weights, each publishes its part, and engines put them together.
 #pragma once
 
 #include <chrono>
@@ -46,6 +47,7 @@ struct PublisherOptions {
   std::uint64_t stream_window_bytes = 256U
                                       << 20;  // tensors of a stream that may wait for receivers: the rest pushes back
   std::chrono::milliseconds peer_timeout{5000};
+  std::vector<std::string> channels{};  // that engines may choose from ("shm", "zmq"); empty: all that this build has
 };
 
 struct PublishOptions {
@@ -55,6 +57,9 @@ struct PublishOptions {
   // Streams: the order of the receivers' schedules (layer order) instead of the walk's own. Needs a source that gives
   // tensors by name, i.e. a checkpoint.
   bool layer_order = false;
+  // {rank, ranks} of a trainer whose ranks publish a version between them, each the tensors and parts of tensors that
+  // it holds (NamedTensor::part): every element by one of them. Snapshots alone.
+  VersionPart part{};
 };
 
 // Follows one published version. Value; copies follow the same version. Thread-safe.
@@ -89,8 +94,8 @@ class LAYERCAST_PUBLIC Publisher {
 
   // Snapshot: copies (or borrows) every tensor, checks it, and offers the version; what was copied may change when this
   // returns. Stream: offers the version; each session of receivers walks it. Throws kCorrupt naming tensor and index on
-  // NaN or infinity, kInvalidArgument on a step that is not newer than the lineage's last, a repeated name, or no
-  // tensor.
+  // NaN or infinity, kInvalidArgument on a step that is not newer than the lineage's last, a repeated name, a part
+  // that leaves its tensor, or no tensor.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

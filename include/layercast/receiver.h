@@ -40,10 +40,11 @@ struct QuantizationConfig {
 struct LAYERCAST_PUBLIC ReloadSource {
   enum class Kind : std::uint8_t { kOrigin, kPath, kPublisher, kEngine, kIterator, kDummy };
   Kind kind = Kind::kOrigin;
-  CheckpointSource checkpoint;        // of a path
-  std::string endpoint;               // of a publisher, or of a rank that lends
-  std::string lineage;                // of the version; empty from a publisher: any
-  std::optional<std::uint64_t> step;  // empty from a publisher: the newest
+  CheckpointSource checkpoint;         // of a path
+  std::vector<std::string> endpoints;  // of a publisher, or of all that have the version between them, or of a rank
+                                       // that lends
+  std::string lineage;                 // of the version; empty from a publisher: any
+  std::optional<std::uint64_t> step;   // empty from a publisher: the newest
   std::unique_ptr<WeightsIterator> iterator;
   std::vector<TensorSpec> specs;  // of the iterator's tensors; empty: those of the last load
   std::uint64_t seed = 0;         // of dummy weights
@@ -61,6 +62,9 @@ LAYERCAST_PUBLIC ReloadSource FromPath(std::string path, bool is_checkpoint_form
 LAYERCAST_PUBLIC ReloadSource FromCheckpoint(CheckpointSource checkpoint);
 LAYERCAST_PUBLIC ReloadSource FromPublisher(std::string endpoint, std::string lineage = "",
                                             std::optional<std::uint64_t> step = std::nullopt);
+// All ranks of a trainer that is sharded, each of which publishes what it holds, in any order.
+LAYERCAST_PUBLIC ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string lineage = "",
+                                             std::optional<std::uint64_t> step = std::nullopt);
 // From this rank's twin in another engine of the same layout, as its `lend_weights` says (engine_side/server/RPC.md):
 // kernel tensors, derived ones and all, under the version that they are served as there.
 LAYERCAST_PUBLIC ReloadSource FromEngineRank(std::string endpoint, Version version, Digest served_digest);
@@ -72,9 +76,13 @@ LAYERCAST_PUBLIC ReloadSource FromDummy(std::uint64_t seed = 0);
 
 struct ReceiverOptions {
   std::string engine = "engine";  // its name, in handshakes and errors
-  std::string channel;            // the data channel to use, or an error; empty: the best there is
+  std::string channel;            // the data channel to use, or an error; empty: the fastest
   std::size_t threads = 2;        // for kernels and copies
   std::uint64_t chunk_bytes = 4U << 20;
+  // Of layers that are incomplete, at most so many bytes; 0: no bound. One that the order of a stream would break fails
+  // with kResourceExhausted, naming the layers that hold the memory. A snapshot comes in layer order and needs one
+  // layer's.
+  std::uint64_t buffer_limit = 0;
   std::chrono::milliseconds timeout{300'000};     // of a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // silence that counts as the publisher's loss
   CommitPolicy commit = CommitPolicy::kStaged;
@@ -125,7 +133,7 @@ class LAYERCAST_PUBLIC Receiver {
   // Stage. May be called again after it threw, and by a process that comes after one that died, over the same
   // staging_memory. False: something was written that the policy cannot put back, and this rank is torn().
   bool RollBack();
-  // For publishers from now on: the channel to use, or an error; empty: the best there is.
+  // For publishers from now on: the channel to use, or an error; empty: the fastest.
   void SetChannel(std::string channel);
   // Of each reload from now on.
   void SetTimeout(std::chrono::milliseconds timeout);

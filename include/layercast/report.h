@@ -30,15 +30,32 @@ struct SkippedName {
   std::string rule;
 };
 
+// What came from one publisher of a version.
+struct PublisherShare {
+  std::string endpoint;
+  std::string channel;
+  std::uint64_t bytes = 0;
+  // What the version cost its trainer: of a snapshot, the call that copied, checked and offered it; of a stream, all
+  // that came between two yields of its walk. 0: it did not say.
+  double held_up_seconds = 0;
+  double core_seconds = 0;
+};
+
 struct LAYERCAST_PUBLIC ReloadReport {
   Version version;
-  std::string channel = "path";   // "shm", "zmq", "inproc"; "path", "iterator", "dummy" without a publisher
+  std::string channel = "path";   // "shm", "zmq", "inproc", or several with commas between; "path", "iterator", "dummy"
+                                  // without a publisher
   double gb_per_s = 0;            // received bytes / 1e9 / seconds of receiving; 0 when there was no channel
+  double probed_gb_per_s = 0;     // what the channel could do when it was chosen; 0: not measured
+  std::string channel_lane;       // what the library below it chose ("tcp/eth0"); empty: nothing to choose
+  std::string channel_reason;     // why it was chosen
+  std::string channel_warning;    // it was far slower than when it was chosen, and the likely cause; empty: it was not
   std::uint64_t bytes = 0;        // received
   std::uint64_t bytes_total = 0;  // that the schedule holds
   std::uint64_t layers = 0;       // processed
   std::uint64_t peak_buffered_bytes = 0;
-  std::uint64_t staged_bytes = 0;  // of the kernel tensors: what a staged copy or an undo log takes
+  std::uint64_t staged_bytes = 0;          // of the kernel tensors: what a staged copy or an undo log takes
+  std::vector<PublisherShare> publishers;  // by rank; empty without any
   std::vector<OutOfOrderEpisode> out_of_order;
   std::vector<CastTensor> cast;
   std::vector<SkippedName> skipped;

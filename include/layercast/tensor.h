@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,13 @@ struct TensorView {
   std::int64_t num_bytes() const { return NumBytes(dtype, shape); }
 };
 
+// Where bytes lie in a tensor that several holders have between them: they are a box of it, row-major.
+struct TensorPart {
+  Shape whole;    // of the tensor
+  Shape offsets;  // of the box's first element in it
+  bool operator==(const TensorPart&) const = default;
+};
+
 // One element of a weights stream: `(name, tensor)`.
 struct NamedTensor {
   std::string name;
@@ -65,6 +73,8 @@ struct NamedTensor {
   // (the second owner is whatever produced it: a torch storage, a mapped file). Null: valid only until
   // the iterator moves on.
   std::shared_ptr<const void> owner;
+  // Of the tensor of this name, where `tensor` is a part of it alone. Empty: it is all of it.
+  std::optional<TensorPart> part{};
 };
 
 }  // namespace layercast

@@ -90,6 +90,31 @@ inline Weights TorchWeights(std::vector<NamedAtTensor> tensors) {
   return weights;
 }
 
+// What one rank of a sharded trainer has of a tensor: `local`, all of it or the part that says where it lies. Of a
+// DTensor: `to_local()`, and what `compute_local_shape_and_global_offset` says of it.
+struct TorchShard {
+  std::string name;
+  at::Tensor local;
+  std::optional<TensorPart> part{};
+};
+
+// For PublishOptions::part. Walked as a list that is already there; of tensors that several ranks have alike, one of
+// them publishes.
+inline Weights TorchShards(std::vector<TorchShard> shards) {
+  Weights weights;
+  for (const TorchShard& shard : shards) weights.specs.push_back(SpecOf(shard.name, shard.local));
+  weights.walk = [shards = std::move(shards)](std::span<const std::string> /*order*/) {
+    return MakeWeightsIterator([shards, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+      if (next == shards.size()) return std::nullopt;
+      const TorchShard& shard = shards[next++];
+      NamedTensor tensor = NamedTensorOf(shard.name, shard.local);
+      tensor.part = shard.part;
+      return tensor;
+    });
+  };
+  return weights;
+}
+
 // A torch::nn::Module's parameters. (A template, so that this header need not include torch's larger ones.)
 template <typename TorchModule>
   requires requires(const TorchModule& module) { module.named_parameters().begin()->key(); }

@@ -30,4 +30,12 @@ struct LAYERCAST_PUBLIC Version {
   std::string ToString() const;  // "run-17@42:0123456789abcdef" (the digest shortened)
 };
 
+// Which publisher of a version this is, where each rank of a trainer publishes what it holds.
+struct VersionPart {
+  int rank = 0;
+  int ranks = 1;
+
+  bool operator==(const VersionPart&) const = default;
+};
+
 }  // namespace layercast

@@ -1,6 +1,9 @@
 #include "src/base/worker_pool.h"
 #include "src/base/thread_name.h"
 
+#include <pthread.h>
+#include <time.h>
+
 #include <atomic>
 #include <exception>
 
@@ -35,6 +38,19 @@ WorkerPool::WorkerPool(std::size_t threads) {
 }
 
 WorkerPool::~WorkerPool() = default;
+
+double WorkerPool::core_seconds() {
+  double seconds = 0;
+  for (std::jthread& worker : workers_) {
+    clockid_t clock{};
+    timespec spent{};
+    if (::pthread_getcpuclockid(worker.native_handle(), &clock) != 0) continue;
+    if (::clock_gettime(clock, &spent) == 0) {
+      seconds += static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
+    }
+  }
+  return seconds;
+}
 
 void WorkerPool::For(std::size_t count, const std::function<void(std::size_t)>& body) {
   if (count <= 1 || workers_.empty()) {  // small tensors are many: they wait for nobody

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "src/base/thread_name.h"
+#include "src/control/engine_outcome.h"
+#include "src/control/reload_together.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
 namespace {
 
-// Beyond the engine's own deadline: so that it is the engine that says what it waited for.
-constexpr std::chrono::milliseconds kGrace{2'000};
 constexpr std::chrono::milliseconds kQuickCall{30'000};  // of what an engine answers at once
 
 Json ReloadParams(const ReloadRequest& request) {
@@ -33,14 +33,6 @@ Json ReloadParams(const ReloadRequest& request) {
   if (!request.channel.empty()) params["channel"] = request.channel;
   if (!request.pause_mode.empty()) params["pause_mode"] = request.pause_mode;
   return params;
-}
-
-EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
-  EngineOutcome outcome{.endpoint = endpoint, .ok = json.at("ok").get<bool>()};
-  if (json.contains("version") && json["version"].is_object()) outcome.version = VersionFromJson(json["version"]);
-  if (json.contains("report") && json["report"].is_object()) outcome.report = json["report"].dump();
-  if (json.contains("error") && json["error"].is_object()) outcome.error = ErrorFromJson(json["error"]);
-  return outcome;
 }
 
 void CheckDigest(const ReloadRequest& request, EngineOutcome& outcome) {
@@ -68,7 +60,7 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
   EngineOutcome outcome{.endpoint = endpoint};
   try {
     RpcClient client("engine", endpoint);
-    outcome = read(endpoint, client.Call(call.method, call.params, Deadline::After(call.timeout + kGrace)));
+    outcome = read(endpoint, client.Call(call.method, call.params, Deadline::After(call.timeout + kEngineGrace)));
   } catch (const Error& error) {
     outcome.error = error;
   } catch (const Json::exception& error) {
@@ -133,6 +125,7 @@ Controller::~Controller() = default;
 const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
+  if (request.all_or_none) return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout);
   return CallEach(endpoints(), {"reload_weights", ReloadParams(request), request.timeout},
                   [&request](const std::string& endpoint, const Json& answer) {
                     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);

@@ -1,5 +1,7 @@
 #include "src/control/endpoint.h"
 
+#include <algorithm>
+
 #include "layercast/error.h"
 
 namespace layercast {
@@ -21,6 +23,19 @@ std::string AsReached(const std::string& endpoint, const std::string& reached) {
   const bool is_any = host == "0.0.0.0" || host == "[::]" || host == "*";
   if (!is_any || of_peer.empty()) return endpoint;
   return "tcp://" + of_peer + endpoint.substr(endpoint.rfind(':'));
+}
+
+std::vector<std::string> SplitEndpoints(const std::string& endpoints) {
+  std::vector<std::string> split;
+  for (std::size_t begin = 0; begin <= endpoints.size();) {
+    const std::size_t end = std::min(endpoints.find(',', begin), endpoints.size());
+    split.push_back(endpoints.substr(begin, end - begin));
+    if (split.back().empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "endpoints '" + endpoints + "': expected some with commas between");
+    }
+    begin = end + 1;
+  }
+  return split;
 }
 
 void CheckBindable(const std::string& endpoint, bool allow_remote) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace layercast {
 
@@ -12,6 +13,10 @@ std::string HostOf(const std::string& endpoint);
 // An endpoint that a peer has told of itself, as it is reached from here: where the peer listens on all of its
 // addresses ("tcp://0.0.0.0:7701"), the one that we reached it at. `reached`: the peer's endpoint that we called.
 std::string AsReached(const std::string& endpoint, const std::string& reached);
+
+// "tcp://a:1,tcp://b:2": the publishers of one version, as a command line and the RPC name them. Throws
+// kInvalidArgument on an empty one.
+std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 
 // Throws kInvalidArgument when the endpoint can be reached from other hosts, unless that is allowed.
 void CheckBindable(const std::string& endpoint, bool allow_remote);

@@ -16,9 +16,19 @@ RegionView ViewOf(const OfferedTensor& tensor, const Region& region) {
 }
 
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
+  std::vector<RegionView> views;
+  views.reserve(regions.size());
+  for (const Region& region : regions) views.push_back(ViewOf(tensors[region.tensor], region));
+  return DigestOfViews(views);
+}
+
+Digest DigestOfViews(std::span<const RegionView> views) {
   Digester digester;
-  for (const Region& region : regions) {
-    const RegionView view = ViewOf(tensors[region.tensor], region);
+  for (const RegionView& view : views) {
+    if (view.stride == view.row_bytes || view.rows == 1) {
+      digester.Update({view.base, view.num_bytes()});
+      continue;
+    }
     for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
   }
   return digester.Finish();

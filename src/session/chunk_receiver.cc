@@ -4,7 +4,8 @@
 #include <optional>
 
 #include "layercast/error.h"
-#include "src/base/digest.h"
+#include "src/session/chunk_digests.h"
+#include "src/session/naming_publisher.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -16,18 +17,6 @@ using Clock = Deadline::Clock;
 constexpr std::chrono::milliseconds kPollStep{100};
 
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-Digest DigestOfViews(std::span<const RegionView> views) {
-  Digester digester;
-  for (const RegionView& view : views) {
-    if (view.stride == view.row_bytes || view.rows == 1) {
-      digester.Update({view.base, view.num_bytes()});
-      continue;
-    }
-    for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
-  }
-  return digester.Finish();
-}
 
 // A copy of the views with one byte flipped, in memory that is ours.
 std::vector<RegionView> Corrupted(std::span<const RegionView> views, std::vector<std::byte>& memory) {
@@ -49,50 +38,65 @@ std::vector<RegionView> Corrupted(std::span<const RegionView> views, std::vector
 
 wire::Message ChunkReceiver::NextMessage(const std::string& stage) {
   const auto begin = Clock::now();
-  wire::Message message = parts_.link.Expect(deadline_, stage);
+  wire::Message message = parts_.publisher.link().Expect(deadline_, stage);
   parts_.stats.receive_seconds += SecondsSince(begin);
   return message;
 }
 
-ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
+void ChunkReceiver::Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions,
+                           std::uint64_t bytes) {
+  NamingPublisher(endpoint(), [&] { window_.Submit(chunk, offer, regions, bytes); });
+}
+
+void ChunkReceiver::ExpectOffered(std::uint64_t offer) {
+  NamingPublisher(endpoint(), [&] { window_.ExpectOffered(offer); });
+}
+
+std::optional<ChunkCompletion> ChunkReceiver::PollChunk(const std::string& stage) {
   const auto begin = Clock::now();
+  std::optional<ChunkCompletion> completion =
+      NamingPublisher(endpoint(), [&] { return window_.Poll(deadline_.AtMost(kPollStep)); });
+  parts_.stats.receive_seconds += SecondsSince(begin);
+  if (completion) return completion;
+  if (!deadline_.Passed()) return std::nullopt;
+  throw Error(ErrorCode::kDeadlineExceeded,
+              "publisher " + endpoint() + ", " + stage + ": no chunk before the deadline");
+}
+
+ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
   while (true) {
-    std::optional<ChunkCompletion> completion = window_.Poll(deadline_.AtMost(kPollStep));
-    if (completion) {
-      parts_.stats.receive_seconds += SecondsSince(begin);
-      return std::move(*completion);
-    }
-    ExpectSilence(stage);
-    if (deadline_.Passed()) {
-      throw Error(ErrorCode::kDeadlineExceeded,
-                  "publisher " + parts_.link.endpoint() + ", " + stage + ": no chunk before the deadline");
-    }
+    if (std::optional<ChunkCompletion> completion = PollChunk(stage)) return *std::move(completion);
+    LookAtLink(stage);
   }
 }
 
-void ChunkReceiver::ExpectSilence(const std::string& stage) {
-  const std::optional<wire::Message> message = parts_.link.Receive(Deadline(Clock::now()), stage);
-  if (message) Refuse("sent '" + std::string(wire::MessageName(*message)) + "' while chunks were under way");
+void ChunkReceiver::LookAtLink(const std::string& stage) {
+  // Of a stream: each tensor, and its end.
+  const bool stream = parts_.publisher.mode() == PublishMode::kStream;
+  parts_.publisher.link().TakeIn(stream ? manifest().entries().size() + 1 : 0, stage);
 }
 
-void ChunkReceiver::Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected) {
-  std::vector<std::byte> corrupted;
+std::vector<RegionView> ChunkReceiver::Verified(std::uint32_t chunk, const ChunkCompletion& completion,
+                                                const Digest& expected) {
   std::vector<RegionView> views = completion.views;
-  if (parts_.failpoints.Hit("receive.chunk")) views = Corrupted(views, corrupted);
+  if (parts_.failpoints.Hit("receive.chunk")) views = Corrupted(views, corrupted_);
   const auto begin = Clock::now();
   const Digest digest = DigestOfViews(views);
   parts_.stats.verify_seconds += SecondsSince(begin);
   parts_.stats.bytes += schedule().chunks()[chunk].num_bytes;
+  parts_.share.bytes += schedule().chunks()[chunk].num_bytes;
   CheckDigest(chunk, expected, digest);
-  parts_.sink.OnChunk(chunk, views);
   ++parts_.stats.chunks;
+  parts_.stats.regions += views.size();
+  return views;
 }
 
 void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {
   if (expected == got) return;
   const Region& first = schedule().RegionsOf(schedule().chunks()[chunk]).front();
-  throw Error(ErrorCode::kCorrupt, StageOf(chunk) + " (from '" + manifest().entry(first.tensor).spec.name +
-                                       "' on): digest expected " + expected.ToHex() + ", got " + got.ToHex());
+  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + ": " + StageOf(chunk) + " (from '" +
+                                       manifest().entry(first.tensor).spec.name + "' on): digest expected " +
+                                       expected.ToHex() + ", got " + got.ToHex());
 }
 
 void ChunkReceiver::CheckAmax(std::uint32_t tensor, std::size_t values) const {
@@ -106,11 +110,11 @@ void ChunkReceiver::CheckAmax(std::uint32_t tensor, std::size_t values) const {
 
 std::string ChunkReceiver::StageOf(std::size_t chunk) const {
   return "chunk " + std::to_string(chunk + 1) + " of " + std::to_string(schedule().chunks().size()) + " of " +
-         manifest().version().ToString() + " over " + parts_.stats.channel;
+         manifest().version().ToString() + " over " + parts_.publisher.channel_use().name;
 }
 
 void ChunkReceiver::Refuse(const std::string& what) const {
-  throw Error(ErrorCode::kCorrupt, "publisher " + parts_.link.endpoint() + " " + what);
+  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + " " + what);
 }
 
 }  // namespace layercast

@@ -1,8 +1,9 @@
-// Receives the chunks of one schedule over a session's data channel, checks each against its digest, and hands them on
-// to the sink. What the walks over a snapshot and over a stream (fetch_snapshot.h, fetch_stream.h) share.
+// Receives the chunks of one schedule over the data channel to one publisher, and checks each against its digest. What
+// the walks over a snapshot and over a stream (fetch_snapshot.h, fetch_stream.h) share.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,7 +13,8 @@
 #include "src/base/failpoint.h"
 #include "src/session/chunk_window.h"
 #include "src/session/fetch.h"
-#include "src/session/publisher_link.h"
+#include "src/session/publisher_session.h"
+#include "src/session/trainer_cost.h"
 #include "src/tensor/manifest.h"
 #include "src/wire/schedule.h"
 
@@ -20,13 +22,12 @@ namespace layercast {
 
 // What a receiver of chunks works with; all of it outlives the receiver.
 struct ChunkReceiverParts {
-  const Manifest& manifest;
+  PublisherSession& publisher;
   const Schedule& schedule;
   std::span<const AmaxRequest> amax_requests;
-  PublisherLink& link;
-  FetchingEnd& channel;
   FetchSink& sink;
   FetchStats& stats;
+  PublisherShare& share;  // of stats
   FailPoints& failpoints;
 };
 
@@ -34,24 +35,32 @@ struct ChunkReceiverParts {
 class ChunkReceiver {
  public:
   ChunkReceiver(const ChunkReceiverParts& parts, std::size_t slots, MemoryResource& memory, Deadline deadline)
-      : parts_(parts), window_(parts.channel, slots, memory), deadline_(deadline) {}
+      : parts_(parts), window_(parts.publisher.channel(), slots, memory), deadline_(deadline) {}
 
-  const Manifest& manifest() const { return parts_.manifest; }
+  const Manifest& manifest() const { return parts_.publisher.manifest(); }
   const Schedule& schedule() const { return parts_.schedule; }
+  const std::string& endpoint() const { return parts_.publisher.endpoint(); }
   FetchSink& sink() { return parts_.sink; }
   ChunkWindow& window() { return window_; }
 
   // The next message of the control link; its wait counts as receiving.
   wire::Message NextMessage(const std::string& stage);
-  void Send(const wire::Message& message) { parts_.link.Send(message); }
+  void Send(const wire::Message& message) { parts_.publisher.link().Send(message); }
   void CountTensor() { ++parts_.stats.tensors; }
+  void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
 
-  // Waits for one chunk, looking at the control link in between: a dead publisher shows there, whatever the channel.
+  void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);
+  // Waits a little for a chunk; nullopt: it is time for LookAtLink.
+  std::optional<ChunkCompletion> PollChunk(const std::string& stage);
   ChunkCompletion NextChunk(const std::string& stage);
-  // Throws if the publisher says anything now, when only chunks are due.
-  void ExpectSilence(const std::string& stage);
-  // Checks the chunk against its digest, and hands it on.
-  void Deliver(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected);
+  // While only chunks are due. A dead publisher shows on the control link, whatever the channel; a stream's may be
+  // ahead of its chunks: what it says of the next tensors is kept for NextMessage. Throws what PublisherLink::TakeIn
+  // throws.
+  void LookAtLink(const std::string& stage);
+  // Throws unless the offer's views are still its bytes (ChunkWindow).
+  void ExpectOffered(std::uint64_t offer);
+  // Its views, checked against its digest; valid until the next call.
+  std::vector<RegionView> Verified(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected);
   // Throws unless so many magnitudes of that tensor were asked for.
   void CheckAmax(std::uint32_t tensor, std::size_t values) const;
 
@@ -66,6 +75,7 @@ class ChunkReceiver {
   const ChunkReceiverParts parts_;
   ChunkWindow window_;
   const Deadline deadline_;
+  std::vector<std::byte> corrupted_;  // what a failpoint made of a chunk
 };
 
 }  // namespace layercast

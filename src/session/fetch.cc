@@ -1,155 +1,211 @@
 #include "src/session/fetch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/session/choose_channel.h"
 #include "src/session/chunk_receiver.h"
 #include "src/session/fetch_snapshot.h"
 #include "src/session/fetch_stream.h"
-#include "src/session/publisher_link.h"
+#include "src/session/naming_publisher.h"
+#include "src/session/publisher_session.h"
+#include "src/session/shared_schedule.h"
+#include "src/session/trainer_cost.h"
+#include "src/session/version_parts.h"
 
 namespace layercast {
 namespace {
 
-wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
-  wire::Hello hello;
-  hello.engine = self.engine;
-  hello.attempt = self.attempt;
-  hello.rank = static_cast<std::uint32_t>(self.rank);
-  hello.ranks = static_cast<std::uint32_t>(self.ranks);
-  hello.host = MyHost();
-  hello.lineage = lineage;
-  hello.step_known = step.has_value();
-  hello.step = step.value_or(0);
-  return hello;
+// How long one wait for a publisher may take before the others are looked at again.
+constexpr std::chrono::milliseconds kStep{100};
+
+void AddNew(std::string& words, const std::string& word) {
+  if (words.find(word) == std::string::npos) words += ", " + word;
 }
 
 class Session final : public FetchSession {
  public:
-  Session(const std::string& endpoint, const FetchOptions& options, FailPoints& failpoints)
-      : options_(options), failpoints_(failpoints), link_(endpoint, options.peer_timeout) {}
+  Session(const FetchOptions& options, FailPoints& failpoints) : options_(options), failpoints_(failpoints) {}
   ~Session() override { Close(); }
 
-  void Open(const wire::Hello& hello, Deadline deadline) {
-    link_.Send(hello);
-    auto welcome = Expect<wire::Welcome>(deadline, "opening a session");
-    link_.Agree(welcome.protocol);
-    manifest_ = Manifest::Decode(welcome.manifest);
-    mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
-    ChosenChannel chosen = ChooseChannel(welcome, options_.transports, options_.channel, deadline);
-    stats_.channel = chosen.name;
-    channel_ = std::move(chosen.end);
+  // Of a version that is not named, the first publisher's newest is the others' too.
+  void Open(std::span<const std::string> endpoints, const ReceiverIdentity& self, std::string lineage,
+            std::optional<std::uint64_t> step, Deadline deadline) {
+    if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
+    for (const std::string& endpoint : endpoints) {
+      publishers_.push_back(std::make_unique<PublisherSession>(endpoint, options_));
+      PublisherSession& publisher = *publishers_.back();
+      NamingPublisher(endpoint, [&] { publisher.Open(self, lineage, step, deadline); });
+      if (endpoints.size() > 1 && publisher.mode() == PublishMode::kStream) {
+        throw Error(ErrorCode::kUnsupported, "publisher " + endpoint + " streams " +
+                                                 publisher.manifest().version().ToString() +
+                                                 ": expected a snapshot of each of several publishers");
+      }
+      lineage = publisher.manifest().version().lineage;
+      step = publisher.manifest().version().step;
+    }
+    SortByRank();
+    stats_.publishers = Shares();
+    stats_.channel = Together();
   }
 
-  const Manifest& manifest() const override { return manifest_; }
-  PublishMode mode() const override { return mode_; }
-  const std::string& channel() const override { return stats_.channel; }
+  const std::vector<Manifest>& manifests() const override { return manifests_; }
+  std::vector<std::string> endpoints() const override {
+    std::vector<std::string> endpoints;
+    for (const auto& publisher : publishers_) endpoints.push_back(publisher->endpoint());
+    return endpoints;
+  }
+  PublishMode mode() const override { return publishers_.front()->mode(); }
+  const ChannelUse& channel() const override { return stats_.channel; }
   FetchStats stats() const override { return stats_; }
 
   FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
                    Deadline deadline) override {
-    CheckAskable(amax_requests);
-    const ChunkReceiverParts parts{manifest_, schedule, amax_requests, link_, *channel_, sink, stats_, failpoints_};
-    ChunkReceiver receiver(parts, options_.slots, options_.memory != nullptr ? *options_.memory : host_memory_,
-                           deadline);
-    const wire::Subscribed subscribed = Subscribe(schedule, amax_requests, deadline);
+    const TensorNumbers numbers = Numbers();
+    const SharedSchedule shared(schedule, numbers);
+    const auto requests = RequestsOf(amax_requests, numbers);
+    std::vector<std::unique_ptr<ChunkReceiver>> receivers;
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      const ChunkReceiverParts parts{*publishers_[i], shared.Of(i),         requests[i], sink,
+                                     stats_,          stats_.publishers[i], failpoints_};
+      receivers.push_back(std::make_unique<ChunkReceiver>(parts, options_.slots, Memory(), deadline));
+    }
+    const std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, deadline);
     try {
-      for (const auto& [tensor, values] : subscribed.amax) {
-        receiver.CheckAmax(tensor, values.size());
-        sink.OnAxisAmax(tensor, values);
-      }
-      if (mode_ == PublishMode::kSnapshot) {
-        FetchSnapshot(subscribed, receiver);
+      HandOnAmax(subscribed, numbers, receivers, sink);
+      if (mode() == PublishMode::kSnapshot) {
+        FetchSnapshot(subscribed, shared, receivers, sink);
       } else {
-        FetchStream(receiver);
+        FetchStream(*receivers.front());
       }
     } catch (...) {
-      channel_->Close();  // before the receiver's slots go: nothing may be written to them any more
+      // Before the receivers' slots go: nothing may be written to them any more.
+      for (const auto& publisher : publishers_) publisher->CloseChannel();
       throw;
     }
     return stats_;
   }
 
   void Close() noexcept override {
-    if (closed_) return;
-    closed_ = true;
-    if (channel_ != nullptr) channel_->Close();
-    try {
-      link_.Send(wire::Bye{});
-    } catch (...) {  // a publisher that is gone holds nothing for us
-    }
+    for (const auto& publisher : publishers_) publisher->Close();
   }
 
  private:
-  template <typename T>
-  T Expect(Deadline deadline, const std::string& stage) {
-    wire::Message message = link_.Expect(deadline, stage);
-    if (T* expected = std::get_if<T>(&message)) return std::move(*expected);
-    throw Error(ErrorCode::kCorrupt, "publisher " + link_.endpoint() + ", " + stage + ": expected '" +
-                                         std::string(wire::MessageName(T{})) + "', got '" +
-                                         std::string(wire::MessageName(message)) + "'");
+  MemoryResource& Memory() { return options_.memory != nullptr ? *options_.memory : host_memory_; }
+
+  void SortByRank() {
+    std::vector<PublishedPart> parts;
+    for (const auto& publisher : publishers_) parts.push_back({publisher->endpoint(), publisher->manifest()});
+    std::vector<std::unique_ptr<PublisherSession>> sorted;
+    for (const std::size_t place : ByRank(parts)) sorted.push_back(std::move(publishers_[place]));
+    publishers_ = std::move(sorted);
+    for (const auto& publisher : publishers_) manifests_.push_back(publisher->manifest());
   }
 
-  void CheckAskable(std::span<const AmaxRequest> requests) const {
-    if (link_.protocol() >= wire::kAmaxAxesProtocol) return;
+  std::vector<PublisherShare> Shares() const {
+    std::vector<PublisherShare> shares;
+    for (const auto& publisher : publishers_) {
+      PublisherShare& share = shares.emplace_back();
+      share.endpoint = publisher->endpoint();
+      share.channel = publisher->channel_use().name;
+      Note(publisher->cost(), share);
+    }
+    return shares;
+  }
+
+  // Of several channels, the rate of the slowest: what is slower than that is slow.
+  ChannelUse Together() const {
+    ChannelUse together = publishers_.front()->channel_use();
+    for (const auto& publisher : publishers_) {
+      const ChannelUse& use = publisher->channel_use();
+      AddNew(together.name, use.name);
+      AddNew(together.lane, use.lane);
+      AddNew(together.reason, use.reason);
+      together.probed_gb_per_s = std::min(together.probed_gb_per_s, use.probed_gb_per_s);
+    }
+    return together;
+  }
+
+  TensorNumbers Numbers() const {
+    std::vector<std::size_t> counts;
+    for (const Manifest& manifest : manifests_) counts.push_back(manifest.entries().size());
+    return TensorNumbers(counts);
+  }
+
+  static std::vector<std::vector<AmaxRequest>> RequestsOf(std::span<const AmaxRequest> requests,
+                                                          const TensorNumbers& numbers) {
+    std::vector<std::vector<AmaxRequest>> shared(numbers.publishers());
     for (const auto& [tensor, kept] : requests) {
-      if (kept == kKeptRows) continue;
-      const TensorSpec& spec = manifest_.entry(tensor).spec;
-      throw Error(ErrorCode::kUnsupported, "publisher " + link_.endpoint() + ": '" + spec.name + "' (" +
-                                               Describe(spec) +
-                                               ") needs magnitudes of other axes than its rows, which protocol " +
-                                               std::to_string(wire::kAmaxAxesProtocol) + " has; the publisher speaks " +
-                                               std::to_string(link_.protocol()));
+      const std::uint32_t publisher = numbers.PublisherOf(tensor);
+      shared[publisher].push_back({tensor - numbers.FirstOf(publisher), kept});
     }
+    return shared;
   }
 
-  wire::Subscribed Subscribe(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, Deadline deadline) {
-    const std::string stage = "subscribing to " + manifest_.version().ToString();
-    wire::Subscribe subscribe;
-    subscribe.schedule_digest = schedule.digest();
-    subscribe.amax_requests.assign(amax_requests.begin(), amax_requests.end());
-    link_.Send(subscribe);
-    wire::Message answer = link_.Expect(deadline, stage);
-    if (std::holds_alternative<wire::NeedSchedule>(answer)) {
-      subscribe.schedule = schedule.Encode();
-      link_.Send(subscribe);
-      return CheckCount(Expect<wire::Subscribed>(deadline, stage), schedule);
+  // All are asked before any is waited for: each reads its bytes for their digests.
+  std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
+                                          const std::vector<std::vector<AmaxRequest>>& requests, Deadline deadline) {
+    const std::string stage = "subscribing to " + manifests_.front().version().ToString();
+    std::vector<wire::Subscribed> answers(publishers_.size());
+    std::vector<std::size_t> awaited;
+    for (std::size_t i = 0; i < publishers_.size(); ++i) publishers_[i]->Ask(shared.Of(i), requests[i]);
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      wire::Message answer = Expect(i, deadline, stage);
+      if (std::holds_alternative<wire::NeedSchedule>(answer)) {
+        publishers_[i]->AskAgain(shared.Of(i));
+        awaited.push_back(i);
+      } else {
+        answers[i] = Subscribed(i, std::move(answer), stage);
+      }
     }
-    if (auto* subscribed = std::get_if<wire::Subscribed>(&answer)) return CheckCount(std::move(*subscribed), schedule);
-    throw Error(ErrorCode::kCorrupt, "publisher " + link_.endpoint() + ", " + stage + ": unexpected '" +
-                                         std::string(wire::MessageName(answer)) + "'");
+    for (const std::size_t i : awaited) answers[i] = Subscribed(i, Expect(i, deadline, stage), stage);
+    for (std::size_t i = 0; i < answers.size(); ++i) publishers_[i]->CheckAnswer(answers[i], shared.Of(i));
+    return answers;
   }
 
-  wire::Subscribed CheckCount(wire::Subscribed subscribed, const Schedule& schedule) const {
-    const std::size_t expected = mode_ == PublishMode::kSnapshot ? schedule.chunks().size() : 0;
-    if (subscribed.chunk_digests.size() != expected) {
-      throw Error(ErrorCode::kCorrupt, "publisher " + link_.endpoint() + " sent " +
-                                           std::to_string(subscribed.chunk_digests.size()) +
-                                           " chunk digests, expected " + std::to_string(expected));
+  wire::Subscribed Subscribed(std::size_t publisher, wire::Message answer, const std::string& stage) const {
+    if (auto* subscribed = std::get_if<wire::Subscribed>(&answer)) return std::move(*subscribed);
+    publishers_[publisher]->link().RefuseAnswer(stage, "'subscribed'", answer);
+  }
+
+  // The next message of one, while the others hear of this end.
+  wire::Message Expect(std::size_t publisher, Deadline deadline, const std::string& stage) {
+    PublisherLink& link = publishers_[publisher]->link();
+    while (!deadline.Passed()) {
+      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(kStep), stage))
+        return *std::move(message);
+      // Each owes one answer.
+      for (const auto& other : publishers_) other->link().TakeIn(1, stage);
     }
-    return subscribed;
+    return link.Expect(deadline, stage);
+  }
+
+  static void HandOnAmax(const std::vector<wire::Subscribed>& subscribed, const TensorNumbers& numbers,
+                         const std::vector<std::unique_ptr<ChunkReceiver>>& receivers, FetchSink& sink) {
+    for (std::uint32_t i = 0; i < subscribed.size(); ++i) {
+      for (const auto& [tensor, values] : subscribed[i].amax) {
+        receivers[i]->CheckAmax(tensor, values.size());
+        sink.OnAxisAmax(numbers.FirstOf(i) + tensor, values);
+      }
+    }
   }
 
   const FetchOptions options_;
   FailPoints& failpoints_;
   HostMemory host_memory_;
-  PublisherLink link_;
-  Manifest manifest_;
-  PublishMode mode_ = PublishMode::kSnapshot;
-  std::unique_ptr<FetchingEnd> channel_;
+  std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
+  std::vector<Manifest> manifests_;                            // theirs
   FetchStats stats_;
-  bool closed_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<FetchSession> FetchSession::Open(const std::string& endpoint, const ReceiverIdentity& self,
+std::unique_ptr<FetchSession> FetchSession::Open(std::span<const std::string> endpoints, const ReceiverIdentity& self,
                                                  const std::string& lineage, std::optional<std::uint64_t> step,
                                                  const FetchOptions& options, FailPoints& failpoints,
                                                  Deadline deadline) {
-  auto session = std::make_unique<Session>(endpoint, options, failpoints);
-  session->Open(MakeHello(self, lineage, step), deadline);
+  auto session = std::make_unique<Session>(options, failpoints);
+  session->Open(endpoints, self, lineage, step, deadline);
   return session;
 }
 

@@ -1,6 +1,9 @@
-// The receiving half of a session: one rank takes one version from one publisher. The publishing half is offer.h;
-// src/wire/FORMAT.md has the frames. Knows nothing of plans: it moves the regions of a schedule, checks their digests,
-// and hands them to a sink.
+// The receiving half of a session: one rank takes one version from those who publish it, mostly one publisher, or each
+// rank of a trainer that is sharded. The publishing half is offer_service.h; src/wire/FORMAT.md has the frames. Knows
+// nothing of plans: it moves the regions of a schedule, checks their digests, and hands them to a sink.
+//
+// Tensors are numbered through all publishers' manifests, in the order of their ranks: with one publisher, as in its
+// manifest.
 #pragma once
 
 #include <chrono>
@@ -12,13 +15,14 @@
 #include <vector>
 
 #include "layercast/memory.h"
+#include "layercast/report.h"
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
+#include "src/session/channel_chooser.h"
 #include "src/tensor/axis_amax.h"
 #include "src/tensor/manifest.h"
 #include "src/tensor/region.h"
-#include "src/transport/channel.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -34,12 +38,19 @@ struct ReceiverIdentity {
 };
 
 struct FetchOptions {
-  // The transports to choose from; they outlive the session, and are kept for the next one.
-  std::span<const std::unique_ptr<Transport>> transports;
-  std::string channel;    // "shm", "zmq", "inproc": that one or an error; empty: the best that both ends have
-  std::size_t slots = 4;  // chunks under way at once: the credits of this receiver
-  MemoryResource* memory = nullptr;              // of the slots of a copying channel; null: host memory
+  ChannelChooser* channels = nullptr;  // outlives the session, and is kept for the next one
+  std::string channel;               // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
+  std::size_t slots = 4;             // chunks under way at once from each publisher: the credits of this receiver
+  MemoryResource* memory = nullptr;  // of the slots of a copying channel; null: host memory
   std::chrono::milliseconds peer_timeout{5000};  // silence of a publisher that counts as its loss
+};
+
+// The data channel of a session. Value.
+struct ChannelUse {
+  std::string name;
+  std::string lane;            // FetchingEnd::lane
+  std::string reason;          // why it was chosen
+  double probed_gb_per_s = 0;  // what it could do when it was chosen; 0: not measured
 };
 
 // Takes what arrives. Called on the fetching thread.
@@ -52,38 +63,48 @@ class FetchSink {
   // For each tensor whose magnitudes amax_requests asked for, before the first of its chunks.
   virtual void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) = 0;
   // Chunk number `chunk` of the schedule, one view per region; the views are valid until the call returns, or with an
-  // attaching channel until the session is closed. Its digest has been checked.
+  // attaching channel until the session is closed. Digests have been checked.
   virtual void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) = 0;
 };
 
 struct FetchStats {
-  std::string channel;
+  ChannelUse channel;       // "shm, zmq" where publishers are reached by different ones
   std::uint64_t bytes = 0;  // of chunks, as received
   std::uint64_t chunks = 0;
+  std::uint64_t regions = 0;  // of chunks: runs of bytes and of equal rows
   std::uint64_t tensors = 0;
-  double receive_seconds = 0;  // waiting for chunks and taking them, the sink's work not counted
-  double verify_seconds = 0;   // digests
+  double receive_seconds = 0;              // waiting for chunks and taking them, the sink's work not counted
+  double verify_seconds = 0;               // digests
+  std::vector<PublisherShare> publishers;  // by rank
+
+  double gb_per_s() const {
+    const double seconds = receive_seconds + verify_seconds;
+    return seconds > 0 ? static_cast<double>(bytes) * 1e-9 / seconds : 0;
+  }
 };
 
-// Resource; one thread only (plus a heartbeat of its own inside). Every wait has a deadline, and its error names the
-// publisher and the stage.
+// Resource; one thread only. Every wait has a deadline, and its error names the publisher and the stage. While it waits
+// for one publisher, it sees that all others are there.
 class FetchSession {
  public:
-  // Connects, shakes hands, opens the version (`step` of `lineage`, or the newest) and gets its manifest. Throws
-  // kUnavailable, kDeadlineExceeded, kNotFound (an unknown or evicted version: names the ones there are), kUnsupported
-  // (protocol versions or channel).
-  static std::unique_ptr<FetchSession> Open(const std::string& endpoint, const ReceiverIdentity& self,
+  // Connects, shakes hands, opens the version (`step` of `lineage`, or the newest of the first publisher) and gets the
+  // manifests. Throws kUnavailable, kDeadlineExceeded, kNotFound (an unknown or evicted version: names the ones there
+  // are), kUnsupported (protocol versions or channel; several publishers of streams), and what ByRank does.
+  static std::unique_ptr<FetchSession> Open(std::span<const std::string> endpoints, const ReceiverIdentity& self,
                                             const std::string& lineage, std::optional<std::uint64_t> step,
                                             const FetchOptions& options, FailPoints& failpoints, Deadline deadline);
   virtual ~FetchSession() = default;
 
-  virtual const Manifest& manifest() const = 0;
+  // By rank: what each publisher has of the version, and where it is.
+  virtual const std::vector<Manifest>& manifests() const = 0;
+  virtual std::vector<std::string> endpoints() const = 0;
   virtual PublishMode mode() const = 0;
-  virtual const std::string& channel() const = 0;
+  virtual const ChannelUse& channel() const = 0;
 
   // Moves the whole schedule into the sink: in its order from a snapshot, in the publisher's from a stream. In a
   // stream's schedule no chunk holds regions of two tensors. Returns when every chunk was delivered once and every
-  // digest matched; throws kCorrupt naming chunk, tensor, expected and got. `amax_requests`: by tensor, each once.
+  // digest matched; throws kCorrupt naming chunk, tensor, expected and got. Several publishers' parts of a chunk are
+  // under way at once. `amax_requests`: by tensor, each once.
   virtual FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
                            Deadline deadline) = 0;
   // Partial figures of a Fetch that threw.

@@ -2,32 +2,98 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace layercast {
+namespace {
 
-void FetchSnapshot(const wire::Subscribed& subscribed, ChunkReceiver& receiver) {
-  const Schedule& schedule = receiver.schedule();
-  ChunkWindow& window = receiver.window();
-  const std::size_t count = schedule.chunks().size();
-  std::map<std::uint64_t, ChunkCompletion> early;  // completed before their turn
-  std::size_t submitted = 0;
-  for (std::uint32_t next = 0; next < count; ++next) {
-    const std::string stage = receiver.StageOf(next);
-    while (!early.contains(next)) {
-      for (; submitted < count && window.HasRoom(); ++submitted) {
-        const Chunk& chunk = schedule.chunks()[submitted];
-        window.Submit(static_cast<std::uint32_t>(submitted), subscribed.offer_id, schedule.RegionsOf(chunk),
-                      chunk.num_bytes);
-      }
-      ChunkCompletion completion = receiver.NextChunk(stage);
-      early.emplace(completion.ticket, std::move(completion));
+// The chunks of one publisher: under way as far ahead as its credits reach, whatever the others do.
+class Part {
+ public:
+  Part(const wire::Subscribed& subscribed, ChunkReceiver& receiver) : subscribed_(subscribed), receiver_(receiver) {}
+
+  ChunkReceiver& receiver() { return receiver_; }
+  bool Has(std::uint32_t chunk) const { return here_.contains(chunk); }
+
+  void Request() {
+    const Schedule& schedule = receiver_.schedule();
+    for (; submitted_ < schedule.chunks().size() && receiver_.window().HasRoom(); ++submitted_) {
+      const Chunk& chunk = schedule.chunks()[submitted_];
+      receiver_.Submit(submitted_, subscribed_.offer_id, schedule.RegionsOf(chunk), chunk.num_bytes);
     }
-    const ChunkCompletion completion = std::move(early.extract(next).mapped());
-    receiver.Deliver(next, completion, subscribed.chunk_digests[next]);
-    window.Done(next);
-    receiver.ExpectSilence(stage);
   }
-  window.ExpectOffered(subscribed.offer_id);
+  // False: nothing came for a while.
+  bool Poll(const std::string& stage) {
+    std::optional<ChunkCompletion> completion = receiver_.PollChunk(stage);
+    if (!completion) return false;
+    const std::uint64_t chunk = completion->ticket;
+    here_.emplace(chunk, *std::move(completion));
+    return true;
+  }
+  std::vector<RegionView> Verified(std::uint32_t chunk) {
+    return receiver_.Verified(chunk, here_.at(chunk), subscribed_.chunk_digests[chunk]);
+  }
+  void Done(std::uint32_t chunk) {
+    here_.erase(chunk);
+    receiver_.window().Done(chunk);
+  }
+  void End() { receiver_.ExpectOffered(subscribed_.offer_id); }
+
+ private:
+  const wire::Subscribed& subscribed_;
+  ChunkReceiver& receiver_;
+  std::map<std::uint64_t, ChunkCompletion> here_;  // completed, and not yet delivered
+  std::uint32_t submitted_ = 0;
+};
+
+class SnapshotFetch {
+ public:
+  SnapshotFetch(std::span<const wire::Subscribed> subscribed, const SharedSchedule& schedule,
+                std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink)
+      : schedule_(schedule), sink_(sink) {
+    for (std::size_t i = 0; i < receivers.size(); ++i) parts_.emplace_back(subscribed[i], *receivers[i]);
+  }
+
+  void Run() {
+    for (std::uint32_t chunk = 0; chunk < schedule_.num_chunks(); ++chunk) Take(chunk);
+    for (Part& part : parts_) part.End();
+  }
+
+ private:
+  void Take(std::uint32_t chunk) {
+    const std::span<const Share> shares = schedule_.SharesOf(chunk);
+    for (const Share& share : shares) Await(share);
+    std::vector<std::vector<RegionView>> views;
+    for (const Share& share : shares) views.push_back(parts_[share.publisher].Verified(share.chunk));
+    sink_.OnChunk(chunk, schedule_.PutTogether(chunk, views));
+    for (const Share& share : shares) parts_[share.publisher].Done(share.chunk);
+    LookAtLinks(shares.front());
+  }
+
+  void Await(const Share& share) {
+    Part& part = parts_[share.publisher];
+    while (true) {
+      for (Part& any : parts_) any.Request();
+      if (part.Has(share.chunk)) return;
+      if (!part.Poll(part.receiver().StageOf(share.chunk))) LookAtLinks(share);
+    }
+  }
+
+  void LookAtLinks(const Share& share) {
+    const std::string stage = parts_[share.publisher].receiver().StageOf(share.chunk);
+    for (Part& part : parts_) part.receiver().LookAtLink(stage);
+  }
+
+  const SharedSchedule& schedule_;
+  FetchSink& sink_;
+  std::vector<Part> parts_;  // by publisher
+};
+
+}  // namespace
+
+void FetchSnapshot(std::span<const wire::Subscribed> subscribed, const SharedSchedule& schedule,
+                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink) {
+  SnapshotFetch(subscribed, schedule, receivers, sink).Run();
 }
 
 }  // namespace layercast

@@ -1,13 +1,19 @@
-// The walk over a snapshot: every chunk of the schedule is asked for, in its order, as many at once as there are
-// credits, and delivered in that order. Used by the fetching half of a session.
+// The walk over a snapshot: every chunk of the schedule is asked for, in its order, of each publisher as many at once
+// as there are credits, and delivered in that order, put together of what each publisher has of it. Used by the
+// fetching half of a session.
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "src/session/chunk_receiver.h"
+#include "src/session/shared_schedule.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
 
-// `subscribed`: the publisher's answer to this schedule, with one digest for each chunk.
-void FetchSnapshot(const wire::Subscribed& subscribed, ChunkReceiver& receiver);
+// `subscribed`: each publisher's answer to its schedule, with one digest for each chunk; `receivers`: of each.
+void FetchSnapshot(std::span<const wire::Subscribed> subscribed, const SharedSchedule& schedule,
+                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink);
 
 }  // namespace layercast

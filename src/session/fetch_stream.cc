@@ -72,10 +72,11 @@ class StreamFetch {
       });
       const auto index = static_cast<std::uint32_t>(completion.ticket);
       const auto of_tensor = std::ranges::lower_bound(chunks, index) - chunks.begin();
-      receiver_.Deliver(index, completion, ready.chunk_digests[static_cast<std::size_t>(of_tensor)]);
+      receiver_.sink().OnChunk(
+          index, receiver_.Verified(index, completion, ready.chunk_digests[static_cast<std::size_t>(of_tensor)]));
       receiver_.window().Done(index);
     }
-    receiver_.window().ExpectOffered(ready.offer_id);
+    receiver_.ExpectOffered(ready.offer_id);
   }
 
   // An offer of a stream holds one tensor, number 0.
@@ -84,7 +85,7 @@ class StreamFetch {
     const auto planned = receiver_.schedule().RegionsOf(chunk);
     std::vector<Region> regions(planned.begin(), planned.end());
     for (Region& region : regions) region.tensor = 0;
-    receiver_.window().Submit(index, offer, regions, chunk.num_bytes);
+    receiver_.Submit(index, offer, regions, chunk.num_bytes);
   }
 
   // The channel knows the tensor by a number of the offer alone. A region that is not there was in the manifest: then
@@ -104,6 +105,7 @@ class StreamFetch {
 
   // A chunk that never came is the pipeline's to name: it knows the tensor's layer.
   void CheckEnd(const wire::StreamEnd& end) const {
+    receiver_.NoteCost(end.cost);
     if (end.tensors == tensors_) return;
     receiver_.Refuse("says it sent " + std::to_string(end.tensors) + " tensors, got " + std::to_string(tensors_));
   }

@@ -7,8 +7,9 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/session/choose_channel.h"
+#include "src/session/channel_chooser.h"
 #include "src/session/chunk_digests.h"
+#include "src/session/trainer_cost.h"
 
 namespace layercast {
 namespace {
@@ -24,6 +25,16 @@ void CheckProtocol(const wire::Hello& hello) {
   throw Error(ErrorCode::kUnsupported, "no common protocol: the publisher speaks " +
                                            Range(wire::kOldestProtocol, wire::kNewestProtocol) + ", the receiver " +
                                            Range(hello.oldest_protocol, hello.newest_protocol));
+}
+
+// One that does not would take a part for the whole.
+void CheckKnowsParts(const wire::Hello& hello, const Manifest& manifest) {
+  const VersionPart& part = manifest.part();
+  if (part.ranks == 1 || hello.newest_protocol >= wire::kPartsProtocol) return;
+  throw Error(ErrorCode::kUnsupported,
+              manifest.version().ToString() + " is published in " + std::to_string(part.ranks) +
+                  " parts: expected a receiver that speaks protocol " + std::to_string(wire::kPartsProtocol) +
+                  ", got one that speaks " + Range(hello.oldest_protocol, hello.newest_protocol));
 }
 
 }  // namespace
@@ -106,7 +117,9 @@ wire::StatusAnswer OfferDesk::Status() {
                                .stream = version.mode() == PublishMode::kStream,
                                .tensors = static_cast<std::uint32_t>(manifest.entries().size()),
                                .bytes = manifest.total_bytes(),
-                               .readers = static_cast<std::uint32_t>(version.readers())});
+                               .readers = static_cast<std::uint32_t>(version.readers()),
+                               .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
+                               .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks)});
   });
   return status;
 }
@@ -119,12 +132,14 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
                 "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
   }
   std::shared_ptr<OfferedVersion> version = FindVersion(hello);
+  CheckKnowsParts(hello, version->manifest());
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,
                         .host = MyHost(),
                         .stream = version->mode() == PublishMode::kStream,
                         .channels = parts_.channels(*version),
-                        .manifest = version->encoded_manifest()};
+                        .manifest = version->encoded_manifest(),
+                        .cost = ToWire(version->cost())};
   version->AddReader();
   Session& session = sessions_[key];
   session.hello = std::move(hello);
@@ -218,9 +233,10 @@ bool OfferDesk::IsUsed(const StreamWalk& walk) const {
                      [&](const auto& session) { return session.second.walk == &walk; });
 }
 
-std::uint16_t OfferDesk::ProtocolOf(const SessionKey& key) const {
+std::uint16_t OfferDesk::ProtocolOf(const SessionKey& key, std::uint16_t heard) const {
   const auto found = sessions_.find(key);
-  return found == sessions_.end() ? wire::kOldestProtocol : found->second.protocol;
+  if (found != sessions_.end()) return found->second.protocol;
+  return std::clamp(heard, wire::kOldestProtocol, wire::kNewestProtocol);
 }
 
 void OfferDesk::DropSilent() {

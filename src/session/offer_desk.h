@@ -51,8 +51,9 @@ class OfferDesk {
   // message is its sender's affair: a refusal, and the end of its session.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
-  // What is sent to a session is in this protocol; where there is none, the oldest, which every peer knows.
-  std::uint16_t ProtocolOf(const SessionKey& key) const;
+  // What is sent to a session is in this protocol; where there is none, in the one that was `heard`, if this end knows
+  // it.
+  std::uint16_t ProtocolOf(const SessionKey& key, std::uint16_t heard = wire::kOldestProtocol) const;
   // Ends the sessions whose lease ran out.
   void DropSilent();
 

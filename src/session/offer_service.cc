@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
+#include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
 
 namespace layercast {
@@ -26,7 +27,7 @@ constexpr int kLeaseInTimeouts = 6;              // FORMAT.md
 class OfferService::Impl {
  public:
   Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints)
-      : context_(1), socket_(context_, zmq::socket_type::router) {
+      : transports_(TransportsNamed(options.channels)), context_(1), socket_(context_, zmq::socket_type::router) {
     CheckBindable(options.endpoint, options.allow_remote);
     Bind(options.endpoint);
     OpenChannels(HostOf(options.endpoint), failpoints);
@@ -93,6 +94,8 @@ class OfferService::Impl {
       if (arena_ == nullptr) arena_ = ends_.back()->arena();
     }
     if (arena_ == nullptr) arena_ = &host_memory_;
+    probe_.emplace(*arena_);
+    for (const std::unique_ptr<OfferingEnd>& end : ends_) end->Add(probe_->offer());
   }
 
   // Borrowed memory lies where the trainer has it: a channel that hands over its own arena cannot carry it.
@@ -123,7 +126,7 @@ class OfferService::Impl {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
       zmq::poll(items.data(), items.size(), kTick);
-      for (const auto& [key, message] : outbox_.TakeAll()) Send(key, message);
+      for (const auto& [key, message] : outbox_.TakeAll()) Send(key, message, desk_->ProtocolOf(key));
       TakeMessages();
       if (Clock::now() >= next_sweep) {
         desk_->DropSilent();
@@ -149,15 +152,17 @@ class OfferService::Impl {
     try {
       wire::Frame frame = wire::Decode(bytes);
       key.session = frame.session;
-      for (const wire::Message& answer : desk_->Take(key, std::move(frame.message))) Send(key, answer);
+      const std::vector<wire::Message> answers = desk_->Take(key, std::move(frame.message));
+      const std::uint16_t protocol = desk_->ProtocolOf(key, frame.protocol);
+      for (const wire::Message& answer : answers) Send(key, answer, protocol);
     } catch (const Error& error) {
-      Send(key, desk_->Refuse(key, error));
+      Send(key, desk_->Refuse(key, error), desk_->ProtocolOf(key));
     }
   }
 
-  void Send(const SessionKey& key, const wire::Message& message) {
+  void Send(const SessionKey& key, const wire::Message& message, std::uint16_t protocol) {
     const std::vector<std::byte> bytes =
-        wire::Encode({.protocol = desk_->ProtocolOf(key), .session = key.session, .message = message});
+        wire::Encode({.protocol = protocol, .session = key.session, .message = message});
     try {
       socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);
@@ -167,7 +172,7 @@ class OfferService::Impl {
   }
 
   HostMemory host_memory_;
-  const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
+  const std::vector<std::unique_ptr<Transport>> transports_;
   zmq::context_t context_;
   zmq::socket_t socket_;  // of the control thread, once it runs
   std::string bound_;
@@ -175,6 +180,7 @@ class OfferService::Impl {
   std::vector<std::unique_ptr<OfferingEnd>> ends_;
   std::vector<OfferingEnd*> end_pointers_;
   MemoryResource* arena_ = nullptr;
+  std::optional<ProbeOffer> probe_;
   std::atomic<std::uint64_t> next_offer_id_{1};
   Outbox outbox_;
   std::optional<OfferDesk> desk_;

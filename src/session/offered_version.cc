@@ -4,11 +4,12 @@
 
 namespace layercast {
 
-OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed)
+OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost)
     : manifest_(std::move(manifest)),
       encoded_manifest_(manifest_.Encode()),
       offer_(std::move(offer)),
-      borrowed_(borrowed) {}
+      borrowed_(borrowed),
+      cost_(cost) {}
 
 OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order)
     : manifest_(std::move(manifest)),

@@ -12,6 +12,7 @@
 
 #include "layercast/weights_iterator.h"
 #include "src/base/deadline.h"
+#include "src/base/work_clock.h"
 #include "src/session/fetch.h"
 #include "src/tensor/manifest.h"
 #include "src/transport/channel.h"
@@ -25,7 +26,8 @@ using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<co
 class OfferedVersion {
  public:
   // A snapshot: `offer` holds every tensor of the manifest. `borrowed`: in memory that is not the service's arena.
-  OfferedVersion(Manifest manifest, Offer offer, bool borrowed);
+  // `cost`: to the trainer, so far.
+  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {});
   // A stream. `layer_order`: walk in the order of the first receiver's schedule.
   OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order);
 
@@ -34,6 +36,7 @@ class OfferedVersion {
   PublishMode mode() const { return walk_ ? PublishMode::kStream : PublishMode::kSnapshot; }
   const Offer& offer() const { return offer_; }
   bool borrowed() const { return borrowed_; }
+  const WorkCost& cost() const { return cost_; }
   bool layer_order() const { return layer_order_; }
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
@@ -51,6 +54,7 @@ class OfferedVersion {
   const Offer offer_;
   const WalkFunction walk_;
   const bool borrowed_ = false;
+  const WorkCost cost_;
   const bool layer_order_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -11,6 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
+constexpr int kMostSkipped = 100;  // frames at once that say nothing, before deadlines are looked at again
 
 std::uint64_t RandomSession() {
   std::random_device random;
@@ -58,18 +59,41 @@ void PublisherLink::Send(const wire::Message& message) {
 std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std::string& stage) {
   while (true) {
     // What has arrived counts before silence does: the sink may have kept this thread away for long.
-    while (std::optional<wire::Message> message = TakeOne()) {
-      if (std::holds_alternative<wire::Pong>(*message)) continue;
-      if (const auto* refused = std::get_if<wire::Refused>(&*message)) {
-        throw Error(refused->code, "publisher " + endpoint_ + ", " + stage + ": " + refused->message);
-      }
+    if (!taken_in_.empty()) {
+      wire::Message message = std::move(taken_in_.front());
+      taken_in_.pop_front();
       return message;
     }
+    if (std::optional<wire::Message> message = TakeOne(stage)) return message;
     KeepAlive(stage);
     if (deadline.Passed()) return std::nullopt;
     std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
     zmq::poll(items.data(), items.size(), deadline.AtMost(kPingInterval).Remaining());
   }
+}
+
+wire::Welcome PublisherLink::Greet(const wire::Hello& hello, Deadline deadline) {
+  const std::string stage = "opening a session";
+  Send(hello);
+  wire::Message message = Expect(deadline, stage);
+  auto* const welcome = std::get_if<wire::Welcome>(&message);
+  if (welcome == nullptr) RefuseAnswer(stage, "'welcome'", message);
+  Agree(welcome->protocol);
+  return std::move(*welcome);
+}
+
+void PublisherLink::RefuseAnswer(const std::string& stage, const std::string& expected,
+                                 const wire::Message& got) const {
+  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint_ + ", " + stage + ": expected " + expected + ", got '" +
+                                       std::string(wire::MessageName(got)) + "'");
+}
+
+void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
+  while (std::optional<wire::Message> message = TakeOne(stage)) {
+    if (taken_in_.size() >= most) RefuseAnswer(stage, "nothing", *message);
+    taken_in_.push_back(*std::move(message));
+  }
+  KeepAlive(stage);
 }
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
@@ -92,13 +116,17 @@ void PublisherLink::KeepAlive(const std::string& stage) {
   }
 }
 
-std::optional<wire::Message> PublisherLink::TakeOne() {
+// That is no pong, and no refusal.
+std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
   zmq::message_t raw;
-  while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
+  for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // of an obsolete attempt
     last_heard_ = Deadline::Clock::now();
-    return std::move(frame.message);
+    if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
+      throw Error(refused->code, "publisher " + endpoint_ + ", " + stage + ": " + refused->message);
+    }
+    if (!std::holds_alternative<wire::Pong>(frame.message)) return std::move(frame.message);
   }
   return std::nullopt;
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 
@@ -26,7 +27,16 @@ class PublisherLink {
   // As Receive, but a passed deadline is kDeadlineExceeded.
   wire::Message Expect(Deadline deadline, const std::string& stage);
 
+  // Keeps the lease, and what has arrived for Receive, while this end waits for something else. Throws as Receive does,
+  // and kCorrupt when the publisher is more than `most` messages ahead of what was asked.
+  void TakeIn(std::size_t most, const std::string& stage);
+
+  // Opens a session: sends `hello`, and agrees on the protocol of the answer. Throws as Expect and Agree do.
+  wire::Welcome Greet(const wire::Hello& hello, Deadline deadline);
+
   const std::string& endpoint() const { return endpoint_; }
+  // "publisher EP, STAGE: expected 'welcome', got 'pong'"
+  [[noreturn]] void RefuseAnswer(const std::string& stage, const std::string& expected, const wire::Message& got) const;
   // What it sends is in this protocol: the newest, until the publisher chose one.
   std::uint16_t protocol() const { return protocol_; }
   // Throws kCorrupt unless this release speaks it.
@@ -34,7 +44,7 @@ class PublisherLink {
 
  private:
   void KeepAlive(const std::string& stage);
-  std::optional<wire::Message> TakeOne();
+  std::optional<wire::Message> TakeOne(const std::string& stage);
 
   const std::string endpoint_;
   const std::chrono::milliseconds peer_timeout_;
@@ -44,6 +54,7 @@ class PublisherLink {
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;
   Deadline::Clock::time_point last_ping_;
+  std::deque<wire::Message> taken_in_;  // and not received yet
 };
 
 }  // namespace layercast

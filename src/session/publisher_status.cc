@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "layercast/error.h"
 #include "src/session/publisher_link.h"
 
 namespace layercast {
@@ -12,9 +11,7 @@ wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, Deadline dead
   link.Send(wire::StatusRequest{});
   wire::Message message = link.Expect(deadline, "asking for its status");
   if (auto* answer = std::get_if<wire::StatusAnswer>(&message)) return std::move(*answer);
-  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint +
-                                       ", asking for its status: expected 'status_answer', got '" +
-                                       std::string(wire::MessageName(message)) + "'");
+  link.RefuseAnswer("asking for its status", "'status_answer'", message);
 }
 
 }  // namespace layercast

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 #include "src/session/chunk_digests.h"
+#include "src/session/trainer_cost.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -92,12 +93,23 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
   const Manifest& manifest = version_->manifest();
   const std::unique_ptr<WeightsIterator> weights = version_->Walk(Order());
   std::uint32_t sequence = 0;
-  while (std::optional<NamedTensor> named = weights->Next()) {
+  WorkCost cost;
+  WorkClock clock(environment_.pool);
+  const auto next = [&] {
+    cost += clock.Lap();
+    std::optional<NamedTensor> named = weights->Next();
+    clock.Lap();  // the source's own
+    return named;
+  };
+  while (std::optional<NamedTensor> named = next()) {
     const std::int64_t tensor = manifest.Find(named->name);
     if (tensor < 0) {
       throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named->name + "', which it did not declare");
     }
     const TensorSpec& spec = manifest.entry(static_cast<std::uint32_t>(tensor)).spec;
+    if (named->part) {
+      throw Error(ErrorCode::kUnsupported, "'" + spec.name + "' is a part of a tensor: a stream's are whole");
+    }
     if (named->tensor.dtype != spec.dtype || named->tensor.shape != spec.shape) {
       throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) +
                                                    ", and yielded " +
@@ -106,7 +118,8 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
     Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
   }
-  for (const StreamReader& reader : readers_) environment_.outbox.Put(reader.key, wire::StreamEnd{sequence});
+  for (const StreamReader& reader : readers_)
+    environment_.outbox.Put(reader.key, wire::StreamEnd{sequence, ToWire(cost)});
   while (!stop.stop_requested() && !slots_.empty()) MakeRoom(environment_.window_bytes, stop);
 }
 

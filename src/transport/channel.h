@@ -5,6 +5,7 @@
 // slow or dead receiver therefore holds nobody up, and nothing is written after a failure.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,9 @@ struct OfferedTensor {
   std::uint64_t bytes = 0;
 };
 
+// Not a version's: bytes that both ends know, by which a channel is measured (session/channel_probe.h).
+inline constexpr std::uint64_t kProbeOffer = ~std::uint64_t{0};
+
 struct Offer {
   std::uint64_t id = 0;                // unique within a publisher
   std::vector<OfferedTensor> tensors;  // tensors[i] is tensor i of the manifest; empty (null, 0): not in this offer
@@ -38,7 +42,8 @@ struct Offer {
 class OfferingEnd {
  public:
   virtual ~OfferingEnd() = default;
-  // Where receivers connect: opaque to the session, which carries it in its handshake.
+  // Where receivers connect: opaque to the session, which carries it in its handshake. What follows a '#' is a secret
+  // that only those may know: no message shows it.
   virtual std::string address() const = 0;
   // Memory that this channel can hand over without a copy; null when any host memory will do. Offers of such a
   // channel must lie in it.
@@ -49,7 +54,7 @@ class OfferingEnd {
   // is answered with kNotFound. Receivers that attached keep the mapping: the session's release says when they let go.
   // Receivers that stopped reading lose their connection after a second or so; nothing happens if it is not offered.
   virtual void Remove(std::uint64_t offer_id) = 0;
-  // `serve.chunk` of a channel whose offering end sends chunks; they outlive it.
+  // `serve.chunk`, for each chunk of a version that the offering end sends; they outlive it.
   virtual void Arm(FailPoints& /*failpoints*/) {}
 };
 
@@ -74,6 +79,8 @@ class FetchingEnd {
  public:
   virtual ~FetchingEnd() = default;
   virtual bool attaches() const = 0;  // hands out views of the publisher's memory: requests need no destination
+  // What the bytes go by, where a library has chosen that ("tcp/eth0"); empty: as the transport's name says.
+  virtual std::string lane() const { return {}; }
   // Asks for a chunk. Throws what Poll throws.
   virtual void Submit(const ChunkRequest& request) = 0;
   // The next completion, in any order; nullopt when the deadline passes first, and at once when nothing is under way.
@@ -101,15 +108,26 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;  // "shm"
+  // Why this process cannot use it with anybody ("no CUDA device is here: ..."); empty: it can.
+  virtual std::string WhyNotHere() const { return {}; }
   // Whether a receiver at `mine` can reach a publisher at `theirs`; on false `reason` says why not.
   virtual bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const = 0;
+  // Whether it may be taken where nobody asked for it by name.
+  virtual bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const { return true; }
   // `bind_host`: the interface a network channel listens on ("127.0.0.1").
   virtual std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const = 0;
+  // The most that connecting takes with a publisher that is well: beyond it a session gives the channel up.
+  virtual std::chrono::milliseconds connect_time() const { return std::chrono::seconds(5); }
   // Throws kUnavailable or kDeadlineExceeded naming `address`.
   virtual std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const = 0;
 };
 
-// Every transport of this build, the one to prefer first: inproc, shm, zmq.
+// Every transport of this build, the one to prefer first: inproc, shm, ucx, nccl, zmq. Some may not be usable here.
 std::vector<std::unique_ptr<Transport>> AllTransports();
+// Those of them that are named; of no names, all that are usable here. Throws what ThrowNoChannel throws, and
+// kUnsupported where a named one is not usable here.
+std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names);
+// kUnsupported, naming what this build has instead, and why it lacks that one.
+[[noreturn]] void ThrowNoChannel(const std::string& name);
 
 }  // namespace layercast

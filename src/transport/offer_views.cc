@@ -23,4 +23,20 @@ std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::spa
   return views;
 }
 
+std::vector<RegionView> PackedViews(std::span<const Region> regions, std::span<std::byte> destination) {
+  std::vector<RegionView> views;
+  views.reserve(regions.size());
+  std::size_t offset = 0;
+  for (const Region& region : regions) {
+    std::uint64_t bytes = 0;
+    if (__builtin_mul_overflow(region.rows, region.row_bytes, &bytes) || bytes > destination.size() - offset) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the regions need more than the " + std::to_string(destination.size()) + " bytes of the destination");
+    }
+    views.push_back({destination.data() + offset, region.row_bytes, region.rows, region.row_bytes});
+    offset += bytes;
+  }
+  return views;
+}
+
 }  // namespace layercast

@@ -1,6 +1,7 @@
-// What every transport does with an offer: look for regions in it. Used by the end that knows where the tensors lie.
+// Where regions lie: in the tensors of an offer, and in the memory that a receiver supplied for them.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -12,5 +13,8 @@ namespace layercast {
 // One view per region, into the tensors. Throws kInvalidArgument, naming tensor and bounds, when a region names no
 // tensor of the offer or leaves it; may be called on what came over the wire.
 std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::span<const Region> regions);
+
+// Where each region lies once the chunk is packed into `destination`. Throws kInvalidArgument when it is too small.
+std::vector<RegionView> PackedViews(std::span<const Region> regions, std::span<std::byte> destination);
 
 }  // namespace layercast

@@ -1,8 +1,17 @@
 // The factory: one line per transport of this build.
+#include <algorithm>
+
+#include "layercast/error.h"
 #include "src/transport/channel.h"
 #include "src/transport/inproc/inproc_transport.h"
 #include "src/transport/shm/shm_transport.h"
 #include "src/transport/zmq/zmq_transport.h"
+#if LAYERCAST_HAVE_NCCL
+#include "src/transport/nccl/nccl_transport.h"
+#endif
+#if LAYERCAST_HAVE_UCX
+#include "src/transport/ucx/ucx_transport.h"
+#endif
 
 namespace layercast {
 
@@ -10,8 +19,45 @@ std::vector<std::unique_ptr<Transport>> AllTransports() {
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(MakeInprocTransport());
   transports.push_back(MakeShmTransport());
+#if LAYERCAST_HAVE_UCX
+  transports.push_back(MakeUcxTransport());
+#endif
+#if LAYERCAST_HAVE_NCCL
+  transports.push_back(MakeNcclTransport());
+#endif
   transports.push_back(MakeZmqTransport());
   return transports;
+}
+
+std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names) {
+  std::vector<std::unique_ptr<Transport>> transports = AllTransports();
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(transports, name, &Transport::name);
+    if (found == transports.end()) ThrowNoChannel(name);
+    const std::string why_not = (*found)->WhyNotHere();
+    if (!why_not.empty())
+      throw Error(ErrorCode::kUnsupported, "channel '" + name + "' cannot be used here: " + why_not);
+  }
+  std::erase_if(transports, [&](const auto& transport) {
+    return names.empty() ? !transport->WhyNotHere().empty()
+                         : std::ranges::find(names, transport->name()) == names.end();
+  });
+  return transports;
+}
+
+void ThrowNoChannel(const std::string& name) {
+  std::string why;
+#if !LAYERCAST_HAVE_NCCL
+  if (name == "nccl") why = " (nccl.h of the CUDA toolkit was not found when it was configured)";
+#endif
+#if !LAYERCAST_HAVE_UCX
+  if (name == "ucx") why = " (UCX, libucx-dev, was not found when it was configured)";
+#endif
+  std::string names;
+  for (const std::unique_ptr<Transport>& transport : AllTransports()) {
+    names += (names.empty() ? "" : ", ") + std::string(transport->name());
+  }
+  throw Error(ErrorCode::kUnsupported, "this build has no channel '" + name + "'" + why + ", it has " + names);
 }
 
 }  // namespace layercast

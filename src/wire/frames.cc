@@ -131,6 +131,13 @@ void Fields(Archive& archive, Hello& hello) {
 }
 
 template <typename Archive>
+void Cost(Archive& archive, TrainerCost& cost) {
+  if (archive.protocol() < kPartsProtocol) return;
+  archive.Number(cost.held_up_us, "time held up");
+  archive.Number(cost.core_us, "core time");
+}
+
+template <typename Archive>
 void Fields(Archive& archive, Welcome& welcome) {
   archive.Number(welcome.protocol, "protocol");
   archive.Text(welcome.publisher, "publisher");
@@ -141,17 +148,16 @@ void Fields(Archive& archive, Welcome& welcome) {
     archive.Text(channel.address, "channel address");
   });
   archive.Bytes(welcome.manifest, "manifest");
+  Cost(archive, welcome.cost);
 }
 
 template <typename Archive>
 void Fields(Archive& archive, Subscribe& subscribe) {
   OneDigest(archive, subscribe.schedule_digest);
   archive.Bytes(subscribe.schedule, "schedule");
-  const bool axes = archive.protocol() >= kAmaxAxesProtocol;
-  archive.template List<std::uint32_t>(subscribe.amax_requests, axes ? 5 : 4, "amax requests", [&](AmaxRequest& ask) {
+  archive.template List<std::uint32_t>(subscribe.amax_requests, 5, "amax requests", [&](AmaxRequest& ask) {
     archive.Number(ask.tensor, "tensor");
-    if (axes) archive.Number(ask.kept, "kept axes");
-    LAYERCAST_CHECK(axes || ask.kept == kKeptRows);  // the session asks for nothing else then
+    archive.Number(ask.kept, "kept axes");
   });
 }
 
@@ -184,6 +190,7 @@ void Fields(Archive& archive, TensorDone& done) {
 template <typename Archive>
 void Fields(Archive& archive, StreamEnd& end) {
   archive.Number(end.tensors, "tensors");
+  Cost(archive, end.cost);
 }
 
 template <typename Archive>
@@ -210,6 +217,9 @@ void Fields(Archive& archive, StatusAnswer& status) {
     archive.Number(version.tensors, "tensors");
     archive.Number(version.bytes, "bytes");
     archive.Number(version.readers, "readers");
+    if (archive.protocol() < kPartsProtocol) return;
+    archive.Number(version.part_rank, "part's rank");
+    archive.Number(version.part_ranks, "ranks");
   });
 }
 

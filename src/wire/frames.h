@@ -15,10 +15,10 @@
 namespace layercast::wire {
 
 // This release speaks these protocols.
-inline constexpr std::uint16_t kOldestProtocol = 1;
-inline constexpr std::uint16_t kNewestProtocol = 2;
-// From this one on, `subscribe` says over which axes it wants magnitudes; before, they are of rows.
-inline constexpr std::uint16_t kAmaxAxesProtocol = 2;
+inline constexpr std::uint16_t kOldestProtocol = 2;
+inline constexpr std::uint16_t kNewestProtocol = 3;
+// From this one on, a publisher may be one of several that hold a version between them, and says so.
+inline constexpr std::uint16_t kPartsProtocol = 3;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -50,6 +50,13 @@ struct ChannelAddress {
   bool operator==(const ChannelAddress&) const = default;
 };
 
+// What publishing has cost the trainer: how long it was held up, and what was computed for it. Since protocol 3.
+struct TrainerCost {
+  std::uint64_t held_up_us = 0;
+  std::uint64_t core_us = 0;
+  bool operator==(const TrainerCost&) const = default;
+};
+
 struct Welcome {
   std::uint16_t protocol = kNewestProtocol;
   std::string publisher;
@@ -57,6 +64,7 @@ struct Welcome {
   bool stream = false;
   std::vector<ChannelAddress> channels;
   std::vector<std::byte> manifest;
+  TrainerCost cost;  // of a snapshot
   bool operator==(const Welcome&) const = default;
 };
 
@@ -102,6 +110,7 @@ struct TensorDone {
 
 struct StreamEnd {
   std::uint32_t tensors = 0;
+  TrainerCost cost;
   bool operator==(const StreamEnd&) const = default;
 };
 
@@ -134,6 +143,8 @@ struct VersionStatus {
   std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;
   std::uint32_t readers = 0;  // sessions that are open now
+  std::uint32_t part_rank = 0;
+  std::uint32_t part_ranks = 1;
   bool operator==(const VersionStatus&) const = default;
 };
 

@@ -2,6 +2,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <sstream>
 
 #include "tests/conformance/channel_fixture.h"
 #include "tests/support/child_process.h"
@@ -17,13 +20,22 @@ std::vector<std::string> NamesAcrossProcesses() {
 
 class ChannelProcess : public Channel {
  protected:
-  std::string Peer() const { return FolderOfThisProgram() + "/conformance_peer"; }
+  // conformance_peer with these arguments, where LAYERCAST_PEER_WITHIN leads: a command that becomes it, on another
+  // host.
+  static std::vector<std::string> Peer(const std::vector<std::string>& arguments) {
+    const char* const within = std::getenv("LAYERCAST_PEER_WITHIN");
+    std::istringstream words(within != nullptr ? within : "");
+    std::vector<std::string> command(std::istream_iterator<std::string>(words), {});
+    command.push_back(FolderOfThisProgram() + "/conformance_peer");
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return command;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Every, ChannelProcess, testing::ValuesIn(NamesAcrossProcesses()),
                          [](const auto& test) { return test.param; });
 
 TEST_P(ChannelProcess, BringsBytesFromAnotherProcess) {
-  ChildProcess publisher({Peer(), "offer", GetParam()});
+  ChildProcess publisher(Peer({"offer", GetParam()}));
   const auto receiver = transport_->Connect(publisher.ReadLine(), Deadline::After(kPatience));
   Fetch fetch({{0, 1, 2'900'000, 1, 2'900'000}, {1, 7, 11, 100, 40}});
   EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
@@ -32,7 +44,7 @@ TEST_P(ChannelProcess, BringsBytesFromAnotherProcess) {
 }
 
 TEST_P(ChannelProcess, AKilledPublisherIsUnavailable) {
-  ChildProcess publisher({Peer(), "offer", GetParam()});
+  ChildProcess publisher(Peer({"offer", GetParam()}));
   const std::string address = publisher.ReadLine();
   const auto receiver = transport_->Connect(address, Deadline::After(kPatience));
   std::vector<Fetch> fetches = ManyFetches();
@@ -50,7 +62,7 @@ TEST_P(ChannelProcess, AKilledPublisherIsUnavailable) {
 }
 
 TEST_P(ChannelProcess, AFrozenPublisherIsUnavailable) {
-  ChildProcess publisher({Peer(), "offer", GetParam()});
+  ChildProcess publisher(Peer({"offer", GetParam()}));
   const std::string address = publisher.ReadLine();
   const auto receiver = transport_->Connect(address, Deadline::After(kPatience));
   Fetch fetch({{0, 0, 1'000'000, 1, 1'000'000}});
@@ -63,8 +75,8 @@ TEST_P(ChannelProcess, AFrozenPublisherIsUnavailable) {
 
 TEST_P(ChannelProcess, AKilledOrFrozenReceiverHoldsNobodyUp) {
   PublishedBytes published(*publisher_, 7, kPeerSizes);
-  ChildProcess killed({Peer(), "fetch", GetParam(), publisher_->address()});
-  ChildProcess frozen({Peer(), "fetch", GetParam(), publisher_->address()});
+  ChildProcess killed(Peer({"fetch", GetParam(), publisher_->address()}));
+  ChildProcess frozen(Peer({"fetch", GetParam(), publisher_->address()}));
   EXPECT_EQ(killed.ReadLine(), "under way");
   EXPECT_EQ(frozen.ReadLine(), "under way");
   killed.Signal(SIGKILL);

@@ -18,7 +18,7 @@ void WaitForTheEnd() {
 }
 
 void OfferUntilTheEnd(const std::string& transport) {
-  const auto end = TransportNamed(transport)->Offering("127.0.0.1");
+  const auto end = TransportNamed(transport)->Offering(HostFrom("LAYERCAST_PEER_HOST"));
   const PublishedBytes first(*end, 7, kPeerSizes);
   const PublishedBytes second(*end, 8, kPeerSizes);
   std::cout << end->address() << std::endl;

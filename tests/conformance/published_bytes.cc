@@ -5,9 +5,37 @@
 #include <stdexcept>
 #include <utility>
 
+#if LAYERCAST_HAVE_NCCL
+#include "src/transport/nccl/nccl_transport.h"
+#include "tests/support/fake_nccl.h"
+#include "tests/support/fake_staging.h"
+#endif
+
 namespace layercast::test {
 
+namespace {
+
+#if LAYERCAST_HAVE_NCCL
+std::unique_ptr<Transport> MakeFakeNccl() {
+  return MakeNcclTransport(
+      [] { return nccl_channel::NcclParts{std::make_shared<FakeNccl>(), std::make_shared<FakeStaging>()}; });
+}
+#endif
+
+}  // namespace
+
+std::vector<std::string> TransportNames() {
+  std::vector<std::string> names;
+  for (const auto& transport : AllTransports()) {
+    names.emplace_back(transport->name() == "nccl" ? kFakeNccl : transport->name());
+  }
+  return names;
+}
+
 std::unique_ptr<Transport> TransportNamed(const std::string& name) {
+#if LAYERCAST_HAVE_NCCL
+  if (name == kFakeNccl) return MakeFakeNccl();
+#endif
   for (std::unique_ptr<Transport>& transport : AllTransports()) {
     if (transport->name() == name) return std::move(transport);
   }

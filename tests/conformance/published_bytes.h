@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "layercast/memory.h"
@@ -17,7 +19,18 @@ namespace layercast::test {
 
 constexpr std::chrono::seconds kPatience{20};  // a test that waits this long has failed
 
+// NCCL takes one end for a GPU, and most machines have no two: the suite runs on a library and devices that it plays.
+inline constexpr std::string_view kFakeNccl = "nccl_fake";
+
+// What the suite runs on: all of this build.
+std::vector<std::string> TransportNames();
 std::unique_ptr<Transport> TransportNamed(const std::string& name);
+
+// Where publishers of the suite listen: what the environment says (tests/end_to_end/test_networks.py), else loopback.
+inline std::string HostFrom(const char* variable) {
+  const char* const host = std::getenv(variable);
+  return host != nullptr ? host : "127.0.0.1";
+}
 
 // What conformance_peer offers, as 7 and as 8.
 constexpr std::array<std::size_t, 2> kPeerSizes{3'000'000, 4096};

@@ -1,4 +1,4 @@
-"""An engine of two ranks that serves version A while version B is on its way to it, and what it takes to see which of
+"""An engine that serves version A while version B is on its way to it, and what it takes to see which of
 them it serves. Used by the tests of faults and of commit policies."""
 
 import oracle
@@ -8,14 +8,14 @@ PROMPT = (3, 11, 4, 250)
 
 
 class Setting:
-    """An engine of two ranks that serves A, and what it takes to see that it still does, or that it serves B."""
+    """An engine that serves A, and what it takes to see that it still does, or that it serves B."""
 
     def __init__(self, program, start, checkpoint, assert_serves):
         self.program, self.start, self.assert_serves = program, start, assert_serves
         self.folders = {version: checkpoint("qwen3", version) for version in ("a", "b")}
 
-    def serve(self, commit="staged", failpoints=""):
-        self.engine = self.start("serve", "--model", self.folders["a"], "--tp", 2, "--quantization", RECIPE,
+    def serve(self, commit="staged", failpoints="", tp=2):
+        self.engine = self.start("serve", "--model", self.folders["a"], "--tp", tp, "--quantization", RECIPE,
                                  "--chunk-bytes", 16384, "--commit", commit, failpoints=failpoints)
         self.versions = {"a": self.engine.version}
         self.answer_of_a = self.answer()["tokens"]
@@ -61,14 +61,15 @@ class Setting:
         assert refused.json["error"]["code"] == "failed_precondition"
         assert "torn between" in refused.json["error"]["message"]
 
-    def assert_takes_b(self, publisher=None):
-        done = self.reload("--publisher", (publisher or self.publisher).endpoint, status=0)
+    def assert_takes_b(self, publisher=None, *arguments):
+        done = self.reload("--publisher", (publisher or self.publisher).endpoint, *arguments, status=0)
         assert done["version"] == (publisher or self.publisher).version
         self.assert_serves(self.engine, self.folders["b"], RECIPE)
         answer = self.answer()
         assert answer["tokens"] != self.answer_of_a
         assert [span["version"] for span in answer["spans"]] == [done["version"]]
         assert self.program.status(self.engine)["last_error"] is None
+        return done["report"]
 
 
 def struck_mid_transfer(report):

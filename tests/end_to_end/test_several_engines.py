@@ -57,3 +57,62 @@ def test_one_that_fails_does_not_hold_up_the_others(engines, program, start, che
     for engine, (_, recipe) in zip(engines, ENGINES):
         assert_serves(engine, folder, recipe)
     assert_serves(failing, checkpoint("llama", "a"), "none")
+
+
+# All or none.
+
+
+def test_all_commit_together(engines, program, start, checkpoint, assert_serves):
+    folder = checkpoint("llama", "b")
+    publisher = start("publish", "--checkpoint", folder)
+    done = reload_together(program, engines, publisher)
+    assert [outcome["version"] for outcome in done["engines"]] == [publisher.version] * len(engines)
+    for engine, (_, recipe) in zip(engines, ENGINES):
+        assert_serves(engine, folder, recipe)
+        assert program.generate(engine, (3, 11), "--max-new", 2)["spans"][0]["version"] == publisher.version
+
+
+@pytest.mark.parametrize("fault", ["quantize=throw@2", "commit.prepare=throw"])
+def test_one_that_fails_is_enough_that_none_commits(fault, engines, program, start, checkpoint, assert_serves):
+    old, new = checkpoint("llama", "a"), checkpoint("llama", "b")
+    failing = start("serve", "--model", old, "--quantization", "none", failpoints=fault)
+    publisher = start("publish", "--checkpoint", new)
+    before = [engine.version for engine in (*engines, failing)]
+    done = reload_together(program, (*engines, failing), publisher, status=1)
+    assert [outcome["version"] for outcome in done["engines"]] == before
+    assert [outcome["error"]["code"] for outcome in done["engines"][:3]] == ["cancelled"] * 3
+    for outcome in done["engines"]:
+        assert failing.endpoint in outcome["error"]["message"] or outcome["endpoint"] == failing.endpoint
+        assert "failpoint" in outcome["error"]["message"]
+    for engine, (_, recipe) in zip(engines, ENGINES):
+        assert_serves(engine, old, recipe)
+        assert program.status(engine)["state"] == "serving"
+    # Nothing is left of it: together or alone, they take the version now.
+    assert reload_together(program, engines, publisher)["ok"]
+    assert_serves(engines[1], new, ENGINES[1][1])
+
+
+def test_an_engine_that_dies_before_the_commit_is_enough_that_none_commits(engines, program, start, checkpoint,
+                                                                          assert_serves):
+    old, new = checkpoint("llama", "a"), checkpoint("llama", "b")
+    publisher = start("publish", "--checkpoint", new)
+    engines[2].kill()
+    done = reload_together(program, engines, publisher, status=1)
+    assert [outcome["ok"] for outcome in done["engines"]] == [False] * 3
+    for engine, (_, recipe) in zip(engines[:2], ENGINES):
+        assert_serves(engine, old, recipe)
+
+
+def test_an_engine_that_writes_as_it_receives_cannot_wait_for_others(program, start, checkpoint, assert_serves):
+    undo = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none", "--commit", "undo")
+    publisher = start("publish", "--checkpoint", checkpoint("llama", "b"))
+    done = reload_together(program, [undo], publisher, status=1)
+    assert done["engines"][0]["error"]["code"] == "failed_precondition"
+    assert "expected the commit policy staged" in done["engines"][0]["error"]["message"]
+    assert_serves(undo, checkpoint("llama", "a"), "none")
+
+
+def reload_together(program, engines, publisher, status=0):
+    endpoints = ",".join(engine.endpoint for engine in engines)
+    return program.run("reload", "--engine", endpoints, "--publisher", publisher.endpoint, "--all-or-none",
+                       status=status).json

@@ -15,31 +15,45 @@ namespace {
 
 using namespace std::string_view_literals;
 
-std::string Form() {
-  const Manifest manifest("run", 7,
-                          {{.spec = {"model.norm.weight", DType::kBF16, {8}}, .digest = {1, 2}, .amax = 1.5F},
-                           {.spec = {"b", DType::kF32, {2, 3}}, .digest = {}, .amax = -1.0F},
-                           {.spec = {"c", DType::kU8, {}}, .digest = {}, .amax = 0.0F}});
+std::string BytesOf(const Manifest& manifest) {
   const std::vector<std::byte> bytes = manifest.Encode();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::string WholeForm() {
+  const Manifest manifest("run", 7,
+                          {{.spec = {"model.norm.weight", DType::kBF16, {8}}, .digest = {1, 2}, .amax = 1.5F},
+                           {.spec = {"b", DType::kF32, {2, 3}}, .digest = {}, .amax = -1.0F},
+                           {.spec = {"c", DType::kU8, {}}, .digest = {}, .amax = 0.0F}});
+  return BytesOf(manifest);
+}
+
+std::string PartForm() {
+  const ManifestEntry part{.spec = {"w", DType::kBF16, {2, 4}},
+                           .digest = {1, 2},
+                           .amax = 1.5F,
+                           .part = TensorPart{.whole = {5, 4}, .offsets = {2, 0}}};
+  const ManifestEntry whole{.spec = {"b", DType::kF32, {2}}, .digest = {}, .amax = -1.0F};
+  return BytesOf({"run", 7, {part, whole}, {.rank = 1, .ranks = 3}});
+}
+
 TEST(ManifestFuzz, DamagedFormsAreRefusedOrCanonical) {
   Damage damage(5, "\0\1\2\x0e\x40\x7f\x80\xbf\xff"sv);
-  const std::string form = Form();
-  int accepted = 0;
-  for (int round = 0; round < 20000; ++round) {
-    const std::string damaged = damage.Apply(form);
-    const auto* first = reinterpret_cast<const std::byte*>(damaged.data());
-    const std::vector<std::byte> bytes(first, first + damaged.size());
-    try {
-      ASSERT_EQ(Manifest::Decode(bytes).Encode(), bytes) << "round " << round;
-      ++accepted;
-    } catch (const Error& error) {
-      ASSERT_EQ(error.code(), ErrorCode::kCorrupt) << "round " << round << ": " << error.what();
+  for (const std::string& form : {WholeForm(), PartForm()}) {
+    int accepted = 0;
+    for (int round = 0; round < 20000; ++round) {
+      const std::string damaged = damage.Apply(form);
+      const auto* first = reinterpret_cast<const std::byte*>(damaged.data());
+      const std::vector<std::byte> bytes(first, first + damaged.size());
+      try {
+        ASSERT_EQ(Manifest::Decode(bytes).Encode(), bytes) << "round " << round;
+        ++accepted;
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), ErrorCode::kCorrupt) << "round " << round << ": " << error.what();
+      }
     }
+    EXPECT_GT(accepted, 100);  // else nothing behind the magic was tried
   }
-  EXPECT_GT(accepted, 100);  // else nothing behind the magic was tried
 }
 
 }  // namespace

@@ -1,13 +1,19 @@
 // Publishes a checkpoint through the public API until standard input ends: the other process of test_wire.py.
-//   publisher_driver FOLDER snapshot|stream [layer|checkpoint|SEED]
-// Prints its endpoint on a line when it is ready. A number instead of an order: shuffled by that seed.
+//   publisher_driver FOLDER snapshot|stream [layer|checkpoint|SEED [RANK/RANKS]]
+// Prints its endpoint on a line when it is ready. A number instead of an order: shuffled by that seed. With a rank:
+// what that rank of a trainer holds, as tests/support/sharded_trainer.py writes it.
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "layercast/error.h"
 #include "layercast/publisher.h"
@@ -27,6 +33,26 @@ Weights Shuffled(const std::string& folder, std::uint32_t seed) {
   return weights;
 }
 
+Weights WithParts(Weights weights, const std::string& folder) {
+  const auto parts = nlohmann::json::parse(std::ifstream(folder + "/parts.json"));
+  weights.walk = [walk = std::move(weights.walk), parts](std::span<const std::string> order) {
+    auto next = [whole = std::shared_ptr(walk(order)), parts]() -> std::optional<NamedTensor> {
+      std::optional<NamedTensor> named = whole->Next();
+      if (!named) return named;
+      const auto& part = parts.at(named->name);
+      named->part = TensorPart{.whole = part.at("whole").get<Shape>(), .offsets = part.at("offsets").get<Shape>()};
+      return named;
+    };
+    return MakeWeightsIterator(std::move(next));
+  };
+  return weights;
+}
+
+VersionPart ParsePart(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  return {std::stoi(text.substr(0, slash)), std::stoi(text.substr(slash + 1))};
+}
+
 void Run(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2) throw Error(ErrorCode::kInvalidArgument, "FOLDER snapshot|stream [ORDER]");
   const std::string order = arguments.size() > 2 ? arguments[2] : "layer";
@@ -36,9 +62,13 @@ void Run(const std::vector<std::string>& arguments) {
   const bool shuffled = order != "layer" && order != "checkpoint";
 
   Publisher publisher({});
-  const PublishedVersion published =
-      publisher.Publish(options, shuffled ? Shuffled(arguments[0], static_cast<std::uint32_t>(std::stoul(order)))
-                                          : Weights::FromCheckpoint(arguments[0]));
+  Weights weights = shuffled ? Shuffled(arguments[0], static_cast<std::uint32_t>(std::stoul(order)))
+                             : Weights::FromCheckpoint(arguments[0]);
+  if (arguments.size() > 3) {
+    options.part = ParsePart(arguments[3]);
+    weights = WithParts(std::move(weights), arguments[0]);
+  }
+  const PublishedVersion published = publisher.Publish(options, std::move(weights));
   std::printf("%s\n", publisher.endpoint().c_str());
   std::fflush(stdout);
   while (std::cin.get() != std::char_traits<char>::eof()) {

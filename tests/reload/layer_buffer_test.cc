@@ -11,6 +11,7 @@
 namespace layercast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::ErrorOf;
 using ::testing::HasSubstr;
@@ -135,6 +136,28 @@ TEST_F(LayerBufferTest, APaddedEmbeddingIsCompleteAndTriggersNothing) {
   EXPECT_TRUE(buffer_.Covered(rig_.LayerOf("model.embed_tokens")));
   ArriveAll({"input_layernorm.weight", "self_attn.q_proj.weight"});
   EXPECT_THAT(buffer_.episodes(), IsEmpty());
+}
+
+TEST_F(LayerBufferTest, ALimitRefusesALayerAndNamesThoseThatHoldTheMemory) {
+  const std::uint32_t qkv = rig_.LayerOf("model.layers.0.self_attn.qkv_proj");
+  const std::uint32_t mlp = rig_.LayerOf("model.layers.0.mlp.gate_up_proj");
+  const std::uint64_t qkv_bytes = LayerBytes(rig_.plan, rig_.plan.layers()[qkv]);
+  const std::uint64_t both = qkv_bytes + LayerBytes(rig_.plan, rig_.plan.layers()[mlp]);
+  LayerBuffer tight(rig_.plan, rig_.manifest, rig_.work, both - 1);
+  tight.CountBuffered(rig_.Whole("model.layers.0.self_attn.k_proj.weight"));
+  tight.Open(qkv);
+  tight.CountBuffered(rig_.Whole("model.layers.0.mlp.gate_proj.weight"));
+  EXPECT_THAT(
+      ErrorOf([&] { tight.Open(mlp); }),
+      AllOf(HasSubstr("layer model.layers.0.mlp.gate_up_proj needs "),
+            HasSubstr("of " + std::to_string(both - 1) + " that the buffer limit allows"),
+            HasSubstr("model.layers.0.self_attn.qkv_proj: " + std::to_string(qkv_bytes) + " bytes"),
+            HasSubstr("model.layers.0.self_attn.q_proj.weight"), HasSubstr("model.layers.0.self_attn.v_proj.weight")));
+  EXPECT_EQ(tight.peak_bytes(), qkv_bytes);
+  LayerBuffer enough(rig_.plan, rig_.manifest, rig_.work, both);
+  enough.Open(qkv);
+  enough.Open(mlp);
+  EXPECT_EQ(enough.peak_bytes(), both);
 }
 
 TEST_F(LayerBufferTest, ALayerOfPaddingAloneExpectsNothing) {

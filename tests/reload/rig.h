@@ -33,6 +33,12 @@ constexpr bool kUnderThreadSanitizer = true;
 #else
 constexpr bool kUnderThreadSanitizer = false;
 #endif
+// So is memory, where what differs is only which kernel a rank's rows go through.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kUnderSanitizer = true;
+#else
+constexpr bool kUnderSanitizer = kUnderThreadSanitizer;
+#endif
 
 struct RigOptions {
   std::string recipe = "none";

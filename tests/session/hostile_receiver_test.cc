@@ -80,7 +80,7 @@ TEST_F(HostileReceiverTest, SessionsAreBounded) {
   RawReceiver receiver(service->endpoint());
   std::string refusal;
   for (std::uint64_t session = 0; session < 9; ++session) {
-    receiver.Send(wire::Encode({.protocol = 1, .session = session, .message = wire::Hello{}}));
+    receiver.Send(wire::Encode({.protocol = 2, .session = session, .message = wire::Hello{}}));
     const wire::Message answer = receiver.Receive();
     if (const auto* refused = std::get_if<wire::Refused>(&answer)) refusal = refused->message;
   }

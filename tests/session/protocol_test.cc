@@ -1,4 +1,4 @@
-// Sessions with the release before, whose newest protocol was 1, in both directions. Its bytes are put together here by
+// Sessions with the release before, whose newest protocol was 2, in both directions. Its bytes are put together here by
 // hand, as FORMAT.md of that release has them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "layercast/error.h"
 #include "src/base/bytes.h"
-#include "src/session/choose_channel.h"
+#include "src/session/channel_chooser.h"
 #include "src/session/chunk_digests.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
@@ -25,7 +25,7 @@ constexpr std::uint64_t kSession = 5;
 ByteWriter Header(std::uint16_t type, std::uint64_t session) {
   ByteWriter bytes;
   bytes.PutBytes("LCWF");
-  bytes.Put(std::uint16_t{1});
+  bytes.Put(std::uint16_t{2});
   bytes.Put(type);
   bytes.Put(session);
   return bytes;
@@ -36,18 +36,19 @@ void Put(ByteWriter& bytes, const Digest& digest) {
   bytes.Put(digest.low);
 }
 
-Bytes SubscribeOfProtocol1(std::uint64_t session, const Schedule& schedule, bool with_bytes, std::uint32_t tensor) {
+Bytes SubscribeOfProtocol2(std::uint64_t session, const Schedule& schedule, bool with_bytes, std::uint32_t tensor) {
   const Bytes encoded = with_bytes ? schedule.Encode() : Bytes();
   ByteWriter bytes = Header(3, session);
   Put(bytes, schedule.digest());
   bytes.Put(static_cast<std::uint32_t>(encoded.size()));
   bytes.PutBytes({reinterpret_cast<const char*>(encoded.data()), encoded.size()});
-  bytes.Put(std::uint32_t{1});  // tensors whose rows' magnitudes are wanted
+  bytes.Put(std::uint32_t{1});  // tensors whose magnitudes are wanted
   bytes.Put(tensor);
+  bytes.Put(kKeptRows);
   return std::move(bytes).Take();
 }
 
-Bytes SubscribedOfProtocol1(std::uint64_t session, std::uint64_t offer, const std::vector<Digest>& chunks,
+Bytes SubscribedOfProtocol2(std::uint64_t session, std::uint64_t offer, const std::vector<Digest>& chunks,
                             std::uint32_t tensor, const std::vector<float>& rows) {
   ByteWriter bytes = Header(5, session);
   bytes.Put(offer);
@@ -67,30 +68,30 @@ class ProtocolTest : public SessionTest {
   }
 };
 
-TEST_F(ProtocolTest, AReceiverOfProtocol1IsAnsweredInItsOwnBytes) {
+TEST_F(ProtocolTest, AReceiverOfProtocol2IsAnsweredInItsOwnBytes) {
   const Weights weights = SomeWeights();
   const auto service = MakeService();
   const PublishedWeights published(*service, weights, "run", 3);
   RawReceiver receiver(service->endpoint());
   wire::Hello hello;
-  hello.oldest_protocol = hello.newest_protocol = 1;
-  receiver.Send(wire::Encode({1, kSession, hello}));
+  hello.oldest_protocol = hello.newest_protocol = 2;
+  receiver.Send(wire::Encode({2, kSession, hello}));
   const wire::Frame welcome = wire::Decode(receiver.ReceiveBytes());
-  EXPECT_EQ(welcome.protocol, 1);
-  EXPECT_EQ(std::get<wire::Welcome>(welcome.message).protocol, 1);
+  EXPECT_EQ(welcome.protocol, 2);
+  EXPECT_EQ(std::get<wire::Welcome>(welcome.message).protocol, 2);
 
   const Schedule schedule = SomeSchedule(false);
-  receiver.Send(SubscribeOfProtocol1(kSession, schedule, true, 1));
+  receiver.Send(SubscribeOfProtocol2(kSession, schedule, true, 1));
   const Offer& offer = published.version->offer();
   EXPECT_EQ(
       receiver.ReceiveBytes(),
-      SubscribedOfProtocol1(kSession, offer.id, ChunkDigests(schedule, offer.tensors, pool_), 1, RowAmax(weights, 1)));
+      SubscribedOfProtocol2(kSession, offer.id, ChunkDigests(schedule, offer.tensors, pool_), 1, RowAmax(weights, 1)));
 }
 
-// A publisher of protocol 1 with one version, over one channel.
-class PublisherOfProtocol1 {
+// A publisher of protocol 2 with one version, over one channel.
+class PublisherOfProtocol2 {
  public:
-  explicit PublisherOfProtocol1(const Weights& weights, const Transport& transport)
+  explicit PublisherOfProtocol2(const Weights& weights, const Transport& transport)
       : name_(transport.name()), end_(transport.Offering("127.0.0.1")) {
     std::vector<ManifestEntry> entries;
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -103,16 +104,17 @@ class PublisherOfProtocol1 {
 
   void Welcome() {
     const wire::Frame hello = wire::Decode(link.ReceiveBytes());
-    EXPECT_EQ(std::get<wire::Hello>(hello.message).oldest_protocol, 1);
+    EXPECT_EQ(std::get<wire::Hello>(hello.message).oldest_protocol, 2);
     session = hello.session;
-    Send(wire::Welcome{.protocol = 1,
+    Send(wire::Welcome{.protocol = 2,
                        .publisher = "old",
                        .host = MyHost(),
                        .stream = false,
                        .channels = {{name_, end_->address()}},
-                       .manifest = manifest_.Encode()});
+                       .manifest = manifest_.Encode(),
+                       .cost = {}});
   }
-  void Send(const wire::Message& message) { link.Send({1, session, message}); }
+  void Send(const wire::Message& message) { link.Send({2, session, message}); }
 
   RawPublisher link;
   Offer offer{.id = 11, .tensors = {}};
@@ -130,15 +132,16 @@ struct Fetched {
   std::string error;
 };
 
-std::future<Fetched> FetchFrom(const std::string& endpoint, std::span<const std::unique_ptr<Transport>> transports,
-                               const Schedule& schedule, const AmaxRequest& request) {
-  return std::async(std::launch::async, [=] {
+std::future<Fetched> FetchFrom(const std::string& endpoint, ChannelChooser& channels, const Schedule& schedule,
+                               const AmaxRequest& request) {
+  return std::async(std::launch::async, [=, &channels] {
     Fetched fetched;
     FailPoints none;
     FetchOptions options;
-    options.transports = transports;
+    options.channels = &channels;
     try {
-      const auto session = FetchSession::Open(endpoint, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
+      const auto session =
+          FetchSession::Open(std::vector{endpoint}, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
       session->Fetch(schedule, std::vector<AmaxRequest>{request}, fetched.sink, Soon());
     } catch (const Error& error) {
       fetched.error = error.what();
@@ -147,15 +150,15 @@ std::future<Fetched> FetchFrom(const std::string& endpoint, std::span<const std:
   });
 }
 
-TEST_F(ProtocolTest, APublisherOfProtocol1IsAskedInItsOwnBytes) {
+TEST_F(ProtocolTest, APublisherOfProtocol2IsAskedInItsOwnBytes) {
   const Weights weights = SomeWeights();
-  PublisherOfProtocol1 publisher(weights, *transports_.front());
+  PublisherOfProtocol2 publisher(weights, *AllTransports().front());
   const Schedule schedule = SomeSchedule(false);
-  auto receiver = FetchFrom(publisher.link.endpoint(), transports_, schedule, {1, kKeptRows});
+  auto receiver = FetchFrom(publisher.link.endpoint(), channels_, schedule, {1, kKeptRows});
   publisher.Welcome();
-  EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol1(publisher.session, schedule, false, 1));
+  EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol2(publisher.session, schedule, false, 1));
   publisher.Send(wire::NeedSchedule{});
-  EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol1(publisher.session, schedule, true, 1));
+  EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol2(publisher.session, schedule, true, 1));
   const std::vector<float> rows = RowAmax(weights, 1);
   publisher.Send(
       wire::Subscribed{publisher.offer.id, ChunkDigests(schedule, publisher.offer.tensors, pool_), {{1, rows}}});
@@ -168,13 +171,35 @@ TEST_F(ProtocolTest, APublisherOfProtocol1IsAskedInItsOwnBytes) {
   EXPECT_EQ(fetched.sink.axis_amax[1], rows);
 }
 
-TEST_F(ProtocolTest, WhatProtocol1CannotAskForIsRefusedByName) {
-  PublisherOfProtocol1 publisher(SomeWeights(), *transports_.front());
-  auto receiver = FetchFrom(publisher.link.endpoint(), transports_, SomeSchedule(false), {1, 0b10});
-  publisher.Welcome();
-  EXPECT_EQ(publisher.link.ReceiveBytes(), Header(11, publisher.session).Take());  // bye: nothing was asked for
-  EXPECT_THAT(receiver.get().error, AllOf(HasSubstr(publisher.link.endpoint()), HasSubstr("'b' ([16, 12] f32)"),
-                                          HasSubstr("which protocol 2 has; the publisher speaks 1")));
+TEST_F(ProtocolTest, AReceiverOfProtocol2IsNotTakenInByAPartOfAVersion) {
+  const auto service = MakeService();
+  const auto part = std::make_shared<OfferedVersion>(Manifest("run", 3, {}, {.rank = 1, .ranks = 2}), Offer(), false);
+  service->Offer(part);
+  RawReceiver receiver(service->endpoint());
+  wire::Hello hello;
+  hello.oldest_protocol = 1;
+  hello.newest_protocol = 2;
+  receiver.Send(wire::Encode({2, kSession, hello}));
+  EXPECT_THAT(
+      receiver.Refusal(),
+      AllOf(HasSubstr("run@3"), HasSubstr("is published in 2 parts: expected a receiver that speaks protocol 3, "
+                                          "got one that speaks 1 to 2")));
+}
+
+TEST_F(ProtocolTest, AStatusIsAnsweredInTheProtocolThatItWasAskedIn) {
+  const auto service = MakeService();
+  service->Offer(std::make_shared<OfferedVersion>(Manifest("run", 3, {}, {.rank = 1, .ranks = 2}), Offer(), false));
+  RawReceiver asker(service->endpoint());
+  const auto answer_in = [&](std::uint16_t protocol) {
+    asker.Send(wire::Encode({protocol, kSession, wire::StatusRequest{}}));
+    return wire::Decode(asker.ReceiveBytes());
+  };
+  for (const auto& [asked, answered] : {std::pair(1, 2), std::pair(2, 2), std::pair(3, 3), std::pair(4, 3)}) {
+    const wire::Frame frame = answer_in(static_cast<std::uint16_t>(asked));
+    EXPECT_EQ(frame.protocol, answered);
+    const wire::VersionStatus& version = std::get<wire::StatusAnswer>(frame.message).versions.at(0);
+    EXPECT_EQ(version.part_ranks, answered == 3 ? 2U : 1U);
+  }
 }
 
 }  // namespace

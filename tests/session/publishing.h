@@ -127,15 +127,16 @@ class SessionTest : public ::testing::Test {
                                      const std::string& lineage = "", std::optional<std::uint64_t> step = std::nullopt,
                                      const ReceiverIdentity& self = {"engine", 1, 0, 1}) {
     FetchOptions options;
-    options.transports = transports_;
+    options.channels = &channels_;
     options.channel = channel;
-    return FetchSession::Open(service.endpoint(), self, lineage, step, options, receiver_failpoints_, Soon());
+    return FetchSession::Open(std::vector{service.endpoint()}, self, lineage, step, options, receiver_failpoints_,
+                              Soon());
   }
 
   WorkerPool pool_{2};
   FailPoints publisher_failpoints_;
   FailPoints receiver_failpoints_;
-  const std::vector<std::unique_ptr<Transport>> transports_ = AllTransports();
+  ChannelChooser channels_;
 };
 
 }  // namespace layercast::testing

@@ -20,9 +20,9 @@ TEST_P(SnapshotTest, ArrivesChunkByChunkInTheSchedulesOrder) {
   const auto service = MakeService();
   const PublishedWeights published(*service, weights, "run", 3);
   const auto session = Open(*service, GetParam());
-  EXPECT_EQ(session->manifest().version(), published.version->manifest().version());
+  EXPECT_EQ(session->manifests().front().version(), published.version->manifest().version());
   EXPECT_EQ(session->mode(), PublishMode::kSnapshot);
-  EXPECT_EQ(session->channel(), GetParam());
+  EXPECT_EQ(session->channel().name, GetParam());
 
   const Schedule schedule = SomeSchedule(false);
   CollectingSink sink;
@@ -163,20 +163,21 @@ TEST_F(OfferTest, APublisherThatIsNotThereIsNoticed) {
     endpoint = service->endpoint();
   }
   FetchOptions options;
-  options.transports = transports_;
+  options.channels = &channels_;
   options.peer_timeout = std::chrono::milliseconds(50);
-  EXPECT_THAT([&] { FetchSession::Open(endpoint, {}, "", std::nullopt, options, receiver_failpoints_, Soon()); },
-              ThrowsMessage<Error>(AllOf(HasSubstr(endpoint), HasSubstr("silent"), HasSubstr("opening a session"))));
+  EXPECT_THAT(
+      [&] { FetchSession::Open(std::vector{endpoint}, {}, "", std::nullopt, options, receiver_failpoints_, Soon()); },
+      ThrowsMessage<Error>(AllOf(HasSubstr(endpoint), HasSubstr("silent"), HasSubstr("opening a session"))));
 }
 
 TEST_F(OfferTest, APublisherThatGoesAwayInTheMiddleIsNoticed) {
   auto service = MakeService();
   auto published = std::make_unique<PublishedWeights>(*service, SomeWeights(), "run", 3);
   FetchOptions options;
-  options.transports = transports_;
+  options.channels = &channels_;
   options.peer_timeout = std::chrono::milliseconds(50);
   const auto session =
-      FetchSession::Open(service->endpoint(), {}, "", std::nullopt, options, receiver_failpoints_, Soon());
+      FetchSession::Open(std::vector{service->endpoint()}, {}, "", std::nullopt, options, receiver_failpoints_, Soon());
   service->Stop();
   published.reset();
   service.reset();

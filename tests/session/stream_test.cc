@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "layercast/error.h"
+#include "tests/session/other_inproc.h"
 #include "tests/session/publishing.h"
 
 namespace layercast::testing {
@@ -156,6 +157,81 @@ TEST_P(StreamTest, AYieldThatWasNotDeclaredIsRefused) {
   auto second = Rank(*service, 1, schedule, sinks[1]);
   EXPECT_THAT(first.get(), HasSubstr("'surprise'"));
   EXPECT_THAT(second.get(), HasSubstr("'surprise'"));
+}
+
+// Brings nothing before the publisher has walked to its end, and then not at the first look.
+class LateEnd final : public FetchingEnd {
+ public:
+  LateEnd(std::unique_ptr<FetchingEnd> honest, std::shared_future<void> walked)
+      : honest_(std::move(honest)), walked_(std::move(walked)) {}
+  bool attaches() const override { return honest_->attaches(); }
+  void Submit(const ChunkRequest& request) override { honest_->Submit(request); }
+  std::optional<ChunkCompletion> Poll(Deadline deadline) override {
+    if (late_) return honest_->Poll(deadline);
+    late_ = walked_.wait_until(deadline.at()) == std::future_status::ready;
+    never_.wait_until(deadline.at());
+    return std::nullopt;
+  }
+  void Close() noexcept override { honest_->Close(); }
+
+ private:
+  const std::unique_ptr<FetchingEnd> honest_;
+  const std::shared_future<void> walked_;
+  std::promise<void> promise_;
+  const std::future<void> never_ = promise_.get_future();
+  bool late_ = false;
+};
+
+class LateTransport final : public OtherInproc {
+ public:
+  explicit LateTransport(std::shared_future<void> walked) : walked_(std::move(walked)) {}
+  std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
+    std::unique_ptr<FetchingEnd> end = honest_->Connect(address, deadline);
+    if (connections_++ == 0) return end;  // the probe's
+    return std::make_unique<LateEnd>(std::move(end), walked_);
+  }
+
+ private:
+  const std::shared_future<void> walked_;
+  mutable int connections_ = 0;
+};
+
+// Tells when it was asked for more than it has.
+class ToldWalk final : public WeightsIterator {
+ public:
+  ToldWalk(std::unique_ptr<WeightsIterator> weights, std::promise<void>& walked)
+      : weights_(std::move(weights)), walked_(walked) {}
+  std::optional<NamedTensor> Next() override {
+    std::optional<NamedTensor> next = weights_->Next();
+    if (!next) walked_.set_value();
+    return next;
+  }
+
+ private:
+  const std::unique_ptr<WeightsIterator> weights_;
+  std::promise<void>& walked_;
+};
+
+TEST_F(SessionTest, AStreamsPublisherMayBeAheadOfASlowChannel) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  std::promise<void> walked;
+  service->Offer(std::make_shared<OfferedVersion>(
+      Manifest::OfSpecs("run", 7, weights.ToManifest().specs()),
+      [&](std::span<const std::string>) { return std::make_unique<ToldWalk>(weights.Stream(), walked); }, false));
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(std::make_unique<LateTransport>(walked.get_future().share()));
+  ChannelChooser channels(std::move(transports));
+  FetchOptions options;
+  options.channels = &channels;
+  const auto session = FetchSession::Open(std::vector{service->endpoint()}, {"engine", 1, 0, 1}, "", {}, options,
+                                          receiver_failpoints_, Soon());
+  CollectingSink sink;
+  const Schedule schedule = SomeSchedule(true);
+  session->Fetch(schedule, {}, sink, Soon());
+  EXPECT_THAT(sink.order, ElementsAre(0, 1, 2));
+  const auto expected = BytesOf(schedule, weights);
+  for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(OverEveryChannel, StreamTest, ::testing::Values("inproc", "shm", "zmq"),

@@ -29,7 +29,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, child_input.get(), 0);
   ::posix_spawn_file_actions_adddup2(&actions, child_output.get(), 1);
-  const int error = ::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = ::posix_spawnp(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("cannot start " + arguments[0]);
 }

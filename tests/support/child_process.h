@@ -13,7 +13,7 @@ namespace layercast::test {
 // Resource; one thread only.
 class ChildProcess {
  public:
-  // `arguments[0]` is the program's path. Its standard input and output are pipes to here.
+  // `arguments[0]` is the program, by path or as PATH has it. Its standard input and output are pipes to here.
   explicit ChildProcess(const std::vector<std::string>& arguments);
   ~ChildProcess();  // kills what still runs
   ChildProcess(const ChildProcess&) = delete;

@@ -44,12 +44,20 @@ class Outcome:
 
 
 class Program:
-    """Runs subcommands with --json. Each takes the exit status it expects, so that no failure goes unnoticed."""
+    """Runs subcommands with --json. Each takes the exit status it expects, so that no failure goes unnoticed.
+    `within`: a command that becomes the program, somewhere else."""
 
-    def __init__(self, path, scratch):
+    def __init__(self, path, scratch, within=()):
         self.path = pathlib.Path(path)
         self.scratch = pathlib.Path(scratch)
+        self.within = list(within)
         self._started = 0
+
+    def on(self, host):
+        """The same program on a host of network.py."""
+        scratch = self.scratch / host.name
+        scratch.mkdir(exist_ok=True)
+        return Program(self.path, scratch, host.inside)
 
     def run(self, *arguments, status=0, timeout=COMMAND_SECONDS):
         return self.finish(self.start(*arguments), status, timeout)
@@ -78,7 +86,7 @@ class Program:
         return Daemon(self._command(arguments), log, failpoints)
 
     def _command(self, arguments):
-        return [str(self.path), *map(str, arguments), "--json"]
+        return [*self.within, str(self.path), *map(str, arguments), "--json"]
 
     # The client subcommands, with what they print.
 

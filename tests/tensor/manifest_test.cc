@@ -58,6 +58,71 @@ TEST(Manifest, ComesBackAsItWentIn) {
   EXPECT_EQ(decoded.Encode(), manifest.Encode());
 }
 
+// Rank 1 of 3: a part of one tensor, all of another.
+std::vector<ManifestEntry> PartEntries() {
+  std::vector<ManifestEntry> entries = {Entry("w", DType::kBF16, {2, 4}, 1.0F), Entry("norm", DType::kF32, {4}, 2.0F)};
+  entries[0].part = TensorPart{.whole = {5, 4}, .offsets = {2, 0}};
+  return entries;
+}
+
+Manifest SmallPart() { return {"run-17", 42, PartEntries(), {.rank = 1, .ranks = 3}}; }
+
+TEST(Manifest, APartComesBackAsItWentIn) {
+  const Manifest manifest = SmallPart();
+  const Manifest decoded = Manifest::Decode(manifest.Encode());
+  EXPECT_EQ(decoded.entries(), PartEntries());
+  EXPECT_EQ(decoded.part(), (VersionPart{.rank = 1, .ranks = 3}));
+  EXPECT_EQ(decoded.version(), manifest.version());
+  EXPECT_EQ(decoded.layout_digest(), manifest.layout_digest());
+  EXPECT_EQ(decoded.total_bytes(), 2U * 4 * 2 + 4 * 4);
+}
+
+TEST(Manifest, TheFormOfAPartIsTheOneThatIsSpecified) {
+  std::vector<unsigned> expected = {'L', 'C', 'M', 'A', 'N', 'I', 'F', 0, 2, 0, 0, 0, 1, 0, 0, 0};
+  const auto put_u64 = [&](unsigned value) {
+    expected.push_back(value);
+    expected.resize(expected.size() + 7);
+  };
+  for (const unsigned byte : {1, 0, int{'w'}, 14, 2}) expected.push_back(byte);
+  for (const unsigned dim : {2U, 4U}) put_u64(dim);
+  expected.push_back(1);
+  for (const unsigned dim : {5U, 4U, 2U, 0U}) put_u64(dim);
+  expected.resize(expected.size() + 16);
+  for (const unsigned byte : {0U, 0U, 0x80U, 0x3FU}) expected.push_back(byte);
+  for (const unsigned byte : {1, 0, int{'r'}, 3, 0, 0, 0, 0, 0, 0, 0}) expected.push_back(byte);
+  for (const unsigned byte : {1, 0, 0, 0, 3, 0, 0, 0}) expected.push_back(byte);
+  std::vector<std::byte> bytes;
+  for (const unsigned byte : expected) bytes.push_back(static_cast<std::byte>(byte));
+  EXPECT_EQ(Manifest("r", 3, {PartEntries()[0]}, {.rank = 1, .ranks = 3}).Encode(), bytes);
+}
+
+TEST(Manifest, APartThatIsAllOfItsTensorIsNone) {
+  ManifestEntry entry = Entry("w", DType::kBF16, {2, 4});
+  entry.part = TensorPart{.whole = {2, 4}, .offsets = {0, 0}};
+  EXPECT_FALSE(Manifest("r", 3, {entry}).entry(0).part);
+}
+
+TEST(Manifest, PartsThatAreNoneAreRefusedByName) {
+  const auto message = [](TensorPart part, VersionPart of = {.rank = 0, .ranks = 2}) {
+    return MessageOf(ErrorCode::kInvalidArgument, [&] {
+      ManifestEntry entry = Entry("w", DType::kBF16, {2, 4});
+      entry.part = std::move(part);
+      Manifest("", 0, {entry}, of);
+    });
+  };
+  EXPECT_EQ(message({.whole = {3, 4}, .offsets = {2, 0}}),
+            "manifest: tensor 0 'w': a part [2, 4] at [2, 0] leaves its tensor [3, 4]");
+  EXPECT_THAT(message({.whole = {3, 4}, .offsets = {-1, 0}}), testing::HasSubstr("leaves its tensor"));
+  EXPECT_THAT(message({.whole = {9, 3}, .offsets = {0, 0}}), testing::HasSubstr("leaves its tensor"));
+  EXPECT_THAT(message({.whole = {9, 4, 1}, .offsets = {0, 0}}), testing::HasSubstr("as many dimensions"));
+  EXPECT_THAT(message({.whole = {1LL << 62, 4}, .offsets = {0, 0}}), testing::HasSubstr("2^63"));
+  EXPECT_EQ(message({.whole = {3, 4}, .offsets = {1, 0}}, {}),
+            "manifest: tensor 0 'w': is [1:3, 0:4] of [3, 4], and its publisher says that it is the only one");
+  for (const VersionPart of : {VersionPart{2, 2}, VersionPart{-1, 2}, VersionPart{0, 0}}) {
+    EXPECT_THAT(message({.whole = {3, 4}, .offsets = {1, 0}}, of), testing::HasSubstr("rank below their number"));
+  }
+}
+
 TEST(Manifest, FindsByName) {
   const Manifest copy = [] {
     const Manifest original = Small();
@@ -126,10 +191,12 @@ TEST(Manifest, TheSameWeightsHaveTheSameDigestInWhateverOrderTheyAreListed) {
 }
 
 TEST(Manifest, EveryTruncationIsRefused) {
-  const std::vector<std::byte> bytes = Small().Encode();
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    // A copy of the exact size, so that the address sanitizer sees a read past it.
-    EXPECT_TRUE(Refused({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)})) << size;
+  for (const Manifest& manifest : {Small(), SmallPart()}) {
+    const std::vector<std::byte> bytes = manifest.Encode();
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      // A copy of the exact size, so that the address sanitizer sees a read past it.
+      EXPECT_TRUE(Refused({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)})) << size;
+    }
   }
 }
 
@@ -140,14 +207,16 @@ TEST(Manifest, ATrailingByteIsRefused) {
 }
 
 TEST(Manifest, AFlippedBitIsRefusedOrAnotherCanonicalManifest) {
-  const std::vector<std::byte> bytes = Small().Encode();
-  std::size_t refused = 0;
-  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
-    std::vector<std::byte> flipped = bytes;
-    flipped[bit / 8] ^= std::byte{1} << (bit % 8);
-    refused += Refused(flipped) ? 1U : 0U;
+  for (const Manifest& manifest : {Small(), SmallPart()}) {
+    const std::vector<std::byte> bytes = manifest.Encode();
+    std::size_t refused = 0;
+    for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+      std::vector<std::byte> flipped = bytes;
+      flipped[bit / 8] ^= std::byte{1} << (bit % 8);
+      refused += Refused(flipped) ? 1U : 0U;
+    }
+    EXPECT_GE(refused, 16U * 8);  // every bit of the header at least
   }
-  EXPECT_GE(refused, 16U * 8);  // every bit of the header at least
 }
 
 TEST(Manifest, LyingCountsAreRefusedBeforeTheyAllocate) {

@@ -100,6 +100,27 @@ TEST(TorchWeights, ArePublishedFromALivingModuleWithoutTouchingIt) {
   EXPECT_TRUE(weight.requires_grad());
 }
 
+TEST(TorchShards, SayWhereTheyLieAndMayBeEmpty) {
+  const at::Tensor whole = at::arange(20, at::kFloat).view({5, 4});
+  const auto rows = [&](std::int64_t first, std::int64_t end) {
+    return TorchShard{"w", whole.slice(0, first, end), TensorPart{.whole = {5, 4}, .offsets = {first, 0}}};
+  };
+  Publisher publisher({});
+  std::uint64_t step = 0;
+  const auto publish = [&](std::vector<TorchShard> shards, int rank) {
+    const PublishOptions options{.lineage = "run", .step = ++step, .part = {rank, 3}};
+    return publisher.Publish(options, TorchShards(std::move(shards))).version();
+  };
+  const Version first = publish({rows(0, 3), {"norm", at::ones({4})}}, 0);
+  const Version second = publish({rows(3, 5)}, 1);
+  const Version third = publish({rows(5, 5)}, 2);  // more ranks than rows
+  EXPECT_NE(first.digest, second.digest);
+  EXPECT_NE(second.digest, third.digest);
+  EXPECT_EQ(CodeOf([&] { publish({{"w", whole, TensorPart{.whole = {5, 4}, .offsets = {1, 0}}}}, 2); }),
+            ErrorCode::kInvalidArgument);  // it leaves its tensor
+  EXPECT_EQ(WalkAll(TorchShards({rows(1, 3)}))[0].second, Bytes(whole.slice(0, 1, 3)));
+}
+
 TEST(AdoptTensors, KeepsAddressesAndStrides) {
   const at::Tensor wide = at::arange(24, at::kFloat).view({4, 6});
   const at::Tensor part = wide.slice(1, 0, 3);

@@ -1,45 +1,22 @@
 #include "src/transport/zmq/messages.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
-
-#include "src/base/bytes.h"
-#include "src/base/utf8.h"
 
 namespace layercast::zmq_channel {
 namespace {
 
 constexpr std::string_view kMagic = "LCZQ";
-constexpr std::size_t kRegionBytes = 4 + 4 * 8;
-
-// REFUSED's codes, by their number less one.
-constexpr std::array<ErrorCode, 4> kCodes{ErrorCode::kNotFound, ErrorCode::kInvalidArgument,
-                                          ErrorCode::kResourceExhausted, ErrorCode::kUnsupported};
-
-ByteWriter Open(Kind kind) {
-  ByteWriter writer;
-  writer.Put(static_cast<std::uint8_t>(kind));
-  return writer;
-}
-
-ByteReader Open(std::span<const std::byte> message, Kind kind, const char* name) {
-  ByteReader reader(name, message);
-  const auto got = reader.Get<std::uint8_t>("kind");
-  if (got != static_cast<std::uint8_t>(kind)) reader.Fail("kind " + std::to_string(got));
-  return reader;
-}
 
 std::vector<std::byte> EncodeGreeting(Kind kind) {
-  ByteWriter writer = Open(kind);
+  ByteWriter writer = OpenMessage(kind);
   writer.PutBytes(kMagic);
   writer.Put(kVersion);
   return std::move(writer).Take();
 }
 
 std::uint16_t DecodeGreeting(std::span<const std::byte> message, Kind kind, const char* name) {
-  ByteReader reader = Open(message, kind, name);
+  ByteReader reader = OpenMessage(message, kind, name);
   if (reader.GetText(kMagic.size(), "magic") != kMagic) reader.Fail("not the magic 'LCZQ'");
   const auto version = reader.Get<std::uint16_t>("version");
   reader.ExpectEnd();
@@ -50,46 +27,13 @@ std::uint16_t DecodeGreeting(std::span<const std::byte> message, Kind kind, cons
 
 std::vector<std::byte> EncodeHello() { return EncodeGreeting(Kind::kHello); }
 std::vector<std::byte> EncodeWelcome() { return EncodeGreeting(Kind::kWelcome); }
-std::vector<std::byte> EncodePing() { return Open(Kind::kPing).Take(); }
-std::vector<std::byte> EncodePong() { return Open(Kind::kPong).Take(); }
-
-std::vector<std::byte> EncodeRequest(std::uint64_t ticket, std::uint64_t offer_id, std::span<const Region> regions) {
-  ByteWriter writer = Open(Kind::kRequest);
-  writer.Reserve(1 + 8 + 8 + 4 + regions.size() * kRegionBytes);
-  writer.Put(ticket);
-  writer.Put(offer_id);
-  writer.Put(static_cast<std::uint32_t>(regions.size()));
-  for (const Region& region : regions) {
-    writer.Put(region.tensor);
-    writer.Put(region.offset);
-    writer.Put(region.row_bytes);
-    writer.Put(region.rows);
-    writer.Put(region.stride);
-  }
-  return std::move(writer).Take();
-}
 
 std::vector<std::byte> EncodePieceHeader(const PieceHeader& header) {
-  ByteWriter writer = Open(Kind::kPiece);
+  ByteWriter writer = OpenMessage(Kind::kPiece);
   writer.Put(header.ticket);
   writer.Put(header.offset);
   writer.Put(header.bytes);
   return std::move(writer).Take();
-}
-
-std::vector<std::byte> EncodeRefusal(const Refusal& refusal) {
-  ByteWriter writer = Open(Kind::kRefused);
-  const auto code = std::find(kCodes.begin(), kCodes.end(), refusal.code) - kCodes.begin();
-  const std::string_view message = std::string_view(refusal.message).substr(0, 1000);
-  writer.Put(refusal.ticket);
-  writer.Put(static_cast<std::uint8_t>(code + 1));
-  writer.Put(static_cast<std::uint16_t>(message.size()));
-  writer.PutBytes(message);
-  return std::move(writer).Take();
-}
-
-Kind DecodeKind(std::span<const std::byte> message) {
-  return static_cast<Kind>(ByteReader("message", message).Get<std::uint8_t>("kind"));
 }
 
 std::uint16_t DecodeHello(std::span<const std::byte> message) { return DecodeGreeting(message, Kind::kHello, "HELLO"); }
@@ -97,51 +41,14 @@ std::uint16_t DecodeWelcome(std::span<const std::byte> message) {
   return DecodeGreeting(message, Kind::kWelcome, "WELCOME");
 }
 
-Request DecodeRequest(std::span<const std::byte> message) {
-  ByteReader reader = Open(message, Kind::kRequest, "REQUEST");
-  Request request;
-  request.ticket = reader.Get<std::uint64_t>("ticket");
-  request.offer_id = reader.Get<std::uint64_t>("offer");
-  const auto count = reader.Get<std::uint32_t>("number of regions");
-  if (reader.remaining() != count * kRegionBytes) reader.Fail(std::to_string(count) + " regions do not fill the rest");
-  request.regions.resize(count);
-  for (Region& region : request.regions) {
-    region.tensor = reader.Get<std::uint32_t>("tensor");
-    region.offset = reader.Get<std::uint64_t>("offset");
-    region.row_bytes = reader.Get<std::uint64_t>("row bytes");
-    region.rows = reader.Get<std::uint64_t>("rows");
-    region.stride = reader.Get<std::uint64_t>("stride");
-  }
-  return request;
-}
-
 PieceHeader DecodePieceHeader(std::span<const std::byte> message) {
-  ByteReader reader = Open(message, Kind::kPiece, "PIECE");
+  ByteReader reader = OpenMessage(message, Kind::kPiece, "PIECE");
   PieceHeader header;
   header.ticket = reader.Get<std::uint64_t>("ticket");
   header.offset = reader.Get<std::uint64_t>("offset");
   header.bytes = reader.Get<std::uint32_t>("bytes");
   reader.ExpectEnd();
   return header;
-}
-
-Refusal DecodeRefusal(std::span<const std::byte> message) {
-  ByteReader reader = Open(message, Kind::kRefused, "REFUSED");
-  Refusal refusal;
-  refusal.ticket = reader.Get<std::uint64_t>("ticket");
-  const auto code = reader.Get<std::uint8_t>("code");
-  if (code == 0 || code > kCodes.size()) reader.Fail("code " + std::to_string(code));
-  refusal.code = kCodes[code - 1U];
-  refusal.message = reader.GetText(reader.Get<std::uint16_t>("length"), "text");
-  if (FindInvalidUtf8(refusal.message)) reader.Fail("text is not UTF-8");
-  reader.ExpectEnd();
-  return refusal;
-}
-
-void DecodeBare(std::span<const std::byte> message) {
-  ByteReader reader("message", message);
-  reader.Get<std::uint8_t>("kind");
-  reader.ExpectEnd();
 }
 
 }  // namespace layercast::zmq_channel

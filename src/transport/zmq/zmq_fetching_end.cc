@@ -1,6 +1,5 @@
 #include "src/transport/zmq/zmq_fetching_end.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -11,28 +10,8 @@
 namespace layercast::zmq_channel {
 namespace {
 
-constexpr std::chrono::milliseconds kQuiet{1000};    // then we ask
-constexpr std::chrono::milliseconds kSilence{3000};  // after asking: the publisher is lost
-
 std::span<const std::byte> BytesOf(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};
-}
-
-// Where each region lies once the chunk is packed into `destination`. Throws kInvalidArgument.
-std::vector<RegionView> PackedViews(std::span<const Region> regions, std::span<std::byte> destination) {
-  std::vector<RegionView> views;
-  views.reserve(regions.size());
-  std::size_t offset = 0;
-  for (const Region& region : regions) {
-    std::uint64_t bytes = 0;
-    if (__builtin_mul_overflow(region.rows, region.row_bytes, &bytes) || bytes > destination.size() - offset) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "the regions need more than the " + std::to_string(destination.size()) + " bytes of the destination");
-    }
-    views.push_back({destination.data() + offset, region.row_bytes, region.rows, region.row_bytes});
-    offset += bytes;
-  }
-  return views;
 }
 
 }  // namespace
@@ -65,21 +44,7 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
 
 void ZmqFetchingEnd::Submit(const ChunkRequest& request) {
   guard_.Run([&] {
-    if (request.regions.size() > kMaxRegionsUnderWay - regions_under_way_ ||
-        under_way_.size() == kMaxRequestsUnderWay) {
-      throw Error(ErrorCode::kInvalidArgument, "more requests or regions under way than the channel allows");
-    }
-    UnderWay chunk;
-    chunk.views = PackedViews(request.regions, request.destination);
-    std::size_t bytes = 0;
-    for (const RegionView& view : chunk.views) bytes += view.num_bytes();
-    chunk.destination = request.destination.first(bytes);
-    const std::vector<std::byte> message = EncodeRequest(request.ticket, request.offer_id, request.regions);
-    if (message.size() > kMaxRequestBytes) throw Error(ErrorCode::kInvalidArgument, "too many regions in one request");
-    if (!under_way_.emplace(request.ticket, std::move(chunk)).second) {
-      throw Error(ErrorCode::kInvalidArgument, "ticket " + std::to_string(request.ticket) + " is under way already");
-    }
-    regions_under_way_ += request.regions.size();
+    const std::vector<std::byte> message = requests_.Add(request).message;
     ExpectConnected();
     Send(message);
   });
@@ -87,24 +52,21 @@ void ZmqFetchingEnd::Submit(const ChunkRequest& request) {
 
 std::optional<ChunkCompletion> ZmqFetchingEnd::Poll(Deadline deadline) {
   return guard_.Run([&]() -> std::optional<ChunkCompletion> {
-    while (done_.empty() && !Receive()) {
-      if (under_way_.empty()) {
+    while (!requests_.has_done() && !Receive()) {
+      if (requests_.empty()) {
         ExpectConnected();
         return std::nullopt;
       }
       if (deadline.Passed()) return std::nullopt;
       Wait(deadline);
     }
-    ChunkCompletion completion = std::move(done_.front());
-    done_.pop_front();
-    return completion;
+    return requests_.TakeDone();
   });
 }
 
 void ZmqFetchingEnd::Close() noexcept {
   guard_.Close();
-  under_way_.clear();
-  done_.clear();
+  requests_.Clear();
   socket_.close();
 }
 
@@ -116,16 +78,15 @@ void ZmqFetchingEnd::Send(const std::vector<std::byte>& message) {
 
 bool ZmqFetchingEnd::Receive() {
   zmq::message_t message;
-  while (done_.empty() && socket_.recv(message, zmq::recv_flags::dontwait)) {
-    heard_ = Deadline::Clock::now();
-    pinged_ = false;
+  while (!requests_.has_done() && socket_.recv(message, zmq::recv_flags::dontwait)) {
+    liveness_.Heard();
     zmq::message_t piece;
     bool whole = !message.more() || socket_.recv(piece, zmq::recv_flags::dontwait).has_value();
     whole = whole && !piece.more() && message.more() == (DecodeKind(BytesOf(message)) == Kind::kPiece);
     if (!whole) throw Error(ErrorCode::kCorrupt, "a message with a wrong number of frames");
     TakeMessage(BytesOf(message), piece);
   }
-  return !done_.empty();
+  return requests_.has_done();
 }
 
 void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message, zmq::message_t& piece) {
@@ -145,40 +106,25 @@ void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message, zmq::messag
 }
 
 void ZmqFetchingEnd::TakePiece(const PieceHeader& header, std::span<const std::byte> bytes) {
-  const auto found = under_way_.find(header.ticket);
-  const bool expected = found != under_way_.end() && header.offset == found->second.arrived &&
-                        header.bytes == bytes.size() &&
-                        bytes.size() <= found->second.destination.size() - found->second.arrived;
+  Chunk* const chunk = requests_.Find(header.ticket);
+  const bool expected = chunk != nullptr && header.offset == chunk->arrived && header.bytes == bytes.size() &&
+                        bytes.size() <= chunk->destination.size() - chunk->arrived;
   if (!expected) {
     throw Error(ErrorCode::kCorrupt, "a piece that was not asked for: ticket " + std::to_string(header.ticket) +
                                          ", offset " + std::to_string(header.offset) + ", " +
                                          std::to_string(bytes.size()) + " bytes");
   }
-  UnderWay& chunk = found->second;
-  if (!bytes.empty()) std::memcpy(chunk.destination.data() + chunk.arrived, bytes.data(), bytes.size());
-  chunk.arrived += bytes.size();
-  if (chunk.arrived < chunk.destination.size()) return;
-  regions_under_way_ -= chunk.views.size();
-  done_.push_back({header.ticket, std::move(chunk.views)});
-  under_way_.erase(found);
+  if (!bytes.empty()) std::memcpy(chunk->destination.data() + chunk->arrived, bytes.data(), bytes.size());
+  chunk->arrived += bytes.size();
+  if (chunk->arrived == chunk->destination.size()) requests_.Complete(*chunk);
 }
 
 void ZmqFetchingEnd::Wait(Deadline deadline) {
-  // The socket is drained. What counts is silence after we asked: the caller may have been busy elsewhere for long.
-  const auto now = Deadline::Clock::now();
-  if (pinged_ && now - pinged_at_ >= kSilence) {
-    throw Error(ErrorCode::kUnavailable, "silent for " + std::to_string((now - heard_) / std::chrono::seconds(1)) +
-                                             " seconds, with " + std::to_string(under_way_.size()) +
-                                             " requests under way");
-  }
+  const bool ask = liveness_.ShouldAsk(requests_.size());  // the socket is drained
   ExpectConnected();
-  if (!pinged_ && now - heard_ >= kQuiet) {
-    Send(EncodePing());
-    pinged_ = true;
-    pinged_at_ = now;
-  }
+  if (ask) Send(EncodePing());
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
-  WaitFor(items, deadline.AtMost(kQuiet / 2).Remaining());
+  WaitFor(items, deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
 }
 
 void ZmqFetchingEnd::ExpectConnected() {

@@ -1,8 +1,6 @@
 // The receiver's end of the zmq channel: one DEALER; pieces are copied to where the caller wants them as they come.
 #pragma once
 
-#include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +8,8 @@
 
 #include "src/transport/channel.h"
 #include "src/transport/connection_guard.h"
+#include "src/transport/liveness.h"
+#include "src/transport/requests_under_way.h"
 #include "src/transport/zmq/connection_monitor.h"
 #include "src/transport/zmq/messages.h"
 
@@ -28,10 +28,8 @@ class ZmqFetchingEnd final : public FetchingEnd {
   void Close() noexcept override;
 
  private:
-  struct UnderWay {
-    std::span<std::byte> destination;  // exactly the chunk's bytes
-    std::uint64_t arrived = 0;
-    std::vector<RegionView> views;  // of the packed destination
+  struct Chunk : RequestedChunk {
+    std::uint64_t arrived = 0;  // bytes
   };
 
   void Greet(const std::string& address, Deadline deadline);
@@ -49,13 +47,9 @@ class ZmqFetchingEnd final : public FetchingEnd {
   zmq::context_t context_;
   zmq::socket_t socket_;
   ConnectionMonitor monitor_;
-  std::map<std::uint64_t, UnderWay> under_way_;
-  std::size_t regions_under_way_ = 0;
-  std::deque<ChunkCompletion> done_;
+  RequestsUnderWay<Chunk> requests_;
   bool welcomed_ = false;
-  bool pinged_ = false;                                         // since the last message
-  Deadline::Clock::time_point heard_ = Deadline::Clock::now();  // when the last message was taken
-  Deadline::Clock::time_point pinged_at_;
+  Liveness liveness_;
 };
 
 }  // namespace layercast::zmq_channel

@@ -6,7 +6,6 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
-#include "src/transport/offer_views.h"
 #include "src/transport/zmq/sockets.h"
 
 namespace layercast::zmq_channel {
@@ -14,7 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxPeers = 256;  // with work at one time
 constexpr int kMessagesAtOnce = 64;     // between two rounds of sending
-constexpr std::chrono::milliseconds kRemoveGrace{1000};
 
 }  // namespace
 
@@ -71,19 +69,11 @@ void Service::Handle(const std::string& routing_id, int fd, std::span<const std:
 
 void Service::HandleRequest(const std::string& routing_id, int fd, const Request& request) {
   try {
-    if (FailPoints* failpoints = failpoints_.load(); failpoints != nullptr) failpoints->Hit("serve.chunk");
     if (!work_.contains(routing_id)) {
       if (work_.size() == kMaxPeers) throw Error(ErrorCode::kResourceExhausted, "too many receivers at one time");
       work_[routing_id].peer = std::make_shared<Peer>(routing_id, PeerConnection(fd));
     }
-    Work& work = work_.at(routing_id);
-    if (work.replies.size() == kMaxRequestsUnderWay || work.regions + request.regions.size() > kMaxRegionsUnderWay) {
-      throw Error(ErrorCode::kCorrupt, "too many requests under way");
-    }
-    const std::shared_ptr<Offered> offered = book_.Find(request.offer_id);
-    work.replies.push_back(
-        {request.ticket, offered, request.regions.size(), ReplyPlan(ViewsOf(offered->tensors, request.regions))});
-    work.regions += request.regions.size();
+    work_.at(routing_id).replies.Push(request, book_, kPieceBytes, failpoints_.load());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     work_.erase(routing_id);
@@ -102,17 +92,14 @@ void Service::FeedAll() {
 bool Service::Feed(Work& work) {
   while (!work.replies.empty() && work.peer->pieces_under_way < kPiecesUnderWay) {
     if (!SendPiece(work)) return false;
-    Reply& reply = work.replies.front();
-    if (!reply.plan.done()) continue;
-    work.regions -= reply.regions;
-    work.replies.pop_front();
+    if (work.replies.front().plan.done()) work.replies.Pop();
   }
   return true;
 }
 
 bool Service::SendPiece(Work& work) {
   Reply& reply = work.replies.front();
-  Piece* piece = book_.Begin(reply.offered, work.peer);
+  Piece* piece = pieces_.Begin(reply.offered, work.peer);
   if (piece == nullptr) {
     Send(work.peer->routing_id, EncodeRefusal({reply.ticket, ErrorCode::kNotFound, "the offer was removed"}));
     return false;
@@ -123,10 +110,10 @@ bool Service::SendPiece(Work& work) {
     data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data()));
   }
   piece->header = EncodePieceHeader({reply.ticket, next.offset, static_cast<std::uint32_t>(data.size())});
-  OfferBook::HandOver(*piece);
+  PiecePool::HandOver(*piece);
   zmq::message_t routing_id(work.peer->routing_id);
-  zmq::message_t header(piece->header.data(), piece->header.size(), OfferBook::EndFrame, piece);
-  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), OfferBook::EndFrame, piece);
+  zmq::message_t header(piece->header.data(), piece->header.size(), PiecePool::EndFrame, piece);
+  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::EndFrame, piece);
   // Frames that are not taken give themselves back as they go out of scope.
   if (SendFrame(routing_id, true) && SendFrame(header, true) && SendFrame(body, false)) return true;
   work.peer->connection.Cut();
@@ -149,7 +136,7 @@ bool Service::SendFrame(zmq::message_t& frame, bool more) {
   }
 }
 
-ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_(wake_) {
+ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_("zmq", wake_), pieces_(book_, wake_) {
   zmq::socket_t socket = MakeRouter(context_);
   const bool ipv6 = bind_host.find(':') != std::string::npos;
   const std::string host = ipv6 && bind_host[0] != '[' ? "[" + bind_host + "]" : bind_host;
@@ -161,7 +148,7 @@ ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_(wake_) {
   }
   address_ = socket.get(zmq::sockopt::last_endpoint);
   thread_ = std::jthread([this, moved = std::move(socket)](const std::stop_token& stop) mutable {
-    Service service(std::move(moved), book_, wake_, failpoints_);
+    Service service(std::move(moved), book_, pieces_, wake_, failpoints_);
     try {
       service.Run(stop);
     } catch (const std::exception& error) {
@@ -176,6 +163,8 @@ ZmqOfferingEnd::~ZmqOfferingEnd() {
   thread_.join();
 }
 
-void ZmqOfferingEnd::Remove(std::uint64_t offer_id) { book_.Remove(offer_id, kRemoveGrace); }
+void ZmqOfferingEnd::Remove(std::uint64_t offer_id) {
+  book_.Remove(offer_id, [this](const auto& offered) { pieces_.Cut(offered); });
+}
 
 }  // namespace layercast::zmq_channel

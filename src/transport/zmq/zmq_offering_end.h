@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,10 +9,11 @@
 #include <zmq.hpp>
 
 #include "src/transport/channel.h"
+#include "src/transport/offer_book.h"
+#include "src/transport/reply_queue.h"
 #include "src/transport/wake_fd.h"
 #include "src/transport/zmq/messages.h"
-#include "src/transport/zmq/offer_book.h"
-#include "src/transport/zmq/reply_plan.h"
+#include "src/transport/zmq/piece_pool.h"
 
 namespace layercast::zmq_channel {
 
@@ -21,21 +21,15 @@ namespace layercast::zmq_channel {
 // One thread only (the service's).
 class Service {
  public:
-  Service(zmq::socket_t socket, OfferBook& book, const WakeFd& wake, const std::atomic<FailPoints*>& failpoints)
-      : socket_(std::move(socket)), book_(book), wake_(wake), failpoints_(failpoints) {}
+  Service(zmq::socket_t socket, const OfferBook& book, PiecePool& pieces, const WakeFd& wake,
+          const std::atomic<FailPoints*>& failpoints)
+      : socket_(std::move(socket)), book_(book), pieces_(pieces), wake_(wake), failpoints_(failpoints) {}
   void Run(const std::stop_token& stop);
 
  private:
-  struct Reply {
-    std::uint64_t ticket;
-    std::shared_ptr<Offered> offered;  // second owner: the book
-    std::size_t regions;
-    ReplyPlan plan;
-  };
   struct Work {
     std::shared_ptr<Peer> peer;  // second owner: its pieces on their way
-    std::deque<Reply> replies;
-    std::size_t regions = 0;  // of all replies
+    ReplyQueue replies;
   };
 
   void ReceiveAll();
@@ -49,7 +43,8 @@ class Service {
   bool SendFrame(zmq::message_t& frame, bool more);
 
   zmq::socket_t socket_;
-  OfferBook& book_;
+  const OfferBook& book_;
+  PiecePool& pieces_;
   const WakeFd& wake_;
   const std::atomic<FailPoints*>& failpoints_;
   std::map<std::string, Work> work_;  // of peers with replies to send or on their way
@@ -67,7 +62,8 @@ class ZmqOfferingEnd final : public OfferingEnd {
 
  private:
   WakeFd wake_;
-  OfferBook book_;  // outlives the context, whose threads give pieces back
+  OfferBook book_;  // this and the pool outlive the context, whose threads give pieces back
+  PiecePool pieces_;
   zmq::context_t context_;
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};

@@ -8,21 +8,28 @@
 
 #include "src/tensor/region.h"
 
-namespace layercast::zmq_channel {
+namespace layercast {
+
+constexpr std::size_t kInPlaceFrom = std::size_t{64} << 10;  // shorter runs are cheaper to copy together than to send
 
 // Value; one thread only; the viewed memory is borrowed.
 class ReplyPlan {
  public:
-  explicit ReplyPlan(std::vector<RegionView> views);
+  // No piece is longer than `piece_bytes`, which is at least kInPlaceFrom.
+  ReplyPlan(std::vector<RegionView> views, std::size_t piece_bytes);
 
   struct Next {
     std::span<const std::byte> in_place;  // a piece to send as it lies, or empty: then call Gather
     std::uint64_t offset = 0;             // of the piece inside the chunk
   };
   bool done() const { return started_ && view_ == views_.size(); }
+  std::uint64_t offset() const { return offset_; }  // inside the chunk, of what comes next
   // The next piece. An empty chunk has one, empty.
   Next Take();
-  // After a Take that was not in place: copies the piece to `destination` (kPieceBytes) and returns its size.
+  // For who packs pieces itself, instead of the others here: the next bytes that lie together, at most so many, which
+  // is not 0. Empty at the end.
+  std::span<const std::byte> TakeRun(std::size_t most);
+  // After a Take that was not in place: copies the piece to `destination` (piece_bytes) and returns its size.
   std::size_t Gather(std::byte* destination);
 
  private:
@@ -31,6 +38,7 @@ class ReplyPlan {
   void SkipEmpty();
 
   std::vector<RegionView> views_;
+  std::size_t piece_bytes_;
   std::size_t view_ = 0;
   std::size_t row_ = 0;
   std::size_t column_ = 0;  // bytes of the run that are taken
@@ -38,4 +46,4 @@ class ReplyPlan {
   bool started_ = false;
 };
 
-}  // namespace layercast::zmq_channel
+}  // namespace layercast

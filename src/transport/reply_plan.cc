@@ -1,18 +1,13 @@
-#include "src/transport/zmq/reply_plan.h"
+#include "src/transport/reply_plan.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "src/transport/zmq/messages.h"
+namespace layercast {
 
-namespace layercast::zmq_channel {
-namespace {
-// Shorter runs are cheaper to copy together than to send one by one.
-constexpr std::size_t kInPlaceFrom = std::size_t{64} << 10;
-}  // namespace
-
-ReplyPlan::ReplyPlan(std::vector<RegionView> views) : views_(std::move(views)) {
+ReplyPlan::ReplyPlan(std::vector<RegionView> views, std::size_t piece_bytes)
+    : views_(std::move(views)), piece_bytes_(piece_bytes) {
   for (RegionView& view : views_) {
     if (view.stride == view.row_bytes) view = {view.base, view.num_bytes(), 1, view.num_bytes()};
   }
@@ -23,15 +18,22 @@ ReplyPlan::Next ReplyPlan::Take() {
   started_ = true;
   const std::span<const std::byte> run = Run();
   if (run.size() < kInPlaceFrom) return {{}, offset_};
-  const Next next{run.first(std::min(run.size(), kPieceBytes)), offset_};
+  const Next next{run.first(std::min(run.size(), piece_bytes_)), offset_};
   Advance(next.in_place.size());
   return next;
+}
+
+std::span<const std::byte> ReplyPlan::TakeRun(std::size_t most) {
+  started_ = true;
+  const std::span<const std::byte> run = Run().first(std::min(Run().size(), most));
+  if (!run.empty()) Advance(run.size());
+  return run;
 }
 
 std::size_t ReplyPlan::Gather(std::byte* destination) {
   std::size_t size = 0;
   for (std::span<const std::byte> run = Run(); !run.empty() && run.size() < kInPlaceFrom; run = Run()) {
-    const std::size_t bytes = std::min(run.size(), kPieceBytes - size);
+    const std::size_t bytes = std::min(run.size(), piece_bytes_ - size);
     if (bytes == 0) break;
     std::memcpy(destination + size, run.data(), bytes);
     size += bytes;
@@ -62,4 +64,4 @@ void ReplyPlan::SkipEmpty() {
   while (view_ < views_.size() && views_[view_].num_bytes() == 0) ++view_;
 }
 
-}  // namespace layercast::zmq_channel
+}  // namespace layercast

@@ -1,0 +1,184 @@
+#include "engine_side/plan/merged_version.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "engine_side/plan/coverage.h"
+#include "layercast/error.h"
+#include "src/base/bytes.h"
+#include "src/base/digest.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+// One publisher's entry of a tensor.
+struct Held {
+  std::uint32_t publisher = 0;
+  std::uint32_t number = 0;
+  const ManifestEntry* entry = nullptr;
+  Box box;
+};
+
+const Shape& WholeShape(const ManifestEntry& entry) { return entry.part ? entry.part->whole : entry.spec.shape; }
+
+Box BoxOf(const ManifestEntry& entry) {
+  Box box = Box::Whole(entry.spec.shape);
+  if (entry.part) std::ranges::copy(entry.part->offsets, box.begin.begin());
+  return box;
+}
+
+// "[4:8, 0:32]"
+std::string TextOf(const Box& box) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < box.rank; ++d) {
+    text += (d == 0 ? "" : ", ") + std::to_string(box.begin[d]) + ":" + std::to_string(box.begin[d] + box.extent[d]);
+  }
+  return text + "]";
+}
+
+// The first box that none of `boxes` has an element of, as large as their borders leave it. Slow: for an error.
+std::optional<Box> FindHole(const Shape& shape, std::span<const Box> boxes) {
+  std::vector<std::vector<std::int64_t>> cuts;  // by dimension
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    std::set<std::int64_t> borders = {0, shape[d]};
+    for (const Box& box : boxes) borders.insert({box.begin[d], box.begin[d] + box.extent[d]});
+    cuts.emplace_back(borders.begin(), borders.end());
+  }
+  std::vector<std::size_t> at(shape.size());
+  while (true) {
+    Box cell = Box::Whole(shape);
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      cell.begin[d] = cuts[d][at[d]];
+      cell.extent[d] = cuts[d][at[d] + 1] - cell.begin[d];
+    }
+    if (std::ranges::none_of(boxes, [&](const Box& box) { return Overlap(box, cell); })) return cell;
+    std::size_t d = shape.size();
+    while (d > 0 && ++at[d - 1] + 1 == cuts[d - 1].size()) at[--d] = 0;
+    if (d == 0) return std::nullopt;
+  }
+}
+
+// Whether the boxes share a border.
+bool Touch(const Box& a, Box b) {
+  for (std::size_t d = 0; d < b.rank; ++d) {
+    Box wider = b;
+    wider.begin[d] -= 1;
+    wider.extent[d] += 2;
+    if (Overlap(a, wider)) return true;
+  }
+  return false;
+}
+
+class Merger {
+ public:
+  Merger(std::span<const Manifest> manifests, std::span<const std::string> endpoints)
+      : manifests_(manifests), endpoints_(endpoints) {}
+
+  MergedVersion Run() {
+    List();
+    std::vector<ManifestEntry> entries;
+    HeldParts parts;
+    for (std::vector<Held>& held : tensors_) {
+      Check(held);
+      entries.push_back(Together(held));
+      std::vector<HeldPart>& of_tensor = parts.emplace_back();
+      for (const Held& one : held) of_tensor.push_back({one.number, one.box});
+    }
+    const Version& version = manifests_.front().version();
+    return {Manifest(version.lineage, version.step, std::move(entries)), std::move(parts)};
+  }
+
+ private:
+  // Tensors in the order in which the publishers, by rank, first list them.
+  void List() {
+    std::unordered_map<std::string_view, std::size_t> places;
+    std::uint32_t number = 0;
+    for (std::uint32_t publisher = 0; publisher < manifests_.size(); ++publisher) {
+      for (const ManifestEntry& entry : manifests_[publisher].entries()) {
+        const auto [place, is_new] = places.try_emplace(entry.spec.name, tensors_.size());
+        if (is_new) tensors_.emplace_back();
+        tensors_[place->second].push_back({publisher, number++, &entry, BoxOf(entry)});
+      }
+    }
+  }
+
+  std::string Who(const Held& held) const {
+    return "publisher " + endpoints_[held.publisher] + " has " + TextOf(held.box);
+  }
+
+  [[noreturn]] void Refuse(const Held& of, const std::string& what) const {
+    throw Error(ErrorCode::kInvalidArgument, Quote(of.entry->spec.name) + " (" +
+                                                 Describe(of.entry->spec.dtype, WholeShape(*of.entry)) +
+                                                 ") in parts: " + what);
+  }
+
+  // Leaves out empty parts, sorts the rest, and throws unless they fill the tensor once.
+  void Check(std::vector<Held>& held) const {
+    for (const Held& other : held) CheckAgrees(held.front(), other);
+    std::ranges::stable_sort(held, {}, [](const Held& one) { return one.box.begin; });
+    if (held.size() > 1) {
+      const auto empty =
+          std::ranges::stable_partition(held, [](const Held& one) { return one.box.num_elements() != 0; });
+      held.erase(std::max(empty.begin(), held.begin() + 1), held.end());  // of an empty tensor, one
+    }
+    std::vector<Box> boxes;
+    for (const Held& one : held) boxes.push_back(one.box);
+    const Coverage coverage = Cover(boxes);
+    if (coverage.Tiles(WholeShape(*held.front().entry))) return;
+    for (const auto& [a, b] : coverage.overlaps) {
+      Refuse(held.front(), Who(held[a]) + " and " + Who(held[b]) + ": expected every element of one of them");
+    }
+    RefuseHole(held, boxes);
+  }
+
+  void CheckAgrees(const Held& one, const Held& other) const {
+    if (one.entry->spec.dtype == other.entry->spec.dtype && WholeShape(*one.entry) == WholeShape(*other.entry)) return;
+    Refuse(one, Who(one) + " of it, and publisher " + endpoints_[other.publisher] + " a part of " +
+                    Describe(other.entry->spec.dtype, WholeShape(*other.entry)));
+  }
+
+  [[noreturn]] void RefuseHole(const std::vector<Held>& held, const std::vector<Box>& boxes) const {
+    const Box hole = FindHole(WholeShape(*held.front().entry), boxes).value();
+    std::string neighbours;
+    for (const Held& one : held) {
+      if (Touch(one.box, hole)) neighbours += (neighbours.empty() ? "; beside it " : ", ") + Who(one);
+    }
+    Refuse(held.front(), "no publisher has " + TextOf(hole) + neighbours);
+  }
+
+  static ManifestEntry Together(const std::vector<Held>& held) {
+    ManifestEntry whole = *held.front().entry;
+    if (held.size() == 1) return whole;
+    whole.spec.shape = whole.part->whole;
+    whole.part.reset();
+    ByteWriter parts;
+    for (const Held& one : held) {
+      whole.amax = whole.amax < 0 || one.entry->amax < 0 ? -1 : std::max(whole.amax, one.entry->amax);
+      for (std::size_t d = 0; d < one.box.rank; ++d) {
+        parts.Put(static_cast<std::uint64_t>(one.box.begin[d]));
+        parts.Put(static_cast<std::uint64_t>(one.box.extent[d]));
+      }
+      parts.Put(one.entry->digest.high);
+      parts.Put(one.entry->digest.low);
+    }
+    whole.digest = DigestOf(parts.bytes());
+    return whole;
+  }
+
+  const std::span<const Manifest> manifests_;
+  const std::span<const std::string> endpoints_;
+  std::vector<std::vector<Held>> tensors_;
+};
+
+}  // namespace
+
+MergedVersion Merge(std::span<const Manifest> manifests, std::span<const std::string> endpoints) {
+  if (manifests.size() == 1) return {manifests.front(), {}};
+  return Merger(manifests, endpoints).Run();
+}
+
+}  // namespace layercast

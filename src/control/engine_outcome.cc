@@ -1,0 +1,13 @@
+#include "src/control/engine_outcome.h"
+
+namespace layercast {
+
+EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
+  EngineOutcome outcome{.endpoint = endpoint, .ok = json.at("ok").get<bool>()};
+  if (json.contains("version") && json["version"].is_object()) outcome.version = VersionFromJson(json["version"]);
+  if (json.contains("report") && json["report"].is_object()) outcome.report = json["report"].dump();
+  if (json.contains("error") && json["error"].is_object()) outcome.error = ErrorFromJson(json["error"]);
+  return outcome;
+}
+
+}  // namespace layercast

@@ -1,0 +1,22 @@
+#include "src/session/probe_publisher.h"
+
+#include <chrono>
+
+#include "src/session/publisher_link.h"
+
+namespace layercast {
+
+PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline) {
+  PublisherLink link(endpoint, std::chrono::milliseconds(5000));
+  wire::Hello hello;
+  hello.engine = "layercast probe";
+  hello.host = MyHost();
+  const wire::Welcome welcome = link.Greet(hello, deadline);
+  ChannelChooser chooser;
+  PublisherProbe probe{welcome.publisher, welcome.host.boot_id == hello.host.boot_id,
+                       chooser.TryAll(welcome, deadline)};
+  link.Send(wire::Bye{});
+  return probe;
+}
+
+}  // namespace layercast

@@ -1,0 +1,78 @@
+#include "src/session/publisher_session.h"
+
+#include <set>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/session/channel_chooser.h"
+
+namespace layercast {
+namespace {
+
+wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
+  wire::Hello hello;
+  hello.engine = self.engine;
+  hello.attempt = self.attempt;
+  hello.rank = static_cast<std::uint32_t>(self.rank);
+  hello.ranks = static_cast<std::uint32_t>(self.ranks);
+  hello.host = MyHost();
+  hello.lineage = lineage;
+  hello.step_known = step.has_value();
+  hello.step = step.value_or(0);
+  return hello;
+}
+
+}  // namespace
+
+void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
+                            Deadline deadline) {
+  const wire::Welcome welcome = link_.Greet(MakeHello(self, lineage, step), deadline);
+  manifest_ = Manifest::Decode(welcome.manifest);
+  cost_ = welcome.cost;
+  mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
+  ChosenChannel chosen = options_.channels->Choose(welcome, options_.channel, deadline);
+  channel_use_ = {chosen.name, chosen.lane, chosen.reason, chosen.probed_gb_per_s};
+  channel_ = std::move(chosen.end);
+}
+
+void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests) {
+  asked_.schedule_digest = schedule.digest();
+  asked_.amax_requests.assign(amax_requests.begin(), amax_requests.end());
+  link_.Send(asked_);
+}
+
+void PublisherSession::AskAgain(const Schedule& schedule) {
+  wire::Subscribe whole = asked_;
+  whole.schedule = schedule.Encode();
+  link_.Send(whole);
+}
+
+void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const {
+  const bool snapshot = mode_ == PublishMode::kSnapshot;  // a stream's come with its tensors
+  const auto check = [&](const char* what, std::size_t got, std::size_t asked) {
+    const std::size_t expected = snapshot ? asked : 0;
+    if (got == expected) return;
+    throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + " sent " + std::to_string(got) + " " + what +
+                                         ", expected " + std::to_string(expected));
+  };
+  check("chunk digests", subscribed.chunk_digests.size(), schedule.chunks().size());
+  std::set<std::uint32_t> tensors;
+  for (const wire::AxisAmax& amax : subscribed.amax) tensors.insert(amax.tensor);
+  check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size());
+}
+
+void PublisherSession::CloseChannel() noexcept {
+  if (channel_ != nullptr) channel_->Close();
+}
+
+void PublisherSession::Close() noexcept {
+  if (closed_) return;
+  closed_ = true;
+  CloseChannel();
+  try {
+    link_.Send(wire::Bye{});
+  } catch (...) {  // a publisher that is gone holds nothing for us
+  }
+}
+
+}  // namespace layercast

@@ -1,0 +1,57 @@
+// A receiver's session with one publisher: its handshake, what it offers, the channel to it. A fetch session has one
+// for each publisher of a version. Resource; one thread only.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "src/session/fetch.h"
+#include "src/session/publisher_link.h"
+#include "src/transport/channel.h"
+#include "src/wire/frames.h"
+
+namespace layercast {
+
+class PublisherSession {
+ public:
+  PublisherSession(const std::string& endpoint, const FetchOptions& options)
+      : options_(options), link_(endpoint, options.peer_timeout) {}
+  ~PublisherSession() { Close(); }
+  PublisherSession(const PublisherSession&) = delete;
+  PublisherSession& operator=(const PublisherSession&) = delete;
+
+  // Shakes hands, opens the version and connects a channel.
+  void Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
+            Deadline deadline);
+  // Asks for a schedule; the answer to it is `subscribed`, or `need_schedule`, which has it sent whole.
+  void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests);
+  void AskAgain(const Schedule& schedule);
+  // Throws kCorrupt unless this is the answer to all that was asked.
+  void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
+  // Nothing is read from it, and nothing written by it, any more. Idempotent.
+  void CloseChannel() noexcept;
+  void Close() noexcept;
+
+  const std::string& endpoint() const { return link_.endpoint(); }
+  const Manifest& manifest() const { return manifest_; }
+  PublishMode mode() const { return mode_; }
+  const ChannelUse& channel_use() const { return channel_use_; }
+  const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
+  PublisherLink& link() { return link_; }
+  FetchingEnd& channel() { return *channel_; }
+
+ private:
+  const FetchOptions options_;
+  PublisherLink link_;
+  Manifest manifest_;
+  PublishMode mode_ = PublishMode::kSnapshot;
+  ChannelUse channel_use_;
+  wire::TrainerCost cost_;
+  std::unique_ptr<FetchingEnd> channel_;
+  wire::Subscribe asked_;  // its schedule is left out
+  bool closed_ = false;
+};
+
+}  // namespace layercast

@@ -1,0 +1,36 @@
+#include "src/session/slow_channel.h"
+
+#include <cstdint>
+
+#include "src/session/channel_chooser.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::uint64_t kWorthJudging = 16U << 20;  // bytes: as many as the probe moved
+constexpr double kFarUnder = 0.25;
+constexpr std::uint64_t kSmallRegion = 4096;  // bytes; a page: below it the cost of each run shows
+
+std::string LikelyCause(const FetchStats& stats) {
+  if (stats.regions > 0 && stats.bytes / stats.regions < kSmallRegion) {
+    return "its pieces are small, " + std::to_string(stats.bytes / stats.regions) +
+           " bytes on average: fewer ranks, or a publisher that holds the tensors as the engine cuts them, would help";
+  }
+  if (stats.verify_seconds > stats.receive_seconds) {
+    return "most of the time went into digests: this host's processors or its memory are busy with something else";
+  }
+  return "most of the time was spent waiting for the publisher: its host or the network between are busy with "
+         "something "
+         "else, perhaps with other engines";
+}
+
+}  // namespace
+
+std::optional<std::string> SlowChannelWarning(const FetchStats& stats) {
+  const double probed = stats.channel.probed_gb_per_s;
+  if (stats.bytes < kWorthJudging || stats.gb_per_s() >= probed * kFarUnder) return std::nullopt;
+  return "channel " + stats.channel.name + " moved " + RateText(stats.gb_per_s()) + ", and " + RateText(probed) +
+         " when it was chosen; " + LikelyCause(stats);
+}
+
+}  // namespace layercast

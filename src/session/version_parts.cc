@@ -1,0 +1,49 @@
+#include "src/session/version_parts.h"
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+std::string RunAt(const Version& version) { return version.lineage + "@" + std::to_string(version.step); }
+
+std::string PartOf(const PublishedPart& part) {
+  return "publisher " + part.endpoint + " has part " + std::to_string(part.manifest.part().rank) + " of " +
+         std::to_string(part.manifest.part().ranks) + " of " + RunAt(part.manifest.version());
+}
+
+void CheckSameVersion(const PublishedPart& first, const PublishedPart& other) {
+  const Version& a = first.manifest.version();
+  const Version& b = other.manifest.version();
+  const bool same = a.lineage == b.lineage && a.step == b.step;
+  if (same && first.manifest.part().ranks == other.manifest.part().ranks) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              PartOf(first) + ", and " + PartOf(other) + ": expected parts of one version");
+}
+
+}  // namespace
+
+std::vector<std::size_t> ByRank(std::span<const PublishedPart> parts) {
+  const PublishedPart& first = parts.front();
+  const auto ranks = static_cast<std::size_t>(first.manifest.part().ranks);
+  constexpr auto kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> by_rank(ranks, kNone);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    CheckSameVersion(first, parts[i]);
+    std::size_t& place = by_rank[static_cast<std::size_t>(parts[i].manifest.part().rank)];
+    if (place != kNone) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  PartOf(parts[place]) + ", and so has publisher " + parts[i].endpoint + ": expected each part once");
+    }
+    place = i;
+  }
+  std::string missing;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (by_rank[rank] == kNone) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (missing.empty()) return by_rank;
+  throw Error(ErrorCode::kInvalidArgument, PartOf(first) + ": expected publishers of all of them, got " +
+                                               std::to_string(parts.size()) + " without ranks " + missing);
+}
+
+}  // namespace layercast

@@ -1,0 +1,36 @@
+#include "src/tensor/tensor_part.h"
+
+#include "layercast/error.h"
+
+namespace layercast {
+
+std::string PartProblem(const TensorSpec& spec, const TensorPart& part) {
+  const std::size_t rank = spec.shape.size();
+  if (part.whole.size() != rank || part.offsets.size() != rank) {
+    return "a part " + ToString(spec.shape) + " of " + ToString(part.whole) + " at " + ToString(part.offsets) +
+           ": expected as many dimensions in each";
+  }
+  for (std::size_t d = 0; d < rank; ++d) {
+    // Each is below 2^63: their sum is not asked for.
+    if (part.offsets[d] < 0 || spec.shape[d] > part.whole[d] || part.offsets[d] > part.whole[d] - spec.shape[d]) {
+      return "a part " + ToString(spec.shape) + " at " + ToString(part.offsets) + " leaves its tensor " +
+             ToString(part.whole);
+    }
+  }
+  try {
+    (void)NumBytes(spec.dtype, part.whole);
+  } catch (const Error& error) {
+    return "a part of " + ToString(part.whole) + ": " + error.what();
+  }
+  return {};
+}
+
+std::string Describe(const Shape& shape, const TensorPart& part) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    text += (d == 0 ? "" : ", ") + std::to_string(part.offsets[d]) + ":" + std::to_string(part.offsets[d] + shape[d]);
+  }
+  return text + "] of " + ToString(part.whole);
+}
+
+}  // namespace layercast

@@ -1,0 +1,236 @@
+#include "src/transport/control_socket.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "layercast/error.h"
+#include "src/base/bytes.h"
+#include "src/transport/messages.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kLengthBytes = 4;
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+constexpr int kPeerTimeoutMs = 5000;
+
+std::string HexOf(const Token& token) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : token) {
+    text += digits[std::to_integer<unsigned>(byte) >> 4];
+    text += digits[std::to_integer<unsigned>(byte) & 15];
+  }
+  return text;
+}
+
+bool ReadHex(std::string_view text, Token& token) {
+  if (text.size() != 2 * token.size()) return false;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    unsigned value = 0;
+    const char* at = text.data() + 2 * i;
+    if (std::from_chars(at, at + 2, value, 16).ptr != at + 2) return false;
+    token[i] = static_cast<std::byte>(value);
+  }
+  return true;
+}
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+// Empty when there is no such host.
+AddressList Resolve(const std::string& host, std::uint16_t port, int flags) {
+  const std::string service = std::to_string(port);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const std::string name = bracketed ? host.substr(1, host.size() - 2) : host;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), service.c_str(), &hints, &found) != 0) found = nullptr;
+  return {found, &::freeaddrinfo};
+}
+
+std::uint16_t PortOf(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string_view HostBytes(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    return {reinterpret_cast<const char*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr), sizeof(in_addr)};
+  }
+  if (address.sa_family == AF_INET6) {
+    return {reinterpret_cast<const char*>(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr), sizeof(in6_addr)};
+  }
+  return {};
+}
+
+sockaddr_storage LocalAddress(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) address = {};
+  return address;
+}
+
+UniqueFd MakeSocket(int family) {
+  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) throw Error(ErrorCode::kResourceExhausted, std::string("no socket: ") + std::strerror(errno));
+  return fd;
+}
+
+// Throws kDeadlineExceeded; 0 or an errno.
+int FinishConnecting(const UniqueFd& fd, Deadline deadline) {
+  pollfd item{fd.get(), POLLOUT, 0};
+  while (::poll(&item, 1, static_cast<int>(deadline.AtMost(std::chrono::seconds(1)).Remaining().count())) <= 0) {
+    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not take our connection in time");
+  }
+  int error = 0;
+  socklen_t length = sizeof(error);
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  return error;
+}
+
+}  // namespace
+
+std::string ControlAddress::Text() const {
+  const bool ipv6 = host.find(':') != std::string::npos && host.front() != '[';
+  return channel + "://" + (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port) + "#" + HexOf(key);
+}
+
+ControlAddress ControlAddress::Parse(std::string_view channel, const std::string& text) {
+  ControlAddress address;
+  address.channel = channel;
+  const std::string scheme = address.channel + "://";
+  const std::size_t hash = text.find('#');
+  const std::size_t colon = text.substr(0, hash).rfind(':');
+  bool shaped = text.starts_with(scheme) && hash != std::string::npos && colon > scheme.size();
+  if (shaped) {
+    const char* end = text.data() + hash;
+    const auto port = std::from_chars(text.data() + colon + 1, end, address.port);
+    shaped = port.ec == std::errc() && port.ptr == end && ReadHex(std::string_view(text).substr(hash + 1), address.key);
+  }
+  if (!shaped) throw Error(ErrorCode::kUnavailable, "not an address of this channel");
+  address.host = text.substr(scheme.size(), colon - scheme.size());
+  return address;
+}
+
+std::string WithoutKey(const std::string& address) { return address.substr(0, address.find('#')); }
+
+UniqueFd Listen(const std::string& host, ControlAddress& address) {
+  const AddressList found = Resolve(host, 0, AI_PASSIVE);
+  if (found == nullptr)
+    throw Error(ErrorCode::kInvalidArgument, address.channel + ": no such host '" + host + "' to listen on");
+  UniqueFd fd = MakeSocket(found->ai_family);
+  if (::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                address.channel + ": cannot listen on '" + host + "': " + std::strerror(errno));
+  }
+  address.host = host;
+  address.port = PortOf(LocalAddress(fd.get()));
+  return fd;
+}
+
+ControlSocket::ControlSocket(UniqueFd connected) : fd_(std::move(connected)) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(fd_.get(), level, option, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);  // for a host that vanishes while nothing is sent
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
+}
+
+ControlSocket ControlSocket::Connect(const ControlAddress& address, Deadline deadline) {
+  const AddressList found = Resolve(address.host, address.port, 0);
+  if (found == nullptr) throw Error(ErrorCode::kUnavailable, "no such host");
+  int error = 0;
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+    UniqueFd fd = MakeSocket(at->ai_family);
+    error = ::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) error = FinishConnecting(fd, deadline);
+    if (error == 0) return ControlSocket(std::move(fd));
+  }
+  throw Error(ErrorCode::kUnavailable, std::string("cannot connect: ") + std::strerror(error));
+}
+
+std::string ControlSocket::Device() const {
+  const sockaddr_storage local = LocalAddress(fd_.get());
+  const std::string_view mine = HostBytes(reinterpret_cast<const sockaddr&>(local));
+  ifaddrs* devices = nullptr;
+  if (::getifaddrs(&devices) != 0) devices = nullptr;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owned(devices, &::freeifaddrs);
+  for (const ifaddrs* at = devices; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr != nullptr && !mine.empty() && HostBytes(*at->ifa_addr) == mine) return at->ifa_name;
+  }
+  // 127.0.0.2 is the loopback's as well, but no interface has it.
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(local);
+  if (local.ss_family == AF_INET && ntohl(ipv4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET) return "lo";
+  throw Error(ErrorCode::kUnavailable, "no network device has this end's address");
+}
+
+void ControlSocket::Send(std::span<const std::byte> message) {
+  for (std::size_t i = 0; i < kLengthBytes; ++i) unsent_.push_back(static_cast<std::byte>(message.size() >> (8 * i)));
+  unsent_.insert(unsent_.end(), message.begin(), message.end());
+  Flush();
+}
+
+void ControlSocket::Flush() {
+  std::size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const ssize_t count = ::send(fd_.get(), unsent_.data() + sent, unsent_.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno != EAGAIN) sent = unsent_.size();  // lost: nobody will read it
+    if (count <= 0) break;
+    sent += static_cast<std::size_t>(count);
+  }
+  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent));
+}
+
+std::optional<std::vector<std::byte>> ControlSocket::Receive() {
+  while (true) {
+    const std::span<const std::byte> rest = std::span(received_).subspan(taken_);
+    if (rest.size() >= kLengthBytes) {
+      const auto length = ByteReader("length", rest).Get<std::uint32_t>("length");
+      if (length > kMaxRequestBytes) {
+        throw Error(ErrorCode::kCorrupt, "a message of " + std::to_string(length) + " bytes");
+      }
+      if (rest.size() - kLengthBytes >= length) {
+        taken_ += kLengthBytes + length;
+        const std::span<const std::byte> message = rest.subspan(kLengthBytes, length);
+        return std::vector<std::byte>(message.begin(), message.end());
+      }
+    }
+    if (!Fill()) {
+      if (ended_) throw Error(ErrorCode::kUnavailable, "the connection was lost");
+      return std::nullopt;
+    }
+  }
+}
+
+bool ControlSocket::Fill() {
+  received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(taken_));
+  taken_ = 0;
+  std::array<std::byte, kReadBytes> read;
+  ssize_t count = -1;
+  do {
+    count = ::recv(fd_.get(), read.data(), read.size(), MSG_DONTWAIT);
+  } while (count < 0 && errno == EINTR);
+  if (count == 0 || (count < 0 && errno != EAGAIN)) ended_ = true;
+  if (count <= 0) return false;
+  received_.insert(received_.end(), read.begin(), read.begin() + count);
+  return true;
+}
+
+}  // namespace layercast

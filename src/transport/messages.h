@@ -1,0 +1,59 @@
+// What the channels that copy say to each other alike: requests, refusals, pings. Each has a FORMAT.md with the whole
+// of its protocol. Values, their encoders, and decoders that trust nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/bytes.h"
+#include "src/tensor/region.h"
+
+namespace layercast {
+
+constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxRequestsUnderWay = 256;
+constexpr std::size_t kMaxRegionsUnderWay = std::size_t{1} << 18;
+
+// What a message opens with.
+enum class Kind : std::uint8_t {
+  kHello = 1,
+  kRequest = 2,
+  kPing = 3,
+  kWelcome = 129,
+  kPiece = 130,
+  kPong = 131,
+  kRefused = 132
+};
+
+// What every encoder and decoder begins with; the latter throws kCorrupt on another kind. `name` opens its messages.
+ByteWriter OpenMessage(Kind kind);
+ByteReader OpenMessage(std::span<const std::byte> message, Kind kind, std::string name);
+
+struct Request {
+  std::uint64_t ticket = 0;
+  std::uint64_t offer_id = 0;
+  std::vector<Region> regions;
+};
+
+struct Refusal {
+  std::uint64_t ticket = 0;
+  ErrorCode code = ErrorCode::kUnavailable;
+  std::string message;
+};
+
+std::vector<std::byte> EncodePing();
+std::vector<std::byte> EncodePong();
+std::vector<std::byte> EncodeRequest(std::uint64_t ticket, std::uint64_t offer_id, std::span<const Region> regions);
+std::vector<std::byte> EncodeRefusal(const Refusal& refusal);
+
+// All throw kCorrupt on anything but a whole message of that kind and nothing after it.
+Kind DecodeKind(std::span<const std::byte> message);
+Request DecodeRequest(std::span<const std::byte> message);
+Refusal DecodeRefusal(std::span<const std::byte> message);
+void DecodeBare(std::span<const std::byte> message);  // PING, PONG: the kind alone
+
+}  // namespace layercast

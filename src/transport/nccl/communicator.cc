@@ -1,0 +1,75 @@
+#include "src/transport/nccl/communicator.h"
+
+#include <string>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+
+namespace layercast::nccl_channel {
+namespace {
+
+[[noreturn]] void Fail(NcclLibrary& library, ncclResult_t result, const char* call) {
+  throw Error(ErrorCode::kUnavailable, std::string("NCCL: ") + call + ": " + library.GetErrorString(result));
+}
+
+}  // namespace
+
+ncclUniqueId MakeUniqueId(NcclLibrary& library) {
+  ncclUniqueId id{};
+  const ncclResult_t result = library.GetUniqueId(&id);
+  if (result != ncclSuccess) Fail(library, result, "ncclGetUniqueId");
+  return id;
+}
+
+Communicator::Communicator(NcclLibrary& library, StagingDevice& device, const ncclUniqueId& id, int rank)
+    : library_(library), peer_(rank == kPublisherRank ? kReceiverRank : kPublisherRank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t result = ncclSuccess;
+  device.OnDevice([&] { result = library_.CommInitRankConfig(&comm_, 2, id, rank, &config); });
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  if (comm_ != nullptr) static_cast<void>(library_.CommAbort(comm_));
+  Fail(library_, result, "ncclCommInitRankConfig");
+}
+
+Communicator::~Communicator() { static_cast<void>(library_.CommAbort(comm_)); }
+
+bool Communicator::Settled() {
+  ncclResult_t state = ncclSuccess;
+  Expect(library_.CommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+  if (state != ncclSuccess && state != ncclInProgress) Fail(library_, state, "the communicator has failed");
+  settled_ = state == ncclSuccess;
+  return settled_;
+}
+
+void Communicator::Send(std::span<const Transfer> transfers, const StagingStream& stream) {
+  Group(transfers, [&](const Transfer& transfer) {
+    Expect(library_.Send(transfer.memory, transfer.bytes, ncclInt8, peer_, comm_, stream.handle()), "ncclSend");
+  });
+}
+
+void Communicator::Receive(std::span<const Transfer> transfers, const StagingStream& stream) {
+  Group(transfers, [&](const Transfer& transfer) {
+    Expect(library_.Recv(transfer.memory, transfer.bytes, ncclInt8, peer_, comm_, stream.handle()), "ncclRecv");
+  });
+}
+
+template <typename Call>
+void Communicator::Group(std::span<const Transfer> transfers, const Call& call) {
+  LAYERCAST_CHECK(settled_);
+  settled_ = false;
+  Expect(library_.GroupStart(), "ncclGroupStart");
+  try {
+    for (const Transfer& transfer : transfers) call(transfer);
+  } catch (...) {
+    static_cast<void>(library_.GroupEnd());  // a group that stays open would swallow the thread's next one
+    throw;
+  }
+  Expect(library_.GroupEnd(), "ncclGroupEnd");
+}
+
+void Communicator::Expect(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess && result != ncclInProgress) Fail(library_, result, call);
+}
+
+}  // namespace layercast::nccl_channel

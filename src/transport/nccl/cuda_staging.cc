@@ -1,0 +1,128 @@
+#include "src/transport/nccl/cuda_staging.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "src/base/caching_memory.h"
+#include "src/base/log.h"
+#include "src/cuda/call.h"
+#include "src/cuda/memory.h"
+#include "src/cuda/stream.h"
+
+namespace layercast::nccl_channel {
+namespace {
+
+class CudaStagingStream final : public StagingStream {
+ public:
+  explicit CudaStagingStream(int device) : stream_(device) {}
+  ~CudaStagingStream() override {
+    try {
+      stream_.Synchronize();
+    } catch (const Error& error) {
+      log::error("nccl: {}", error.what());
+    }
+  }
+
+  void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle()), "cudaMemcpyAsync",
+              stream_.device());
+  }
+  std::uint64_t Mark() override {
+    if (spare_.empty()) spare_.emplace_back(stream_.device());
+    spare_.back().Record(stream_);
+    ahead_.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+    return reached_ + ahead_.size();
+  }
+  bool Reached(std::uint64_t mark) override {
+    while (reached_ < mark && ahead_.front().IsDone()) {
+      spare_.push_back(std::move(ahead_.front()));
+      ahead_.pop_front();
+      ++reached_;
+    }
+    return reached_ >= mark;
+  }
+  CUstream_st* handle() const override { return stream_.handle(); }
+
+ private:
+  CudaStream stream_;
+  std::deque<CudaEvent> ahead_;  // the marks that were not reached when somebody asked
+  std::vector<CudaEvent> spare_;
+  std::uint64_t reached_ = 0;
+};
+
+// Device memory for whatever stream. In the order of a stream of its own, since cudaMalloc and cudaFree wait for all
+// that runs on the device, among it transfers that wait for their peers.
+class UnorderedMemory final : public MemoryResource {
+ public:
+  explicit UnorderedMemory(int device) : device_(device) {}
+  std::byte* Allocate(std::size_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    if (!stream_) stream_.emplace(device_);
+    std::byte* const address = CudaMemory(*stream_).Allocate(bytes);
+    stream_->Synchronize();
+    return address;
+  }
+  void Deallocate(std::byte* address, std::size_t bytes) noexcept override {
+    const std::lock_guard lock(mutex_);
+    CudaMemory(*stream_).Deallocate(address, bytes);
+  }
+  Device device() const override { return {Device::Kind::kCuda, device_}; }
+
+ private:
+  const int device_;
+  std::mutex mutex_;
+  std::optional<CudaStream> stream_;  // guarded by mutex_; there once something was allocated
+};
+
+// Touches the device when it is asked for something, not before: a context costs hundreds of megabytes of its memory.
+class CudaStaging final : public StagingDevice {
+ public:
+  explicit CudaStaging(int device) : device_(device), device_upstream_(device), pinned_upstream_(device) {}
+
+  DeviceUuid uuid() const override {
+    cudaDeviceProp properties{};
+    CheckCuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties", device_);
+    DeviceUuid uuid;
+    static_assert(sizeof(properties.uuid) == sizeof(uuid));
+    std::memcpy(uuid.data(), &properties.uuid, uuid.size());
+    return uuid;
+  }
+  std::unique_ptr<StagingStream> MakeStream() override { return std::make_unique<CudaStagingStream>(device_); }
+  MemoryResource& device_memory() override { return device_memory_; }
+  MemoryResource& pinned_memory() override { return pinned_memory_; }
+  bool Reaches(const std::byte* address) const override {
+    cudaPointerAttributes attributes{};
+    CheckCuda(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes", device_);
+    return attributes.type != cudaMemoryTypeUnregistered;
+  }
+  void OnDevice(const std::function<void()>& call) override {
+    const OnCudaDevice scope(device_);
+    call();
+  }
+
+ private:
+  const int device_;
+  UnorderedMemory device_upstream_;
+  PinnedMemory pinned_upstream_;
+  // What a connection had serves the next one: to give pinned memory back waits for the whole device.
+  CachingMemory device_memory_{device_upstream_};
+  CachingMemory pinned_memory_{pinned_upstream_};
+};
+
+}  // namespace
+
+int CurrentCudaDevice() {
+  int device = 0;
+  CheckCuda(cudaGetDevice(&device), "cudaGetDevice", device);
+  return device;
+}
+
+std::shared_ptr<StagingDevice> MakeCudaStaging(int device) { return std::make_shared<CudaStaging>(device); }
+
+}  // namespace layercast::nccl_channel

@@ -1,0 +1,30 @@
+// Chunks by NCCL, between two GPUs: over NVLink, PCIe or the network, as NCCL finds best. FORMAT.md has the messages.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "src/transport/channel.h"
+#include "src/transport/nccl/nccl_library.h"
+#include "src/transport/nccl/staging.h"
+
+namespace layercast {
+namespace nccl_channel {
+
+// What the channel stands on. Owned together by the transport and the ends that it made, which may outlive it.
+struct NcclParts {
+  std::shared_ptr<NcclLibrary> library;
+  std::shared_ptr<StagingDevice> device;
+};
+
+// libnccl, and CUDA device `device`. Throws kUnsupported, saying what is missing.
+NcclParts OpenNcclParts(int device);
+
+}  // namespace nccl_channel
+
+// On the device that is the calling thread's when the channel is asked for something first.
+std::unique_ptr<Transport> MakeNcclTransport();
+// `open` is called once; what it throws is why the channel cannot be used here.
+std::unique_ptr<Transport> MakeNcclTransport(std::function<nccl_channel::NcclParts()> open);
+
+}  // namespace layercast

@@ -1,0 +1,47 @@
+// What the nccl channel asks of a device: memory that bytes wait in between a copy and NCCL, and ordered queues of
+// both. CUDA's in cuda_staging.h; tests play one in host memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "layercast/memory.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to it
+
+namespace layercast::nccl_channel {
+
+using DeviceUuid = std::array<std::byte, 16>;
+
+// An ordered queue of copies and of NCCL's transfers. Nothing here waits but the destructor. One thread only.
+class StagingStream {
+ public:
+  // Returns when nothing of what was queued runs any more: what waits for a peer has been aborted before.
+  virtual ~StagingStream() = default;
+  // Queues a copy; both sides are memory that the device reaches by itself.
+  virtual void Copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // A place behind all that is queued now, and whether the stream has got there. Both throw what went wrong in it.
+  virtual std::uint64_t Mark() = 0;
+  virtual bool Reached(std::uint64_t mark) = 0;
+  virtual CUstream_st* handle() const = 0;
+};
+
+// Thread-safe; outlives its streams and memory.
+class StagingDevice {
+ public:
+  virtual ~StagingDevice() = default;
+  // Which device an end that is opened now works on, among all of the world.
+  virtual DeviceUuid uuid() const = 0;
+  virtual std::unique_ptr<StagingStream> MakeStream() = 0;
+  virtual MemoryResource& device_memory() = 0;
+  virtual MemoryResource& pinned_memory() = 0;  // of the host, and reached by the device
+  // Whether the device reaches what lies there by itself; else the host must copy it to pinned memory, or from there.
+  virtual bool Reaches(const std::byte* address) const = 0;
+  // Runs `call` with this device as the calling thread's.
+  virtual void OnDevice(const std::function<void()>& call) = 0;
+};
+
+}  // namespace layercast::nccl_channel

@@ -1,0 +1,29 @@
+#include "src/transport/reply_queue.h"
+
+#include "layercast/error.h"
+#include "src/transport/offer_views.h"
+
+namespace layercast {
+
+void ReplyQueue::Push(const Request& request, const OfferBook& book, std::size_t piece_bytes, FailPoints* failpoints) {
+  if (failpoints != nullptr && request.offer_id != kProbeOffer) failpoints->Hit("serve.chunk");
+  if (replies_.size() == kMaxRequestsUnderWay || regions_ + request.regions.size() > kMaxRegionsUnderWay) {
+    throw Error(ErrorCode::kCorrupt, "too many requests under way");
+  }
+  const std::shared_ptr<Offered> offered = book.Find(request.offer_id);
+  replies_.push_back({request.ticket, offered, request.regions.size(),
+                      ReplyPlan(ViewsOf(offered->tensors, request.regions), piece_bytes)});
+  regions_ += request.regions.size();
+}
+
+void ReplyQueue::Pop() {
+  regions_ -= replies_.front().regions;
+  replies_.pop_front();
+}
+
+void ReplyQueue::Clear() {
+  replies_.clear();
+  regions_ = 0;
+}
+
+}  // namespace layercast

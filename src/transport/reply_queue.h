@@ -1,0 +1,38 @@
+// What one receiver has asked for and a publisher has not sent yet. One thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "src/base/failpoint.h"
+#include "src/transport/messages.h"
+#include "src/transport/offer_book.h"
+#include "src/transport/reply_plan.h"
+
+namespace layercast {
+
+struct Reply {
+  std::uint64_t ticket;
+  std::shared_ptr<Offered> offered;  // second owner: the book
+  std::size_t regions;
+  ReplyPlan plan;
+};
+
+class ReplyQueue {
+ public:
+  // Throws kCorrupt (more under way than the protocol allows), kNotFound and kInvalidArgument (what was asked for).
+  // `failpoints`: OfferingEnd::Arm's, or null.
+  void Push(const Request& request, const OfferBook& book, std::size_t piece_bytes, FailPoints* failpoints);
+  bool empty() const { return replies_.empty(); }
+  Reply& front() { return replies_.front(); }
+  void Pop();
+  void Clear();
+
+ private:
+  std::deque<Reply> replies_;
+  std::size_t regions_ = 0;  // of all replies
+};
+
+}  // namespace layercast

@@ -1,0 +1,93 @@
+// What a receiver has asked for, and what of it has come whole: the other end's counterpart is ReplyQueue. Part of each
+// FetchingEnd that copies. One thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/transport/channel.h"
+#include "src/transport/messages.h"
+#include "src/transport/offer_views.h"
+
+namespace layercast {
+
+struct RequestedChunk {
+  std::uint64_t ticket = 0;
+  std::span<std::byte> destination;  // exactly the chunk's bytes
+  std::vector<RegionView> views;     // of the packed destination
+};
+
+// `Chunk`: a RequestedChunk, and how the channel follows its bytes. It stays where it is until it is complete.
+template <typename Chunk>
+class RequestsUnderWay {
+ public:
+  struct Added {
+    Chunk& chunk;
+    std::vector<std::byte> message;  // that asks for it
+  };
+
+  // Throws kInvalidArgument: more than the protocol allows, a destination that is too small, a ticket that is under
+  // way.
+  Added Add(const ChunkRequest& request) {
+    if (request.regions.size() > kMaxRegionsUnderWay - regions_ || chunks_.size() == kMaxRequestsUnderWay) {
+      throw Error(ErrorCode::kInvalidArgument, "more requests or regions under way than the channel allows");
+    }
+    std::vector<RegionView> views = PackedViews(request.regions, request.destination);
+    std::size_t bytes = 0;
+    for (const RegionView& view : views) bytes += view.num_bytes();
+    std::vector<std::byte> message = EncodeRequest(request.ticket, request.offer_id, request.regions);
+    if (message.size() > kMaxRequestBytes) throw Error(ErrorCode::kInvalidArgument, "too many regions in one request");
+    const auto [added, is_new] = chunks_.try_emplace(request.ticket);
+    if (!is_new) {
+      throw Error(ErrorCode::kInvalidArgument, "ticket " + std::to_string(request.ticket) + " is under way already");
+    }
+    RequestedChunk& chunk = added->second;
+    chunk = {request.ticket, request.destination.first(bytes), std::move(views)};
+    regions_ += request.regions.size();
+    return {added->second, std::move(message)};
+  }
+
+  // Null: not under way.
+  Chunk* Find(std::uint64_t ticket) {
+    const auto found = chunks_.find(ticket);
+    return found == chunks_.end() ? nullptr : &found->second;
+  }
+  std::size_t size() const { return chunks_.size(); }
+  bool empty() const { return chunks_.empty(); }
+
+  // All of it has come; it is not under way any more.
+  void Complete(Chunk& chunk) {
+    const std::uint64_t ticket = chunk.ticket;
+    regions_ -= chunk.views.size();
+    done_.push_back({ticket, std::move(chunk.views)});
+    chunks_.erase(ticket);
+  }
+  bool has_done() const { return !done_.empty(); }
+  // The first that was completed.
+  ChunkCompletion TakeDone() {
+    ChunkCompletion completion = std::move(done_.front());
+    done_.pop_front();
+    return completion;
+  }
+
+  void Clear() {
+    chunks_.clear();
+    done_.clear();
+    regions_ = 0;
+  }
+
+ private:
+  std::map<std::uint64_t, Chunk> chunks_;  // by ticket
+  std::size_t regions_ = 0;                // of all of them
+  std::deque<ChunkCompletion> done_;
+};
+
+}  // namespace layercast

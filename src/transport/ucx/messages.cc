@@ -1,0 +1,139 @@
+#include "src/transport/ucx/messages.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "src/base/bytes.h"
+
+namespace layercast::ucx_channel {
+namespace {
+
+constexpr std::string_view kMagic = "LCUX";
+
+void PutRaw(ByteWriter& writer, std::span<const std::byte> bytes) {
+  writer.PutBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+void PutShort(ByteWriter& writer, std::string_view text) {
+  const std::string_view kept = text.substr(0, 255);
+  writer.Put(static_cast<std::uint8_t>(kept.size()));
+  writer.PutBytes(kept);
+}
+
+void PutWorkerAddress(ByteWriter& writer, std::span<const std::byte> address) {
+  writer.Put(static_cast<std::uint16_t>(address.size()));
+  PutRaw(writer, address);
+}
+
+void GetMagic(ByteReader& reader) {
+  if (reader.GetText(kMagic.size(), "magic") != kMagic) reader.Fail("not the magic 'LCUX'");
+}
+
+std::uint16_t GetVersion(ByteReader& reader) {
+  const auto version = reader.Get<std::uint16_t>("version");
+  if (version == 0) reader.Fail("version 0");
+  return version;
+}
+
+Token GetToken(ByteReader& reader) {
+  Token token;
+  std::ranges::copy(reader.GetBytes(token.size(), "token"), token.begin());
+  return token;
+}
+
+std::string GetShort(ByteReader& reader) { return reader.GetText(reader.Get<std::uint8_t>("length"), "text"); }
+
+std::vector<std::byte> GetWorkerAddress(ByteReader& reader) {
+  const auto size = reader.Get<std::uint16_t>("size of the worker's address");
+  if (size == 0 || size > kMaxAddressBytes) reader.Fail("a worker's address of " + std::to_string(size) + " bytes");
+  const std::span<const std::byte> bytes = reader.GetBytes(size, "address");
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+std::vector<std::byte> EncodeHello(const Hello& hello) {
+  ByteWriter writer = OpenMessage(Kind::kHello);
+  writer.PutBytes(kMagic);
+  writer.Put(hello.version);
+  PutRaw(writer, hello.key);
+  for (const std::string& text : {hello.host.boot_id, hello.host.network, hello.host.user, hello.host.process}) {
+    PutShort(writer, text);
+  }
+  return std::move(writer).Take();
+}
+
+std::vector<std::byte> EncodeWelcome(const Welcome& welcome) {
+  ByteWriter writer = OpenMessage(Kind::kWelcome);
+  writer.PutBytes(kMagic);
+  writer.Put(welcome.version);
+  writer.Put(static_cast<std::uint8_t>(welcome.lanes));
+  PutRaw(writer, welcome.token);
+  PutWorkerAddress(writer, welcome.address);
+  return std::move(writer).Take();
+}
+
+std::vector<std::byte> EncodeAddress(std::span<const std::byte> address) {
+  ByteWriter writer = OpenMessage(kAddress);
+  PutWorkerAddress(writer, address);
+  return std::move(writer).Take();
+}
+
+std::vector<std::byte> EncodeActiveHeader(const ActiveHeader& header) {
+  ByteWriter writer = OpenMessage(header.kind);
+  PutRaw(writer, header.token);
+  writer.Put(header.ticket);
+  writer.Put(header.offset);
+  return std::move(writer).Take();
+}
+
+Hello DecodeHello(std::span<const std::byte> message) {
+  ByteReader reader = OpenMessage(message, Kind::kHello, "HELLO");
+  GetMagic(reader);
+  Hello hello;
+  hello.version = GetVersion(reader);
+  hello.key = GetToken(reader);
+  for (std::string* text : {&hello.host.boot_id, &hello.host.network, &hello.host.user, &hello.host.process}) {
+    *text = GetShort(reader);
+  }
+  reader.ExpectEnd();
+  return hello;
+}
+
+Welcome DecodeWelcome(std::span<const std::byte> message) {
+  ByteReader reader = OpenMessage(message, Kind::kWelcome, "WELCOME");
+  GetMagic(reader);
+  Welcome welcome;
+  welcome.version = GetVersion(reader);
+  const auto lanes = reader.Get<std::uint8_t>("lanes");
+  if (lanes != 1 && lanes != 2) reader.Fail("lanes of kind " + std::to_string(lanes));
+  welcome.lanes = static_cast<Lanes>(lanes);
+  welcome.token = GetToken(reader);
+  welcome.address = GetWorkerAddress(reader);
+  reader.ExpectEnd();
+  return welcome;
+}
+
+std::vector<std::byte> DecodeAddress(std::span<const std::byte> message) {
+  ByteReader reader = OpenMessage(message, kAddress, "ADDRESS");
+  std::vector<std::byte> address = GetWorkerAddress(reader);
+  reader.ExpectEnd();
+  return address;
+}
+
+ActiveHeader DecodeActiveHeader(std::span<const std::byte> bytes) {
+  ActiveHeader header;
+  header.kind = DecodeKind(bytes);
+  if (header.kind != Kind::kPiece && header.kind != Kind::kPong) {
+    throw Error(ErrorCode::kCorrupt, "an unknown kind of active message");
+  }
+  ByteReader reader = OpenMessage(bytes, header.kind, "active message");
+  header.token = GetToken(reader);
+  header.ticket = reader.Get<std::uint64_t>("ticket");
+  header.offset = reader.Get<std::uint64_t>("offset");
+  reader.ExpectEnd();
+  return header;
+}
+
+}  // namespace layercast::ucx_channel

@@ -1,0 +1,171 @@
+#include "src/transport/ucx/receiver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/transport/ucx/settings.h"
+
+namespace layercast::ucx_channel {
+namespace {
+
+constexpr std::chrono::seconds kTimeToGreet{5};
+constexpr std::size_t kPiecesUnderWay = 16;  // keeps a connection busy, and is what a removal waits for
+// Shorter pieces go with their announcement; longer ones when the receiver has said where to, with no copy on its way.
+constexpr std::size_t kRendezvousFrom = std::size_t{32} << 10;
+
+}  // namespace
+
+Receiver::Receiver(UniqueFd connected, const Token& key, OfferBook& book, const std::atomic<FailPoints*>& failpoints)
+    : control_(std::move(connected)),
+      key_(key),
+      book_(book),
+      failpoints_(failpoints),
+      greet_by_(Deadline::After(kTimeToGreet)) {}
+
+Receiver::~Receiver() {
+  link_.reset();  // ends what it can by itself
+  for (const auto& piece : under_way_) {
+    if (piece->offered != nullptr) book_.End(*piece->offered);
+  }
+}
+
+void Receiver::TakeMessages() {
+  control_.Flush();
+  more_ = control_.ReceiveSome([this](std::span<const std::byte> message) {
+    if (!refused_) Take(message);
+  });
+}
+
+void Receiver::Take(std::span<const std::byte> message) {
+  const Kind kind = DecodeKind(message);
+  if (!link_) return TakeHello(DecodeHello(message));  // the first thing that anybody says
+  if (!greeted_) {
+    link_->Connect(DecodeAddress(message));
+    greeted_ = true;
+    return SendPong();  // tells that the lanes work
+  }
+  switch (kind) {
+    case Kind::kRequest: return TakeRequest(DecodeRequest(message));
+    case Kind::kPing:
+      DecodeBare(message);
+      pong_owed_ = true;
+      return;
+    default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+  }
+}
+
+void Receiver::TakeHello(const Hello& hello) {
+  if (!SameToken(hello.key, key_)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
+  const Lanes lanes = ShareMemory(HostIdentity::Mine(), hello.host) ? Lanes::kSharedMemory : Lanes::kNetwork;
+  token_ = RandomToken();
+  spins_ = lanes == Lanes::kSharedMemory;
+  try {
+    link_.emplace(lanes, control_.Device());
+  } catch (const Error& error) {  // UCX has no such lanes here: worth a word on both sides
+    log::warn("ucx: {}", error.what());
+    return Refuse({0, ErrorCode::kUnsupported, error.what()});
+  }
+  control_.Send(EncodeWelcome({kVersion, lanes, token_, link_->Address()}));
+}
+
+void Receiver::TakeRequest(const Request& request) {
+  try {
+    replies_.Push(request, book_, kPieceBytes, failpoints_.load());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) throw;
+    Refuse({request.ticket, error.code(), error.what()});
+  }
+}
+
+void Receiver::Refuse(const Refusal& refusal) {
+  refused_ = true;
+  replies_.Clear();
+  control_.Send(EncodeRefusal(refusal));
+}
+
+bool Receiver::Progress() {
+  if (!greeted_) return false;
+  if (pong_owed_) SendPong();
+  Feed();
+  const bool moved = link_->Progress();
+  if (!link_->failure().empty()) throw Error(ErrorCode::kUnavailable, link_->failure());
+  return moved;
+}
+
+bool Receiver::Holds(const Offered& offered) const {
+  return std::ranges::any_of(under_way_, [&](const auto& piece) { return piece->offered.get() == &offered; });
+}
+
+void Receiver::Feed() {
+  while (!replies_.empty() && under_way_.size() < kPiecesUnderWay) {
+    Reply& reply = replies_.front();
+    if (!book_.Begin(*reply.offered)) {
+      return Refuse({reply.ticket, ErrorCode::kNotFound, "the offer was removed"});
+    }
+    SendPiece(reply);
+    if (reply.plan.done()) replies_.Pop();
+  }
+}
+
+void Receiver::SendPiece(Reply& reply) {
+  std::unique_ptr<Piece> piece = TakeSpare();
+  piece->offered = reply.offered;
+  const ReplyPlan::Next next = reply.plan.Take();
+  std::span<const std::byte> data = next.in_place;
+  if (data.empty()) {
+    if (piece->gathered.size() == 0) piece->gathered = Buffer(memory_, kPieceBytes);
+    data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data()));
+  }
+  piece->header = EncodeActiveHeader({Kind::kPiece, token_, reply.ticket, next.offset});
+  Send(std::move(piece), data);
+}
+
+void Receiver::SendPong() {
+  pong_owed_ = false;
+  std::unique_ptr<Piece> pong = TakeSpare();
+  pong->header = EncodeActiveHeader({Kind::kPong, token_, 0, 0});
+  Send(std::move(pong), {});
+}
+
+void Receiver::Send(std::unique_ptr<Piece> piece, std::span<const std::byte> data) {
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.cb.send = &OnSent;
+  params.user_data = piece.get();
+  params.flags = data.size() < kRendezvousFrom ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+  const Piece& sent = *under_way_.emplace_back(std::move(piece));
+  const ucs_status_ptr_t request = ucp_am_send_nbx(link_->endpoint(), kActiveMessage, sent.header.data(),
+                                                   sent.header.size(), data.data(), data.size(), &params);
+  if (UCS_PTR_IS_PTR(request)) return;
+  End(sent);
+  if (UCS_PTR_IS_ERR(request)) throw Error(ErrorCode::kUnavailable, ucs_status_string(UCS_PTR_STATUS(request)));
+}
+
+std::unique_ptr<Receiver::Piece> Receiver::TakeSpare() {
+  if (spare_.empty()) {
+    spare_.push_back(std::make_unique<Piece>());
+    spare_.back()->receiver = this;
+  }
+  std::unique_ptr<Piece> piece = std::move(spare_.back());
+  spare_.pop_back();
+  return piece;
+}
+
+void Receiver::OnSent(void* request, ucs_status_t /*status*/, void* piece) {
+  // Whatever became of it, UCX reads it no more; that the connection is lost, the link's failure tells.
+  ucp_request_free(request);
+  const auto& sent = *static_cast<const Piece*>(piece);
+  sent.receiver->End(sent);
+}
+
+void Receiver::End(const Piece& piece) {
+  const auto at = std::ranges::find(under_way_, &piece, [](const auto& owned) { return owned.get(); });
+  if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr) book_.End(*offered);
+  spare_.push_back(std::move(*at));
+  under_way_.erase(at);
+}
+
+}  // namespace layercast::ucx_channel

@@ -1,0 +1,87 @@
+// One receiver, as its publisher sees it: the greeting, what it has asked for, and the pieces on their way to it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/memory.h"
+#include "src/base/deadline.h"
+#include "src/base/failpoint.h"
+#include "src/transport/control_socket.h"
+#include "src/transport/offer_book.h"
+#include "src/transport/reply_queue.h"
+#include "src/transport/ucx/messages.h"
+#include "src/transport/ucx/ucx_link.h"
+
+namespace layercast::ucx_channel {
+
+// One thread only (the service's).
+class Receiver {
+ public:
+  Receiver(UniqueFd connected, const Token& key, OfferBook& book, const std::atomic<FailPoints*>& failpoints);
+  // After it no piece of any offer is read for this receiver.
+  ~Receiver();
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+
+  // Takes the messages that are there, but not so many that others wait long. Both throw when the connection is of no
+  // more use.
+  void TakeMessages();
+  bool more() const { return more_; }  // were left, whatever the socket says
+  // Sends what may be sent, and lets UCX work; true when something moved.
+  bool Progress();
+
+  const ControlSocket& control() const { return control_; }
+  const UcxLink* link() const { return link_ ? &*link_ : nullptr; }
+  // Whether a thread may sleep until control() or link() says something.
+  bool Arm() { return !link_ || link_->Arm(); }
+  bool spins() const { return spins_ && busy(); }
+  bool TooLate() const { return !greeted_ && greet_by_.Passed(); }
+  bool Holds(const Offered& offered) const;
+  // Nothing more will come; the receiver is told why.
+  void Refuse(const Refusal& refusal);
+
+ private:
+  struct Piece {
+    Receiver* receiver = nullptr;
+    std::shared_ptr<Offered> offered;  // second owner: the book; null: not a piece but a PONG
+    std::vector<std::byte> header;     // UCX reads it until the message has left
+    Buffer gathered;                   // kPieceBytes, made when it is needed first
+  };
+
+  void Take(std::span<const std::byte> message);
+  void TakeHello(const Hello& hello);
+  void TakeRequest(const Request& request);
+  void Feed();
+  void SendPiece(Reply& reply);
+  void SendPong();
+  void Send(std::unique_ptr<Piece> piece, std::span<const std::byte> data);
+  std::unique_ptr<Piece> TakeSpare();
+  static void OnSent(void* request, ucs_status_t status, void* piece);
+  void End(const Piece& piece);
+  bool busy() const { return !replies_.empty() || !under_way_.empty(); }
+
+  ControlSocket control_;
+  const Token key_;
+  OfferBook& book_;
+  const std::atomic<FailPoints*>& failpoints_;
+  HostMemory memory_;
+  const Deadline greet_by_;
+  Token token_{};
+  bool greeted_ = false;  // the lanes stand
+  bool refused_ = false;
+  bool more_ = false;
+  bool spins_ = false;
+  bool pong_owed_ = false;
+  ReplyQueue replies_;
+  std::vector<std::unique_ptr<Piece>> under_way_;
+  std::vector<std::unique_ptr<Piece>> spare_;  // keeps buffers that are faulted in
+  std::optional<UcxLink> link_;
+};
+
+}  // namespace layercast::ucx_channel

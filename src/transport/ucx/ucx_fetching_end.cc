@@ -1,0 +1,202 @@
+#include "src/transport/ucx/ucx_fetching_end.h"
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/transport/ucx/settings.h"
+
+namespace layercast::ucx_channel {
+namespace {
+
+constexpr std::chrono::milliseconds kForTheReason{200};
+
+}  // namespace
+
+UcxFetchingEnd::UcxFetchingEnd(const std::string& address, Deadline deadline)
+    : guard_("ucx: publisher at " + WithoutKey(address)) {
+  try {
+    guard_.Run([&] { Greet(ControlAddress::Parse("ucx", address), deadline); });
+  } catch (...) {
+    Close();
+    throw;
+  }
+}
+
+void UcxFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
+  control_ = ControlSocket::Connect(address, deadline);
+  control_->Send(EncodeHello({kVersion, address.key, MayShareMemory() ? HostIdentity::Mine() : HostIdentity()}));
+  const Welcome welcome = AwaitWelcome(deadline);
+  token_ = welcome.token;
+  lanes_ = welcome.lanes;
+  link_.emplace(lanes_, control_->Device(), &OnMessage, this);
+  link_->Connect(welcome.address);
+  control_->Send(EncodeAddress(link_->Address()));
+  AwaitLanes(deadline);
+}
+
+Welcome UcxFetchingEnd::AwaitWelcome(Deadline deadline) {
+  while (true) {
+    if (const auto message = control_->Receive()) {
+      if (DecodeKind(*message) == Kind::kWelcome) return DecodeWelcome(*message);
+      TakeControl(*message);
+    }
+    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
+    Sleep(deadline);
+  }
+}
+
+void UcxFetchingEnd::AwaitLanes(Deadline deadline) {
+  while (!reached_) {
+    if (Progress()) continue;
+    if (deadline.Passed()) {
+      throw Error(ErrorCode::kDeadlineExceeded, "nothing came by UCX's lanes (" + link_->lane() + ") in time");
+    }
+    if (link_->Arm()) Sleep(deadline);
+  }
+}
+
+void UcxFetchingEnd::Submit(const ChunkRequest& request) {
+  guard_.Run([&] {
+    const auto [chunk, message] = requests_.Add(request);
+    chunk.owner = this;
+    chunk.pieces = ArrivedPieces(chunk.destination.size());
+    ExpectAlive();
+    control_->Send(message);
+  });
+}
+
+std::optional<ChunkCompletion> UcxFetchingEnd::Poll(Deadline deadline) {
+  return guard_.Run([&]() -> std::optional<ChunkCompletion> {
+    while (!requests_.has_done()) {
+      if (Progress()) continue;
+      if (requests_.empty() || deadline.Passed()) return std::nullopt;
+      Wait(deadline);
+    }
+    return requests_.TakeDone();
+  });
+}
+
+void UcxFetchingEnd::Close() noexcept {
+  guard_.Close();
+  link_.reset();  // before what its callbacks use
+  control_.reset();
+  requests_.Clear();
+}
+
+bool UcxFetchingEnd::Progress() {
+  const bool moved = link_->Progress();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (moved && lost_.empty() && link_->failure().empty()) return true;
+  ExpectAlive();
+  return false;
+}
+
+void UcxFetchingEnd::ExpectAlive() {
+  control_->Flush();
+  while (const auto message = control_->Receive()) TakeControl(*message);
+  if (lost_.empty()) lost_ = link_->failure();
+  if (lost_.empty()) return;
+  // The publisher may have said why on the other connection, or its end may be on the way.
+  const Deadline patience = Deadline::After(kForTheReason);
+  while (!patience.Passed()) {
+    while (const auto message = control_->Receive()) TakeControl(*message);
+    pollfd item{control_->fd(), POLLIN, 0};
+    ::poll(&item, 1, static_cast<int>(patience.Remaining().count()));
+  }
+  throw Error(ErrorCode::kUnavailable, lost_);
+}
+
+void UcxFetchingEnd::TakeControl(std::span<const std::byte> message) {
+  if (DecodeKind(message) != Kind::kRefused) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+  const Refusal refusal = DecodeRefusal(message);
+  throw Error(refusal.code, "it refused: " + refusal.message);
+}
+
+ucs_status_t UcxFetchingEnd::OnMessage(void* end, const void* header, std::size_t header_length, void* data,
+                                       std::size_t length, const ucp_am_recv_param_t* param) {
+  auto& self = *static_cast<UcxFetchingEnd*>(end);
+  try {
+    self.TakeMessage({static_cast<const std::byte*>(header), header_length}, data, length,
+                     (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  } catch (...) {
+    self.failure_ = std::current_exception();
+  }
+  return UCS_OK;  // whatever was not taken is dropped
+}
+
+void UcxFetchingEnd::TakeMessage(std::span<const std::byte> bytes, void* data, std::size_t length, bool rendezvous) {
+  const ActiveHeader header = DecodeActiveHeader(bytes);
+  if (header.token != token_) return;  // a stranger's: UCX takes active messages from whoever reaches it
+  Heard();
+  if (header.kind == Kind::kPong) return;
+  Chunk* const chunk = requests_.Find(header.ticket);
+  if (chunk == nullptr || !chunk->pieces.Claim(header.offset, length)) {
+    throw Error(ErrorCode::kCorrupt, "a piece that was not asked for: ticket " + std::to_string(header.ticket) +
+                                         ", offset " + std::to_string(header.offset) + ", " + std::to_string(length) +
+                                         " bytes");
+  }
+  Land(*chunk, header.offset, data, length, rendezvous);
+}
+
+void UcxFetchingEnd::Land(Chunk& chunk, std::uint64_t offset, void* data, std::size_t length, bool rendezvous) {
+  std::byte* destination = chunk.destination.data() + offset;
+  if (!rendezvous) {
+    if (length != 0) std::memcpy(destination, data, length);
+    return CompleteIfWhole(chunk);
+  }
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.recv_am = &OnLanded;
+  params.user_data = &chunk;
+  ++chunk.landing;
+  const ucs_status_ptr_t request = ucp_am_recv_data_nbx(link_->worker(), data, destination, length, &params);
+  if (UCS_PTR_IS_PTR(request)) return;
+  --chunk.landing;
+  if (UCS_PTR_IS_ERR(request)) throw Error(ErrorCode::kUnavailable, ucs_status_string(UCS_PTR_STATUS(request)));
+  CompleteIfWhole(chunk);
+}
+
+void UcxFetchingEnd::OnLanded(void* request, ucs_status_t status, std::size_t /*length*/, void* chunk) {
+  ucp_request_free(request);
+  auto& landed = *static_cast<Chunk*>(chunk);
+  UcxFetchingEnd& self = *landed.owner;
+  --landed.landing;
+  if (status != UCS_OK) {
+    self.lost_ = std::string("UCX lost a piece: ") + ucs_status_string(status);
+    return;
+  }
+  try {
+    self.Heard();
+    self.CompleteIfWhole(landed);
+  } catch (...) {
+    self.failure_ = std::current_exception();
+  }
+}
+
+void UcxFetchingEnd::Heard() {
+  reached_ = true;
+  liveness_.Heard();
+}
+
+void UcxFetchingEnd::CompleteIfWhole(Chunk& chunk) {
+  if (!chunk.pieces.whole() || chunk.landing != 0) return;
+  requests_.Complete(chunk);
+}
+
+void UcxFetchingEnd::Wait(Deadline deadline) {
+  if (Spin(lanes_).Until([&] { return Progress(); })) return;
+  if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
+  if (link_->Arm()) Sleep(deadline.AtMost(Liveness::kAskAfter / 2));
+}
+
+void UcxFetchingEnd::Sleep(Deadline deadline) {
+  pollfd items[] = {{control_->fd(), static_cast<short>(control_->unsent() == 0 ? POLLIN : POLLIN | POLLOUT), 0},
+                    {link_ ? link_->fd() : -1, POLLIN, 0}};
+  ::poll(items, 2, static_cast<int>(deadline.AtMost(std::chrono::seconds(1)).Remaining().count()));
+}
+
+}  // namespace layercast::ucx_channel

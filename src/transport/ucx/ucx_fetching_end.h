@@ -1,0 +1,73 @@
+// The receiver's end of the ucx channel: requests go over the control socket, pieces come by UCX, each straight to
+// where the caller wants it.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "src/transport/channel.h"
+#include "src/transport/connection_guard.h"
+#include "src/transport/control_socket.h"
+#include "src/transport/liveness.h"
+#include "src/transport/requests_under_way.h"
+#include "src/transport/ucx/arrived_pieces.h"
+#include "src/transport/ucx/messages.h"
+#include "src/transport/ucx/ucx_link.h"
+
+namespace layercast::ucx_channel {
+
+// One thread only.
+class UcxFetchingEnd final : public FetchingEnd {
+ public:
+  // Throws kUnavailable or kDeadlineExceeded, naming `address` up to its key.
+  UcxFetchingEnd(const std::string& address, Deadline deadline);
+  ~UcxFetchingEnd() override { Close(); }
+
+  bool attaches() const override { return false; }
+  std::string lane() const override { return link_ ? link_->lane() : std::string(); }
+  void Submit(const ChunkRequest& request) override;
+  std::optional<ChunkCompletion> Poll(Deadline deadline) override;
+  void Close() noexcept override;
+
+ private:
+  struct Chunk : RequestedChunk {
+    UcxFetchingEnd* owner = nullptr;
+    ArrivedPieces pieces{0};
+    std::size_t landing = 0;  // pieces that UCX is still bringing
+  };
+
+  void Greet(const ControlAddress& address, Deadline deadline);
+  Welcome AwaitWelcome(Deadline deadline);
+  void AwaitLanes(Deadline deadline);
+  // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
+  bool Progress();
+  void TakeControl(std::span<const std::byte> message);
+
+  // UCX's callbacks: nothing may be thrown through UCX, so that what goes wrong is kept for Progress.
+  static ucs_status_t OnMessage(void* end, const void* header, std::size_t header_length, void* data,
+                                std::size_t length, const ucp_am_recv_param_t* param);
+  static void OnLanded(void* request, ucs_status_t status, std::size_t length, void* chunk);
+  void TakeMessage(std::span<const std::byte> header, void* data, std::size_t length, bool rendezvous);
+  void Land(Chunk& chunk, std::uint64_t offset, void* data, std::size_t length, bool rendezvous);
+  void Heard();
+  void CompleteIfWhole(Chunk& chunk);
+
+  void ExpectAlive();
+  void Wait(Deadline deadline);
+  void Sleep(Deadline deadline);
+
+  ConnectionGuard guard_;
+  std::optional<ControlSocket> control_;
+  std::optional<UcxLink> link_;
+  Lanes lanes_ = Lanes::kNetwork;
+  Token token_{};
+  bool reached_ = false;  // a message came by UCX
+  RequestsUnderWay<Chunk> requests_;
+  std::exception_ptr failure_;  // of a callback
+  std::string lost_;            // what UCX says ended the connection
+  Liveness liveness_;           // as UCX's messages show it
+};
+
+}  // namespace layercast::ucx_channel

@@ -1,0 +1,146 @@
+#include "src/transport/ucx/ucx_link.h"
+
+#include <sched.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+
+#include "layercast/error.h"
+#include "src/transport/ucx/settings.h"
+
+namespace layercast::ucx_channel {
+namespace {
+
+constexpr int kStepsAtOnce = 32;
+constexpr int kStepsToClose = 1000;
+constexpr std::size_t kAfterAddress = 4096;
+
+void Expect(ucs_status_t status, const char* what) {
+  if (status == UCS_OK) return;
+  throw Error(ErrorCode::kUnavailable, std::string("UCX cannot ") + what + ": " + ucs_status_string(status));
+}
+
+// ucp_ep_query has this only in later versions; what is printed has stayed the same:
+// "#                 lane[0]:  0:tcp/lo.0 md[0]   -> ..."
+std::string LanesOf(ucp_ep_h endpoint) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* stream = ::open_memstream(&text, &size);
+  if (stream == nullptr) return {};
+  ucp_ep_print_info(endpoint, stream);
+  std::fclose(stream);
+  const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
+  std::string lanes;
+  const std::string_view all(text, size);
+  for (std::size_t at = all.find("lane["); at != std::string_view::npos; at = all.find("lane[", at + 1)) {
+    std::string_view line = all.substr(at, all.find('\n', at) - at);
+    line.remove_prefix(std::min(line.size(), line.find("]:") + 2));
+    line.remove_prefix(std::min(line.size(), line.find(':') + 1));  // the resource's number
+    line = line.substr(0, line.find(" md["));
+    const std::string lane(line.substr(0, line.rfind('.')));  // without the path's number
+    if (lanes.find(lane) == std::string::npos) lanes += (lanes.empty() ? "" : "+") + lane;
+  }
+  return lanes;
+}
+
+}  // namespace
+
+UcxLink::UcxLink(Lanes lanes, const std::string& device, ucp_am_recv_callback_t handler, void* argument) {
+  const Settings settings = MakeSettings(lanes, device);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  Expect(ucp_init(&params, settings.get(), &context_), "be set up");
+  try {
+    MakeWorker(handler, argument);
+  } catch (const Error&) {
+    Release();
+    throw;
+  }
+}
+
+void UcxLink::MakeWorker(ucp_am_recv_callback_t handler, void* argument) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  Expect(ucp_worker_create(context_, &params, &worker_), "make a worker");
+  Expect(ucp_worker_get_efd(worker_, &fd_), "wake a thread");
+  // From 0 on without a gap: UCX 1.13 calls whatever lies in the entries of its table below the largest number.
+  for (unsigned number = 0; number < kActiveMessage; ++number) TakeMessages(number, &Drop, nullptr);
+  TakeMessages(kActiveMessage, handler, argument);
+}
+
+void UcxLink::TakeMessages(unsigned number, ucp_am_recv_callback_t handler, void* argument) {
+  ucp_am_handler_param_t taking{};
+  taking.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG |
+                      UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+  taking.id = number;
+  taking.cb = handler;
+  taking.arg = argument;
+  taking.flags = UCP_AM_FLAG_WHOLE_MSG;
+  Expect(ucp_worker_set_am_recv_handler(worker_, &taking), "take active messages");
+}
+
+UcxLink::~UcxLink() { Release(); }
+
+void UcxLink::Release() {
+  if (endpoint_ != nullptr) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    const ucs_status_ptr_t closing = ucp_ep_close_nbx(endpoint_, &params);
+    // What was under way is given up as UCX works on, not before.
+    for (int i = 0; i < kStepsToClose && ucp_worker_progress(worker_) != 0; ++i) {
+    }
+    if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+  }
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+std::vector<std::byte> UcxLink::Address() const {
+  ucp_address_t* address = nullptr;
+  std::size_t size = 0;
+  Expect(ucp_worker_get_address(worker_, &address, &size), "give its address");
+  const auto* bytes = reinterpret_cast<const std::byte*>(address);
+  std::vector<std::byte> copy(bytes, bytes + size);
+  ucp_worker_release_address(worker_, address);
+  return copy;
+}
+
+void UcxLink::Connect(std::span<const std::byte> address) {
+  // UCX reads an address to its end marks and never asks how long it is. Behind ours lie bytes that it takes for such.
+  std::vector<std::byte> padded(address.begin(), address.end());
+  padded.resize(address.size() + kAfterAddress, std::byte{0xFF});
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(padded.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {&OnError, this};
+  Expect(ucp_ep_create(worker_, &params, &endpoint_), "reach the other end");
+  lane_ = LanesOf(endpoint_);
+}
+
+bool UcxLink::Progress() {
+  bool moved = false;
+  for (int i = 0; i < kStepsAtOnce && ucp_worker_progress(worker_) != 0; ++i) moved = true;
+  return moved;
+}
+
+bool UcxLink::Arm() { return ucp_worker_arm(worker_) == UCS_OK; }
+
+ucs_status_t UcxLink::Drop(void* /*argument*/, const void* /*header*/, std::size_t /*header_length*/, void* /*data*/,
+                           std::size_t /*length*/, const ucp_am_recv_param_t* /*param*/) {
+  return UCS_OK;
+}
+
+void UcxLink::OnError(void* link, ucp_ep_h /*endpoint*/, ucs_status_t status) {
+  static_cast<UcxLink*>(link)->failure_ = std::string("UCX lost the other end: ") + ucs_status_string(status);
+}
+
+void Spin::GiveWay() { ::sched_yield(); }
+
+}  // namespace layercast::ucx_channel

@@ -1,0 +1,86 @@
+// All that UCX has of one connection: a context, a worker, and the endpoint to the other end's worker. One each, so
+// that a broken peer costs its own connection alone, and closing it ends all that UCX may still read or write for it.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/transport/ucx/messages.h"
+
+namespace layercast::ucx_channel {
+
+constexpr unsigned kActiveMessage = 1;  // the only id in use
+
+// One thread only.
+class UcxLink {
+ public:
+  // `handler` takes the active messages that come; by default they are dropped. Throws kUnavailable: UCX has no such
+  // lanes here.
+  UcxLink(Lanes lanes, const std::string& device, ucp_am_recv_callback_t handler = &Drop, void* argument = nullptr);
+  // After it UCX touches none of the memory that it was given for this connection. Callbacks of what was under way may
+  // run during it.
+  ~UcxLink();
+  UcxLink(const UcxLink&) = delete;
+  UcxLink& operator=(const UcxLink&) = delete;
+
+  ucp_worker_h worker() const { return worker_; }
+  ucp_ep_h endpoint() const { return endpoint_; }
+  std::vector<std::byte> Address() const;  // of the worker
+  // To the worker at `address`, which UCX trusts: whoever sent it has been authenticated. Throws kUnavailable.
+  void Connect(std::span<const std::byte> address);
+  // What UCX sends by: "tcp/lo", "posix/memory". Empty until connected.
+  const std::string& lane() const { return lane_; }
+
+  // Lets UCX work, and its callbacks run; true when something moved.
+  bool Progress();
+  // Whether a thread may sleep until fd() is readable; false when there is something to do now.
+  bool Arm();
+  int fd() const { return fd_; }
+  // What ended the connection, or empty.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void MakeWorker(ucp_am_recv_callback_t handler, void* argument);
+  void TakeMessages(unsigned number, ucp_am_recv_callback_t handler, void* argument);
+  void Release();
+  static ucs_status_t Drop(void* argument, const void* header, std::size_t header_length, void* data,
+                           std::size_t length, const ucp_am_recv_param_t* param);
+  static void OnError(void* link, ucp_ep_h endpoint, ucs_status_t status);
+
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  ucp_ep_h endpoint_ = nullptr;
+  int fd_ = -1;
+  std::string lane_;
+  std::string failure_;
+};
+
+// Where waiting for UCX costs a core: over shared memory, a moment is worth it, since another process has to be woken
+// otherwise; over a network it is not.
+class Spin {
+ public:
+  explicit Spin(Lanes lanes) : shared_(lanes == Lanes::kSharedMemory) {}
+  // Runs `progress` until it returns true or a moment has passed, and gives way to others in between.
+  template <typename Progress>
+  bool Until(const Progress& progress) const {
+    if (!shared_) return false;
+    const auto end = std::chrono::steady_clock::now() + kMoment;
+    do {
+      GiveWay();
+      if (progress()) return true;
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kMoment{100};
+  static void GiveWay();
+  bool shared_;
+};
+
+}  // namespace layercast::ucx_channel

@@ -1,0 +1,74 @@
+#include "src/transport/zmq/piece_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/transport/zmq/messages.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace layercast::zmq_channel {
+namespace {
+constexpr std::size_t kSparePieces = 32;
+
+// ZeroMQ hands pieces from the service thread to its own by a queue that ThreadSanitizer cannot look into.
+#if defined(__SANITIZE_THREAD__)
+void GiveAway(Piece& piece) { __tsan_release(&piece); }
+void TakeBack(Piece& piece) { __tsan_acquire(&piece); }
+#else
+void GiveAway(Piece& /*piece*/) {}
+void TakeBack(Piece& /*piece*/) {}
+#endif
+}  // namespace
+
+Piece* PiecePool::Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer) {
+  if (!book_.Begin(*offered)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (spare_.empty()) {
+    spare_.push_back(std::make_unique<Piece>());
+    spare_.back()->gathered = Buffer(memory_, kPieceBytes);
+  }
+  Piece* piece = under_way_.emplace_back(std::move(spare_.back())).get();
+  spare_.pop_back();
+  piece->pool = this;
+  piece->offered = offered;
+  piece->peer = peer;
+  piece->frames = 2;
+  ++peer->pieces_under_way;
+  return piece;
+}
+
+void PiecePool::HandOver(Piece& piece) { GiveAway(piece); }
+
+void PiecePool::EndFrame(void* /*data*/, void* piece) {
+  auto& ended = *static_cast<Piece*>(piece);
+  TakeBack(ended);
+  if (--ended.frames == 0) ended.pool->End(ended);
+}
+
+void PiecePool::Cut(const std::shared_ptr<Offered>& offered) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& piece : under_way_) {
+    if (piece->offered == offered) piece->peer->connection.Cut();
+  }
+}
+
+void PiecePool::End(Piece& piece) {
+  std::shared_ptr<Offered> offered;
+  {
+    const std::lock_guard lock(mutex_);
+    offered = std::move(piece.offered);  // Cut looks at it
+    // Waking the service for every piece would cost a third of the speed; idle peers it forgets in its own time.
+    if (--piece.peer->pieces_under_way == kRefillBelow) service_.Wake();
+    piece.peer.reset();
+    const auto at =
+        std::find_if(under_way_.begin(), under_way_.end(), [&](const auto& p) { return p.get() == &piece; });
+    if (spare_.size() < kSparePieces) spare_.push_back(std::move(*at));
+    under_way_.erase(at);
+  }
+  book_.End(*offered);
+}
+
+}  // namespace layercast::zmq_channel

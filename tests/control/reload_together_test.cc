@@ -1,0 +1,179 @@
+// Engines that take a version together, or not at all: what each is told, whatever the others do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <future>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "layercast/controller.h"
+#include "src/control/rpc.h"
+#include "src/control/vote.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::chrono::milliseconds kNoTime{0};
+
+Json VersionOf(int step) {
+  return {{"lineage", "run"}, {"step", step}, {"digest", "00112233445566778899aabbccddee0" + std::to_string(step)}};
+}
+
+Json Fine(int step) {
+  return {
+      {"ok", true}, {"version", VersionOf(1)}, {"staged", VersionOf(step)}, {"report", nullptr}, {"error", nullptr}};
+}
+
+Json Failed(const std::string& why) {
+  Json failed = Fine(2);
+  failed["ok"] = false;
+  failed["error"] = ErrorToJson(Error(ErrorCode::kUnavailable, why));
+  return failed;
+}
+
+// Answers each method as the test says, and fine to those of which it says nothing.
+class EngineInSteps {
+ public:
+  // `before` each answer it calls that; which may take its time.
+  explicit EngineInSteps(
+      std::map<std::string, Json> answers = {},
+      std::function<void(const std::string& method)> before = [](const std::string&) {})
+      : answers_(std::move(answers)), before_(std::move(before)) {}
+
+  std::string endpoint() const { return server_.endpoint(); }
+  // In their order, and none of those that only hold.
+  std::vector<std::string> Told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+
+ private:
+  Json Answer(const std::string& method) {
+    before_(method);
+    const std::lock_guard lock(mutex_);
+    if (method != "hold_weights") told_.push_back(method);
+    const auto answer = answers_.find(method);
+    if (answer == answers_.end()) return Fine(2);
+    if (answer->second.is_string()) throw Error(ErrorCode::kFailedPrecondition, answer->second.get<std::string>());
+    return answer->second;
+  }
+
+  std::mutex mutex_;
+  const std::map<std::string, Json> answers_;
+  const std::function<void(const std::string&)> before_;
+  std::vector<std::string> told_;  // guarded by mutex_
+  RpcServer server_{"tcp://127.0.0.1:0", false,
+                    [this](const std::string& method, const Json& /*params*/, const RpcReply& reply) {
+                      reply.Result(Answer(method));
+                    }};
+};
+
+std::vector<EngineOutcome> Together(const std::vector<EngineInSteps*>& engines) {
+  std::vector<std::string> endpoints;
+  for (const EngineInSteps* engine : engines) endpoints.push_back(engine->endpoint());
+  return Controller(endpoints).ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true});
+}
+
+const std::vector<std::string> kAllSteps = {"stage_weights", "prepare_weights", "commit_weights"};
+
+TEST(ReloadTogether, AllCommitOnceAllArePrepared) {
+  EngineInSteps one, other;
+  for (const EngineOutcome& outcome : Together({&one, &other})) EXPECT_TRUE(outcome.ok);
+  EXPECT_EQ(one.Told(), kAllSteps);
+  EXPECT_EQ(other.Told(), kAllSteps);
+}
+
+TEST(ReloadTogether, OneThatCannotStageIsEnoughThatNoneCommits) {
+  EngineInSteps good, bad({{"stage_weights", Failed("the publisher is gone")}});
+  const std::vector<EngineOutcome> outcomes = Together({&good, &bad});
+  EXPECT_FALSE(outcomes[0].ok);
+  EXPECT_EQ(outcomes[0].error->code(), ErrorCode::kCancelled);
+  EXPECT_THAT(outcomes[0].error->what(), AllOf(HasSubstr(bad.endpoint()), HasSubstr("the publisher is gone")));
+  EXPECT_EQ(outcomes[0].version->step, 1U) << "what it serves";
+  EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(good.Told(), (std::vector<std::string>{"stage_weights", "abort_weights"}));
+  EXPECT_EQ(bad.Told(), std::vector<std::string>{"stage_weights"});
+}
+
+TEST(ReloadTogether, OneThatCannotPrepareIsEnoughThatNoneCommits) {
+  EngineInSteps good, bad({{"prepare_weights", Failed("sequences did not finish")}});
+  const std::vector<EngineOutcome> outcomes = Together({&good, &bad});
+  EXPECT_THAT(outcomes[0].error->what(), HasSubstr("sequences did not finish"));
+  EXPECT_THAT(good.Told(), AllOf(Contains("abort_weights"), Not(Contains("commit_weights"))));
+  EXPECT_THAT(bad.Told(), Not(Contains("commit_weights")));
+}
+
+TEST(ReloadTogether, DifferentVersionsAreNotCommitted) {
+  EngineInSteps one, other({{"stage_weights", Fine(3)}});
+  const std::vector<EngineOutcome> outcomes = Together({&one, &other});
+  for (const EngineOutcome& outcome : outcomes) {
+    EXPECT_FALSE(outcome.ok);
+    EXPECT_THAT(outcome.error->what(), AllOf(HasSubstr("run@2"), HasSubstr("run@3"), HasSubstr("expected")));
+  }
+  EXPECT_THAT(one.Told(), Contains("abort_weights"));
+  EXPECT_THAT(other.Told(), Contains("abort_weights"));
+}
+
+TEST(ReloadTogether, AnotherDigestThanTheOneAskedForIsNotCommitted) {
+  EngineInSteps engine;
+  const Version asked{.lineage = "run", .step = 2, .digest = *Digest::FromHex("ffffffffffffffffffffffffffffffff")};
+  const auto outcomes = Controller({engine.endpoint()})
+                            .ReloadWeights({.publisher = "tcp://127.0.0.1:9", .version = asked, .all_or_none = true});
+  EXPECT_THAT(outcomes[0].error->what(), HasSubstr("staged run@2"));
+  EXPECT_THAT(engine.Told(), Not(Contains("commit_weights")));
+}
+
+TEST(ReloadTogether, AnEngineThatLetsGoWhileItWaitsIsEnough) {
+  std::promise<void> held;
+  const Json over = "its lease is over";
+  EngineInSteps impatient({{"hold_weights", over}, {"prepare_weights", over}, {"abort_weights", over}},
+                          [&](const std::string& method) {
+                            if (method == "hold_weights") held.set_value();
+                          });
+  EngineInSteps slow({}, [&](const std::string& method) {
+    if (method == "stage_weights") held.get_future().wait();
+  });
+  const std::vector<EngineOutcome> outcomes = Together({&impatient, &slow});
+  for (const EngineOutcome& outcome : outcomes) EXPECT_THAT(outcome.error->what(), HasSubstr("its lease is over"));
+  EXPECT_THAT(slow.Told(), AllOf(Contains("abort_weights"), Not(Contains("commit_weights"))));
+}
+
+TEST(ReloadTogether, AnEndpointThatIsNoneIsEnough) {
+  EngineInSteps good;
+  const auto outcomes =
+      Controller({good.endpoint(), "nowhere"}).ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true});
+  EXPECT_THAT(outcomes[0].error->what(), HasSubstr("nowhere"));
+  EXPECT_FALSE(outcomes[1].ok);
+  EXPECT_THAT(good.Told(), Not(Contains("commit_weights")));
+}
+
+TEST(Vote, IsYesOnceAllSaidYes) {
+  Vote vote(2);
+  vote.Yes();
+  EXPECT_EQ(vote.AwaitFor(kNoTime), std::nullopt);
+  vote.Yes();
+  EXPECT_EQ(vote.AwaitFor(kNoTime), true);
+  vote.No("too late");
+  EXPECT_EQ(vote.AwaitFor(kNoTime), true);
+}
+
+TEST(Vote, OneNoDecidesAndTheFirstOneSaysWhy) {
+  Vote vote(3);
+  vote.Yes();
+  vote.No("the first");
+  vote.No("the second");
+  EXPECT_EQ(vote.AwaitFor(kNoTime), false);
+  vote.Yes();
+  EXPECT_EQ(vote.AwaitFor(kNoTime), false);
+  EXPECT_EQ(vote.why(), "the first");
+}
+
+}  // namespace
+}  // namespace layercast

@@ -1,0 +1,41 @@
+"""Which data channel a reload takes, what is said of it, and what becomes of one that is asked for and is not there."""
+
+
+def test_the_choice_its_reason_and_its_rates_are_in_reports_and_status(program, start, checkpoint, assert_serves):
+    engine = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none")
+    publisher = start("publish", "--checkpoint", checkpoint("llama", "b"))
+
+    probe = program.run("probe", "--publisher", publisher.endpoint).json
+    channels = {channel["name"]: channel for channel in probe["channels"]}
+    assert probe["same_host"] and probe["channel"] == "shm" and "own memory" in probe["reason"]
+    assert not channels["inproc"]["usable"] and "another process" in channels["inproc"]["reason"]
+    assert channels["shm"]["attaches"] and not channels["zmq"]["attaches"]
+    assert all(channel["gb_per_s"] > 0 for channel in probe["channels"] if channel["usable"])
+    assert program.run("status", "--publisher", publisher.endpoint).json["readers"] == 0
+
+    channel = program.reload(engine, "--publisher", publisher.endpoint)["report"]["channel"]
+    assert channel["name"] == "shm" and channel["reason"] == probe["reason"]
+    assert channel["gb_per_s"] > 0 and channel["probed_gb_per_s"] > 0 and channel["warning"] is None
+    assert program.run("status", "--engine", engine.endpoint).json["channel"] == channel
+    assert_serves(engine, checkpoint("llama", "b"), "none")
+
+
+def test_what_is_asked_for_is_taken_or_an_error(program, start, checkpoint, assert_serves):
+    engine = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none", "--channel", "zmq")
+    everything = start("publish", "--checkpoint", checkpoint("llama", "b"))
+    forced = program.reload(engine, "--publisher", everything.endpoint)["report"]["channel"]
+    assert (forced["name"], forced["reason"]) == ("zmq", "it was asked for")
+    assert program.reload(engine, "--publisher", everything.endpoint, "--channel", "shm")["report"]["channel"]["name"] == "shm"
+
+    only_zmq = start("publish", "--checkpoint", checkpoint("llama", "a"), "--channel", "zmq")
+    assert [c["name"] for c in program.run("probe", "--publisher", only_zmq.endpoint).json["channels"] if c["usable"]] == ["zmq"]
+    refused = program.run("reload", "--engine", engine.endpoint, "--publisher", only_zmq.endpoint, "--channel", "shm", status=1)
+    error = refused.json["engines"][0]["error"]
+    assert error["code"] == "unsupported" and "shm: the publisher does not offer it" in error["message"]
+    assert_serves(engine, checkpoint("llama", "b"), "none")
+
+
+def test_a_name_that_no_channel_has_is_refused_at_once(program, checkpoint):
+    for command in (["serve", "--model", checkpoint("llama", "a"), "--channel", "pigeon"],
+                    ["publish", "--checkpoint", checkpoint("llama", "a"), "--channel", "zmq,pigeon"]):
+        assert "no channel 'pigeon', it has inproc, shm" in program.run(*command, status=1).errors

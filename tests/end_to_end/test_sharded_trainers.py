@@ -1,0 +1,98 @@
+"""Trainers whose ranks publish what each of them holds: however they are sharded, an engine serves, byte for byte, what
+it serves of the checkpoint that the shards were made of."""
+
+import os
+import select
+import subprocess
+import sys
+
+import pytest
+
+import sharded_trainer
+
+READY_SECONDS = 30
+SHARD_SECONDS = 100
+FAMILY = "mixtral"  # attention, experts, norms; odd numbers of rows and experts
+ENGINES = {"one rank": ("none",), "two ranks": ("fp8_per_tensor", "--tp", 2),
+           "whole experts": ("fp8_per_channel", "--tp", 2, "--expert-parallel")}
+
+
+@pytest.fixture(scope="module")
+def trainer(checkpoint, tmp_path_factory):
+    """trainer(layout) -> the endpoints of its ranks' processes, of version b."""
+    folder = tmp_path_factory.mktemp("shards")
+    command = [sys.executable, sharded_trainer.__file__, checkpoint(FAMILY, "b"), folder]
+    subprocess.run(command, check=True, timeout=SHARD_SECONDS)
+    running = {}
+
+    def start(layout):
+        ranks = sharded_trainer.LAYOUTS[layout]
+        if layout not in running:
+            running[layout] = [publish(folder / layout / str(rank), rank, ranks) for rank in range(ranks)]
+        return [endpoint for _, endpoint in running[layout]]
+
+    yield start
+    for processes in running.values():
+        for process, _ in processes:
+            process.kill()
+            process.communicate()
+
+
+def publish(folder, rank, ranks):
+    command = [os.environ["LAYERCAST_PUBLISHER_DRIVER"], folder, "snapshot", "layer", f"{rank}/{ranks}"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    readable, _, _ = select.select([process.stdout], [], [], READY_SECONDS)
+    endpoint = process.stdout.readline().strip() if readable else ""
+    assert endpoint.startswith("tcp://"), f"no endpoint; exit status {process.poll()}"
+    return process, endpoint
+
+
+def served_digests(report):
+    return [rank["served_digest"] for rank in report["ranks"]]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_layout_is_served_as_the_checkpoint(engine, program, start, trainer, checkpoint):
+    recipe, *arguments = ENGINES[engine]
+    a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
+    engine = start("serve", "--model", a, "--quantization", recipe, "--chunk-bytes", 20_000, *arguments)
+    of_a = served_digests(program.status(engine))
+    of_one = program.reload(engine, "--publisher", start("publish", "--checkpoint", b).endpoint)["report"]
+    assert served_digests(of_one) != of_a
+    for number, layout in enumerate(sharded_trainer.LAYOUTS):
+        assert served_digests(program.reload(engine, "--weights-path", a)["report"]) == of_a
+        endpoints = trainer(layout)
+        channel = ("shm", "zmq")[number % 2]
+        report = program.reload(engine, "--publisher", ",".join(endpoints), "--channel", channel)["report"]
+        assert served_digests(report) == served_digests(of_one), layout
+        assert report["bytes"] == report["bytes_total"] == of_one["bytes"], layout
+        assert [share["endpoint"] for share in report["publishers"]] == endpoints
+        assert {share["channel"] for share in report["publishers"]} == {channel}
+        assert sum(share["bytes"] for share in report["publishers"]) == report["bytes"]
+    engine.stop()
+
+
+def test_the_program_publishes_rows_of_a_checkpoint(program, start, checkpoint):
+    a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
+    engine = start("serve", "--model", a, "--quantization", "fp8_per_block")
+    before = served_digests(program.status(engine))
+    ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/3", "--lineage", "run", "--step", 7)
+             for rank in range(3)]
+    assert [rank.ready["part"] for rank in ranks] == [{"rank": rank, "ranks": 3} for rank in range(3)]
+    assert program.run("status", "--publisher", ranks[1].endpoint).json["part"] == {"rank": 1, "ranks": 3}
+    every = ",".join(rank.endpoint for rank in reversed(ranks))
+    assert program.run("plan", "--model", a, "--publisher", every).json["problems"] == []
+
+    alone = program.reload(engine, "--publisher", ranks[2].endpoint, status=1)
+    assert "has part 2 of 3 of run@7: expected publishers of all of them" in alone["error"]["message"]
+    ranks[0].kill()
+    lost = program.reload(engine, "--publisher", every, "--timeout", 20, status=1)
+    assert ranks[0].endpoint in lost["error"]["message"]
+    assert served_digests(program.status(engine)) == before
+
+    ranks[0] = start("publish", "--checkpoint", b, "--part", "0/3", "--lineage", "run", "--step", 7)
+    every = ",".join(rank.endpoint for rank in ranks)
+    done = program.reload(engine, "--publisher", every, "--version", "run@7")
+    assert done["ok"] and done["version"]["step"] == 7
+    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    engine.stop()

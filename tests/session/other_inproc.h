@@ -1,0 +1,25 @@
+// inproc, but for how it connects: for tests of what a session makes of a channel's behaviour.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/transport/channel.h"
+
+namespace layercast::testing {
+
+class OtherInproc : public Transport {
+ public:
+  std::string_view name() const override { return honest_->name(); }
+  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
+    return honest_->Viable(mine, theirs, reason);
+  }
+  std::unique_ptr<OfferingEnd> Offering(const std::string& host) const override { return honest_->Offering(host); }
+
+ protected:
+  const std::unique_ptr<Transport> honest_ = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
+};
+
+}  // namespace layercast::testing

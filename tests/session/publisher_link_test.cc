@@ -1,0 +1,70 @@
+// The receiver's end of the control link, against a publisher that says what it likes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/session/publisher_link.h"
+#include "tests/session/publishing.h"
+#include "tests/session/raw_peers.h"
+#include "tests/support/error_of.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+wire::TensorReady Ready(std::uint32_t sequence) {
+  wire::TensorReady ready;
+  ready.sequence = sequence;
+  return ready;
+}
+
+class PublisherLinkTest : public ::testing::Test {
+ protected:
+  PublisherLinkTest() {
+    link_.Send(wire::Bye{});
+    session_ = wire::Decode(publisher_.ReceiveBytes()).session;
+  }
+  void Say(const wire::Message& message) { publisher_.Send({.protocol = 3, .session = session_, .message = message}); }
+  // Until what was said has arrived and was refused.
+  std::string ErrorOfTakingIn(std::size_t most) {
+    return ErrorOf([&] {
+      for (const Deadline deadline = Soon(); !deadline.Passed();) link_.TakeIn(most, "waiting");
+    });
+  }
+
+  RawPublisher publisher_;
+  PublisherLink link_{publisher_.endpoint(), std::chrono::seconds(20)};
+  std::uint64_t session_ = 0;
+};
+
+TEST_F(PublisherLinkTest, SaysHowFarAheadAPublisherMayBe) {
+  Say(Ready(1));
+  Say(Ready(2));
+  Say(wire::StreamEnd{2, {}});
+  EXPECT_THAT(ErrorOfTakingIn(2), HasSubstr("waiting: expected nothing, got 'stream_end'"));
+}
+
+TEST_F(PublisherLinkTest, KeepsWhatCameEarlyInItsOrder) {
+  for (std::uint32_t i = 0; i < 3; ++i) Say(Ready(i));
+  Say(wire::StreamEnd{3, {}});
+  EXPECT_THAT(ErrorOfTakingIn(3), HasSubstr("'stream_end'"));  // by then the others are here
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(std::get<wire::TensorReady>(link_.Expect(Soon(), "waiting")).sequence, i);
+  }
+}
+
+TEST_F(PublisherLinkTest, ARefusalIsHeardAtOnceWhateverCameBeforeIt) {
+  Say(Ready(1));
+  Say(wire::Refused{.code = ErrorCode::kNotFound, .message = "it was evicted"});
+  EXPECT_THAT(ErrorOfTakingIn(5), HasSubstr("waiting: it was evicted"));
+}
+
+TEST_F(PublisherLinkTest, PongsAndObsoleteSessionsAreNoMessages) {
+  for (int i = 0; i < 300; ++i) Say(wire::Pong{});
+  publisher_.Send({.protocol = 3, .session = session_ + 1, .message = wire::StreamEnd{9, {}}});
+  Say(wire::StreamEnd{1, {}});
+  EXPECT_EQ(std::get<wire::StreamEnd>(link_.Expect(Soon(), "waiting")).tensors, 1U);
+}
+
+}  // namespace
+}  // namespace layercast::testing

@@ -1,0 +1,41 @@
+#include "src/session/version_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kEndpoints = {"tcp://a", "tcp://b", "tcp://c"};
+
+Manifest PartOfRun(std::uint64_t step, VersionPart part) { return {"run", step, {}, part}; }
+
+TEST(ByRank, SortsPublishersAndNamesThoseThatAreNoneOfAVersion) {
+  const std::vector<Manifest> three = {PartOfRun(3, {0, 3}), PartOfRun(3, {1, 3}), PartOfRun(3, {2, 3})};
+  const auto order = [](std::initializer_list<const Manifest*> manifests) {
+    std::vector<PublishedPart> parts;
+    for (const Manifest* manifest : manifests) parts.push_back({kEndpoints[parts.size()], *manifest});
+    return ByRank(parts);
+  };
+  const Manifest whole = PartOfRun(3, {});
+  const Manifest later = PartOfRun(4, {1, 3});
+  EXPECT_THAT(order({&three[2], &three[0], &three[1]}), ElementsAre(1, 2, 0));
+  EXPECT_THAT(order({&whole}), ElementsAre(0));
+  EXPECT_EQ(ErrorOf([&] { order({&three[2]}); }),
+            "publisher tcp://a has part 2 of 3 of run@3: expected publishers of all of them, got 1 without ranks 0, 1");
+  EXPECT_EQ(ErrorOf([&] { order({&three[0], &three[1], &three[0]}); }),
+            "publisher tcp://a has part 0 of 3 of run@3, and so has publisher tcp://c: expected each part once");
+  EXPECT_EQ(ErrorOf([&] { order({&three[0], &later, &three[2]}); }),
+            "publisher tcp://a has part 0 of 3 of run@3, and publisher tcp://b has part 1 of 3 of run@4: expected "
+            "parts of one version");
+  EXPECT_THAT(ErrorOf([&] { order({&whole, &three[1]}); }), HasSubstr("part 0 of 1 of run@3, and publisher tcp://b"));
+  EXPECT_THAT(ErrorOf([&] { order({&whole, &whole}); }), HasSubstr("and so has publisher tcp://b"));
+}
+
+}  // namespace
+}  // namespace layercast::testing

@@ -1,0 +1,62 @@
+#include "tests/support/fake_staging.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "src/base/check.h"
+#include "src/transport/token.h"
+
+namespace layercast::test {
+
+std::byte* KnownMemory::Allocate(std::size_t bytes) {
+  std::byte* const address = host_.Allocate(bytes);
+  const std::lock_guard lock(mutex_);
+  blocks_.emplace(address, bytes);
+  return address;
+}
+
+void KnownMemory::Deallocate(std::byte* address, std::size_t bytes) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    blocks_.erase(address);
+  }
+  host_.Deallocate(address, bytes);
+}
+
+bool KnownMemory::Has(const std::byte* address, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return false;
+  const auto& [begin, size] = *std::prev(next);
+  return address + bytes <= begin + size;
+}
+
+nccl_channel::DeviceUuid FakeStaging::uuid() const { return only_ ? *only_ : RandomToken(); }
+
+std::unique_ptr<nccl_channel::StagingStream> FakeStaging::MakeStream() { return std::make_unique<FakeStream>(*this); }
+
+FakeStream::~FakeStream() {
+  if (Reached(Mark())) return;
+  std::fputs("a stream ends while something in it waits for a peer\n", stderr);
+  std::abort();
+}
+
+void FakeStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  LAYERCAST_CHECK(device_.Reaches(to) && device_.Reaches(from));
+  Queue([to, from, bytes] {
+    std::memcpy(to, from, bytes);
+    return true;
+  });
+}
+
+bool FakeStream::Reached(std::uint64_t mark) {
+  while (!queued_.empty() && queued_.front()()) {
+    queued_.pop_front();
+    ++done_;
+  }
+  return done_ >= mark;
+}
+
+}  // namespace layercast::test

@@ -1,0 +1,75 @@
+// A device that a test plays in host memory: its streams do nothing before somebody asks how far they are, so that a
+// missing question shows in the bytes; and copies go only to and from memory that a device would reach by itself.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "src/transport/nccl/staging.h"
+
+namespace layercast::test {
+
+// Host memory that is known by its addresses. Thread-safe.
+class KnownMemory final : public MemoryResource {
+ public:
+  std::byte* Allocate(std::size_t bytes) override;
+  void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
+  bool Has(const std::byte* address, std::size_t bytes) const;
+
+ private:
+  HostMemory host_;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::size_t> blocks_;  // guarded by mutex_
+};
+
+// Every end that asks has a device of its own. Thread-safe.
+class FakeStaging final : public nccl_channel::StagingDevice {
+ public:
+  FakeStaging() = default;
+  // Every end is on this one.
+  explicit FakeStaging(const nccl_channel::DeviceUuid& uuid)
+      : only_(std::make_unique<nccl_channel::DeviceUuid>(uuid)) {}
+
+  nccl_channel::DeviceUuid uuid() const override;
+  std::unique_ptr<nccl_channel::StagingStream> MakeStream() override;
+  MemoryResource& device_memory() override { return device_; }
+  MemoryResource& pinned_memory() override { return pinned_; }
+  bool Reaches(const std::byte* address) const override { return device_.Has(address, 1) || pinned_.Has(address, 1); }
+  bool IsDeviceMemory(const std::byte* address, std::size_t bytes) const { return device_.Has(address, bytes); }
+  void OnDevice(const std::function<void()>& call) override { call(); }
+
+ private:
+  std::unique_ptr<nccl_channel::DeviceUuid> only_;
+  KnownMemory device_;
+  KnownMemory pinned_;
+};
+
+// One thread only.
+class FakeStream final : public nccl_channel::StagingStream {
+ public:
+  // Does what it can without waiting; true: it is done.
+  using Operation = std::function<bool()>;
+
+  explicit FakeStream(const FakeStaging& device) : device_(device) {}
+  ~FakeStream() override;  // ends the process where a real one would hang: something still waits for a peer
+
+  static FakeStream& Of(CUstream_st* handle) { return *reinterpret_cast<FakeStream*>(handle); }
+  const FakeStaging& device() const { return device_; }
+  void Queue(Operation operation) { queued_.push_back(std::move(operation)); }
+
+  void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  std::uint64_t Mark() override { return done_ + queued_.size(); }
+  bool Reached(std::uint64_t mark) override;
+  CUstream_st* handle() const override { return reinterpret_cast<CUstream_st*>(const_cast<FakeStream*>(this)); }
+
+ private:
+  const FakeStaging& device_;
+  std::deque<Operation> queued_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace layercast::test

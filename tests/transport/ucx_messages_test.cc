@@ -1,0 +1,101 @@
+// The messages of the ucx channel: what is written is read, what is damaged is refused; and how pieces are accounted
+// for.
+#include "src/transport/ucx/messages.h"
+
+#include <gtest/gtest.h>
+
+#include "src/transport/ucx/arrived_pieces.h"
+#include "tests/transport/damaged_messages.h"
+
+namespace layercast::ucx_channel {
+namespace {
+
+Hello SomeHello() { return {kVersion, RandomToken(), HostIdentity::Mine()}; }
+
+Welcome SomeWelcome() { return {kVersion, Lanes::kSharedMemory, RandomToken(), std::vector<std::byte>(50)}; }
+
+TEST(UcxMessages, AreReadAsTheyWereWritten) {
+  const Hello hello = SomeHello();
+  const Hello read = DecodeHello(EncodeHello(hello));
+  EXPECT_EQ(read.version, kVersion);
+  EXPECT_EQ(read.key, hello.key);
+  EXPECT_EQ(read.host, hello.host);
+  const Welcome welcome = SomeWelcome();
+  const Welcome welcomed = DecodeWelcome(EncodeWelcome(welcome));
+  EXPECT_EQ(welcomed.lanes, Lanes::kSharedMemory);
+  EXPECT_EQ(welcomed.token, welcome.token);
+  EXPECT_EQ(welcomed.address, welcome.address);
+  EXPECT_EQ(DecodeAddress(EncodeAddress(welcome.address)), welcome.address);
+  const ActiveHeader header = DecodeActiveHeader(EncodeActiveHeader({Kind::kPiece, hello.key, 7, 1ULL << 40}));
+  EXPECT_EQ(header.kind, Kind::kPiece);
+  EXPECT_EQ(header.token, hello.key);
+  EXPECT_EQ(header.ticket, 7U);
+  EXPECT_EQ(header.offset, 1ULL << 40);
+}
+
+void DecodeAny(std::span<const std::byte> message) {
+  const Kind kind = DecodeKind(message);
+  if (kind == Kind::kHello) {
+    DecodeHello(message);
+  } else if (kind == Kind::kWelcome) {
+    DecodeWelcome(message);
+  } else if (kind == kAddress) {
+    DecodeAddress(message);
+  } else {
+    DecodeActiveHeader(message);
+  }
+}
+
+TEST(UcxMessages, DamagedOnesAreRefused) {
+  testing::ExpectDamagedOnesAreRefused({EncodeHello(SomeHello()), EncodeWelcome(SomeWelcome()),
+                                        EncodeAddress(std::vector<std::byte>(50)), EncodeActiveHeader({})},
+                                       DecodeAny);
+}
+
+TEST(UcxMessages, AWorkersAddressHasBounds) {
+  for (const std::size_t size : {std::size_t{0}, kMaxAddressBytes + 1}) {
+    EXPECT_THROW(DecodeAddress(EncodeAddress(std::vector<std::byte>(size))), Error) << size;
+    Welcome welcome = SomeWelcome();
+    welcome.address.resize(size);
+    EXPECT_THROW(DecodeWelcome(EncodeWelcome(welcome)), Error) << size;
+  }
+}
+
+TEST(ArrivedPieces, AgreeWithAByteByByteAccount) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t size = random() % 40;
+    ArrivedPieces pieces(size);
+    std::vector<bool> seen(size);
+    for (int i = 0; i < 2 && !pieces.whole(); ++i) {
+      const std::uint64_t offset = random() % 45;
+      const std::uint64_t bytes = random() % 20;
+      bool fits = offset + bytes <= size && (bytes == 0) == (size == 0);
+      for (std::uint64_t at = offset; fits && at < offset + bytes; ++at) fits = !seen[at];
+      EXPECT_EQ(pieces.Claim(offset, bytes), fits) << size << " " << offset << " " << bytes;
+      for (std::uint64_t at = offset; fits && at < offset + bytes; ++at) seen[at] = true;
+    }
+  }
+}
+
+TEST(ArrivedPieces, AreWholeInAnyOrderButNotEndless) {
+  ArrivedPieces pieces(30);
+  EXPECT_TRUE(pieces.Claim(20, 10));
+  EXPECT_TRUE(pieces.Claim(0, 10));
+  EXPECT_FALSE(pieces.whole());
+  EXPECT_TRUE(pieces.Claim(10, 10));
+  EXPECT_TRUE(pieces.whole());
+  ArrivedPieces bytewise(1000);
+  std::uint64_t claimed = 0;
+  while (claimed < 1000 && bytewise.Claim(claimed, 1)) ++claimed;
+  EXPECT_LT(claimed, 10U);
+  ArrivedPieces empty(0);
+  EXPECT_FALSE(empty.whole());
+  EXPECT_TRUE(empty.Claim(0, 0));
+  EXPECT_TRUE(empty.whole());
+  EXPECT_FALSE(empty.Claim(0, 0));
+  EXPECT_FALSE(ArrivedPieces(10).Claim(~std::uint64_t{0}, 5));
+}
+
+}  // namespace
+}  // namespace layercast::ucx_channel
