@@ -137,7 +137,7 @@ TEST_F(UcxPublisher, TakesNoActiveMessages) {
   std::optional<UcxLink> link;
   ControlSocket socket = ConnectAndGreet(link);
   const Bytes header = EncodeActiveHeader({});
-  for (const unsigned id : {0U, kActiveMessage, 2U, 1000U}) {
+  for (const unsigned id : {0U, kActiveMessage, 2U, 1000U, 30'000U, 65'535U}) {
     ucp_request_param_t params{};
     const ucs_status_ptr_t request =
         ucp_am_send_nbx(link->endpoint(), id, header.data(), header.size(), header.data(), header.size(), &params);

@@ -16,6 +16,7 @@ namespace {
 constexpr int kStepsAtOnce = 32;
 constexpr int kStepsToClose = 1000;
 constexpr std::size_t kAfterAddress = 4096;
+constexpr unsigned kActiveMessages = 1U << 16;  // a message has its number in 16 bits
 
 void Expect(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return;
@@ -67,9 +68,16 @@ void UcxLink::MakeWorker(ucp_am_recv_callback_t handler, void* argument) {
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
   Expect(ucp_worker_create(context_, &params, &worker_), "make a worker");
   Expect(ucp_worker_get_efd(worker_, &fd_), "wake a thread");
-  // From 0 on without a gap: UCX 1.13 calls whatever lies in the entries of its table below the largest number.
-  for (unsigned number = 0; number < kActiveMessage; ++number) TakeMessages(number, &Drop, nullptr);
-  TakeMessages(kActiveMessage, handler, argument);
+  // UCX 1.13 looks into its table of handlers at whatever number a peer sends, before it asks whether the table is that
+  // long, and calls what lies in a gap. So there are neither ends nor gaps: 1.5 MiB and 2 ms a connection. The largest
+  // comes first, so that the table grows once.
+  for (unsigned number = kActiveMessages; number-- > 0;) {
+    if (number == kActiveMessage) {
+      TakeMessages(number, handler, argument);
+    } else {
+      TakeMessages(number, &Drop, nullptr);
+    }
+  }
 }
 
 void UcxLink::TakeMessages(unsigned number, ucp_am_recv_callback_t handler, void* argument) {
