@@ -83,7 +83,8 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
   const std::optional<ExpertName> named = Parse(name);
   if (!named) throw Error(ErrorCode::kNotFound, class_name() + " has no parameter '" + std::string(name) + "'");
   const std::uint32_t index = IndexOf({named->shards == ExpertName::kW2, named->bias, named->scale});
-  CheckFits(spec, parameters()[index].spec.dtype, ShapeOf(*named));
+  const bool scalar = spec.shape.empty() && named->expert && is_one_number(named->scale);
+  CheckFits(spec, parameters()[index].spec.dtype, scalar ? spec.shape : ShapeOf(*named));
 
   std::vector<PlacedPiece> pieces;
   const std::optional<std::int64_t> local = named->expert ? local_.LocalOf(*named->expert) : std::nullopt;
@@ -99,10 +100,10 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
     const auto add = [&](const Box& source, std::int64_t first, std::int64_t count) {
       pieces.push_back({part.parameter, source, Stack(part.destination, first, count), part.id, named->order});
     };
-    if (local) {
-      add(part.source, *local, 1);
+    if (local) {  // a number may come as a tensor of one
+      add(part.source.rank < spec.shape.size() ? Stack(part.source, 0, 1) : part.source, *local, 1);
     } else if (named->expert) {  // another rank's: no elements
-      pieces.push_back({part.parameter, Box::Slice(spec.shape, 0, 0, 0), Stack(part.destination, 0, 0), part.id});
+      pieces.push_back({part.parameter, Stack({}, 0, 0), Stack(part.destination, 0, 0), part.id});
     } else if (local_.count == 0) {
       add(Stack(part.source, 0, 0), 0, 0);
     } else if (local_.step == 1) {
@@ -130,22 +131,25 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
     return {{JoinPath(path, Names().StackedName(slot.down, slot.bias, slot.scale)), Box::Whole(shape)}};
   }
   const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
+  const std::int64_t rows = shape.size() == 1 ? 0 : shape[1];
   std::vector<ExpectedTensor> tensors;
   for (std::int64_t i = 0; i < local_.count; ++i) {
     const std::string expert = JoinPath(path, std::to_string(local_.first + i * local_.step));
-    const auto add = [&](const char* name, const char* mixtral_name, std::int64_t row, std::int64_t rows) {
+    const auto add = [&](const char* name, const char* mixtral_name, std::int64_t row, std::int64_t count) {
       Box box = Box::Slice(shape, 0, i, 1);
       box.begin[1] = row;
-      box.extent[1] = rows;
+      box.extent[1] = count;
       tensors.push_back({JoinPath(expert, options_.mixtral_names ? mixtral_name : name) + suffix, box});
     };
     if (slot.down) {
-      add("down_proj", "w2", 0, shape[1]);
-    } else if (options_.gated) {
-      add("gate_proj", "w1", 0, shape[1] / 2);
-      add("up_proj", "w3", shape[1] / 2, shape[1] / 2);
+      add("down_proj", "w2", 0, rows);
+    } else if (!options_.gated) {
+      add("up_proj", "w1", 0, rows);
+    } else if (is_one_number(slot.scale)) {
+      add("gate_up_proj", "w13", 0, rows);
     } else {
-      add("up_proj", "w1", 0, shape[1]);
+      add("gate_proj", "w1", 0, rows / 2);
+      add("up_proj", "w3", rows / 2, rows / 2);
     }
   }
   return tensors;
@@ -161,8 +165,13 @@ std::span<const std::string_view> FusedMoE::input_scale_names() const { return k
 
 bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->codes == DType::kF4; }
 
+bool FusedMoE::is_one_number(bool scale) const {
+  return scale && quantized_form()->scales == QuantizedForm::Scales::kTensor;
+}
+
 std::optional<ExpertName> FusedMoE::Parse(std::string_view name) const {
-  const std::optional<ExpertName> named = Names().Parse(name);
+  std::optional<ExpertName> named = Names().Parse(name);
+  if (named && is_one_number(named->scale)) named->order = {};
   // A block of rows that alternate is neither gate's nor up's.
   const bool blocks_alternate =
       named && named->scale && named->order.interleaved && UnitsOf(IndexOf({.scale = true})).rows > 1;
@@ -179,15 +188,25 @@ Shape FusedMoE::ShapeOf(const ExpertName& named) const {
   if (named.scale) shape = quantized_form()->ScaleShape(rows, cols);
   if (named.blocks) shape = {rows, cols / kBlockColumns, kBlockBytes};
   if (named.order.transposed) std::swap(shape[0], shape[1]);
+  if (!named.expert && is_one_number(named.scale)) return {options_.num_experts};
   if (!named.expert) shape.insert(shape.begin(), options_.num_experts);
   return shape;
 }
 
 // Gate and up are split over rows, down over columns; a bias has rows alone. Scales are split like what they are of, in
-// units of theirs: WhyNotSliced says whether they can be. Those of whole rows are of all columns.
+// units of theirs: WhyNotSliced says whether they can be. Those of whole rows are of all columns, those of whole
+// tensors numbers, which have no dimensions until they are stacked.
 std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
   const bool down = named.shards == ExpertName::kW2;
   const std::uint32_t index = IndexOf({down, named.bias, named.scale});
+  if (is_one_number(named.scale)) {
+    if (!down && options_.gated && named.shards != ExpertName::kW13) {
+      throw Error(ErrorCode::kInvalidArgument, "expected one scale of gate and up of an expert together, got one of " +
+                                                   std::string(named.shards == ExpertName::kW1 ? "gate" : "up") +
+                                                   " alone");
+    }
+    return {{index, down ? "w2" : options_.gated ? "w13" : "w1", {}, {}}};
+  }
   const Units unit = named.blocks ? Units{1, kBlockColumns} : UnitsOf(index);
   const bool of_rows = named.scale && quantized_form()->scales == QuantizedForm::Scales::kChannel;
   const auto rows = [&](std::int64_t elements) { return CeilDivide(elements, unit.rows); };
@@ -220,9 +239,6 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
 // one where they are not cut.
 std::string FusedMoE::WhyNotSliced() const {
   const QuantizedForm& form = *quantized_form();
-  if (form.scales == QuantizedForm::Scales::kTensor) {
-    return "expected scales of blocks or of rows, got one for each tensor; gate and up of an expert have one together";
-  }
   if (form.scales != QuantizedForm::Scales::kBlock) return {};
   const std::int64_t first = tp_rank_ * slice_;
   const std::int64_t whole = options_.intermediate_size;

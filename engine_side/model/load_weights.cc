@@ -30,6 +30,7 @@ void Store(Module& owner, const std::vector<PlacedPiece>& pieces, const TensorVi
   for (const PlacedPiece& piece : pieces) {
     Parameter& parameter = owner.parameters()[piece.parameter];
     if (parameter.on_meta()) Materialize(owner, piece.parameter, parameter);
+    if (piece.source.num_elements() == 0) continue;
     CopyBox(tensor, piece.source, parameter.spec, piece.destination, parameter.storage.data(), piece.order);
   }
 }

@@ -36,9 +36,20 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       for (const std::uint32_t part : scale.parts) replaced[part] = true;
       AddNumber(JoinPath(layer.path, scale.name), [this, &layer, &scale] { return LargestScale(layer, scale); });
     }
-    if (layer.way == Way::kAsTheyAre) continue;
-    for (const QuantizedLayer::Part& part : layer.parts) replaced[part.weight] = replaced[part.scale] = true;
-    AddMadeOf(layer);
+    const auto replace = [&](const QuantizedLayer::Part& part) { replaced[part.weight] = replaced[part.scale] = true; };
+    if (layer.way == Way::kDequantize) {
+      std::ranges::for_each(layer.parts, replace);
+      AddDequantized(layer);
+    }
+    for (const QuantizedLayer::Fused& fused : layer.fused) {
+      std::ranges::for_each(fused.parts, replace);
+      AddFused(layer, fused);
+    }
+    for (const QuantizedLayer::Part& part : layer.parts) {
+      if (!HasOneScaleForAll(layer, part)) continue;
+      replaced[part.scale] = true;
+      AddScaleOfEach(layer, part);
+    }
   }
   for (const PackedExperts& experts : quantized_.experts) {
     if (!experts.unpacked) continue;
@@ -62,23 +73,36 @@ void QuantizedCheckpoint::AddMade(TensorSpec spec, Maker make) {
   origins_.push_back({std::move(make), 0});
 }
 
-// The tensors that stand for a layer's own.
-void QuantizedCheckpoint::AddMadeOf(const QuantizedLayer& layer) {
-  if (layer.way == Way::kDequantize) {
-    const DType dtype = layer.layer->parameters()[0].spec.dtype;
-    for (const QuantizedLayer::Part& part : layer.parts) {
-      const TensorSpec& codes = checkpoint_.specs()[part.weight];
-      AddMade({codes.name, dtype, codes.shape},
-              [this, &layer, &part, dtype](std::byte* values) { Dequantized(layer, part, dtype, values); });
-    }
-    return;
+void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
+  const DType dtype = layer.layer->parameters()[0].spec.dtype;
+  for (const QuantizedLayer::Part& part : layer.parts) {
+    const TensorSpec& codes = checkpoint_.specs()[part.weight];
+    AddMade({codes.name, dtype, codes.shape},
+            [this, &layer, &part, dtype](std::byte* values) { Dequantized(layer, part, dtype, values); });
   }
-  TensorSpec fused{layer.path + ".weight", DType::kF8E4M3, checkpoint_.specs()[layer.parts[0].weight].shape};
-  fused.shape[0] = 0;
-  for (const QuantizedLayer::Part& part : layer.parts) fused.shape[0] += checkpoint_.specs()[part.weight].shape[0];
-  AddMade(std::move(fused), [this, &layer](std::byte* codes) { AtLargestScale(layer, codes); });
-  AddNumber(JoinPath(layer.path, layer.layer->quantized_form()->checkpoint_scale),
-            [this, &layer] { return LargestScale(layer); });
+}
+
+void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused) {
+  TensorSpec spec{fused.path + ".weight", DType::kF8E4M3, checkpoint_.specs()[fused.parts[0].weight].shape};
+  spec.shape[0] = 0;
+  for (const QuantizedLayer::Part& part : fused.parts) spec.shape[0] += checkpoint_.specs()[part.weight].shape[0];
+  AddMade(std::move(spec), [this, &layer, &fused](std::byte* codes) { AtLargestScale(layer, fused, codes); });
+  AddNumber(JoinPath(fused.path, layer.layer->quantized_form()->checkpoint_scale),
+            [this, &layer, &fused] { return LargestScale(layer, fused); });
+}
+
+// A stack of experts, whose layer has a scale for each.
+bool QuantizedCheckpoint::HasOneScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
+  return layer.way == Way::kAsTheyAre && layer.layer->quantized_form()->scales == QuantizedForm::Scales::kTensor &&
+         checkpoint_.specs()[part.weight].shape.size() == 3 && checkpoint_.specs()[part.scale].num_elements() == 1;
+}
+
+void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
+  const std::int64_t count = checkpoint_.specs()[part.weight].shape[0];
+  AddMade({checkpoint_.specs()[part.scale].name, DType::kF32, {count}}, [this, &layer, &part](std::byte* values) {
+    const std::vector<float> scales = ScalesOf(layer, part);
+    std::memcpy(values, scales.data(), scales.size() * sizeof(float));
+  });
 }
 
 void QuantizedCheckpoint::AddNumber(std::string name, std::function<float()> make) {
@@ -133,9 +157,9 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   }
 }
 
-float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer) const {
+float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& of) const {
   float largest = 0.0F;
-  for (const QuantizedLayer::Part& part : layer.parts) largest = std::max(largest, ScalesOf(layer, part)[0]);
+  for (const QuantizedLayer::Part& part : of.parts) largest = std::max(largest, ScalesOf(layer, part)[0]);
   return largest;
 }
 
@@ -167,10 +191,11 @@ std::vector<float> QuantizedCheckpoint::NumbersOf(std::uint32_t tensor) const {
 }
 
 // All parts, one after another.
-void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, std::byte* codes) const {
-  const float largest = LargestScale(layer);
+void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused,
+                                         std::byte* codes) const {
+  const float largest = LargestScale(layer, fused);
   auto* to = reinterpret_cast<std::uint8_t*>(codes);
-  for (const QuantizedLayer::Part& part : layer.parts) {
+  for (const QuantizedLayer::Part& part : fused.parts) {
     const NamedTensor weight = checkpoint_.Tensor(std::size_t{part.weight});
     const auto count = static_cast<std::size_t>(weight.tensor.num_bytes());
     Rescale(CodesOf(weight), count, ScalesOf(layer, part)[0], largest, to);

@@ -40,13 +40,16 @@ class QuantizedCheckpoint {
   };
 
   void AddMade(TensorSpec spec, Maker make);
-  void AddMadeOf(const QuantizedLayer& layer);
+  void AddDequantized(const QuantizedLayer& layer);
+  void AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused);
+  bool HasOneScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
+  void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
   void AddNumber(std::string name, std::function<float()> make);
   NamedTensor Make(std::uint32_t index) const;
   void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;
-  float LargestScale(const QuantizedLayer& layer) const;
+  float LargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& of) const;
   float LargestScale(const QuantizedLayer& layer, const QuantizedLayer::InputScale& of) const;
-  void AtLargestScale(const QuantizedLayer& layer, std::byte* codes) const;
+  void AtLargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused, std::byte* codes) const;
   std::vector<float> NumbersOf(std::uint32_t tensor) const;
   std::vector<float> ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
 

@@ -8,6 +8,7 @@
 
 #include "engine_side/model/path.h"
 #include "layercast/error.h"
+#include "layercast/model/moe.h"
 
 namespace layercast {
 namespace {
@@ -30,6 +31,14 @@ std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm
 std::string InputScaleNameOf(const std::string& weight) {
   if (!weight.ends_with(kWeight)) return weight + "_input_scale";  // experts, stacked
   return weight.substr(0, weight.size() - kWeight.size()) + ".input_scale";
+}
+
+// The module whose weight is quantized as one, of which the weight `name` is a part: the whole layer, or, of experts,
+// gate and up of each.
+std::string FusedIn(const Resolution& to, std::string_view name) {
+  if (dynamic_cast<const FusedMoE*>(to.owner) == nullptr || to.pieces.empty()) return to.owner_path;
+  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  return JoinPath(ParentPath(name), to.pieces.front().shard_id == "w2" ? "down_proj" : "gate_up_proj");
 }
 
 // Gathers the parts of each layer.
@@ -58,6 +67,7 @@ class LayerFinder {
     }
     if (to.owner == nullptr) return;
     const bool transposed = !to.pieces.empty() && to.pieces.front().order.transposed;
+    std::string fused_in = FusedIn(to, to.tree_name.empty() ? spec.name : to.tree_name);
     const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
     auto* layer = dynamic_cast<QuantizableLayer*>(model_.FindModule(to.owner_path));
     if (layer == nullptr) {
@@ -75,7 +85,8 @@ class LayerFinder {
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
-    parts_of.parts.push_back({weight, index_of_.at(*there), transposed});
+    const std::string_view shard_id = to.pieces.empty() ? std::string_view() : to.pieces.front().shard_id;
+    parts_of.parts.push_back({weight, index_of_.at(*there), transposed, shard_id, std::move(fused_in)});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
       AddInputScale(parts_of, layer->InputScaleName(to.pieces.front().parameter), spec.name);
     }
@@ -138,22 +149,22 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
       message + "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
-bool HasOneScaleEach(const QuantizedLayer& layer) {
-  return layer.layer->quantized_form()->scales == QuantizedForm::Scales::kTensor && layer.parts.size() > 1;
-}
-
-// The order of the fused weight: that in which the layer names its shards.
-void OrderParts(QuantizedLayer& layer, std::span<const TensorSpec> specs) {
-  const std::span<const ShardName> shards = layer.layer->shard_names();
-  const auto place = [&](const QuantizedLayer::Part& part) {
-    const std::string& name = specs[part.weight].name;
-    const std::string module = "." + name.substr(0, name.size() - kWeight.size());
-    return std::ranges::find_if(
-               shards,
-               [&](const ShardName& shard) { return module.ends_with("." + std::string(shard.checkpoint_name)); }) -
-           shards.begin();
+// Of whole tensors, where several are to have one scale.
+std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
+  if (layer.layer->quantized_form()->scales != QuantizedForm::Scales::kTensor) return {};
+  std::map<std::string_view, std::vector<QuantizedLayer::Part>> modules;
+  for (const QuantizedLayer::Part& part : layer.parts) modules[part.fused_in].push_back(part);
+  // The order of the fused weight: that in which the layer names its shards; gate, w1, and up, w3, of an expert.
+  const auto place = [shards = layer.layer->shard_names()](const QuantizedLayer::Part& part) {
+    return std::pair(std::ranges::find(shards, part.shard_id, &ShardName::shard_id) - shards.begin(), part.shard_id);
   };
-  std::ranges::stable_sort(layer.parts, {}, place);
+  std::vector<QuantizedLayer::Fused> fused;
+  for (auto& [path, parts] : modules) {
+    if (parts.size() == 1) continue;
+    std::ranges::stable_sort(parts, {}, place);
+    fused.push_back({std::string(path), std::move(parts)});
+  }
+  return fused;
 }
 
 }  // namespace
@@ -170,9 +181,12 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
   std::vector<std::string> problems;
   for (QuantizedLayer& layer : found.layers) {
     const std::string why = WhyNotAsTheyAre(*layer.layer, quantization);
-    if (!why.empty()) problems.push_back("layer " + layer.path + ": " + why);
-    layer.way = !why.empty() ? Way::kDequantize : HasOneScaleEach(layer) ? Way::kToLargestScale : Way::kAsTheyAre;
-    OrderParts(layer, specs);
+    if (why.empty()) {
+      layer.fused = FusedOf(layer);
+    } else {
+      problems.push_back("layer " + layer.path + ": " + why);
+      layer.way = Way::kDequantize;
+    }
   }
   for (PackedExperts& experts : found.experts) {
     const std::string why = experts.layer->quantized_form()

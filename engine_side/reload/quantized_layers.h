@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine_side/reload/packed_experts.h"
@@ -18,13 +19,20 @@ namespace layercast {
 // Value; the layer is the tree's.
 struct QuantizedLayer {
   enum class Way : std::uint8_t {
-    kAsTheyAre,       // codes and scales are what the recipe makes, and are cut and copied like any tensors
-    kToLargestScale,  // parts of a fused layer, of one scale each, are brought to the largest of them
-    kDequantize,      // back to the model's dtype, for the recipe to quantize anew
+    kAsTheyAre,   // codes and scales are what the recipe makes, and are cut and copied like any tensors
+    kDequantize,  // back to the model's dtype, for the recipe to quantize anew
   };
   struct Part {
     std::uint32_t weight = 0, scale = 0;  // indices of the tensors
     bool transposed = false;              // experts, stacked: columns are rows of the weight
+    std::string_view shard_id{};          // the first that it is; lives as long as the layer
+    std::string fused_in{};               // the module that it is a part of, or is: "mlp.experts.3.gate_up_proj"
+  };
+
+  // Parts of one scale each that are served with one together: they are brought to the largest.
+  struct Fused {
+    std::string path;         // of their module
+    std::vector<Part> parts;  // in the order of its weight
   };
 
   // The largest of these is the layer's.
@@ -36,7 +44,8 @@ struct QuantizedLayer {
   QuantizableLayer* layer = nullptr;
   std::string path;
   Way way = Way::kAsTheyAre;
-  std::vector<Part> parts;                 // in the order of the fused weight
+  std::vector<Part> parts;
+  std::vector<Fused> fused{};              // of `parts`, unless they are dequantized
   std::vector<InputScale> input_scales{};  // where the engine has them, and the version
 };
 
@@ -48,9 +57,8 @@ struct QuantizedTensors {
 
 // Finds the layers whose weights are FP8 codes among `specs`, and experts in MXFP4, decides for each, and puts the tree
 // into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer, tensor and
-// numbers: a scale that is missing, of
-// activations too where other parts of a layer have one, a layer that config.json says nothing of, and, unless
-// `quantization.requantize`, a recipe or a cut that does not fit.
+// numbers: a scale that is missing, of activations too where other parts of a layer have one, a layer that config.json
+// says nothing of, and, unless `quantization.requantize`, a recipe or a cut that does not fit.
 QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
                                      const QuantizationConfig& quantization);
 

@@ -40,11 +40,11 @@ def quantized_by_the_engine(folder, form, rank):
             | {name: tensor for name, tensor in plain.items() if left_out(name)})
 
 
-# Blocks of the MLP straddle two ranks; parts of fused layers have a scale each; experts, and tensors that derive from
-# codes.
+# Blocks of the MLP straddle two ranks; parts of fused layers have a scale each; experts, in blocks and with one scale for
+# each tensor, and tensors that derive from codes.
 @pytest.mark.parametrize("policy", ["staged", "in_place"])
 @pytest.mark.parametrize("spec, name, flags", [("qwen3_wide", "deepseek", ("--requantize",)), ("qwen3_wide", "fp8", ()),
-                                               ("deepseek_v3_wide", "deepseek", ())])
+                                               ("deepseek_v3_wide", "deepseek", ()), ("deepseek_v3_wide", "fp8", ())])
 def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, program, start, checkpoint, tmp_path,
                                                     assert_exports):
     form = FORMS[name]

@@ -1,11 +1,12 @@
 // Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
 // the load plan, the pipeline and the receiver with the oracle.
 //   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [before=FOLDER] [channel=C] [pow2]
-//                   [requantize] [direct] [device] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES] [stage=STAGE]
-//                   [layers=OF_A_STAGE,...] [draft=mtp|FOLDER] [input_scales] [kv_cache_scales]
+//                   [requantize] [direct] [device] [experts] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES]
+//                   [stage=STAGE] [layers=OF_A_STAGE,...] [draft=mtp|FOLDER] [input_scales] [kv_cache_scales]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver,
 // which takes the version of before=FOLDER first where that is given.
-// device: the engine's buffers are on the device that this program is linked with; not for pieces.
+// experts: each is whole on one rank. device: the engine's buffers are on the device that this program is linked with;
+// not for pieces.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -64,6 +65,10 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "requantize") job.requantize = true;
     if (word == "direct") job.direct = true;
     if (word == "device") job.device = true;
+    if (word == "experts") {
+      job.parallel.ep_rank = job.parallel.tp_rank;
+      job.parallel.ep_size = job.parallel.tp_size;
+    }
     if (word == "input_scales") job.scales.inputs = true;
     if (word == "kv_cache_scales") job.scales.kv_cache = true;
     if (word.starts_with("way=")) job.way = value;

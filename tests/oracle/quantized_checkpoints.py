@@ -56,6 +56,7 @@ FORMS = {
                                           f"model.layers.1.mlp.experts.{expert}.{projection}" for expert in range(6)
                                           for projection in ("gate_proj", "up_proj", "down_proj")]},
                                      left_out=(".mlp.experts.",)),
+    "compressed tensors": Form("fp8_per_tensor", "weight_scale", _compressed("tensor", ["lm_head"])),
     "modelopt": Form("fp8_per_tensor", "weight_scale",
                      {"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head", "*1.mlp*"]},
                      left_out=("layers.1.mlp.",)),
@@ -99,6 +100,13 @@ class _Served(oracle._Served):
         if "input_scales" in self.holds:
             scales = [self.source[f"{part}.input_scale"].float().reshape(1) for part in parts]
             self.out[f"{module}.input_scale"] = torch.stack(scales).amax(dim=0)
+
+    def experts(self, module):
+        """Of activations all experts have one scale, their largest."""
+        super().experts(module)
+        for name in (f"{module}.w13_input_scale", f"{module}.w2_input_scale"):
+            if name in self.out:
+                self.out[name] = self.out[name].amax().reshape(1)
 
     def column(self, module, parts):
         if self.source[f"{parts[0][0]}.weight"].dtype != FP8:
@@ -183,6 +191,15 @@ def served_tensors(folder, form, tp_size, rank, recipe, holds=()):
     served = _rank(disk_names.cache_scale_names(oracle.read_tensors(folder)), config, form, tp_size, rank, recipe)
     served.holds = holds
     return served.model()
+
+
+def with_whole_experts(folder, form, ranks, rank, recipe, holds=()):
+    """Of engines whose ranks hold whole experts each: the first ones have one more where ranks do not divide them."""
+    served = served_tensors(folder, form, ranks, rank, recipe, holds)
+    for name, stack in served_tensors(folder, form, 1, 0, recipe, holds).items():
+        if ".experts." in name and not name.endswith("input_scale"):
+            served[name] = stack.tensor_split(ranks)[rank]
+    return served
 
 
 def served_draft(folder, form, tp_size, rank, recipe):

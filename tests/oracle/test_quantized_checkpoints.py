@@ -63,11 +63,6 @@ def test_experts_that_cannot_be_served_as_they_are_are_refused_with_the_numbers(
         assert part in message
 
 
-def test_one_scale_for_each_tensor_of_an_expert_is_refused(made_experts, load):
-    message = load(made_experts("fp8"), 1, 0, "fp8_per_tensor")
-    assert "model.layers.1.mlp.experts: expected scales of blocks or of rows" in message and "requantize" in message
-
-
 def stacked(folder, names):
     """The same experts, each kind in one tensor; names(kind, suffix) calls it."""
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
@@ -127,11 +122,16 @@ def test_one_scale_for_a_stack_of_experts_is_that_of_each(shape, checkpoint, tmp
         (tmp_path / folder).mkdir()
         safetensors.torch.save_file(tensors | own, tmp_path / folder / "model.safetensors")
         (tmp_path / folder / "config.json").write_text(json.dumps({**config, **more}))
-    for tp, rank, recipe in ((1, 0, "none"), (2, 1, "fp8_per_channel"), (2, 0, "fp8_per_tensor")):
+    for tp, rank, recipe in ((1, 0, "none"), (2, 1, "fp8_per_channel"), (2, 0, "int8_per_channel")):
         got = load(tmp_path / "coded", tp, rank, recipe, "requantize", "direct")
         assert not isinstance(got, str), got
         assert oracle.differences(got, oracle.served_tensors(tmp_path / "plain", tp, rank, recipe)) == []
-    assert "expected scales of blocks or of rows" in load(tmp_path / "coded", 1, 0, "fp8_per_tensor")
+    for words in ((), ("direct",)):
+        got = load(tmp_path / "coded", 1, 0, "fp8_per_tensor", *words)
+        assert got[f"{module}.w2_weight_scale"].tolist() == coded[f"{module}.down_proj_weight_scale"].expand(6).tolist()
+        assert got[f"{module}.w13_weight_scale"].tolist() == coded[f"{module}.gate_up_proj_weight_scale"].expand(6).tolist()
+        for name, own in (("gate_up_proj", "w13_weight"), ("down_proj", "w2_weight")):
+            assert oracle.raw_bytes(got[f"{module}.{own}"]).equal(oracle.raw_bytes(coded[f"{module}.{name}"]))
     coded[f"{module}.down_proj_weight_scale"] = torch.ones(3)
     safetensors.torch.save_file(tensors | coded, tmp_path / "coded" / "model.safetensors")
     message = load(tmp_path / "coded", 1, 0, "none", "requantize")
