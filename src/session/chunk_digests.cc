@@ -1,6 +1,7 @@
 #include "src/session/chunk_digests.h"
 
 #include <string>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/base/digest.h"
@@ -32,13 +33,6 @@ Digest DigestOfViews(std::span<const RegionView> views) {
     for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
   }
   return digester.Finish();
-}
-
-std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool) {
-  std::vector<Digest> digests(schedule.chunks().size());
-  pool.For(digests.size(),
-           [&](std::size_t i) { digests[i] = ChunkDigest(schedule.RegionsOf(schedule.chunks()[i]), tensors); });
-  return digests;
 }
 
 void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream) {

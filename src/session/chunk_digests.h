@@ -1,11 +1,8 @@
 // The digests of chunks: what a publisher computes of a version's bytes for one schedule, and a receiver of what came.
 #pragma once
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
-#include "src/base/worker_pool.h"
 #include "src/tensor/manifest.h"
 #include "src/tensor/region.h"
 #include "src/transport/channel.h"
@@ -19,7 +16,6 @@ RegionView ViewOf(const OfferedTensor& tensor, const Region& region);
 // Of a chunk: its regions' bytes, one after the other, rows packed.
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
 Digest DigestOfViews(std::span<const RegionView> views);
-std::vector<Digest> ChunkDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool);
 
 // Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a
 // stream, no chunk holds two tensors.

@@ -43,6 +43,13 @@ wire::Message ChunkReceiver::NextMessage(const std::string& stage) {
   return message;
 }
 
+std::vector<Digest> ChunkReceiver::NextDigests(const std::string& stage) {
+  wire::Message message = NextMessage(stage);
+  auto* const more = std::get_if<wire::MoreDigests>(&message);
+  if (more == nullptr) parts_.publisher.link().RefuseAnswer(stage, "'more_digests'", message);
+  return std::move(more->chunk_digests);
+}
+
 void ChunkReceiver::Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions,
                            std::uint64_t bytes) {
   NamingPublisher(endpoint(), [&] { window_.Submit(chunk, offer, regions, bytes); });
@@ -71,9 +78,9 @@ ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
 }
 
 void ChunkReceiver::LookAtLink(const std::string& stage) {
-  // Of a stream: each tensor, and its end.
+  // Of a stream: each tensor, and its end. Of a snapshot: a digest for each chunk.
   const bool stream = parts_.publisher.mode() == PublishMode::kStream;
-  parts_.publisher.link().TakeIn(stream ? manifest().entries().size() + 1 : 0, stage);
+  parts_.publisher.link().TakeIn(stream ? manifest().entries().size() + 1 : schedule().chunks().size(), stage);
 }
 
 std::vector<RegionView> ChunkReceiver::Verified(std::uint32_t chunk, const ChunkCompletion& completion,

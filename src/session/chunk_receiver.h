@@ -45,6 +45,8 @@ class ChunkReceiver {
 
   // The next message of the control link; its wait counts as receiving.
   wire::Message NextMessage(const std::string& stage);
+  // Of a snapshot's next chunks. Throws as NextMessage, and kCorrupt when something else comes.
+  std::vector<Digest> NextDigests(const std::string& stage);
   void Send(const wire::Message& message) { parts_.publisher.link().Send(message); }
   void CountTensor() { ++parts_.stats.tensors; }
   void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
@@ -53,8 +55,8 @@ class ChunkReceiver {
   // Waits a little for a chunk; nullopt: it is time for LookAtLink.
   std::optional<ChunkCompletion> PollChunk(const std::string& stage);
   ChunkCompletion NextChunk(const std::string& stage);
-  // While only chunks are due. A dead publisher shows on the control link, whatever the channel; a stream's may be
-  // ahead of its chunks: what it says of the next tensors is kept for NextMessage. Throws what PublisherLink::TakeIn
+  // While only chunks are due. A dead publisher shows on the control link, whatever the channel; a live one may be
+  // ahead of its chunks: what it says of the next ones is kept for NextMessage. Throws what PublisherLink::TakeIn
   // throws.
   void LookAtLink(const std::string& stage);
   // Throws unless the offer's views are still its bytes (ChunkWindow).

@@ -1,6 +1,7 @@
 #include "src/session/digest_worker.h"
 
 #include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -11,8 +12,25 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kMostCached = 256;
+constexpr std::size_t kMostKnown = 256;
 constexpr std::chrono::milliseconds kIdle{1000};
+constexpr std::uint64_t kBytesAtOnce = 32U << 20;  // digested between two messages: some milliseconds
+constexpr std::size_t kMostMessages = 256;         // for one schedule; the socket holds a thousand
+
+// Behind `digests`, which are of the first chunks, those of the next few.
+void AddDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool,
+                std::vector<Digest>& digests) {
+  const std::span<const Chunk> chunks = schedule.chunks();
+  const std::size_t first = digests.size();
+  std::size_t end = first;
+  for (std::uint64_t bytes = 0; end < chunks.size(); ++end) {
+    if (bytes >= kBytesAtOnce && end - first >= chunks.size() / kMostMessages) break;
+    bytes += chunks[end].num_bytes;
+  }
+  digests.resize(end);
+  pool.For(end - first,
+           [&](std::size_t i) { digests[first + i] = ChunkDigest(schedule.RegionsOf(chunks[first + i]), tensors); });
+}
 
 }  // namespace
 
@@ -33,37 +51,70 @@ void DigestWorker::Put(DigestJob job) {
 void DigestWorker::Run(const std::stop_token& stop) {
   NameThisThread("lc-digests");
   while (!stop.stop_requested()) {
-    const std::optional<DigestJob> job = jobs_.Pop(Deadline::After(kIdle));
-    if (!job) continue;
-    try {
-      parts_.outbox.Put(job->key, Answer(*job));
-    } catch (const Error& error) {
-      parts_.outbox.Put(job->key, wire::Refused{error.code(), error.what()});
+    TakeJobs(Deadline::After(under_way_.empty() ? kIdle : std::chrono::milliseconds(0)));
+    for (auto work = under_way_.begin(); work != under_way_.end() && !stop.stop_requested();) {
+      work = Step(*work) ? under_way_.erase(work) : std::next(work);
     }
   }
 }
 
-wire::Subscribed DigestWorker::Answer(const DigestJob& job) {
-  wire::Subscribed subscribed{job.version->offer().id, DigestsOf(job), {}};
+void DigestWorker::TakeJobs(Deadline deadline) {
+  while (std::optional<DigestJob> job = jobs_.Pop(deadline)) {
+    under_way_.push_back({.job = *std::move(job)});
+    deadline = Deadline::After(std::chrono::milliseconds(0));
+  }
+}
+
+bool DigestWorker::Step(Work& work) {
+  // For the length of a step: whoever waits for the version's release waits no longer than that.
+  const std::shared_ptr<const VersionLease> lease = work.job.lease.lock();
+  if (lease == nullptr) return true;
+  try {
+    SendNext(work, *lease->version());
+    return work.sent == work.job.schedule->chunks().size();
+  } catch (const Error& error) {
+    parts_.outbox.Put(work.job.key, wire::Refused{error.code(), error.what()});
+    return true;
+  }
+}
+
+void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
+  const std::size_t chunks = work.job.schedule->chunks().size();
+  std::vector<Digest>& known = KnownDigests(work.job, version);
+  // Fewer may be known than were sent: where so many schedules are in use that some are forgotten.
+  while (known.size() < chunks && (known.size() <= work.sent || work.job.at_once)) {
+    AddDigests(*work.job.schedule, version.offer().tensors, parts_.pool, known);
+  }
+  std::vector<Digest> next(known.begin() + static_cast<std::ptrdiff_t>(work.sent), known.end());
+  work.sent = known.size();
+  if (work.subscribed) return parts_.outbox.Put(work.job.key, wire::MoreDigests{std::move(next)});
+  wire::Subscribed subscribed = Subscribed(work.job, version);
+  subscribed.chunk_digests = std::move(next);
+  work.subscribed = true;
+  parts_.outbox.Put(work.job.key, std::move(subscribed));
+}
+
+// All but the digests.
+wire::Subscribed DigestWorker::Subscribed(const DigestJob& job, const OfferedVersion& version) {
+  wire::Subscribed subscribed{version.offer().id, {}, {}};
   for (const auto& [tensor, kept] : job.amax_requests) {
-    const TensorSpec& spec = job.version->manifest().entry(tensor).spec;
-    subscribed.amax.push_back({tensor, AmaxOver(spec, job.version->offer().tensors[tensor].data, kept, parts_.pool)});
+    const TensorSpec& spec = version.manifest().entry(tensor).spec;
+    subscribed.amax.push_back({tensor, AmaxOver(spec, version.offer().tensors[tensor].data, kept, parts_.pool)});
   }
   for (const Chunk& chunk : job.schedule->chunks()) {
     if (!parts_.failpoints.Hit("send.chunk")) continue;
-    corrupted_.emplace(*job.version, job.schedule->RegionsOf(chunk), parts_.take_offer_ids(1), parts_.arena,
-                       parts_.ends);
+    corrupted_.emplace(version, job.schedule->RegionsOf(chunk), parts_.take_offer_ids(1), parts_.arena, parts_.ends);
     subscribed.offer_id = corrupted_->id();
   }
   return subscribed;
 }
 
-const std::vector<Digest>& DigestWorker::DigestsOf(const DigestJob& job) {
-  const auto key = std::pair(job.version->offer().id, job.schedule->digest().ToHex());
-  const auto cached = cache_.find(key);
-  if (cached != cache_.end()) return cached->second;
-  if (cache_.size() >= kMostCached) cache_.erase(cache_.begin());  // of the oldest offer
-  return cache_[key] = ChunkDigests(*job.schedule, job.version->offer().tensors, parts_.pool);
+std::vector<Digest>& DigestWorker::KnownDigests(const DigestJob& job, const OfferedVersion& version) {
+  const auto key = std::pair(version.offer().id, job.schedule->digest().ToHex());
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  if (known_.size() >= kMostKnown) known_.erase(known_.begin());  // of the oldest offer
+  return known_[key];
 }
 
 }  // namespace layercast

@@ -1,9 +1,11 @@
 // Answers subscriptions to snapshots on a thread of its own: digests of a schedule's chunks take as long as reading the
-// version. Used by the offer service.
+// version. So they go out as they are made, some chunks' at a time, and receivers take turns. Used by the offer desk.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,9 +28,10 @@ namespace layercast {
 
 struct DigestJob {
   SessionKey key;
-  std::shared_ptr<OfferedVersion> version;   // the second owner is the publisher
+  std::weak_ptr<const VersionLease> lease;   // the session's: without it nobody waits for an answer
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
   std::vector<AmaxRequest> amax_requests;
+  bool at_once = false;  // all digests in 'subscribed'
 };
 
 // Resource; thread-safe. What it borrows outlives it.
@@ -47,18 +50,31 @@ class DigestWorker {
   DigestWorker(const DigestWorker&) = delete;
   DigestWorker& operator=(const DigestWorker&) = delete;
 
-  // `subscribed` (or `refused`) goes to the outbox when it is done. Throws kResourceExhausted when too many wait.
+  // `subscribed`, as many `more_digests` as it takes (or `refused`) go to the outbox. Throws kResourceExhausted when
+  // too many wait.
   void Put(DigestJob job);
 
  private:
+  struct Work {
+    DigestJob job;
+    bool subscribed = false;
+    std::size_t sent = 0;  // digests
+  };
+
   void Run(const std::stop_token& stop);
-  wire::Subscribed Answer(const DigestJob& job);
-  const std::vector<Digest>& DigestsOf(const DigestJob& job);
+  void TakeJobs(Deadline deadline);
+  // True when that session needs no more.
+  bool Step(Work& work);
+  void SendNext(Work& work, const OfferedVersion& version);
+  wire::Subscribed Subscribed(const DigestJob& job, const OfferedVersion& version);
+  std::vector<Digest>& KnownDigests(const DigestJob& job, const OfferedVersion& version);
 
   const Parts parts_;
   BoundedQueue<DigestJob> jobs_{4096};
-  // By offer and schedule: computed once for each distinct schedule. Of the thread alone.
-  std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> cache_;
+  // What follows is the thread's alone.
+  std::list<Work> under_way_;
+  // By offer and schedule, as far as they are made: once for each distinct schedule.
+  std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> known_;
   std::optional<CorruptedOffer> corrupted_;  // a failpoint fires once
   std::jthread thread_;
 };

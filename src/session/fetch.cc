@@ -70,11 +70,11 @@ class Session final : public FetchSession {
                                      stats_,          stats_.publishers[i], failpoints_};
       receivers.push_back(std::make_unique<ChunkReceiver>(parts, options_.slots, Memory(), deadline));
     }
-    const std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, deadline);
+    std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, deadline);
     try {
       HandOnAmax(subscribed, numbers, receivers, sink);
       if (mode() == PublishMode::kSnapshot) {
-        FetchSnapshot(subscribed, shared, receivers, sink);
+        FetchSnapshot(std::move(subscribed), shared, receivers, sink);
       } else {
         FetchStream(*receivers.front());
       }
@@ -142,7 +142,7 @@ class Session final : public FetchSession {
     return shared;
   }
 
-  // All are asked before any is waited for: each reads its bytes for their digests.
+  // All are asked before any is waited for: each reads its bytes for their first digests.
   std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
                                           const std::vector<std::vector<AmaxRequest>>& requests, Deadline deadline) {
     const std::string stage = "subscribing to " + manifests_.front().version().ToString();
@@ -150,7 +150,7 @@ class Session final : public FetchSession {
     std::vector<std::size_t> awaited;
     for (std::size_t i = 0; i < publishers_.size(); ++i) publishers_[i]->Ask(shared.Of(i), requests[i]);
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
-      wire::Message answer = Expect(i, deadline, stage);
+      wire::Message answer = Expect(i, shared, deadline, stage);
       if (std::holds_alternative<wire::NeedSchedule>(answer)) {
         publishers_[i]->AskAgain(shared.Of(i));
         awaited.push_back(i);
@@ -158,7 +158,7 @@ class Session final : public FetchSession {
         answers[i] = Subscribed(i, std::move(answer), stage);
       }
     }
-    for (const std::size_t i : awaited) answers[i] = Subscribed(i, Expect(i, deadline, stage), stage);
+    for (const std::size_t i : awaited) answers[i] = Subscribed(i, Expect(i, shared, deadline, stage), stage);
     for (std::size_t i = 0; i < answers.size(); ++i) publishers_[i]->CheckAnswer(answers[i], shared.Of(i));
     return answers;
   }
@@ -169,13 +169,16 @@ class Session final : public FetchSession {
   }
 
   // The next message of one, while the others hear of this end.
-  wire::Message Expect(std::size_t publisher, Deadline deadline, const std::string& stage) {
+  wire::Message Expect(std::size_t publisher, const SharedSchedule& shared, Deadline deadline,
+                       const std::string& stage) {
     PublisherLink& link = publishers_[publisher]->link();
     while (!deadline.Passed()) {
       if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(kStep), stage))
         return *std::move(message);
-      // Each owes one answer.
-      for (const auto& other : publishers_) other->link().TakeIn(1, stage);
+      // Each owes one answer, and digests.
+      for (std::size_t i = 0; i < publishers_.size(); ++i) {
+        publishers_[i]->link().TakeIn(1 + shared.Of(i).chunks().size(), stage);
+      }
     }
     return link.Expect(deadline, stage);
   }

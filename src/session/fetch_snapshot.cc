@@ -1,6 +1,7 @@
 #include "src/session/fetch_snapshot.h"
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,8 @@ namespace {
 // The chunks of one publisher: under way as far ahead as its credits reach, whatever the others do.
 class Part {
  public:
-  Part(const wire::Subscribed& subscribed, ChunkReceiver& receiver) : subscribed_(subscribed), receiver_(receiver) {}
+  Part(wire::Subscribed subscribed, ChunkReceiver& receiver)
+      : offer_(subscribed.offer_id), digests_(std::move(subscribed.chunk_digests)), receiver_(receiver) {}
 
   ChunkReceiver& receiver() { return receiver_; }
   bool Has(std::uint32_t chunk) const { return here_.contains(chunk); }
@@ -19,7 +21,7 @@ class Part {
     const Schedule& schedule = receiver_.schedule();
     for (; submitted_ < schedule.chunks().size() && receiver_.window().HasRoom(); ++submitted_) {
       const Chunk& chunk = schedule.chunks()[submitted_];
-      receiver_.Submit(submitted_, subscribed_.offer_id, schedule.RegionsOf(chunk), chunk.num_bytes);
+      receiver_.Submit(submitted_, offer_, schedule.RegionsOf(chunk), chunk.num_bytes);
     }
   }
   // False: nothing came for a while.
@@ -31,16 +33,28 @@ class Part {
     return true;
   }
   std::vector<RegionView> Verified(std::uint32_t chunk) {
-    return receiver_.Verified(chunk, here_.at(chunk), subscribed_.chunk_digests[chunk]);
+    while (digests_.size() <= chunk) AwaitDigests(chunk);
+    return receiver_.Verified(chunk, here_.at(chunk), digests_[chunk]);
   }
   void Done(std::uint32_t chunk) {
     here_.erase(chunk);
     receiver_.window().Done(chunk);
   }
-  void End() { receiver_.ExpectOffered(subscribed_.offer_id); }
+  void End() { receiver_.ExpectOffered(offer_); }
 
  private:
-  const wire::Subscribed& subscribed_;
+  void AwaitDigests(std::uint32_t chunk) {
+    const std::vector<Digest> more = receiver_.NextDigests("the digest of " + receiver_.StageOf(chunk));
+    const std::size_t chunks = receiver_.schedule().chunks().size();
+    if (more.empty() || more.size() > chunks - digests_.size()) {
+      receiver_.Refuse("sent " + std::to_string(more.size()) + " chunk digests more, expected 1 to " +
+                       std::to_string(chunks - digests_.size()));
+    }
+    digests_.insert(digests_.end(), more.begin(), more.end());
+  }
+
+  const std::uint64_t offer_;
+  std::vector<Digest> digests_;  // of the first chunks
   ChunkReceiver& receiver_;
   std::map<std::uint64_t, ChunkCompletion> here_;  // completed, and not yet delivered
   std::uint32_t submitted_ = 0;
@@ -48,10 +62,10 @@ class Part {
 
 class SnapshotFetch {
  public:
-  SnapshotFetch(std::span<const wire::Subscribed> subscribed, const SharedSchedule& schedule,
+  SnapshotFetch(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                 std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink)
       : schedule_(schedule), sink_(sink) {
-    for (std::size_t i = 0; i < receivers.size(); ++i) parts_.emplace_back(subscribed[i], *receivers[i]);
+    for (std::size_t i = 0; i < receivers.size(); ++i) parts_.emplace_back(std::move(subscribed[i]), *receivers[i]);
   }
 
   void Run() {
@@ -91,9 +105,9 @@ class SnapshotFetch {
 
 }  // namespace
 
-void FetchSnapshot(std::span<const wire::Subscribed> subscribed, const SharedSchedule& schedule,
+void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                    std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink) {
-  SnapshotFetch(subscribed, schedule, receivers, sink).Run();
+  SnapshotFetch(std::move(subscribed), schedule, receivers, sink).Run();
 }
 
 }  // namespace layercast

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "src/session/chunk_receiver.h"
 #include "src/session/shared_schedule.h"
@@ -12,8 +13,9 @@
 
 namespace layercast {
 
-// `subscribed`: each publisher's answer to its schedule, with one digest for each chunk; `receivers`: of each.
-void FetchSnapshot(std::span<const wire::Subscribed> subscribed, const SharedSchedule& schedule,
+// `subscribed`: each publisher's answer to its schedule, with the digests of its first chunks; the others come while
+// chunks do. `receivers`: of each.
+void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                    std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink);
 
 }  // namespace layercast

@@ -49,10 +49,6 @@ OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
                 .ends = parts.ends,
                 .take_offer_ids = parts.take_offer_ids}) {}
 
-OfferDesk::~OfferDesk() {
-  for (const auto& [key, session] : sessions_) session.version->RemoveReader();
-}
-
 void OfferDesk::Add(std::shared_ptr<OfferedVersion> version) {
   const std::lock_guard lock(mutex_);
   versions_.push_back(std::move(version));
@@ -140,11 +136,10 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
                         .channels = parts_.channels(*version),
                         .manifest = version->encoded_manifest(),
                         .cost = ToWire(version->cost())};
-  version->AddReader();
   Session& session = sessions_[key];
   session.hello = std::move(hello);
   session.protocol = welcome.protocol;
-  session.version = std::move(version);
+  session.lease = std::make_shared<const VersionLease>(std::move(version));
   session.last_heard = Deadline::Clock::now();
   return welcome;
 }
@@ -168,8 +163,8 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
   const std::shared_ptr<const Schedule> schedule = FindSchedule(subscribe);
   if (schedule == nullptr) return {wire::NeedSchedule{}};
-  const bool stream = session.version->mode() == PublishMode::kStream;
-  const Manifest& manifest = session.version->manifest();
+  const bool stream = session.version()->mode() == PublishMode::kStream;
+  const Manifest& manifest = session.version()->manifest();
   CheckSchedule(*schedule, manifest, stream);
   for (const auto& [tensor, kept] : subscribe.amax_requests) {
     if (tensor >= manifest.entries().size()) {
@@ -181,7 +176,11 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   }
   session.schedule = schedule;
   if (!stream) {
-    digests_.Put({key, session.version, schedule, std::move(subscribe.amax_requests)});
+    digests_.Put({.key = key,
+                  .lease = session.lease,
+                  .schedule = schedule,
+                  .amax_requests = std::move(subscribe.amax_requests),
+                  .at_once = session.protocol < wire::kDigestsProtocol});
     return {};
   }
   // The walk sends from its own thread: the answer must be on its way before it starts.
@@ -207,7 +206,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
   std::vector<StreamReader> readers;
   std::vector<Session*> members;
   for (auto& [key, session] : sessions_) {
-    const bool same = session.version == last.version && session.hello.engine == last.hello.engine &&
+    const bool same = session.version() == last.version() && session.hello.engine == last.hello.engine &&
                       session.hello.attempt == last.hello.attempt && session.schedule != nullptr &&
                       session.walk == nullptr;
     if (!same) continue;
@@ -223,8 +222,8 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
       .outbox = parts_.outbox,
       .failpoints = parts_.failpoints,
       .window_bytes = options_.stream_window_bytes,
-      .first_offer_id = parts_.take_offer_ids(last.version->manifest().entries().size() + 1)};
-  walks_.push_back(std::make_unique<StreamWalk>(last.version, std::move(readers), environment));
+      .first_offer_id = parts_.take_offer_ids(last.version()->manifest().entries().size() + 1)};
+  walks_.push_back(std::make_unique<StreamWalk>(last.version(), std::move(readers), environment));
   for (Session* member : members) member->walk = walks_.back().get();
 }
 
@@ -254,7 +253,6 @@ void OfferDesk::Drop(const SessionKey& key) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return;
   if (found->second.walk != nullptr) found->second.walk->Leave(key);
-  found->second.version->RemoveReader();
   sessions_.erase(found);
 }
 

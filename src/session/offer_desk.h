@@ -41,7 +41,6 @@ class OfferDesk {
     std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;  // the first of `count` that nobody else uses
   };
   OfferDesk(DeskOptions options, const Parts& parts);
-  ~OfferDesk();
 
   void Add(std::shared_ptr<OfferedVersion> version);
   void Withdraw(const std::shared_ptr<OfferedVersion>& version);
@@ -61,11 +60,13 @@ class OfferDesk {
   struct Session {
     wire::Hello hello;
     std::uint16_t protocol = wire::kNewestProtocol;   // agreed on
-    std::shared_ptr<OfferedVersion> version;          // the second owner is the publisher
+    std::shared_ptr<const VersionLease> lease;        // the second owner, for moments, is digests_
     std::shared_ptr<const Schedule> schedule;         // the second owner is schedules_
     std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
     StreamWalk* walk = nullptr;
+
+    const std::shared_ptr<OfferedVersion>& version() const { return lease->version(); }
   };
   struct DigestOrder {
     bool operator()(const Digest& a, const Digest& b) const {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/weights_iterator.h"
@@ -40,8 +41,6 @@ class OfferedVersion {
   bool layer_order() const { return layer_order_; }
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
-  void AddReader();
-  void RemoveReader();
   int readers() const;
   // No new reader will come. Released: that, and none is left.
   void Retire();
@@ -49,6 +48,10 @@ class OfferedVersion {
   bool WaitReleased(Deadline deadline) const;
 
  private:
+  friend class VersionLease;
+  void AddReader();
+  void RemoveReader();
+
   const Manifest manifest_;
   const std::vector<std::byte> encoded_manifest_;
   const Offer offer_;
@@ -60,6 +63,22 @@ class OfferedVersion {
   mutable std::condition_variable changed_;
   int readers_ = 0;       // guarded by mutex_
   bool retired_ = false;  // guarded by mutex_
+};
+
+// A reader of a version, as long as it lives: till then the version's memory stays where it is.
+class VersionLease {
+ public:
+  explicit VersionLease(std::shared_ptr<OfferedVersion> version) : version_(std::move(version)) {
+    version_->AddReader();
+  }
+  ~VersionLease() { version_->RemoveReader(); }
+  VersionLease(const VersionLease&) = delete;
+  VersionLease& operator=(const VersionLease&) = delete;
+
+  const std::shared_ptr<OfferedVersion>& version() const { return version_; }
+
+ private:
+  const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
 };
 
 }  // namespace layercast

@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",      "welcome", "subscribe", "need_schedule", "subscribed", "tensor_ready", "tensor_done",
-    "stream_end", "ping",    "pong",      "bye",           "refused",    "status",       "status_answer"};
+    "hello", "welcome", "subscribe", "need_schedule", "subscribed", "tensor_ready",  "tensor_done", "stream_end",
+    "ping",  "pong",    "bye",       "refused",       "status",     "status_answer", "more_digests"};
 
 // Writing and reading are one description: `Fields(archive, message)` visits a message's fields in wire order, and the
 // archive is a Writer or a Reader. So the two cannot differ.
@@ -221,6 +221,11 @@ void Fields(Archive& archive, StatusAnswer& status) {
     archive.Number(version.part_rank, "part's rank");
     archive.Number(version.part_ranks, "ranks");
   });
+}
+
+template <typename Archive>
+void Fields(Archive& archive, MoreDigests& more) {
+  Digests(archive, more.chunk_digests);
 }
 
 template <typename Archive, typename Empty>

@@ -19,6 +19,8 @@ inline constexpr std::uint16_t kOldestProtocol = 2;
 inline constexpr std::uint16_t kNewestProtocol = 3;
 // From this one on, a publisher may be one of several that hold a version between them, and says so.
 inline constexpr std::uint16_t kPartsProtocol = 3;
+// From this one on, digests of a snapshot's chunks may come after 'subscribed'.
+inline constexpr std::uint16_t kDigestsProtocol = 3;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -87,7 +89,7 @@ struct AxisAmax {
 
 struct Subscribed {
   std::uint64_t offer_id = 0;
-  std::vector<Digest> chunk_digests;
+  std::vector<Digest> chunk_digests;  // of a snapshot: the first of them
   std::vector<AxisAmax> amax;
   bool operator==(const Subscribed&) const = default;
 };
@@ -154,9 +156,15 @@ struct StatusAnswer {
   bool operator==(const StatusAnswer&) const = default;
 };
 
+// The next digests of a snapshot's chunks, behind those that came before. Since protocol 3.
+struct MoreDigests {
+  std::vector<Digest> chunk_digests;
+  bool operator==(const MoreDigests&) const = default;
+};
+
 // In the order of their type numbers, from 1 on.
 using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
-                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer>;
+                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // decides the form of the message

@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <future>
 
 #include "layercast/error.h"
 #include "src/base/bytes.h"
-#include "src/session/channel_chooser.h"
-#include "src/session/chunk_digests.h"
 #include "tests/session/publishing.h"
-#include "tests/session/raw_peers.h"
+#include "tests/session/raw_version.h"
 
 namespace layercast::testing {
 namespace {
@@ -82,86 +79,21 @@ TEST_F(ProtocolTest, AReceiverOfProtocol2IsAnsweredInItsOwnBytes) {
 
   const Schedule schedule = SomeSchedule(false);
   receiver.Send(SubscribeOfProtocol2(kSession, schedule, true, 1));
-  const Offer& offer = published.version->offer();
-  EXPECT_EQ(
-      receiver.ReceiveBytes(),
-      SubscribedOfProtocol2(kSession, offer.id, ChunkDigests(schedule, offer.tensors, pool_), 1, RowAmax(weights, 1)));
-}
-
-// A publisher of protocol 2 with one version, over one channel.
-class PublisherOfProtocol2 {
- public:
-  explicit PublisherOfProtocol2(const Weights& weights, const Transport& transport)
-      : name_(transport.name()), end_(transport.Offering("127.0.0.1")) {
-    std::vector<ManifestEntry> entries;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      entries.push_back({.spec = weights.spec(i), .digest = DigestOf(weights.bytes(i)), .amax = 1});
-      offer.tensors.push_back({weights.bytes(i).data(), weights.bytes(i).size()});
-    }
-    manifest_ = Manifest("run", 3, std::move(entries));
-    end_->Add(offer);
-  }
-
-  void Welcome() {
-    const wire::Frame hello = wire::Decode(link.ReceiveBytes());
-    EXPECT_EQ(std::get<wire::Hello>(hello.message).oldest_protocol, 2);
-    session = hello.session;
-    Send(wire::Welcome{.protocol = 2,
-                       .publisher = "old",
-                       .host = MyHost(),
-                       .stream = false,
-                       .channels = {{name_, end_->address()}},
-                       .manifest = manifest_.Encode(),
-                       .cost = {}});
-  }
-  void Send(const wire::Message& message) { link.Send({2, session, message}); }
-
-  RawPublisher link;
-  Offer offer{.id = 11, .tensors = {}};
-  std::uint64_t session = 0;
-
- private:
-  const std::string name_;
-  const std::unique_ptr<OfferingEnd> end_;
-  Manifest manifest_;
-};
-
-// What fetching from it ends with: the chunks, or an error.
-struct Fetched {
-  CollectingSink sink;
-  std::string error;
-};
-
-std::future<Fetched> FetchFrom(const std::string& endpoint, ChannelChooser& channels, const Schedule& schedule,
-                               const AmaxRequest& request) {
-  return std::async(std::launch::async, [=, &channels] {
-    Fetched fetched;
-    FailPoints none;
-    FetchOptions options;
-    options.channels = &channels;
-    try {
-      const auto session =
-          FetchSession::Open(std::vector{endpoint}, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
-      session->Fetch(schedule, std::vector<AmaxRequest>{request}, fetched.sink, Soon());
-    } catch (const Error& error) {
-      fetched.error = error.what();
-    }
-    return fetched;
-  });
+  EXPECT_EQ(receiver.ReceiveBytes(), SubscribedOfProtocol2(kSession, published.version->offer().id,
+                                                           DigestsOf(schedule, weights), 1, RowAmax(weights, 1)));
 }
 
 TEST_F(ProtocolTest, APublisherOfProtocol2IsAskedInItsOwnBytes) {
   const Weights weights = SomeWeights();
-  PublisherOfProtocol2 publisher(weights, *AllTransports().front());
+  RawVersion publisher(weights, 2);
   const Schedule schedule = SomeSchedule(false);
-  auto receiver = FetchFrom(publisher.link.endpoint(), channels_, schedule, {1, kKeptRows});
+  auto receiver = FetchInBackground(publisher.link.endpoint(), channels_, schedule, {{1, kKeptRows}});
   publisher.Welcome();
   EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol2(publisher.session, schedule, false, 1));
   publisher.Send(wire::NeedSchedule{});
   EXPECT_EQ(publisher.link.ReceiveBytes(), SubscribeOfProtocol2(publisher.session, schedule, true, 1));
   const std::vector<float> rows = RowAmax(weights, 1);
-  publisher.Send(
-      wire::Subscribed{publisher.offer.id, ChunkDigests(schedule, publisher.offer.tensors, pool_), {{1, rows}}});
+  publisher.Send(wire::Subscribed{publisher.offer.id, DigestsOf(schedule, weights), {{1, rows}}});
   EXPECT_EQ(publisher.link.ReceiveBytes(), Header(11, publisher.session).Take());  // bye
 
   Fetched fetched = receiver.get();

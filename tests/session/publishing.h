@@ -59,6 +59,12 @@ inline std::vector<std::vector<std::byte>> BytesOf(const Schedule& schedule, con
   return chunks;
 }
 
+inline std::vector<Digest> DigestsOf(const Schedule& schedule, const Weights& weights) {
+  std::vector<Digest> digests;
+  for (const std::vector<std::byte>& bytes : BytesOf(schedule, weights)) digests.push_back(DigestOf(bytes));
+  return digests;
+}
+
 // A copy of the weights in the service's memory, offered.
 class PublishedWeights {
  public:

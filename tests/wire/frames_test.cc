@@ -41,6 +41,7 @@ std::vector<Frame> Examples() {
       {2, 7, StatusRequest{}},
       {2, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5}}}},
       {3, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5, 6, 7}}}},
+      {3, 7, MoreDigests{{{1, 2}, {3, 4}}}},
   };
 }
 

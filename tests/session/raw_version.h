@@ -1,0 +1,88 @@
+// A publisher of one snapshot that says what a test wants, in the protocol that it wants, and a receiver of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/session/channel_chooser.h"
+#include "tests/session/publishing.h"
+#include "tests/session/raw_peers.h"
+
+namespace layercast::testing {
+
+// Its bytes go over inproc.
+class RawVersion {
+ public:
+  RawVersion(const Weights& weights, std::uint16_t protocol)
+      : protocol_(protocol),
+        transport_(std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front())),
+        end_(transport_->Offering("127.0.0.1")) {
+    std::vector<ManifestEntry> entries;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      entries.push_back({.spec = weights.spec(i), .digest = DigestOf(weights.bytes(i)), .amax = 1});
+      offer.tensors.push_back({weights.bytes(i).data(), weights.bytes(i).size()});
+    }
+    manifest_ = Manifest("run", 3, std::move(entries));
+    end_->Add(offer);
+  }
+
+  void Welcome() {
+    const wire::Frame hello = wire::Decode(link.ReceiveBytes());
+    EXPECT_EQ(std::get<wire::Hello>(hello.message).oldest_protocol, 2);
+    session = hello.session;
+    Send(wire::Welcome{.protocol = protocol_,
+                       .publisher = "raw",
+                       .host = MyHost(),
+                       .stream = false,
+                       .channels = {{std::string(transport_->name()), end_->address()}},
+                       .manifest = manifest_.Encode(),
+                       .cost = {}});
+  }
+  void Send(const wire::Message& message) { link.Send({protocol_, session, message}); }
+
+  RawPublisher link;
+  Offer offer{.id = 11, .tensors = {}};
+  std::uint64_t session = 0;
+
+ private:
+  const std::uint16_t protocol_;
+  const std::unique_ptr<Transport> transport_;
+  const std::unique_ptr<OfferingEnd> end_;
+  Manifest manifest_;
+};
+
+// What fetching from it ends with: the chunks, or an error.
+struct Fetched {
+  CollectingSink sink;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string error;
+};
+
+inline std::future<Fetched> FetchInBackground(const std::string& endpoint, ChannelChooser& channels,
+                                              const Schedule& schedule, const std::vector<AmaxRequest>& requests,
+                                              std::chrono::milliseconds peer_timeout = std::chrono::seconds(5)) {
+  return std::async(std::launch::async, [=, &channels] {
+    Fetched fetched;
+    FailPoints none;
+    FetchOptions options;
+    options.channels = &channels;
+    options.peer_timeout = peer_timeout;
+    try {
+      const auto session =
+          FetchSession::Open(std::vector{endpoint}, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
+      session->Fetch(schedule, requests, fetched.sink, Soon());
+    } catch (const Error& error) {
+      fetched.code = error.code();
+      fetched.error = error.what();
+    }
+    return fetched;
+  });
+}
+
+}  // namespace layercast::testing

@@ -1,0 +1,147 @@
+// The digests of a snapshot's chunks come while its chunks do: what a publisher sends, and what a receiver takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "tests/session/raw_version.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A receiver of three chunks, and a publisher that has told it the digest of the first.
+class DigestsTest : public SessionTest {
+ protected:
+  void Begin(std::chrono::milliseconds peer_timeout = std::chrono::seconds(5)) {
+    fetched_ = FetchInBackground(publisher_.link.endpoint(), channels_, schedule_, {}, peer_timeout);
+    publisher_.Welcome();
+    publisher_.link.ReceiveBytes();  // subscribe
+    publisher_.Send(wire::Subscribed{publisher_.offer.id, {digests_[0]}, {}});
+  }
+  void SendDigests(std::vector<Digest> digests) { publisher_.Send(wire::MoreDigests{std::move(digests)}); }
+
+  const Weights weights_ = SomeWeights();
+  const Schedule schedule_ = SomeSchedule(false);
+  const std::vector<Digest> digests_ = DigestsOf(schedule_, weights_);
+  RawVersion publisher_{weights_, 3};
+  std::future<Fetched> fetched_;
+};
+
+TEST_F(DigestsTest, MayComeInAnyNumberOfMessages) {
+  Begin();
+  SendDigests({digests_[1]});
+  SendDigests({digests_[2]});
+  const Fetched fetched = fetched_.get();
+  EXPECT_EQ(fetched.error, "");
+  const auto expected = BytesOf(schedule_, weights_);
+  ASSERT_EQ(fetched.sink.chunks.size(), expected.size());
+  for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(fetched.sink.chunks.at(i), expected[i]) << i;
+}
+
+TEST_F(DigestsTest, AChunkIsNotHandedOnBeforeItsDigestIsRight) {
+  Begin();
+  SendDigests({digests_[2], digests_[1]});
+  const Fetched fetched = fetched_.get();
+  EXPECT_EQ(fetched.code, ErrorCode::kCorrupt);
+  EXPECT_THAT(fetched.error, AllOf(HasSubstr("chunk 2 of 3"), HasSubstr("digest expected")));
+  EXPECT_EQ(fetched.sink.chunk_order, std::vector<std::uint32_t>{0});
+}
+
+TEST_F(DigestsTest, AnotherNumberThanIsDueIsRefused) {
+  Begin();
+  SendDigests({digests_[1], digests_[2], digests_[2]});
+  const Fetched fetched = fetched_.get();
+  EXPECT_EQ(fetched.code, ErrorCode::kCorrupt);
+  EXPECT_THAT(fetched.error, HasSubstr("sent 3 chunk digests more, expected 1 to 2"));
+}
+
+TEST_F(DigestsTest, AMessageWithoutAnyIsRefused) {
+  Begin();
+  SendDigests({});
+  EXPECT_THAT(fetched_.get().error, HasSubstr("sent 0 chunk digests more, expected 1 to 2"));
+}
+
+TEST_F(DigestsTest, AnotherMessageInTheirPlaceIsRefusedByName) {
+  Begin();
+  publisher_.Send(wire::NeedSchedule{});
+  EXPECT_THAT(fetched_.get().error, AllOf(HasSubstr("the digest of chunk 2 of 3"),
+                                          HasSubstr("expected 'more_digests', got 'need_schedule'")));
+}
+
+TEST_F(DigestsTest, APublisherThatFallsSilentBetweenThemIsLost) {
+  Begin(std::chrono::milliseconds(300));
+  const Fetched fetched = fetched_.get();
+  EXPECT_EQ(fetched.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(fetched.error, AllOf(HasSubstr("was silent for 300 ms"), HasSubstr("the digest of chunk 2 of 3")));
+}
+
+// Ten chunks of 8 MiB: more than are digested between two messages.
+class BigVersionTest : public SessionTest {
+ protected:
+  static constexpr std::uint64_t kChunk = 8U << 20;
+  static constexpr std::uint64_t kChunks = 10;
+
+  BigVersionTest() {
+    weights_.AddRandom({"big", DType::kBF16, {kChunks, kChunk / 2}}, 1);
+    for (std::uint64_t i = 0; i < kChunks; ++i) {
+      schedule_.Add(
+          std::vector<Region>{{.tensor = 0, .offset = i * kChunk, .row_bytes = kChunk, .rows = 1, .stride = 0}});
+    }
+  }
+  void Subscribe(RawReceiver& receiver, std::uint16_t protocol, std::uint64_t session) const {
+    wire::Hello hello;
+    hello.newest_protocol = protocol;
+    receiver.Send(wire::Encode({protocol, session, hello}));
+    receiver.ReceiveBytes();
+    receiver.Send(wire::Encode({protocol, session, wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}}}));
+  }
+
+  Weights weights_;
+  Schedule schedule_;
+};
+
+TEST_F(BigVersionTest, DigestsGoOutAsTheyAreMade) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights_, "run", 3);
+  RawReceiver receiver(service->endpoint());
+  Subscribe(receiver, 3, 5);
+  std::vector<Digest> digests = std::get<wire::Subscribed>(receiver.Receive()).chunk_digests;
+  EXPECT_EQ(digests.size(), 4);  // of 32 MiB
+  while (digests.size() < kChunks) {
+    const auto more = std::get<wire::MoreDigests>(receiver.Receive()).chunk_digests;
+    digests.insert(digests.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(digests, DigestsOf(schedule_, weights_));
+  // The next receiver of the same chunks has them all at once.
+  RawReceiver next(service->endpoint());
+  Subscribe(next, 3, 6);
+  EXPECT_EQ(std::get<wire::Subscribed>(next.Receive()).chunk_digests, digests);
+}
+
+TEST_F(BigVersionTest, AReceiverOfProtocol2HasAllOfThemAtOnce) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights_, "run", 3);
+  RawReceiver receiver(service->endpoint());
+  Subscribe(receiver, 2, 5);
+  EXPECT_EQ(std::get<wire::Subscribed>(receiver.Receive()).chunk_digests, DigestsOf(schedule_, weights_));
+}
+
+TEST_F(BigVersionTest, MemoryIsReleasedThoughItsReceiverLeftBeforeTheLastDigest) {
+  const auto service = MakeService();
+  for (std::uint64_t turn = 0; turn < 5; ++turn) {
+    const PublishedWeights published(*service, weights_, "run", turn);  // its memory goes at the end of the turn
+    RawReceiver receiver(service->endpoint());
+    Subscribe(receiver, 3, turn);
+    receiver.ReceiveBytes();  // subscribed
+    receiver.Send(wire::Encode({3, turn, wire::Bye{}}));
+    service->Withdraw(published.version);
+    EXPECT_TRUE(published.version->WaitReleased(Soon()));
+    service->Forget(published.version);
+  }
+}
+
+}  // namespace
+}  // namespace layercast::testing
