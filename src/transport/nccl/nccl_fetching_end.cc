@@ -1,7 +1,5 @@
 #include "src/transport/nccl/nccl_fetching_end.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,6 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/transport/nccl/device_tick.h"
+#include "src/transport/poll_for.h"
 
 namespace layercast::nccl_channel {
 namespace {

@@ -18,17 +18,13 @@ constexpr std::size_t kRendezvousFrom = std::size_t{32} << 10;
 
 }  // namespace
 
-Receiver::Receiver(UniqueFd connected, const Token& key, OfferBook& book, const std::atomic<FailPoints*>& failpoints)
-    : control_(std::move(connected)),
-      key_(key),
-      book_(book),
-      failpoints_(failpoints),
-      greet_by_(Deadline::After(kTimeToGreet)) {}
+Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
+    : control_(std::move(connected)), context_(context), number_(number), greet_by_(Deadline::After(kTimeToGreet)) {}
 
 Receiver::~Receiver() {
   link_.reset();  // ends what it can by itself
   for (const auto& piece : under_way_) {
-    if (piece->offered != nullptr) book_.End(*piece->offered);
+    if (piece->offered != nullptr) context_.book.End(*piece->offered);
   }
 }
 
@@ -58,7 +54,7 @@ void Receiver::Take(std::span<const std::byte> message) {
 }
 
 void Receiver::TakeHello(const Hello& hello) {
-  if (!SameToken(hello.key, key_)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
+  if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
   const Lanes lanes = ShareMemory(HostIdentity::Mine(), hello.host) ? Lanes::kSharedMemory : Lanes::kNetwork;
   token_ = RandomToken();
   spins_ = lanes == Lanes::kSharedMemory;
@@ -73,7 +69,7 @@ void Receiver::TakeHello(const Hello& hello) {
 
 void Receiver::TakeRequest(const Request& request) {
   try {
-    replies_.Push(request, book_, kPieceBytes, failpoints_.load());
+    replies_.Push(request, context_.book, kPieceBytes, context_.failpoints.load());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     Refuse({request.ticket, error.code(), error.what()});
@@ -102,7 +98,7 @@ bool Receiver::Holds(const Offered& offered) const {
 void Receiver::Feed() {
   while (!replies_.empty() && under_way_.size() < kPiecesUnderWay) {
     Reply& reply = replies_.front();
-    if (!book_.Begin(*reply.offered)) {
+    if (!context_.book.Begin(*reply.offered)) {
       return Refuse({reply.ticket, ErrorCode::kNotFound, "the offer was removed"});
     }
     SendPiece(reply);
@@ -163,7 +159,8 @@ void Receiver::OnSent(void* request, ucs_status_t /*status*/, void* piece) {
 
 void Receiver::End(const Piece& piece) {
   const auto at = std::ranges::find(under_way_, &piece, [](const auto& owned) { return owned.get(); });
-  if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr) book_.End(*offered);
+  if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr)
+    context_.book.End(*offered);
   spare_.push_back(std::move(*at));
   under_way_.erase(at);
 }

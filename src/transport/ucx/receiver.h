@@ -20,10 +20,17 @@
 
 namespace layercast::ucx_channel {
 
+// What the connections of an end have in common; outlives them.
+struct ReceiverContext {
+  Token key{};
+  OfferBook& book;
+  const std::atomic<FailPoints*>& failpoints;
+};
+
 // One thread only (the service's).
 class Receiver {
  public:
-  Receiver(UniqueFd connected, const Token& key, OfferBook& book, const std::atomic<FailPoints*>& failpoints);
+  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
   // After it no piece of any offer is read for this receiver.
   ~Receiver();
   Receiver(const Receiver&) = delete;
@@ -42,6 +49,7 @@ class Receiver {
   bool Arm() { return !link_ || link_->Arm(); }
   bool spins() const { return spins_ && busy(); }
   bool TooLate() const { return !greeted_ && greet_by_.Passed(); }
+  std::uint64_t number() const { return number_; }  // of those that came
   bool Holds(const Offered& offered) const;
   // Nothing more will come; the receiver is told why.
   void Refuse(const Refusal& refusal);
@@ -67,9 +75,8 @@ class Receiver {
   bool busy() const { return !replies_.empty() || !under_way_.empty(); }
 
   ControlSocket control_;
-  const Token key_;
-  OfferBook& book_;
-  const std::atomic<FailPoints*>& failpoints_;
+  const ReceiverContext& context_;
+  const std::uint64_t number_;
   HostMemory memory_;
   const Deadline greet_by_;
   Token token_{};

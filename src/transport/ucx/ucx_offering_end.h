@@ -3,17 +3,14 @@
 #pragma once
 
 #include <atomic>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "src/transport/channel.h"
-#include "src/transport/control_socket.h"
 #include "src/transport/offer_book.h"
-#include "src/transport/ucx/receiver.h"
+#include "src/transport/service_thread.h"
 #include "src/transport/wake_fd.h"
 
 namespace layercast::ucx_channel {
@@ -29,47 +26,11 @@ class Overdue {
   std::vector<std::shared_ptr<Offered>> offers_;  // guarded by mutex_; second owner: the removing thread
 };
 
-// Serves every receiver a few pieces at a time, in turn: nobody's slowness is another's. One thread only (the
-// service's).
-class Service {
- public:
-  Service(UniqueFd listener, const Token& key, OfferBook& book, Overdue& overdue, const WakeFd& wake,
-          const std::atomic<FailPoints*>& failpoints)
-      : listener_(std::move(listener)),
-        key_(key),
-        book_(book),
-        overdue_(overdue),
-        wake_(wake),
-        failpoints_(failpoints) {}
-  void Run(const std::stop_token& stop);
-
- private:
-  bool ProgressAll();  // true when something moved
-  bool SpinAll();
-  bool ArmAll();
-  // Waits for sockets and UCX, no longer than that, and takes what the sockets have.
-  void TakeMessages(std::chrono::milliseconds timeout);
-  void Accept();
-  void CutOverdue();
-  // Runs `step` for each receiver; what it throws costs that one's connection.
-  template <typename Step>
-  void ForEach(const Step& step);
-
-  const UniqueFd listener_;
-  const Token key_;
-  OfferBook& book_;
-  Overdue& overdue_;
-  const WakeFd& wake_;
-  const std::atomic<FailPoints*>& failpoints_;
-  std::list<Receiver> receivers_;
-};
-
 // Thread-safe.
 class UcxOfferingEnd final : public OfferingEnd {
  public:
   explicit UcxOfferingEnd(const std::string& bind_host);
-  ~UcxOfferingEnd() override;
-  std::string address() const override { return address_; }
+  std::string address() const override { return service_.address(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
@@ -78,9 +39,8 @@ class UcxOfferingEnd final : public OfferingEnd {
   WakeFd wake_;
   OfferBook book_;
   Overdue overdue_;
-  std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
-  std::jthread thread_;
+  ServiceThread service_;
 };
 
 }  // namespace layercast::ucx_channel

@@ -1,0 +1,100 @@
+// The receivers that an offering end serves, each over its control socket: what the service threads of channels have in
+// common. One thread only.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/base/unique_fd.h"
+#include "src/transport/poll_for.h"
+#include "src/transport/wake_fd.h"
+
+namespace layercast {
+
+// `Receiver`: made of its socket, the context and its number; has control(), Progress(), TakeMessages(), more() and
+// TooLate(). What one throws costs that one its connection.
+template <typename Receiver, typename Context>
+class Receivers {
+ public:
+  // No more than `most` at a time. `context` is what they have in common.
+  Receivers(std::string channel, UniqueFd listener, const Context& context, const WakeFd& wake, std::size_t most)
+      : channel_(std::move(channel)), listener_(std::move(listener)), context_(context), wake_(wake), most_(most) {}
+  Receivers(const Receivers&) = delete;
+  Receivers& operator=(const Receivers&) = delete;
+
+  const std::list<Receiver>& all() const { return all_; }
+
+  template <typename Step>
+  void ForEach(const Step& step) {
+    for (auto at = all_.begin(); at != all_.end();) {
+      bool lost = true;
+      try {
+        step(*at);
+        lost = at->TooLate();
+      } catch (const Error& error) {
+        // Receivers come and go; only what breaks the protocol is worth a word.
+        if (error.code() != ErrorCode::kUnavailable) {
+          log::warn("{}: receiver {} loses its connection: {}", channel_, at->number(), error.what());
+        }
+      }
+      at = lost ? all_.erase(at) : std::next(at);
+    }
+  }
+
+  // True when something moved.
+  bool Progress() {
+    bool moved = false;
+    ForEach([&](Receiver& receiver) { moved = receiver.Progress() || moved; });
+    return moved;
+  }
+
+  // Waits for the sockets, and for what else is to be waited for (`items`), no longer than that, and takes what the
+  // sockets have.
+  void TakeMessages(std::chrono::microseconds timeout, std::vector<pollfd> items = {}) {
+    const std::size_t first = items.size();
+    items.push_back({listener_.get(), POLLIN, 0});
+    items.push_back({wake_.get(), POLLIN, 0});
+    for (const Receiver& receiver : all_) {
+      if (receiver.more()) timeout = std::chrono::microseconds(0);
+      const bool unsent = receiver.control().unsent() != 0;
+      items.push_back({receiver.control().fd(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
+    }
+    PollFor(items, timeout);
+    if (items[first + 1].revents != 0) wake_.Clear();
+    std::size_t item = first + 2;
+    ForEach([&](Receiver& receiver) {
+      if (items[item++].revents != 0 || receiver.more()) receiver.TakeMessages();
+    });
+    if (items[first].revents != 0) Accept();
+  }
+
+ private:
+  void Accept() {
+    while (true) {
+      UniqueFd connected(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!connected) return;
+      if (all_.size() < most_) all_.emplace_back(std::move(connected), context_, ++numbers_);
+    }
+  }
+
+  const std::string channel_;
+  const UniqueFd listener_;
+  const Context context_;
+  const WakeFd& wake_;
+  const std::size_t most_;
+  std::list<Receiver> all_;
+  std::uint64_t numbers_ = 0;  // so far
+};
+
+}  // namespace layercast
