@@ -43,6 +43,10 @@ std::string OutcomeText(const Json& outcome) {
           report["channel"].value("name", "?") + " at " + RateText(report["channel"]["gb_per_s"]) + ", " +
           std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
           Milliseconds(report.value("total_ms", 0.0)) + "\n";
+  for (const Json& of_rank : report["channel"].value("ranks", Json::array())) {
+    text += "    rank " + of_rank["rank"].dump() + " over " + of_rank.value("name", "?") + " at " +
+            RateText(of_rank["gb_per_s"]) + ": " + of_rank.value("reason", "") + "\n";
+  }
   const Json& warning = report["channel"]["warning"];
   if (warning.is_string()) text += "  warning: " + warning.get<std::string>() + "\n";
   for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {

@@ -11,6 +11,13 @@
 namespace layercast::cli {
 namespace {
 
+// All ranks', or one's, where they differ.
+std::string ChannelText(const Json& channel) {
+  const std::string of_rank = channel.contains("rank") ? " of rank " + channel["rank"].dump() : "";
+  return "  last channel" + of_rank + " " + channel.value("name", "?") + ", " + RateText(channel.at("gb_per_s")) +
+         "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + channel.value("reason", "") + "\n";
+}
+
 std::string EngineText(const Json& status) {
   std::string text = status.at("state").get<std::string>() + " " + VersionText(status.at("version")) + ", " +
                      status.at("tp").dump() + " ranks, quantization " + status.at("quantization").get<std::string>() +
@@ -24,8 +31,7 @@ std::string EngineText(const Json& status) {
     text += "  torn between " + VersionText(torn.at("from")) + " and " + VersionText(torn.at("to")) + "\n";
   const Json& channel = status.at("channel");
   if (channel.is_object()) {
-    text += "  last channel " + channel.value("name", "?") + ", " + RateText(channel.at("gb_per_s")) +
-            "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + channel.value("reason", "") + "\n";
+    for (const Json& one : channel.value("ranks", Json::array({channel}))) text += ChannelText(one);
     if (channel.at("warning").is_string()) text += "  warning: " + channel["warning"].get<std::string>() + "\n";
   }
   const Json& error = status.at("last_error");

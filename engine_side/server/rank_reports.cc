@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine_side/server/rank_channels.h"
 #include "layercast/report.h"
 
 namespace layercast {
@@ -22,9 +23,10 @@ void AddShares(const Json& of_rank, Json& merged) {
   for (std::size_t i = 0; i < of_rank.size(); ++i) {
     if (i == merged.size()) {
       merged.push_back(of_rank[i]);
-    } else {
-      merged[i]["bytes"] = merged[i]["bytes"].get<std::uint64_t>() + of_rank[i]["bytes"].get<std::uint64_t>();
+      continue;
     }
+    merged[i]["bytes"] = merged[i]["bytes"].get<std::uint64_t>() + of_rank[i]["bytes"].get<std::uint64_t>();
+    AddChannelName(merged[i]["channel"].get_ref<std::string&>(), of_rank[i]["channel"].get<std::string>());
   }
 }
 
@@ -65,6 +67,7 @@ Json MergeReports(const std::vector<Json>& reports) {
   merged.erase("served_digest");
   merged.erase("buffers_digest");
   merged.erase("rank");
+  merged["channel"] = MergeChannels(reports);
   merged["out_of_order"] = Json::array();
   merged["publishers"] = Json::array();
   for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) merged[sum] = 0;

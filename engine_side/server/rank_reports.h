@@ -25,7 +25,7 @@ RankReports AskForReports(RankGroup& ranks, const std::string& method, const Jso
 // Makes it an error that the ranks took different versions. Kernel-format weights have a digest for each rank.
 void ExpectOneVersion(RankReports& reports, bool kernel_format);
 
-// One report of the ranks': sums of bytes and layers, the slowest rank's times, everybody's episodes.
+// One report of the ranks': sums of bytes and layers, the slowest rank's times, everybody's channels and episodes.
 Json MergeReports(const std::vector<Json>& reports);
 
 }  // namespace layercast

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine_side/server/borrow.h"
+#include "engine_side/server/rank_channels.h"
 #include "engine_side/server/reload_request.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
@@ -16,11 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
-
-bool UsedAChannel(const Json& report) {
-  const Json& name = report["channel"]["name"];
-  return name != "path" && name != "dummy";
-}
 
 // Its bytes must all be here before anything is overwritten.
 void ExpectCanBeHeld(CommitPolicy policy) {
@@ -226,7 +222,7 @@ void Reloader::ServeOldVersionAgain() {
 Json Reloader::Status() const {
   const std::lock_guard lock(mutex_);
   Json channel = nullptr;
-  if (last_report_.is_object() && UsedAChannel(last_report_)) channel = last_report_["channel"];
+  if (last_report_.is_object() && IsDataChannel(last_report_["channel"])) channel = last_report_["channel"];
   Json torn = nullptr;
   if (torn_) torn = {{"from", VersionToJson(torn_->from)}, {"to", VersionToJson(torn_->to)}};
   return {{"state", state_},

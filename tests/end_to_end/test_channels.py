@@ -1,5 +1,12 @@
 """Which data channel a reload takes, what is said of it, and what becomes of one that is asked for and is not there."""
 
+import shutil
+import subprocess
+
+import pytest
+
+from program import Program
+
 
 def test_the_choice_its_reason_and_its_rates_are_in_reports_and_status(program, start, checkpoint, assert_serves):
     engine = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none")
@@ -18,6 +25,52 @@ def test_the_choice_its_reason_and_its_rates_are_in_reports_and_status(program, 
     assert channel["gb_per_s"] > 0 and channel["probed_gb_per_s"] > 0 and channel["warning"] is None
     assert program.run("status", "--engine", engine.endpoint).json["channel"] == channel
     assert_serves(engine, checkpoint("llama", "b"), "none")
+
+
+@pytest.fixture
+def mixed(program, tmp_path):
+    """A program whose engines' second ranks take zmq."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    shutil.copy(program.path, folder)
+    rank = folder / "layercast-rank"
+    rank.write_text(f"""#!/bin/sh
+case " $* " in *" --tp-rank 1 "*) set -- "$@" --channel zmq ;; esac
+exec {program.path.with_name("layercast-rank")} "$@"
+""")
+    rank.chmod(0o755)
+    return Program(folder / program.path.name, folder)
+
+
+def test_ranks_that_took_different_channels_are_each_said(mixed, program, start, checkpoint, assert_serves):
+    engine = mixed.daemon("serve", "--model", checkpoint("llama", "a"), "--tp", 2, "--quantization", "none")
+    try:
+        publisher = start("publish", "--checkpoint", checkpoint("llama", "b"))
+        report = program.reload(engine, "--publisher", publisher.endpoint)["report"]
+        channel = report["channel"]
+        first, second = channel["ranks"]
+        assert (first["rank"], first["name"]) == (0, "shm") and "own memory" in first["reason"]
+        assert (second["rank"], second["name"], second["reason"]) == (1, "zmq", "it was asked for")
+        assert first["gb_per_s"] > 0 and second["gb_per_s"] > 0
+        assert channel["name"] == "shm, zmq" == report["publishers"][0]["channel"]
+        assert channel["gb_per_s"] == min(first["gb_per_s"], second["gb_per_s"])
+        assert program.status(engine)["channel"] == channel
+        said = text_of(program, "status", "--engine", engine.endpoint)
+        assert "last channel of rank 0 shm" in said and "last channel of rank 1 zmq" in said
+        said = text_of(program, "reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
+        assert "bytes over shm, zmq at" in said and "rank 1 over zmq at" in said
+        assert_serves(engine, checkpoint("llama", "b"), "none")
+
+        # What is asked for, all take.
+        one = program.reload(engine, "--publisher", publisher.endpoint, "--channel", "zmq")["report"]["channel"]
+        assert one["name"] == "zmq" and "ranks" not in one
+    finally:
+        engine.kill()
+
+
+def text_of(program, *arguments):
+    """What it prints for people."""
+    return subprocess.run([program.path, *map(str, arguments)], capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def test_what_is_asked_for_is_taken_or_an_error(program, start, checkpoint, assert_serves):
