@@ -114,6 +114,8 @@ class Transport {
   virtual bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const = 0;
   // Whether it may be taken where nobody asked for it by name.
   virtual bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const { return true; }
+  // Whether publishers offer it that were not told which to offer.
+  virtual bool OfferedUnasked() const { return true; }
   // `bind_host`: the interface a network channel listens on ("127.0.0.1").
   virtual std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const = 0;
   // The most that connecting takes with a publisher that is well: beyond it a session gives the channel up.
@@ -122,9 +124,10 @@ class Transport {
   virtual std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const = 0;
 };
 
-// Every transport of this build, the one to prefer first: inproc, shm, ucx, nccl, zmq. Some may not be usable here.
+// Every transport of this build, the one to prefer first: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
+// here.
 std::vector<std::unique_ptr<Transport>> AllTransports();
-// Those of them that are named; of no names, all that are usable here. Throws what ThrowNoChannel throws, and
+// Those of them that are named; of no names, all that are usable here and offered unasked. Throws what ThrowNoChannel throws, and
 // kUnsupported where a named one is not usable here.
 std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names);
 // kUnsupported, naming what this build has instead, and why it lacks that one.

@@ -25,6 +25,7 @@ namespace {
 constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kPeerTimeoutMs = 5000;
+constexpr std::size_t kMaxDescriptors = 16;  // that wait for their message
 
 std::string HexOf(const Token& token) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -146,6 +147,7 @@ ControlSocket::ControlSocket(UniqueFd connected) : fd_(std::move(connected)) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(fd_.get(), level, option, &value, sizeof(value));
   };
+  // Of AF_UNIX there is none of this, and no need.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);  // for a host that vanishes while nothing is sent
@@ -180,7 +182,8 @@ std::string ControlSocket::Device() const {
   throw Error(ErrorCode::kUnavailable, "no network device has this end's address");
 }
 
-void ControlSocket::Send(std::span<const std::byte> message) {
+void ControlSocket::Send(std::span<const std::byte> message, UniqueFd descriptor) {
+  if (descriptor) unsent_descriptors_.push_back({unsent_.size(), std::move(descriptor)});
   for (std::size_t i = 0; i < kLengthBytes; ++i) unsent_.push_back(static_cast<std::byte>(message.size() >> (8 * i)));
   unsent_.insert(unsent_.end(), message.begin(), message.end());
   Flush();
@@ -189,13 +192,39 @@ void ControlSocket::Send(std::span<const std::byte> message) {
 void ControlSocket::Flush() {
   std::size_t sent = 0;
   while (sent < unsent_.size()) {
-    const ssize_t count = ::send(fd_.get(), unsent_.data() + sent, unsent_.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t count = SendSome(sent);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno != EAGAIN) sent = unsent_.size();  // lost: nobody will read it
     if (count <= 0) break;
     sent += static_cast<std::size_t>(count);
   }
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent));
+  if (unsent_.empty()) unsent_descriptors_.clear();
+  for (UnsentDescriptor& left : unsent_descriptors_) left.at -= sent;
+}
+
+ssize_t ControlSocket::SendSome(std::size_t from) {
+  const bool with = !unsent_descriptors_.empty() && unsent_descriptors_.front().at == from;
+  const std::size_t next = with ? 1 : 0;
+  const std::size_t to = next < unsent_descriptors_.size() ? unsent_descriptors_[next].at : unsent_.size();
+  iovec data{unsent_.data() + from, to - from};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  if (with) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* const part = CMSG_FIRSTHDR(&header);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = unsent_descriptors_.front().fd.get();
+    std::memcpy(CMSG_DATA(part), &fd, sizeof(fd));
+  }
+  const ssize_t count = ::sendmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (with && count > 0) unsent_descriptors_.pop_front();
+  return count;
 }
 
 std::optional<std::vector<std::byte>> ControlSocket::Receive() {
@@ -223,14 +252,40 @@ bool ControlSocket::Fill() {
   received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(taken_));
   taken_ = 0;
   std::array<std::byte, kReadBytes> read;
+  iovec data{read.data(), read.size()};
+  // The kernel ends a read behind what a descriptor came with, so that there is one at most.
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
   ssize_t count = -1;
   do {
-    count = ::recv(fd_.get(), read.data(), read.size(), MSG_DONTWAIT);
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    count = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (count < 0 && errno == EINTR);
   if (count == 0 || (count < 0 && errno != EAGAIN)) ended_ = true;
-  if (count <= 0) return false;
+  if (count < 0) return false;
+  KeepDescriptor(header);
+  if (count == 0) return false;
   received_.insert(received_.end(), read.begin(), read.begin() + count);
   return true;
+}
+
+void ControlSocket::KeepDescriptor(msghdr& header) {
+  const cmsghdr* const part = CMSG_FIRSTHDR(&header);
+  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) return;
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(part), sizeof(fd));
+  descriptors_.emplace_back(fd);
+  if (descriptors_.size() > kMaxDescriptors) throw Error(ErrorCode::kCorrupt, "descriptors that nobody asked for");
+}
+
+UniqueFd ControlSocket::TakeDescriptor() {
+  if (descriptors_.empty()) return {};
+  UniqueFd first = std::move(descriptors_.front());
+  descriptors_.pop_front();
+  return first;
 }
 
 }  // namespace layercast

@@ -1,10 +1,13 @@
-// The TCP connection beside a library that only moves bytes (UCX, NCCL): greetings, requests, pings. It is what tells
-// at once that a peer has ended, also one that nobody has reaped yet. Messages are framed by their length (FORMAT.md).
-// Nothing here blocks past a deadline.
+// The connection beside a library that only moves bytes (UCX, NCCL: over TCP; CUDA: AF_UNIX): greetings, requests,
+// pings. It is what tells at once that a peer has ended, also one that nobody has reaped yet. Messages are framed by
+// their length (FORMAT.md). Nothing here blocks past a deadline.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +17,8 @@
 #include "src/base/deadline.h"
 #include "src/base/unique_fd.h"
 #include "src/transport/token.h"
+
+struct msghdr;
 
 namespace layercast {
 
@@ -46,13 +51,16 @@ class ControlSocket {
   // The network device that the connection goes out by ("lo"), by this end's address.
   std::string Device() const;
 
-  // Sends, or keeps what the socket does not take yet. A lost connection is for Receive to tell.
-  void Send(std::span<const std::byte> message);
+  // Sends, or keeps what the socket does not take yet. A lost connection is for Receive to tell. `descriptor` goes with
+  // the message, over AF_UNIX alone.
+  void Send(std::span<const std::byte> message, UniqueFd descriptor = {});
   void Flush();
   std::size_t unsent() const { return unsent_.size(); }
   // The next whole message, if it is there. Throws kUnavailable when the peer has ended the connection and all that it
   // sent has been taken; kCorrupt when a message is longer than any may be.
   std::optional<std::vector<std::byte>> Receive();
+  // The first descriptor that came and was not taken; none when there is none. It comes no later than its message.
+  UniqueFd TakeDescriptor();
   // Hands on the messages that are there, but not so many that other sockets' wait long. True: some may be left,
   // whatever the socket says. Throws what Receive and `take` throw.
   template <typename Take>
@@ -68,10 +76,20 @@ class ControlSocket {
  private:
   static constexpr int kMessagesAtOnce = 64;
 
+  struct UnsentDescriptor {
+    std::size_t at;  // in unsent_, where its message begins
+    UniqueFd fd;
+  };
+
   bool Fill();  // takes what is there; false when nothing was
+  // Sends some of unsent_ from there on, with the descriptor whose turn it is. What the socket says of it.
+  ssize_t SendSome(std::size_t from);
+  void KeepDescriptor(msghdr& header);
 
   UniqueFd fd_;
   std::vector<std::byte> unsent_;
+  std::deque<UnsentDescriptor> unsent_descriptors_;
+  std::deque<UniqueFd> descriptors_;  // that came
   std::vector<std::byte> received_;  // the first `taken_` bytes have been given out
   std::size_t taken_ = 0;
   bool ended_ = false;

@@ -6,6 +6,9 @@
 #include "src/transport/inproc/inproc_transport.h"
 #include "src/transport/shm/shm_transport.h"
 #include "src/transport/zmq/zmq_transport.h"
+#if LAYERCAST_HAVE_CUDA
+#include "src/transport/cuda_ipc/cuda_ipc_transport.h"
+#endif
 #if LAYERCAST_HAVE_NCCL
 #include "src/transport/nccl/nccl_transport.h"
 #endif
@@ -21,6 +24,9 @@ std::vector<std::unique_ptr<Transport>> AllTransports() {
   transports.push_back(MakeShmTransport());
 #if LAYERCAST_HAVE_UCX
   transports.push_back(MakeUcxTransport());
+#endif
+#if LAYERCAST_HAVE_CUDA
+  transports.push_back(MakeCudaIpcTransport());
 #endif
 #if LAYERCAST_HAVE_NCCL
   transports.push_back(MakeNcclTransport());
@@ -39,7 +45,7 @@ std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::str
       throw Error(ErrorCode::kUnsupported, "channel '" + name + "' cannot be used here: " + why_not);
   }
   std::erase_if(transports, [&](const auto& transport) {
-    return names.empty() ? !transport->WhyNotHere().empty()
+    return names.empty() ? !transport->OfferedUnasked() || !transport->WhyNotHere().empty()
                          : std::ranges::find(names, transport->name()) == names.end();
   });
   return transports;
@@ -47,6 +53,9 @@ std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::str
 
 void ThrowNoChannel(const std::string& name) {
   std::string why;
+#if !LAYERCAST_HAVE_CUDA
+  if (name == "cuda_ipc") why = " (CUDA was not found, or switched off, when it was configured)";
+#endif
 #if !LAYERCAST_HAVE_NCCL
   if (name == "nccl") why = " (nccl.h of the CUDA toolkit was not found when it was configured)";
 #endif

@@ -5,6 +5,10 @@
 #include <stdexcept>
 #include <utility>
 
+#if LAYERCAST_HAVE_CUDA
+#include "src/transport/cuda_ipc/cuda_ipc_transport.h"
+#include "tests/support/fake_ipc.h"
+#endif
 #if LAYERCAST_HAVE_NCCL
 #include "src/transport/nccl/nccl_transport.h"
 #include "tests/support/fake_nccl.h"
@@ -22,17 +26,37 @@ std::unique_ptr<Transport> MakeFakeNccl() {
 }
 #endif
 
+#if LAYERCAST_HAVE_CUDA
+std::unique_ptr<Transport> MakeFakeCudaIpc(bool legacy) {
+  return MakeCudaIpcTransport([legacy] {
+    const auto device = std::make_shared<FakeStaging>();
+    const auto driver = std::make_shared<FakeIpc>(device);
+    driver->has_vmm = driver->has_events = !legacy;
+    return cuda_ipc_channel::CudaIpcParts{driver, device};
+  });
+}
+#endif
+
 }  // namespace
 
 std::vector<std::string> TransportNames() {
   std::vector<std::string> names;
   for (const auto& transport : AllTransports()) {
-    names.emplace_back(transport->name() == "nccl" ? kFakeNccl : transport->name());
+    if (transport->name() == "nccl") {
+      names.emplace_back(kFakeNccl);
+    } else if (transport->name() == "cuda_ipc") {
+      names.insert(names.end(), {std::string(kFakeCudaIpc), std::string(kFakeLegacyCudaIpc)});
+    } else {
+      names.emplace_back(transport->name());
+    }
   }
   return names;
 }
 
 std::unique_ptr<Transport> TransportNamed(const std::string& name) {
+#if LAYERCAST_HAVE_CUDA
+  if (name == kFakeCudaIpc || name == kFakeLegacyCudaIpc) return MakeFakeCudaIpc(name == kFakeLegacyCudaIpc);
+#endif
 #if LAYERCAST_HAVE_NCCL
   if (name == kFakeNccl) return MakeFakeNccl();
 #endif

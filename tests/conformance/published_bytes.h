@@ -21,6 +21,9 @@ constexpr std::chrono::seconds kPatience{20};  // a test that waits this long ha
 
 // NCCL takes one end for a GPU, and most machines have no two: the suite runs on a library and devices that it plays.
 inline constexpr std::string_view kFakeNccl = "nccl_fake";
+// CUDA IPC wants a GPU: a driver that is played, with VMM and events; and one with neither.
+inline constexpr std::string_view kFakeCudaIpc = "cuda_ipc_fake";
+inline constexpr std::string_view kFakeLegacyCudaIpc = "cuda_ipc_legacy_fake";
 
 // What the suite runs on: all of this build.
 std::vector<std::string> TransportNames();

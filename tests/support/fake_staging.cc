@@ -3,12 +3,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/base/deadline.h"
 #include "src/transport/token.h"
 
 namespace layercast::test {
+namespace {
+constexpr std::chrono::seconds kStreamPatience{5};  // what a stream waits for may be queued by another thread
+}
 
 std::byte* KnownMemory::Allocate(std::size_t bytes) {
   std::byte* const address = host_.Allocate(bytes);
@@ -33,12 +38,24 @@ bool KnownMemory::Has(const std::byte* address, std::size_t bytes) const {
   return address + bytes <= begin + size;
 }
 
-nccl_channel::DeviceUuid FakeStaging::uuid() const { return only_ ? *only_ : RandomToken(); }
+DeviceUuid FakeStaging::uuid() const { return only_ ? *only_ : RandomToken(); }
 
-std::unique_ptr<nccl_channel::StagingStream> FakeStaging::MakeStream() { return std::make_unique<FakeStream>(*this); }
+std::unique_ptr<StagingStream> FakeStaging::MakeStream() { return std::make_unique<FakeStream>(*this); }
+
+void KnownMemory::Know(const std::byte* address, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  blocks_.emplace(address, bytes);
+}
+
+void KnownMemory::Forget(const std::byte* address) {
+  const std::lock_guard lock(mutex_);
+  blocks_.erase(address);
+}
 
 FakeStream::~FakeStream() {
-  if (Reached(Mark())) return;
+  for (const Deadline deadline = Deadline::After(kStreamPatience); !deadline.Passed(); std::this_thread::yield()) {
+    if (Reached(Mark())) return;
+  }
   std::fputs("a stream ends while something in it waits for a peer\n", stderr);
   std::abort();
 }
@@ -52,7 +69,7 @@ void FakeStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 bool FakeStream::Reached(std::uint64_t mark) {
-  while (!queued_.empty() && queued_.front()()) {
+  while (!device_.held && !queued_.empty() && queued_.front()()) {
     queued_.pop_front();
     ++done_;
   }

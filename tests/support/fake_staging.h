@@ -2,6 +2,7 @@
 // missing question shows in the bytes; and copies go only to and from memory that a device would reach by itself.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -9,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "src/transport/nccl/staging.h"
+#include "src/transport/device/staging.h"
 
 namespace layercast::test {
 
@@ -19,6 +20,9 @@ class KnownMemory final : public MemoryResource {
   std::byte* Allocate(std::size_t bytes) override;
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
   bool Has(const std::byte* address, std::size_t bytes) const;
+  // Memory that somebody else owns.
+  void Know(const std::byte* address, std::size_t bytes);
+  void Forget(const std::byte* address);
 
  private:
   HostMemory host_;
@@ -27,29 +31,32 @@ class KnownMemory final : public MemoryResource {
 };
 
 // Every end that asks has a device of its own. Thread-safe.
-class FakeStaging final : public nccl_channel::StagingDevice {
+class FakeStaging final : public StagingDevice {
  public:
   FakeStaging() = default;
   // Every end is on this one.
-  explicit FakeStaging(const nccl_channel::DeviceUuid& uuid)
-      : only_(std::make_unique<nccl_channel::DeviceUuid>(uuid)) {}
+  explicit FakeStaging(const DeviceUuid& uuid)
+      : only_(std::make_unique<DeviceUuid>(uuid)) {}
 
-  nccl_channel::DeviceUuid uuid() const override;
-  std::unique_ptr<nccl_channel::StagingStream> MakeStream() override;
+  DeviceUuid uuid() const override;
+  std::unique_ptr<StagingStream> MakeStream() override;
   MemoryResource& device_memory() override { return device_; }
   MemoryResource& pinned_memory() override { return pinned_; }
   bool Reaches(const std::byte* address) const override { return device_.Has(address, 1) || pinned_.Has(address, 1); }
+  KnownMemory& known() { return device_; }
   bool IsDeviceMemory(const std::byte* address, std::size_t bytes) const { return device_.Has(address, bytes); }
   void OnDevice(const std::function<void()>& call) override { call(); }
 
+  std::atomic<bool> held{false};  // nothing that is queued in a stream runs, until it is false again
+
  private:
-  std::unique_ptr<nccl_channel::DeviceUuid> only_;
+  std::unique_ptr<DeviceUuid> only_;
   KnownMemory device_;
   KnownMemory pinned_;
 };
 
 // One thread only.
-class FakeStream final : public nccl_channel::StagingStream {
+class FakeStream final : public StagingStream {
  public:
   // Does what it can without waiting; true: it is done.
   using Operation = std::function<bool()>;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "layercast/error.h"
-#include "src/transport/nccl/cuda_staging.h"
+#include "src/transport/device/cuda_staging.h"
 #include "src/transport/nccl/nccl_transport.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/cuda/device.h"

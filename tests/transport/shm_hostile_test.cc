@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "layercast/error.h"
+#include "src/transport/local_socket.h"
 #include "src/transport/shm/memfd.h"
 #include "src/transport/shm/unix_socket.h"
 #include "tests/conformance/published_bytes.h"
@@ -29,7 +30,7 @@ Deadline Soon() { return Deadline::After(kPatience); }
 
 class ShmPublisher : public testing::Test {
  protected:
-  UniqueFd ConnectRaw() const { return Connect(publisher_->address().substr(kPrefix.size()), Soon()); }
+  UniqueFd ConnectRaw() const { return ConnectLocally(SOCK_SEQPACKET, publisher_->address().substr(kPrefix.size()), Soon()); }
   UniqueFd ConnectGreeted() const {
     UniqueFd socket = ConnectRaw();
     EXPECT_TRUE(SendMessage(socket, {Kind::kHello, kVersion, kChannelMagic}));
@@ -131,10 +132,10 @@ TEST_F(ShmPublisher, HasABoundedNumberOfConnections) {
 class FakePublisher {
  public:
   using Answer = std::function<void(const UniqueFd&)>;
-  explicit FakePublisher(Answer answer) : listener_(Listen(name_)) {
+  explicit FakePublisher(Answer answer) : listener_(ListenLocally(SOCK_SEQPACKET, name_)) {
     thread_ = std::jthread([this, answer = std::move(answer)] {
       if (!WaitReadable(listener_, Soon())) return;
-      const UniqueFd socket = Accept(listener_);
+      const UniqueFd socket = AcceptLocally(listener_);
       Message message;
       if (WaitReadable(socket, Soon()) && ReceiveMessage(socket, message) == Received::kMessage) {
         SendMessage(socket, {Kind::kWelcome, kVersion, kChannelMagic});

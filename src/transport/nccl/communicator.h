@@ -6,7 +6,7 @@
 #include <span>
 
 #include "src/transport/nccl/nccl_library.h"
-#include "src/transport/nccl/staging.h"
+#include "src/transport/device/staging.h"
 
 namespace layercast::nccl_channel {
 

@@ -12,7 +12,7 @@
 #include "src/base/deadline.h"
 #include "src/transport/nccl/communicator.h"
 #include "src/transport/nccl/messages.h"
-#include "src/transport/nccl/staging.h"
+#include "src/transport/device/staging.h"
 
 namespace layercast::nccl_channel {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/transport/messages.h"
-#include "src/transport/nccl/staging.h"
+#include "src/transport/device/staging.h"
 #include "src/transport/token.h"
 
 namespace layercast::nccl_channel {

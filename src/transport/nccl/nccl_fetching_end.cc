@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/nccl/device_tick.h"
+#include "src/transport/device/device_tick.h"
 #include "src/transport/poll_for.h"
 
 namespace layercast::nccl_channel {

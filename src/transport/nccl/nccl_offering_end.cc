@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "src/transport/nccl/device_tick.h"
+#include "src/transport/device/device_tick.h"
 #include "src/transport/nccl/receiver.h"
 #include "src/transport/receivers.h"
 

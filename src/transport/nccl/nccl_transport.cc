@@ -8,7 +8,7 @@
 
 #include "layercast/error.h"
 #include "src/cuda/probe.h"
-#include "src/transport/nccl/cuda_staging.h"
+#include "src/transport/device/cuda_staging.h"
 #include "src/transport/nccl/dynamic_nccl.h"
 #include "src/transport/nccl/nccl_fetching_end.h"
 #include "src/transport/nccl/nccl_offering_end.h"
@@ -85,7 +85,7 @@ NcclParts OpenNcclParts(int device) {
 std::unique_ptr<Transport> MakeNcclTransport() {
   return MakeNcclTransport([] {
     ExpectDevice();
-    return nccl_channel::OpenNcclParts(nccl_channel::CurrentCudaDevice());
+    return nccl_channel::OpenNcclParts(CurrentCudaDevice());
   });
 }
 

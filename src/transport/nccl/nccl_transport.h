@@ -6,7 +6,7 @@
 
 #include "src/transport/channel.h"
 #include "src/transport/nccl/nccl_library.h"
-#include "src/transport/nccl/staging.h"
+#include "src/transport/device/staging.h"
 
 namespace layercast {
 namespace nccl_channel {

@@ -1,9 +1,12 @@
 #include "src/transport/shm/shm_fetching_end.h"
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/transport/local_socket.h"
 #include "src/transport/offer_views.h"
 
 namespace layercast::shm_channel {
@@ -18,7 +21,7 @@ ShmFetchingEnd::ShmFetchingEnd(const std::string& address, std::shared_ptr<Segme
     : address_(address), guard_("shm: publisher at " + address), cache_(std::move(cache)) {
   guard_.Run([&] {
     if (!address.starts_with(kPrefix)) throw Error(ErrorCode::kUnavailable, "not an address of this channel");
-    socket_ = Connect(address.substr(kPrefix.size()), deadline);
+    socket_ = ConnectLocally(SOCK_SEQPACKET, address.substr(kPrefix.size()), deadline);
     std::vector<UniqueFd> fds;
     const Message answer = Ask({Kind::kHello, kVersion, kChannelMagic}, fds, deadline);
     if (answer.kind != Kind::kWelcome || answer.value != kChannelMagic || answer.number == 0) {

@@ -1,6 +1,7 @@
 #include "src/transport/shm/shm_offering_end.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
+#include "src/transport/local_socket.h"
 
 namespace layercast::shm_channel {
 namespace {
@@ -19,7 +21,7 @@ constexpr int kStepMs = 1000;  // how late a missing greeting may be noticed
 
 }  // namespace
 
-ShmOfferingEnd::ShmOfferingEnd() : listener_(Listen(name_)) {
+ShmOfferingEnd::ShmOfferingEnd() : listener_(ListenLocally(SOCK_SEQPACKET, name_)) {
   thread_ = std::jthread([this](const std::stop_token& stop) {
     NameThisThread("lc-shm");
     try {
@@ -67,7 +69,7 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
 }
 
 void ShmOfferingEnd::AcceptAll(std::vector<Connection>& connections) const {
-  while (UniqueFd socket = Accept(listener_)) {
+  while (UniqueFd socket = AcceptLocally(listener_)) {
     if (connections.size() == kMaxConnections) continue;  // closes it
     connections.push_back({std::move(socket), false, Deadline::After(kGreeting)});
   }

@@ -1,9 +1,7 @@
 #include "src/transport/shm/unix_socket.h"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,33 +14,7 @@
 namespace layercast::shm_channel {
 namespace {
 
-constexpr int kBacklog = 64;
 constexpr std::size_t kMaxFds = kMaxSegmentsOfOffer + 1;
-
-struct Address {
-  explicit Address(const std::string& name) {
-    address.sun_family = AF_UNIX;
-    if (name.empty() || name.size() >= sizeof(address.sun_path)) {
-      throw Error(ErrorCode::kUnavailable, "not an address of this channel");
-    }
-    std::memcpy(address.sun_path + 1, name.data(), name.size());  // a zero byte first: abstract
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  sockaddr_un address{};
-  socklen_t length = 0;
-};
-
-UniqueFd MakeSocket(int flags) {
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
-  if (!socket) throw Error(ErrorCode::kResourceExhausted, std::string("shm: socket: ") + std::strerror(errno));
-  return socket;
-}
-
-bool IsOurUser(const UniqueFd& socket) {
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
-}
 
 void TakeFds(msghdr& header, std::vector<UniqueFd>& fds) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -57,50 +29,6 @@ void TakeFds(msghdr& header, std::vector<UniqueFd>& fds) {
 }
 
 }  // namespace
-
-UniqueFd Listen(std::string& name) {
-  std::array<unsigned char, 16> random{};
-  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
-    throw Error(ErrorCode::kResourceExhausted, "shm: no random bytes");
-  }
-  name = "layercast-" + std::to_string(::getpid()) + "-";
-  for (const unsigned char byte : random) {
-    name += "0123456789abcdef"[byte >> 4];
-    name += "0123456789abcdef"[byte & 15];
-  }
-  UniqueFd socket = MakeSocket(SOCK_NONBLOCK);
-  const Address address(name);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0) {
-    throw Error(ErrorCode::kResourceExhausted, "shm: cannot listen at " + name + ": " + std::strerror(errno));
-  }
-  return socket;
-}
-
-UniqueFd Accept(const UniqueFd& listener) {
-  UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket && !IsOurUser(socket)) socket = UniqueFd();
-  return socket;
-}
-
-UniqueFd Connect(const std::string& name, Deadline deadline) {
-  const Address address(name);
-  UniqueFd socket = MakeSocket(0);
-  // A full backlog makes connect wait; nothing else here does.
-  const auto left = std::max(deadline.Remaining(), std::chrono::milliseconds(1));
-  const timeval timeout{left.count() / 1000, (left.count() % 1000) * 1000};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  int failed = 0;
-  do {
-    failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length);
-  } while (failed != 0 && errno == EINTR && !deadline.Passed());
-  if (failed != 0) {
-    throw Error(errno == EAGAIN ? ErrorCode::kDeadlineExceeded : ErrorCode::kUnavailable,
-                std::string("cannot connect: ") + std::strerror(errno));
-  }
-  if (!IsOurUser(socket)) throw Error(ErrorCode::kUnavailable, "it belongs to another user");
-  return socket;
-}
 
 bool SendMessage(const UniqueFd& socket, const Message& message, std::span<const int> fds) {
   Message copy = message;

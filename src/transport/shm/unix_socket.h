@@ -1,5 +1,5 @@
-// AF_UNIX sockets of type SEQPACKET with abstract names: short messages with descriptors beside them, between processes
-// of one user. Nothing here blocks longer than its deadline.
+// Messages over AF_UNIX sockets of type SEQPACKET: short ones with descriptors beside them. Nothing here blocks longer
+// than its deadline.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,6 @@ static_assert(sizeof(Message) == 16);
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kChannelMagic = 0x4E48434D4853434C;  // "LCSHMCHN" as bytes in memory
 constexpr std::uint32_t kNoSuchOffer = 1;
-
-// A listening socket under a fresh name, which is returned. Throws kResourceExhausted.
-UniqueFd Listen(std::string& name);
-// Accepts without waiting; nothing when nobody waits or when the peer is another user's.
-UniqueFd Accept(const UniqueFd& listener);
-// Throws kUnavailable: nobody there, or another user's.
-UniqueFd Connect(const std::string& name, Deadline deadline);
 
 // Never waits. False when the peer is gone or takes nothing.
 bool SendMessage(const UniqueFd& socket, const Message& message, std::span<const int> fds = {});

@@ -3,9 +3,9 @@
 
 #include <chrono>
 
-namespace layercast::nccl_channel {
+namespace layercast {
 
 // How often streams and communicators are asked meanwhile: far less than a piece takes, and no core spins.
 inline constexpr std::chrono::microseconds kDeviceTick{50};
 
-}  // namespace layercast::nccl_channel
+}  // namespace layercast

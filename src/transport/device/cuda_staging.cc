@@ -1,4 +1,4 @@
-#include "src/transport/nccl/cuda_staging.h"
+#include "src/transport/device/cuda_staging.h"
 
 #include <cuda_runtime_api.h>
 
@@ -14,7 +14,7 @@
 #include "src/cuda/memory.h"
 #include "src/cuda/stream.h"
 
-namespace layercast::nccl_channel {
+namespace layercast {
 namespace {
 
 class CudaStagingStream final : public StagingStream {
@@ -24,7 +24,7 @@ class CudaStagingStream final : public StagingStream {
     try {
       stream_.Synchronize();
     } catch (const Error& error) {
-      log::error("nccl: {}", error.what());
+      log::error("a stream of staging memory: {}", error.what());
     }
   }
 
@@ -125,4 +125,4 @@ int CurrentCudaDevice() {
 
 std::shared_ptr<StagingDevice> MakeCudaStaging(int device) { return std::make_shared<CudaStaging>(device); }
 
-}  // namespace layercast::nccl_channel
+}  // namespace layercast

@@ -1,5 +1,5 @@
-// What the nccl channel asks of a device: memory that bytes wait in between a copy and NCCL, and ordered queues of
-// both. CUDA's in cuda_staging.h; tests play one in host memory.
+// What a channel between GPUs asks of a device: memory that bytes wait in between copies, and ordered queues of copies,
+// of what NCCL brings (nccl) and of events (cuda_ipc). CUDA's in cuda_staging.h; tests play one in host memory.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
-namespace layercast::nccl_channel {
+namespace layercast {
 
 using DeviceUuid = std::array<std::byte, 16>;
 
-// An ordered queue of copies and of NCCL's transfers. Nothing here waits but the destructor. One thread only.
+// An ordered queue of copies and transfers. Nothing here waits but the destructor. One thread only.
 class StagingStream {
  public:
   // Returns when nothing of what was queued runs any more: what waits for a peer has been aborted before.
@@ -44,4 +44,4 @@ class StagingDevice {
   virtual void OnDevice(const std::function<void()>& call) = 0;
 };
 
-}  // namespace layercast::nccl_channel
+}  // namespace layercast

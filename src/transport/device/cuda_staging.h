@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "src/transport/nccl/staging.h"
+#include "src/transport/device/staging.h"
 
-namespace layercast::nccl_channel {
+namespace layercast {
 
 // The calling thread's device at this moment. Throws kUnsupported.
 int CurrentCudaDevice();
 // Throws nothing yet where there is no such device, but kUnsupported as it is used.
 std::shared_ptr<StagingDevice> MakeCudaStaging(int device);
 
-}  // namespace layercast::nccl_channel
+}  // namespace layercast

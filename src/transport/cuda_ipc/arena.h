@@ -1,0 +1,81 @@
+// The publisher's device memory that receivers map: a few segments, whose freed ranges serve the next version.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "src/transport/cuda_ipc/driver.h"
+
+namespace layercast::cuda_ipc_channel {
+
+// `free` is the arena's, guarded by its mutex; the rest is immutable.
+struct Segment {
+  std::uint32_t number = 0;  // among all that the arena ever had, from 1 on
+  std::unique_ptr<OwnSegment> memory;
+  std::map<std::size_t, std::size_t> free{};  // offset -> bytes; neighbours are joined
+};
+
+class Arena;
+
+// A range of a segment, given back at the end. Move-only; of no bytes: without a segment.
+class Block {
+ public:
+  Block() = default;
+  Block(Arena& arena, std::shared_ptr<Segment> segment, std::size_t offset, std::size_t bytes)
+      : arena_(&arena), segment_(std::move(segment)), offset_(offset), bytes_(bytes) {}
+  Block(Block&& other) noexcept { Swap(other); }
+  Block& operator=(Block&& other) noexcept {
+    Swap(other);
+    return *this;
+  }
+  ~Block();
+
+  // The second owner is the arena, as long as it keeps the segment.
+  const std::shared_ptr<Segment>& segment() const { return segment_; }
+  std::size_t offset() const { return offset_; }
+  std::byte* data() const { return segment_ == nullptr ? nullptr : segment_->memory->base() + offset_; }
+
+ private:
+  void Swap(Block& other) {
+    std::swap(arena_, other.arena_);
+    std::swap(segment_, other.segment_);
+    std::swap(offset_, other.offset_);
+    std::swap(bytes_, other.bytes_);
+  }
+
+  Arena* arena_ = nullptr;
+  std::shared_ptr<Segment> segment_;
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+// Thread-safe; outlives its blocks.
+class Arena {
+ public:
+  explicit Arena(IpcDriver& driver) : driver_(driver) {}
+
+  // A block for each size. What does not fit in what is free lies in one new segment, before which those go that are
+  // wholly free: sizes have changed, and they would only pile up. Throws what IpcDriver::MakeSegment throws.
+  std::vector<Block> Allocate(std::span<const std::size_t> sizes);
+  std::size_t segments() const;
+
+ private:
+  friend class Block;
+  void GiveBack(Segment& segment, std::size_t offset, std::size_t bytes) noexcept;
+  // No segment: they do not fit anywhere.
+  Block TakeBestFit(std::size_t bytes);
+  void AddSegment(std::size_t bytes);
+
+  IpcDriver& driver_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Segment>> segments_;  // guarded by mutex_; second owners: blocks
+  std::uint32_t made_ = 0;                          // guarded by mutex_
+};
+
+}  // namespace layercast::cuda_ipc_channel

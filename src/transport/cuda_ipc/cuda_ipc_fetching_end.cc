@@ -1,0 +1,256 @@
+#include "src/transport/cuda_ipc/cuda_ipc_fetching_end.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/transport/device/device_tick.h"
+#include "src/transport/local_socket.h"
+
+namespace layercast::cuda_ipc_channel {
+namespace {
+
+constexpr std::size_t kPinnedAtOnce = std::size_t{64} << 20;
+constexpr std::size_t kMaxSegments = 4096;
+constexpr std::chrono::seconds kNothingCame{10};
+
+// Queues a copy of all its rows, packed, to `to`.
+void CopyView(IpcDriver& driver, StagingStream& stream, std::byte* to, const RegionView& from) {
+  if (from.num_bytes() == 0) return;
+  if (from.rows == 1 || from.stride == from.row_bytes) return stream.Copy(to, from.base, from.num_bytes());
+  if (from.stride > from.row_bytes && from.stride <= kMaxPitch) return driver.CopyRows(stream, to, from);
+  for (std::size_t row = 0; row < from.rows; ++row) {
+    stream.Copy(to + row * from.row_bytes, from.row(row), from.row_bytes);
+  }
+}
+
+}  // namespace
+
+template <typename Step>
+auto CudaIpcFetchingEnd::Run(const Step& step) {
+  return guard_.Run([&] {
+    try {
+      return step();
+    } catch (const Error&) {
+      segments_.clear();
+      mappings_->DropAll(address_);
+      throw;
+    }
+  });
+}
+
+CudaIpcFetchingEnd::CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappings> mappings,
+                                       const std::string& address, Deadline deadline)
+    : parts_(std::move(parts)),
+      mappings_(std::move(mappings)),
+      address_(address),
+      guard_("cuda_ipc: publisher at " + address) {
+  Run([&] {
+    if (!address.starts_with(kAddressPrefix)) throw Error(ErrorCode::kUnavailable, "not an address of this channel");
+    const std::string name = address.substr(kAddressPrefix.size());
+    if (!Greet(name, true, deadline)) static_cast<void>(Greet(name, false, deadline));
+    stream_ = parts_.device->MakeStream();
+    liveness_.Heard();
+  });
+  mappings_->Begin(address);
+}
+
+bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadline deadline) {
+  control_.emplace(ConnectLocally(SOCK_STREAM, name, deadline));
+  takes_events = takes_events && (parts_.driver->opens_its_own() || !IsWithinThisProcess(control_->fd()));
+  control_->Send(EncodeHello({kVersion, takes_events}));
+  const Welcome welcome = AwaitWelcome(deadline);
+  if (!welcome.event) return true;
+  if (!takes_events) throw Error(ErrorCode::kCorrupt, "WELCOME: an event that was not asked for");
+  try {
+    event_ = parts_.driver->OpenEvent(*welcome.event);
+    return true;
+  } catch (const Error& error) {
+    log::info("cuda_ipc: the publisher tells when a version is copied in, its event cannot be opened: {}",
+              error.what());
+    return false;
+  }
+}
+
+Welcome CudaIpcFetchingEnd::AwaitWelcome(Deadline deadline) {
+  while (true) {
+    if (const auto message = control_->Receive()) return DecodeWelcome(*message);
+    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
+    Sleep(deadline.AtMost(std::chrono::seconds(1)).Remaining());
+  }
+}
+
+void CudaIpcFetchingEnd::Submit(const ChunkRequest& request) {
+  Run([&] {
+    const auto [chunk, message] = requests_.Add(request);
+    chunk.regions.assign(request.regions.begin(), request.regions.end());
+    chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
+    TakeMessages();
+    control_->Send(message);
+  });
+}
+
+std::optional<ChunkCompletion> CudaIpcFetchingEnd::Poll(Deadline deadline) {
+  return Run([&]() -> std::optional<ChunkCompletion> {
+    TakeMessages();
+    while (!requests_.has_done()) {
+      if (Progress()) continue;
+      if (requests_.empty() || deadline.Passed()) return std::nullopt;
+      Wait(deadline);
+    }
+    return requests_.TakeDone();
+  });
+}
+
+void CudaIpcFetchingEnd::Close() noexcept {
+  guard_.Close();
+  stream_.reset();  // waits for the copies, before what they work on
+  granted_.clear();
+  copying_.clear();
+  requests_.Clear();
+  segments_.clear();
+  event_.reset();
+  control_.reset();  // the publisher may use again what was granted
+}
+
+bool CudaIpcFetchingEnd::Progress() {
+  bool moved = Land();
+  // After it: a publisher that gave us up uses its memory again, and what was copied since is not what was asked for.
+  moved = TakeMessages() || moved;
+  moved = CopyGranted() || moved;
+  return moved;
+}
+
+bool CudaIpcFetchingEnd::TakeMessages() {
+  control_->Flush();
+  bool heard = false;
+  while (const auto message = control_->Receive()) {
+    TakeMessage(*message);
+    liveness_.Heard();
+    heard = true;
+  }
+  return heard;
+}
+
+void CudaIpcFetchingEnd::TakeMessage(std::span<const std::byte> message) {
+  const Kind kind = DecodeKind(message);
+  if (kind == kSegment) return TakeSegment(DecodeSegment(message));
+  if (kind == kGranted) return TakeGranted(DecodeGranted(message));
+  if (kind == Kind::kPong) return DecodeBare(message);
+  if (kind == kGone) {
+    const std::uint32_t number = DecodeGone(message);
+    segments_.erase(number);
+    return mappings_->Drop(address_, number);
+  }
+  if (kind != Kind::kRefused) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+  const Refusal refusal = DecodeRefusal(message);
+  throw Error(refusal.code, "it refused: " + refusal.message);
+}
+
+void CudaIpcFetchingEnd::TakeSegment(const Announced& announced) {
+  SegmentKey key{control_->TakeDescriptor(), announced.handle.value_or(IpcHandle{})};
+  if (static_cast<bool>(key.descriptor) == announced.handle.has_value()) {
+    throw Error(ErrorCode::kCorrupt, "SEGMENT: neither a descriptor nor a handle, or both");
+  }
+  if (segments_.contains(announced.number) || segments_.size() == kMaxSegments) {
+    throw Error(ErrorCode::kCorrupt, "SEGMENT: a number twice, or too many");
+  }
+  lane_ = key.descriptor ? "VMM" : "legacy IPC";
+  Mapping mapping = mappings_->Get(address_, announced.number, [&]() -> Mapping {
+    return parts_.driver->Map(std::move(key), announced.bytes);
+  });
+  segments_.emplace(announced.number, std::move(mapping));
+}
+
+void CudaIpcFetchingEnd::TakeGranted(const Granted& granted) {
+  Chunk* const chunk = requests_.Find(granted.ticket);
+  if (chunk == nullptr || chunk->granted || granted.places.size() != chunk->regions.size() ||
+      (granted.waits && event_ == nullptr)) {
+    throw Error(ErrorCode::kCorrupt, "GRANTED: what was not asked for, ticket " + std::to_string(granted.ticket));
+  }
+  chunk->granted = true;
+  chunk->waits = granted.waits;
+  for (std::size_t i = 0; i < granted.places.size(); ++i) {
+    chunk->sources.push_back(Locate(granted.places[i], chunk->regions[i], chunk->mappings));
+  }
+  granted_.push_back(chunk);
+}
+
+RegionView CudaIpcFetchingEnd::Locate(const Place& place, const Region& region, std::vector<Mapping>& mappings) const {
+  if (region.num_bytes() == 0) return {nullptr, region.row_bytes, region.rows, region.stride};
+  const auto found = segments_.find(place.segment);
+  if (found == segments_.end()) {
+    throw Error(ErrorCode::kCorrupt, "GRANTED: a segment that is not there, " + std::to_string(place.segment));
+  }
+  const Mapping& mapping = found->second;
+  try {
+    CheckInside({0, place.offset, region.row_bytes, region.rows, region.stride}, mapping->size());
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kCorrupt, std::string("GRANTED: outside its segment: ") + error.what());
+  }
+  if (std::ranges::find(mappings, mapping) == mappings.end()) mappings.push_back(mapping);
+  return {mapping->base() + place.offset, region.row_bytes, region.rows, region.stride};
+}
+
+bool CudaIpcFetchingEnd::CopyGranted() {
+  bool moved = false;
+  while (!granted_.empty()) {
+    Chunk& chunk = *granted_.front();
+    const std::size_t pinned = chunk.reached ? 0 : chunk.destination.size();
+    if (pinned_bytes_ != 0 && pinned > kPinnedAtOnce - std::min(kPinnedAtOnce, pinned_bytes_)) break;
+    granted_.pop_front();
+    if (pinned != 0) chunk.pinned = Buffer(parts_.device->pinned_memory(), pinned);
+    if (copying_.empty()) moved_ = Deadline::Clock::now();
+    copying_.push_back(&chunk);
+    pinned_bytes_ += pinned;
+    Copy(chunk);
+    moved = true;
+  }
+  return moved;
+}
+
+void CudaIpcFetchingEnd::Copy(Chunk& chunk) {
+  std::byte* to = chunk.pinned ? chunk.pinned.data() : chunk.destination.data();
+  if (chunk.waits) event_->Await(*stream_);
+  for (const RegionView& source : chunk.sources) {
+    CopyView(*parts_.driver, *stream_, to, source);
+    to += source.num_bytes();
+  }
+  chunk.copied = stream_->Mark();
+}
+
+bool CudaIpcFetchingEnd::Land() {
+  bool moved = false;
+  while (!copying_.empty() && stream_->Reached(copying_.front()->copied)) {
+    Chunk& chunk = *copying_.front();
+    copying_.pop_front();
+    if (chunk.pinned) std::memcpy(chunk.destination.data(), chunk.pinned.data(), chunk.pinned.size());
+    pinned_bytes_ -= chunk.pinned.size();
+    control_->Send(EncodeDone(chunk.ticket));
+    requests_.Complete(chunk);
+    moved_ = Deadline::Clock::now();
+    moved = true;
+  }
+  if (!copying_.empty() && Deadline::Clock::now() - moved_ > kNothingCame) {
+    throw Error(ErrorCode::kUnavailable, "the device has copied nothing for ten seconds");
+  }
+  return moved;
+}
+
+void CudaIpcFetchingEnd::Wait(Deadline deadline) {
+  if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
+  if (!copying_.empty()) return Sleep(kDeviceTick);
+  Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
+}
+
+void CudaIpcFetchingEnd::Sleep(std::chrono::microseconds time) {
+  pollfd item{control_->fd(), static_cast<short>(control_->unsent() == 0 ? POLLIN : POLLIN | POLLOUT), 0};
+  PollFor({&item, 1}, time);
+}
+
+}  // namespace layercast::cuda_ipc_channel

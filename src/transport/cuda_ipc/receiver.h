@@ -1,0 +1,85 @@
+// One receiver, as its publisher sees it: the greeting, what it has asked for, and what it was granted and still reads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/base/deadline.h"
+#include "src/base/failpoint.h"
+#include "src/transport/control_socket.h"
+#include "src/transport/cuda_ipc/messages.h"
+#include "src/transport/cuda_ipc/offers.h"
+
+namespace layercast::cuda_ipc_channel {
+
+// What the connections of an end have in common; outlives them.
+struct ReceiverContext {
+  bool opens_its_own = false;  // IpcDriver's
+  CopyIn& copy_in;
+  Offers& offers;
+  const std::atomic<FailPoints*>& failpoints;
+};
+
+// One thread only (the service's).
+class Receiver {
+ public:
+  Receiver(UniqueFd connected, const ReceiverContext& context);
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+
+  // Takes the messages that are there, but not so many that others wait long. Both throw when the connection is of no
+  // more use.
+  void TakeMessages();
+  bool more() const { return more_; }  // were left, whatever the socket says
+  // Grants what may be granted, and tells of segments that are gone.
+  void Progress();
+
+  const ControlSocket& control() const { return control_; }
+  bool waits() const { return !waiting_.empty(); }  // for the device
+  // Whether it has not greeted in time, or reads on what was removed long ago.
+  bool TooLate();
+
+ private:
+  struct Asked {
+    std::uint64_t ticket = 0;
+    std::shared_ptr<OfferInArena> offered;  // second owner: Offers
+    std::vector<Place> places;
+    std::vector<std::shared_ptr<Segment>> segments;  // that they lie in; owned by the offer's blocks too
+  };
+  struct Held {
+    std::shared_ptr<OfferInArena> offered;  // second owner: Offers
+    std::size_t regions = 0;
+    std::optional<Deadline> let_go;  // by then; once the offer was removed
+  };
+
+  void Take(std::span<const std::byte> message);
+  void TakeHello(const Hello& hello);
+  void TakeRequest(const Request& request);
+  Asked Locate(const Request& request);
+  void TakeDone(std::uint64_t ticket);
+  void Grant(const Asked& asked, bool waits);
+  void Announce(const std::shared_ptr<Segment>& segment);
+  void TellOfGoneSegments();
+  // Nothing more will be granted; the receiver is told why.
+  void Refuse(const Refusal& refusal);
+
+  ControlSocket control_;
+  const ReceiverContext& context_;
+  const Deadline greeting_;
+  bool greeted_ = false;
+  bool takes_events_ = false;
+  bool refused_ = false;
+  bool more_ = false;
+  std::deque<Asked> waiting_;           // for the device to have copied the offer in
+  std::map<std::uint64_t, Held> held_;  // by ticket; those in waiting_ too
+  std::size_t regions_ = 0;             // of all of them
+  std::map<std::uint32_t, std::weak_ptr<Segment>> announced_;
+};
+
+}  // namespace layercast::cuda_ipc_channel

@@ -1,0 +1,99 @@
+#include "src/transport/local_socket.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+constexpr int kBacklog = 64;
+
+struct AbstractName {
+  explicit AbstractName(const std::string& name) {
+    address.sun_family = AF_UNIX;
+    if (name.empty() || name.size() >= sizeof(address.sun_path)) {
+      throw Error(ErrorCode::kUnavailable, "not an address of this channel");
+    }
+    std::memcpy(address.sun_path + 1, name.data(), name.size());  // a zero byte first: abstract
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  sockaddr_un address{};
+  socklen_t length = 0;
+};
+
+UniqueFd MakeLocalSocket(int type) {
+  UniqueFd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  if (!socket) throw Error(ErrorCode::kResourceExhausted, std::string("cannot make a socket: ") + std::strerror(errno));
+  return socket;
+}
+
+// Who made the other end, as this end's namespaces number them; nobody: {0, -1, -1}.
+ucred PeerOf(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) peer = {0, uid_t(-1), gid_t(-1)};
+  return peer;
+}
+
+bool IsOurUser(const UniqueFd& socket) { return PeerOf(socket.get()).uid == ::geteuid(); }
+
+}  // namespace
+
+UniqueFd ListenLocally(int type, std::string& name) {
+  std::array<unsigned char, 16> random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+    throw Error(ErrorCode::kResourceExhausted, "no random bytes");
+  }
+  name = "layercast-" + std::to_string(::getpid()) + "-";
+  for (const unsigned char byte : random) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  UniqueFd socket = MakeLocalSocket(type | SOCK_NONBLOCK);
+  const AbstractName address(name);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    throw Error(ErrorCode::kResourceExhausted, "cannot listen at " + name + ": " + std::strerror(errno));
+  }
+  return socket;
+}
+
+UniqueFd AcceptLocally(const UniqueFd& listener) {
+  UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket && !IsOurUser(socket)) socket = UniqueFd();
+  return socket;
+}
+
+UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline) {
+  const AbstractName address(name);
+  UniqueFd socket = MakeLocalSocket(type);
+  // A full backlog makes connect wait; nothing else here does.
+  const auto left = std::max(deadline.Remaining(), std::chrono::milliseconds(1));
+  const timeval timeout{left.count() / 1000, (left.count() % 1000) * 1000};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  int failed = 0;
+  do {
+    failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length);
+  } while (failed != 0 && errno == EINTR && !deadline.Passed());
+  if (failed != 0) {
+    throw Error(errno == EAGAIN ? ErrorCode::kDeadlineExceeded : ErrorCode::kUnavailable,
+                std::string("cannot connect: ") + std::strerror(errno));
+  }
+  if (!IsOurUser(socket)) throw Error(ErrorCode::kUnavailable, "it belongs to another user");
+  return socket;
+}
+
+bool IsWithinThisProcess(int socket) { return PeerOf(socket).pid == ::getpid(); }
+
+}  // namespace layercast

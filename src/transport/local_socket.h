@@ -1,0 +1,23 @@
+// AF_UNIX sockets with abstract names, between processes of one user on one host: what the channels over one begin with.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "src/base/deadline.h"
+#include "src/base/unique_fd.h"
+
+namespace layercast {
+
+// `type`: SOCK_STREAM or SOCK_SEQPACKET. A listening socket under a fresh name, which is returned. Throws
+// kResourceExhausted.
+UniqueFd ListenLocally(int type, std::string& name);
+// Accepts without waiting; nothing when nobody waits or when the peer is another user's.
+UniqueFd AcceptLocally(const UniqueFd& listener);
+// Throws kUnavailable: nobody there, or another user's.
+UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline);
+// Whether the other end of a connection is this very process.
+bool IsWithinThisProcess(int socket);
+
+}  // namespace layercast

@@ -1,0 +1,180 @@
+#include "tests/support/fake_ipc.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/check.h"
+#include "src/transport/shm/memfd.h"
+
+namespace layercast::test {
+namespace {
+
+using cuda_ipc_channel::IpcEvent;
+using cuda_ipc_channel::IpcHandle;
+using cuda_ipc_channel::MappedSegment;
+using cuda_ipc_channel::OwnSegment;
+using cuda_ipc_channel::SegmentKey;
+using shm_channel::Mapping;
+using shm_channel::Memfd;
+
+// What a handle says: a file of another process, by which it is opened as long as that has it open.
+struct FileOfProcess {
+  std::int64_t process = 0;
+  std::int64_t fd = 0;
+  std::uint64_t inode = 0;
+};
+
+IpcHandle HandleOf(const Memfd& file) {
+  const FileOfProcess named{::getpid(), file.fd.get(), shm_channel::IdentityOf(file.fd).inode};
+  IpcHandle handle{};
+  std::memcpy(handle.data(), &named, sizeof(named));
+  return handle;
+}
+
+UniqueFd OpenHandle(const IpcHandle& handle, bool strict) {
+  FileOfProcess named;
+  std::memcpy(&named, handle.data(), sizeof(named));
+  if (strict && named.process == ::getpid()) throw Error(ErrorCode::kUnavailable, "invalid device context");
+  const std::string path = "/proc/" + std::to_string(named.process) + "/fd/" + std::to_string(named.fd);
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd || shm_channel::IdentityOf(fd).inode != named.inode) {
+    throw Error(ErrorCode::kUnavailable, "invalid resource handle");
+  }
+  return fd;
+}
+
+// Known to the device as its own while it is there.
+class KnownRange {
+ public:
+  KnownRange(std::shared_ptr<FakeStaging> device, const std::byte* base, std::size_t size)
+      : device_(std::move(device)), base_(base) {
+    device_->known().Know(base, size);
+  }
+  ~KnownRange() { device_->known().Forget(base_); }
+  KnownRange(const KnownRange&) = delete;
+  KnownRange& operator=(const KnownRange&) = delete;
+
+ private:
+  const std::shared_ptr<FakeStaging> device_;  // second owner: the driver
+  const std::byte* const base_;
+};
+
+class FakeSegment final : public OwnSegment {
+ public:
+  FakeSegment(std::shared_ptr<FakeStaging> device, std::atomic<std::size_t>& bytes_left, std::size_t size, bool vmm)
+      : bytes_left_(bytes_left),
+        vmm_(vmm),
+        file_(shm_channel::MakeMemfd("fake-device", size)),
+        known_(std::move(device), file_.memory.base(), size) {
+    bytes_left_ -= size;
+  }
+  ~FakeSegment() override { bytes_left_ += size(); }
+  std::byte* base() const override { return file_.memory.base(); }
+  std::size_t size() const override { return file_.memory.size(); }
+  SegmentKey Export() const override {
+    if (!vmm_) return {{}, HandleOf(file_)};
+    return {UniqueFd(::fcntl(file_.fd.get(), F_DUPFD_CLOEXEC, 0)), {}};
+  }
+  bool kept_by_mappings() const override { return vmm_; }
+
+ private:
+  std::atomic<std::size_t>& bytes_left_;
+  const bool vmm_;
+  const Memfd file_;
+  const KnownRange known_;
+};
+
+class FakeMapping final : public MappedSegment {
+ public:
+  FakeMapping(std::shared_ptr<FakeStaging> device, Mapping memory)
+      : memory_(std::move(memory)), known_(std::move(device), memory_.base(), memory_.size()) {}
+  const std::byte* base() const override { return memory_.base(); }
+  std::size_t size() const override { return memory_.size(); }
+
+ private:
+  const Mapping memory_;
+  const KnownRange known_;
+};
+
+struct Counters {
+  std::atomic<std::uint64_t> recorded;
+  std::atomic<std::uint64_t> reached;
+};
+
+class FakeEvent final : public IpcEvent {
+ public:
+  FakeEvent() : file_(shm_channel::MakeMemfd("fake-event", kBytes)) {
+    counters_ = reinterpret_cast<Counters*>(file_.memory.base());
+  }
+  explicit FakeEvent(const UniqueFd& fd) {
+    opened_ = shm_channel::MapReadOnly(fd);
+    counters_ = reinterpret_cast<Counters*>(opened_.base());
+  }
+  IpcHandle handle() const override { return HandleOf(file_); }
+  void Record(StagingStream& stream) override {
+    const std::uint64_t number = ++counters_->recorded;
+    FakeStream::Of(stream.handle()).Queue([counters = counters_, number] {
+      counters->reached = number;
+      return true;
+    });
+  }
+  void Await(StagingStream& stream) override {
+    FakeStream::Of(stream.handle()).Queue([counters = counters_, number = counters_->recorded.load()] {
+      return counters->reached >= number;
+    });
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 4096;
+  Memfd file_;
+  Mapping opened_;
+  Counters* counters_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<OwnSegment> FakeIpc::MakeSegment(std::size_t bytes) {
+  if (!has_vmm && !has_legacy) {
+    throw Error(ErrorCode::kUnsupported, "device memory cannot be shared here: operation not supported");
+  }
+  if (bytes > bytes_left) throw Error(ErrorCode::kResourceExhausted, "cuMemCreate: out of memory");
+  return std::make_unique<FakeSegment>(device_, bytes_left, bytes, has_vmm);
+}
+
+std::unique_ptr<const MappedSegment> FakeIpc::Map(SegmentKey key, std::size_t bytes) {
+  if (!key.descriptor) key.descriptor = OpenHandle(key.handle, strict);
+  Mapping memory = shm_channel::MapReadOnly(key.descriptor);
+  if (memory.size() != bytes) throw Error(ErrorCode::kCorrupt, "cuMemMap: invalid argument");
+  ++mapped;
+  return std::make_unique<FakeMapping>(device_, std::move(memory));
+}
+
+std::unique_ptr<IpcEvent> FakeIpc::MakeEvent() {
+  if (!has_events) throw Error(ErrorCode::kUnsupported, "cudaIpcGetEventHandle: operation not supported");
+  return std::make_unique<FakeEvent>();
+}
+
+std::unique_ptr<IpcEvent> FakeIpc::OpenEvent(const IpcHandle& handle) {
+  if (!opens_events) throw Error(ErrorCode::kUnavailable, "cudaIpcOpenEventHandle: invalid device context");
+  return std::make_unique<FakeEvent>(OpenHandle(handle, strict));
+}
+
+void FakeIpc::CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) {
+  const RegionView last{from.row(from.rows - 1), from.row_bytes, 1, from.row_bytes};
+  LAYERCAST_CHECK(from.stride >= from.row_bytes && from.stride <= cuda_ipc_channel::kMaxPitch);
+  LAYERCAST_CHECK(device_->Reaches(to) && device_->Reaches(to + from.num_bytes() - 1) && device_->Reaches(from.base) &&
+                  device_->Reaches(last.row(0) + from.row_bytes - 1));
+  FakeStream::Of(stream.handle()).Queue([to, from] {
+    Pack(from, to);
+    return true;
+  });
+}
+
+}  // namespace layercast::test

@@ -1,0 +1,41 @@
+// CUDA's sharing of memory and events between processes, played with memfds on the device of FakeStaging: a segment is a
+// sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs when somebody
+// asks, so that a missing wait shows in the bytes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+#include "src/transport/cuda_ipc/driver.h"
+#include "tests/support/fake_staging.h"
+
+namespace layercast::test {
+
+// Thread-safe.
+class FakeIpc final : public cuda_ipc_channel::IpcDriver {
+ public:
+  explicit FakeIpc(std::shared_ptr<FakeStaging> device) : device_(std::move(device)) {}
+
+  // What there is of CUDA.
+  std::atomic<bool> has_vmm{true};
+  std::atomic<bool> has_legacy{true};
+  std::atomic<bool> has_events{true};
+  std::atomic<bool> opens_events{true};
+  std::atomic<bool> strict{false};  // as CUDA: nothing but VMM is opened by the process that made it
+  std::atomic<std::size_t> bytes_left{std::size_t{1} << 40};
+  std::atomic<int> mapped{0};  // so far
+
+  bool opens_its_own() const override { return !strict; }
+  std::unique_ptr<cuda_ipc_channel::OwnSegment> MakeSegment(std::size_t bytes) override;
+  std::unique_ptr<const cuda_ipc_channel::MappedSegment> Map(cuda_ipc_channel::SegmentKey key,
+                                                             std::size_t bytes) override;
+  std::unique_ptr<cuda_ipc_channel::IpcEvent> MakeEvent() override;
+  std::unique_ptr<cuda_ipc_channel::IpcEvent> OpenEvent(const cuda_ipc_channel::IpcHandle& handle) override;
+  void CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) override;
+
+ private:
+  const std::shared_ptr<FakeStaging> device_;  // second owner: the channel's parts
+};
+
+}  // namespace layercast::test
