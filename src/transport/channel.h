@@ -127,8 +127,8 @@ class Transport {
 // Every transport of this build, the one to prefer first: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
 // here.
 std::vector<std::unique_ptr<Transport>> AllTransports();
-// Those of them that are named; of no names, all that are usable here and offered unasked. Throws what ThrowNoChannel throws, and
-// kUnsupported where a named one is not usable here.
+// Those of them that are named; of no names, all that are usable here and offered unasked. Throws what ThrowNoChannel
+// throws, and kUnsupported where a named one is not usable here.
 std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names);
 // kUnsupported, naming what this build has instead, and why it lacks that one.
 [[noreturn]] void ThrowNoChannel(const std::string& name);

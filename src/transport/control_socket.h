@@ -90,7 +90,7 @@ class ControlSocket {
   std::vector<std::byte> unsent_;
   std::deque<UnsentDescriptor> unsent_descriptors_;
   std::deque<UniqueFd> descriptors_;  // that came
-  std::vector<std::byte> received_;  // the first `taken_` bytes have been given out
+  std::vector<std::byte> received_;   // the first `taken_` bytes have been given out
   std::size_t taken_ = 0;
   bool ended_ = false;
 };

@@ -1,4 +1,5 @@
-// AF_UNIX sockets with abstract names, between processes of one user on one host: what the channels over one begin with.
+// AF_UNIX sockets with abstract names, between processes of one user on one host: what the channels over one begin
+// with.
 #pragma once
 
 #include <sys/types.h>

@@ -93,12 +93,16 @@ class FakeSegment final : public OwnSegment {
 
 class FakeMapping final : public MappedSegment {
  public:
-  FakeMapping(std::shared_ptr<FakeStaging> device, Mapping memory)
-      : memory_(std::move(memory)), known_(std::move(device), memory_.base(), memory_.size()) {}
+  FakeMapping(std::shared_ptr<FakeStaging> device, std::atomic<int>& live, Mapping memory)
+      : live_(live), memory_(std::move(memory)), known_(std::move(device), memory_.base(), memory_.size()) {
+    ++live_;
+  }
+  ~FakeMapping() override { --live_; }
   const std::byte* base() const override { return memory_.base(); }
   std::size_t size() const override { return memory_.size(); }
 
  private:
+  std::atomic<int>& live_;
   const Mapping memory_;
   const KnownRange known_;
 };
@@ -153,7 +157,7 @@ std::unique_ptr<const MappedSegment> FakeIpc::Map(SegmentKey key, std::size_t by
   Mapping memory = shm_channel::MapReadOnly(key.descriptor);
   if (memory.size() != bytes) throw Error(ErrorCode::kCorrupt, "cuMemMap: invalid argument");
   ++mapped;
-  return std::make_unique<FakeMapping>(device_, std::move(memory));
+  return std::make_unique<FakeMapping>(device_, live_mappings, std::move(memory));
 }
 
 std::unique_ptr<IpcEvent> FakeIpc::MakeEvent() {

@@ -1,5 +1,5 @@
-// CUDA's sharing of memory and events between processes, played with memfds on the device of FakeStaging: a segment is a
-// sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs when somebody
+// CUDA's sharing of memory and events between processes, played with memfds on the device of FakeStaging: a segment is
+// a sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs when somebody
 // asks, so that a missing wait shows in the bytes.
 #pragma once
 
@@ -25,6 +25,7 @@ class FakeIpc final : public cuda_ipc_channel::IpcDriver {
   std::atomic<bool> strict{false};  // as CUDA: nothing but VMM is opened by the process that made it
   std::atomic<std::size_t> bytes_left{std::size_t{1} << 40};
   std::atomic<int> mapped{0};  // so far
+  std::atomic<int> live_mappings{0};
 
   bool opens_its_own() const override { return !strict; }
   std::unique_ptr<cuda_ipc_channel::OwnSegment> MakeSegment(std::size_t bytes) override;

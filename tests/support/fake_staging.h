@@ -35,8 +35,7 @@ class FakeStaging final : public StagingDevice {
  public:
   FakeStaging() = default;
   // Every end is on this one.
-  explicit FakeStaging(const DeviceUuid& uuid)
-      : only_(std::make_unique<DeviceUuid>(uuid)) {}
+  explicit FakeStaging(const DeviceUuid& uuid) : only_(std::make_unique<DeviceUuid>(uuid)) {}
 
   DeviceUuid uuid() const override;
   std::unique_ptr<StagingStream> MakeStream() override;

@@ -30,7 +30,9 @@ Deadline Soon() { return Deadline::After(kPatience); }
 
 class ShmPublisher : public testing::Test {
  protected:
-  UniqueFd ConnectRaw() const { return ConnectLocally(SOCK_SEQPACKET, publisher_->address().substr(kPrefix.size()), Soon()); }
+  UniqueFd ConnectRaw() const {
+    return ConnectLocally(SOCK_SEQPACKET, publisher_->address().substr(kPrefix.size()), Soon());
+  }
   UniqueFd ConnectGreeted() const {
     UniqueFd socket = ConnectRaw();
     EXPECT_TRUE(SendMessage(socket, {Kind::kHello, kVersion, kChannelMagic}));

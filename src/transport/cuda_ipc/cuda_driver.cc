@@ -186,9 +186,8 @@ class MappedLegacySegment final : public MappedSegment {
  public:
   MappedLegacySegment(int device, const IpcHandle& handle, std::size_t size) : device_(device), size_(size) {
     const OnCudaDevice scope(device);
-    CheckCuda(
-        cudaIpcOpenMemHandle(&base_, FromBytes<cudaIpcMemHandle_t>(handle), cudaIpcMemLazyEnablePeerAccess),
-        "cudaIpcOpenMemHandle", device);
+    CheckCuda(cudaIpcOpenMemHandle(&base_, FromBytes<cudaIpcMemHandle_t>(handle), cudaIpcMemLazyEnablePeerAccess),
+              "cudaIpcOpenMemHandle", device);
   }
   ~MappedLegacySegment() override {
     try {
@@ -262,8 +261,8 @@ class CudaDriver final : public IpcDriver {
     try {
       static_cast<void>(segment->Export());
     } catch (const Error& error) {
-      throw Error(ErrorCode::kUnsupported, std::string("device memory cannot be shared here: ") + error.what() +
-                                               "; nor by VMM: " + WhyNoVmm());
+      throw Error(ErrorCode::kUnsupported,
+                  std::string("device memory cannot be shared here: ") + error.what() + "; nor by VMM: " + WhyNoVmm());
     }
     return segment;
   }
@@ -272,7 +271,8 @@ class CudaDriver final : public IpcDriver {
     if (!key.descriptor) return std::make_unique<MappedLegacySegment>(device_, key.handle, bytes);
     const Vmm* const vmm = OpenVmm();
     if (vmm == nullptr) {
-      throw Error(ErrorCode::kUnsupported, "the publisher's memory is VMM's, which is not to be had here: " + WhyNoVmm());
+      throw Error(ErrorCode::kUnsupported,
+                  "the publisher's memory is VMM's, which is not to be had here: " + WhyNoVmm());
     }
     const OnCudaDevice scope(device_);
     CUmemGenericAllocationHandle allocation = 0;
@@ -329,8 +329,8 @@ class CudaDriver final : public IpcDriver {
 
   const int device_;
   mutable std::mutex mutex_;
-  std::optional<Vmm> vmm_;   // guarded by mutex_; there for good once it is
-  std::string why_no_vmm_;   // guarded by mutex_
+  std::optional<Vmm> vmm_;  // guarded by mutex_; there for good once it is
+  std::string why_no_vmm_;  // guarded by mutex_
 };
 
 }  // namespace

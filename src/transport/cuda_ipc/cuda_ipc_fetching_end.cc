@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kNothingCame{10};
 void CopyView(IpcDriver& driver, StagingStream& stream, std::byte* to, const RegionView& from) {
   if (from.num_bytes() == 0) return;
   if (from.rows == 1 || from.stride == from.row_bytes) return stream.Copy(to, from.base, from.num_bytes());
-  if (from.stride > from.row_bytes && from.stride <= kMaxPitch) return driver.CopyRows(stream, to, from);
+  if (from.stride <= kMaxPitch) return driver.CopyRows(stream, to, from);
   for (std::size_t row = 0; row < from.rows; ++row) {
     stream.Copy(to + row * from.row_bytes, from.row(row), from.row_bytes);
   }
@@ -161,9 +161,8 @@ void CudaIpcFetchingEnd::TakeSegment(const Announced& announced) {
     throw Error(ErrorCode::kCorrupt, "SEGMENT: a number twice, or too many");
   }
   lane_ = key.descriptor ? "VMM" : "legacy IPC";
-  Mapping mapping = mappings_->Get(address_, announced.number, [&]() -> Mapping {
-    return parts_.driver->Map(std::move(key), announced.bytes);
-  });
+  Mapping mapping = mappings_->Get(address_, announced.number,
+                                   [&]() -> Mapping { return parts_.driver->Map(std::move(key), announced.bytes); });
   segments_.emplace(announced.number, std::move(mapping));
 }
 

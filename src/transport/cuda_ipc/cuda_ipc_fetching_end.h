@@ -40,11 +40,11 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
     std::vector<Region> regions;
     bool reached = false;  // by the device, which then copies there by itself
     bool granted = false;
-    bool waits = false;                // for the publisher's event
-    std::vector<RegionView> sources;   // in `mappings`, of each region
-    std::vector<Mapping> mappings;     // until it has landed
-    Buffer pinned;                     // where it goes first, unless reached
-    std::uint64_t copied = 0;          // the mark in the stream
+    bool waits = false;               // for the publisher's event
+    std::vector<RegionView> sources;  // in `mappings`, of each region
+    std::vector<Mapping> mappings;    // until it has landed
+    Buffer pinned;                    // where it goes first, unless reached
+    std::uint64_t copied = 0;         // the mark in the stream
   };
 
   // Runs `step`; when it fails, lets go of what is mapped of this publisher.

@@ -1,5 +1,5 @@
-// Chunks between GPU memory of one host: the publisher's arena is mapped by receivers, which copy from it. FORMAT.md has
-// the messages.
+// Chunks between GPU memory of one host: the publisher's arena is mapped by receivers, which copy from it. FORMAT.md
+// has the messages.
 #pragma once
 
 #include <functional>

@@ -50,8 +50,8 @@ class IpcEvent {
   virtual void Await(StagingStream& stream) = 0;
 };
 
-// Of one device. Thread-safe; outlives what it makes. Everything throws kResourceExhausted, kUnavailable, or kUnsupported
-// (CUDA cannot do that here) with CUDA's words.
+// Of one device. Thread-safe; outlives what it makes. Everything throws kResourceExhausted, kUnavailable, or
+// kUnsupported (CUDA cannot do that here) with CUDA's words.
 class IpcDriver {
  public:
   virtual ~IpcDriver() = default;

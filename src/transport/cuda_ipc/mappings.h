@@ -1,5 +1,5 @@
-// A receiver's mappings of publishers' segments, kept between connections: a publisher uses a segment again for the next
-// version, and to map one takes milliseconds. Thread-safe.
+// A receiver's mappings of publishers' segments, kept between connections: a publisher uses a segment again for the
+// next version, and to map one takes milliseconds. Thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The messages that only the cuda_ipc channel has, as FORMAT.md specifies them; the rest is in src/transport/messages.h.
+// The messages that only the cuda_ipc channel has, as FORMAT.md specifies them; the rest is in
+// src/transport/messages.h.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,7 @@ std::vector<std::byte> EncodeHello(const Hello& hello);
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome);
 std::vector<std::byte> EncodeSegment(const Announced& segment);
 std::vector<std::byte> EncodeGranted(const Granted& granted);
-std::vector<std::byte> EncodeDone(std::uint64_t ticket);    // nothing of it is read any more
+std::vector<std::byte> EncodeDone(std::uint64_t ticket);   // nothing of it is read any more
 std::vector<std::byte> EncodeGone(std::uint32_t segment);  // nothing will lie in it any more
 
 // All throw kCorrupt on anything but a whole message of that kind and nothing after it.

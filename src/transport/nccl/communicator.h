@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include "src/transport/nccl/nccl_library.h"
 #include "src/transport/device/staging.h"
+#include "src/transport/nccl/nccl_library.h"
 
 namespace layercast::nccl_channel {
 

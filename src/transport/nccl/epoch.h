@@ -10,9 +10,9 @@
 
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
+#include "src/transport/device/staging.h"
 #include "src/transport/nccl/communicator.h"
 #include "src/transport/nccl/messages.h"
-#include "src/transport/device/staging.h"
 
 namespace layercast::nccl_channel {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "src/transport/messages.h"
 #include "src/transport/device/staging.h"
+#include "src/transport/messages.h"
 #include "src/transport/token.h"
 
 namespace layercast::nccl_channel {

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "src/transport/channel.h"
-#include "src/transport/nccl/nccl_library.h"
 #include "src/transport/device/staging.h"
+#include "src/transport/nccl/nccl_library.h"
 
 namespace layercast {
 namespace nccl_channel {
