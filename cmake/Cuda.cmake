@@ -1,7 +1,7 @@
 # CUDA is on by itself where nvcc is found. Architectures are explicit: cmake 3.25 does not know new ones.
 set(LAYERCAST_HAVE_CUDA OFF)
 if(LAYERCAST_CUDA STREQUAL "OFF")
-  message(STATUS "CUDA: switched off")
+  message(STATUS "CUDA: switched off; the cuda_ipc data channel is left out")
   return()
 endif()
 
@@ -17,7 +17,7 @@ if(NOT CMAKE_CUDA_COMPILER)
   if(LAYERCAST_CUDA STREQUAL "ON")
     message(FATAL_ERROR "CUDA: nvcc not found")
   endif()
-  message(STATUS "CUDA: nvcc not found; CUDA kernels are left out")
+  message(STATUS "CUDA: nvcc not found; CUDA kernels and the cuda_ipc data channel are left out")
   return()
 endif()
 
