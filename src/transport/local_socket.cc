@@ -46,8 +46,6 @@ ucred PeerOf(int socket) {
   return peer;
 }
 
-bool IsOurUser(const UniqueFd& socket) { return PeerOf(socket.get()).uid == ::geteuid(); }
-
 }  // namespace
 
 UniqueFd ListenLocally(int type, std::string& name) {
@@ -71,7 +69,7 @@ UniqueFd ListenLocally(int type, std::string& name) {
 
 UniqueFd AcceptLocally(const UniqueFd& listener) {
   UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket && !IsOurUser(socket)) socket = UniqueFd();
+  if (socket && !IsOurUser(socket.get())) socket = UniqueFd();
   return socket;
 }
 
@@ -90,9 +88,11 @@ UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline) {
     throw Error(errno == EAGAIN ? ErrorCode::kDeadlineExceeded : ErrorCode::kUnavailable,
                 std::string("cannot connect: ") + std::strerror(errno));
   }
-  if (!IsOurUser(socket)) throw Error(ErrorCode::kUnavailable, "it belongs to another user");
+  if (!IsOurUser(socket.get())) throw Error(ErrorCode::kUnavailable, "it belongs to another user");
   return socket;
 }
+
+bool IsOurUser(int socket) { return PeerOf(socket).uid == ::geteuid(); }
 
 bool IsWithinThisProcess(int socket) { return PeerOf(socket).pid == ::getpid(); }
 

@@ -18,7 +18,8 @@ UniqueFd ListenLocally(int type, std::string& name);
 UniqueFd AcceptLocally(const UniqueFd& listener);
 // Throws kUnavailable: nobody there, or another user's.
 UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline);
-// Whether the other end of a connection is this very process.
+// Whether the other end of a connection is this user's, and this very process.
+bool IsOurUser(int socket);
 bool IsWithinThisProcess(int socket);
 
 }  // namespace layercast

@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/transport/device/device_tick.h"
 #include "src/transport/local_socket.h"
+#include "src/transport/poll_for.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {

@@ -18,8 +18,12 @@ constexpr std::size_t kMaxUnsent = std::size_t{8} << 20;  // more than whoever r
 
 }  // namespace
 
-Receiver::Receiver(UniqueFd connected, const ReceiverContext& context)
-    : control_(std::move(connected)), context_(context), greeting_(Deadline::After(kToGreet)) {}
+Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
+    : control_(std::move(connected)),
+      context_(context),
+      number_(number),
+      ours_(IsOurUser(control_.fd())),
+      greeting_(Deadline::After(kToGreet)) {}
 
 void Receiver::TakeMessages() {
   control_.Flush();
@@ -30,6 +34,7 @@ void Receiver::TakeMessages() {
 }
 
 void Receiver::Take(std::span<const std::byte> message) {
+  if (!ours_) throw Error(ErrorCode::kCorrupt, "it is another user's");
   if (!greeted_) return TakeHello(DecodeHello(message));  // the first thing that anybody says
   const Kind kind = DecodeKind(message);
   if (kind == Kind::kRequest) return TakeRequest(DecodeRequest(message));
@@ -91,22 +96,28 @@ void Receiver::TakeDone(std::uint64_t ticket) {
   held_.erase(found);
 }
 
-void Receiver::Progress() {
+bool Receiver::Progress() {
+  bool moved = false;
   TellOfGoneSegments();
   while (!waiting_.empty()) {
     Asked& next = waiting_.front();
-    if (next.offered->removed) return Refuse({next.ticket, ErrorCode::kNotFound, "the offer was removed"});
+    if (next.offered->removed) {
+      Refuse({next.ticket, ErrorCode::kNotFound, "the offer was removed"});
+      return true;
+    }
     const bool waits = !context_.copy_in.Reached(next.offered->copied);
-    if (waits && !takes_events_) return;
+    if (waits && !takes_events_) break;
     const Asked asked = std::move(next);
     waiting_.pop_front();
     try {
       Grant(asked, waits);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported) throw;
-      return Refuse({asked.ticket, error.code(), error.what()});
+      Refuse({asked.ticket, error.code(), error.what()});
     }
+    moved = true;
   }
+  return moved;
 }
 
 void Receiver::Grant(const Asked& asked, bool waits) {
@@ -144,7 +155,7 @@ void Receiver::Refuse(const Refusal& refusal) {
 }
 
 bool Receiver::TooLate() {
-  if (!greeted_) return greeting_.Passed();
+  if (!greeted_) return !ours_ || greeting_.Passed();
   return std::ranges::any_of(held_, [](auto& entry) {
     Held& held = entry.second;
     if (!held.offered->removed) return false;

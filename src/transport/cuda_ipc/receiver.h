@@ -29,7 +29,8 @@ struct ReceiverContext {
 // One thread only (the service's).
 class Receiver {
  public:
-  Receiver(UniqueFd connected, const ReceiverContext& context);
+  // `number`: among those of the end, for the log.
+  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
@@ -37,12 +38,13 @@ class Receiver {
   // more use.
   void TakeMessages();
   bool more() const { return more_; }  // were left, whatever the socket says
-  // Grants what may be granted, and tells of segments that are gone.
-  void Progress();
+  // Grants what may be granted, and tells of segments that are gone. True when it did.
+  bool Progress();
 
   const ControlSocket& control() const { return control_; }
   bool waits() const { return !waiting_.empty(); }  // for the device
-  // Whether it has not greeted in time, or reads on what was removed long ago.
+  std::uint64_t number() const { return number_; }
+  // Whether it is another user's, has not greeted in time, or reads on what was removed long ago.
   bool TooLate();
 
  private:
@@ -71,6 +73,8 @@ class Receiver {
 
   ControlSocket control_;
   const ReceiverContext& context_;
+  const std::uint64_t number_;
+  const bool ours_;
   const Deadline greeting_;
   bool greeted_ = false;
   bool takes_events_ = false;
