@@ -223,7 +223,7 @@ ssize_t ControlSocket::SendSome(std::size_t from) {
     std::memcpy(CMSG_DATA(part), &fd, sizeof(fd));
   }
   const ssize_t count = ::sendmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (with && count > 0) unsent_descriptors_.pop_front();
+  if (with && count > 0) unsent_descriptors_.erase(unsent_descriptors_.begin());
   return count;
 }
 
@@ -284,7 +284,7 @@ void ControlSocket::KeepDescriptor(msghdr& header) {
 UniqueFd ControlSocket::TakeDescriptor() {
   if (descriptors_.empty()) return {};
   UniqueFd first = std::move(descriptors_.front());
-  descriptors_.pop_front();
+  descriptors_.erase(descriptors_.begin());
   return first;
 }
 

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,9 +87,9 @@ class ControlSocket {
 
   UniqueFd fd_;
   std::vector<std::byte> unsent_;
-  std::deque<UnsentDescriptor> unsent_descriptors_;
-  std::deque<UniqueFd> descriptors_;  // that came
-  std::vector<std::byte> received_;   // the first `taken_` bytes have been given out
+  std::vector<UnsentDescriptor> unsent_descriptors_;  // few; as vectors they cost nothing where there are none
+  std::vector<UniqueFd> descriptors_;                 // that came
+  std::vector<std::byte> received_;                   // the first `taken_` bytes have been given out
   std::size_t taken_ = 0;
   bool ended_ = false;
 };
