@@ -226,8 +226,11 @@ TEST_P(ChannelFailure, AThousandRoundsLeaveMemoryAndDescriptorsFlat) {
     std::this_thread::yield();
   }
   EXPECT_LE(OpenFiles(), files);
+  // Freed memory of two connections at a time may stay with the allocator: ucx's have 1.5 MiB each (ucx_link.cc), and a
+  // new one comes before the last is gone. A hundred came and went.
+  constexpr std::size_t kSpareKiB = 1024 + 2 * 1536;
   if (kMemoryIsOurs) {
-    EXPECT_LE(ResidentKiB(), kib + 1024);
+    EXPECT_LE(ResidentKiB(), kib + kSpareKiB);
   }
 }
 
