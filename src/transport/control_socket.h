@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <poll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -55,6 +57,8 @@ class ControlSocket {
   void Send(std::span<const std::byte> message, UniqueFd descriptor = {});
   void Flush();
   std::size_t unsent() const { return unsent_.size(); }
+  // What to poll for.
+  pollfd Events() const { return {fd(), static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT), 0}; }
   // The next whole message, if it is there. Throws kUnavailable when the peer has ended the connection and all that it
   // sent has been taken; kCorrupt when a message is longer than any may be.
   std::optional<std::vector<std::byte>> Receive();

@@ -48,6 +48,13 @@ ucred PeerOf(int socket) {
 
 }  // namespace
 
+std::string WhyNotLocal(const HostIdentity& mine, const HostIdentity& theirs) {
+  if (mine.boot_id.empty() || mine.boot_id != theirs.boot_id) return "not on the same host";
+  if (mine.network.empty() || mine.network != theirs.network) return "in another network namespace";
+  if (mine.user != theirs.user) return "run by another user";
+  return {};
+}
+
 UniqueFd ListenLocally(int type, std::string& name) {
   std::array<unsigned char, 16> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {

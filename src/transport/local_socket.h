@@ -8,8 +8,12 @@
 
 #include "src/base/deadline.h"
 #include "src/base/unique_fd.h"
+#include "src/transport/channel.h"
 
 namespace layercast {
+
+// Why two processes cannot meet by one; empty: they can.
+std::string WhyNotLocal(const HostIdentity& mine, const HostIdentity& theirs);
 
 // `type`: SOCK_STREAM or SOCK_SEQPACKET. A listening socket under a fresh name, which is returned. Throws
 // kResourceExhausted.

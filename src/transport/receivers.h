@@ -67,8 +67,7 @@ class Receivers {
     items.push_back({wake_.get(), POLLIN, 0});
     for (const Receiver& receiver : all_) {
       if (receiver.more()) timeout = std::chrono::microseconds(0);
-      const bool unsent = receiver.control().unsent() != 0;
-      items.push_back({receiver.control().fd(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
+      items.push_back(receiver.control().Events());
     }
     PollFor(items, timeout);
     if (items[first + 1].revents != 0) wake_.Clear();

@@ -1,7 +1,7 @@
 #include "src/transport/cuda_ipc/arena.h"
 
-#include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "src/base/rounding.h"
 
@@ -40,44 +40,29 @@ std::size_t Arena::segments() const {
 
 void Arena::GiveBack(Segment& segment, std::size_t offset, std::size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  auto [range, added] = segment.free.emplace(offset, bytes);
-  if (const auto next = std::next(range); next != segment.free.end() && range->first + range->second == next->first) {
-    range->second += next->second;
-    segment.free.erase(next);
-  }
-  if (range == segment.free.begin()) return;
-  if (const auto before = std::prev(range); before->first + before->second == range->first) {
-    before->second += range->second;
-    segment.free.erase(range);
-  }
+  segment.free.GiveBack(offset, bytes);
 }
 
 Block Arena::TakeBestFit(std::size_t bytes) {
   std::shared_ptr<Segment> best;
-  std::pair<std::size_t, std::size_t> range;  // offset, bytes
+  FreeRanges::Range range;
   for (const std::shared_ptr<Segment>& segment : segments_) {
-    for (const auto& [offset, size] : segment->free) {
-      if (size < bytes || (best != nullptr && size >= range.second)) continue;
-      best = segment;
-      range = {offset, size};
-    }
+    const std::optional<FreeRanges::Range> fit = segment->free.BestFit(bytes);
+    if (!fit || (best != nullptr && fit->bytes >= range.bytes)) continue;
+    best = segment;
+    range = *fit;
   }
   if (best == nullptr) return {};
-  best->free.erase(range.first);
-  if (range.second != bytes) best->free.emplace(range.first + bytes, range.second - bytes);
-  return {*this, best, range.first, bytes};
+  best->free.Take(range, bytes);
+  return {*this, best, range.offset, bytes};
 }
 
 void Arena::AddSegment(std::size_t bytes) {
   std::erase_if(segments_, [](const std::shared_ptr<Segment>& segment) {
-    return segment->memory->kept_by_mappings() && segment->free.size() == 1 &&
-           segment->free.begin()->second == segment->memory->size();
+    return segment->memory->kept_by_mappings() && segment->free.all();
   });
-  auto segment = std::make_shared<Segment>();
-  segment->memory = driver_.MakeSegment(RoundUp(bytes, kSmallest));
-  segment->number = ++made_;
-  segment->free.emplace(0, segment->memory->size());
-  segments_.push_back(std::move(segment));
+  segments_.push_back(std::make_shared<Segment>(made_ + 1, driver_.MakeSegment(RoundUp(bytes, kSmallest))));
+  ++made_;
 }
 
 }  // namespace layercast::cuda_ipc_channel

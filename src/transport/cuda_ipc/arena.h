@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -11,14 +10,18 @@
 #include <vector>
 
 #include "src/transport/cuda_ipc/driver.h"
+#include "src/transport/free_ranges.h"
 
 namespace layercast::cuda_ipc_channel {
 
 // `free` is the arena's, guarded by its mutex; the rest is immutable.
 struct Segment {
-  std::uint32_t number = 0;  // among all that the arena ever had, from 1 on
-  std::unique_ptr<OwnSegment> memory;
-  std::map<std::size_t, std::size_t> free{};  // offset -> bytes; neighbours are joined
+  Segment(std::uint32_t its_number, std::unique_ptr<OwnSegment> its_memory)
+      : number(its_number), memory(std::move(its_memory)), free(memory->size()) {}
+
+  const std::uint32_t number;  // among all that the arena ever had, from 1 on
+  const std::unique_ptr<OwnSegment> memory;
+  FreeRanges free;
 };
 
 class Arena;

@@ -249,7 +249,7 @@ void CudaIpcFetchingEnd::Wait(Deadline deadline) {
 }
 
 void CudaIpcFetchingEnd::Sleep(std::chrono::microseconds time) {
-  pollfd item{control_->fd(), static_cast<short>(control_->unsent() == 0 ? POLLIN : POLLIN | POLLOUT), 0};
+  pollfd item = control_->Events();
   PollFor({&item, 1}, time);
 }
 

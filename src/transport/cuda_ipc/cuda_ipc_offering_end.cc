@@ -6,8 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "src/base/log.h"
-#include "src/base/thread_name.h"
 #include "src/transport/cuda_ipc/receiver.h"
 #include "src/transport/device/device_tick.h"
 #include "src/transport/local_socket.h"
@@ -36,25 +34,13 @@ CudaIpcOfferingEnd::CudaIpcOfferingEnd(CudaIpcParts parts)
     : parts_(std::move(parts)),
       arena_(*parts_.driver),
       copy_in_(*parts_.driver, *parts_.device),
-      offers_(arena_, copy_in_) {
-  UniqueFd listener = ListenLocally(SOCK_STREAM, name_);
-  thread_ = std::jthread([this, moved = std::move(listener)](const std::stop_token& stop) mutable {
-    NameThisThread("lc-cuda-ipc");
-    const ReceiverContext context{parts_.driver->opens_its_own(), copy_in_, offers_, failpoints_};
-    Receivers<Receiver, ReceiverContext> receivers("cuda_ipc", std::move(moved), context, wake_, kMaxReceivers);
-    try {
-      Serve(receivers, copy_in_, stop);
-    } catch (const std::exception& error) {
-      log::error("cuda_ipc: the data channel ends: {}", error.what());
-    }
-  });
-}
-
-CudaIpcOfferingEnd::~CudaIpcOfferingEnd() {
-  thread_.request_stop();
-  wake_.Wake();
-  thread_.join();
-}
+      offers_(arena_, copy_in_),
+      listener_(ListenLocally(SOCK_STREAM, name_)),
+      service_("cuda_ipc", "lc-cuda-ipc", wake_, [this](const std::stop_token& stop) {
+        const ReceiverContext context{parts_.driver->opens_its_own(), copy_in_, offers_, failpoints_};
+        Receivers<Receiver, ReceiverContext> receivers("cuda_ipc", std::move(listener_), context, wake_, kMaxReceivers);
+        Serve(receivers, copy_in_, stop);
+      }) {}
 
 std::string CudaIpcOfferingEnd::address() const { return std::string(kAddressPrefix) + name_; }
 

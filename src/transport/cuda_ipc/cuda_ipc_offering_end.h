@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <string>
-#include <thread>
 
 #include "src/transport/channel.h"
 #include "src/transport/cuda_ipc/arena.h"
 #include "src/transport/cuda_ipc/copy_in.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "src/transport/cuda_ipc/offers.h"
+#include "src/transport/service_thread.h"
 #include "src/transport/wake_fd.h"
 
 namespace layercast::cuda_ipc_channel {
@@ -19,7 +19,6 @@ namespace layercast::cuda_ipc_channel {
 class CudaIpcOfferingEnd final : public OfferingEnd {
  public:
   explicit CudaIpcOfferingEnd(CudaIpcParts parts);
-  ~CudaIpcOfferingEnd() override;
   std::string address() const override;
   void Add(const Offer& offer) override;
   void Remove(std::uint64_t offer_id) override;
@@ -32,9 +31,10 @@ class CudaIpcOfferingEnd final : public OfferingEnd {
   CopyIn copy_in_;
   Offers offers_;
   WakeFd wake_;
-  std::string name_;
   std::atomic<FailPoints*> failpoints_{nullptr};
-  std::jthread thread_;
+  std::string name_;
+  UniqueFd listener_;  // until the service has it
+  ServiceThread service_;
 };
 
 }  // namespace layercast::cuda_ipc_channel

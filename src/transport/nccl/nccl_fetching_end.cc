@@ -218,7 +218,7 @@ void NcclFetchingEnd::Wait(Deadline deadline) {
 }
 
 void NcclFetchingEnd::Sleep(std::chrono::microseconds time) {
-  pollfd item{control_->fd(), static_cast<short>(control_->unsent() == 0 ? POLLIN : POLLIN | POLLOUT), 0};
+  pollfd item = control_->Events();
   PollFor({&item, 1}, time);
 }
 

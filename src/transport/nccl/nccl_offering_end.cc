@@ -30,9 +30,10 @@ void Serve(Receivers<Receiver, ReceiverContext>& receivers, const std::stop_toke
 NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const std::string& bind_host)
     : parts_(std::move(parts)),
       book_("nccl", wake_),
-      service_("nccl", bind_host, wake_, [this](UniqueFd listener, const Token& key, const std::stop_token& stop) {
-        const ReceiverContext context{*parts_.library, *parts_.device, key, book_, failpoints_};
-        Receivers<Receiver, ReceiverContext> receivers("nccl", std::move(listener), context, wake_, kMaxReceivers);
+      listener_(Listen(bind_host, address_)),
+      service_("nccl", "lc-nccl", wake_, [this](const std::stop_token& stop) {
+        const ReceiverContext context{*parts_.library, *parts_.device, address_.key, book_, failpoints_};
+        Receivers<Receiver, ReceiverContext> receivers("nccl", std::move(listener_), context, wake_, kMaxReceivers);
         Serve(receivers, stop);
       }) {}
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/transport/channel.h"
+#include "src/transport/control_socket.h"
 #include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/service_thread.h"
@@ -17,7 +18,7 @@ namespace layercast::nccl_channel {
 class NcclOfferingEnd final : public OfferingEnd {
  public:
   NcclOfferingEnd(NcclParts parts, const std::string& bind_host);
-  std::string address() const override { return service_.address(); }
+  std::string address() const override { return address_.Text(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
@@ -27,6 +28,8 @@ class NcclOfferingEnd final : public OfferingEnd {
   WakeFd wake_;
   OfferBook book_;
   std::atomic<FailPoints*> failpoints_{nullptr};
+  ControlAddress address_{.channel = "nccl", .key = RandomToken()};
+  UniqueFd listener_;  // until the service has it
   ServiceThread service_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "layercast/error.h"
@@ -32,7 +33,7 @@ void FaultIn(Segment& segment, std::size_t end) {
 
 }  // namespace
 
-Segment::Segment(std::size_t size) : file(MakeMemfd("layercast-arena", size)), free{{0, size}} {
+Segment::Segment(std::size_t size) : file(MakeMemfd("layercast-arena", size)), free(size) {
   ::madvise(file.memory.base(), size, MADV_HUGEPAGE);  // where the host allows it for shared memory
 }
 
@@ -42,31 +43,19 @@ std::byte* Arena::Allocate(std::size_t bytes) {
   }
   const std::size_t wanted = Footprint(bytes);
   const std::lock_guard lock(mutex_);
-  std::size_t offset = 0;
-  Segment* segment = BestFit(wanted, offset);
+  Segment* segment = BestFit(wanted);
   if (segment == nullptr) segment = &AddSegment(wanted);
-  const auto range = segment->free.find(offset);
-  const std::size_t rest = range->second - wanted;
-  segment->free.erase(range);
-  if (rest != 0) segment->free.emplace(offset + wanted, rest);
-  FaultIn(*segment, offset + wanted);
-  return segment->file.memory.base() + offset;
+  const FreeRanges::Range range = *segment->free.BestFit(wanted);
+  segment->free.Take(range, wanted);
+  FaultIn(*segment, range.offset + wanted);
+  return segment->file.memory.base() + range.offset;
 }
 
 void Arena::Deallocate(std::byte* address, std::size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   Segment* segment = SegmentOf(address);
   if (segment == nullptr) return;
-  auto [range, added] = segment->free.emplace(address - segment->file.memory.base(), Footprint(bytes));
-  if (const auto next = std::next(range); next != segment->free.end() && range->first + range->second == next->first) {
-    range->second += next->second;
-    segment->free.erase(next);
-  }
-  if (range == segment->free.begin()) return;
-  if (const auto before = std::prev(range); before->first + before->second == range->first) {
-    before->second += range->second;
-    segment->free.erase(range);
-  }
+  segment->free.GiveBack(static_cast<std::size_t>(address - segment->file.memory.base()), Footprint(bytes));
 }
 
 Location Arena::Locate(const std::byte* address, std::size_t bytes) const {
@@ -84,26 +73,21 @@ std::size_t Arena::segments() const {
   return segments_.size();
 }
 
-Segment* Arena::BestFit(std::size_t bytes, std::size_t& offset) const {
+Segment* Arena::BestFit(std::size_t bytes) const {
   Segment* best = nullptr;
   std::size_t best_size = 0;
   for (const auto& [base, segment] : segments_) {
-    for (const auto& [at, size] : segment->free) {
-      if (size < bytes || (best != nullptr && size >= best_size)) continue;
-      best = segment.get();
-      best_size = size;
-      offset = at;
-    }
+    const std::optional<FreeRanges::Range> range = segment->free.BestFit(bytes);
+    if (!range || (best != nullptr && range->bytes >= best_size)) continue;
+    best = segment.get();
+    best_size = range->bytes;
   }
   return best;
 }
 
 Segment& Arena::AddSegment(std::size_t bytes) {
   // Wholly free segments that are too small for this: sizes have changed, and they would only pile up.
-  std::erase_if(segments_, [](const auto& entry) {
-    const Segment& segment = *entry.second;
-    return segment.free.size() == 1 && segment.free.begin()->second == segment.file.memory.size();
-  });
+  std::erase_if(segments_, [](const auto& entry) { return entry.second->free.all(); });
   std::size_t total = 0;
   for (const auto& [base, segment] : segments_) total += segment->file.memory.size();
   const std::size_t step = std::clamp(total, kSmallestSegment, kLargestStep);

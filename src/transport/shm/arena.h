@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "layercast/memory.h"
+#include "src/transport/free_ranges.h"
 #include "src/transport/shm/memfd.h"
 
 namespace layercast::shm_channel {
@@ -17,8 +18,8 @@ struct Segment {
   explicit Segment(std::size_t size);
 
   Memfd file;
-  std::map<std::size_t, std::size_t> free;  // offset -> bytes; neighbours are joined
-  std::size_t faulted_in = 0;               // bytes from the start
+  FreeRanges free;
+  std::size_t faulted_in = 0;  // bytes from the start
 };
 
 // Where a run of bytes lies. `segment` is shared with offers, which keep it mapped while they need its descriptor.
@@ -38,8 +39,8 @@ class Arena final : public MemoryResource {
   std::size_t segments() const;
 
  private:
-  // The smallest free range that `bytes` fit in; null when there is none.
-  Segment* BestFit(std::size_t bytes, std::size_t& offset) const;
+  // The segment of the smallest free range that `bytes` fit in; null when there is none.
+  Segment* BestFit(std::size_t bytes) const;
   Segment& AddSegment(std::size_t bytes);
   Segment* SegmentOf(const std::byte* address) const;
 

@@ -1,5 +1,6 @@
 #include "src/transport/shm/shm_transport.h"
 
+#include "src/transport/local_socket.h"
 #include "src/transport/shm/shm_fetching_end.h"
 #include "src/transport/shm/shm_offering_end.h"
 
@@ -10,15 +11,8 @@ class ShmTransport final : public Transport {
  public:
   std::string_view name() const override { return "shm"; }
   bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
-    if (mine.boot_id.empty() || mine.boot_id != theirs.boot_id)
-      reason = "not on the same host";
-    else if (mine.network.empty() || mine.network != theirs.network)
-      reason = "in another network namespace";
-    else if (mine.user != theirs.user)
-      reason = "run by another user";
-    else
-      return true;
-    return false;
+    reason = WhyNotLocal(mine, theirs);
+    return reason.empty();
   }
   std::unique_ptr<OfferingEnd> Offering(const std::string& /*bind_host*/) const override {
     return std::make_unique<shm_channel::ShmOfferingEnd>();

@@ -194,8 +194,7 @@ void UcxFetchingEnd::Wait(Deadline deadline) {
 }
 
 void UcxFetchingEnd::Sleep(Deadline deadline) {
-  pollfd items[] = {{control_->fd(), static_cast<short>(control_->unsent() == 0 ? POLLIN : POLLIN | POLLOUT), 0},
-                    {link_ ? link_->fd() : -1, POLLIN, 0}};
+  pollfd items[] = {control_->Events(), {link_ ? link_->fd() : -1, POLLIN, 0}};
   ::poll(items, 2, static_cast<int>(deadline.AtMost(std::chrono::seconds(1)).Remaining().count()));
 }
 

@@ -78,9 +78,10 @@ std::vector<std::shared_ptr<Offered>> Overdue::Take() {
 
 UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host)
     : book_("ucx", wake_),
-      service_("ucx", bind_host, wake_, [this](UniqueFd listener, const Token& key, const std::stop_token& stop) {
-        Receivers<Receiver, ReceiverContext> receivers("ucx", std::move(listener), {key, book_, failpoints_}, wake_,
-                                                       kMaxReceivers);
+      listener_(Listen(bind_host, address_)),
+      service_("ucx", "lc-ucx", wake_, [this](const std::stop_token& stop) {
+        Receivers<Receiver, ReceiverContext> receivers("ucx", std::move(listener_), {address_.key, book_, failpoints_},
+                                                       wake_, kMaxReceivers);
         Service(receivers, overdue_).Run(stop);
       }) {}
 

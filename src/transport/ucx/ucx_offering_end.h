@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/transport/channel.h"
+#include "src/transport/control_socket.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/service_thread.h"
 #include "src/transport/wake_fd.h"
@@ -30,7 +31,7 @@ class Overdue {
 class UcxOfferingEnd final : public OfferingEnd {
  public:
   explicit UcxOfferingEnd(const std::string& bind_host);
-  std::string address() const override { return service_.address(); }
+  std::string address() const override { return address_.Text(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
@@ -40,6 +41,8 @@ class UcxOfferingEnd final : public OfferingEnd {
   OfferBook book_;
   Overdue overdue_;
   std::atomic<FailPoints*> failpoints_{nullptr};
+  ControlAddress address_{.channel = "ucx", .key = RandomToken()};
+  UniqueFd listener_;  // until the service has it
   ServiceThread service_;
 };
 
