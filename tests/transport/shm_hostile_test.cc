@@ -28,7 +28,7 @@ constexpr std::string_view kPrefix = "shm://";
 
 Deadline Soon() { return Deadline::After(kPatience); }
 
-class ShmPublisher : public testing::Test {
+class ShmPublisher : public ::testing::Test {
  protected:
   UniqueFd ConnectRaw() const {
     return ConnectLocally(SOCK_SEQPACKET, publisher_->address().substr(kPrefix.size()), Soon());

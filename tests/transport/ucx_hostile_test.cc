@@ -57,7 +57,7 @@ class Environment {
   const char* name_;
 };
 
-class UcxPublisher : public testing::Test {
+class UcxPublisher : public ::testing::Test {
  protected:
   ControlAddress PublisherAddress() const { return ControlAddress::Parse("ucx", publisher_->address()); }
   Hello RightHello() const { return {kVersion, PublisherAddress().key, HostIdentity::Mine()}; }

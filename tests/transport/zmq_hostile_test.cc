@@ -33,7 +33,7 @@ Bytes Of(std::initializer_list<int> values) {
   return bytes;
 }
 
-class ZmqPublisher : public testing::Test {
+class ZmqPublisher : public ::testing::Test {
  protected:
   // A DEALER with nothing to stop it.
   zmq::socket_t ConnectRaw() {
