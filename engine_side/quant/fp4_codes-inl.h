@@ -7,6 +7,8 @@
 #define LAYERCAST_FP4_CODES_INL_H_
 #endif
 
+#include <cstdint>
+
 #include "engine_side/quant/scales.h"
 #include "engine_side/quant/source-inl.h"
 #include "hwy/highway.h"
@@ -56,6 +58,32 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Pairs(const E2M1Constants<DF>& 
   const auto high = Select(constants.high_code, hn::ShiftLeft<4>(odd), odd_sign);
   return Select(constants.low_half, low, high);
 }
+
+// Of the codes of four vectors of 16-bit weights, two in a byte and in order.
+class CodesInOrder {
+ public:
+  HWY_INLINE CodesInOrder() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
+
+  using D16 = hn::RepartitionToWide<ByteTag>;
+
+  // Each argument holds those of two vectors, which take turns: a byte of the one, a byte of the other.
+  HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<D16> first, hn::Vec<D16> second) const {
+    const auto turns = Select(first_two_, Joined(first), hn::ShiftLeft<16>(Joined(second)));
+    return bytes_in_order_(hn::BitCast(ByteTag(), turns));
+  }
+
+ private:
+  using DU = hn::Repartition<std::uint32_t, ByteTag>;
+
+  // Neighbours share a byte; garbage above the first two.
+  static HWY_INLINE hn::Vec<DU> Joined(hn::Vec<D16> codes) {
+    const auto both = hn::BitCast(DU(), codes);
+    return hn::Or(both, hn::ShiftRight<12>(both));
+  }
+
+  hn::Vec<DU> first_two_ = Keep(hn::Set(DU(), 0xffffU));
+  BytesInOrder bytes_in_order_;
+};
 
 #endif
 

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 #include "engine_side/quant/codes.h"
 #include "engine_side/quant/kernels.h"
@@ -18,7 +20,8 @@ namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-struct Mxfp4 {
+class Mxfp4 {
+ public:
   static constexpr std::size_t kBlock = kMxBlock;
   static constexpr std::size_t kPerByte = 2;
 
@@ -32,17 +35,76 @@ struct Mxfp4 {
   std::uint8_t One(float product) const { return EncodeE2M1(product); }
 
 #if HWY_TARGET != HWY_SCALAR
-  static constexpr bool kByBits = false;
+  static constexpr bool kByBits = true;
 
   using DF = hn::Repartition<float, ByteTag>;
-  struct Constants : E2M1Constants<DF> {
+  using D16 = hn::RepartitionToWide<ByteTag>;
+
+  struct Constants {
     explicit HWY_INLINE Constants(const Mxfp4& /*format*/) {}
+    E2M1Constants<DF> e2m1;
+    hn::Vec<D16> no_sign = Keep(hn::Set(D16(), std::uint16_t{0x7fff}));
+    hn::Vec<D16> tie = Keep(hn::Set(D16(), std::uint16_t{1}));
+    hn::Vec<D16> low_sign = Keep(hn::Set(D16(), std::uint16_t{8}));
+    hn::Vec<D16> high_sign = Keep(hn::Set(D16(), std::uint16_t{0x800}));
+    hn::Vec<ByteTag> code_one = Keep(hn::Set(ByteTag(), std::uint8_t{1}));
+    hn::Vec<ByteTag> first_level = Keep(hn::Set(ByteTag(), kFirstLevel));
+    hn::Vec<ByteTag> code_of_level = Keep(hn::LoadDup128(ByteTag(), kCodeOfLevel));
+    CodesInOrder in_order;
   };
 
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> Encode(const Constants& constants, DF /*df*/, const Pairs<DF>& products,
                                                       hn::Vec<DF> /*factors*/) const {
-    return E2M1Pairs(constants, products);
+    return E2M1Pairs(constants.e2m1, products);
   }
+
+  void PrepareBits(const float* HWY_RESTRICT amax, const std::uint8_t* HWY_RESTRICT scales, std::size_t blocks) {
+    std::uint8_t smallest = kMinScale;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      if (amax[b] != 0.0F) smallest = std::min(smallest, scales[b]);  // zeros are of level 0 anyway
+      origin_[b] = (kOrigin + (std::uint32_t{scales[b]} << 7) - (kOne << 7)) * 0x10001U;
+    }
+    by_levels_ = smallest == kMinScale;
+  }
+
+  // By the bits of the magnitude, u. With the block's scale taken from its exponent, u is the bits of the product,
+  // whose code changes where u >> 5 does: at 0.25, 0.75, 1.25, 1.75, 2.5, 3.5 and 5, of which every other one is still
+  // part of the code below. Those have bit 6 clear, the others have it set: u - 1 + (u >> 6 & 1) has passed a tie only
+  // where the code has. So the level is that, counted from the one below 0.25, by 32: 0 to 19.
+  HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
+                              hn::Vec<ByteTag>& codes) const {
+    if (HWY_UNLIKELY(!by_levels_)) return false;
+    const D16 d;
+    const std::size_t lanes = hn::Lanes(d);
+    const auto level = [&](hn::Vec<D16> w, std::size_t at) HWY_ATTR {
+      const hn::Repartition<std::uint32_t, ByteTag> d32;
+      const auto origin = hn::BitCast(d, hn::Set(d32, origin_[(first + at) / kBlock]));
+      const auto above_tie = hn::Add(hn::And(w, constants.no_sign), hn::And(hn::ShiftRight<6>(w), constants.tie));
+      return hn::ShiftRight<5>(hn::SaturatedSub(above_tie, origin));
+    };
+    const auto two = [&](std::size_t at) HWY_ATTR {  // the codes of two vectors take turns
+      const auto one = LoadAny(d, source + 2 * at);
+      const auto next = LoadAny(d, source + 2 * (at + lanes));
+      const auto levels = hn::BitCast(ByteTag(), hn::Or(level(one, at), hn::ShiftLeft<8>(level(next, at + lanes))));
+      const auto above = hn::TableLookupBytesOr0(constants.code_of_level, hn::Sub(levels, constants.first_level));
+      const auto code = hn::Max(above, hn::Min(levels, constants.code_one));
+      const auto signs = hn::Or(hn::And(hn::ShiftRight<12>(one), constants.low_sign),
+                                hn::And(hn::ShiftRight<4>(next), constants.high_sign));
+      return hn::Or(hn::BitCast(d, code), signs);
+    };
+    codes = constants.in_order(two(0), two(2 * lanes));
+    return true;
+  }
+
+ private:
+  static constexpr unsigned kOne = 127;             // the scale 2^0
+  static constexpr unsigned kMinScale = 3;          // below, not all codes but 0 are of normal bf16
+  static constexpr std::uint32_t kOrigin = 0x3e61;  // 0.25 less a level, and the 1 that CodesByBits takes off
+  static constexpr std::uint8_t kFirstLevel = 4;    // of the table; below, codes are 1, and 0 at level 0
+  alignas(16) static constexpr std::uint8_t kCodeOfLevel[16] = {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
+
+  bool by_levels_ = false;                               // the tile's blocks
+  std::uint32_t origin_[kSmallBlockTile / kBlock] = {};  // of the tile's blocks, twice in each
 #endif
 };
 

@@ -49,7 +49,7 @@ class Mxfp8 {
     return E4M3(df, products, products);
   }
 
-  void PrepareBits(const std::uint8_t* HWY_RESTRICT scales, std::size_t blocks) {
+  void PrepareBits(const float* /*amax*/, const std::uint8_t* HWY_RESTRICT scales, std::size_t blocks) {
     std::uint8_t largest = 0;
     for (std::size_t b = 0; b < blocks; ++b) {
       largest = std::max(largest, scales[b]);

@@ -68,8 +68,7 @@ class Nvfp4 {
     hn::Vec<D16> in_group = Keep(hn::Set(D16(), std::uint16_t{31}));
     hn::Vec<D16> code = Keep(hn::Set(D16(), std::uint16_t{7}));
     hn::Vec<D16> sign = Keep(hn::Set(D16(), std::uint16_t{8}));
-    hn::Vec<DU> first_two = Keep(hn::Set(DU(), 0xffffU));
-    BytesInOrder in_order;
+    CodesInOrder in_order;
   };
 
   // Garbage in all but the low 8 bits.
@@ -79,7 +78,7 @@ class Nvfp4 {
     return hn::BitCast(DU(), hn::IfThenElseZero(hn::Ne(factors, hn::Zero(df)), both));
   }
 
-  void PrepareBits(const std::uint8_t* scales, std::size_t blocks) {
+  void PrepareBits(const float* /*amax*/, const std::uint8_t* scales, std::size_t blocks) {
     std::uint8_t smallest = table_.min_code;
     for (std::size_t b = 0; b < blocks; ++b) smallest = std::min(smallest, scales[b]);
     by_table_ = smallest == table_.min_code;
@@ -89,16 +88,13 @@ class Nvfp4 {
   HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
                               hn::Vec<ByteTag>& codes) const {
     if (!by_table_) return false;
-    const auto two =
-        [&](std::size_t part) HWY_ATTR {  // codes of two vectors take turns, bytes of those of the other two
-          const std::size_t at = part * hn::Lanes(D16());
-          const auto one = CodeByTable(constants, source + 2 * at, first + at);
-          const auto next = CodeByTable(constants, source + 2 * (at + hn::Lanes(D16())), first + at + hn::Lanes(D16()));
-          const auto both = hn::BitCast(DU(), hn::Or(one, hn::ShiftLeft<8>(next)));
-          return hn::Or(both, hn::ShiftRight<12>(both));  // two elements in a byte
-        };
-    const auto turns = Select(constants.first_two, two(0), hn::ShiftLeft<16>(two(2)));
-    codes = constants.in_order(hn::BitCast(ByteTag(), turns));
+    const auto two = [&](std::size_t part) HWY_ATTR {
+      const std::size_t at = part * hn::Lanes(D16());
+      const auto one = CodeByTable(constants, source + 2 * at, first + at);
+      const auto next = CodeByTable(constants, source + 2 * (at + hn::Lanes(D16())), first + at + hn::Lanes(D16()));
+      return hn::Or(one, hn::ShiftLeft<8>(next));
+    };
+    codes = constants.in_order(two(0), two(2));
     return true;
   }
 #endif

@@ -7,7 +7,7 @@
 // lane, 16 / kPerByte bits in all; One(product) a single code. A block whose factor is 0 has codes of 0.
 // Constants(format) stay in registers.
 //
-// A format with `kByBits` knows a faster way for most bf16: PrepareBits(scales, blocks) for a tile, then
+// A format with `kByBits` knows a faster way for most bf16: PrepareBits(amax, scales, blocks) for a tile, then
 // CodesByBits(constants, source, first, codes) encodes a vector of bytes from the tile's element `first` on, or returns
 // false.
 #if defined(LAYERCAST_SMALL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -33,7 +33,8 @@ HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 
-inline constexpr std::size_t kSmallBlockTile = 4096;  // elements
+// Elements: a page of bf16, which is as far as the prefetcher is ahead, so that the scan finds all of it in the cache.
+inline constexpr std::size_t kSmallBlockTile = 2048;
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -224,7 +225,7 @@ class SmallBlockPass {
       amax_[b] = Type::ToFloat(maxima_[b]);
     }
     format_.MakeScales(amax_, blocks, scales);
-    if constexpr (kByBits) format_.PrepareBits(scales, blocks);
+    if constexpr (kByBits) format_.PrepareBits(amax_, scales, blocks);
     factors_made_ = false;
     tile_scales_ = {scales, blocks};
   }

@@ -119,6 +119,16 @@ TEST(Kernels, EqualsTheReferenceOnEveryFiniteBf16Value) {
   }
 }
 
+// Those of the 15 exponents below each mantissa of a block's amax.
+TEST(Kernels, EqualsTheReferenceOnEveryBf16ValueBelowABlocksAmax) {
+  const Weight weight = MakeWeight(DType::kBF16, 128, 2048, 0, [](std::int64_t r, std::int64_t c) {
+    const auto amax = static_cast<std::uint32_t>(0x4000 + r);
+    const auto below = static_cast<std::uint32_t>(c % 16 + c / 16 * 15);
+    return (amax - (c % 16 == 0 ? 0U : below)) | (c % 3 == 0 ? 0x8000U : 0U);
+  });
+  for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
+}
+
 TEST(Kernels, TheBytesDoNotDependOnTheNumberOfThreadsAndRepeat) {
   const Weight weight = MakeWeight("mixed", DType::kBF16, 1500, 1504);
   WorkerPool one(1);
