@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -59,12 +58,14 @@ class Mxfp4 {
   }
 
   void PrepareBits(const float* HWY_RESTRICT amax, const std::uint8_t* HWY_RESTRICT scales, std::size_t blocks) {
-    std::uint8_t smallest = kMinScale;
+    unsigned tiny = 0;  // zeros are not: they are of level 0 anyway
     for (std::size_t b = 0; b < blocks; ++b) {
-      if (amax[b] != 0.0F) smallest = std::min(smallest, scales[b]);  // zeros are of level 0 anyway
+      tiny |= static_cast<unsigned>(amax[b] > 0.0F) & static_cast<unsigned>(amax[b] <= kTiny);
+    }
+    by_levels_ = tiny == 0;
+    for (std::size_t b = 0; b < blocks; ++b) {
       origin_[b] = (kOrigin + (std::uint32_t{scales[b]} << 7) - (kOne << 7)) * 0x10001U;
     }
-    by_levels_ = smallest == kMinScale;
   }
 
   // By the bits of the magnitude, u. With the block's scale taken from its exponent, u is the bits of the product,
@@ -98,7 +99,7 @@ class Mxfp4 {
 
  private:
   static constexpr unsigned kOne = 127;             // the scale 2^0
-  static constexpr unsigned kMinScale = 3;          // below, not all codes but 0 are of normal bf16
+  static constexpr float kTiny = 0x1.8p-123F;       // up to this amax, not all codes but 0 are of normal bf16
   static constexpr std::uint32_t kOrigin = 0x3e61;  // 0.25 less a level, and the 1 that CodesByBits takes off
   static constexpr std::uint8_t kFirstLevel = 4;    // of the table; below, codes are 1, and 0 at level 0
   alignas(16) static constexpr std::uint8_t kCodeOfLevel[16] = {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
