@@ -85,7 +85,8 @@ class Engine {
   Engine(CommitPolicy commit, std::string publisher, const double& rate)
       : publisher_(std::move(publisher)),
         captured_(MakeBuffers()),
-        stager_(ModelOf(kModel), {}, {kRecipe}, captured_, Options(commit), failpoints_, report_, Throttled(rate)) {}
+        stager_(ModelOf(kModel), {}, {kRecipe}, captured_, Options(commit), failpoints_, report_,
+                Throttled("inproc", rate)) {}
 
   Times Reload() {
     const auto begin = Deadline::Clock::now();
@@ -133,7 +134,8 @@ class Engine {
 // A rank that makes nothing of what it receives.
 class Wire final : public FetchSink {
  public:
-  Wire(std::string publisher, const double& rate) : publisher_(std::move(publisher)), channels_(Throttled(rate)) {
+  Wire(std::string publisher, const double& rate)
+      : publisher_(std::move(publisher)), channels_(Throttled("inproc", rate)) {
     const std::unique_ptr<Module> model = ModelOf(kModel);
     const Manifest manifest = Manifest::OfSpecs("bench", 0, SpecsOf(kModel));
     const LoadPlan plan = LoadPlan::Build(*model, manifest);

@@ -1,11 +1,13 @@
-// A channel of a limited rate that costs no core: `inproc`, whose chunks are there at once, and here no earlier than a
-// link of that rate would have brought them, one after the other. Used by overlap_bench.
+// A channel of a limited rate that costs no core: chunks are here no earlier than a link of that rate would have
+// brought them, one after the other, where all that one publisher's end sends shares one link. Used by overlap_bench
+// (over `inproc`, whose chunks are there at once) and relay_bench.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,20 +18,39 @@
 
 namespace layercast::bench {
 
-class ThrottledEnd final : public FetchingEnd {
+// Of one publisher's end. Thread-safe.
+class Uplink {
  public:
   // `bytes_per_second` may change between chunks; 0: no limit.
-  ThrottledEnd(std::unique_ptr<FetchingEnd> inner, const double& bytes_per_second)
-      : inner_(std::move(inner)), bytes_per_second_(bytes_per_second) {}
+  explicit Uplink(const double& bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+
+  // When so many bytes will have gone, behind those that wait already.
+  Deadline::Clock::time_point Queue(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    idle_from_ = std::max(idle_from_, Deadline::Clock::now());
+    if (bytes_per_second_ > 0) {
+      idle_from_ += std::chrono::duration_cast<Deadline::Clock::duration>(
+          std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second_));
+    }
+    return idle_from_;
+  }
+
+ private:
+  const double& bytes_per_second_;
+  std::mutex mutex_;
+  Deadline::Clock::time_point idle_from_;  // guarded by mutex_
+};
+
+class ThrottledEnd final : public FetchingEnd {
+ public:
+  ThrottledEnd(std::unique_ptr<FetchingEnd> inner, Uplink& uplink) : inner_(std::move(inner)), uplink_(uplink) {}
 
   bool attaches() const override { return inner_->attaches(); }
   void Submit(const ChunkRequest& request) override {
     inner_->Submit(request);
     std::uint64_t bytes = 0;
     for (const Region& region : request.regions) bytes += region.row_bytes * region.rows;
-    idle_from_ = std::max(idle_from_, Clock::now());
-    if (bytes_per_second_ > 0) idle_from_ += Seconds(static_cast<double>(bytes) / bytes_per_second_);
-    due_[request.ticket] = idle_from_;
+    due_[request.ticket] = uplink_.Queue(bytes);
   }
   std::optional<ChunkCompletion> Poll(Deadline deadline) override {
     if (!arrived_) arrived_ = inner_->Poll(deadline);
@@ -45,22 +66,17 @@ class ThrottledEnd final : public FetchingEnd {
 
  private:
   using Clock = Deadline::Clock;
-  static Clock::duration Seconds(double seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  }
 
   const std::unique_ptr<FetchingEnd> inner_;
-  const double& bytes_per_second_;
-  Clock::time_point idle_from_;  // the link is busy with what was asked for until then
+  Uplink& uplink_;
   std::map<std::uint64_t, Clock::time_point> due_;
   std::optional<ChunkCompletion> arrived_;  // inner_ brings them in the order that they were asked for
 };
 
 class ThrottledTransport final : public Transport {
  public:
-  explicit ThrottledTransport(const double& bytes_per_second)
-      : inner_(std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front())),
-        bytes_per_second_(bytes_per_second) {}
+  ThrottledTransport(const std::string& inner, const double& bytes_per_second)
+      : inner_(std::move(TransportsNamed({&inner, 1}).front())), bytes_per_second_(bytes_per_second) {}
 
   std::string_view name() const override { return inner_->name(); }
   bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
@@ -70,17 +86,24 @@ class ThrottledTransport final : public Transport {
     return inner_->Offering(bind_host);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
-    return std::make_unique<ThrottledEnd>(inner_->Connect(address, deadline), bytes_per_second_);
+    return std::make_unique<ThrottledEnd>(inner_->Connect(address, deadline), UplinkOf(address));
   }
 
  private:
+  Uplink& UplinkOf(const std::string& address) const {
+    const std::lock_guard lock(mutex_);
+    return uplinks_.try_emplace(address, bytes_per_second_).first->second;
+  }
+
   const std::unique_ptr<Transport> inner_;
   const double& bytes_per_second_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, Uplink> uplinks_;  // guarded by mutex_
 };
 
-inline std::vector<std::unique_ptr<Transport>> Throttled(const double& bytes_per_second) {
+inline std::vector<std::unique_ptr<Transport>> Throttled(const std::string& channel, const double& bytes_per_second) {
   std::vector<std::unique_ptr<Transport>> transports;
-  transports.push_back(std::make_unique<ThrottledTransport>(bytes_per_second));
+  transports.push_back(std::make_unique<ThrottledTransport>(channel, bytes_per_second));
   return transports;
 }
 

@@ -27,6 +27,8 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--chunk-bytes", options.chunk_bytes)->required();
   app.add_option("--buffer-limit", options.buffer_limit)->required();
   app.add_option("--channel", options.channel);
+  app.add_option("--relay", options.relay);
+  app.add_flag("--allow-remote", options.allow_remote);
   app.add_option("--commit", commit)->required();
   app.add_option("--engine", options.engine)->required();
   app.add_option("--link-fd", options.link_fd)->required();

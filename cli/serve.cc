@@ -106,6 +106,10 @@ class Serve final : public Subcommand {
         ->capture_default_str();
     app.add_option("--channel", options_.ranks.channel,
                    "The data channel from publishers, where a reload names none; by default the fastest");
+    app.add_option(
+        "--relay", options_.ranks.relay,
+        "Serve snapshots on to other engines while they are taken: where each rank does, as others reach it; "
+        "port 0 picks one");
     app.add_option("--pause-mode", options_.pause_mode, "What a commit does to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}))
         ->capture_default_str();
@@ -124,6 +128,7 @@ class Serve final : public Subcommand {
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.program = RankProgram();
     options_.ranks.engine = EngineName();
+    options_.ranks.allow_remote = options_.allow_remote;
     options_.ranks.draft = AbsoluteDraft(draft_);
     options_.first_load = FirstLoad();
     ProgressBar bar("loading", !output.json());

@@ -23,6 +23,8 @@ std::string ReloadReport::ToJson() const {
     json["publishers"].push_back({{"endpoint", publisher.endpoint},
                                   {"channel", publisher.channel},
                                   {"bytes", publisher.bytes},
+                                  {"relayed_bytes", publisher.relayed_bytes},
+                                  {"relays", publisher.relays},
                                   {"held_up_ms", publisher.held_up_seconds * 1e3},
                                   {"core_ms", publisher.core_seconds * 1e3}});
   }

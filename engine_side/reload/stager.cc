@@ -35,8 +35,15 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       kept_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
       layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_),
       stream_(captured.OpenStream()),
+      relay_failpoints_(FailPoints::FromEnvironment("relay" + std::to_string(parallel.engine_rank()))),
       channels_(std::move(transports)) {
   if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for one that is not there
+  if (!options.relay.empty()) {
+    relay_.emplace(
+        RelayOptions{
+            .endpoint = options.relay, .allow_remote = options.relay_remote, .peer_timeout = options.peer_timeout},
+        pool_, relay_failpoints_);
+  }
   if (stream_ != nullptr) device_work_.emplace(*stream_, pool_, BlockBytes(options.chunk_bytes));
 }
 

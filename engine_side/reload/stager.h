@@ -18,6 +18,7 @@
 #include "engine_side/reload/kernel_layout.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
+#include "src/session/relay.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
@@ -116,7 +117,9 @@ class Stager {
   const std::shared_ptr<DeviceStream>
       stream_;                             // null: all captured buffers are host memory; whoever opened it may share it
   std::optional<DeviceWork> device_work_;  // where there is a stream
-  ChannelChooser channels_;                // with the mappings and measurements of earlier sessions
+  FailPoints relay_failpoints_;
+  std::optional<Relay> relay_;  // where this rank serves on what it takes
+  ChannelChooser channels_;     // with the mappings and measurements of earlier sessions
 
   struct Origin {
     CheckpointSource source;

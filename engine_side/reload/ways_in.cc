@@ -209,6 +209,7 @@ FetchOptions Stager::HowToFetch() {
   fetch.channels = &channels_;
   fetch.channel = channel_;
   fetch.memory = &layer_memory_;
+  fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = options_.peer_timeout;
   return fetch;
 }

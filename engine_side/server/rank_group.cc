@@ -57,6 +57,8 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
     flag("--buffer-limit", std::to_string(options_.buffer_limit));
     if (!options_.channel.empty()) flag("--channel", options_.channel);
+    if (!options_.relay.empty()) flag("--relay", options_.relay);
+    if (options_.allow_remote) launch.arguments.emplace_back("--allow-remote");
     flag("--commit", std::string(CommitPolicyName(options_.commit)));
     flag("--engine", options_.engine);
     if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");

@@ -30,6 +30,8 @@ struct RankGroupOptions {
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   std::uint64_t buffer_limit = 0;        // of each rank: ReceiverOptions'
   std::string channel;                   // of a reload that names none; empty: the fastest
+  std::string relay{};                   // of each rank: ReceiverOptions'
+  bool allow_remote = false;             // ... relay_remote
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;
   // What `rank` has received of what it loads. Called on several threads. May be empty.

@@ -99,6 +99,8 @@ class RankProcess {
     ReceiverOptions receiver;
     receiver.engine = options.engine;
     receiver.channel = options.channel;
+    receiver.relay = options.relay;
+    receiver.relay_remote = options.allow_remote;
     receiver.chunk_bytes = options.chunk_bytes;
     receiver.buffer_limit = options.buffer_limit;
     receiver.commit = options.commit;

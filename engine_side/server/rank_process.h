@@ -22,6 +22,8 @@ struct RankOptions {
   std::uint64_t chunk_bytes = 4U << 20;
   std::uint64_t buffer_limit = 0;  // ReceiverOptions'
   std::string channel;             // where a reload names none; empty: the fastest
+  std::string relay;               // ReceiverOptions'
+  bool allow_remote = false;       // ... relay_remote
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;  // its name, in handshakes
   // Inherited descriptors.

@@ -25,7 +25,13 @@ void AddShares(const Json& of_rank, Json& merged) {
       merged.push_back(of_rank[i]);
       continue;
     }
-    merged[i]["bytes"] = merged[i]["bytes"].get<std::uint64_t>() + of_rank[i]["bytes"].get<std::uint64_t>();
+    for (const char* sum : {"bytes", "relayed_bytes"}) {
+      merged[i][sum] = merged[i][sum].get<std::uint64_t>() + of_rank[i][sum].get<std::uint64_t>();
+    }
+    for (const Json& relay : of_rank[i]["relays"]) {
+      if (std::ranges::find(merged[i]["relays"], relay) == merged[i]["relays"].end())
+        merged[i]["relays"].push_back(relay);
+    }
     AddChannelName(merged[i]["channel"].get_ref<std::string&>(), of_rank[i]["channel"].get<std::string>());
   }
 }

@@ -83,6 +83,11 @@ struct ReceiverOptions {
   // with kResourceExhausted, naming the layers that hold the memory. A snapshot comes in layer order and needs one
   // layer's.
   std::uint64_t buffer_limit = 0;
+  // Where this rank serves on what it takes of a snapshot, to receivers of the same schedule that the publisher sends
+  // here ("tcp://10.0.0.5:0": it is told to them as it stands, but for a port of 0, which picks one). It keeps the
+  // source bytes of its share of a version, in host memory, until the next reload. Empty: it serves nothing on.
+  std::string relay;
+  bool relay_remote = false;                      // `relay` may be reached from other hosts
   std::chrono::milliseconds timeout{300'000};     // of a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // silence that counts as the publisher's loss
   CommitPolicy commit = CommitPolicy::kStaged;

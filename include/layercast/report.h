@@ -35,6 +35,8 @@ struct PublisherShare {
   std::string endpoint;
   std::string channel;
   std::uint64_t bytes = 0;
+  std::uint64_t relayed_bytes = 0;    // of them, from other receivers, where the publisher sent this one to them
+  std::vector<std::string> relays{};  // those receivers, in their order
   // What the version cost its trainer: of a snapshot, the call that copied, checked and offered it; of a stream, all
   // that came between two yields of its walk. 0: it did not say.
   double held_up_seconds = 0;

@@ -75,13 +75,14 @@ wire::Host MyHost() {
 ChannelChooser::ChannelChooser(std::vector<std::unique_ptr<Transport>> transports)
     : transports_(std::move(transports)) {}
 
-ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline) {
+ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
+                                     bool measured) {
   const std::lock_guard lock(mutex_);
   if (!forced.empty()) {  // what failed is tried again: there is nothing else
     std::erase_if(measured_, [&](const auto& end) { return end.first.first == forced && end.second.error; });
   }
   while (true) {
-    const std::vector<ChannelTrial> trials = Try(welcome, forced, deadline);
+    const std::vector<ChannelTrial> trials = Try(welcome, forced, measured, deadline);
     const std::optional<std::size_t> picked = PickChannel(trials);
     if (!picked) {
       ThrowWhatFailed(welcome, forced);
@@ -108,18 +109,18 @@ std::vector<ChannelTrial> ChannelChooser::TryAll(const wire::Welcome& welcome, D
   std::vector<ChannelTrial> trials;
   const HostIdentity mine = HostIdentity::Mine();
   for (const std::unique_ptr<Transport>& transport : transports_) {
-    trials.push_back(TryOne(*transport, mine, welcome, true, deadline));
+    trials.push_back(TryOne(*transport, mine, welcome, {.named = true, .measured = true}, deadline));
   }
   return trials;
 }
 
-std::vector<ChannelTrial> ChannelChooser::Try(const wire::Welcome& welcome, const std::string& forced,
+std::vector<ChannelTrial> ChannelChooser::Try(const wire::Welcome& welcome, const std::string& forced, bool measured,
                                               Deadline deadline) {
   std::vector<ChannelTrial> trials;
   const HostIdentity mine = HostIdentity::Mine();
   for (const std::unique_ptr<Transport>& transport : transports_) {
     if (!forced.empty() && transport->name() != forced) continue;
-    trials.push_back(TryOne(*transport, mine, welcome, !forced.empty(), deadline));
+    trials.push_back(TryOne(*transport, mine, welcome, {.named = !forced.empty(), .measured = measured}, deadline));
     if (!forced.empty()) trials.back().by_name = false;         // it was
     if (trials.back().usable && trials.back().attaches) break;  // the others need no measurement
   }
@@ -128,7 +129,7 @@ std::vector<ChannelTrial> ChannelChooser::Try(const wire::Welcome& welcome, cons
 }
 
 ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdentity& mine, const wire::Welcome& welcome,
-                                    bool named, Deadline deadline) {
+                                    const Trying& how, Deadline deadline) {
   const HostIdentity theirs{welcome.host.boot_id, welcome.host.network, welcome.host.user, welcome.host.process};
   ChannelTrial trial{.name = std::string(transport.name())};
   trial.reason = transport.WhyNotHere();
@@ -140,8 +141,14 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
   }
   if (!transport.Viable(mine, theirs, trial.reason)) return trial;
   trial.by_name = !transport.ByDefault(mine, theirs);
-  if (trial.by_name && !named) {
+  if (trial.by_name && !how.named) {
     trial.reason = "only when it is asked for by name";
+    return trial;
+  }
+  if (!how.measured) {
+    const Measured* const known = Known({trial.name, offered->address});
+    trial.usable = known == nullptr || !known->error;
+    if (!trial.usable) trial.reason = known->error->what();
     return trial;
   }
   const Measured& measured = Measure(transport, offered->address, deadline);
@@ -154,13 +161,16 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
   return trial;
 }
 
+const ChannelChooser::Measured* ChannelChooser::Known(const EndKey& key) const {
+  const auto known = measured_.find(key);
+  if (known == measured_.end()) return nullptr;
+  return !known->second.error || Clock::now() - known->second.at < kTryAgainAfter ? &known->second : nullptr;
+}
+
 const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transport, const std::string& address,
                                                         Deadline deadline) {
   const EndKey key(transport.name(), address);
-  const auto known = measured_.find(key);
-  if (known != measured_.end() && (!known->second.error || Clock::now() - known->second.at < kTryAgainAfter)) {
-    return known->second;
-  }
+  if (const Measured* const known = Known(key)) return *known;
   if (measured_.size() >= kMostMeasured) measured_.clear();
   Measured& measured = measured_[key] = {.at = Clock::now()};
   try {

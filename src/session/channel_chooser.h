@@ -58,9 +58,11 @@ class ChannelChooser {
  public:
   explicit ChannelChooser(std::vector<std::unique_ptr<Transport>> transports = AllTransports());
 
-  // `forced` empty: any. Throws kUnsupported naming every channel and why it is not usable; with a forced one there is
-  // no falling back to another, and what it throws is thrown on.
-  ChosenChannel Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline);
+  // `forced` empty: any. Not `measured`: the first that is viable, where its end offers nothing to measure by. Throws
+  // kUnsupported naming every channel and why it is not usable; with a forced one there is no falling back to another,
+  // and what it throws is thrown on.
+  ChosenChannel Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
+                       bool measured = true);
   // Every channel of this build, each measured anew.
   std::vector<ChannelTrial> TryAll(const wire::Welcome& welcome, Deadline deadline);
 
@@ -76,10 +78,16 @@ class ChannelChooser {
   };
 
   // What was asked for, or all.
-  std::vector<ChannelTrial> Try(const wire::Welcome& welcome, const std::string& forced, Deadline deadline);
-  // `named`: also one that is taken only by name.
-  ChannelTrial TryOne(const Transport& transport, const HostIdentity& mine, const wire::Welcome& welcome, bool named,
-                      Deadline deadline);
+  std::vector<ChannelTrial> Try(const wire::Welcome& welcome, const std::string& forced, bool measured,
+                                Deadline deadline);
+  struct Trying {
+    bool named = false;     // also one that is taken only by name
+    bool measured = false;  // else: as far as is known
+  };
+  ChannelTrial TryOne(const Transport& transport, const HostIdentity& mine, const wire::Welcome& welcome,
+                      const Trying& how, Deadline deadline);
+  // What is known of an end, if that is not too long ago; else null.
+  const Measured* Known(const EndKey& key) const;
   const Measured& Measure(const Transport& transport, const std::string& address, Deadline deadline);
   void ThrowWhatFailed(const wire::Welcome& welcome, const std::string& forced) const;
 

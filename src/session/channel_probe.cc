@@ -103,7 +103,7 @@ Offer ProbeOffer::offer() const { return {.id = kProbeOffer, .tensors = {{bytes_
 
 double MeasureChannel(FetchingEnd& end, MemoryResource& memory, Deadline deadline) {
   ProbeDigests();  // not a part of the measurement
-  ChunkWindow window(end, kProbeChunks, memory);
+  ChunkWindow window(end, {.slots = kProbeChunks, .resource = memory});
   const Closing closing(end);
   // The first pass maps and faults in memory, and lets TCP open its window: it counts only where no second is worth
   // while.

@@ -27,7 +27,7 @@ std::vector<RegionView> Corrupted(std::span<const RegionView> views, std::vector
   std::byte* at = memory.data();
   for (const RegionView& view : views) {
     Pack(view, at);
-    copies.push_back({.base = at, .row_bytes = view.row_bytes, .rows = view.rows, .stride = view.row_bytes});
+    copies.push_back(PackedAt(at, view.row_bytes, view.rows));
     at += view.num_bytes();
   }
   if (!memory.empty()) memory[memory.size() / 2] ^= std::byte{1};
@@ -43,11 +43,15 @@ wire::Message ChunkReceiver::NextMessage(const std::string& stage) {
   return message;
 }
 
-std::vector<Digest> ChunkReceiver::NextDigests(const std::string& stage) {
-  wire::Message message = NextMessage(stage);
-  auto* const more = std::get_if<wire::MoreDigests>(&message);
-  if (more == nullptr) parts_.publisher.link().RefuseAnswer(stage, "'more_digests'", message);
-  return std::move(more->chunk_digests);
+std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage) {
+  const auto begin = Clock::now();
+  std::optional<wire::Message> message = parts_.publisher.link().Receive(deadline_.AtMost(kPollStep), stage);
+  parts_.stats.receive_seconds += SecondsSince(begin);
+  if (!message && deadline_.Passed()) {
+    throw Error(ErrorCode::kDeadlineExceeded,
+                "publisher " + endpoint() + ", " + stage + ": no answer before the deadline");
+  }
+  return message;
 }
 
 void ChunkReceiver::Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions,
@@ -78,9 +82,7 @@ ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
 }
 
 void ChunkReceiver::LookAtLink(const std::string& stage) {
-  // Of a stream: each tensor, and its end. Of a snapshot: a digest for each chunk.
-  const bool stream = parts_.publisher.mode() == PublishMode::kStream;
-  parts_.publisher.link().TakeIn(stream ? manifest().entries().size() + 1 : schedule().chunks().size(), stage);
+  parts_.publisher.link().TakeIn(manifest().entries().size() + 1, stage);  // each tensor, and the end
 }
 
 std::vector<RegionView> ChunkReceiver::Verified(std::uint32_t chunk, const ChunkCompletion& completion,
@@ -96,6 +98,12 @@ std::vector<RegionView> ChunkReceiver::Verified(std::uint32_t chunk, const Chunk
   ++parts_.stats.chunks;
   parts_.stats.regions += views.size();
   return views;
+}
+
+void ChunkReceiver::NoteRelayed(std::uint32_t chunk, const std::string& relay) {
+  parts_.share.relayed_bytes += schedule().chunks()[chunk].num_bytes;
+  std::vector<std::string>& relays = parts_.share.relays;
+  if (relays.empty() || relays.back() != relay) relays.push_back(relay);
 }
 
 void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {

@@ -29,25 +29,34 @@ struct ChunkReceiverParts {
   FetchStats& stats;
   PublisherShare& share;  // of stats
   FailPoints& failpoints;
+  ChunkWindow::Memory memory;
 };
 
 // Resource; one thread only. The channel's end is closed before it goes.
 class ChunkReceiver {
  public:
-  ChunkReceiver(const ChunkReceiverParts& parts, std::size_t slots, MemoryResource& memory, Deadline deadline)
-      : parts_(parts), window_(parts.publisher.channel(), slots, memory), deadline_(deadline) {}
+  ChunkReceiver(const ChunkReceiverParts& parts, Deadline deadline)
+      : parts_(parts), window_(parts.publisher.channel(), parts.memory), deadline_(deadline) {}
 
   const Manifest& manifest() const { return parts_.publisher.manifest(); }
   const Schedule& schedule() const { return parts_.schedule; }
   const std::string& endpoint() const { return parts_.publisher.endpoint(); }
+  const ChunkReceiverParts& parts() const { return parts_; }
+  Deadline deadline() const { return deadline_; }
   FetchSink& sink() { return parts_.sink; }
   ChunkWindow& window() { return window_; }
+  const ChunkWindow& window() const { return window_; }
 
   // The next message of the control link; its wait counts as receiving.
   wire::Message NextMessage(const std::string& stage);
-  // Of a snapshot's next chunks. Throws as NextMessage, and kCorrupt when something else comes.
-  std::vector<Digest> NextDigests(const std::string& stage);
+  // One that has come, or comes in a little while; nullopt: it is time to look at other things.
+  std::optional<wire::Message> PollMessage(const std::string& stage);
   void Send(const wire::Message& message) { parts_.publisher.link().Send(message); }
+  // That chunk is right: who follows this receiver may have it.
+  void NoteKept(std::uint32_t chunk) {
+    if (parts_.memory.kept != nullptr) parts_.memory.kept->Ready(chunk);
+  }
+  void NoteRelayed(std::uint32_t chunk, const std::string& relay);
   void CountTensor() { ++parts_.stats.tensors; }
   void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
 
@@ -55,10 +64,14 @@ class ChunkReceiver {
   // Waits a little for a chunk; nullopt: it is time for LookAtLink.
   std::optional<ChunkCompletion> PollChunk(const std::string& stage);
   ChunkCompletion NextChunk(const std::string& stage);
-  // While only chunks are due. A dead publisher shows on the control link, whatever the channel; a live one may be
-  // ahead of its chunks: what it says of the next ones is kept for NextMessage. Throws what PublisherLink::TakeIn
-  // throws.
+  // Of a stream, while only chunks are due. A dead publisher shows on the control link, whatever the channel; a live
+  // one may be ahead of its chunks: what it says of the next ones is kept for NextMessage. Throws what
+  // PublisherLink::TakeIn throws.
   void LookAtLink(const std::string& stage);
+  // Of a snapshot: what has come, without waiting, and the same of the link's state.
+  std::optional<wire::Message> MessageThatCame(const std::string& stage) {
+    return parts_.publisher.link().Receive(Deadline(Deadline::Clock::now()), stage);
+  }
   // Throws unless the offer's views are still its bytes (ChunkWindow).
   void ExpectOffered(std::uint64_t offer);
   // Its views, checked against its digest; valid until the next call.

@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/log.h"
 #include "src/session/chunk_receiver.h"
 #include "src/session/fetch_snapshot.h"
 #include "src/session/fetch_stream.h"
 #include "src/session/naming_publisher.h"
 #include "src/session/publisher_session.h"
+#include "src/session/relay.h"
 #include "src/session/shared_schedule.h"
 #include "src/session/trainer_cost.h"
 #include "src/session/version_parts.h"
@@ -31,6 +33,7 @@ class Session final : public FetchSession {
   // Of a version that is not named, the first publisher's newest is the others' too.
   void Open(std::span<const std::string> endpoints, const ReceiverIdentity& self, std::string lineage,
             std::optional<std::uint64_t> step, Deadline deadline) {
+    self_ = self;
     if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
     for (const std::string& endpoint : endpoints) {
       publishers_.push_back(std::make_unique<PublisherSession>(endpoint, options_));
@@ -64,23 +67,34 @@ class Session final : public FetchSession {
     const TensorNumbers numbers = Numbers();
     const SharedSchedule shared(schedule, numbers);
     const auto requests = RequestsOf(amax_requests, numbers);
+    const std::vector<Relay::Served> served = ServeOn(shared);
     std::vector<std::unique_ptr<ChunkReceiver>> receivers;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
-      const ChunkReceiverParts parts{*publishers_[i], shared.Of(i),         requests[i], sink,
-                                     stats_,          stats_.publishers[i], failpoints_};
-      receivers.push_back(std::make_unique<ChunkReceiver>(parts, options_.slots, Memory(), deadline));
+      const ChunkReceiverParts parts{.publisher = *publishers_[i],
+                                     .schedule = shared.Of(i),
+                                     .amax_requests = requests[i],
+                                     .sink = sink,
+                                     .stats = stats_,
+                                     .share = stats_.publishers[i],
+                                     .failpoints = failpoints_,
+                                     .memory = {.slots = options_.slots,
+                                                .resource = Memory(),
+                                                .kept = served[i].chunks,
+                                                .copies_out = served[i].chunks != nullptr}};
+      receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
     }
-    std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, deadline);
     try {
+      std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
       HandOnAmax(subscribed, numbers, receivers, sink);
       if (mode() == PublishMode::kSnapshot) {
-        FetchSnapshot(std::move(subscribed), shared, receivers, sink);
+        FetchSnapshot(std::move(subscribed), shared, receivers, {options_, self_}, sink);
       } else {
         FetchStream(*receivers.front());
       }
     } catch (...) {
       // Before the receivers' slots go: nothing may be written to them any more.
       for (const auto& publisher : publishers_) publisher->CloseChannel();
+      if (options_.relay != nullptr) options_.relay->Clear({ErrorCode::kUnavailable, "this relay's own reload failed"});
       throw;
     }
     return stats_;
@@ -142,13 +156,31 @@ class Session final : public FetchSession {
     return shared;
   }
 
+  // What this receiver serves on of each publisher's chunks; of a stream, nothing.
+  std::vector<Relay::Served> ServeOn(const SharedSchedule& shared) {
+    std::vector<Relay::Served> served(publishers_.size());
+    if (options_.relay == nullptr) return served;
+    options_.relay->Clear({ErrorCode::kNotFound, "this relay takes another version now"});
+    if (mode() == PublishMode::kStream) return served;
+    try {
+      for (std::size_t i = 0; i < served.size(); ++i) served[i] = options_.relay->Serve(shared.Of(i));
+    } catch (const Error& error) {  // others' loss, which they can make up for
+      log::warn("nothing of {} is relayed: {}", manifests_.front().version().ToString(), error.what());
+      return std::vector<Relay::Served>(publishers_.size());
+    }
+    return served;
+  }
+
   // All are asked before any is waited for: each reads its bytes for their first digests.
   std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
-                                          const std::vector<std::vector<AmaxRequest>>& requests, Deadline deadline) {
+                                          const std::vector<std::vector<AmaxRequest>>& requests,
+                                          const std::vector<Relay::Served>& served, Deadline deadline) {
     const std::string stage = "subscribing to " + manifests_.front().version().ToString();
     std::vector<wire::Subscribed> answers(publishers_.size());
     std::vector<std::size_t> awaited;
-    for (std::size_t i = 0; i < publishers_.size(); ++i) publishers_[i]->Ask(shared.Of(i), requests[i]);
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      publishers_[i]->Ask(shared.Of(i), requests[i], mode() == PublishMode::kSnapshot, served[i].place);
+    }
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
       wire::Message answer = Expect(i, shared, deadline, stage);
       if (std::holds_alternative<wire::NeedSchedule>(answer)) {
@@ -173,11 +205,15 @@ class Session final : public FetchSession {
                        const std::string& stage) {
     PublisherLink& link = publishers_[publisher]->link();
     while (!deadline.Passed()) {
-      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(kStep), stage))
-        return *std::move(message);
-      // Each owes one answer, and digests.
+      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(kStep), stage)) {
+        const auto* from = std::get_if<wire::FetchFrom>(&*message);
+        if (from == nullptr || !publishers_[publisher]->takes_relays()) return *std::move(message);
+        publishers_[publisher]->Note(*from);
+        continue;
+      }
+      // Each owes one answer, and digests, and where to take chunks from.
       for (std::size_t i = 0; i < publishers_.size(); ++i) {
-        publishers_[i]->link().TakeIn(1 + shared.Of(i).chunks().size(), stage);
+        publishers_[i]->link().TakeIn(2 + shared.Of(i).chunks().size(), stage);
       }
     }
     return link.Expect(deadline, stage);
@@ -195,6 +231,7 @@ class Session final : public FetchSession {
 
   const FetchOptions options_;
   FailPoints& failpoints_;
+  ReceiverIdentity self_;
   HostMemory host_memory_;
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
   std::vector<Manifest> manifests_;                            // theirs

@@ -27,6 +27,8 @@
 
 namespace layercast {
 
+class Relay;
+
 enum class PublishMode : std::uint8_t { kSnapshot, kStream };
 
 // Who is receiving; in the handshake, in the publisher's log and in its errors.
@@ -40,8 +42,10 @@ struct ReceiverIdentity {
 struct FetchOptions {
   ChannelChooser* channels = nullptr;  // outlives the session, and is kept for the next one
   std::string channel;               // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
+  bool measure = true;               // the channels that there are, before one is chosen
   std::size_t slots = 4;             // chunks under way at once from each publisher: the credits of this receiver
   MemoryResource* memory = nullptr;  // of the slots of a copying channel; null: host memory
+  Relay* relay = nullptr;            // serves on what is taken; null: nothing is. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // silence of a publisher that counts as its loss
 };
 
@@ -62,8 +66,8 @@ class FetchSink {
   virtual void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) = 0;
   // For each tensor whose magnitudes amax_requests asked for, before the first of its chunks.
   virtual void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) = 0;
-  // Chunk number `chunk` of the schedule, one view per region; the views are valid until the call returns, or with an
-  // attaching channel until the session is closed. Digests have been checked.
+  // Chunk number `chunk` of the schedule, one view per region, which are valid until the call returns. Digests have
+  // been checked.
   virtual void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) = 0;
 };
 

@@ -9,6 +9,7 @@
 
 #include "src/session/chunk_receiver.h"
 #include "src/session/shared_schedule.h"
+#include "src/session/snapshot_part.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
@@ -16,6 +17,7 @@ namespace layercast {
 // `subscribed`: each publisher's answer to its schedule, with the digests of its first chunks; the others come while
 // chunks do. `receivers`: of each.
 void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
-                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, FetchSink& sink);
+                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access,
+                   FetchSink& sink);
 
 }  // namespace layercast

@@ -42,6 +42,7 @@ void CheckKnowsParts(const wire::Hello& hello, const Manifest& manifest) {
 OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
+      relays_(parts.outbox),
       digests_({.pool = parts.pool,
                 .failpoints = parts.failpoints,
                 .outbox = parts.outbox,
@@ -92,7 +93,11 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
   if (std::holds_alternative<wire::Ping>(message)) return {wire::Pong{}};
   if (auto* subscribe = std::get_if<wire::Subscribe>(&message)) return OnSubscribe(key, session, std::move(*subscribe));
   if (std::holds_alternative<wire::Bye>(message)) {
-    Drop(key);
+    End(key);
+    return {};
+  }
+  if (const auto* lost = std::get_if<wire::RelayLost>(&message)) {
+    OnRelayLost(key, session, *lost);
     return {};
   }
   if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
@@ -161,6 +166,7 @@ std::shared_ptr<OfferedVersion> OfferDesk::FindVersion(const wire::Hello& hello)
 
 std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe) {
   if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
+  if (session.version()->relayed() != nullptr) return FollowRelayed(key, session, subscribe);
   const std::shared_ptr<const Schedule> schedule = FindSchedule(subscribe);
   if (schedule == nullptr) return {wire::NeedSchedule{}};
   const bool stream = session.version()->mode() == PublishMode::kStream;
@@ -176,6 +182,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   }
   session.schedule = schedule;
   if (!stream) {
+    session.tree = relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe);
     digests_.Put({.key = key,
                   .lease = session.lease,
                   .schedule = schedule,
@@ -187,6 +194,24 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   parts_.outbox.Put(key, wire::Subscribed{});
   StartWalkIfComplete(session);
   return {};
+}
+
+void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
+  if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
+  log::warn("receiver {}: relay {}: {}", NameOf(key), lost.relay, lost.why);
+  relays_.Lost(key, *session.tree, lost);
+}
+
+std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Session& session,
+                                                    const wire::Subscribe& subscribe) {
+  RelayedChunks& relayed = *session.version()->relayed();
+  if (subscribe.schedule_digest != relayed.schedule_digest()) {
+    throw Error(ErrorCode::kNotFound, "the relay has the chunks of schedule " + relayed.schedule_digest().ToHex() +
+                                          ", not those of " + subscribe.schedule_digest.ToHex());
+  }
+  relayed.Leave(key);  // whoever subscribes twice is told once
+  relayed.Follow(key, parts_.outbox);
+  return {wire::Subscribed{session.version()->offer().id, {}, {}}};
 }
 
 std::shared_ptr<const Schedule> OfferDesk::FindSchedule(const wire::Subscribe& subscribe) {
@@ -243,16 +268,26 @@ void OfferDesk::DropSilent() {
   for (const auto& [key, session] : sessions_) {
     if (Deadline::Clock::now() - session.last_heard > options_.lease) silent.push_back(key);
   }
+  relays_.Sweep();
   for (const SessionKey& key : silent) {
     log::warn("receiver {} was silent for {} ms: its lease is over", NameOf(key), options_.lease.count());
     Drop(key);
   }
 }
 
+void OfferDesk::End(const SessionKey& key) {
+  RelayTree*& tree = sessions_.at(key).tree;
+  if (tree != nullptr) std::exchange(tree, nullptr)->Finish(key);
+  Drop(key);
+}
+
 void OfferDesk::Drop(const SessionKey& key) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return;
-  if (found->second.walk != nullptr) found->second.walk->Leave(key);
+  const Session& session = found->second;
+  if (session.walk != nullptr) session.walk->Leave(key);
+  if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
+  if (session.tree != nullptr) relays_.Leave(key, *session.tree);
   sessions_.erase(found);
 }
 

@@ -15,6 +15,7 @@
 #include "src/session/digest_worker.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
+#include "src/session/relay_planner.h"
 #include "src/session/stream_walk.h"
 #include "src/wire/frames.h"
 
@@ -65,6 +66,7 @@ class OfferDesk {
     std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
     StreamWalk* walk = nullptr;
+    RelayTree* tree = nullptr;  // of those who take the same of a snapshot
 
     const std::shared_ptr<OfferedVersion>& version() const { return lease->version(); }
   };
@@ -78,10 +80,14 @@ class OfferDesk {
   wire::StatusAnswer Status();
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
+  void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
+  std::vector<wire::Message> FollowRelayed(const SessionKey& key, Session& session, const wire::Subscribe& subscribe);
   std::shared_ptr<OfferedVersion> FindVersion(const wire::Hello& hello);
   std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);
   void StartWalkIfComplete(const Session& last);
   bool IsUsed(const StreamWalk& walk) const;
+  // It has what it wanted.
+  void End(const SessionKey& key);
   void Drop(const SessionKey& key);
   std::string NameOf(const SessionKey& key) const;
 
@@ -92,6 +98,7 @@ class OfferDesk {
   std::map<SessionKey, Session> sessions_;
   std::map<Digest, std::shared_ptr<const Schedule>, DigestOrder> schedules_;
   std::vector<std::unique_ptr<StreamWalk>> walks_;
+  RelayPlanner relays_;
   DigestWorker digests_;
 };
 

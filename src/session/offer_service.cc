@@ -31,6 +31,7 @@ class OfferService::Impl {
     CheckBindable(options.endpoint, options.allow_remote);
     Bind(options.endpoint);
     OpenChannels(HostOf(options.endpoint), failpoints);
+    if (options.probe) OfferProbe();
     desk_.emplace(
         DeskOptions{.name = options.name,
                     .lease = kLeaseInTimeouts * options.peer_timeout,
@@ -94,6 +95,9 @@ class OfferService::Impl {
       if (arena_ == nullptr) arena_ = ends_.back()->arena();
     }
     if (arena_ == nullptr) arena_ = &host_memory_;
+  }
+
+  void OfferProbe() {
     probe_.emplace(*arena_);
     for (const std::unique_ptr<OfferingEnd>& end : ends_) end->Add(probe_->offer());
   }

@@ -17,6 +17,12 @@ OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_
       walk_(std::move(walk)),
       layer_order_(layer_order) {}
 
+OfferedVersion::OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint64_t offer_id)
+    : manifest_(kRelayedLineage, offer_id, {}),
+      encoded_manifest_(manifest_.Encode()),
+      offer_{.id = offer_id, .tensors = relayed->Tensors()},
+      relayed_(std::move(relayed)) {}
+
 void OfferedVersion::AddReader() {
   const std::lock_guard lock(mutex_);
   ++readers_;

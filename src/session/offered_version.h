@@ -1,5 +1,5 @@
-// A version that a publisher offers: its manifest, and its bytes (snapshot) or a way to walk them (stream). Who reads
-// it now is counted, so that its owner knows when the memory may go.
+// A version that a publisher offers: its manifest, and its bytes (snapshot) or a way to walk them (stream); or what a
+// relay has of one. Who reads it now is counted, so that its owner knows when the memory may go.
 #pragma once
 
 #include <condition_variable>
@@ -15,6 +15,7 @@
 #include "src/base/deadline.h"
 #include "src/base/work_clock.h"
 #include "src/session/fetch.h"
+#include "src/session/relayed_chunks.h"
 #include "src/tensor/manifest.h"
 #include "src/transport/channel.h"
 
@@ -32,10 +33,14 @@ class OfferedVersion {
   // A stream. `layer_order`: walk in the order of the first receiver's schedule.
   OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order);
 
+  // Chunks of a version that somebody else publishes: a snapshot of them, which grows.
+  OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint64_t offer_id);
+
   const Manifest& manifest() const { return manifest_; }
   const std::vector<std::byte>& encoded_manifest() const { return encoded_manifest_; }
   PublishMode mode() const { return walk_ ? PublishMode::kStream : PublishMode::kSnapshot; }
   const Offer& offer() const { return offer_; }
+  RelayedChunks* relayed() const { return relayed_.get(); }  // null: the version is this publisher's own
   bool borrowed() const { return borrowed_; }
   const WorkCost& cost() const { return cost_; }
   bool layer_order() const { return layer_order_; }
@@ -56,6 +61,7 @@ class OfferedVersion {
   const std::vector<std::byte> encoded_manifest_;
   const Offer offer_;
   const WalkFunction walk_;
+  const std::shared_ptr<RelayedChunks> relayed_;  // the second owner is the relay
   const bool borrowed_ = false;
   const WorkCost cost_;
   const bool layer_order_ = false;

@@ -30,14 +30,18 @@ void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lin
   manifest_ = Manifest::Decode(welcome.manifest);
   cost_ = welcome.cost;
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
-  ChosenChannel chosen = options_.channels->Choose(welcome, options_.channel, deadline);
+  ChosenChannel chosen = options_.channels->Choose(welcome, options_.channel, deadline, options_.measure);
   channel_use_ = {chosen.name, chosen.lane, chosen.reason, chosen.probed_gb_per_s};
   channel_ = std::move(chosen.end);
 }
 
-void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests) {
+void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays,
+                           const RelayPlace& serves_at) {
   asked_.schedule_digest = schedule.digest();
   asked_.amax_requests.assign(amax_requests.begin(), amax_requests.end());
+  asked_.takes_relays = takes_relays && link_.protocol() >= wire::kRelayProtocol && !channel_->attaches();
+  asked_.relay_endpoint = serves_at.endpoint;
+  asked_.relay_offer = serves_at.offer;
   link_.Send(asked_);
 }
 

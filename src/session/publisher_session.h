@@ -6,9 +6,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "src/session/fetch.h"
 #include "src/session/publisher_link.h"
+#include "src/session/relay_tree.h"
 #include "src/transport/channel.h"
 #include "src/wire/frames.h"
 
@@ -26,7 +28,10 @@ class PublisherSession {
   void Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
             Deadline deadline);
   // Asks for a schedule; the answer to it is `subscribed`, or `need_schedule`, which has it sent whole.
-  void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests);
+  // `takes_relays`: the chunks may come from other receivers, where that spares the publisher anything. `serves_at`:
+  // where this receiver serves on what comes.
+  void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays = false,
+           const RelayPlace& serves_at = {});
   void AskAgain(const Schedule& schedule);
   // Throws kCorrupt unless this is the answer to all that was asked.
   void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
@@ -41,6 +46,11 @@ class PublisherSession {
   const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
   PublisherLink& link() { return link_; }
   FetchingEnd& channel() { return *channel_; }
+  // No byte moves before it has said where from.
+  bool takes_relays() const { return asked_.takes_relays; }
+  // What it has said of that before it answered what was asked.
+  void Note(const wire::FetchFrom& from) { fetch_from_ = from; }
+  std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
 
  private:
   const FetchOptions options_;
@@ -51,6 +61,7 @@ class PublisherSession {
   wire::TrainerCost cost_;
   std::unique_ptr<FetchingEnd> channel_;
   wire::Subscribe asked_;  // its schedule is left out
+  std::optional<wire::FetchFrom> fetch_from_;
   bool closed_ = false;
 };
 

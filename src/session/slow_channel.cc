@@ -1,5 +1,6 @@
 #include "src/session/slow_channel.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/session/channel_chooser.h"
@@ -27,6 +28,9 @@ std::string LikelyCause(const FetchStats& stats) {
 }  // namespace
 
 std::optional<std::string> SlowChannelWarning(const FetchStats& stats) {
+  // A relay has chunks when it has got them itself: that says nothing of the channel.
+  if (std::ranges::any_of(stats.publishers, [](const auto& share) { return share.relayed_bytes > 0; }))
+    return std::nullopt;
   const double probed = stats.channel.probed_gb_per_s;
   if (stats.bytes < kWorthJudging || stats.gb_per_s() >= probed * kFarUnder) return std::nullopt;
   return "channel " + stats.channel.name + " moved " + RateText(stats.gb_per_s()) + ", and " + RateText(probed) +

@@ -36,6 +36,11 @@ inline RegionView AsView(std::span<const std::byte> bytes) {
   return {.base = bytes.data(), .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()};
 }
 
+// `rows` runs of `row_bytes` bytes, one after the other.
+inline RegionView PackedAt(const std::byte* base, std::size_t row_bytes, std::size_t rows) {
+  return {.base = base, .row_bytes = row_bytes, .rows = rows, .stride = row_bytes};
+}
+
 // Throws kInvalidArgument, naming the tensor's number and both bounds, unless the region lies inside a
 // tensor of `tensor_bytes` bytes; safe against overflow, so it may be called on what came over the wire.
 void CheckInside(const Region& region, std::uint64_t tensor_bytes);

@@ -5,6 +5,7 @@
 // slow or dead receiver therefore holds nobody up, and nothing is written after a failure.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +24,11 @@
 namespace layercast {
 
 // What a publisher lets receivers read: the tensors of a version (or of one stream slot), by manifest index.
-// Immutable while it is offered; the memory is borrowed.
+// Immutable while it is offered, but for what a relay has yet to receive; the memory is borrowed.
 struct OfferedTensor {
   const std::byte* data = nullptr;
   std::uint64_t bytes = 0;
+  const std::atomic<bool>* written = nullptr;  // null: it is; until it is set, requests for the tensor are refused
 };
 
 // Not a version's: bytes that both ends know, by which a channel is measured (session/channel_probe.h).

@@ -15,6 +15,9 @@ std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::spa
                                                    ": expected a number below " + std::to_string(tensors.size()));
     }
     const OfferedTensor& tensor = tensors[region.tensor];
+    if (tensor.written != nullptr && !tensor.written->load(std::memory_order_acquire)) {
+      throw Error(ErrorCode::kInvalidArgument, "tensor " + std::to_string(region.tensor) + " is not there yet");
+    }
     CheckInside(region, tensor.bytes);
     // An empty tensor may have no address, and null + 0 is all that may be computed from null.
     const std::byte* base = region.num_bytes() == 0 ? tensor.data : tensor.data + region.offset;

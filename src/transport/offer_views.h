@@ -11,7 +11,7 @@
 namespace layercast {
 
 // One view per region, into the tensors. Throws kInvalidArgument, naming tensor and bounds, when a region names no
-// tensor of the offer or leaves it; may be called on what came over the wire.
+// tensor of the offer, one that is not written yet, or leaves it; may be called on what came over the wire.
 std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::span<const Region> regions);
 
 // Where each region lies once the chunk is packed into `destination`. Throws kInvalidArgument when it is too small.

@@ -13,8 +13,9 @@ namespace {
 constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello", "welcome", "subscribe", "need_schedule", "subscribed", "tensor_ready",  "tensor_done", "stream_end",
-    "ping",  "pong",    "bye",       "refused",       "status",     "status_answer", "more_digests"};
+    "hello",       "welcome",       "subscribe",    "need_schedule", "subscribed", "tensor_ready",
+    "tensor_done", "stream_end",    "ping",         "pong",          "bye",        "refused",
+    "status",      "status_answer", "more_digests", "fetch_from",    "relay_lost", "chunks_ready"};
 
 // Writing and reading are one description: `Fields(archive, message)` visits a message's fields in wire order, and the
 // archive is a Writer or a Reader. So the two cannot differ.
@@ -159,6 +160,10 @@ void Fields(Archive& archive, Subscribe& subscribe) {
     archive.Number(ask.tensor, "tensor");
     archive.Number(ask.kept, "kept axes");
   });
+  if (archive.protocol() < kRelayProtocol) return;
+  archive.Flag(subscribe.takes_relays, "takes relays");
+  archive.Text(subscribe.relay_endpoint, "relay's endpoint");
+  archive.Number(subscribe.relay_offer, "relay's offer");
 }
 
 template <typename Archive>
@@ -226,6 +231,24 @@ void Fields(Archive& archive, StatusAnswer& status) {
 template <typename Archive>
 void Fields(Archive& archive, MoreDigests& more) {
   Digests(archive, more.chunk_digests);
+}
+
+template <typename Archive>
+void Fields(Archive& archive, FetchFrom& from) {
+  archive.Text(from.relay, "relay's endpoint");
+  archive.Number(from.offer, "relay's offer");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, RelayLost& lost) {
+  archive.Text(lost.relay, "relay's endpoint");
+  archive.Number(lost.offer, "relay's offer");
+  archive.Text(lost.why, "why");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, ChunksReady& ready) {
+  archive.Number(ready.chunks, "chunks");
 }
 
 template <typename Archive, typename Empty>

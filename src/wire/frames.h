@@ -16,11 +16,13 @@ namespace layercast::wire {
 
 // This release speaks these protocols.
 inline constexpr std::uint16_t kOldestProtocol = 2;
-inline constexpr std::uint16_t kNewestProtocol = 3;
+inline constexpr std::uint16_t kNewestProtocol = 4;
 // From this one on, a publisher may be one of several that hold a version between them, and says so.
 inline constexpr std::uint16_t kPartsProtocol = 3;
 // From this one on, digests of a snapshot's chunks may come after 'subscribed'.
 inline constexpr std::uint16_t kDigestsProtocol = 3;
+// From this one on, receivers of a snapshot may take its chunks from each other.
+inline constexpr std::uint16_t kRelayProtocol = 4;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -74,6 +76,10 @@ struct Subscribe {
   Digest schedule_digest;
   std::vector<std::byte> schedule;  // empty: the publisher may know it by its digest
   std::vector<AmaxRequest> amax_requests;
+  // Since protocol 4, of a snapshot.
+  bool takes_relays = false;     // waits for 'fetch_from' before it asks for a chunk
+  std::string relay_endpoint{};  // where it serves on what it has taken; empty: it does not
+  std::uint64_t relay_offer = 0;
   bool operator==(const Subscribe&) const = default;
 };
 
@@ -162,9 +168,31 @@ struct MoreDigests {
   bool operator==(const MoreDigests&) const = default;
 };
 
+// Where a receiver is to take its chunks from now on. Since protocol 4.
+struct FetchFrom {
+  std::string relay;  // its endpoint; empty: the publisher itself
+  std::uint64_t offer = 0;
+  bool operator==(const FetchFrom&) const = default;
+};
+
+// That relay cannot be taken from; where else? Since protocol 4.
+struct RelayLost {
+  std::string relay;
+  std::uint64_t offer = 0;
+  std::string why;
+  bool operator==(const RelayLost&) const = default;
+};
+
+// From a relay: so many chunks, from the first on, can be had. Since protocol 4.
+struct ChunksReady {
+  std::uint32_t chunks = 0;
+  bool operator==(const ChunksReady&) const = default;
+};
+
 // In the order of their type numbers, from 1 on.
-using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
-                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests>;
+using Message =
+    std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd, Ping, Pong,
+                 Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost, ChunksReady>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // decides the form of the message

@@ -67,8 +67,7 @@ TEST_F(DigestsTest, AMessageWithoutAnyIsRefused) {
 TEST_F(DigestsTest, AnotherMessageInTheirPlaceIsRefusedByName) {
   Begin();
   publisher_.Send(wire::NeedSchedule{});
-  EXPECT_THAT(fetched_.get().error, AllOf(HasSubstr("the digest of chunk 2 of 3"),
-                                          HasSubstr("expected 'more_digests', got 'need_schedule'")));
+  EXPECT_THAT(fetched_.get().error, HasSubstr("expected 'more_digests', got 'need_schedule'"));
 }
 
 TEST_F(DigestsTest, APublisherThatFallsSilentBetweenThemIsLost) {

@@ -1,0 +1,43 @@
+// Chunks from a relay: a session with it, beside the one with the publisher, which goes on. What comes is copied out,
+// also where the channel could hand out the relay's own memory: nothing that is verified can be changed afterwards.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/session/chunk_source.h"
+#include "src/session/publisher_session.h"
+#include "src/session/relay_tree.h"
+#include "src/wire/schedule.h"
+
+namespace layercast {
+
+class RelaySource final : public ChunkSource {
+ public:
+  // Of the schedule of `receiver`, from `place`. Throws what opening a session does, and what the relay refuses with.
+  RelaySource(const RelayPlace& place, const ChunkReceiver& receiver, const FetchOptions& options,
+              const ReceiverIdentity& self);
+
+  const RelayPlace& place() const { return place_; }
+
+  std::uint32_t ready() const override { return ready_; }
+  bool HasRoom() const override { return chunks_->window().HasRoom(); }
+  void Submit(std::uint32_t chunk) override;
+  std::optional<ChunkCompletion> Poll(const std::string& stage) override;
+  void Done(std::uint32_t chunk) override { chunks_->window().Done(chunk); }
+  void LookAtLink(const std::string& stage) override;
+  void End() override {}
+
+ private:
+  void Take(const wire::Message& message, const std::string& stage);
+
+  const RelayPlace place_;
+  const Schedule& schedule_;  // of the version
+  const Schedule packed_;     // of the relay's offer: chunk i is its tensor i
+  PublisherSession session_;
+  std::optional<ChunkReceiver> chunks_;  // over `packed_`
+  std::uint32_t ready_ = 0;
+};
+
+}  // namespace layercast

@@ -1,0 +1,106 @@
+#include "src/session/relay_tree.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace layercast {
+
+std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiver) {
+  // Whoever served at that endpoint before was the same receiver, at an earlier try.
+  if (!receiver.place.endpoint.empty()) {
+    for (auto other = members_.begin(); other != members_.end();) {
+      const auto member = other++;
+      if (member->second.receiver.place.endpoint == receiver.place.endpoint) Retire(member);
+    }
+  }
+  members_[key] = {.receiver = std::move(receiver), .number = joined_++};
+  return Place(*members_.find(key));
+}
+
+std::optional<RelayPlace> RelayTree::Lost(const SessionKey& key, const RelayPlace& relay) {
+  const auto found = members_.find(key);
+  if (found == members_.end()) return std::nullopt;
+  Member& member = found->second;
+  const auto feeder = member.from == Member::From::kRelay ? members_.find(member.relay) : members_.end();
+  Detach(member);
+  // Nobody can speak ill of a relay but those who were sent to it.
+  if (feeder != members_.end() && feeder->second.receiver.place == relay) Retire(feeder);
+  return Place(*found);
+}
+
+void RelayTree::Finish(const SessionKey& key) {
+  const auto found = members_.find(key);
+  if (found == members_.end()) return;
+  Detach(found->second);
+  found->second.finished = true;
+  if (found->second.receiver.place.endpoint.empty()) members_.erase(found);
+}
+
+std::vector<RelayTree::Move> RelayTree::Leave(const SessionKey& key) {
+  const auto leaving = members_.find(key);
+  if (leaving == members_.end()) return {};
+  Detach(leaving->second);
+  members_.erase(leaving);
+  std::vector<Members::value_type*> orphans;
+  for (auto& member : members_) {
+    if (member.second.from != Member::From::kRelay || member.second.relay != key) continue;
+    member.second.from = Member::From::kNobody;
+    orphans.push_back(&member);
+  }
+  std::vector<Move> moves;
+  for (Members::value_type* orphan : orphans) moves.push_back({orphan->first, Place(*orphan)});
+  return moves;
+}
+
+std::size_t RelayTree::DepthOf(const SessionKey& key) const {
+  std::size_t depth = 0;
+  for (const Member* at = &members_.at(key); at->from == Member::From::kRelay; at = &members_.at(at->relay)) ++depth;
+  return depth;
+}
+
+std::optional<RelayPlace> RelayTree::Place(Members::value_type& placed) {
+  auto& [key, member] = placed;
+  const Members::value_type* best = nullptr;
+  const auto rank = [&](const Members::value_type& relay) {
+    return std::tuple(relay.second.receiver.host != member.receiver.host, DepthOf(relay.first), relay.second.number);
+  };
+  if (member.receiver.takes_relays) {
+    for (const Members::value_type& relay : members_) {
+      if (MayFeed(relay, key) && (best == nullptr || rank(relay) < rank(*best))) best = &relay;
+    }
+  }
+  if (best == nullptr) {
+    member.from = Member::From::kPublisher;
+    return std::nullopt;
+  }
+  member.from = Member::From::kRelay;
+  member.relay = best->first;
+  ++members_.at(best->first).feeds;
+  return best->second.receiver.place;
+}
+
+void RelayTree::Detach(Member& member) {
+  if (member.from == Member::From::kRelay) --members_.at(member.relay).feeds;
+  member.from = Member::From::kNobody;
+}
+
+bool RelayTree::MayFeed(const Members::value_type& relay, const SessionKey& key) const {
+  const Member& member = relay.second;
+  return !member.receiver.place.endpoint.empty() && !member.lost && member.feeds < kFanOut &&
+         (member.finished || member.from != Member::From::kNobody) && !IsBelow(relay.first, key);
+}
+
+bool RelayTree::IsBelow(const SessionKey& key, const SessionKey& relay) const {
+  for (const SessionKey* at = &key;; at = &members_.at(*at).relay) {
+    if (*at == relay) return true;
+    if (members_.at(*at).from != Member::From::kRelay) return false;
+  }
+}
+
+void RelayTree::Retire(Members::iterator member) {
+  member->second.lost = true;
+  if (member->second.finished && member->second.feeds == 0) members_.erase(member);
+}
+
+}  // namespace layercast

@@ -1,0 +1,74 @@
+// Who takes a snapshot's chunks from whom: the receivers of one schedule, as a tree whose root is the publisher. Every
+// receiver that relays feeds a few others, so that the publisher sends about one copy, and the last of N receivers is
+// some log N steps away from it. Kept by the publisher; plans only, and knows no socket. One thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/session/outbox.h"
+
+namespace layercast {
+
+// Where a relay serves on what it has. Value.
+struct RelayPlace {
+  std::string endpoint;  // empty: it does not relay
+  std::uint64_t offer = 0;
+  bool operator==(const RelayPlace&) const = default;
+};
+
+class RelayTree {
+ public:
+  // How many receivers one relay feeds: two need twice its bandwidth, and halve the depth of the tree.
+  static constexpr std::size_t kFanOut = 2;
+
+  struct Receiver {
+    std::string host;
+    RelayPlace place;
+    bool takes_relays = false;  // false: it reads the publisher's own memory, which costs the publisher nothing
+  };
+  // Where `key` takes its chunks from: nullopt is the publisher.
+  std::optional<RelayPlace> Join(const SessionKey& key, Receiver receiver);
+  // It could not take them from there: nobody is sent to that relay any more, and it goes elsewhere.
+  std::optional<RelayPlace> Lost(const SessionKey& key, const RelayPlace& relay);
+  // It needs nothing any more. What it relays can be had for as long as nobody says otherwise.
+  void Finish(const SessionKey& key);
+  // It is gone, and what it relayed with it: those that took from it go elsewhere.
+  struct Move {
+    SessionKey key;
+    std::optional<RelayPlace> to;
+  };
+  std::vector<Move> Leave(const SessionKey& key);
+
+  // Relays between a receiver and one that has all chunks: the publisher, or a receiver that has finished.
+  std::size_t DepthOf(const SessionKey& key) const;
+
+ private:
+  struct Member {
+    Receiver receiver;
+    std::uint64_t number = 0;  // in the order of joining
+    enum class From : std::uint8_t { kNobody, kPublisher, kRelay } from = From::kNobody;
+    SessionKey relay{};     // where from is kRelay
+    std::size_t feeds = 0;  // receivers that take from it
+    bool finished = false;
+    bool lost = false;  // somebody could not take from it
+  };
+  using Members = std::map<SessionKey, Member>;
+
+  // Finds where that one is to take from, who takes from nobody now.
+  std::optional<RelayPlace> Place(Members::value_type& member);
+  void Detach(Member& member);
+  bool MayFeed(const Members::value_type& relay, const SessionKey& key) const;
+  bool IsBelow(const SessionKey& key, const SessionKey& relay) const;
+  // What it relays goes to nobody new; if it is of no more use at all, it is forgotten.
+  void Retire(Members::iterator member);
+
+  Members members_;
+  std::uint64_t joined_ = 0;
+};
+
+}  // namespace layercast

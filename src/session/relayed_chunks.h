@@ -1,0 +1,66 @@
+// The chunks of one schedule that a receiver keeps for others: packed, one after the other, and how many of them have
+// come. Filled by the thread that fetches them; served by the relay's offer service, as tensor i of an offer for chunk
+// i.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "layercast/memory.h"
+#include "src/session/outbox.h"
+#include "src/transport/channel.h"
+#include "src/wire/schedule.h"
+
+namespace layercast {
+
+// The lineage by which a relay's offers are opened; the step is the offer's number.
+inline constexpr const char* kRelayedLineage = "relayed";
+
+// Resource; Place and Ready are for the thread that fills it, the rest is thread-safe.
+class RelayedChunks {
+ public:
+  // Throws kResourceExhausted where `memory` has not that much.
+  RelayedChunks(const Schedule& schedule, MemoryResource& memory);
+
+  const Digest& schedule_digest() const { return schedule_digest_; }
+  std::vector<OfferedTensor> Tensors() const;
+
+  // Where chunk number `chunk` goes.
+  std::span<std::byte> Place(std::uint32_t chunk) const;
+  // All up to that one are there, and right: those who follow hear of it.
+  void Ready(std::uint32_t chunk);
+  // No more will come: whoever follows is refused with this, now and later.
+  void End(const Error& why);
+
+  // Tells `key` by `outbox`, from now on, how many chunks are there.
+  void Follow(const SessionKey& key, Outbox& outbox);
+  void Leave(const SessionKey& key);
+
+ private:
+  struct Follower {
+    SessionKey key;
+    Outbox* outbox;
+  };
+  void Tell(const Follower& follower) const;
+
+  const Digest schedule_digest_;
+  const std::vector<std::size_t> first_byte_;  // of each chunk; one more at the end
+  const Buffer bytes_;
+  std::deque<std::atomic<bool>> written_;  // by chunk
+  std::mutex mutex_;
+  std::uint32_t ready_ = 0;          // chunks; guarded by mutex_
+  std::uint32_t told_ = 0;           // of them, to followers; guarded by mutex_
+  std::optional<Error> ended_;       // guarded by mutex_
+  std::vector<Follower> followers_;  // guarded by mutex_
+};
+
+}  // namespace layercast

@@ -1,0 +1,137 @@
+#include "src/session/snapshot_part.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace layercast {
+
+SnapshotPart::SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access)
+    : offer_(subscribed.offer_id), digests_(std::move(subscribed.chunk_digests)), receiver_(receiver), access_(access) {
+  PublisherSession& publisher = receiver.parts().publisher;
+  if (!publisher.takes_relays()) {
+    source_ = std::make_unique<PublisherSource>(receiver_, offer_);
+  } else if (const std::optional<wire::FetchFrom> from = publisher.TakeFetchFrom()) {
+    TakeSource(*from);
+  }
+}
+
+void SnapshotPart::Request() {
+  OrLoseRelay([&] {
+    for (; source_ != nullptr && submitted_ < source_->ready() && source_->HasRoom(); ++submitted_) {
+      source_->Submit(submitted_);
+    }
+  });
+}
+
+bool SnapshotPart::Poll(const std::string& stage) {
+  if (source_ == nullptr) {
+    if (std::optional<wire::Message> message = receiver_.PollMessage(stage)) Take(*std::move(message), stage);
+    return false;
+  }
+  bool came = false;
+  OrLoseRelay([&] {
+    std::optional<ChunkCompletion> completion = source_->Poll(stage);
+    came = completion.has_value();
+    if (!came) return;
+    const std::uint64_t chunk = completion->ticket;
+    here_.emplace(chunk, *std::move(completion));
+  });
+  return came;
+}
+
+std::optional<std::vector<RegionView>> SnapshotPart::Verified(std::uint32_t chunk) {
+  while (digests_.size() <= chunk) {
+    const std::string stage = "the digest of " + receiver_.StageOf(chunk);
+    Take(receiver_.NextMessage(stage), stage);
+    if (!Has(chunk)) return std::nullopt;
+  }
+  std::optional<std::vector<RegionView>> views;
+  OrLoseRelay([&] {
+    views = receiver_.Verified(chunk, here_.at(chunk), digests_[chunk]);
+    if (relay_ != nullptr) receiver_.NoteRelayed(chunk, relay_->place().endpoint);
+    receiver_.NoteKept(chunk);
+  });
+  return views;
+}
+
+void SnapshotPart::Done(std::uint32_t chunk) {
+  here_.erase(chunk);
+  source_->Done(chunk);
+  done_ = chunk + 1;
+  if (done_ == receiver_.schedule().chunks().size() && relay_ != nullptr) DropSource();  // it may let go of us
+}
+
+void SnapshotPart::End() {
+  if (source_ != nullptr) source_->End();
+}
+
+void SnapshotPart::LookAtLink(const std::string& stage) {
+  while (std::optional<wire::Message> message = receiver_.MessageThatCame(stage)) Take(*std::move(message), stage);
+  OrLoseRelay([&] {
+    if (source_ != nullptr) source_->LookAtLink(stage);
+  });
+}
+
+void SnapshotPart::Take(wire::Message message, const std::string& stage) {
+  if (const auto* more = std::get_if<wire::MoreDigests>(&message)) return TakeDigests(more->chunk_digests);
+  const auto* from = std::get_if<wire::FetchFrom>(&message);
+  PublisherSession& publisher = receiver_.parts().publisher;
+  if (from == nullptr || !publisher.takes_relays()) publisher.link().RefuseAnswer(stage, "'more_digests'", message);
+  TakeSource(*from);
+}
+
+void SnapshotPart::TakeDigests(const std::vector<Digest>& more) {
+  const std::size_t chunks = receiver_.schedule().chunks().size();
+  if (more.empty() || more.size() > chunks - digests_.size()) {
+    receiver_.Refuse("sent " + std::to_string(more.size()) + " chunk digests more, expected 1 to " +
+                     std::to_string(chunks - digests_.size()));
+  }
+  digests_.insert(digests_.end(), more.begin(), more.end());
+}
+
+void SnapshotPart::TakeSource(const wire::FetchFrom& from) {
+  if (source_ != nullptr && relay_ == nullptr) {
+    receiver_.Refuse("sent us to '" + from.relay + "', where it serves us itself");
+  }
+  DropSource();
+  if (from.relay.empty()) {
+    source_ = std::make_unique<PublisherSource>(receiver_, offer_);
+    return;
+  }
+  const RelayPlace place{from.relay, from.offer};
+  try {
+    auto relay = std::make_unique<RelaySource>(place, receiver_, access_.options, access_.self);
+    relay_ = relay.get();
+    source_ = std::move(relay);
+  } catch (const Error& error) {
+    LoseRelay(place, error);
+  }
+}
+
+template <typename Call>
+void SnapshotPart::OrLoseRelay(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (relay_ == nullptr) throw;
+    LoseRelay(RelayPlace(relay_->place()), error);
+  }
+}
+
+void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
+  if (receiver_.deadline().Passed()) throw error;
+  log::warn("relay {}: {}", relay.endpoint, error.what());
+  DropSource();
+  receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, error.what()});
+}
+
+// What it has brought and was not consumed yet goes with it.
+void SnapshotPart::DropSource() {
+  relay_ = nullptr;
+  source_.reset();
+  here_.clear();
+  submitted_ = done_;
+}
+
+}  // namespace layercast

@@ -1,0 +1,64 @@
+// One publisher's part of a snapshot, as a receiver takes it: chunks under way as far ahead as its credits reach,
+// whatever other publishers do, from the publisher or from wherever that sends us, each held against the publisher's
+// digest. Used by the walk over a snapshot. Resource; one thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/session/chunk_receiver.h"
+#include "src/session/chunk_source.h"
+#include "src/session/relay_source.h"
+
+namespace layercast {
+
+// How other receivers are reached, should the publisher send us to one.
+struct RelayAccess {
+  const FetchOptions& options;
+  const ReceiverIdentity& self;
+};
+
+class SnapshotPart {
+ public:
+  SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access);
+
+  ChunkReceiver& receiver() { return receiver_; }
+  bool Has(std::uint32_t chunk) const { return here_.contains(chunk); }
+  void Request();
+  // False: nothing came for a while.
+  bool Poll(const std::string& stage);
+  // The views of a chunk that is here; nullopt where a relay brought other bytes than the publisher has: then it is not
+  // here any more.
+  std::optional<std::vector<RegionView>> Verified(std::uint32_t chunk);
+  void Done(std::uint32_t chunk);
+  void LookAtLink(const std::string& stage);
+  // All was consumed.
+  void End();
+
+ private:
+  void Take(wire::Message message, const std::string& stage);
+  void TakeDigests(const std::vector<Digest>& more);
+  void TakeSource(const wire::FetchFrom& from);
+  // What goes wrong with a relay is no reason to give up.
+  template <typename Call>
+  void OrLoseRelay(const Call& call);
+  void LoseRelay(const RelayPlace& relay, const Error& error);
+  void DropSource();
+
+  const std::uint64_t offer_;
+  std::vector<Digest> digests_;  // of the first chunks
+  ChunkReceiver& receiver_;
+  const RelayAccess access_;
+  std::unique_ptr<ChunkSource> source_;            // null: the publisher has not said yet where from
+  RelaySource* relay_ = nullptr;                   // what source_ is, if it is one
+  std::map<std::uint64_t, ChunkCompletion> here_;  // completed, and not yet delivered
+  std::uint32_t submitted_ = 0;
+  std::uint32_t done_ = 0;
+};
+
+}  // namespace layercast

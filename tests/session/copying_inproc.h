@@ -1,0 +1,47 @@
+// inproc, but for that it copies: what comes by it costs its publisher something, as between hosts.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tests/session/other_inproc.h"
+
+namespace layercast::testing {
+
+class CopyingInproc final : public OtherInproc {
+ public:
+  std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
+    return std::make_unique<End>(honest_->Connect(address, deadline));
+  }
+
+ private:
+  class End final : public FetchingEnd {
+   public:
+    explicit End(std::unique_ptr<FetchingEnd> attached) : attached_(std::move(attached)) {}
+    bool attaches() const override { return false; }
+    void Submit(const ChunkRequest& request) override {
+      destinations_[request.ticket] = request.destination.data();
+      attached_->Submit(request);
+    }
+    std::optional<ChunkCompletion> Poll(Deadline deadline) override {
+      std::optional<ChunkCompletion> completion = attached_->Poll(deadline);
+      if (!completion) return completion;
+      std::byte* at = destinations_.extract(completion->ticket).mapped();
+      for (RegionView& view : completion->views) {
+        Pack(view, at);
+        view = PackedAt(at, view.row_bytes, view.rows);
+        at += view.num_bytes();
+      }
+      return completion;
+    }
+    void Close() noexcept override { attached_->Close(); }
+
+   private:
+    const std::unique_ptr<FetchingEnd> attached_;
+    std::map<std::uint64_t, std::byte*> destinations_;
+  };
+};
+
+}  // namespace layercast::testing

@@ -1,0 +1,344 @@
+// Receivers that take a snapshot's chunks from each other.
+#include "src/session/relay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <latch>
+#include <map>
+
+#include "layercast/error.h"
+#include "tests/session/copying_inproc.h"
+#include "tests/session/publishing.h"
+#include "tests/session/raw_peers.h"
+#include "tests/support/error_of.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ChannelChooser Copying() {
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(std::make_unique<CopyingInproc>());
+  return ChannelChooser(std::move(transports));
+}
+
+class HookedSink final : public FetchSink {
+ public:
+  void OnTensor(std::uint32_t /*tensor*/, float /*amax*/, const Digest& /*digest*/) override {}
+  void OnAxisAmax(std::uint32_t /*tensor*/, std::span<const float> /*amax*/) override {}
+  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
+    if (before_chunk) before_chunk(chunk);
+    collected.OnChunk(chunk, regions);
+  }
+
+  std::function<void(std::uint32_t chunk)> before_chunk;
+  CollectingSink collected;
+};
+
+// One receiver, which may relay.
+class Taker {
+ public:
+  Taker(const OfferService& publisher, ChannelChooser& channels) : publisher_(publisher.endpoint()) {
+    options.channels = &channels;
+  }
+
+  Relay& Relays(WorkerPool& pool) {
+    relay.emplace(RelayOptions{.endpoint = "tcp://127.0.0.1:0", .channels = {"inproc"}}, pool, failpoints);
+    options.relay = &*relay;
+    return *relay;
+  }
+  void Fetch(const Schedule& schedule) {
+    const auto session =
+        FetchSession::Open(std::vector{publisher_}, {"engine", 1, 0, 1}, "", std::nullopt, options, failpoints, Soon());
+    stats = session->Fetch(schedule, {}, sink, Soon());
+  }
+  std::future<void> FetchInBackground(const Schedule& schedule) {
+    return std::async(std::launch::async, [this, schedule] { Fetch(schedule); });
+  }
+  void ExpectTook(const Schedule& schedule, const Weights& weights) const {
+    const auto expected = BytesOf(schedule, weights);
+    ASSERT_EQ(sink.collected.chunks.size(), expected.size());
+    for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.collected.chunks.at(i), expected[i]) << i;
+  }
+  std::uint64_t relayed() const { return stats.publishers.front().relayed_bytes; }
+
+  // The last of them; empty: none.
+  std::string relay_it_took_from() const {
+    const std::vector<std::string>& relays = stats.publishers.front().relays;
+    return relays.empty() ? "" : relays.back();
+  }
+
+  FailPoints failpoints;
+  FetchOptions options;
+  HookedSink sink;
+  std::optional<Relay> relay;
+  FetchStats stats;
+
+ private:
+  const std::string publisher_;
+};
+
+// Waits for what another thread does; true unless that takes for ever.
+bool Await(std::latch& latch) {
+  const Deadline deadline = Soon();
+  while (!latch.try_wait()) {
+    if (deadline.Passed()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+class RelayTest : public SessionTest {
+ protected:
+  const Weights weights_ = SomeWeights();
+  const Schedule schedule_ = SomeSchedule(false);
+  ChannelChooser copying_ = Copying();
+  std::unique_ptr<OfferService> service_ = MakeService(1U << 20, std::chrono::milliseconds(5000), 100);
+  const PublishedWeights published_{*service_, weights_, "run", 3};
+};
+
+TEST_F(RelayTest, ALateJoinerTakesEverythingFromOneThatHasFinished) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  first.Fetch(schedule_);
+  first.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(first.relayed(), 0U);
+
+  Taker second(*service_, copying_);
+  second.Fetch(schedule_);
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), schedule_.total_bytes());
+  EXPECT_EQ(second.relay_it_took_from(), first.relay->endpoint());
+  EXPECT_EQ(second.stats.bytes, schedule_.total_bytes());
+}
+
+TEST_F(RelayTest, ChunksAreServedOnWhileOthersAreStillToCome) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  Taker second(*service_, copying_);
+  std::latch has_one(1), has_followed(1);
+  first.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk != 0) return;
+    has_one.count_down();
+    EXPECT_TRUE(Await(has_followed)) << "chunk 0 was not served on before chunk 1 was taken";
+  };
+  second.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk == 0) has_followed.count_down();
+  };
+  auto taken = first.FetchInBackground(schedule_);
+  ASSERT_TRUE(Await(has_one));
+  second.Fetch(schedule_);
+  taken.get();
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), schedule_.total_bytes());
+}
+
+TEST_F(RelayTest, OneThatReadsThePublishersMemoryRelaysACopy) {
+  ChannelChooser attaching;
+  Taker first(*service_, attaching);
+  first.options.channel = "inproc";
+  first.Relays(pool_);
+  first.Fetch(schedule_);
+  Taker second(*service_, copying_);
+  second.Fetch(schedule_);
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), schedule_.total_bytes());
+  Taker third(*service_, attaching);
+  third.options.channel = "inproc";
+  third.Fetch(schedule_);
+  EXPECT_EQ(third.relayed(), 0U) << "it can read the publisher's memory too";
+}
+
+TEST_F(RelayTest, AnotherScheduleIsAnotherTree) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  first.Fetch(schedule_);
+  Taker second(*service_, copying_);
+  second.Fetch(SomeSchedule(true));
+  second.ExpectTook(SomeSchedule(true), weights_);
+  EXPECT_EQ(second.relayed(), 0U);
+}
+
+TEST_F(RelayTest, ARelayThatHasGoneOnToTheNextVersionSendsReceiversBackToThePublisher) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  first.Fetch(schedule_);
+  first.relay->Clear({ErrorCode::kNotFound, "this relay takes another version now"});
+  Taker second(*service_, copying_);
+  second.Fetch(schedule_);
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), 0U);
+}
+
+TEST_F(RelayTest, ARelayThatDiesCostsWhatItHadNotBrought) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  first.Fetch(schedule_);
+  Taker second(*service_, copying_);
+  second.options.slots = 1;
+  second.options.peer_timeout = std::chrono::milliseconds(300);
+  second.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk == 0) first.relay.reset();
+  };
+  second.Fetch(schedule_);
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_GT(second.relayed(), 0U);
+  EXPECT_LT(second.relayed(), schedule_.total_bytes());
+
+  Taker third(*service_, copying_);  // nobody is sent to the dead one any more
+  third.Fetch(schedule_);
+  EXPECT_EQ(third.relayed(), 0U);
+}
+
+TEST_F(RelayTest, ARelayThatFailsItselfSendsItsFollowersElsewhere) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  Taker second(*service_, copying_);
+  std::latch has_one(1), has_followed(1);
+  first.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk != 0) return;
+    has_one.count_down();
+    EXPECT_TRUE(Await(has_followed));
+    throw Error(ErrorCode::kInternal, "the engine's own trouble");
+  };
+  second.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk == 0) has_followed.count_down();
+  };
+  auto taken = first.FetchInBackground(schedule_);
+  ASSERT_TRUE(Await(has_one));
+  second.Fetch(schedule_);
+  EXPECT_THROW(taken.get(), Error);
+  second.ExpectTook(schedule_, weights_);
+}
+
+TEST_F(RelayTest, OtherBytesThanThePublishersAreNotTakenFromARelay) {
+  Taker first(*service_, copying_);
+  first.Relays(pool_);
+  first.Fetch(schedule_);
+  Taker second(*service_, copying_);
+  second.failpoints = FailPoints("receive.chunk=corrupt@1");
+  second.Relays(pool_);
+  second.Fetch(schedule_);
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), schedule_.chunks()[0].num_bytes);
+
+  Taker third(*service_, copying_);  // and what that one serves on is right
+  third.Fetch(schedule_);
+  third.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(third.relay_it_took_from(), second.relay->endpoint());
+}
+
+TEST_F(RelayTest, SixtyFourReceiversCostThePublisherOneCopyAndAreSixStepsAwayAtMost) {
+  constexpr std::size_t kReceivers = 64;
+  std::vector<std::unique_ptr<Taker>> takers;
+  std::latch all_joined(kReceivers);
+  for (std::size_t i = 0; i < kReceivers; ++i) {
+    takers.push_back(std::make_unique<Taker>(*service_, copying_));
+    takers.back()->Relays(pool_);
+    takers.back()->sink.before_chunk = [&](std::uint32_t chunk) {
+      if (chunk != 0) return;
+      all_joined.count_down();
+      EXPECT_TRUE(Await(all_joined));
+    };
+  }
+  std::vector<std::future<void>> taken;
+  for (const auto& taker : takers) taken.push_back(taker->FetchInBackground(schedule_));
+  for (auto& one : taken) one.get();
+
+  std::uint64_t from_publisher = 0;
+  std::map<std::string, std::string> relay_of;
+  std::map<std::string, int> fed_by;
+  for (const auto& taker : takers) {
+    taker->ExpectTook(schedule_, weights_);
+    from_publisher += taker->stats.bytes - taker->relayed();
+    const std::string relay = taker->relay_it_took_from();
+    relay_of[taker->relay->endpoint()] = relay;
+    ++fed_by[relay];
+  }
+  EXPECT_EQ(from_publisher, schedule_.total_bytes());
+  for (const auto& [relay, fed] : fed_by) EXPECT_LE(fed, relay.empty() ? 1 : 2) << relay;
+  for (const auto& [receiver, _] : relay_of) {
+    int steps = 0;
+    for (std::string at = relay_of[receiver]; !at.empty(); at = relay_of[at]) ++steps;
+    EXPECT_LE(steps, 6) << receiver;
+  }
+}
+
+TEST_F(RelayTest, AnEndpointThatStandsForAllAddressesIsRefused) {
+  Taker taker(*service_, copying_);
+  EXPECT_THAT(ErrorOf([&] { Relay({.endpoint = "tcp://0.0.0.0:0", .allow_remote = true}, pool_, taker.failpoints); }),
+              HasSubstr("relay endpoint 'tcp://0.0.0.0:0': expected an address that other receivers reach"));
+}
+
+TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
+  Taker first(*service_, copying_);
+  const Relay::Served served = first.Relays(pool_).Serve(schedule_);
+  RawReceiver link(served.place.endpoint);
+  link.Send(wire::Encode({.session = 9,
+                          .message = wire::Hello{.engine = "raw",
+                                                 .attempt = 1,
+                                                 .host = MyHost(),
+                                                 .lineage = kRelayedLineage,
+                                                 .step_known = true,
+                                                 .step = served.place.offer}}));
+  const auto welcome = std::get<wire::Welcome>(link.Receive());
+  const auto transport = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
+  const auto end = transport->Connect(welcome.channels.at(0).address, Soon());
+  const std::vector<Region> chunk = {{.tensor = 1, .offset = 0, .row_bytes = 8, .rows = 1, .stride = 0}};
+  EXPECT_THAT(ErrorOf([&] {
+                end->Submit({.ticket = 1, .offer_id = served.place.offer, .regions = chunk, .destination = {}});
+                end->Poll(Soon());
+              }),
+              HasSubstr("tensor 1 is not there yet"));
+}
+
+// A receiver that says what it likes of relays.
+class RawTaker {
+ public:
+  explicit RawTaker(const OfferService& service) : link_(service.endpoint()) {
+    wire::Hello hello;
+    hello.engine = "raw";
+    hello.host = MyHost();
+    Send(hello);
+    EXPECT_TRUE(std::holds_alternative<wire::Welcome>(link_.Receive()));
+  }
+  void Send(const wire::Message& message) { link_.Send(wire::Encode({.session = 9, .message = message})); }
+  wire::Message Receive() { return link_.Receive(); }
+  std::string Refusal() { return link_.Refusal(); }
+
+ private:
+  RawReceiver link_;
+};
+
+TEST_F(RelayTest, WhatIsNoEndpointIsRefused) {
+  RawTaker taker(*service_);
+  taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, "nonsense", 1});
+  EXPECT_THAT(taker.Refusal(), HasSubstr("nonsense"));
+}
+
+TEST_F(RelayTest, OneWhoTakesFromNoRelayCannotLoseOne) {
+  RawTaker taker(*service_);
+  taker.Send(wire::RelayLost{"tcp://127.0.0.1:1", 1, "why not"});
+  EXPECT_THAT(taker.Refusal(), HasSubstr("'relay_lost' of one that takes from no relay"));
+}
+
+TEST_F(RelayTest, ARelayWithoutTheChunksOfThatScheduleSaysSo) {
+  Taker first(*service_, copying_);
+  Relay& relay = first.Relays(pool_);
+  const Relay::Served served = relay.Serve(schedule_);
+  RawReceiver link(served.place.endpoint);
+  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
+  hello.step = served.place.offer;
+  link.Send(wire::Encode({.session = 9, .message = hello}));
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(link.Receive()));
+  link.Send(wire::Encode({.session = 9, .message = wire::Subscribe{SomeSchedule(true).digest(), {}, {}}}));
+  EXPECT_THAT(link.Refusal(), StartsWith("the relay has the chunks of schedule "));
+}
+
+}  // namespace
+}  // namespace layercast::testing
