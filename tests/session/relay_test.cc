@@ -95,6 +95,27 @@ bool Await(std::latch& latch) {
 
 class RelayTest : public SessionTest {
  protected:
+  // The second follows the first, which has its first chunk, and goes on with `then` when the second has it too.
+  // Returns what becomes of the first; the second has all.
+  std::future<void> FetchWhileTheFirstHoldsItsFirstChunk(Taker& first, Taker& second,
+                                                         const std::function<void()>& then) {
+    std::latch has_one(1), has_followed(1);
+    first.sink.before_chunk = [&](std::uint32_t chunk) {
+      if (chunk != 0) return;
+      has_one.count_down();
+      EXPECT_TRUE(Await(has_followed)) << "chunk 0 was not served on before chunk 1 was taken";
+      then();
+    };
+    second.sink.before_chunk = [&](std::uint32_t chunk) {
+      if (chunk == 0) has_followed.count_down();
+    };
+    auto taken = first.FetchInBackground(schedule_);
+    EXPECT_TRUE(Await(has_one));
+    second.Fetch(schedule_);
+    taken.wait();
+    return taken;
+  }
+
   const Weights weights_ = SomeWeights();
   const Schedule schedule_ = SomeSchedule(false);
   ChannelChooser copying_ = Copying();
@@ -121,18 +142,7 @@ TEST_F(RelayTest, ChunksAreServedOnWhileOthersAreStillToCome) {
   Taker first(*service_, copying_);
   first.Relays(pool_);
   Taker second(*service_, copying_);
-  std::latch has_one(1), has_followed(1);
-  first.sink.before_chunk = [&](std::uint32_t chunk) {
-    if (chunk != 0) return;
-    has_one.count_down();
-    EXPECT_TRUE(Await(has_followed)) << "chunk 0 was not served on before chunk 1 was taken";
-  };
-  second.sink.before_chunk = [&](std::uint32_t chunk) {
-    if (chunk == 0) has_followed.count_down();
-  };
-  auto taken = first.FetchInBackground(schedule_);
-  ASSERT_TRUE(Await(has_one));
-  second.Fetch(schedule_);
+  auto taken = FetchWhileTheFirstHoldsItsFirstChunk(first, second, [] {});
   taken.get();
   second.ExpectTook(schedule_, weights_);
   EXPECT_EQ(second.relayed(), schedule_.total_bytes());
@@ -199,19 +209,8 @@ TEST_F(RelayTest, ARelayThatFailsItselfSendsItsFollowersElsewhere) {
   Taker first(*service_, copying_);
   first.Relays(pool_);
   Taker second(*service_, copying_);
-  std::latch has_one(1), has_followed(1);
-  first.sink.before_chunk = [&](std::uint32_t chunk) {
-    if (chunk != 0) return;
-    has_one.count_down();
-    EXPECT_TRUE(Await(has_followed));
-    throw Error(ErrorCode::kInternal, "the engine's own trouble");
-  };
-  second.sink.before_chunk = [&](std::uint32_t chunk) {
-    if (chunk == 0) has_followed.count_down();
-  };
-  auto taken = first.FetchInBackground(schedule_);
-  ASSERT_TRUE(Await(has_one));
-  second.Fetch(schedule_);
+  auto taken = FetchWhileTheFirstHoldsItsFirstChunk(
+      first, second, [] { throw Error(ErrorCode::kInternal, "the engine's own trouble"); });
   EXPECT_THROW(taken.get(), Error);
   second.ExpectTook(schedule_, weights_);
 }
