@@ -47,7 +47,7 @@ class FreeBytes {
   std::vector<bool> free_;
 };
 
-constexpr std::size_t kSegmentBytes = 300;
+constexpr std::size_t kSegmentBytes = 100;
 
 // Ranges and the reference, side by side, and what was taken of both.
 class FreeRangesBesideBytes : public ::testing::Test {
@@ -85,10 +85,10 @@ class FreeRangesBesideBytes : public ::testing::Test {
 
 TEST_F(FreeRangesBesideBytes, AreThoseOfTheBytesWhateverIsTakenAndGivenBack) {
   std::mt19937 random(7);
-  for (int step = 0; step < 3000; ++step) {
+  for (int step = 0; step < 1000; ++step) {
     const bool filling = step / 100 % 2 == 0;  // mostly taking, then mostly giving back
     if (taken_.empty() || (random() % 4 == 0) != filling) {
-      Take(1 + random() % (random() % 8 == 0 ? kSegmentBytes : 20));
+      Take(1 + random() % (random() % 8 == 0 ? kSegmentBytes : 10));
     } else {
       GiveBack(random() % taken_.size());
     }
