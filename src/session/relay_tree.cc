@@ -24,6 +24,7 @@ std::optional<RelayPlace> RelayTree::Lost(const SessionKey& key, const RelayPlac
   Member& member = found->second;
   const auto feeder = member.from == Member::From::kRelay ? members_.find(member.relay) : members_.end();
   Detach(member);
+  ++member.has_lost;
   // Nobody can speak ill of a relay but those who were sent to it.
   if (feeder != members_.end() && feeder->second.receiver.place == relay) Retire(feeder);
   return Place(*found);
@@ -65,7 +66,7 @@ std::optional<RelayPlace> RelayTree::Place(Members::value_type& placed) {
   const auto rank = [&](const Members::value_type& relay) {
     return std::tuple(relay.second.receiver.host != member.receiver.host, DepthOf(relay.first), relay.second.number);
   };
-  if (member.receiver.takes_relays) {
+  if (member.receiver.takes_relays && member.has_lost < kMostLost) {
     for (const Members::value_type& relay : members_) {
       if (MayFeed(relay, key) && (best == nullptr || rank(relay) < rank(*best))) best = &relay;
     }

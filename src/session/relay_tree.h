@@ -25,6 +25,8 @@ class RelayTree {
  public:
   // How many receivers one relay feeds: two need twice its bandwidth, and halve the depth of the tree.
   static constexpr std::size_t kFanOut = 2;
+  // A receiver that has lost so many takes from the publisher: finding that one is dead may take seconds.
+  static constexpr std::size_t kMostLost = 2;
 
   struct Receiver {
     std::string host;
@@ -55,7 +57,8 @@ class RelayTree {
     SessionKey relay{};     // where from is kRelay
     std::size_t feeds = 0;  // receivers that take from it
     bool finished = false;
-    bool lost = false;  // somebody could not take from it
+    bool lost = false;         // somebody could not take from it
+    std::size_t has_lost = 0;  // relays
   };
   using Members = std::map<SessionKey, Member>;
 

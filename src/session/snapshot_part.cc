@@ -5,6 +5,12 @@
 #include "src/base/log.h"
 
 namespace layercast {
+namespace {
+
+// For the publisher's log: what a relay refused with may be of any length.
+constexpr std::size_t kMostWords = 500;
+
+}  // namespace
 
 SnapshotPart::SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access)
     : offer_(subscribed.offer_id), digests_(std::move(subscribed.chunk_digests)), receiver_(receiver), access_(access) {
@@ -123,7 +129,7 @@ void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
   if (receiver_.deadline().Passed()) throw error;
   log::warn("relay {}: {}", relay.endpoint, error.what());
   DropSource();
-  receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, error.what()});
+  receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, std::string(error.what()).substr(0, kMostWords)});
 }
 
 // What it has brought and was not consumed yet goes with it.

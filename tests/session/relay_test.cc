@@ -83,6 +83,24 @@ class Taker {
   const std::string publisher_;
 };
 
+// A receiver that says what it likes of relays.
+class RawTaker {
+ public:
+  explicit RawTaker(const OfferService& service) : link_(service.endpoint()) {
+    wire::Hello hello;
+    hello.engine = "raw";
+    hello.host = MyHost();
+    Send(hello);
+    EXPECT_TRUE(std::holds_alternative<wire::Welcome>(link_.Receive()));
+  }
+  void Send(const wire::Message& message) { link_.Send(wire::Encode({.session = 9, .message = message})); }
+  wire::Message Receive() { return link_.Receive(); }
+  std::string Refusal() { return link_.Refusal(); }
+
+ private:
+  RawReceiver link_;
+};
+
 // Waits for what another thread does; true unless that takes for ever.
 bool Await(std::latch& latch) {
   const Deadline deadline = Soon();
@@ -296,23 +314,19 @@ TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
               HasSubstr("tensor 1 is not there yet"));
 }
 
-// A receiver that says what it likes of relays.
-class RawTaker {
- public:
-  explicit RawTaker(const OfferService& service) : link_(service.endpoint()) {
-    wire::Hello hello;
-    hello.engine = "raw";
-    hello.host = MyHost();
-    Send(hello);
-    EXPECT_TRUE(std::holds_alternative<wire::Welcome>(link_.Receive()));
-  }
-  void Send(const wire::Message& message) { link_.Send(wire::Encode({.session = 9, .message = message})); }
-  wire::Message Receive() { return link_.Receive(); }
-  std::string Refusal() { return link_.Refusal(); }
-
- private:
-  RawReceiver link_;
-};
+// A relay is not trusted: what it says may be of any length.
+TEST_F(RelayTest, ARelayThatRefusesAtGreatLengthIsLostLikeAnyOther) {
+  RawPublisher relay;
+  RawTaker liar(*service_);
+  liar.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, relay.endpoint(), 1});
+  Taker second(*service_, copying_);
+  auto taken = second.FetchInBackground(schedule_);
+  const wire::Frame hello = wire::Decode(relay.ReceiveBytes());
+  relay.Send({wire::kNewestProtocol, hello.session, wire::Refused{ErrorCode::kInternal, std::string(1U << 20, 'x')}});
+  taken.get();
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), 0U);
+}
 
 TEST_F(RelayTest, WhatIsNoEndpointIsRefused) {
   RawTaker taker(*service_);

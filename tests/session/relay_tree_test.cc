@@ -128,6 +128,20 @@ TEST(RelayTree, NobodyIsSentToARelayThatSomebodyCouldNotTakeFrom) {
   EXPECT_TRUE(plan.TakesFrom(3, 2));
 }
 
+TEST(RelayTree, OneThatHasLostTwoIsFedByThePublisher) {
+  Planned plan;
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    plan.Join(i);
+    plan.tree.Finish(Key(i));  // and has been switched off since, as it were
+  }
+  plan.Join(6);
+  for (std::size_t i = 0; i < RelayTree::kMostLost; ++i) {
+    ASSERT_NE(plan.places.at(6), std::nullopt);
+    plan.Lose(6);
+  }
+  EXPECT_EQ(plan.places.at(6), std::nullopt);
+}
+
 TEST(RelayTree, AComplaintOfOneWhoWasNotSentThereChangesNothingForOthers) {
   Planned plan;
   for (std::uint64_t i = 1; i <= 3; ++i) plan.Join(i);
