@@ -1,4 +1,5 @@
 // layercast reload: has running engines take new weights, all at once, and says how each of them fared.
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -27,6 +28,15 @@ std::string Milliseconds(double milliseconds) {
   return text;
 }
 
+// Of one publisher's share; empty where all of it came from the publisher itself.
+std::string RelayedText(const Json& publisher) {
+  const auto bytes = publisher.value("relayed_bytes", std::uint64_t{0});
+  if (bytes == 0) return {};
+  std::string relays;
+  for (const Json& relay : publisher["relays"]) relays += (relays.empty() ? "" : ", ") + relay.get<std::string>();
+  return "    " + std::to_string(bytes) + " of them from other engines: " + relays + "\n";
+}
+
 std::string OutcomeText(const Json& outcome) {
   const Json& report = outcome["report"];
   std::string text = outcome["endpoint"].get<std::string>() + ": ";
@@ -47,6 +57,7 @@ std::string OutcomeText(const Json& outcome) {
     text += "    rank " + of_rank["rank"].dump() + " over " + of_rank.value("name", "?") + " at " +
             RateText(of_rank["gb_per_s"]) + ": " + of_rank.value("reason", "") + "\n";
   }
+  for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
   const Json& warning = report["channel"]["warning"];
   if (warning.is_string()) text += "  warning: " + warning.get<std::string>() + "\n";
   for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {

@@ -1,7 +1,6 @@
 """Which data channel a reload takes, what is said of it, and what becomes of one that is asked for and is not there."""
 
 import shutil
-import subprocess
 
 import pytest
 
@@ -55,9 +54,9 @@ def test_ranks_that_took_different_channels_are_each_said(mixed, program, start,
         assert channel["name"] == "shm, zmq" == report["publishers"][0]["channel"]
         assert channel["gb_per_s"] == min(first["gb_per_s"], second["gb_per_s"])
         assert program.status(engine)["channel"] == channel
-        said = text_of(program, "status", "--engine", engine.endpoint)
+        said = program.text("status", "--engine", engine.endpoint)
         assert "last channel of rank 0 shm" in said and "last channel of rank 1 zmq" in said
-        said = text_of(program, "reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
+        said = program.text("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
         assert "bytes over shm, zmq at" in said and "rank 1 over zmq at" in said
         assert_serves(engine, checkpoint("llama", "b"), "none")
 
@@ -66,11 +65,6 @@ def test_ranks_that_took_different_channels_are_each_said(mixed, program, start,
         assert one["name"] == "zmq" and "ranks" not in one
     finally:
         engine.kill()
-
-
-def text_of(program, *arguments):
-    """What it prints for people."""
-    return subprocess.run([program.path, *map(str, arguments)], capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def test_what_is_asked_for_is_taken_or_an_error(program, start, checkpoint, assert_serves):

@@ -80,6 +80,11 @@ class Program:
             raise ProgramFailed(f"{outcome}\nexpected exit status {status}")
         return outcome
 
+    def text(self, *arguments):
+        """What it prints for people."""
+        command = [*self.within, str(self.path), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS).stdout
+
     def daemon(self, *arguments, failpoints=""):
         self._started += 1
         log = self.scratch / f"{arguments[0]}-{self._started}.stderr"
