@@ -286,6 +286,38 @@ TEST_F(RelayTest, SixtyFourReceiversCostThePublisherOneCopyAndAreSixStepsAwayAtM
   }
 }
 
+TEST_F(RelayTest, WhoeverFailsInTheMiddleAllOthersGetAllOfIt) {
+  constexpr std::size_t kReceivers = 20;
+  Schedule schedule;
+  for (std::uint64_t chunk = 0; chunk < 30; ++chunk) {
+    schedule.Add(std::vector<Region>{{.tensor = 2, .offset = chunk * 800, .row_bytes = 800, .rows = 1, .stride = 0}});
+  }
+  const auto fails = [](std::size_t receiver) { return receiver % 3 == 0; };
+  std::vector<std::unique_ptr<Taker>> takers;
+  std::latch all_joined(kReceivers);
+  for (std::size_t i = 0; i < kReceivers; ++i) {
+    takers.push_back(std::make_unique<Taker>(*service_, copying_));
+    takers.back()->Relays(pool_);
+    takers.back()->sink.before_chunk = [&, i](std::uint32_t chunk) {
+      if (chunk == 0) {
+        all_joined.count_down();
+        EXPECT_TRUE(Await(all_joined));
+      }
+      if (fails(i) && chunk == i) throw Error(ErrorCode::kInternal, "the engine's own trouble");
+    };
+  }
+  std::vector<std::future<void>> taken;
+  for (const auto& taker : takers) taken.push_back(taker->FetchInBackground(schedule));
+  for (std::size_t i = 0; i < kReceivers; ++i) {
+    if (fails(i)) {
+      EXPECT_THAT(ErrorOf([&] { taken[i].get(); }), HasSubstr("the engine's own trouble")) << i;
+    } else {
+      EXPECT_NO_THROW(taken[i].get()) << i;
+      takers[i]->ExpectTook(schedule, weights_);
+    }
+  }
+}
+
 TEST_F(RelayTest, AnEndpointThatStandsForAllAddressesIsRefused) {
   Taker taker(*service_, copying_);
   EXPECT_THAT(ErrorOf([&] { Relay({.endpoint = "tcp://0.0.0.0:0", .allow_remote = true}, pool_, taker.failpoints); }),
