@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "layercast/error.h"
 #include "src/base/bytes.h"
 #include "src/transport/messages.h"
+#include "src/transport/poll_for.h"
 
 namespace layercast {
 namespace {
@@ -279,6 +281,16 @@ void ControlSocket::KeepDescriptor(msghdr& header) {
   std::memcpy(&fd, CMSG_DATA(part), sizeof(fd));
   descriptors_.emplace_back(fd);
   if (descriptors_.size() > kMaxDescriptors) throw Error(ErrorCode::kCorrupt, "descriptors that nobody asked for");
+}
+
+std::vector<std::byte> ControlSocket::AwaitAnswer(Deadline deadline) {
+  while (true) {
+    Flush();
+    if (std::optional<std::vector<std::byte>> message = Receive()) return *std::move(message);
+    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
+    pollfd item = Events();
+    PollFor({&item, 1}, deadline.AtMost(std::chrono::seconds(1)).Remaining());
+  }
 }
 
 UniqueFd ControlSocket::TakeDescriptor() {

@@ -62,6 +62,8 @@ class ControlSocket {
   // The next whole message, if it is there. Throws kUnavailable when the peer has ended the connection and all that it
   // sent has been taken; kCorrupt when a message is longer than any may be.
   std::optional<std::vector<std::byte>> Receive();
+  // The answer to our HELLO. Throws kDeadlineExceeded, and what Receive does.
+  std::vector<std::byte> AwaitAnswer(Deadline deadline);
   // The first descriptor that came and was not taken; none when there is none. It comes no later than its message.
   UniqueFd TakeDescriptor();
   // Hands on the messages that are there, but not so many that other sockets' wait long. True: some may be left,

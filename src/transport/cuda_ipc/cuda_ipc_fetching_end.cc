@@ -65,7 +65,7 @@ bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadl
   control_.emplace(ConnectLocally(SOCK_STREAM, name, deadline));
   takes_events = takes_events && (parts_.driver->opens_its_own() || !IsWithinThisProcess(control_->fd()));
   control_->Send(EncodeHello({kVersion, takes_events}));
-  const Welcome welcome = AwaitWelcome(deadline);
+  const Welcome welcome = DecodeWelcome(control_->AwaitAnswer(deadline));
   if (!welcome.event) return true;
   if (!takes_events) throw Error(ErrorCode::kCorrupt, "WELCOME: an event that was not asked for");
   try {
@@ -75,14 +75,6 @@ bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadl
     log::info("cuda_ipc: the publisher tells when a version is copied in, its event cannot be opened: {}",
               error.what());
     return false;
-  }
-}
-
-Welcome CudaIpcFetchingEnd::AwaitWelcome(Deadline deadline) {
-  while (true) {
-    if (const auto message = control_->Receive()) return DecodeWelcome(*message);
-    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
-    Sleep(deadline.AtMost(std::chrono::seconds(1)).Remaining());
   }
 }
 

@@ -52,7 +52,6 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
   auto Run(const Step& step);
   // False: the publisher's event cannot be opened.
   bool Greet(const std::string& name, bool takes_events, Deadline deadline);
-  Welcome AwaitWelcome(Deadline deadline);
 
   // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
   bool Progress();

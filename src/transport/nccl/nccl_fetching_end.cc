@@ -39,14 +39,9 @@ void NcclFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
 }
 
 Welcome NcclFetchingEnd::AwaitWelcome(Deadline deadline) {
-  while (true) {
-    if (const auto message = control_->Receive()) {
-      if (DecodeKind(*message) == Kind::kWelcome) return DecodeWelcome(*message);
-      TakeMessage(*message);
-    }
-    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
-    Sleep(deadline.AtMost(std::chrono::seconds(1)).Remaining());
-  }
+  const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
+  if (DecodeKind(answer) != Kind::kWelcome) TakeMessage(answer);  // throws what it refuses with
+  return DecodeWelcome(answer);
 }
 
 void NcclFetchingEnd::AwaitCommunicator(Deadline deadline) {

@@ -39,14 +39,9 @@ void UcxFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
 }
 
 Welcome UcxFetchingEnd::AwaitWelcome(Deadline deadline) {
-  while (true) {
-    if (const auto message = control_->Receive()) {
-      if (DecodeKind(*message) == Kind::kWelcome) return DecodeWelcome(*message);
-      TakeControl(*message);
-    }
-    if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
-    Sleep(deadline);
-  }
+  const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
+  if (DecodeKind(answer) != Kind::kWelcome) TakeControl(answer);  // throws what it refuses with
+  return DecodeWelcome(answer);
 }
 
 void UcxFetchingEnd::AwaitLanes(Deadline deadline) {
