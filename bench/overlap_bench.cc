@@ -24,7 +24,7 @@
 namespace layercast::bench {
 namespace {
 
-constexpr Size kModel = kLarge;
+constexpr Size kModel{8, 2048, 8192, 16, 4, 128};  // layers of 122 MB
 constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
 constexpr double kWarmUpRate = 0.5e9;  // what the probe is then measured at: no rate below is a reason to warn
 constexpr const char* kRecipe = "fp8_per_channel";

@@ -18,6 +18,7 @@
 namespace layercast {
 namespace {
 
+constexpr std::size_t kFewestSlots = 4;  // a publisher's share: keeps its connection busy
 // How long one wait for a publisher may take before the others are looked at again.
 constexpr std::chrono::milliseconds kStep{100};
 
@@ -68,6 +69,8 @@ class Session final : public FetchSession {
     const SharedSchedule shared(schedule, numbers);
     const auto requests = RequestsOf(amax_requests, numbers);
     const std::vector<Relay::Served> served = ServeOn(shared);
+    const std::size_t slots_each =
+        std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
     std::vector<std::unique_ptr<ChunkReceiver>> receivers;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
       const ChunkReceiverParts parts{.publisher = *publishers_[i],
@@ -77,7 +80,7 @@ class Session final : public FetchSession {
                                      .stats = stats_,
                                      .share = stats_.publishers[i],
                                      .failpoints = failpoints_,
-                                     .memory = {.slots = options_.slots,
+                                     .memory = {.slots = slots_each,
                                                 .resource = Memory(),
                                                 .kept = served[i].chunks,
                                                 .copies_out = served[i].chunks != nullptr}};

@@ -41,11 +41,13 @@ struct ReceiverIdentity {
 
 struct FetchOptions {
   ChannelChooser* channels = nullptr;  // outlives the session, and is kept for the next one
-  std::string channel;               // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
-  bool measure = true;               // the channels that there are, before one is chosen
-  std::size_t slots = 4;             // chunks under way at once from each publisher: the credits of this receiver
-  MemoryResource* memory = nullptr;  // of the slots of a copying channel; null: host memory
-  Relay* relay = nullptr;            // serves on what is taken; null: nothing is. Outlives the session
+  std::string channel;  // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
+  bool measure = true;  // the channels that there are, before one is chosen
+  // Chunks under way at once: the credits of this receiver, shared by its publishers (but for a few each). They are
+  // what the wire brings while a layer is finished, so that it does not stand still.
+  std::size_t slots = 16;
+  MemoryResource* memory = nullptr;              // of the slots of a copying channel; null: host memory
+  Relay* relay = nullptr;                        // serves on what is taken; null: nothing is. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // silence of a publisher that counts as its loss
 };
 
