@@ -14,11 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/decoder_layers.h"
-#include "bench/throttled_transport.h"
-#include "engine_side/reload/attempt.h"
-#include "engine_side/reload/stager.h"
-#include "layercast/publisher.h"
+#include "bench/one_rank.h"
 #include "src/base/check.h"
 
 namespace layercast::bench {
@@ -28,108 +24,6 @@ constexpr Size kModel{8, 2048, 8192, 16, 4, 128};  // layers of 122 MB
 constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
 constexpr double kWarmUpRate = 0.5e9;  // what the probe is then measured at: no rate below is a reason to warn
 constexpr const char* kRecipe = "fp8_per_channel";
-
-double MillisecondsSince(Deadline::Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Deadline::Clock::now() - begin).count();
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-class Trainer {
- public:
-  Trainer() : publisher_(Options()) {
-    for (const TensorSpec& spec : SpecsOf(kModel)) {
-      memory_.emplace_back(host_, static_cast<std::size_t>(spec.num_bytes()));
-      FillWithWeights(memory_.back().span());
-      tensors_.push_back({spec.name, {spec.dtype, spec.shape, memory_.back().data(), {}}, nullptr});
-      bytes_ += memory_.back().size();
-    }
-  }
-  std::string endpoint() const { return publisher_.endpoint(); }
-  double bytes() const { return static_cast<double>(bytes_); }
-  // Anew: nobody has asked for a digest of it.
-  void Publish() {
-    Weights weights{.specs = SpecsOf(kModel),
-                    .walk = [this](std::span<const std::string>) { return MakeWeightsIterator(tensors_); },
-                    .borrowed = true};
-    publisher_.Publish({.lineage = "bench", .step = ++step_}, std::move(weights));
-  }
-
- private:
-  static PublisherOptions Options() {
-    PublisherOptions options;
-    options.channels = {"inproc"};
-    return options;
-  }
-
-  HostMemory host_;
-  std::vector<Buffer> memory_;
-  std::vector<NamedTensor> tensors_;
-  std::uint64_t bytes_ = 0;
-  std::uint64_t step_ = 0;
-  Publisher publisher_;
-};
-
-struct Times {
-  double staged = 0;  // ms
-  double committed = 0;
-};
-
-// One rank, as a receiver drives it.
-class Engine {
- public:
-  Engine(CommitPolicy commit, std::string publisher, const double& rate)
-      : publisher_(std::move(publisher)),
-        captured_(MakeBuffers()),
-        stager_(ModelOf(kModel), {}, {kRecipe}, captured_, Options(commit), failpoints_, report_,
-                Throttled("inproc", rate)) {}
-
-  Times Reload() {
-    const auto begin = Deadline::Clock::now();
-    Times times;
-    stager_.Open(FromPublisher(publisher_), ++attempt_);
-    const StagedVersion staged = stager_.Receive();
-    times.staged = MillisecondsSince(begin);
-    stager_.committer().Commit();
-    times.committed = MillisecondsSince(begin);
-    stager_.committer().Forget();
-    served_ = staged.digest;
-    return times;
-  }
-  bool ServesWhatItTook() const { return captured_.ServedDigest() == served_; }
-
- private:
-  static ReceiverOptions Options(CommitPolicy commit) {
-    ReceiverOptions options;
-    options.commit = commit;
-    return options;
-  }
-  CapturedBuffers MakeBuffers() {
-    const std::unique_ptr<Module> model = ModelOf(kModel);
-    const Manifest manifest = Manifest::OfSpecs("bench", 0, SpecsOf(kModel));
-    std::vector<CapturedBuffer> table;
-    for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::Build(*model, manifest), *MakeRecipe(kRecipe))) {
-      memory_.emplace_back(host_, static_cast<std::size_t>(spec.num_bytes()));
-      std::fill(memory_.back().span().begin(), memory_.back().span().end(), std::byte{0});
-      table.push_back({spec.name, memory_.back().data(), spec.dtype, spec.shape, {}, {}});
-    }
-    return CapturedBuffers::Adopt(std::move(table));
-  }
-
-  const std::string publisher_;
-  HostMemory host_;
-  std::vector<Buffer> memory_;
-  const CapturedBuffers captured_;
-  FailPoints failpoints_;
-  ReloadReport report_;
-  Stager stager_;
-  std::uint64_t attempt_ = 0;
-  Digest served_;
-};
 
 // A rank that makes nothing of what it receives.
 class Wire final : public FetchSink {
@@ -173,7 +67,7 @@ struct Figures {
 
 void Measure(Trainer& trainer, CommitPolicy commit, int turns) {
   double rate = kWarmUpRate;
-  Engine engine(commit, trainer.endpoint(), rate);
+  Engine engine(kModel, kRecipe, commit, trainer.endpoint(), rate);
   Wire wire(trainer.endpoint(), rate);
   const auto reload = [&](double at) {
     rate = at;
@@ -220,7 +114,7 @@ int main(int argc, char** argv) {
   using namespace layercast;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const int turns = argc > 1 ? std::atoi(argv[1]) : 7;
-  bench::Trainer trainer;
+  bench::Trainer trainer(bench::kModel);
   std::printf("%.0f MB of bf16, %s, %d turns\n", trainer.bytes() * 1e-6, bench::kRecipe, turns);
   for (const CommitPolicy commit : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
     bench::Measure(trainer, commit, turns);

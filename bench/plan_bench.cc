@@ -98,7 +98,7 @@ Manifest ExpertManifest() {
 }
 
 void Report(benchmark::State& state, const Manifest& manifest) {
-  const auto tensors = static_cast<double>(manifest.entries().size());
+  const auto tensors = static_cast<double>(manifest.size());
   state.counters["tensors"] = tensors;
   state.counters["ns_per_tensor"] = benchmark::Counter(tensors * static_cast<double>(state.iterations()) * 1e-9,
                                                        benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
@@ -108,9 +108,9 @@ void IndexNames(benchmark::State& state) {
   const Manifest manifest = ManifestOf(ConfigOf(state.range(0)));
   for (auto _ : state) {
     std::unordered_map<std::string, std::uint32_t> index;
-    for (const ManifestEntry& entry : manifest.entries()) index[entry.spec.name] = entry.spec.shape.size() > 1 ? 1 : 0;
+    for (const auto& entry : manifest.entries()) index[entry.spec.name] = entry.spec.shape.size() > 1 ? 1 : 0;
     std::uint32_t found = 0;
-    for (const ManifestEntry& entry : manifest.entries()) found += index.at(entry.spec.name);
+    for (const auto& entry : manifest.entries()) found += index.at(entry.spec.name);
     benchmark::DoNotOptimize(found);
   }
   Report(state, manifest);

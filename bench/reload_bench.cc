@@ -42,7 +42,7 @@ struct Bench {
       std::memset(live.back().data(), 0, live.back().size());
       table.push_back({spec.name, live.back().data(), spec.dtype, spec.shape, {}, {}});
     }
-    for (const ManifestEntry& entry : manifest.entries()) {
+    for (const auto& entry : manifest.entries()) {
       source.emplace_back(host, static_cast<std::size_t>(entry.spec.num_bytes()));
       FillWithWeights(source.back().span());
     }
@@ -123,7 +123,7 @@ void Bookkeeping(benchmark::State& state, bool direct) {
   const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
   for (auto _ : state) Load(bench, layout, staging, planned, direct);
   state.counters["ns_per_tensor"] =
-      benchmark::Counter(static_cast<double>(bench.manifest.entries().size()) * 1e-9,
+      benchmark::Counter(static_cast<double>(bench.manifest.size()) * 1e-9,
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
@@ -136,7 +136,7 @@ void Coverage(benchmark::State& state) {
     for (const Piece& piece : planned.pieces) benchmark::DoNotOptimize(buffer.Count(piece));
   }
   state.counters["ns_per_tensor"] =
-      benchmark::Counter(static_cast<double>(bench.manifest.entries().size()) * 1e-9,
+      benchmark::Counter(static_cast<double>(bench.manifest.size()) * 1e-9,
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 

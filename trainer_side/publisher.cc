@@ -75,6 +75,7 @@ class Publisher::Impl {
     auto state =
         options.mode == PublishAs::kStream ? OfferStream(options, std::move(weights)) : OfferSnapshot(options, weights);
     service_.Offer(state->offered);
+    last_layout_ = state->offered->manifest().layout();
     last_step_[options.lineage] = options.step;
     current_.push_back(state);
     while (current_.size() > options_.retained_versions) {
@@ -98,7 +99,7 @@ class Publisher::Impl {
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
     WorkClock clock(pool_);
-    state->memory = TakeSnapshot(options, weights, service_.arena(), pool_);
+    state->memory = TakeSnapshot(options, weights, last_layout_, service_.arena(), pool_);
     const WorkCost cost = clock.Lap();
     const struct Offer offer {
       .id = service_.NextOfferId(), .tensors = state->memory.tensors
@@ -118,8 +119,9 @@ class Publisher::Impl {
     }
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
-    state->offered = std::make_shared<OfferedVersion>(Manifest::OfSpecs(options.lineage, options.step, weights.specs),
-                                                      std::move(weights.walk), options.layer_order);
+    state->offered =
+        std::make_shared<OfferedVersion>(Manifest::OfSpecs(options.lineage, options.step, weights.specs, last_layout_),
+                                         std::move(weights.walk), options.layer_order);
     return state;
   }
 
@@ -137,6 +139,7 @@ class Publisher::Impl {
   std::deque<std::shared_ptr<PublishedVersion::State>> current_;    // oldest first; guarded by mutex_
   std::vector<std::shared_ptr<PublishedVersion::State>> retiring_;  // guarded by mutex_
   std::map<std::string, std::uint64_t> last_step_;                  // by lineage; guarded by mutex_
+  std::shared_ptr<const ManifestLayout> last_layout_;               // guarded by mutex_
 };
 
 Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}

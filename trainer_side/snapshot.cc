@@ -24,26 +24,20 @@ void ParallelCopy(std::byte* to, const std::byte* from, std::size_t bytes, Worke
 // Holds a walk against the specs that were declared for it.
 class Declared {
  public:
-  explicit Declared(const std::vector<TensorSpec>& specs) {
-    for (const TensorSpec& spec : specs) awaited_.emplace(spec.name, &spec);
-    any_ = !specs.empty();
-  }
+  explicit Declared(const std::vector<TensorSpec>& specs) : specs_(specs) {}
 
   void Check(const NamedTensor& named) {
-    if (!any_) return;
-    const auto spec = awaited_.find(named.name);
-    if (spec == awaited_.end()) {
-      throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' was yielded, but not declared or twice");
-    }
-    const TensorSpec& declared = *spec->second;
+    if (specs_.empty()) return;
+    const TensorSpec& declared = Take(named.name);
     if (declared.dtype != named.tensor.dtype || declared.shape != named.tensor.shape) {
       throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "': declared " + Describe(declared) + ", yielded " +
                                                    Describe(named.tensor.dtype, named.tensor.shape));
     }
-    awaited_.erase(spec);
   }
 
-  void CheckEnd() const {
+  void CheckEnd() {
+    if (in_order_ == specs_.size()) return;
+    AwaitRest();
     if (awaited_.empty()) return;
     throw Error(ErrorCode::kInvalidArgument, "the walk ended without '" + std::string(awaited_.begin()->first) +
                                                  "' and " + std::to_string(awaited_.size() - 1) +
@@ -51,13 +45,33 @@ class Declared {
   }
 
  private:
-  std::unordered_map<std::string_view, const TensorSpec*> awaited_;
-  bool any_ = false;
+  // Walks mostly yield in the order that they declare: names are looked up from where one does not.
+  const TensorSpec& Take(const std::string& name) {
+    if (!looks_up_ && in_order_ < specs_.size() && specs_[in_order_].name == name) return specs_[in_order_++];
+    AwaitRest();
+    const auto spec = awaited_.find(name);
+    if (spec == awaited_.end()) {
+      throw Error(ErrorCode::kInvalidArgument, "'" + name + "' was yielded, but not declared or twice");
+    }
+    return *awaited_.extract(spec).mapped();
+  }
+
+  void AwaitRest() {
+    if (looks_up_) return;
+    looks_up_ = true;
+    for (const TensorSpec& spec : std::span(specs_).subspan(in_order_)) awaited_.emplace(spec.name, &spec);
+  }
+
+  const std::vector<TensorSpec>& specs_;
+  std::size_t in_order_ = 0;  // have come
+  bool looks_up_ = false;
+  std::unordered_map<std::string_view, const TensorSpec*> awaited_;  // once it looks up
 };
 
 }  // namespace
 
-Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights, MemoryResource& memory, WorkerPool& pool) {
+Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
+                      std::shared_ptr<const ManifestLayout> known, MemoryResource& memory, WorkerPool& pool) {
   Snapshot snapshot;
   std::vector<ManifestEntry> entries;
   Declared declared(weights.specs);
@@ -81,7 +95,7 @@ Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights, Mem
   if (entries.empty() && options.part.ranks == 1) {
     throw Error(ErrorCode::kInvalidArgument, "a version without a single tensor");
   }
-  snapshot.manifest = Manifest(options.lineage, options.step, std::move(entries), options.part);
+  snapshot.manifest = Manifest(options.lineage, options.step, std::move(entries), options.part, std::move(known));
   return snapshot;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "layercast/memory.h"
@@ -23,7 +24,8 @@ struct Snapshot {
 // Walks the weights once; copies each tensor (or keeps it, when the weights are borrowed), and reads it for its digest
 // and largest magnitude. Of a version that several publishers hold, `part` may be of no tensor. Throws kCorrupt naming
 // tensor and index on NaN or infinity; kInvalidArgument on a repeated name, on a tensor that was declared and not
-// yielded, or differently, and on weights without a tensor.
-Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights, MemoryResource& memory, WorkerPool& pool);
+// yielded, or differently, and on weights without a tensor. `known`: the layout is probably that.
+Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
+                      std::shared_ptr<const ManifestLayout> known, MemoryResource& memory, WorkerPool& pool);
 
 }  // namespace layercast

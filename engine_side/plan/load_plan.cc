@@ -20,7 +20,7 @@ CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::
 
 LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial,
                          HeldParts parts) {
-  if (manifest.entries().empty()) {
+  if (manifest.size() == 0) {
     throw Error(ErrorCode::kInvalidArgument, "load plan of " + model.class_name() + ": the manifest holds no tensors");
   }
   CheckedPlan checked = Check(model, manifest, partial, std::move(parts));

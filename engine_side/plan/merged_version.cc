@@ -19,15 +19,16 @@ namespace {
 struct Held {
   std::uint32_t publisher = 0;
   std::uint32_t number = 0;
-  const ManifestEntry* entry = nullptr;
+  const LaidOutTensor* tensor = nullptr;
+  const TensorSummary* summary = nullptr;
   Box box;
 };
 
-const Shape& WholeShape(const ManifestEntry& entry) { return entry.part ? entry.part->whole : entry.spec.shape; }
+const Shape& WholeShape(const LaidOutTensor& tensor) { return tensor.part ? tensor.part->whole : tensor.spec.shape; }
 
-Box BoxOf(const ManifestEntry& entry) {
-  Box box = Box::Whole(entry.spec.shape);
-  if (entry.part) std::ranges::copy(entry.part->offsets, box.begin.begin());
+Box BoxOf(const LaidOutTensor& tensor) {
+  Box box = Box::Whole(tensor.spec.shape);
+  if (tensor.part) std::ranges::copy(tensor.part->offsets, box.begin.begin());
   return box;
 }
 
@@ -98,10 +99,12 @@ class Merger {
     std::unordered_map<std::string_view, std::size_t> places;
     std::uint32_t number = 0;
     for (std::uint32_t publisher = 0; publisher < manifests_.size(); ++publisher) {
-      for (const ManifestEntry& entry : manifests_[publisher].entries()) {
-        const auto [place, is_new] = places.try_emplace(entry.spec.name, tensors_.size());
+      const Manifest& manifest = manifests_[publisher];
+      for (std::uint32_t i = 0; i < manifest.size(); ++i) {
+        const LaidOutTensor& tensor = manifest.layout()->tensors()[i];
+        const auto [place, is_new] = places.try_emplace(tensor.spec.name, tensors_.size());
         if (is_new) tensors_.emplace_back();
-        tensors_[place->second].push_back({publisher, number++, &entry, BoxOf(entry)});
+        tensors_[place->second].push_back({publisher, number++, &tensor, &manifest.summaries()[i], BoxOf(tensor)});
       }
     }
   }
@@ -111,8 +114,8 @@ class Merger {
   }
 
   [[noreturn]] void Refuse(const Held& of, const std::string& what) const {
-    throw Error(ErrorCode::kInvalidArgument, Quote(of.entry->spec.name) + " (" +
-                                                 Describe(of.entry->spec.dtype, WholeShape(*of.entry)) +
+    throw Error(ErrorCode::kInvalidArgument, Quote(of.tensor->spec.name) + " (" +
+                                                 Describe(of.tensor->spec.dtype, WholeShape(*of.tensor)) +
                                                  ") in parts: " + what);
   }
 
@@ -128,7 +131,7 @@ class Merger {
     std::vector<Box> boxes;
     for (const Held& one : held) boxes.push_back(one.box);
     const Coverage coverage = Cover(boxes);
-    if (coverage.Tiles(WholeShape(*held.front().entry))) return;
+    if (coverage.Tiles(WholeShape(*held.front().tensor))) return;
     for (const auto& [a, b] : coverage.overlaps) {
       Refuse(held.front(), Who(held[a]) + " and " + Who(held[b]) + ": expected every element of one of them");
     }
@@ -136,13 +139,14 @@ class Merger {
   }
 
   void CheckAgrees(const Held& one, const Held& other) const {
-    if (one.entry->spec.dtype == other.entry->spec.dtype && WholeShape(*one.entry) == WholeShape(*other.entry)) return;
+    if (one.tensor->spec.dtype == other.tensor->spec.dtype && WholeShape(*one.tensor) == WholeShape(*other.tensor))
+      return;
     Refuse(one, Who(one) + " of it, and publisher " + endpoints_[other.publisher] + " a part of " +
-                    Describe(other.entry->spec.dtype, WholeShape(*other.entry)));
+                    Describe(other.tensor->spec.dtype, WholeShape(*other.tensor)));
   }
 
   [[noreturn]] void RefuseHole(const std::vector<Held>& held, const std::vector<Box>& boxes) const {
-    const Box hole = FindHole(WholeShape(*held.front().entry), boxes).value();
+    const Box hole = FindHole(WholeShape(*held.front().tensor), boxes).value();
     std::string neighbours;
     for (const Held& one : held) {
       if (Touch(one.box, hole)) neighbours += (neighbours.empty() ? "; beside it " : ", ") + Who(one);
@@ -151,19 +155,20 @@ class Merger {
   }
 
   static ManifestEntry Together(const std::vector<Held>& held) {
-    ManifestEntry whole = *held.front().entry;
+    const Held& first = held.front();
+    ManifestEntry whole{first.tensor->spec, first.summary->digest, first.summary->amax, first.tensor->part};
     if (held.size() == 1) return whole;
     whole.spec.shape = whole.part->whole;
     whole.part.reset();
     ByteWriter parts;
     for (const Held& one : held) {
-      whole.amax = whole.amax < 0 || one.entry->amax < 0 ? -1 : std::max(whole.amax, one.entry->amax);
+      whole.amax = whole.amax < 0 || one.summary->amax < 0 ? -1 : std::max(whole.amax, one.summary->amax);
       for (std::size_t d = 0; d < one.box.rank; ++d) {
         parts.Put(static_cast<std::uint64_t>(one.box.begin[d]));
         parts.Put(static_cast<std::uint64_t>(one.box.extent[d]));
       }
-      parts.Put(one.entry->digest.high);
-      parts.Put(one.entry->digest.low);
+      parts.Put(one.summary->digest.high);
+      parts.Put(one.summary->digest.low);
     }
     whole.digest = DigestOf(parts.bytes());
     return whole;

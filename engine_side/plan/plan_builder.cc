@@ -32,13 +32,13 @@ bool FillOneParameter(std::span<const SourceResolution> parts) {
 CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
   plan_.layout_digest_ = manifest_.layout_digest();
   // A model has about as many parts as its checkpoint has tensors, or fewer.
-  plan_.placements_.reserve(manifest_.entries().size());
-  plan_.parameters_.reserve(manifest_.entries().size());
-  plan_.layers_.reserve(manifest_.entries().size());
+  plan_.placements_.reserve(manifest_.size());
+  plan_.parameters_.reserve(manifest_.size());
+  plan_.layers_.reserve(manifest_.size());
   std::string path;
   AddLayers(model_, path);
   touched_.resize(plan_.parameters_.size());
-  for (std::uint32_t tensor = 0; tensor < manifest_.entries().size(); ++tensor) PlaceTensor(tensor);
+  for (std::uint32_t tensor = 0; tensor < manifest_.size(); ++tensor) PlaceTensor(tensor);
   for (const auto& [tensor, to] : tied_) PlaceTied(tensor, to);
   OrderPlacements();
   IndexTensors();
@@ -268,7 +268,7 @@ void LoadPlan::Builder::OrderPlacements() {
 
 void LoadPlan::Builder::IndexTensors() {
   std::vector<std::uint32_t>& offsets = plan_.tensor_offsets_;
-  offsets.assign(manifest_.entries().size() + 1, 0);
+  offsets.assign(manifest_.size() + 1, 0);
   for (const Placement& placement : plan_.placements_) ++offsets[placement.tensor + 1];
   for (std::size_t i = 1; i < offsets.size(); ++i) offsets[i] += offsets[i - 1];
   std::vector<std::uint32_t> next = offsets;

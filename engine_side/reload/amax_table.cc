@@ -49,7 +49,7 @@ std::int64_t SourceMatrix(const Placement& placement, std::int64_t matrix) {
 }  // namespace
 
 AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(plan), manifest_(manifest) {
-  for (const ManifestEntry& entry : manifest.entries()) tensors_.push_back(entry.amax);
+  for (const TensorSummary& summary : manifest.summaries()) tensors_.push_back(summary.amax);
   for (std::uint32_t i = 0; i < plan.parameters().size(); ++i) {
     const PlannedParameter& parameter = plan.parameters()[i];
     if (!parameter.quantize || parameter.spec.shape.size() != 3) continue;

@@ -24,7 +24,7 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
   snapshot = MakeSchedule(plan, manifest, options);
   options.one_tensor_per_chunk = true;
   stream = MakeSchedule(plan, manifest, options);
-  stream_regions.resize(manifest.entries().size());
+  stream_regions.resize(manifest.size());
   for (std::uint32_t i = 0; i < stream.pieces.size(); ++i) {
     stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
   }
@@ -68,7 +68,7 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
                  .failpoints = environment.failpoints,
                  .buffer_limit = environment.buffer_limit},
                 in_order && environment.direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
-      entries_(manifest_.entries()) {
+      summaries_(manifest_.summaries()) {
   CheckAliases();  // as far as digests are known yet
 }
 
@@ -116,9 +116,8 @@ void ReloadAttempt::CheckTakes(std::uint32_t tensor, const NamedTensor& named) {
 }
 
 void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& digest) {
-  entries_[tensor].amax = amax;
-  entries_[tensor].digest = digest;
-  loaded_.insert(entries_[tensor].spec.name);
+  summaries_[tensor] = {digest, amax};
+  loaded_.insert(manifest_.entry(tensor).spec.name);
   pipeline_.amax().Set(tensor, amax);
 }
 
@@ -151,13 +150,14 @@ void ReloadAttempt::Finish() {
 // Tied tensors are loaded once, under their owner's name; another one that came with other bytes is a wrong model.
 void ReloadAttempt::CheckAliases() const {
   for (const AliasedTensor& alias : prepared_->plan.aliases()) {
-    const ManifestEntry& one = entries_[alias.tensor];
-    const ManifestEntry& owner = entries_[alias.owner];
-    if (!one.digest || !owner.digest || one.digest == owner.digest) continue;
+    const Digest& one = summaries_[alias.tensor].digest;
+    const Digest& owner = summaries_[alias.owner].digest;
+    if (!one || !owner || one == owner) continue;
     if (!Comparable(alias.tensor, alias.owner)) continue;
-    throw Error(ErrorCode::kCorrupt, "'" + one.spec.name + "' is tied to '" + owner.spec.name +
-                                         "', but holds other bytes: digest expected " + owner.digest.ToHex() +
-                                         ", got " + one.digest.ToHex());
+    throw Error(ErrorCode::kCorrupt, "'" + manifest_.entry(alias.tensor).spec.name + "' is tied to '" +
+                                         manifest_.entry(alias.owner).spec.name +
+                                         "', but holds other bytes: digest expected " + owner.ToHex() + ", got " +
+                                         one.ToHex());
   }
 }
 
@@ -168,7 +168,7 @@ bool ReloadAttempt::Comparable(std::uint32_t tensor, std::uint32_t other) const 
 }
 
 Manifest ReloadAttempt::FinalManifest() const {
-  return Manifest(manifest_.version().lineage, manifest_.version().step, entries_);
+  return {manifest_.version().lineage, manifest_.version().step, manifest_.layout(), summaries_};
 }
 
 void ReloadAttempt::Describe(ReloadReport& report) const {

@@ -88,7 +88,7 @@ class ReloadAttempt final : public FetchSink {
   const Manifest manifest_;
   const bool snapshot_;
   ReloadPipeline pipeline_;
-  std::vector<ManifestEntry> entries_;  // the manifest's, completed by what was seen
+  std::vector<TensorSummary> summaries_;  // the manifest's, completed by what was seen
   std::set<std::string> loaded_;
   std::uint64_t bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/served_digest.h"
+#include "engine_side/reload/tensor_loop.h"
 #include "src/base/digest.h"
 
 namespace layercast {
@@ -31,7 +32,7 @@ std::span<std::byte> LayerwiseCommitter::BytesOf(const KernelTensor& tensor) con
 }
 
 void LayerwiseCommitter::Close(std::span<const KernelTensor> tensors) {
-  parts_.pool.For(tensors.size(), [&](std::size_t i) {
+  ForEachTensor(parts_.pool, tensors, [&](std::size_t i) {
     const std::size_t index = parts_.layout.IndexOf(tensors[i]);
     const std::span<const std::byte> bytes = BytesOf(tensors[i]);
     digests_[index] = DigestOf(bytes);

@@ -9,6 +9,7 @@
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/served_digest.h"
 #include "engine_side/reload/staging.h"
+#include "engine_side/reload/tensor_loop.h"
 #include "src/base/digest.h"
 
 namespace layercast {
@@ -28,7 +29,7 @@ class StagedCommitter final : public Committer, private LayerSink {
 
   void Commit() override {
     const auto& tensors = parts_.layout.tensors();
-    parts_.pool.For(tensors.size(), [&](std::size_t i) {
+    ForEachTensor(parts_.pool, tensors, [&](std::size_t i) {
       parts_.failpoints.Hit("commit.copy");
       wrote_ = true;
       WriteCaptured(tensors[i], staging_.BytesOf(tensors[i]));
@@ -53,7 +54,7 @@ class StagedCommitter final : public Committer, private LayerSink {
   // While the layer is in the caches, and the next one is on its way.
   void Close(std::span<const KernelTensor> tensors) override {
     staging_.Close(tensors);
-    parts_.pool.For(tensors.size(), [&](std::size_t i) {
+    ForEachTensor(parts_.pool, tensors, [&](std::size_t i) {
       digests_[parts_.layout.IndexOf(tensors[i])] = DigestOf(staging_.BytesOf(tensors[i]));
     });
   }

@@ -11,7 +11,7 @@ namespace layercast {
 
 Schedule WholeTensors(const Manifest& manifest, std::uint64_t chunk_bytes) {
   Schedule schedule;
-  for (std::uint32_t tensor = 0; tensor < manifest.entries().size(); ++tensor) {
+  for (std::uint32_t tensor = 0; tensor < manifest.size(); ++tensor) {
     const auto bytes = static_cast<std::uint64_t>(manifest.entry(tensor).spec.num_bytes());
     for (std::uint64_t offset = 0; offset < bytes; offset += chunk_bytes) {
       const Region region{
@@ -24,10 +24,10 @@ Schedule WholeTensors(const Manifest& manifest, std::uint64_t chunk_bytes) {
 
 LentTensors::LentTensors(const Manifest& manifest, const Schedule& schedule, const KernelLayout& layout,
                          LayerSink& sink, StageWork& work)
-    : manifest_(manifest), schedule_(schedule), sink_(sink), work_(work), received_(manifest.entries().size()) {
+    : manifest_(manifest), schedule_(schedule), sink_(sink), work_(work), received_(manifest.size()) {
   std::map<std::string_view, const KernelTensor*> by_name;
   for (const KernelTensor& tensor : layout.tensors()) by_name.emplace(tensor.spec.name, &tensor);
-  for (const ManifestEntry& entry : manifest.entries()) kernel_.push_back(by_name.at(entry.spec.name));
+  for (const LaidOutTensor& tensor : manifest.layout()->tensors()) kernel_.push_back(by_name.at(tensor.spec.name));
 }
 
 // The only word of a tensor without bytes.

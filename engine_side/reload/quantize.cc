@@ -123,14 +123,15 @@ void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tenso
                                 .cols = cols,
                                 .row_stride = static_cast<std::int64_t>(view.rows > 1 ? view.stride : view.row_bytes)},
                                pool_);
-  const std::string where = WordsFor(parameter, tensor);
   if (scan.first_non_finite >= 0) {
-    throw Error(ErrorCode::kCorrupt, where + "expected finite values, got NaN or infinity at element " +
+    throw Error(ErrorCode::kCorrupt, WordsFor(parameter, tensor) +
+                                         "expected finite values, got NaN or infinity at element " +
                                          std::to_string(scan.first_non_finite) + " of what arrived");
   }
   if (tensor.dtype == planned.spec.dtype || std::isfinite(RoundTo(planned.spec.dtype, scan.amax))) return;
-  throw Error(ErrorCode::kCorrupt, where + "expected values that " + std::string(Name(planned.spec.dtype)) +
-                                       " can hold, got one of magnitude " + std::to_string(scan.amax));
+  throw Error(ErrorCode::kCorrupt, WordsFor(parameter, tensor) + "expected values that " +
+                                       std::string(Name(planned.spec.dtype)) + " can hold, got one of magnitude " +
+                                       std::to_string(scan.amax));
 }
 
 }  // namespace layercast

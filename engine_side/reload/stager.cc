@@ -75,7 +75,7 @@ StagedVersion Stager::Receive() {
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
-  BeginAttempt(Manifest::OfSpecs("iterator", 0, specs.empty() ? LastSpecs() : specs), {});
+  BeginAttempt(ManifestOf("iterator", 0, specs), {});
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
@@ -111,7 +111,7 @@ void Stager::Abandon() {
 
 void Stager::BeginAttempt(Manifest manifest, Arrival arrival, HeldParts parts) {
   std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest, std::move(parts));
-  last_specs_ = manifest.specs();
+  last_layout_ = manifest.layout();
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
 
@@ -193,8 +193,11 @@ std::vector<std::uint32_t> Stager::LayerOrder(const std::vector<TensorSpec>& spe
   return order;
 }
 
-const std::vector<TensorSpec>& Stager::LastSpecs() const {
-  if (!last_specs_.empty()) return last_specs_;
+Manifest Stager::ManifestOf(const std::string& lineage, std::uint64_t step, std::span<const TensorSpec> specs) const {
+  if (!specs.empty()) return Manifest::OfSpecs(lineage, step, specs, last_layout_);
+  if (last_layout_ != nullptr) {
+    return {lineage, step, last_layout_, std::vector<TensorSummary>(last_layout_->tensors().size())};
+  }
   throw Error(ErrorCode::kFailedPrecondition,
               "the first load from an iterator needs the specs of its tensors: plans are made before any byte moves");
 }

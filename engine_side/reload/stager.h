@@ -96,7 +96,8 @@ class Stager {
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest, HeldParts parts);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
-  const std::vector<TensorSpec>& LastSpecs() const;
+  // Of tensors that have these specs, or those of the last load.
+  Manifest ManifestOf(const std::string& lineage, std::uint64_t step, std::span<const TensorSpec> specs) const;
 
   const std::unique_ptr<Module> model_;
   const ParallelConfig parallel_;
@@ -120,16 +121,17 @@ class Stager {
   FailPoints relay_failpoints_;
   std::optional<Relay> relay_;  // where this rank serves on what it takes
   ChannelChooser channels_;     // with the mappings and measurements of earlier sessions
+  LayoutsByPublisher layouts_;  // of the last session
 
   struct Origin {
     CheckpointSource source;
     bool is_checkpoint_format = true;
   };
-  Origin origin_;                                   // what FromOrigin re-reads
-  std::vector<TensorSpec> last_specs_;              // of the last load
-  std::shared_ptr<const PreparedLayout> prepared_;  // the other owner is an attempt
-  std::optional<const KernelLayout> layout_;        // of the model in full precision
-  std::unique_ptr<Committer> committer_;            // refers to layout_
+  Origin origin_;                                      // what FromOrigin re-reads
+  std::shared_ptr<const ManifestLayout> last_layout_;  // of the last load
+  std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is an attempt
+  std::optional<const KernelLayout> layout_;           // of the model in full precision
+  std::unique_ptr<Committer> committer_;               // refers to layout_
 
   // Of what is opened.
   ReloadSource source_;

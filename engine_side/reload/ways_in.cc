@@ -82,9 +82,7 @@ void Stager::OpenIterator() {
   report_.version.lineage = source_.lineage;
   if (source_.iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "expected an iterator, got null");
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
-  BeginAttempt(
-      Manifest::OfSpecs(source_.lineage, source_.step.value_or(0), source_.specs.empty() ? LastSpecs() : source_.specs),
-      {});
+  BeginAttempt(ManifestOf(source_.lineage, source_.step.value_or(0), source_.specs), {});
   receive_ = [this] {
     TakeAll(*source_.iterator);
     return FinishAttempt(std::nullopt);
@@ -207,6 +205,7 @@ std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator
 FetchOptions Stager::HowToFetch() {
   FetchOptions fetch;
   fetch.channels = &channels_;
+  fetch.layouts = &layouts_;
   fetch.channel = channel_;
   fetch.memory = &layer_memory_;
   fetch.relay = relay_ ? &*relay_ : nullptr;

@@ -4,10 +4,9 @@
 
 namespace layercast {
 
-void ByteWriter::PutBytes(std::string_view text) {
-  const auto* first = reinterpret_cast<const std::byte*>(text.data());
-  bytes_.insert(bytes_.end(), first, first + text.size());
-}
+void ByteWriter::PutBytes(std::span<const std::byte> raw) { bytes_.insert(bytes_.end(), raw.begin(), raw.end()); }
+
+void ByteWriter::PutBytes(std::string_view text) { PutBytes(std::as_bytes(std::span(text))); }
 
 std::span<const std::byte> ByteReader::GetBytes(std::size_t count, std::string_view field) {
   if (count > remaining()) {

@@ -22,10 +22,13 @@ class ByteWriter {
   template <typename T>
   void Put(T value) {
     static_assert(std::is_unsigned_v<T>);
+    const std::size_t at = bytes_.size();
+    bytes_.resize(at + sizeof(T));
     for (std::size_t i = 0; i < sizeof(T); ++i) {
-      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i)));
+      bytes_[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
     }
   }
+  void PutBytes(std::span<const std::byte> raw);
   void PutBytes(std::string_view text);
 
   std::span<const std::byte> bytes() const { return bytes_; }

@@ -55,6 +55,7 @@ struct Digester::State {
 };
 
 Digester::Digester() : state_(std::make_unique<State>()) { Reset(); }
+Digester::Digester(const Digester& other) : Digester() { XXH3_copyState(&state_->xxh, &other.state_->xxh); }
 Digester::~Digester() = default;
 Digester::Digester(Digester&&) noexcept = default;
 Digester& Digester::operator=(Digester&&) noexcept = default;

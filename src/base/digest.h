@@ -11,11 +11,13 @@ namespace layercast {
 
 Digest DigestOf(std::span<const std::byte> bytes);
 
-// Resource; one thread only.
+// Resource; one thread only, but for copies of one that does not change.
 class Digester {
  public:
   Digester();
   ~Digester();
+  Digester(const Digester& other);  // goes on from what that one has taken in
+  Digester& operator=(const Digester&) = delete;
   Digester(Digester&&) noexcept;
   Digester& operator=(Digester&&) noexcept;
 

@@ -40,9 +40,9 @@ void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stre
     const std::span<const Region> regions = schedule.RegionsOf(chunk);
     if (regions.empty()) throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk without regions");
     for (const Region& region : regions) {
-      if (region.tensor >= manifest.entries().size()) {
+      if (region.tensor >= manifest.size()) {
         throw Error(ErrorCode::kInvalidArgument, "the schedule asks for tensor " + std::to_string(region.tensor) +
-                                                     ", expected one of " + std::to_string(manifest.entries().size()));
+                                                     ", expected one of " + std::to_string(manifest.size()));
       }
       CheckInside(region, static_cast<std::uint64_t>(manifest.entry(region.tensor).spec.num_bytes()));
       if (stream && region.tensor != regions.front().tensor) {

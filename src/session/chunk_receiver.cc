@@ -82,7 +82,7 @@ ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
 }
 
 void ChunkReceiver::LookAtLink(const std::string& stage) {
-  parts_.publisher.link().TakeIn(manifest().entries().size() + 1, stage);  // each tensor, and the end
+  parts_.publisher.link().TakeIn(manifest().size() + 1, stage);  // each tensor, and the end
 }
 
 std::vector<RegionView> ChunkReceiver::Verified(std::uint32_t chunk, const ChunkCompletion& completion,

@@ -49,6 +49,7 @@ class Session final : public FetchSession {
       step = publisher.manifest().version().step;
     }
     SortByRank();
+    RememberLayouts();
     stats_.publishers = Shares();
     stats_.channel = Together();
   }
@@ -119,6 +120,14 @@ class Session final : public FetchSession {
     for (const auto& publisher : publishers_) manifests_.push_back(publisher->manifest());
   }
 
+  void RememberLayouts() {
+    if (options_.layouts == nullptr) return;
+    options_.layouts->clear();
+    for (const auto& publisher : publishers_) {
+      options_.layouts->emplace(publisher->endpoint(), publisher->manifest().layout());
+    }
+  }
+
   std::vector<PublisherShare> Shares() const {
     std::vector<PublisherShare> shares;
     for (const auto& publisher : publishers_) {
@@ -145,7 +154,7 @@ class Session final : public FetchSession {
 
   TensorNumbers Numbers() const {
     std::vector<std::size_t> counts;
-    for (const Manifest& manifest : manifests_) counts.push_back(manifest.entries().size());
+    for (const Manifest& manifest : manifests_) counts.push_back(manifest.size());
     return TensorNumbers(counts);
   }
 

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,8 +40,12 @@ struct ReceiverIdentity {
   int ranks = 1;  // of the engine
 };
 
+// What each publisher's manifest was laid out like, by endpoint: the next one's is probably the same.
+using LayoutsByPublisher = std::map<std::string, std::shared_ptr<const ManifestLayout>>;
+
 struct FetchOptions {
-  ChannelChooser* channels = nullptr;  // outlives the session, and is kept for the next one
+  ChannelChooser* channels = nullptr;     // outlives the session, and is kept for the next one
+  LayoutsByPublisher* layouts = nullptr;  // null: not remembered. Outlives the session, and is kept for the next one
   std::string channel;  // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
   bool measure = true;  // the channels that there are, before one is chosen
   // Chunks under way at once: the credits of this receiver, shared by its publishers (but for a few each). They are

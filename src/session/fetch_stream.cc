@@ -34,7 +34,7 @@ class StreamFetch {
       const wire::Message message = receiver_.NextMessage(stage);
       if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckEnd(*end);
       const auto* ready = std::get_if<wire::TensorReady>(&message);
-      if (ready == nullptr || ready->tensor >= receiver_.manifest().entries().size()) {
+      if (ready == nullptr || ready->tensor >= receiver_.manifest().size()) {
         receiver_.Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + stage);
       }
       TakeTensor(*ready);

@@ -116,7 +116,7 @@ wire::StatusAnswer OfferDesk::Status() {
                                .step = manifest.version().step,
                                .digest = manifest.version().digest,
                                .stream = version.mode() == PublishMode::kStream,
-                               .tensors = static_cast<std::uint32_t>(manifest.entries().size()),
+                               .tensors = static_cast<std::uint32_t>(manifest.size()),
                                .bytes = manifest.total_bytes(),
                                .readers = static_cast<std::uint32_t>(version.readers()),
                                .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
@@ -173,7 +173,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   const Manifest& manifest = session.version()->manifest();
   CheckSchedule(*schedule, manifest, stream);
   for (const auto& [tensor, kept] : subscribe.amax_requests) {
-    if (tensor >= manifest.entries().size()) {
+    if (tensor >= manifest.size()) {
       throw Error(ErrorCode::kInvalidArgument,
                   "magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
     }
@@ -240,14 +240,13 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
   }
   if (readers.size() < last.hello.ranks) return;
   std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
-  const StreamEnvironment environment{
-      .ends = parts_.ends,
-      .memory = parts_.arena,
-      .pool = parts_.pool,
-      .outbox = parts_.outbox,
-      .failpoints = parts_.failpoints,
-      .window_bytes = options_.stream_window_bytes,
-      .first_offer_id = parts_.take_offer_ids(last.version()->manifest().entries().size() + 1)};
+  const StreamEnvironment environment{.ends = parts_.ends,
+                                      .memory = parts_.arena,
+                                      .pool = parts_.pool,
+                                      .outbox = parts_.outbox,
+                                      .failpoints = parts_.failpoints,
+                                      .window_bytes = options_.stream_window_bytes,
+                                      .first_offer_id = parts_.take_offer_ids(last.version()->manifest().size() + 1)};
   walks_.push_back(std::make_unique<StreamWalk>(last.version(), std::move(readers), environment));
   for (Session* member : members) member->walk = walks_.back().get();
 }

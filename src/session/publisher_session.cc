@@ -22,12 +22,19 @@ wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, 
   return hello;
 }
 
+// Its last manifest's; null: not known.
+std::shared_ptr<const ManifestLayout> LayoutOf(const FetchOptions& options, const std::string& endpoint) {
+  if (options.layouts == nullptr) return nullptr;
+  const auto known = options.layouts->find(endpoint);
+  return known == options.layouts->end() ? nullptr : known->second;
+}
+
 }  // namespace
 
 void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
                             Deadline deadline) {
   const wire::Welcome welcome = link_.Greet(MakeHello(self, lineage, step), deadline);
-  manifest_ = Manifest::Decode(welcome.manifest);
+  manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
   cost_ = welcome.cost;
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
   ChosenChannel chosen = options_.channels->Choose(welcome, options_.channel, deadline, options_.measure);

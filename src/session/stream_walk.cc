@@ -78,7 +78,7 @@ void StreamWalk::Run(const std::stop_token& stop) {
 std::vector<std::string> StreamWalk::Order() const {
   std::vector<std::string> names;
   if (!version_->layer_order()) return names;
-  std::vector<bool> listed(version_->manifest().entries().size());
+  std::vector<bool> listed(version_->manifest().size());
   const auto list = [&](std::uint32_t tensor) {
     if (listed[tensor]) return;
     listed[tensor] = true;

@@ -1,10 +1,11 @@
 // MANIFEST.md specifies the form that is written and read here.
 #include "src/tensor/manifest_form.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
-#include <string_view>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
@@ -16,10 +17,10 @@ constexpr std::string_view kMagic("LCMANIF\0", 8);
 constexpr std::uint32_t kNewestFormat = 2;
 constexpr std::uint32_t kPartsFormat = 2;               // from this one on, tensors may be parts
 constexpr std::size_t kSmallestLayout = 2 + 1 + 1 + 1;  // one tensor's: a name of one byte, a scalar
-constexpr std::size_t kValuesBytes = 16 + 4;
+constexpr std::size_t kSummaryBytes = 16 + 4;
 
 // A version that one publisher has whole is written as ever: it has the same digest in every release.
-std::uint32_t FormatOf(const VersionPart& part) { return part.ranks == 1 ? 1 : kPartsFormat; }
+std::uint32_t FormatOf(bool shared) { return shared ? kPartsFormat : 1; }
 
 void PutShape(const Shape& shape, ByteWriter& out) {
   for (const std::int64_t dim : shape) out.Put(static_cast<std::uint64_t>(dim));
@@ -31,6 +32,7 @@ void PutPart(const std::optional<TensorPart>& part, ByteWriter& out) {
   PutShape(part->whole, out);
   PutShape(part->offsets, out);
 }
+
 Shape GetShape(ByteReader& in, std::size_t rank, const std::string& name) {
   Shape shape;
   for (std::size_t i = 0; i < rank; ++i) {
@@ -52,27 +54,29 @@ std::optional<TensorPart> GetPart(ByteReader& in, const TensorSpec& spec) {
   return part;
 }
 
-ManifestEntry GetLayout(ByteReader& in, std::uint32_t format) {
-  ManifestEntry entry;
-  entry.spec.name = in.GetText(in.Get<std::uint16_t>("a name's length"), "a name");
+LaidOutTensor GetTensor(ByteReader& in, std::uint32_t format) {
+  LaidOutTensor tensor;
+  TensorSpec& spec = tensor.spec;
+  spec.name = in.GetText(in.Get<std::uint16_t>("a name's length"), "a name");
   const auto dtype = in.Get<std::uint8_t>("a dtype");
-  if (dtype >= AllDTypes().size()) in.Fail(Quote(entry.spec.name) + ": unknown dtype " + std::to_string(dtype));
-  entry.spec.dtype = static_cast<DType>(dtype);
+  if (dtype >= AllDTypes().size()) in.Fail(Quote(spec.name) + ": unknown dtype " + std::to_string(dtype));
+  spec.dtype = static_cast<DType>(dtype);
   const auto rank = in.Get<std::uint8_t>("a rank");
-  entry.spec.shape = GetShape(in, rank, entry.spec.name);
-  if (format >= kPartsFormat) entry.part = GetPart(in, entry.spec);
-  return entry;
+  spec.shape = GetShape(in, rank, spec.name);
+  if (format >= kPartsFormat) tensor.part = GetPart(in, spec);
+  return tensor;
 }
 
-void GetValues(ByteReader& in, ManifestEntry& entry) {
-  entry.digest.high = in.Get<std::uint64_t>("a digest");
-  entry.digest.low = in.Get<std::uint64_t>("a digest");
-  entry.amax = std::bit_cast<float>(in.Get<std::uint32_t>("an amax"));
-  const bool known = std::isfinite(entry.amax) && !std::signbit(entry.amax);
-  if (!known && entry.amax != kUnknownAmax) {
-    in.Fail(Quote(entry.spec.name) + ": expected a finite amax of at least 0, or -1, got " +
-            std::to_string(entry.amax));
+TensorSummary GetSummary(ByteReader& in, const TensorSpec& spec) {
+  TensorSummary summary;
+  summary.digest.high = in.Get<std::uint64_t>("a digest");
+  summary.digest.low = in.Get<std::uint64_t>("a digest");
+  summary.amax = std::bit_cast<float>(in.Get<std::uint32_t>("an amax"));
+  const bool known = std::isfinite(summary.amax) && !std::signbit(summary.amax);
+  if (!known && summary.amax != kUnknownAmax) {
+    in.Fail(Quote(spec.name) + ": expected a finite amax of at least 0, or -1, got " + std::to_string(summary.amax));
   }
+  return summary;
 }
 
 VersionPart GetVersionPart(ByteReader& in) {
@@ -97,36 +101,58 @@ std::uint32_t GetFormat(ByteReader& in) {
 std::uint32_t GetCount(ByteReader& in) {
   const auto count = in.Get<std::uint32_t>("the number of tensors");
   // Before anything is allocated for them.
-  if (count > kMostTensors || count > in.remaining() / (kSmallestLayout + kValuesBytes)) {
+  if (count > kMostTensors || count > in.remaining() / (kSmallestLayout + kSummaryBytes)) {
     in.Fail(std::to_string(count) + " tensors do not fit the " + std::to_string(in.remaining()) + " bytes that follow");
   }
   return count;
 }
 
+void GetLayout(ByteReader& in, Fields& fields) {
+  const std::uint32_t format = GetFormat(in);
+  fields.shared = format >= kPartsFormat;
+  fields.tensors.resize(GetCount(in));
+  for (LaidOutTensor& tensor : fields.tensors) tensor = GetTensor(in, format);
+}
+
+// A form tells where its layout ends: bytes that begin with all of one hold that one.
+bool BeginsWith(std::span<const std::byte> bytes, std::span<const std::byte> form) {
+  return bytes.size() >= form.size() && std::ranges::equal(bytes.first(form.size()), form);
+}
+
 }  // namespace
 
-void PutLayout(const Listed& listed, ByteWriter& out) {
-  const std::uint32_t format = FormatOf(listed.part);
+std::string TextProblem(std::string_view text, std::size_t shortest, std::size_t longest) {
+  if (text.size() < shortest || text.size() > longest) {
+    return "expected " + std::to_string(shortest) + " to " + std::to_string(longest) + " bytes, got " +
+           std::to_string(text.size());
+  }
+  if (text.find('\0') != std::string_view::npos) return "holds a NUL";
+  if (const auto offset = FindInvalidUtf8(text)) return "is not UTF-8 at byte " + std::to_string(*offset);
+  return {};
+}
+
+void PutLayout(std::span<const LaidOutTensor> tensors, std::span<const std::uint32_t> order, bool shared,
+               ByteWriter& out) {
   out.PutBytes(kMagic);
-  out.Put(format);
-  out.Put(static_cast<std::uint32_t>(listed.entries.size()));
-  for (const std::uint32_t index : listed.order) {
-    const auto& [spec, digest, amax, part] = listed.entries[index];
+  out.Put(FormatOf(shared));
+  out.Put(static_cast<std::uint32_t>(tensors.size()));
+  for (const std::uint32_t index : order) {
+    const auto& [spec, part] = tensors[index];
     out.Put(static_cast<std::uint16_t>(spec.name.size()));
     out.PutBytes(spec.name);
     out.Put(static_cast<std::uint8_t>(spec.dtype));
     out.Put(static_cast<std::uint8_t>(spec.shape.size()));
     PutShape(spec.shape, out);
-    if (format >= kPartsFormat) PutPart(part, out);
+    if (shared) PutPart(part, out);
   }
 }
 
-void PutValues(const Listed& listed, ByteWriter& out) {
-  for (const std::uint32_t index : listed.order) {
-    const ManifestEntry& entry = listed.entries[index];
-    out.Put(entry.digest.high);
-    out.Put(entry.digest.low);
-    out.Put(std::bit_cast<std::uint32_t>(entry.amax));
+void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ByteWriter& out) {
+  for (const std::uint32_t index : order) {
+    const auto& [digest, amax] = summaries[index];
+    out.Put(digest.high);
+    out.Put(digest.low);
+    out.Put(std::bit_cast<std::uint32_t>(amax));
   }
 }
 
@@ -134,21 +160,27 @@ void PutLabel(const Version& version, const VersionPart& part, ByteWriter& out) 
   out.Put(static_cast<std::uint16_t>(version.lineage.size()));
   out.PutBytes(version.lineage);
   out.Put(version.step);
-  if (FormatOf(part) < kPartsFormat) return;
+  if (part.ranks == 1) return;
   out.Put(static_cast<std::uint32_t>(part.rank));
   out.Put(static_cast<std::uint32_t>(part.ranks));
 }
 
-Fields Get(std::span<const std::byte> bytes) {
+Fields Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known) {
   ByteReader in("manifest", bytes);
-  const std::uint32_t format = GetFormat(in);
   Fields fields;
-  fields.entries.resize(GetCount(in));
-  for (ManifestEntry& entry : fields.entries) entry = GetLayout(in, format);
-  for (ManifestEntry& entry : fields.entries) GetValues(in, entry);
+  if (known != nullptr && BeginsWith(bytes, known->form())) {
+    in.GetBytes(known->form().size(), "the layout");
+    fields.shared = known->shared();
+    fields.layout = std::move(known);
+  } else {
+    GetLayout(in, fields);
+  }
+  const std::vector<LaidOutTensor>& tensors = fields.layout ? fields.layout->tensors() : fields.tensors;
+  fields.summaries.reserve(tensors.size());
+  for (const LaidOutTensor& tensor : tensors) fields.summaries.push_back(GetSummary(in, tensor.spec));
   fields.lineage = in.GetText(in.Get<std::uint16_t>("the lineage's length"), "the lineage");
   fields.step = in.Get<std::uint64_t>("the step");
-  if (format >= kPartsFormat) fields.part = GetVersionPart(in);
+  if (fields.shared) fields.part = GetVersionPart(in);
   in.ExpectEnd();
   return fields;
 }

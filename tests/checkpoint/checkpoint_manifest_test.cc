@@ -19,7 +19,7 @@ TEST(CheckpointManifest, SaysWhatTheFilesHold) {
                                                  data));
   WorkerPool pool(1);
   const Manifest manifest = MakeManifest(Checkpoint::Open(folder.path()), "run", 5, pool);
-  ASSERT_EQ(manifest.entries().size(), 2U);
+  ASSERT_EQ(manifest.size(), 2U);
   EXPECT_EQ(manifest.entry(0).spec, (TensorSpec{"w", DType::kF32, {2}}));
   EXPECT_EQ(manifest.entry(0).amax, 10.0F);
   EXPECT_EQ(manifest.entry(1).amax, 0.0F);

@@ -90,7 +90,7 @@ TEST(LoadPlan, FindsThePlacementsOfATensor) {
   const Manifest manifest = ManifestOf(TinySpecs(options));
   const LoadPlan plan = LoadPlan::Build(*model, manifest);
   std::vector<bool> seen(plan.placements().size());
-  for (std::uint32_t tensor = 0; tensor < manifest.entries().size(); ++tensor) {
+  for (std::uint32_t tensor = 0; tensor < manifest.size(); ++tensor) {
     for (const std::uint32_t placement : plan.PlacementsOf(tensor)) {
       EXPECT_EQ(plan.placements()[placement].tensor, tensor);
       seen[placement] = true;

@@ -53,7 +53,7 @@ std::vector<TensorSpec> Specs(bool tied) {
 
 TEST(PlanOfAStage, PlacesEveryTensorOnOneStageAlone) {
   const Manifest manifest = Manifest::OfSpecs("test", 0, Specs(false));
-  std::vector<int> placed(manifest.entries().size());
+  std::vector<int> placed(manifest.size());
   std::uint64_t bytes = 0;
   for (int stage = 0; stage < kStages; ++stage) {
     const auto model = Stage(stage, false);

@@ -51,7 +51,7 @@ TEST_F(KernelFormatTest, CopiesEveryTensorStraight) {
   testing::ServedBytes expected;
   for (std::size_t i = 0; i < kernel_.size(); ++i) expected[kernel_.spec(i).name] = kernel_.bytes(i);
   EXPECT_THAT(Differences(rig_.Staged(), expected), IsEmpty());
-  EXPECT_EQ(manifest.entries().size(), kernel_.size());
+  EXPECT_EQ(manifest.size(), kernel_.size());
 }
 
 TEST_F(KernelFormatTest, NamesEverythingThatIsWrong) {

@@ -16,6 +16,11 @@ ManifestEntry Entry(std::string name, DType dtype, Shape shape, float amax = -1.
   return {.spec = {.name = std::move(name), .dtype = dtype, .shape = std::move(shape)}, .digest = {}, .amax = amax};
 }
 
+std::vector<ManifestEntry> EntriesOf(const Manifest& manifest) {
+  const auto entries = manifest.entries();
+  return {entries.begin(), entries.end()};
+}
+
 std::vector<ManifestEntry> SmallEntries() {
   std::vector<ManifestEntry> entries = {Entry("model.norm.weight", DType::kBF16, {8}, 1.5F),
                                         Entry("a\u00e9", DType::kF4, {3, 2}, 6.0F), Entry("scalar", DType::kF32, {}),
@@ -51,7 +56,7 @@ std::string MessageOf(ErrorCode code, F&& body) {
 TEST(Manifest, ComesBackAsItWentIn) {
   const Manifest manifest = Small();
   const Manifest decoded = Manifest::Decode(manifest.Encode());
-  EXPECT_EQ(decoded.entries(), SmallEntries());
+  EXPECT_EQ(EntriesOf(decoded), SmallEntries());
   EXPECT_EQ(decoded.version(), manifest.version());
   EXPECT_EQ(decoded.layout_digest(), manifest.layout_digest());
   EXPECT_EQ(decoded.total_bytes(), 8U * 2 + 3 + 4 + 0);
@@ -70,7 +75,7 @@ Manifest SmallPart() { return {"run-17", 42, PartEntries(), {.rank = 1, .ranks =
 TEST(Manifest, APartComesBackAsItWentIn) {
   const Manifest manifest = SmallPart();
   const Manifest decoded = Manifest::Decode(manifest.Encode());
-  EXPECT_EQ(decoded.entries(), PartEntries());
+  EXPECT_EQ(EntriesOf(decoded), PartEntries());
   EXPECT_EQ(decoded.part(), (VersionPart{.rank = 1, .ranks = 3}));
   EXPECT_EQ(decoded.version(), manifest.version());
   EXPECT_EQ(decoded.layout_digest(), manifest.layout_digest());
@@ -188,6 +193,38 @@ TEST(Manifest, TheSameWeightsHaveTheSameDigestInWhateverOrderTheyAreListed) {
   // What belongs to a name stays with it.
   std::swap(entries[0].amax, entries[1].amax);
   EXPECT_NE(Manifest("run-17", 42, entries).version(), sorted.version());
+}
+
+TEST(Manifest, SharesALayoutThatIsKnown) {
+  const Manifest first = Small();
+  std::vector<ManifestEntry> entries = SmallEntries();
+  entries.front().amax = 77;
+  entries.front().digest = {9, 9};
+  const Manifest next("run", 8, entries, {}, first.layout());
+  EXPECT_EQ(next.layout(), first.layout());
+  EXPECT_EQ(next.version(), Manifest("run", 8, entries).version());
+  EXPECT_EQ(next.Encode(), Manifest("run", 8, entries).Encode());
+
+  const Manifest decoded = Manifest::Decode(next.Encode(), first.layout());
+  EXPECT_EQ(decoded.layout(), first.layout());
+  EXPECT_EQ(EntriesOf(decoded), entries);
+  EXPECT_EQ(decoded.version(), next.version());
+}
+
+TEST(Manifest, ReadsALayoutThatIsAnotherThanTheKnownOne) {
+  const Manifest known = Small();
+  std::vector<ManifestEntry> longer = SmallEntries();
+  longer.push_back(Entry("another", DType::kU8, {3}));
+  std::vector<ManifestEntry> other_shape = SmallEntries();
+  other_shape.front().spec.shape = {9};
+  for (const auto& entries : {longer, other_shape}) {
+    const Manifest made("run", 8, entries, {}, known.layout());
+    EXPECT_NE(made.layout(), known.layout());
+    const Manifest decoded = Manifest::Decode(made.Encode(), known.layout());
+    EXPECT_EQ(EntriesOf(decoded), entries);
+    EXPECT_EQ(decoded.layout_digest(), made.layout_digest());
+  }
+  EXPECT_EQ(Manifest::OfSpecs("run", 8, known.specs(), known.layout()).layout(), known.layout());
 }
 
 TEST(Manifest, EveryTruncationIsRefused) {

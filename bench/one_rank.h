@@ -1,0 +1,127 @@
+// A publisher and one rank of an engine in this process, as their owners drive them: what benchmarks of whole syncs
+// have.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/decoder_layers.h"
+#include "bench/throttled_transport.h"
+#include "engine_side/reload/attempt.h"
+#include "engine_side/reload/stager.h"
+#include "layercast/publisher.h"
+
+namespace layercast::bench {
+
+inline double MillisecondsSince(Deadline::Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Deadline::Clock::now() - begin).count();
+}
+
+inline double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class Trainer {
+ public:
+  explicit Trainer(const Size& model) : specs_(SpecsOf(model)), publisher_(Options()) {
+    for (const TensorSpec& spec : specs_) {
+      memory_.emplace_back(host_, static_cast<std::size_t>(spec.num_bytes()));
+      FillWithWeights(memory_.back().span());
+      tensors_.push_back({spec.name, {spec.dtype, spec.shape, memory_.back().data(), {}}, nullptr});
+      bytes_ += memory_.back().size();
+    }
+  }
+  std::string endpoint() const { return publisher_.endpoint(); }
+  double bytes() const { return static_cast<double>(bytes_); }
+  double tensors() const { return static_cast<double>(specs_.size()); }
+  // Anew: nobody has asked for a digest of it.
+  void Publish() {
+    Weights weights{.specs = specs_,
+                    .walk = [this](std::span<const std::string>) { return MakeWeightsIterator(tensors_); },
+                    .borrowed = true};
+    publisher_.Publish({.lineage = "bench", .step = ++step_}, std::move(weights));
+  }
+
+ private:
+  static PublisherOptions Options() {
+    PublisherOptions options;
+    options.channels = {"inproc"};
+    return options;
+  }
+
+  const std::vector<TensorSpec> specs_;
+  HostMemory host_;
+  std::vector<Buffer> memory_;
+  std::vector<NamedTensor> tensors_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t step_ = 0;
+  Publisher publisher_;
+};
+
+struct Times {
+  double staged = 0;  // ms
+  double committed = 0;
+};
+
+// One rank, as a receiver drives it.
+class Engine {
+ public:
+  // `recipe` by name; `rate` as in throttled_transport.h.
+  Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher, const double& rate)
+      : publisher_(std::move(publisher)),
+        captured_(MakeBuffers(model, recipe)),
+        stager_(ModelOf(model), {}, {recipe}, captured_, Options(commit), failpoints_, report_,
+                Throttled("inproc", rate)) {}
+
+  Times Reload() {
+    const auto begin = Deadline::Clock::now();
+    Times times;
+    stager_.Open(FromPublisher(publisher_), ++attempt_);
+    const StagedVersion staged = stager_.Receive();
+    times.staged = MillisecondsSince(begin);
+    stager_.committer().Commit();
+    times.committed = MillisecondsSince(begin);
+    stager_.committer().Forget();
+    served_ = staged.digest;
+    return times;
+  }
+  bool ServesWhatItTook() const { return captured_.ServedDigest() == served_; }
+
+ private:
+  static ReceiverOptions Options(CommitPolicy commit) {
+    ReceiverOptions options;
+    options.commit = commit;
+    return options;
+  }
+  CapturedBuffers MakeBuffers(const Size& size, const std::string& recipe) {
+    const std::unique_ptr<Module> model = ModelOf(size);
+    const Manifest manifest = Manifest::OfSpecs("bench", 0, SpecsOf(size));
+    std::vector<CapturedBuffer> table;
+    for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::Build(*model, manifest), *MakeRecipe(recipe))) {
+      memory_.emplace_back(host_, static_cast<std::size_t>(spec.num_bytes()));
+      std::fill(memory_.back().span().begin(), memory_.back().span().end(), std::byte{0});
+      table.push_back({spec.name, memory_.back().data(), spec.dtype, spec.shape, {}, {}});
+    }
+    return CapturedBuffers::Adopt(std::move(table));
+  }
+
+  const std::string publisher_;
+  HostMemory host_;
+  std::vector<Buffer> memory_;
+  const CapturedBuffers captured_;
+  FailPoints failpoints_;
+  ReloadReport report_;
+  Stager stager_;
+  std::uint64_t attempt_ = 0;
+  Digest served_;
+};
+
+}  // namespace layercast::bench

@@ -1,0 +1,81 @@
+// What a walk yields is held against what was declared for it.
+#include "trainer_side/snapshot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::array<float, 4> kValues = {1, -2, 3, 4};
+
+NamedTensor Tensor(const std::string& name, Shape shape = {4}) {
+  return {name, {DType::kF32, std::move(shape), reinterpret_cast<const std::byte*>(kValues.data()), {}}, nullptr};
+}
+
+Snapshot Take(const std::vector<TensorSpec>& declared, const std::vector<NamedTensor>& yielded) {
+  WorkerPool pool(1);
+  HostMemory memory;
+  const Weights weights{.specs = declared,
+                        .walk = [&](std::span<const std::string>) { return MakeWeightsIterator(yielded); },
+                        .borrowed = true};
+  return TakeSnapshot({.lineage = "run", .step = 1}, weights, nullptr, memory, pool);
+}
+
+std::string Refusal(const std::vector<TensorSpec>& declared, const std::vector<NamedTensor>& yielded) {
+  try {
+    Take(declared, yielded);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "none";
+}
+
+const std::vector<TensorSpec> kDeclared = {
+    {"a", DType::kF32, {4}}, {"b", DType::kF32, {2, 2}}, {"c", DType::kF32, {4}}};
+
+TEST(Snapshot, KeepsTheOrderOfTheWalkWhateverWasDeclared) {
+  const std::vector<NamedTensor> tensors = {Tensor("a"), Tensor("b", {2, 2}), Tensor("c")};
+  for (const std::vector<std::size_t>& order :
+       std::vector<std::vector<std::size_t>>{{0, 1, 2}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}}) {
+    std::vector<NamedTensor> yielded;
+    for (const std::size_t i : order) yielded.push_back(tensors[i]);
+    const Snapshot snapshot = Take(kDeclared, yielded);
+    ASSERT_EQ(snapshot.manifest.size(), 3U);
+    for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(snapshot.manifest.entry(i).spec.name, yielded[i].name);
+    EXPECT_EQ(snapshot.manifest.entry(0).amax, 4);
+  }
+}
+
+TEST(Snapshot, RefusesWhatIsNotDeclaredOrComesTwice) {
+  const auto b = Tensor("b", {2, 2});
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("x")}), HasSubstr("'x' was yielded, but not declared or twice"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("a")}), HasSubstr("'a' was yielded, but not declared or twice"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("c"), Tensor("a"), Tensor("c")}), HasSubstr("'c' was yielded"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), b, Tensor("c"), Tensor("c")}), HasSubstr("'c' was yielded"));
+  EXPECT_THAT(Refusal({}, {Tensor("a"), Tensor("a")}), HasSubstr("have the same name"));
+}
+
+TEST(Snapshot, RefusesWhatIsDeclaredOtherwise) {
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("b", {4})}), HasSubstr("'b': declared"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("b", {4})}), HasSubstr("'b': declared"));
+}
+
+TEST(Snapshot, RefusesAWalkThatEndsEarly) {
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("b", {2, 2})}), HasSubstr("ended without 'c' and 0 more"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("c"), Tensor("b", {2, 2})}), HasSubstr("ended without 'a' and 0 more"));
+  EXPECT_THAT(Refusal(kDeclared, {}), HasSubstr("and 2 more"));
+}
+
+}  // namespace
+}  // namespace layercast
