@@ -82,8 +82,8 @@ class ThrottledTransport final : public Transport {
   bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
     return inner_->Viable(mine, theirs, reason);
   }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const override {
-    return inner_->Offering(bind_host);
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return inner_->Offering(options);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
     return std::make_unique<ThrottledEnd>(inner_->Connect(address, deadline), UplinkOf(address));

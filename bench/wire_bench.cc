@@ -93,7 +93,7 @@ std::unique_ptr<Transport> Named(std::string_view name) {
 // `bytes` in `tensors` tensors of the same size, offered as number 1.
 struct Publisher {
   Publisher(const Transport& transport, std::size_t bytes, std::size_t tensors = 1)
-      : end(transport.Offering("127.0.0.1")), memory(end->arena() != nullptr ? *end->arena() : host, bytes) {
+      : end(transport.Offering({})), memory(end->arena() != nullptr ? *end->arena() : host, bytes) {
     std::memset(memory.data(), 1, bytes);
     Offer offer{1, {}};
     const std::size_t each = bytes / tensors;

@@ -69,6 +69,9 @@ class Publish final : public Subcommand {
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
     app.add_option("--channel", options_.channels, "The data channels that engines may choose from; by default all")
         ->delimiter(',');
+    app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
     app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
   }
 

@@ -56,7 +56,8 @@ class Publisher::Impl {
                   .name = "publisher",
                   .stream_window_bytes = options.stream_window_bytes,
                   .peer_timeout = options.peer_timeout,
-                  .channels = options.channels},
+                  .channels = options.channels,
+                  .nccl_fleet = options.nccl_fleet},
                  pool_, failpoints_) {}
 
   ~Impl() {

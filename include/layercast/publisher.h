@@ -48,6 +48,7 @@ struct PublisherOptions {
                                       << 20;  // tensors of a stream that may wait for receivers: the rest pushes back
   std::chrono::milliseconds peer_timeout{5000};
   std::vector<std::string> channels{};  // that engines may choose from ("shm", "zmq"); empty: all that this build has
+  std::size_t nccl_fleet = 1;           // ranks that take the same over `nccl` and are served together: 1 to 64
 };
 
 struct PublishOptions {

@@ -30,7 +30,7 @@ class OfferService::Impl {
       : transports_(TransportsNamed(options.channels)), context_(1), socket_(context_, zmq::socket_type::router) {
     CheckBindable(options.endpoint, options.allow_remote);
     Bind(options.endpoint);
-    OpenChannels(HostOf(options.endpoint), failpoints);
+    OpenChannels(options, failpoints);
     if (options.probe) OfferProbe();
     desk_.emplace(
         DeskOptions{.name = options.name,
@@ -86,10 +86,12 @@ class OfferService::Impl {
     bound_ = socket_.get(zmq::sockopt::last_endpoint);
   }
 
-  void OpenChannels(const std::string& host, FailPoints& failpoints) {
+  void OpenChannels(const OfferServiceOptions& options, FailPoints& failpoints) {
+    const std::string host = HostOf(options.endpoint);
+    const OfferingOptions offering{.bind_host = host.empty() ? "127.0.0.1" : host, .fleet_size = options.nccl_fleet};
     for (const std::unique_ptr<Transport>& transport : transports_) {
       names_.emplace_back(transport->name());
-      ends_.push_back(transport->Offering(host.empty() ? "127.0.0.1" : host));
+      ends_.push_back(transport->Offering(offering));
       ends_.back()->Arm(failpoints);
       end_pointers_.push_back(ends_.back().get());
       if (arena_ == nullptr) arena_ = ends_.back()->arena();

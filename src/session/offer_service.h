@@ -22,6 +22,7 @@ struct OfferServiceOptions {
   std::chrono::milliseconds peer_timeout{5000};  // what receivers use; a lease lasts six times as long
   std::size_t max_sessions = 1024;
   std::vector<std::string> channels{};  // that are offered; empty: all that this build has
+  std::size_t nccl_fleet = 1;           // receivers that `nccl` serves together
   bool probe = true;                    // offers something by which receivers measure the channels before they choose
 };
 

@@ -105,6 +105,12 @@ struct HostIdentity {
   bool operator==(const HostIdentity&) const = default;
 };
 
+// What an end that offers is told; each transport heeds what concerns it. Value.
+struct OfferingOptions {
+  std::string bind_host = "127.0.0.1";  // the interface a network channel listens on
+  std::size_t fleet_size = 1;           // receivers that take the same at the same time: `nccl` serves them together
+};
+
 // A transport by name. Thread-safe. Keep it as long as you go on connecting: `shm` keeps mappings for the next version.
 class Transport {
  public:
@@ -118,8 +124,8 @@ class Transport {
   virtual bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const { return true; }
   // Whether publishers offer it that were not told which to offer.
   virtual bool OfferedUnasked() const { return true; }
-  // `bind_host`: the interface a network channel listens on ("127.0.0.1").
-  virtual std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const = 0;
+  // Throws kInvalidArgument.
+  virtual std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const = 0;
   // The most that connecting takes with a publisher that is well: beyond it a session gives the channel up.
   virtual std::chrono::milliseconds connect_time() const { return std::chrono::seconds(5); }
   // Throws kUnavailable or kDeadlineExceeded naming `address`.

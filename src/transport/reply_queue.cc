@@ -11,13 +11,14 @@ void ReplyQueue::Push(const Request& request, const OfferBook& book, std::size_t
     throw Error(ErrorCode::kCorrupt, "too many requests under way");
   }
   const std::shared_ptr<Offered> offered = book.Find(request.offer_id);
-  replies_.push_back({request.ticket, offered, request.regions.size(),
-                      ReplyPlan(ViewsOf(offered->tensors, request.regions), piece_bytes)});
+  replies_.push_back(
+      {request.ticket, offered, request.regions, ReplyPlan(ViewsOf(offered->tensors, request.regions), piece_bytes)});
   regions_ += request.regions.size();
+  ++pushed_;
 }
 
 void ReplyQueue::Pop() {
-  regions_ -= replies_.front().regions;
+  regions_ -= replies_.front().regions.size();
   replies_.pop_front();
 }
 

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "src/base/failpoint.h"
+#include "src/tensor/region.h"
 #include "src/transport/messages.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_plan.h"
@@ -16,8 +18,11 @@ namespace layercast {
 struct Reply {
   std::uint64_t ticket;
   std::shared_ptr<Offered> offered;  // second owner: the book
-  std::size_t regions;
+  std::vector<Region> regions;
   ReplyPlan plan;
+
+  // Asks for the same bytes as another.
+  bool Equals(const Reply& other) const { return offered == other.offered && regions == other.regions; }
 };
 
 class ReplyQueue {
@@ -27,12 +32,15 @@ class ReplyQueue {
   void Push(const Request& request, const OfferBook& book, std::size_t piece_bytes, FailPoints* failpoints);
   bool empty() const { return replies_.empty(); }
   Reply& front() { return replies_.front(); }
+  const std::deque<Reply>& all() const { return replies_; }
+  std::uint64_t pushed() const { return pushed_; }  // so far
   void Pop();
   void Clear();
 
  private:
   std::deque<Reply> replies_;
   std::size_t regions_ = 0;  // of all replies
+  std::uint64_t pushed_ = 0;
 };
 
 }  // namespace layercast

@@ -63,6 +63,11 @@ class RequestsUnderWay {
   std::size_t size() const { return chunks_.size(); }
   bool empty() const { return chunks_.empty(); }
 
+  template <typename Visit>
+  void ForEach(const Visit& visit) {
+    for (auto& [ticket, chunk] : chunks_) visit(chunk);
+  }
+
   // All of it has come; it is not under way any more.
   void Complete(Chunk& chunk) {
     const std::uint64_t ticket = chunk.ticket;

@@ -173,7 +173,8 @@ def test_a_signal_ends_everything_cleanly(what, number, start, folders):
 
 
 @pytest.mark.parametrize("arguments", [
-    ["publish"], ["publish", "--checkpoint", "x", "--mode", "push"], ["publish", "--checkpoint", "x", "--order", "odd"],
+    ["publish"], ["publish", "--checkpoint", "x", "--nccl-fleet", "0"], ["publish", "--checkpoint", "x", "--nccl-fleet", "65"],
+    ["publish", "--checkpoint", "x", "--mode", "push"], ["publish", "--checkpoint", "x", "--order", "odd"],
     ["publish", "--checkpoint", "x", "--order", "checkpoint"], ["serve"], ["serve", "--model", "x", "--tp", "0"],
     ["serve", "--model", "x", "--quantization", "fp7"], ["serve", "--model", "x", "--seed", "3"], ["reload"], ["status"],
     ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--weights-path", "x"],

@@ -19,7 +19,7 @@ class Channel : public testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Transport> transport_ = TransportNamed(GetParam());
-  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering(HostFrom("LAYERCAST_OWN_HOST"));
+  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({.bind_host = HostFrom("LAYERCAST_OWN_HOST")});
 };
 
 // Sixteen of 2 MB each, of tensor 0.

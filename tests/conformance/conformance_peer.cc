@@ -18,7 +18,7 @@ void WaitForTheEnd() {
 }
 
 void OfferUntilTheEnd(const std::string& transport) {
-  const auto end = TransportNamed(transport)->Offering(HostFrom("LAYERCAST_PEER_HOST"));
+  const auto end = TransportNamed(transport)->Offering({.bind_host = HostFrom("LAYERCAST_PEER_HOST")});
   const PublishedBytes first(*end, 7, kPeerSizes);
   const PublishedBytes second(*end, 8, kPeerSizes);
   std::cout << end->address() << std::endl;

@@ -173,8 +173,7 @@ class ProbedEndTest : public ChannelChooserTest {
 
   HostMemory memory_;
   const ProbeOffer probe_{memory_};
-  const std::unique_ptr<OfferingEnd> end_ =
-      TransportsNamed(std::vector<std::string>{"inproc"}).front()->Offering("127.0.0.1");
+  const std::unique_ptr<OfferingEnd> end_ = TransportsNamed(std::vector<std::string>{"inproc"}).front()->Offering({});
 };
 
 TEST_F(ProbedEndTest, TheProbeIsFetchedOnceForEachPublisher) {

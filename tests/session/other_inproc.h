@@ -16,7 +16,9 @@ class OtherInproc : public Transport {
   bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
     return honest_->Viable(mine, theirs, reason);
   }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& host) const override { return honest_->Offering(host); }
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return honest_->Offering(options);
+  }
 
  protected:
   const std::unique_ptr<Transport> honest_ = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());

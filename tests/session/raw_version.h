@@ -22,7 +22,7 @@ class RawVersion {
   RawVersion(const Weights& weights, std::uint16_t protocol)
       : protocol_(protocol),
         transport_(std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front())),
-        end_(transport_->Offering("127.0.0.1")) {
+        end_(transport_->Offering({})) {
     std::vector<ManifestEntry> entries;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       entries.push_back({.spec = weights.spec(i), .digest = DigestOf(weights.bytes(i)), .amax = 1});

@@ -4,72 +4,27 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "src/base/unique_fd.h"
+#include "tests/support/fake_nccl_wire.h"
 #include "tests/support/fake_staging.h"
 
 namespace layercast::test {
 namespace {
 
+// What a rank says to rank 0; that one answers the same once it has heard all.
 struct Greeting {
   std::int32_t version;
+  std::int32_t ranks;
   std::int32_t rank;
-};
-
-// What the transfers of a communicator share with it: they lie in streams when it is gone.
-struct Wire {
-  UniqueFd socket;
-  bool aborted = false;
-  ncclResult_t error = ncclSuccess;
-};
-
-// `bytes` over `wire`, as a message of its length and the bytes. Does what it can without waiting.
-class WireTransfer {
- public:
-  WireTransfer(std::shared_ptr<Wire> wire, std::byte* memory, std::size_t bytes, bool sends)
-      : wire_(std::move(wire)), memory_(memory), bytes_(bytes), sends_(sends), length_(bytes) {}
-
-  bool operator()() {
-    if (wire_->aborted) return true;
-    while (at_ < sizeof(length_) + bytes_) {
-      if (wire_->error != ncclSuccess) return false;  // it hangs until it is aborted, as NCCL's kernels do
-      const std::optional<std::size_t> moved = MoveSome();
-      if (!moved) return false;
-      at_ += *moved;
-      if (at_ == sizeof(length_) && length_ != bytes_) wire_->error = ncclInvalidUsage;
-    }
-    return wire_->error == ncclSuccess;
-  }
-
- private:
-  std::optional<std::size_t> MoveSome() {
-    const bool in_length = at_ < sizeof(length_);
-    std::byte* const from = in_length ? reinterpret_cast<std::byte*>(&length_) + at_ : memory_ + at_ - sizeof(length_);
-    const std::size_t left = in_length ? sizeof(length_) - at_ : sizeof(length_) + bytes_ - at_;
-    const int fd = wire_->socket.get();
-    const ssize_t moved =
-        sends_ ? ::send(fd, from, left, MSG_DONTWAIT | MSG_NOSIGNAL) : ::recv(fd, from, left, MSG_DONTWAIT);
-    if (moved > 0) return static_cast<std::size_t>(moved);
-    if (moved == 0 || (errno != EAGAIN && errno != EINTR)) wire_->error = ncclRemoteError;
-    return std::nullopt;
-  }
-
-  std::shared_ptr<Wire> wire_;
-  std::byte* memory_;
-  std::size_t bytes_;
-  bool sends_;
-  std::uint64_t length_;
-  std::size_t at_ = 0;
 };
 
 sockaddr_un AddressOf(const ncclUniqueId& id) {
@@ -82,17 +37,19 @@ constexpr socklen_t kAddressBytes = offsetof(sockaddr_un, sun_path) + 1 + 32;
 
 class FakeComm {
  public:
-  FakeComm(int version, const ncclUniqueId& id, int rank) : mine_{version, rank}, address_(AddressOf(id)) {
+  FakeComm(int version, const ncclUniqueId& id, int ranks, int rank)
+      : mine_{version, ranks, rank}, address_(AddressOf(id)) {
+    links_->sockets.resize(static_cast<std::size_t>(ranks));
     if (rank != 0) return;
     listener_ = NewSocket();
     const auto* const address = reinterpret_cast<const sockaddr*>(&address_);
-    if (::bind(listener_.get(), address, kAddressBytes) != 0 || ::listen(listener_.get(), 1) != 0) {
-      wire_->error = ncclSystemError;
+    if (::bind(listener_.get(), address, kAddressBytes) != 0 || ::listen(listener_.get(), ranks) != 0) {
+      links_->error = ncclSystemError;
     }
   }
   ~FakeComm() {
-    wire_->aborted = true;
-    wire_->socket = UniqueFd();
+    links_->aborted = true;
+    links_->sockets.clear();
   }
   FakeComm(const FakeComm&) = delete;
   FakeComm& operator=(const FakeComm&) = delete;
@@ -101,51 +58,76 @@ class FakeComm {
 
   // As ncclCommGetAsyncError: also goes on with what was begun.
   ncclResult_t Progress() {
-    if (wire_->error != ncclSuccess) return wire_->error;
-    if (!greeted_) return Greet();
+    if (links_->error == ncclSuccess && !greeted_) mine_.rank == 0 ? GatherAll() : GreetRoot();
+    if (links_->error != ncclSuccess) return links_->error;
+    if (!greeted_) return ncclInProgress;
     if (group_.empty()) return ncclSuccess;
     if (std::exchange(asked_, true)) Launch();
     return group_.empty() ? ncclSuccess : ncclInProgress;
   }
-  bool settled() const { return greeted_ && group_.empty() && wire_->error == ncclSuccess; }
-  const std::shared_ptr<Wire>& wire() const { return wire_; }
+  bool settled() const { return greeted_ && group_.empty() && links_->error == ncclSuccess; }
+  int rank() const { return mine_.rank; }
+  bool Has(int rank) const { return 0 <= rank && rank < mine_.ranks && rank != mine_.rank; }
+  const std::shared_ptr<FakeLinks>& links() const { return links_; }
   // Later, when somebody has asked for the state more than once.
   void LaunchLater(std::vector<std::function<void()>> group) {
     group_ = std::move(group);
     asked_ = false;
   }
   void FailLater() {
-    group_.push_back([this] { wire_->error = ncclInternalError; });
+    group_.push_back([this] { links_->error = ncclInternalError; });
     asked_ = false;
   }
 
  private:
   static UniqueFd NewSocket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-  ncclResult_t Greet() {
-    if (!wire_->socket) Connect();
-    if (!wire_->socket) return wire_->error == ncclSuccess ? ncclInProgress : wire_->error;
-    Greeting theirs{};
-    const ssize_t got = ::recv(wire_->socket.get(), &theirs, sizeof(theirs), MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN) return ncclInProgress;
-    // A message of eight bytes over a socket of this host comes whole.
-    if (got != sizeof(theirs)) return wire_->error = ncclRemoteError;
-    if (theirs.version != mine_.version || theirs.rank == mine_.rank) return wire_->error = ncclInvalidUsage;
-    greeted_ = true;
-    return ncclSuccess;
+  // Nothing where it is not there yet. A message of some bytes over a socket of this host comes whole.
+  bool Receive(const UniqueFd& socket, Greeting& greeting) {
+    const ssize_t got = ::recv(socket.get(), &greeting, sizeof(greeting), MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN) return false;
+    if (got != sizeof(greeting)) {
+      links_->error = ncclRemoteError;
+    } else if (greeting.version != mine_.version || greeting.ranks != mine_.ranks) {
+      links_->error = ncclInvalidUsage;
+    }
+    return links_->error == ncclSuccess;
   }
-  void Connect() {
-    if (listener_) {
-      wire_->socket = UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (wire_->socket) listener_ = UniqueFd();
-    } else {
+  void Send(const UniqueFd& socket) {
+    if (::send(socket.get(), &mine_, sizeof(mine_), MSG_NOSIGNAL) != sizeof(mine_)) links_->error = ncclRemoteError;
+  }
+
+  void GatherAll() {
+    while (UniqueFd socket{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}) {
+      strangers_.push_back(std::move(socket));
+    }
+    std::erase_if(strangers_, [this](UniqueFd& socket) {
+      Greeting theirs{};
+      if (!Receive(socket, theirs)) return false;
+      const bool taken = !Has(theirs.rank) || links_->sockets[static_cast<std::size_t>(theirs.rank)];
+      if (taken) links_->error = ncclInvalidUsage;
+      if (!taken) links_->sockets[static_cast<std::size_t>(theirs.rank)] = std::move(socket);
+      return true;
+    });
+    if (links_->error != ncclSuccess || std::ranges::any_of(links_->sockets.begin() + 1, links_->sockets.end(),
+                                                            [](const UniqueFd& socket) { return !socket; })) {
+      return;
+    }
+    listener_ = UniqueFd();
+    greeted_ = true;
+    for (std::size_t rank = 1; rank < links_->sockets.size(); ++rank) Send(links_->sockets[rank]);
+  }
+
+  void GreetRoot() {
+    UniqueFd& root = links_->sockets[0];
+    if (!root) {
       UniqueFd socket = NewSocket();
       if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), kAddressBytes) != 0) return;
-      wire_->socket = std::move(socket);
+      root = std::move(socket);
+      Send(root);
     }
-    if (wire_->socket && ::send(wire_->socket.get(), &mine_, sizeof(mine_), MSG_NOSIGNAL) != sizeof(mine_)) {
-      wire_->error = ncclRemoteError;
-    }
+    Greeting theirs{};
+    greeted_ = Receive(root, theirs);
   }
   void Launch() {
     for (const auto& launch : std::exchange(group_, {})) launch();
@@ -154,7 +136,8 @@ class FakeComm {
   const Greeting mine_;
   const sockaddr_un address_;
   UniqueFd listener_;
-  const std::shared_ptr<Wire> wire_ = std::make_shared<Wire>();  // second owners: transfers in streams
+  std::vector<UniqueFd> strangers_;                                         // have not said which rank they are
+  const std::shared_ptr<FakeLinks> links_ = std::make_shared<FakeLinks>();  // second owners: transfers in streams
   bool greeted_ = false;
   bool asked_ = false;
   std::vector<std::function<void()>> group_;
@@ -169,16 +152,15 @@ struct OpenGroup {
 };
 thread_local OpenGroup open_group;
 
-ncclResult_t Transfer(void* bytes, std::size_t count, ncclComm_t handle, cudaStream_t stream, bool sends) {
-  FakeComm& comm = FakeComm::Of(handle);
+// Adds a call of `peer` or with it to the open group. `make` makes its operation, when it is launched.
+ncclResult_t AddToGroup(FakeComm& comm, cudaStream_t stream, int peer, const std::byte* memory, std::size_t count,
+                        std::function<FakeOperation()> make) {
   FakeStream& queue = FakeStream::Of(stream);
-  auto* const memory = static_cast<std::byte*>(bytes);
   const bool allowed = open_group.open && comm.settled() && (open_group.comm == nullptr || open_group.comm == &comm);
   if (!allowed) return open_group.error = ncclInvalidUsage;
-  if (!queue.device().IsDeviceMemory(memory, count)) return open_group.error = ncclInvalidArgument;
+  if (!comm.Has(peer) || !queue.device().IsDeviceMemory(memory, count)) return open_group.error = ncclInvalidArgument;
   open_group.comm = &comm;
-  open_group.launches.emplace_back(
-      [wire = comm.wire(), memory, count, sends, &queue] { queue.Queue(WireTransfer(wire, memory, count, sends)); });
+  open_group.launches.emplace_back([make = std::move(make), &queue] { queue.Queue(make()); });
   return ncclSuccess;
 }
 
@@ -200,10 +182,12 @@ ncclResult_t FakeNccl::CommInitRankConfig(ncclComm_t* comm, int ranks, const ncc
                                           ncclConfig_t* config) {
   if (fail_init) return ncclUnhandledCudaError;
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
-  if (config->magic != expected.magic || config->size != expected.size || config->blocking != 0 || ranks != 2) {
+  if (config->magic != expected.magic || config->size != expected.size || config->blocking != 0 || ranks < 2 ||
+      rank < 0 || rank >= ranks) {
     return ncclInvalidArgument;
   }
-  *comm = reinterpret_cast<ncclComm_t>(new FakeComm(version_, id, rank));
+  ++communicators;
+  *comm = reinterpret_cast<ncclComm_t>(new FakeComm(version_, id, ranks, rank));
   return ncclInProgress;
 }
 
@@ -236,14 +220,39 @@ ncclResult_t FakeNccl::GroupEnd() {
   return ncclInProgress;
 }
 
-ncclResult_t FakeNccl::Send(const void* bytes, std::size_t count, ncclDataType_t /*type*/, int /*peer*/,
-                            ncclComm_t comm, cudaStream_t stream) {
-  return Transfer(const_cast<void*>(bytes), count, comm, stream, true);
+ncclResult_t FakeNccl::Send(const void* bytes, std::size_t count, ncclDataType_t /*type*/, int peer, ncclComm_t handle,
+                            cudaStream_t stream) {
+  FakeComm& comm = FakeComm::Of(handle);
+  auto* const memory = static_cast<std::byte*>(const_cast<void*>(bytes));
+  ++sends;
+  bytes_sent += count;
+  return AddToGroup(comm, stream, peer, memory, count,
+                    [links = comm.links(), peer, memory, count] { return SendTo(links, peer, memory, count); });
 }
 
-ncclResult_t FakeNccl::Recv(void* bytes, std::size_t count, ncclDataType_t /*type*/, int /*peer*/, ncclComm_t comm,
+ncclResult_t FakeNccl::Recv(void* bytes, std::size_t count, ncclDataType_t /*type*/, int peer, ncclComm_t handle,
                             cudaStream_t stream) {
-  return Transfer(bytes, count, comm, stream, false);
+  FakeComm& comm = FakeComm::Of(handle);
+  auto* const memory = static_cast<std::byte*>(bytes);
+  return AddToGroup(comm, stream, peer, memory, count,
+                    [links = comm.links(), peer, memory, count] { return ReceiveFrom(links, peer, memory, count); });
+}
+
+ncclResult_t FakeNccl::Broadcast(const void* from, void* to, std::size_t count, ncclDataType_t /*type*/, int root,
+                                 ncclComm_t handle, cudaStream_t stream) {
+  FakeComm& comm = FakeComm::Of(handle);
+  auto* const memory = static_cast<std::byte*>(to);
+  if (root != 0) return open_group.error = ncclInvalidArgument;  // the middle of the star
+  if (comm.rank() != root) {
+    return AddToGroup(comm, stream, root, memory, count, [links = comm.links(), root, memory, count] {
+      return JoinBroadcast(links, root, memory, count);
+    });
+  }
+  ++broadcasts;
+  bytes_sent += count;
+  if (from != to) return open_group.error = ncclInvalidArgument;  // nothing here copies at the root
+  return AddToGroup(comm, stream, root + 1, memory, count,
+                    [links = comm.links(), memory, count] { return BroadcastToAll(links, memory, count); });
 }
 
 const char* FakeNccl::GetErrorString(ncclResult_t result) {

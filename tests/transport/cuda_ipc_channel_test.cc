@@ -223,7 +223,7 @@ TEST(CudaIpcTransport, SaysWhatIsMissingHere) {
   EXPECT_FALSE(transport->Viable(HostIdentity::Mine(), HostIdentity::Mine(), reason));
   EXPECT_EQ(reason, "no CUDA device is here: the driver sleeps");
   EXPECT_EQ(transport->WhyNotHere(), reason);
-  EXPECT_EQ(ErrorOf([&] { transport->Offering("127.0.0.1"); }, ErrorCode::kUnsupported), reason);
+  EXPECT_EQ(ErrorOf([&] { transport->Offering({}); }, ErrorCode::kUnsupported), reason);
 }
 
 TEST(CudaIpcTransport, IsOfferedAndChosenByNameAlone) {

@@ -32,7 +32,7 @@ std::unique_ptr<Transport> OnGpu(int device) {
 
 // On device 0, as offers 7 and 8, until its standard input ends.
 TEST(CudaIpcCuda, DISABLED_OffersUntilTheEnd) {
-  const auto publisher = OnGpu(0)->Offering("");
+  const auto publisher = OnGpu(0)->Offering({});
   const test::PublishedBytes first(*publisher, 7, kSizes);
   const test::PublishedBytes second(*publisher, 8, kSizes, 1);
   std::cout << publisher->address() << std::endl;
@@ -63,7 +63,7 @@ void ExpectBoth(FetchingEnd& receiver) {
 TEST(CudaIpcCuda, BringsWhatIsAskedForWithinAProcess) {
   LAYERCAST_NEEDS_CUDA();
   const auto transport = OnGpu(0);
-  const auto publisher = transport->Offering("");
+  const auto publisher = transport->Offering({});
   const test::PublishedBytes first(*publisher, 7, kSizes);
   const test::PublishedBytes second(*publisher, 8, kSizes, 1);
   const auto receiver = transport->Connect(publisher->address(), InPatience());
@@ -90,7 +90,7 @@ TEST(CudaIpcCuda, BringsItToAnotherGpu) {
 TEST(CudaIpcCuda, BringsBytesFromAndToDeviceMemory) {
   LAYERCAST_NEEDS_CUDA();
   const auto transport = OnGpu(0);
-  const auto publisher = transport->Offering("");
+  const auto publisher = transport->Offering({});
   const test::PublishedBytes there(*publisher, 1, kSizes);
   const std::shared_ptr<StagingDevice> device = MakeCudaStaging(0);
   const std::vector<Region> regions = {{0, 3, 20'000'000, 1, 20'000'000}, {1, 0, 10, 100, 40}};

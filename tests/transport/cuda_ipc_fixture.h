@@ -56,7 +56,7 @@ bool Becomes(const What& what) {
 
 class CudaIpc : public ::testing::Test {
  protected:
-  void Publish() { publisher_ = there_.transport->Offering(""); }
+  void Publish() { publisher_ = there_.transport->Offering({}); }
   std::unique_ptr<FetchingEnd> Connect() { return here_.transport->Connect(publisher_->address(), InPatience()); }
   void ExpectServing(std::uint64_t offer_id, std::uint64_t round = 0) {
     const auto receiver = Connect();

@@ -22,13 +22,15 @@ using ::testing::HasSubstr;
 
 constexpr int kRounds = 10'000;  // of asking: more than anything takes that ends
 
+Membership Pair(const ncclUniqueId& id, int rank) { return {1, 2, rank, id}; }
+
 // Both ranks, on one thread.
 class NcclCommunicator : public ::testing::Test {
  protected:
   void Begin() {
     const ncclUniqueId id = MakeUniqueId(library_);
-    publisher_.emplace(library_, device_, id, kPublisherRank);
-    receiver_.emplace(library_, device_, id, kReceiverRank);
+    publisher_.emplace(library_, device_, Pair(id, kPublisherRank));
+    receiver_.emplace(library_, device_, Pair(id, 1));
   }
   void Settle() {
     for (int i = 0; i < kRounds; ++i) {
@@ -49,7 +51,7 @@ class NcclCommunicator : public ::testing::Test {
     for (const std::size_t size : sizes) {
       Buffer& block = blocks_.emplace_back(device_.device_memory(), size);
       std::memset(block.data(), fill++, size);
-      transfers.push_back({block.data(), size});
+      transfers.push_back({block.data(), size, 1});
     }
     return transfers;
   }
@@ -65,9 +67,9 @@ class NcclCommunicator : public ::testing::Test {
 
 TEST_F(NcclCommunicator, IsSetUpWithoutWaitingForTheOtherRank) {
   const ncclUniqueId id = MakeUniqueId(library_);
-  receiver_.emplace(library_, device_, id, kReceiverRank);
+  receiver_.emplace(library_, device_, Pair(id, 1));
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(receiver_->Settled());
-  publisher_.emplace(library_, device_, id, kPublisherRank);
+  publisher_.emplace(library_, device_, Pair(id, kPublisherRank));
   Settle();
 }
 
@@ -144,9 +146,9 @@ TEST_F(NcclCommunicator, AGroupThatFailedLeavesNoneOpen) {
   Begin();
   Settle();
   std::vector<std::byte> host(10);  // which the device does not reach
-  EXPECT_THAT(
-      ErrorOf([&] { publisher_->Send(std::vector<Transfer>{{host.data(), 10}}, *sending_); }, ErrorCode::kUnavailable),
-      HasSubstr("ncclSend: invalid argument"));
+  EXPECT_THAT(ErrorOf([&] { publisher_->Send(std::vector<Transfer>{{host.data(), 10, 1}}, *sending_); },
+                      ErrorCode::kUnavailable),
+              HasSubstr("ncclSend: invalid argument"));
   EXPECT_EQ(library_.GroupStart(), ncclSuccess);
   EXPECT_EQ(library_.GroupEnd(), ncclSuccess);
 }
@@ -154,8 +156,8 @@ TEST_F(NcclCommunicator, AGroupThatFailedLeavesNoneOpen) {
 TEST_F(NcclCommunicator, VersionsThatDifferDoNotGetTogether) {
   test::FakeNccl other(NCCL_VERSION(2, 20, 5));
   const ncclUniqueId id = MakeUniqueId(library_);
-  publisher_.emplace(library_, device_, id, kPublisherRank);
-  receiver_.emplace(other, device_, id, kReceiverRank);
+  publisher_.emplace(library_, device_, Pair(id, kPublisherRank));
+  receiver_.emplace(other, device_, Pair(id, 1));
   EXPECT_THROW(Settle(), Error);
   receiver_.reset();  // before its library
 }

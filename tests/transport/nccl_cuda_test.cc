@@ -70,7 +70,7 @@ TEST(NcclCuda, OneGpuForBothEndsIsRefused) {
   LAYERCAST_NEEDS_CUDA();
   const auto transport = OnGpu(0);
   ASSERT_EQ(transport->WhyNotHere(), "");
-  const auto publisher = transport->Offering("127.0.0.1");
+  const auto publisher = transport->Offering({});
   EXPECT_THAT(ErrorOf([&] { transport->Connect(publisher->address(), InAMinute()); }, ErrorCode::kUnsupported),
               HasSubstr("publisher and receiver are both on GPU-"));
 }
@@ -83,7 +83,7 @@ class NcclBetweenGpus : public ::testing::Test {
     if (ProbeCuda().devices < 2) GTEST_SKIP() << "one GPU: NCCL takes one end for each";
     there_ = OnGpu(0);
     here_ = OnGpu(1);
-    publisher_ = there_->Offering("127.0.0.1");
+    publisher_ = there_->Offering({});
   }
   std::unique_ptr<FetchingEnd> Connect() { return here_->Connect(publisher_->address(), InAMinute()); }
 

@@ -100,7 +100,7 @@ TEST(ShmArena, NobodyWhoGetsTheDescriptorCanWriteOrResize) {
 }
 
 TEST(ShmArena, MemoryThatIsNotOfTheArenaCannotBeOffered) {
-  const auto end = test::TransportNamed("shm")->Offering("127.0.0.1");
+  const auto end = test::TransportNamed("shm")->Offering({});
   const int local = 0;
   EXPECT_THROW(end->Add({1, {{reinterpret_cast<const std::byte*>(&local), 4}}}), Error);
 }

@@ -54,7 +54,7 @@ class ShmPublisher : public ::testing::Test {
   }
 
   std::unique_ptr<Transport> transport_ = test::TransportNamed("shm");
-  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering("");
+  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({});
   test::PublishedBytes published_{*publisher_, 1, kSizes};
 };
 

@@ -87,7 +87,7 @@ class UcxPublisher : public ::testing::Test {
   }
 
   std::unique_ptr<Transport> transport_ = test::TransportNamed("ucx");
-  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering("127.0.0.1");
+  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({});
   test::PublishedBytes published_{*publisher_, 1, kSizes};
 };
 

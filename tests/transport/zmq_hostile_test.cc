@@ -66,7 +66,7 @@ class ZmqPublisher : public ::testing::Test {
   zmq::socket_t watch_;
   int watched_ = 0;
   std::unique_ptr<Transport> transport_ = test::TransportNamed("zmq");
-  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering("127.0.0.1");
+  std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({});
   test::PublishedBytes published_{*publisher_, 1, kSizes};
 };
 

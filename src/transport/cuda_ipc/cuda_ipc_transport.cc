@@ -31,7 +31,7 @@ class CudaIpcTransport final : public Transport {
   bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const override { return false; }
   // Every version would lie in the publisher's GPU a second time, asked for or not.
   bool OfferedUnasked() const override { return false; }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& /*bind_host*/) const override {
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& /*options*/) const override {
     return std::make_unique<cuda_ipc_channel::CudaIpcOfferingEnd>(parts_.Get());
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {

@@ -139,7 +139,7 @@ class InprocTransport final : public Transport {
     reason = "another process: " + theirs.process + ", not " + mine.process;
     return false;
   }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& /*bind_host*/) const override {
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& /*options*/) const override {
     return std::make_unique<InprocOfferingEnd>();
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline /*deadline*/) const override {

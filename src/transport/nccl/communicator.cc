@@ -21,12 +21,13 @@ ncclUniqueId MakeUniqueId(NcclLibrary& library) {
   return id;
 }
 
-Communicator::Communicator(NcclLibrary& library, StagingDevice& device, const ncclUniqueId& id, int rank)
-    : library_(library), peer_(rank == kPublisherRank ? kReceiverRank : kPublisherRank) {
+Communicator::Communicator(NcclLibrary& library, StagingDevice& device, const Membership& membership)
+    : library_(library) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclResult_t result = ncclSuccess;
-  device.OnDevice([&] { result = library_.CommInitRankConfig(&comm_, 2, id, rank, &config); });
+  device.OnDevice(
+      [&] { result = library_.CommInitRankConfig(&comm_, membership.ranks, membership.id, membership.rank, &config); });
   if (result == ncclSuccess || result == ncclInProgress) return;
   if (comm_ != nullptr) static_cast<void>(library_.CommAbort(comm_));
   Fail(library_, result, "ncclCommInitRankConfig");
@@ -44,13 +45,23 @@ bool Communicator::Settled() {
 
 void Communicator::Send(std::span<const Transfer> transfers, const StagingStream& stream) {
   Group(transfers, [&](const Transfer& transfer) {
-    Expect(library_.Send(transfer.memory, transfer.bytes, ncclInt8, peer_, comm_, stream.handle()), "ncclSend");
+    Expect(library_.Send(transfer.memory, transfer.bytes, ncclInt8, transfer.receiver, comm_, stream.handle()),
+           "ncclSend");
   });
 }
 
 void Communicator::Receive(std::span<const Transfer> transfers, const StagingStream& stream) {
   Group(transfers, [&](const Transfer& transfer) {
-    Expect(library_.Recv(transfer.memory, transfer.bytes, ncclInt8, peer_, comm_, stream.handle()), "ncclRecv");
+    Expect(library_.Recv(transfer.memory, transfer.bytes, ncclInt8, kPublisherRank, comm_, stream.handle()),
+           "ncclRecv");
+  });
+}
+
+void Communicator::Broadcast(std::span<const Transfer> transfers, const StagingStream& stream) {
+  Group(transfers, [&](const Transfer& transfer) {
+    Expect(library_.Broadcast(transfer.memory, transfer.memory, transfer.bytes, ncclInt8, kPublisherRank, comm_,
+                              stream.handle()),
+           "ncclBroadcast");
   });
 }
 

@@ -1,8 +1,9 @@
-// A communicator of two ranks, a publisher and one of its receivers: one epoch. It never blocks; what it is told to do
-// is polled for, and its end aborts what is under way. Both ends of the channel have one.
+// A communicator of a publisher and its receivers: one epoch. It never blocks; what it is told to do is polled for, and
+// its end aborts what is under way. Every end of the channel has one.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "src/transport/device/staging.h"
@@ -11,11 +12,19 @@
 namespace layercast::nccl_channel {
 
 inline constexpr int kPublisherRank = 0;
-inline constexpr int kReceiverRank = 1;
+
+// A rank's place in an epoch. Value.
+struct Membership {
+  std::uint64_t epoch = 0;  // a publisher's epochs are counted
+  int ranks = 0;            // the publisher and its receivers
+  int rank = 0;
+  ncclUniqueId id{};
+};
 
 struct Transfer {
   std::byte* memory = nullptr;  // of the device
   std::size_t bytes = 0;
+  int receiver = 0;  // its rank; what is received or broadcast needs none
 };
 
 // Throws kUnavailable.
@@ -24,8 +33,8 @@ ncclUniqueId MakeUniqueId(NcclLibrary& library);
 // Resource; one thread only. Everything throws kUnavailable with NCCL's words.
 class Communicator {
  public:
-  // Begins to set it up: it stands once Settled() says so, and the other rank has done the same.
-  Communicator(NcclLibrary& library, StagingDevice& device, const ncclUniqueId& id, int rank);
+  // Begins to set it up: it stands once Settled() says so, and all other ranks have done the same.
+  Communicator(NcclLibrary& library, StagingDevice& device, const Membership& membership);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -33,9 +42,11 @@ class Communicator {
   // Whether what was begun last, setting up or a group, is done with: only then may the next begin. A group's transfers
   // are in the stream from then on, and not before.
   bool Settled();
-  // One group: the peer must have the same transfers in one group of the other kind.
+  // One group each. All ranks must have the same ones in the same order, as far as they take part: of what the
+  // publisher sends, its receiver; of what it broadcasts, everybody.
   void Send(std::span<const Transfer> transfers, const StagingStream& stream);
   void Receive(std::span<const Transfer> transfers, const StagingStream& stream);
+  void Broadcast(std::span<const Transfer> transfers, const StagingStream& stream);
 
  private:
   template <typename Call>
@@ -43,7 +54,6 @@ class Communicator {
   void Expect(ncclResult_t result, const char* call);
 
   NcclLibrary& library_;
-  const int peer_;
   ncclComm_t comm_ = nullptr;
   bool settled_ = false;
 };

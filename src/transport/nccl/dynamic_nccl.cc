@@ -49,6 +49,10 @@ class DynamicNccl final : public NcclLibrary {
                     cudaStream_t stream) override {
     return recv_(bytes, count, type, peer, comm, stream);
   }
+  ncclResult_t Broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                         cudaStream_t stream) override {
+    return broadcast_(from, to, count, type, root, comm, stream);
+  }
   const char* GetErrorString(ncclResult_t result) override { return get_error_string_(result); }
 
  private:
@@ -74,6 +78,7 @@ class DynamicNccl final : public NcclLibrary {
   decltype(&ncclGroupEnd) group_end_ = Find<decltype(ncclGroupEnd)>("ncclGroupEnd");
   decltype(&ncclSend) send_ = Find<decltype(ncclSend)>("ncclSend");
   decltype(&ncclRecv) recv_ = Find<decltype(ncclRecv)>("ncclRecv");
+  decltype(&ncclBroadcast) broadcast_ = Find<decltype(ncclBroadcast)>("ncclBroadcast");
 };
 
 }  // namespace

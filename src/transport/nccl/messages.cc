@@ -5,12 +5,18 @@
 #include <string_view>
 #include <utility>
 
+#include "layercast/error.h"
 #include "src/base/bytes.h"
 
 namespace layercast::nccl_channel {
 namespace {
 
 constexpr std::string_view kMagic = "LCNC";
+
+ByteWriter Open(NcclKind kind) { return OpenMessage(static_cast<Kind>(kind)); }
+ByteReader Open(std::span<const std::byte> message, NcclKind kind, std::string name) {
+  return OpenMessage(message, static_cast<Kind>(kind), std::move(name));
+}
 
 void PutRaw(ByteWriter& writer, std::span<const std::byte> bytes) {
   writer.PutBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -23,8 +29,8 @@ std::array<std::byte, kSize> GetRaw(ByteReader& reader, std::string_view field) 
   return bytes;
 }
 
-ByteWriter OpenGreeting(Kind kind, std::uint16_t version) {
-  ByteWriter writer = OpenMessage(kind);
+ByteWriter OpenGreeting(NcclKind kind, std::uint16_t version) {
+  ByteWriter writer = Open(kind);
   writer.PutBytes(kMagic);
   writer.Put(version);
   return writer;
@@ -37,10 +43,17 @@ std::uint16_t GetMagicAndVersion(ByteReader& reader) {
   return version;
 }
 
+// At most a fleet's ranks.
+int GetRank(ByteReader& reader, std::string_view field) {
+  const auto rank = reader.Get<std::uint8_t>(field);
+  if (rank > kMaxFleet + 1) reader.Fail(std::string(field) + " " + std::to_string(rank));
+  return rank;
+}
+
 }  // namespace
 
 std::vector<std::byte> EncodeHello(const Hello& hello) {
-  ByteWriter writer = OpenGreeting(Kind::kHello, hello.version);
+  ByteWriter writer = OpenGreeting(NcclKind::kHello, hello.version);
   PutRaw(writer, hello.key);
   writer.Put(hello.nccl);
   PutRaw(writer, hello.device);
@@ -48,28 +61,55 @@ std::vector<std::byte> EncodeHello(const Hello& hello) {
 }
 
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome) {
-  ByteWriter writer = OpenGreeting(Kind::kWelcome, welcome.version);
-  writer.Put(welcome.epoch);
-  writer.PutBytes({welcome.id.internal, sizeof(welcome.id.internal)});
+  return OpenGreeting(NcclKind::kWelcome, welcome.version).Take();
+}
+
+std::vector<std::byte> EncodePieces(const PieceGroup& group) {
+  ByteWriter writer = Open(NcclKind::kPieces);
+  writer.Put(static_cast<std::uint8_t>(group.broadcast ? 1 : 0));
+  writer.Put(static_cast<std::uint8_t>(group.pieces.size()));
+  for (const Piece& piece : group.pieces) {
+    writer.Put(piece.ticket);
+    writer.Put(piece.offset);
+    writer.Put(piece.bytes);
+  }
   return std::move(writer).Take();
 }
 
-std::vector<std::byte> EncodePiece(const Piece& piece) {
-  ByteWriter writer = OpenMessage(Kind::kPiece);
-  writer.Put(piece.ticket);
-  writer.Put(piece.offset);
-  writer.Put(piece.bytes);
+std::vector<std::byte> EncodeEpoch(const Membership& membership) {
+  ByteWriter writer = Open(NcclKind::kEpoch);
+  writer.Put(membership.epoch);
+  writer.Put(static_cast<std::uint8_t>(membership.ranks));
+  writer.Put(static_cast<std::uint8_t>(membership.rank));
+  writer.PutBytes({membership.id.internal, sizeof(membership.id.internal)});
   return std::move(writer).Take();
 }
 
-std::vector<std::byte> EncodeGo(std::size_t pieces) {
-  ByteWriter writer = OpenMessage(kGo);
-  writer.Put(static_cast<std::uint8_t>(pieces));
+std::vector<std::byte> EncodeReady(const Ready& ready) {
+  ByteWriter writer = Open(NcclKind::kReady);
+  writer.Put(ready.epoch);
+  writer.Put(ready.requests);
   return std::move(writer).Take();
+}
+
+std::vector<std::byte> EncodeNumber(NcclKind kind, std::uint64_t number) {
+  ByteWriter writer = Open(kind);
+  writer.Put(number);
+  return std::move(writer).Take();
+}
+
+std::vector<std::byte> EncodeBare(NcclKind kind) { return Open(kind).Take(); }
+
+NcclKind KindOf(std::span<const std::byte> message) { return static_cast<NcclKind>(DecodeKind(message)); }
+
+void ExpectVersion(std::uint16_t version, const char* whose) {
+  if (version == kVersion) return;
+  throw Error(ErrorCode::kUnsupported, "the " + std::string(whose) + " speaks version " + std::to_string(version) +
+                                           " of the nccl channel, expected " + std::to_string(kVersion));
 }
 
 Hello DecodeHello(std::span<const std::byte> message) {
-  ByteReader reader = OpenMessage(message, Kind::kHello, "HELLO");
+  ByteReader reader = Open(message, NcclKind::kHello, "HELLO");
   Hello hello;
   hello.version = GetMagicAndVersion(reader);
   hello.key = GetRaw<16>(reader, "key");
@@ -80,33 +120,64 @@ Hello DecodeHello(std::span<const std::byte> message) {
 }
 
 Welcome DecodeWelcome(std::span<const std::byte> message) {
-  ByteReader reader = OpenMessage(message, Kind::kWelcome, "WELCOME");
-  Welcome welcome;
-  welcome.version = GetMagicAndVersion(reader);
-  welcome.epoch = reader.Get<std::uint64_t>("epoch");
-  const std::string id = reader.GetText(sizeof(welcome.id.internal), "unique identifier");
-  std::memcpy(welcome.id.internal, id.data(), id.size());
+  ByteReader reader = Open(message, NcclKind::kWelcome, "WELCOME");
+  const Welcome welcome{GetMagicAndVersion(reader)};
+  ExpectVersion(welcome.version, "publisher");
   reader.ExpectEnd();
   return welcome;
 }
 
-Piece DecodePiece(std::span<const std::byte> message) {
-  ByteReader reader = OpenMessage(message, Kind::kPiece, "PIECE");
-  Piece piece;
-  piece.ticket = reader.Get<std::uint64_t>("ticket");
-  piece.offset = reader.Get<std::uint64_t>("offset");
-  piece.bytes = reader.Get<std::uint32_t>("bytes");
-  if (piece.bytes > kPieceBytes) reader.Fail("a piece of " + std::to_string(piece.bytes) + " bytes");
+PieceGroup DecodePieces(std::span<const std::byte> message) {
+  ByteReader reader = Open(message, NcclKind::kPieces, "PIECES");
+  PieceGroup group;
+  const auto broadcast = reader.Get<std::uint8_t>("how");
+  if (broadcast > 1) reader.Fail("how " + std::to_string(broadcast));
+  group.broadcast = broadcast == 1;
+  group.pieces.resize(reader.Get<std::uint8_t>("number of pieces"));
+  if (group.pieces.empty() || group.pieces.size() > kPiecesInGroup) {
+    reader.Fail(std::to_string(group.pieces.size()) + " pieces");
+  }
+  for (Piece& piece : group.pieces) {
+    piece.ticket = reader.Get<std::uint64_t>("ticket");
+    piece.offset = reader.Get<std::uint64_t>("offset");
+    piece.bytes = reader.Get<std::uint32_t>("bytes");
+    if (piece.bytes > kPieceBytes) reader.Fail("a piece of " + std::to_string(piece.bytes) + " bytes");
+    if (piece.bytes == 0 && group.pieces.size() != 1) reader.Fail("a piece of nothing among others");
+  }
   reader.ExpectEnd();
-  return piece;
+  return group;
 }
 
-std::size_t DecodeGo(std::span<const std::byte> message) {
-  ByteReader reader = OpenMessage(message, kGo, "GO");
-  const auto pieces = reader.Get<std::uint8_t>("pieces");
-  if (pieces == 0 || pieces > kPiecesUnderWay) reader.Fail(std::to_string(pieces) + " pieces");
+Membership DecodeEpoch(std::span<const std::byte> message) {
+  ByteReader reader = Open(message, NcclKind::kEpoch, "EPOCH");
+  Membership membership;
+  membership.epoch = reader.Get<std::uint64_t>("epoch");
+  membership.ranks = GetRank(reader, "ranks");
+  membership.rank = GetRank(reader, "rank");
+  if (membership.rank == kPublisherRank || membership.rank >= membership.ranks) {
+    reader.Fail("rank " + std::to_string(membership.rank) + " of " + std::to_string(membership.ranks));
+  }
+  const std::string id = reader.GetText(sizeof(membership.id.internal), "unique identifier");
+  std::memcpy(membership.id.internal, id.data(), id.size());
   reader.ExpectEnd();
-  return pieces;
+  return membership;
+}
+
+Ready DecodeReady(std::span<const std::byte> message) {
+  ByteReader reader = Open(message, NcclKind::kReady, "READY");
+  Ready ready;
+  ready.epoch = reader.Get<std::uint64_t>("epoch");
+  ready.requests = reader.Get<std::uint32_t>("number of requests");
+  if (ready.requests > kMaxRequestsUnderWay) reader.Fail(std::to_string(ready.requests) + " requests");
+  reader.ExpectEnd();
+  return ready;
+}
+
+std::uint64_t DecodeNumber(std::span<const std::byte> message, NcclKind kind) {
+  ByteReader reader = Open(message, kind, "message");
+  const auto number = reader.Get<std::uint64_t>("number");
+  reader.ExpectEnd();
+  return number;
 }
 
 std::string DeviceText(const DeviceUuid& uuid) {

@@ -11,13 +11,16 @@
 
 #include "src/transport/device/staging.h"
 #include "src/transport/messages.h"
+#include "src/transport/nccl/communicator.h"
 #include "src/transport/token.h"
 
 namespace layercast::nccl_channel {
 
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-constexpr std::size_t kPiecesUnderWay = 4;  // announced, and not yet taken by the receiver
+constexpr std::size_t kPiecesUnderWay = 4;  // of one receiver: announced, and not yet through
+constexpr std::size_t kPiecesInGroup = 2;   // so that while one group is copied another is on its way
+constexpr std::size_t kMaxFleet = 64;       // receivers in an epoch
 
 struct Hello {
   std::uint16_t version = kVersion;
@@ -28,30 +31,66 @@ struct Hello {
 
 struct Welcome {
   std::uint16_t version = kVersion;
-  std::uint64_t epoch = 0;  // of the publisher's communicators: one for each connection
-  ncclUniqueId id{};
 };
 
-// The next piece that waits in the publisher's staging memory: so many bytes of a chunk, from that offset on.
+// The receiver is where it was called to, and asks next for what it lacks.
+struct Ready {
+  std::uint64_t epoch = 0;
+  std::uint32_t requests = 0;  // that follow
+};
+
+// The next piece of a chunk that waits in the publisher's staging memory: so many bytes, from that offset on.
 struct Piece {
   std::uint64_t ticket = 0;
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
 };
 
-constexpr Kind kGo = static_cast<Kind>(4);
+// What goes next, in one group of NCCL's.
+struct PieceGroup {
+  bool broadcast = false;  // to all of the epoch; else to this receiver alone
+  std::vector<Piece> pieces;
+};
+
+// What a message opens with: also what other channels say alike.
+enum class NcclKind : std::uint8_t {
+  kHello = 1,
+  kRequest = 2,
+  kPing = 3,
+  kGo = 4,
+  kReady = 5,
+  kStands = 6,
+  kDone = 7,
+  kFailed = 8,
+  kWelcome = 129,
+  kPieces = 130,
+  kPong = 131,
+  kRefused = 132,
+  kCall = 133,
+  kEpoch = 134
+};
 
 std::vector<std::byte> EncodeHello(const Hello& hello);
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome);
-std::vector<std::byte> EncodePiece(const Piece& piece);
-// The receiver takes the next `pieces` of those that were announced, in one group.
-std::vector<std::byte> EncodeGo(std::size_t pieces);
+std::vector<std::byte> EncodePieces(const PieceGroup& group);
+std::vector<std::byte> EncodeEpoch(const Membership& membership);
+std::vector<std::byte> EncodeReady(const Ready& ready);
+// STANDS, FAILED, CALL: an epoch's number. GO, DONE: nothing.
+std::vector<std::byte> EncodeNumber(NcclKind kind, std::uint64_t number);
+std::vector<std::byte> EncodeBare(NcclKind kind);
 
-// All throw kCorrupt on anything but a whole message of that kind and nothing after it.
+// Throws kUnsupported, naming both, where that is not ours: there is no older one to fall back to.
+void ExpectVersion(std::uint16_t version, const char* whose);
+
+NcclKind KindOf(std::span<const std::byte> message);
+// All throw kCorrupt on anything but a whole message of that kind and nothing after it; DecodeWelcome also what
+// ExpectVersion throws. HELLO reads the same in every version, so that a publisher can say which it expects.
 Hello DecodeHello(std::span<const std::byte> message);
 Welcome DecodeWelcome(std::span<const std::byte> message);
-Piece DecodePiece(std::span<const std::byte> message);
-std::size_t DecodeGo(std::span<const std::byte> message);
+PieceGroup DecodePieces(std::span<const std::byte> message);
+Ready DecodeReady(std::span<const std::byte> message);
+Membership DecodeEpoch(std::span<const std::byte> message);
+std::uint64_t DecodeNumber(std::span<const std::byte> message, NcclKind kind);
 
 // "GPU-00112233-4455-6677-8899-aabbccddeeff", as nvidia-smi has it.
 std::string DeviceText(const DeviceUuid& uuid);

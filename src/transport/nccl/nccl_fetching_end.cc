@@ -1,8 +1,6 @@
 #include "src/transport/nccl/nccl_fetching_end.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "layercast/error.h"
@@ -10,15 +8,10 @@
 #include "src/transport/poll_for.h"
 
 namespace layercast::nccl_channel {
-namespace {
-
-constexpr std::chrono::seconds kNothingCame{10};  // of NCCL, though the publisher answers
-constexpr std::chrono::milliseconds kForTheReason{200};
-
-}  // namespace
 
 NcclFetchingEnd::NcclFetchingEnd(const NcclParts& parts, const std::string& address, Deadline deadline)
-    : parts_(parts), guard_("nccl: publisher at " + WithoutKey(address)) {
+    : parts_(parts), guard_("nccl: publisher at " + WithoutKey(address)), slots_(*parts_.device) {
+  slots_.Allow(kPiecesUnderWay);
   try {
     guard_.Run([&] { Greet(ControlAddress::Parse("nccl", address), deadline); });
   } catch (...) {
@@ -31,36 +24,37 @@ void NcclFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
   control_ = ControlSocket::Connect(address, deadline);
   control_->Send(EncodeHello(
       {kVersion, address.key, static_cast<std::uint32_t>(parts_.library->version()), parts_.device->uuid()}));
-  const Welcome welcome = AwaitWelcome(deadline);
-  number_ = welcome.epoch;
-  epoch_.emplace(*parts_.library, *parts_.device, welcome.id, kReceiverRank);
-  AwaitCommunicator(deadline);
+  AwaitWelcome(deadline);
+  AwaitEpoch(deadline);
   liveness_.Heard();
 }
 
-Welcome NcclFetchingEnd::AwaitWelcome(Deadline deadline) {
+void NcclFetchingEnd::AwaitWelcome(Deadline deadline) {
   const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
-  if (DecodeKind(answer) != Kind::kWelcome) TakeMessage(answer);  // throws what it refuses with
-  return DecodeWelcome(answer);
+  if (KindOf(answer) == NcclKind::kRefused) TakeMessage(answer);  // throws what it refuses with
+  DecodeWelcome(answer);
 }
 
-void NcclFetchingEnd::AwaitCommunicator(Deadline deadline) {
-  while (!epoch_->communicator().Settled()) {
-    TakeMessages();
+void NcclFetchingEnd::AwaitEpoch(Deadline deadline) {
+  while (!stood_) {
+    if (Progress()) continue;
     if (deadline.Passed()) {
       throw Error(ErrorCode::kDeadlineExceeded,
                   "NCCL's communicator of epoch " + std::to_string(number_) + " was not set up in time");
     }
-    Sleep(kDeviceTick);
+    Sleep(intake_ ? kDeviceTick : deadline.AtMost(Liveness::kAskAfter).Remaining());
   }
 }
 
 void NcclFetchingEnd::Submit(const ChunkRequest& request) {
   guard_.Run([&] {
-    const auto [chunk, message] = requests_.Add(request);
-    chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
     TakeMessages();
-    control_->Send(message);
+    auto [chunk, message] = requests_.Add(request);
+    chunk.order = ++asked_;
+    chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
+    chunk.message = std::move(message);
+    control_->Send(chunk.message);
+    if (called_by_) called_by_ = Deadline::After(parts_.patience.to_move);
   });
 }
 
@@ -77,31 +71,45 @@ std::optional<ChunkCompletion> NcclFetchingEnd::Poll(Deadline deadline) {
 
 void NcclFetchingEnd::Close() noexcept {
   guard_.Close();
-  epoch_.reset();  // before the memory that it works on
-  control_.reset();
-  announced_.clear();
-  receiving_ = {};
-  landing_.clear();
+  control_.reset();  // first, so that the publisher knows why NCCL fails for others
+  intake_.reset();
   requests_.Clear();
 }
 
 bool NcclFetchingEnd::Progress() {
-  const bool heard = TakeMessages();
+  bool moved = false;
   try {
-    return ProgressDevice() || heard;
+    moved = TakeMessages();
   } catch (const Error& error) {
-    ThrowReason(error);
+    if (failure_ && error.code() == ErrorCode::kUnavailable) throw Error(*failure_);  // that is why
+    throw;
   }
+  if (called_by_ && called_by_->Passed()) throw Error(*failure_);
+  return ProgressDevice() || moved;
 }
 
-// The publisher may have said why on the control connection, or its end may be on the way.
-void NcclFetchingEnd::ThrowReason(const Error& error) {
-  const Deadline patience = Deadline::After(kForTheReason);
-  while (!patience.Passed()) {
-    TakeMessages();
-    Sleep(patience.Remaining());
+bool NcclFetchingEnd::ProgressDevice() {
+  if (!intake_) return false;
+  bool moved = false;
+  try {
+    moved = intake_->Progress([this] { control_->Send(EncodeBare(NcclKind::kGo)); },
+                              [this](Chunk& chunk) { Complete(chunk); });
+  } catch (const Error& error) {
+    Fail(error);
+    return true;
   }
-  throw Error(error.code(), "epoch " + std::to_string(number_) + ": " + error.what());
+  if (!stands_ && intake_->stands()) {
+    stood_ = stands_ = true;
+    control_->Send(EncodeNumber(NcclKind::kStands, number_));
+  }
+  return moved;
+}
+
+void NcclFetchingEnd::Fail(const Error& error) {
+  failure_.emplace(error.code(), "epoch " + std::to_string(number_) + ": " + error.what());
+  called_by_ = Deadline::After(parts_.patience.to_move);
+  EndEpoch();
+  control_->Send(EncodeNumber(NcclKind::kFailed, number_));
 }
 
 bool NcclFetchingEnd::TakeMessages() {
@@ -116,10 +124,12 @@ bool NcclFetchingEnd::TakeMessages() {
 }
 
 void NcclFetchingEnd::TakeMessage(std::span<const std::byte> message) {
-  switch (DecodeKind(message)) {
-    case Kind::kPiece: return TakePiece(DecodePiece(message));
-    case Kind::kPong: return DecodeBare(message);
-    case Kind::kRefused: {
+  switch (KindOf(message)) {
+    case NcclKind::kCall: return TakeCall(DecodeNumber(message, NcclKind::kCall));
+    case NcclKind::kEpoch: return TakeEpoch(DecodeEpoch(message));
+    case NcclKind::kPieces: return TakePieces(DecodePieces(message));
+    case NcclKind::kPong: return DecodeBare(message);
+    case NcclKind::kRefused: {
       const Refusal refusal = DecodeRefusal(message);
       throw Error(refusal.code, "it refused: " + refusal.message);
     }
@@ -127,88 +137,79 @@ void NcclFetchingEnd::TakeMessage(std::span<const std::byte> message) {
   }
 }
 
-void NcclFetchingEnd::TakePiece(const Piece& piece) {
+void NcclFetchingEnd::TakeCall(std::uint64_t epoch) {
+  if (epoch < number_ || epoch == 0) {
+    throw Error(ErrorCode::kCorrupt, "a call to epoch " + std::to_string(epoch) + " after " + std::to_string(number_));
+  }
+  const bool is_new = std::exchange(number_, epoch) != epoch;
+  if (is_new) EndEpoch();
+  called_by_.reset();
+  control_->Send(EncodeReady({epoch, is_new ? static_cast<std::uint32_t>(requests_.size()) : 0}));
+  if (is_new) AskAgain();
+}
+
+void NcclFetchingEnd::TakeEpoch(const Membership& membership) {
+  if (membership.epoch != number_ || number_ == 0 || intake_) {
+    throw Error(ErrorCode::kCorrupt, "epoch " + std::to_string(membership.epoch) + ", to which it did not call");
+  }
+  try {
+    intake_.emplace(parts_, slots_, membership);
+    failure_.reset();
+  } catch (const Error& error) {
+    Fail(error);
+  }
+}
+
+void NcclFetchingEnd::EndEpoch() {
+  intake_.reset();
+  stands_ = false;
+}
+
+// In the order in which they were asked for first: so the members of a fleet ask for the same again.
+void NcclFetchingEnd::AskAgain() {
+  std::vector<Chunk*> chunks;
+  requests_.ForEach([&](Chunk& chunk) { chunks.push_back(&chunk); });
+  std::ranges::sort(chunks, {}, &Chunk::order);
+  for (Chunk* const chunk : chunks) {
+    chunk->announced = chunk->landed = 0;
+    control_->Send(chunk->message);
+  }
+}
+
+void NcclFetchingEnd::TakePieces(const PieceGroup& group) {
+  if (failure_) return;  // of an epoch that has ended here
+  if (!intake_) throw Error(ErrorCode::kCorrupt, "pieces, outside of an epoch");
+  std::vector<Intake::Incoming> incoming;
+  for (const Piece& piece : group.pieces) {
+    Chunk& chunk = ExpectAskedFor(piece);
+    if (piece.bytes == 0) return Complete(chunk);
+    incoming.push_back({&chunk, chunk.announced, piece.bytes});
+    chunk.announced += piece.bytes;
+  }
+  intake_->Announce(group.broadcast, std::move(incoming));
+}
+
+// In order, none of nothing but that of an empty chunk, never past the end, and no more than there is memory for.
+Chunk& NcclFetchingEnd::ExpectAskedFor(const Piece& piece) {
   Chunk* const chunk = requests_.Find(piece.ticket);
-  // In order, none of nothing but that of an empty chunk, and never past the end.
   const bool asked_for = chunk != nullptr && piece.offset == chunk->announced &&
                          piece.bytes <= chunk->destination.size() - chunk->announced &&
                          (piece.bytes == 0) == chunk->destination.empty();
-  if (!asked_for || announced_.size() == kPiecesUnderWay) {
-    throw Error(ErrorCode::kCorrupt, "a piece that was not asked for: ticket " + std::to_string(piece.ticket) +
-                                         ", offset " + std::to_string(piece.offset) + ", " +
-                                         std::to_string(piece.bytes) + " bytes");
-  }
-  if (piece.bytes == 0) return CompleteIfWhole(*chunk);
-  announced_.push_back({chunk, chunk->announced, piece.bytes, nullptr});
-  chunk->announced += piece.bytes;
+  if (asked_for && intake_->num_announced() < kPiecesUnderWay) return *chunk;
+  throw Error(ErrorCode::kCorrupt, "a piece that was not asked for: ticket " + std::to_string(piece.ticket) +
+                                       ", offset " + std::to_string(piece.offset) + ", " + std::to_string(piece.bytes) +
+                                       " bytes");
 }
 
-bool NcclFetchingEnd::ProgressDevice() {
-  const bool settled = epoch_->communicator().Settled();
-  bool moved = Land();
-  moved = CopyOut(settled) || moved;
-  moved = Receive(settled) || moved;
-  if (receiving_.Stalled() > kNothingCame) {
-    throw Error(ErrorCode::kUnavailable, "NCCL has brought nothing for ten seconds");
-  }
-  return moved;
-}
-
-bool NcclFetchingEnd::Receive(bool settled) {
-  if (!settled || !receiving_.MayBegin()) return false;
-  std::vector<Incoming> group;
-  while (!announced_.empty() && epoch_->has_spare()) {
-    announced_.front().slot = epoch_->TakeSpare();
-    group.push_back(std::move(announced_.front()));
-    announced_.pop_front();
-  }
-  if (group.empty()) return false;
-  const std::size_t pieces = group.size();
-  receiving_.Add(std::move(group), [&](std::span<const Transfer> transfers) {
-    epoch_->communicator().Receive(transfers, epoch_->transfers());
-  });
-  control_->Send(EncodeGo(pieces));
-  return true;
-}
-
-bool NcclFetchingEnd::CopyOut(bool settled) {
-  std::vector<Incoming> received = receiving_.TakeDone(settled, epoch_->transfers());
-  for (Incoming& piece : received) {
-    std::byte* const to =
-        piece.chunk->reached ? piece.chunk->destination.data() + piece.offset : epoch_->PinnedOf(*piece.slot);
-    epoch_->copies().Copy(to, piece.slot->device.data(), piece.bytes);
-    piece.copied = epoch_->copies().Mark();
-    landing_.push_back(std::move(piece));
-  }
-  return !landing_.empty() && !received.empty();
-}
-
-bool NcclFetchingEnd::Land() {
-  bool moved = false;
-  while (!landing_.empty() && epoch_->copies().Reached(landing_.front().copied)) {
-    moved = true;
-    Incoming piece = std::move(landing_.front());
-    landing_.pop_front();
-    Chunk& chunk = *piece.chunk;
-    if (!chunk.reached) {
-      std::memcpy(chunk.destination.data() + piece.offset, piece.slot->pinned.data(), piece.bytes);
-    }
-    epoch_->GiveBack(std::move(piece.slot));
-    chunk.landed += piece.bytes;
-    CompleteIfWhole(chunk);
-  }
-  return moved;
-}
-
-void NcclFetchingEnd::CompleteIfWhole(Chunk& chunk) {
-  if (chunk.landed != chunk.destination.size()) return;
+void NcclFetchingEnd::Complete(Chunk& chunk) {
+  control_->Send(EncodeBare(NcclKind::kDone));
   requests_.Complete(chunk);
 }
 
 void NcclFetchingEnd::Wait(Deadline deadline) {
   // The publisher's part of what NCCL is doing is done by its service: it may be asked, and must answer, all the time.
   if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
-  if (busy()) return Sleep(kDeviceTick);
+  if (intake_ && intake_->busy()) return Sleep(kDeviceTick);
   Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
 }
 

@@ -27,6 +27,8 @@ class NcclLibrary {
                             cudaStream_t stream) = 0;
   virtual ncclResult_t Recv(void* bytes, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                             cudaStream_t stream) = 0;
+  virtual ncclResult_t Broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                                 ncclComm_t comm, cudaStream_t stream) = 0;
   virtual const char* GetErrorString(ncclResult_t result) = 0;
 };
 

@@ -1,10 +1,12 @@
 #include "src/transport/nccl/nccl_offering_end.h"
 
-#include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
+#include "layercast/error.h"
 #include "src/transport/device/device_tick.h"
+#include "src/transport/nccl/fleets.h"
 #include "src/transport/nccl/receiver.h"
 #include "src/transport/receivers.h"
 
@@ -13,28 +15,43 @@ namespace {
 
 constexpr std::size_t kMaxReceivers = 64;  // each has 16 MiB of the device's memory, and of the host's
 constexpr int kRoundsAtOnce = 16;          // of moving pieces, between two looks at the sockets
+constexpr std::chrono::milliseconds kClockTick{2};
 constexpr std::chrono::milliseconds kTick{1000};
 
-// Moves every receiver's pieces on, in turn: nobody's slowness is another's.
-void Serve(Receivers<Receiver, ReceiverContext>& receivers, const std::stop_token& stop) {
+std::size_t CheckedSize(std::size_t fleet) {
+  if (1 <= fleet && fleet <= kMaxFleet) return fleet;
+  throw Error(ErrorCode::kInvalidArgument,
+              "nccl: a fleet of " + std::to_string(fleet) + " receivers, expected 1 to " + std::to_string(kMaxFleet));
+}
+
+std::chrono::microseconds TickOf(Attention attention) {
+  switch (attention) {
+    case Attention::kDevice: return kDeviceTick;
+    case Attention::kClock: return kClockTick;
+    default: return kTick;
+  }
+}
+
+// Moves every fleet's pieces on, in turn: no fleet's slowness is another's.
+void Serve(Receivers<Receiver, ReceiverContext>& receivers, Fleets& fleets, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     bool moved = false;
-    for (int round = 0; round < kRoundsAtOnce && receivers.Progress(); ++round) moved = true;
-    const bool busy = std::ranges::any_of(receivers.all(), &Receiver::busy);
-    receivers.TakeMessages(moved ? std::chrono::microseconds(0) : busy ? kDeviceTick : kTick);
+    for (int round = 0; round < kRoundsAtOnce && fleets.Progress(); ++round) moved = true;
+    receivers.TakeMessages(moved ? std::chrono::microseconds(0) : TickOf(fleets.attention()));
   }
 }
 
 }  // namespace
 
-NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const std::string& bind_host)
+NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const OfferingOptions& options)
     : parts_(std::move(parts)),
       book_("nccl", wake_),
-      listener_(Listen(bind_host, address_)),
-      service_("nccl", "lc-nccl", wake_, [this](const std::stop_token& stop) {
-        const ReceiverContext context{*parts_.library, *parts_.device, address_.key, book_, failpoints_};
+      listener_(Listen(options.bind_host, address_)),
+      service_("nccl", "lc-nccl", wake_, [this, size = CheckedSize(options.fleet_size)](const std::stop_token& stop) {
+        Fleets fleets({*parts_.library, *parts_.device, book_, parts_.patience}, size);
+        const ReceiverContext context{*parts_.library, *parts_.device, address_.key, book_, failpoints_, fleets};
         Receivers<Receiver, ReceiverContext> receivers("nccl", std::move(listener_), context, wake_, kMaxReceivers);
-        Serve(receivers, stop);
+        Serve(receivers, fleets, stop);
       }) {}
 
 void NcclOfferingEnd::Remove(std::uint64_t offer_id) {

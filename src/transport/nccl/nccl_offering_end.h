@@ -1,5 +1,5 @@
 // The publisher's end of the nccl channel: a listening socket, and one service thread ("lc-nccl") that owns every
-// receiver's connection.
+// receiver's connection, and the fleets that receivers are in.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ namespace layercast::nccl_channel {
 // Thread-safe.
 class NcclOfferingEnd final : public OfferingEnd {
  public:
-  NcclOfferingEnd(NcclParts parts, const std::string& bind_host);
+  // Throws kInvalidArgument.
+  NcclOfferingEnd(NcclParts parts, const OfferingOptions& options);
   std::string address() const override { return address_.Text(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;

@@ -30,8 +30,8 @@ class NcclTransport final : public Transport {
   bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const override { return false; }
   // NCCL looks at the whole machine first. Twice that, for the probe and for the session, is still within a lease.
   std::chrono::milliseconds connect_time() const override { return std::chrono::seconds(12); }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const override {
-    return std::make_unique<nccl_channel::NcclOfferingEnd>(parts_.Get(), bind_host);
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return std::make_unique<nccl_channel::NcclOfferingEnd>(parts_.Get(), options);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
     return std::make_unique<nccl_channel::NcclFetchingEnd>(parts_.Get(), address, deadline);

@@ -7,6 +7,7 @@
 #include "src/transport/channel.h"
 #include "src/transport/device/staging.h"
 #include "src/transport/nccl/nccl_library.h"
+#include "src/transport/nccl/patience.h"
 
 namespace layercast {
 namespace nccl_channel {
@@ -15,6 +16,7 @@ namespace nccl_channel {
 struct NcclParts {
   std::shared_ptr<NcclLibrary> library;
   std::shared_ptr<StagingDevice> device;
+  Patience patience{};
 };
 
 // libnccl, and CUDA device `device`. Throws kUnsupported, saying what is missing.

@@ -1,24 +1,25 @@
-// One receiver, as its publisher sees it: the greeting, what it has asked for, and the pieces on their way to it.
+// One receiver, as its publisher sees it: its connection, the greeting, what it has asked for in this epoch, and where
+// it stands towards the epoch that its fleet calls it to. What goes to it when, its fleet decides.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
 #include <span>
-#include <vector>
+#include <string>
 
+#include "layercast/error.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
 #include "src/transport/control_socket.h"
-#include "src/transport/nccl/epoch.h"
+#include "src/transport/nccl/communicator.h"
 #include "src/transport/nccl/messages.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_queue.h"
 
 namespace layercast::nccl_channel {
+
+class Fleets;
 
 // What the connections of an end have in common; outlives them.
 struct ReceiverContext {
@@ -27,69 +28,80 @@ struct ReceiverContext {
   Token key{};
   OfferBook& book;
   const std::atomic<FailPoints*>& failpoints;
+  Fleets& fleets;
 };
 
-// One thread only (the service's).
+// One thread only (the service's). It joins a fleet by greeting, and leaves it as it ends.
 class Receiver {
  public:
-  // `epoch`: the number of its communicator.
-  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t epoch);
-  // After it no offer is read for this receiver.
+  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
   ~Receiver();
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  // Takes the messages that are there, but not so many that others wait long. Both throw when the connection is of no
-  // more use.
+  // Takes the messages that are there, but not so many that others wait long. Throws when the connection is of no more
+  // use.
   void TakeMessages();
   bool more() const { return more_; }  // were left, whatever the socket says
-  // Moves pieces on; true when one did.
-  bool Progress();
-
   const ControlSocket& control() const { return control_; }
-  // Whether the device or NCCL is at work for it, of which no descriptor tells.
-  bool busy() const;
-  bool TooLate() const { return !stands_ && stand_by_.Passed(); }
+  bool TooLate() const { return cut_ || (state_ == State::kGreets && greet_by_.Passed()); }
   std::uint64_t number() const { return number_; }
+  const DeviceUuid& device() const { return device_; }
+
+  // Calls it to an epoch: whatever was of another is over. Until it is ready nothing that it says counts.
+  void Call(std::uint64_t epoch);
+  // It has, since it was called last, perhaps to the same epoch once more; and has asked for what it lacks.
+  bool answered() const { return answered_ && awaited_ == 0; }
+  // It is where it was called to.
+  void Admit(const Membership& membership) { control_.Send(EncodeEpoch(membership)); }
+  bool failed() const { return failed_; }                       // NCCL did, at its end
+  bool is_new() const { return !stood_; }                       // has been in no epoch that stood at its end
+  Deadline::Clock::time_point since() const { return since_; }  // it is here
+  // Whether it waits for what wants an epoch: to be in its first, or bytes.
+  bool wants() const { return is_new() || awaited_ > 0 || unfinished_ > 0; }
+
+  ReplyQueue& replies() { return replies_; }
+  // The next that goes to it. But for a piece of nothing, it will say GO.
+  void Announce(const PieceGroup& group);
+  // Whether it has said GO once more.
+  bool TakeGo();
+
+  // Nothing more will come, and the receiver is told why.
+  void Refuse(const Refusal& refusal);
+  bool refused() const { return state_ == State::kRefused; }
+  // Its connection ends.
+  void Cut(const Error& error);
 
  private:
-  struct Outgoing {
-    Piece piece;
-    std::unique_ptr<Slot> slot;        // none: a piece of nothing
-    std::shared_ptr<Offered> offered;  // second owner: the book; while the offer's memory is read
-    std::uint64_t filled = 0;          // the mark in the stream of copies
-    Transfer AsTransfer() const { return {slot->device.data(), piece.bytes}; }
-  };
+  enum class State { kGreets, kWaits, kCalled, kReady, kRefused };
 
   void Take(std::span<const std::byte> message);
+  void TakeOfEpoch(NcclKind kind, std::span<const std::byte> message);
   void TakeHello(const Hello& hello);
+  void TakeReady(const Ready& ready);
   void TakeRequest(const Request& request);
-  void TakeGo(std::size_t pieces);
-  // Nothing more will come; the receiver is told why.
-  void Refuse(const Refusal& refusal);
-
-  // The stages of a piece: each moves those that can go on to the next.
-  bool Fill();
-  void FillPiece(Reply& reply);
-  std::size_t PackInto(Slot& slot, ReplyPlan& plan, bool& reads_on);
-  bool Announce();
-  bool Send(bool settled);
-  bool Finish(bool settled);
+  void TakeGroupsGo();
+  void TakeDone();
 
   ControlSocket control_;
   const ReceiverContext& context_;
   const std::uint64_t number_;
-  Deadline stand_by_;  // by then it must have greeted; then, its communicator must stand
-  bool stands_ = false;
-  bool refused_ = false;
+  const Deadline greet_by_;
+  const Deadline::Clock::time_point since_ = Deadline::Clock::now();
+  State state_ = State::kGreets;
+  DeviceUuid device_{};
+  bool cut_ = false;
   bool more_ = false;
+  bool stood_ = false;
+  // Of this epoch.
+  std::uint64_t epoch_ = 0;
+  bool answered_ = false;
+  bool failed_ = false;
   ReplyQueue replies_;
-  std::deque<Outgoing> filling_;
-  std::deque<Outgoing> announced_;
-  std::deque<std::size_t> going_;  // what the receiver takes next, group by group
-  std::size_t pieces_going_ = 0;   // of all these groups
-  Groups<Outgoing> sending_;
-  std::optional<Epoch> epoch_;  // once it has greeted
+  std::size_t awaited_ = 0;     // requests that it has said will follow
+  std::size_t unfinished_ = 0;  // that it has not got all of
+  std::size_t announced_ = 0;   // groups that it has not said GO to
+  std::size_t gos_ = 0;         // that were not taken
 };
 
 }  // namespace layercast::nccl_channel

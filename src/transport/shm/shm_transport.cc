@@ -14,7 +14,7 @@ class ShmTransport final : public Transport {
     reason = WhyNotLocal(mine, theirs);
     return reason.empty();
   }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& /*bind_host*/) const override {
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& /*options*/) const override {
     return std::make_unique<shm_channel::ShmOfferingEnd>();
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {

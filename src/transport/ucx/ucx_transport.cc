@@ -17,8 +17,8 @@ class UcxTransport final : public Transport {
   bool ByDefault(const HostIdentity& mine, const HostIdentity& theirs) const override {
     return ucx_channel::ShareMemory(mine, theirs);
   }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const override {
-    return std::make_unique<ucx_channel::UcxOfferingEnd>(bind_host);
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return std::make_unique<ucx_channel::UcxOfferingEnd>(options.bind_host);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
     return std::make_unique<ucx_channel::UcxFetchingEnd>(address, deadline);

@@ -12,8 +12,8 @@ class ZmqTransport final : public Transport {
   bool Viable(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/, std::string& /*reason*/) const override {
     return true;
   }
-  std::unique_ptr<OfferingEnd> Offering(const std::string& bind_host) const override {
-    return std::make_unique<zmq_channel::ZmqOfferingEnd>(bind_host);
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return std::make_unique<zmq_channel::ZmqOfferingEnd>(options.bind_host);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
     return std::make_unique<zmq_channel::ZmqFetchingEnd>(address, deadline);

@@ -1,23 +1,24 @@
-#include "src/transport/nccl/epoch.h"
+#include "src/transport/nccl/slots.h"
 
 #include "src/base/check.h"
+#include "src/transport/nccl/messages.h"
 
 namespace layercast::nccl_channel {
 
-std::unique_ptr<Slot> Epoch::TakeSpare() {
-  LAYERCAST_CHECK(has_spare());
+Slots::Lent Slots::Take() {
+  LAYERCAST_CHECK(num_spare() > 0);
   if (spare_.empty()) {
     auto slot = std::make_unique<Slot>();
     slot->device = Buffer(device_.device_memory(), kPieceBytes);
     spare_.push_back(std::move(slot));
     ++made_;
   }
-  std::unique_ptr<Slot> slot = std::move(spare_.back());
+  Lent slot(spare_.back().release(), Return{this});
   spare_.pop_back();
   return slot;
 }
 
-std::byte* Epoch::PinnedOf(Slot& slot) {
+std::byte* Slots::PinnedOf(Slot& slot) {
   if (!slot.pinned) slot.pinned = Buffer(device_.pinned_memory(), kPieceBytes);
   return slot.pinned.data();
 }
