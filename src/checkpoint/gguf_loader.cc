@@ -1,6 +1,6 @@
 // `--load-format gguf`: llama.cpp's files of models of the Llama family, whole or split. F32, F16 and BF16 tensors are
 // what they are; Q8_0 blocks become fp32 values, exactly, which loading then casts to the model's dtype as it casts
-// any.
+// any. A tensor of all experts comes as one of each.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -30,13 +30,33 @@ constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
 };
 constexpr std::pair<std::string_view, std::string_view> kOutside[] = {
     {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
-constexpr NameTable kNames = {"blk.", kInLayer, kOutside};
+constexpr std::pair<std::string_view, std::string_view> kMixtral[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate"},
+    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
+    {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
+    {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
+};
+constexpr std::pair<std::string_view, std::string_view> kQwenMoe[] = {
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+    {"ffn_down_exps", "mlp.experts.*.down_proj"},
+    {"ffn_up_exps", "mlp.experts.*.up_proj"},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+};
+// The row that weighs a shared expert: llama.cpp drops its dimension of one.
+constexpr std::string_view kSqueezed = ".ffn_gate_inp_shexp.weight";
+
+constexpr std::string_view kArchitectures[] = {"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"};
 
 // Rotary frequencies: computed from config.json.
 constexpr std::string_view kComputed = "rope_freqs.weight";
 
 // Of the whole model; a split one's first file says it for all.
 struct Architecture {
+  NameTable names;
   bool interleaved = false;  // q and k are in llama.cpp's order of rows
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
@@ -44,9 +64,10 @@ struct Architecture {
 
 Architecture ReadArchitecture(const GgufHeader& header, const std::string& subject) {
   const std::string name = header.Text("general.architecture", subject);
-  if (name != "llama" && name != "qwen2" && name != "qwen3") {
-    throw Error(ErrorCode::kUnsupported,
-                subject + ": general.architecture: expected llama, qwen2 or qwen3, got " + Quote(name));
+  if (std::ranges::find(kArchitectures, name) == std::end(kArchitectures)) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        subject + ": general.architecture: expected llama, qwen2, qwen2moe, qwen3 or qwen3moe, got " + Quote(name));
   }
   const auto heads = [&](const std::string& key) {
     const std::uint64_t count = header.Number(name + ".attention." + key, subject);
@@ -54,7 +75,10 @@ Architecture ReadArchitecture(const GgufHeader& header, const std::string& subje
     throw Error(ErrorCode::kCorrupt, subject + ": " + name + ".attention." + key +
                                          ": expected a number of heads, got " + std::to_string(count));
   };
-  Architecture architecture{.interleaved = name == "llama", .heads = heads("head_count")};
+  const bool llama = name == "llama";
+  Architecture architecture{.names = {"blk.", kInLayer, llama ? NamePairs(kMixtral) : NamePairs(kQwenMoe), kOutside},
+                            .interleaved = llama,
+                            .heads = heads("head_count")};
   const bool grouped = header.keys.contains(name + ".attention.head_count_kv");
   architecture.kv_heads = grouped ? heads("head_count_kv") : architecture.heads;
   return architecture;
@@ -86,15 +110,7 @@ class GgufFile final : public TensorFile {
       : TensorFile(path), subject_(Quote(path.native())), header_(ParseGguf(mapping().bytes(), subject_)) {
     architecture_ = ArchitectureOf(path);
     std::erase_if(header_.tensors, [](const auto& tensor) { return tensor.name == kComputed; });
-    for (const GgufHeader::Tensor& tensor : header_.tensors) {
-      const std::optional<std::string> name = ToHuggingFace(tensor.name, kNames);
-      if (!name) {
-        throw Error(ErrorCode::kUnsupported,
-                    subject_ + ": tensor " + Quote(tensor.name) +
-                        ": expected a name of a dense model of the Llama family, got this one");
-      }
-      specs_.push_back({*name, DTypeOf(tensor.type), tensor.shape});
-    }
+    for (std::size_t i = 0; i < header_.tensors.size(); ++i) AddParts(i);
   }
 
   std::size_t num_tensors() const override { return specs_.size(); }
@@ -109,6 +125,40 @@ class GgufFile final : public TensorFile {
   }
 
  private:
+  // What a stored tensor is to a model: itself, or each of its experts.
+  struct Part {
+    std::size_t stored;
+    std::int64_t expert;  // 0 of a tensor that is no stack
+  };
+
+  void AddParts(std::size_t index) {
+    const GgufHeader::Tensor& stored = header_.tensors[index];
+    const std::optional<std::string> name = ToHuggingFace(stored.name, architecture_.names);
+    if (!name) {
+      throw Error(ErrorCode::kUnsupported, subject_ + ": tensor " + Quote(stored.name) +
+                                               ": expected a name of a model of the Llama family, got this one");
+    }
+    TensorSpec spec{*name, DTypeOf(stored.type), stored.shape};
+    if (stored.name.ends_with(kSqueezed) && spec.shape.size() == 1) spec.shape.insert(spec.shape.begin(), 1);
+    const std::size_t star = name->find('*');
+    if (star == name->npos) {
+      parts_.push_back({index, 0});
+      specs_.push_back(std::move(spec));
+      return;
+    }
+    if (stored.shape.size() != 3 || stored.bytes == 0) {  // empty ones could be any number
+      throw Error(ErrorCode::kCorrupt, subject_ + ": tensor " + Quote(stored.name) +
+                                           ": expected a matrix of each expert, got " + ToString(stored.shape));
+    }
+    spec.shape.erase(spec.shape.begin());
+    for (std::int64_t expert = 0; expert < stored.shape[0]; ++expert) {
+      spec.name = *name;
+      spec.name.replace(star, 1, std::to_string(expert));
+      parts_.push_back({index, expert});
+      specs_.push_back(spec);
+    }
+  }
+
   // "model-00002-of-00003.gguf" has but its tensors.
   Architecture ArchitectureOf(const std::filesystem::path& path) const {
     const auto part = header_.numbers.find("split.no");
@@ -126,23 +176,28 @@ class GgufFile final : public TensorFile {
   }
 
   NamedTensor ReadValues(std::size_t index) const {
-    const GgufHeader::Tensor& stored = header_.tensors.at(index);
-    const std::byte* const bytes = mapping().bytes().data() + stored.begin;
-    if (stored.type != GgufType::kQ80) {
-      return {.name = specs_[index].name,
-              .tensor = {.dtype = specs_[index].dtype, .shape = stored.shape, .data = bytes, .device = {}},
+    const TensorSpec& spec = specs_.at(index);
+    const GgufHeader::Tensor& stored = header_.tensors[parts_[index].stored];
+    const std::int64_t elements = spec.num_elements();
+    const bool blocks = stored.type == GgufType::kQ80;  // a row is a whole number of them
+    const std::int64_t size = blocks ? elements / kQ8BlockElements * kQ8BlockBytes : spec.num_bytes();
+    const std::byte* const bytes = mapping().bytes().data() + stored.begin + parts_[index].expert * size;
+    if (!blocks) {
+      return {.name = spec.name,
+              .tensor = {.dtype = spec.dtype, .shape = spec.shape, .data = bytes, .device = {}},
               .owner = nullptr};
     }
-    mapping().Populate({bytes, static_cast<std::size_t>(stored.bytes)});
-    OwnedTensor values = MakeOwnedTensor(specs_[index]);
-    DequantizeQ8(bytes, specs_[index].num_elements(), values.bytes);
+    mapping().Populate({bytes, static_cast<std::size_t>(size)});
+    OwnedTensor values = MakeOwnedTensor(spec);
+    DequantizeQ8(bytes, elements, values.bytes);
     return std::move(values.tensor);
   }
 
   const std::string subject_;
   GgufHeader header_;
   Architecture architecture_;
-  std::vector<TensorSpec> specs_;  // of header_.tensors
+  std::vector<Part> parts_;        // of header_.tensors
+  std::vector<TensorSpec> specs_;  // of parts_
 };
 
 class GgufLoader final : public Loader {

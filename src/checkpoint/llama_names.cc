@@ -10,9 +10,24 @@
 namespace layercast {
 namespace {
 
-std::optional<std::string_view> Find(NamePairs pairs, std::string_view name) {
-  const auto found = std::ranges::find(pairs, name, [](const auto& pair) { return pair.first; });
-  return found == pairs.end() ? std::nullopt : std::optional(found->second);
+constexpr std::string_view kDigits = "0123456789";
+
+std::string WithNumber(std::string_view name, std::string_view number) {
+  const std::size_t star = name.find('*');
+  return std::string(name.substr(0, star)) + std::string(number) + std::string(name.substr(star + 1));
+}
+
+// The right side of the pair whose left side `name` is.
+std::optional<std::string> Find(NamePairs pairs, std::string_view name) {
+  for (const auto& [theirs, ours] : pairs) {
+    if (name == theirs) return std::string(ours);
+    const std::size_t star = theirs.find('*');
+    if (star == theirs.npos || !name.starts_with(theirs.substr(0, star))) continue;
+    const std::string_view rest = name.substr(star);
+    const std::size_t digits = std::min(rest.find_first_not_of(kDigits), rest.size());
+    if (digits != 0 && rest.substr(digits) == theirs.substr(star + 1)) return WithNumber(ours, rest.substr(0, digits));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -23,14 +38,15 @@ std::optional<std::string> ToHuggingFace(std::string_view name, const NameTable&
   const std::string_view part = name.substr(dot);  // ".weight"
   if (part != ".weight" && part != ".bias") return std::nullopt;
   std::string_view stem = name.substr(0, dot);
-  if (const auto outside = Find(table.outside, stem)) return std::string(*outside) + std::string(part);
+  if (const auto outside = Find(table.outside, stem)) return *outside + std::string(part);
   if (!stem.starts_with(table.layers)) return std::nullopt;
   stem.remove_prefix(table.layers.size());
-  const std::size_t digits = std::min(stem.find_first_not_of("0123456789"), stem.size());
+  const std::size_t digits = std::min(stem.find_first_not_of(kDigits), stem.size());
   if (digits == 0 || digits == stem.size() || stem[digits] != '.') return std::nullopt;
-  const auto in_layer = Find(table.in_layer, stem.substr(digits + 1));
+  auto in_layer = Find(table.in_layer, stem.substr(digits + 1));
+  if (!in_layer) in_layer = Find(table.mixture, stem.substr(digits + 1));
   if (!in_layer) return std::nullopt;
-  return "model.layers." + std::string(stem.substr(0, digits)) + "." + std::string(*in_layer) + std::string(part);
+  return "model.layers." + std::string(stem.substr(0, digits)) + "." + *in_layer + std::string(part);
 }
 
 bool IsQueryOrKey(std::string_view hugging_face_name, std::string_view projection) {

@@ -14,13 +14,17 @@ namespace layercast {
 
 using NamePairs = std::span<const std::pair<std::string_view, std::string_view>>;  // theirs, Hugging Face's
 
+// A '*' on both sides is a number, an expert's. One on Hugging Face's side alone stands for every expert: these files
+// keep all of them in one tensor.
 struct NameTable {
   std::string_view layers;  // "blk.": what stands before a layer's number
   NamePairs in_layer;       // "attn_q" -> "self_attn.q_proj"
+  NamePairs mixture;        // the same in layers that are mixtures of experts
   NamePairs outside;        // "output" -> "lm_head"
 };
 
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; nothing for a name that the table does not have.
+// With a '*' left in it: of every expert.
 std::optional<std::string> ToHuggingFace(std::string_view name, const NameTable& table);
 
 // True of the projections whose rows are rotated: q_proj and k_proj, weight and bias.

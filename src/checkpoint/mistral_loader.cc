@@ -25,9 +25,15 @@ constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
     {"feed_forward.w1", "mlp.gate_proj"},  {"feed_forward.w2", "mlp.down_proj"},
     {"feed_forward.w3", "mlp.up_proj"},
 };
+constexpr std::pair<std::string_view, std::string_view> kMixture[] = {
+    {"feed_forward.gate", "block_sparse_moe.gate"},
+    {"feed_forward.experts.*.w1", "block_sparse_moe.experts.*.w1"},
+    {"feed_forward.experts.*.w2", "block_sparse_moe.experts.*.w2"},
+    {"feed_forward.experts.*.w3", "block_sparse_moe.experts.*.w3"},
+};
 constexpr std::pair<std::string_view, std::string_view> kOutside[] = {
     {"tok_embeddings", "model.embed_tokens"}, {"norm", "model.norm"}, {"output", "lm_head"}};
-constexpr NameTable kNames = {"layers.", kInLayer, kOutside};
+constexpr NameTable kNames = {"layers.", kInLayer, kMixture, kOutside};
 
 struct Params {
   std::int64_t n_heads = 0;
@@ -63,9 +69,10 @@ class MistralFile final : public SafetensorsFile {
     for (const SafetensorsHeader::Stored& stored : tensors()) {
       const std::optional<std::string> name = ToHuggingFace(stored.spec.name, kNames);
       if (!name) {
-        throw Error(ErrorCode::kUnsupported,
-                    Quote(path.native()) + ": tensor " + Quote(stored.spec.name) +
-                        ": expected a name of Mistral's dense models (layers.0.attention.wq.weight), got this one");
+        throw Error(
+            ErrorCode::kUnsupported,
+            Quote(path.native()) + ": tensor " + Quote(stored.spec.name) +
+                ": expected a name of Mistral's and Mixtral's models (layers.0.attention.wq.weight), got this one");
       }
       specs_.push_back({*name, stored.spec.dtype, stored.spec.shape});
     }

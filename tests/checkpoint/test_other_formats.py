@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 
+import gguf
 import pytest
 import safetensors.torch
 import torch
@@ -33,8 +34,9 @@ def refusal(path, load_format="auto"):
     return json.loads(done.stdout)["error"]["message"]
 
 
-def test_consolidated_files_hold_the_same_tensors(tmp_path, checkpoint):
-    folder = checkpoint("llama", "a")
+@pytest.mark.parametrize("spec", ["llama", "mixtral"])
+def test_consolidated_files_hold_the_same_tensors(tmp_path, checkpoint, spec):
+    folder = checkpoint(spec, "a")
     out = other_formats.write_mistral(folder, tmp_path / "mistral")
     assert_same(read(out, tmp_path), other_formats.read_all(folder))
     # Beside files of Hugging Face's they are a copy.
@@ -57,10 +59,10 @@ def test_consolidated_files_that_make_no_sense(tmp_path, checkpoint):
     assert "params.json': cannot open" in refusal(out)
     (out / "params.json").write_text(json.dumps(params))
     safetensors.torch.save_file({"layers.0.attention.wx.weight": torch.ones(2, 2)}, out / "consolidated.safetensors")
-    assert "tensor 'layers.0.attention.wx.weight': expected a name of Mistral's dense models" in refusal(out)
+    assert "tensor 'layers.0.attention.wx.weight': expected a name of Mistral's and Mixtral's models" in refusal(out)
 
 
-@pytest.mark.parametrize("spec", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("spec", ["llama", "qwen2", "qwen3", "mixtral", "qwen2_moe_blocks", "qwen3_moe_stacked"])
 @pytest.mark.parametrize("encoding", ["F32", "F16", "BF16", "Q8_0"])
 def test_every_encoding_of_gguf(tmp_path, checkpoint, spec, encoding):
     held = other_formats.write_gguf(checkpoint(spec, "a"), tmp_path / "gguf", encoding)
@@ -74,20 +76,28 @@ def test_a_gguf_in_parts(tmp_path, checkpoint):
     assert "model-00001-of-00003.gguf': cannot open" in refusal(tmp_path / "gguf")
 
 
-def test_what_gguf_may_hold_and_we_do_not_read(tmp_path, checkpoint):
-    folder = checkpoint("qwen2", "a")
-    other_formats.write_gguf(folder, tmp_path / "a", "F32", architecture="gemma2")
-    assert "general.architecture: expected llama, qwen2 or qwen3, got 'gemma2'" in refusal(tmp_path / "a")
-    import gguf
-    writer = gguf.GGUFWriter(tmp_path / "b.gguf", "llama")
+def write_one(path, name, tensor, encoding):
+    writer = gguf.GGUFWriter(path, "llama")
     writer.add_head_count(2)
-    rows = torch.ones(2, 32).numpy()
-    writer.add_tensor("output.weight", gguf.quantize(rows, gguf.GGMLQuantizationType.Q4_0),
-                      raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    kind = gguf.GGMLQuantizationType[encoding]
+    writer.add_tensor(name, gguf.quantize(tensor.numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def test_what_gguf_may_hold_and_we_do_not_read(tmp_path, checkpoint):
+    folder = checkpoint("qwen2", "a")
+    other_formats.write_gguf(folder, tmp_path / "a", "F32", architecture="gemma2")
+    said = refusal(tmp_path / "a")
+    assert "general.architecture: expected llama, qwen2, qwen2moe, qwen3 or qwen3moe, got 'gemma2'" in said
+    for name, shape, said in (("ffn_up_exps", (2, 3), "expected a matrix of each expert, got [2, 3]"),
+                              ("ffn_up_exps", (3, 0, 32), "expected a matrix of each expert, got [3, 0, 32]"),
+                              ("ffn_up_exp", (2, 3), "expected a name of a model of the Llama family")):
+        write_one(tmp_path / "b.gguf", f"blk.0.{name}.weight", torch.ones(shape), "F32")
+        assert f"tensor 'blk.0.{name}.weight': {said}" in refusal(tmp_path / "b.gguf")
+    write_one(tmp_path / "b.gguf", "output.weight", torch.ones(2, 32), "Q4_0")
     assert "tensor 'output.weight': expected F32, F16, BF16 or Q8_0, got Q4_0" in refusal(tmp_path / "b.gguf")
 
 

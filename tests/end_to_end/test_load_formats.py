@@ -30,9 +30,11 @@ def test_other_files_of_the_same_weights(start, folders, tmp_path, assert_serves
     assert_serves(engine, folders["b"], "fp8_per_channel")
 
 
-def test_gguf_with_blocks_that_are_dequantized(start, folders, tmp_path, assert_serves, program):
-    held = other_formats.write_gguf(folders["a"], tmp_path / "gguf", "Q8_0")
-    shutil.copytree(folders["a"], tmp_path / "values", ignore=shutil.ignore_patterns("*.safetensors*"))
+@pytest.mark.parametrize("spec", ["llama", "mixtral"])
+def test_gguf_with_blocks_that_are_dequantized(start, checkpoint, tmp_path, assert_serves, program, spec):
+    folder = checkpoint(spec, "a")
+    held = other_formats.write_gguf(folder, tmp_path / "gguf", "Q8_0")
+    shutil.copytree(folder, tmp_path / "values", ignore=shutil.ignore_patterns("*.safetensors*"))
     safetensors.torch.save_file(held, tmp_path / "values" / "model.safetensors")
     engine = start("serve", "--model", tmp_path / "gguf", "--quantization", "fp8_per_block")
     assert_serves(engine, tmp_path / "values", "fp8_per_block")

@@ -64,7 +64,7 @@ _MISTRAL = ((r"^model\.embed_tokens\.", "tok_embeddings."), (r"^model\.norm\.", 
             (r"^model\.layers\.", "layers."), (r"self_attn\.(.)_proj", r"attention.w\1"),
             (r"\.input_layernorm", ".attention_norm"), (r"\.post_attention_layernorm", ".ffn_norm"),
             (r"mlp\.gate_proj", "feed_forward.w1"), (r"mlp\.down_proj", "feed_forward.w2"),
-            (r"mlp\.up_proj", "feed_forward.w3"))
+            (r"mlp\.up_proj", "feed_forward.w3"), (r"block_sparse_moe\.", "feed_forward."))
 
 
 def write_mistral(folder, out):
@@ -80,10 +80,49 @@ def write_mistral(folder, out):
     return out
 
 
-_GGUF = ((r"^model\.embed_tokens\.", "token_embd."), (r"^model\.norm\.", "output_norm."), (r"^lm_head\.", "output."),
-         (r"^model\.layers\.", "blk."), (r"self_attn\.o_proj", "attn_output"), (r"self_attn\.(.)_proj", r"attn_\1"),
-         (r"self_attn\.(.)_norm", r"attn_\1_norm"), (r"\.input_layernorm", ".attn_norm"),
-         (r"\.post_attention_layernorm", ".ffn_norm"), (r"mlp\.(.*)_proj", r"ffn_\1"))
+# Of model types whose architecture llama.cpp calls by another name.
+_GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+
+
+def _gguf_names(architecture, layers):
+    """From Hugging Face's names to llama.cpp's, by its own table."""
+    known = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}
+    table = gguf.get_tensor_name_map(known[architecture], layers)
+
+    def of(name):
+        found = table.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert found, name
+        return found
+
+    return of
+
+
+def _one_by_one(tensors):
+    """Experts as transformers stacks them, gate over up, as tensors of their own."""
+    single = {}
+    for name, tensor in tensors.items():
+        stack = re.fullmatch(r"(.*\.experts)\.(gate_up|down)_proj", name)
+        if not stack:
+            single[name] = tensor
+            continue
+        parts = {"gate": tensor.chunk(2, 1)[0], "up": tensor.chunk(2, 1)[1]} if stack[2] == "gate_up" else {"down": tensor}
+        single.update((f"{stack[1]}.{expert}.{part}_proj.weight", rows[expert].contiguous())
+                      for part, rows in parts.items() for expert in range(len(rows)))
+    return single
+
+
+def _gguf_tensors(tensors):
+    """As llama.cpp's converter lists them: (name without expert numbers, the names of those in it, values)."""
+    listed = {}
+    for name in tensors:
+        listed.setdefault(re.sub(r"\.experts\.\d+\.", ".experts.", name), []).append(name)
+    for name, of in listed.items():
+        if ".experts." in name:
+            of.sort(key=lambda expert: int(re.search(r"\.experts\.(\d+)\.", expert)[1]))
+            yield name, of, torch.stack([tensors[expert] for expert in of])
+        else:
+            yield name, of, tensors[name].squeeze() if "shared_expert_gate" in name else tensors[name]
+
 
 _Types = gguf.GGMLQuantizationType
 
@@ -110,9 +149,11 @@ def encoding_of(name, tensor, encoding):
 def write_gguf(folder, out, encoding, architecture=None, parts=1):
     """Returns the values that it holds, by Hugging Face's names."""
     tensors, config = _start(folder, out)
-    architecture = architecture or config["model_type"]
+    tensors = _one_by_one(tensors)
+    architecture = architecture or _GGUF_ARCHITECTURES.get(config["model_type"], config["model_type"])
+    gguf_name = _gguf_names(architecture, config["num_hidden_layers"])
     held = {}
-    names = list(tensors)
+    listed = list(_gguf_tensors(tensors))
     for part in range(parts):
         file = f"model-{part + 1:05d}-of-{parts:05d}.gguf" if parts > 1 else "model.gguf"
         writer = gguf.GGUFWriter(out / file, architecture)
@@ -126,14 +167,14 @@ def write_gguf(folder, out, encoding, architecture=None, parts=1):
             writer.add_rope_freq_base(1e4)
         else:
             del writer.kv_data[0]["general.architecture"]
-        for name in names[part::parts]:
-            kind = encoding_of(name, tensors[name], encoding)
-            held[name] = gguf_values(tensors[name], kind)
-            rows = tensors[name].to(torch.float32)
+        for name, of, tensor in listed[part::parts]:
+            kind = encoding_of(name, tensor, encoding)
+            held.update((each, gguf_values(tensors[each], kind)) for each in of)
+            rows = tensor.to(torch.float32)
             heads = _heads(name, config) if architecture == "llama" else None
             rows = (interleaved(rows, heads) if heads else rows).contiguous().numpy()
             quantized = gguf.quantize(rows, _Types[kind])
-            writer.add_tensor(_renamed(name, _GGUF), quantized, raw_dtype=_Types[kind])
+            writer.add_tensor(gguf_name(name), quantized, raw_dtype=_Types[kind])
         if part == 0:
             writer.add_tensor("rope_freqs.weight", torch.ones(4).numpy())
         writer.write_header_to_file()
