@@ -66,9 +66,10 @@ def test_a_rank_killed_while_it_commits_leaves_one_whole_version(setting):
 @pytest.mark.parametrize("channel", ["shm", "zmq"])
 def test_a_publisher_is_killed(channel, mode, setting):
     setting.serve()
-    # Over shm nothing is sent: chunks are announced, a snapshot's all together, and a stream may be far ahead.
+    # Over shm nothing is sent: chunks are announced, a snapshot's all together, and a stream may be far ahead. By the
+    # 40th request some chunks have come: two ranks ask for 16 each before they have got any.
     point = "serve.chunk" if channel == "zmq" else "send.chunk"
-    publisher = setting.publish("--mode", mode, failpoints=f"publisher:{point}=kill@12")
+    publisher = setting.publish("--mode", mode, failpoints=f"publisher:{point}=kill@40")
     done = setting.reload("--publisher", publisher.endpoint, "--channel", channel)
     assert fired(publisher, point)
     assert struck_mid_transfer(done["report"]) or channel == "shm"
@@ -78,7 +79,7 @@ def test_a_publisher_is_killed(channel, mode, setting):
 
 def test_a_stalled_publisher_is_given_up_and_the_engine_answers_meanwhile(setting):
     setting.serve()
-    publisher = setting.publish(failpoints="publisher:serve.chunk=stop@12")
+    publisher = setting.publish(failpoints="publisher:serve.chunk=stop@40")
     waiting = setting.program.start("reload", "--engine", setting.engine.endpoint, "--publisher", publisher.endpoint,
                                     "--channel", "zmq")
     layercast_program.wait_until(lambda: fired(publisher, "serve.chunk"), 20, "the publisher did not stall")
