@@ -170,19 +170,19 @@ TEST_F(NcclFleetMembership, AReceiverBeyondTheFleetHasAnEpochOfItsOwn) {
   EXPECT_EQ(library_->bytes_sent, 2 * kSize);
 }
 
+// The first one waits for a second member, which the second one is not.
 TEST_F(NcclFleetMembership, TwoReceiversOnOneGpuAreNotInOneEpoch) {
-  Publish(2, {.to_gather = kAtOnce});
-  Members members = Connect(1);
+  Publish(2, {.to_gather = kForever, .to_answer = 2 * kForever});
   RawReceiver first = Raw();
   RawReceiver second = Raw();
-  Hello hello = first.RightHello();
+  const Hello hello = first.RightHello();
   for (RawReceiver* receiver : {&first, &second}) {
     receiver->socket().Send(EncodeHello(hello));
     DecodeWelcome(receiver->Await(NcclKind::kWelcome));
-    receiver->AwaitCall();
-    receiver->Answer();
-    EXPECT_EQ(receiver->AwaitEpoch().ranks, 2);
   }
+  second.AwaitCall();
+  second.Answer();
+  EXPECT_EQ(second.AwaitEpoch().ranks, 2);
 }
 
 TEST_F(NcclFleetMembership, OtherVersionsOfNcclAreRefusedAndNobodyWaitsForThem) {
