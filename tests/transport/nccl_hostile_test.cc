@@ -104,23 +104,6 @@ TEST_F(NcclPublisher, CutsWhoeverHasTooMuchUnderWay) {
   ExpectServing();
 }
 
-// An answer, and what it says will follow, are read one after the other, at any distance.
-TEST_F(NcclPublisher, BlamesNcclForAnEpochThatFailedThoughTheReceiversRequestsComeLater) {
-  RawReceiver receiver = Raw();
-  receiver.Enter();
-  receiver.Ask(1, 1, {kAll});
-  receiver.Await(NcclKind::kPieces);
-  receiver.End();
-  receiver.Say(NcclKind::kFailed, 1);
-  receiver.AwaitCall();
-  receiver.Answer(1);
-  receiver.socket().Send(EncodePing());
-  receiver.Await(NcclKind::kPong);
-  receiver.Ask(1, 1, {kAll});
-  ExpectCut(receiver);
-  ExpectServing();
-}
-
 // A publisher that greets and calls as it should, and then says and sends what a test wants.
 class FakePublisher {
  public:
