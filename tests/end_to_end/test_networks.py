@@ -93,8 +93,9 @@ def test_a_link_that_delays_and_loses(channel, setting, network):
 
 def reload_that_is_cut(setting, network, channel, origin, but_control=False):
     """The link is cut while the publisher stands still in the midst of a version, and healed when the reload has ended.
-    For engines of one rank: another may not have got as far, and its patience with what it begins is another."""
-    publisher = setting.publish(failpoints="publisher:serve.chunk=stop@12")
+    For engines of one rank, which asks for 16 chunks before it has got any: another may not have got as far, and its
+    patience with what it begins is another."""
+    publisher = setting.publish(failpoints="publisher:serve.chunk=stop@24")
     waiting = setting.program.start("reload", "--engine", setting.engine.endpoint, "--publisher", publisher.endpoint,
                                     "--channel", channel)
     layercast_program.wait_until(lambda: fired(publisher, "serve.chunk"), 20, "the publisher did not stop")
