@@ -39,21 +39,34 @@ std::string EngineText(const Json& status) {
   return text;
 }
 
+Json ReaderJson(const wire::ReaderStatus& reader) {
+  const auto or_null = [](const std::string& endpoint) { return endpoint.empty() ? Json() : Json(endpoint); };
+  return {{"engine", reader.engine},
+          {"rank", reader.rank},
+          {"takes_from", or_null(reader.takes_from)},
+          {"relays_at", or_null(reader.relays_at)},
+          {"bytes", reader.bytes},
+          {"gb_per_s", static_cast<double>(reader.bytes_per_second) * 1e-9}};
+}
+
 Json PublisherJson(const wire::StatusAnswer& answer) {
   Json versions = Json::array();
   std::uint64_t readers = 0;
   for (const wire::VersionStatus& version : answer.versions) {
     readers += version.readers;
+    Json receivers = Json::array();
+    for (const wire::ReaderStatus& reader : version.receivers) receivers.push_back(ReaderJson(reader));
     versions.push_back({{"version", VersionToJson(Version{version.lineage, version.step, version.digest})},
                         {"mode", version.stream ? "stream" : "snapshot"},
                         {"tensors", version.tensors},
                         {"bytes", version.bytes},
                         {"readers", version.readers},
+                        {"receivers", std::move(receivers)},
                         {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}}});
   }
   // The newest version's fields stand for all: that is what engines take unless they name another.
-  Json status = {{"state", "publishing"},    {"version", nullptr}, {"mode", nullptr},
-                 {"pids", {answer.process}}, {"tensors", 0},       {"bytes", 0}};
+  Json status = {{"state", "publishing"}, {"version", nullptr}, {"mode", nullptr},           {"pids", {answer.process}},
+                 {"tensors", 0},          {"bytes", 0},         {"receivers", Json::array()}};
   if (!versions.empty()) status.update(versions.back());
   status["readers"] = readers;
   status["versions"] = std::move(versions);
@@ -65,12 +78,21 @@ std::string PartText(const Json& part) {
   return ", part " + part.at("rank").dump() + " of " + part.at("ranks").dump();
 }
 
+std::string ReaderText(const Json& reader) {
+  std::string text = "    '" + reader.at("engine").get<std::string>() + "' rank " + reader.at("rank").dump();
+  if (reader.at("takes_from").is_string()) text += " takes from " + reader["takes_from"].get<std::string>();
+  if (reader.at("relays_at").is_string()) text += ", relays at " + reader["relays_at"].get<std::string>();
+  if (reader.at("bytes") != 0) text += ", has " + reader["bytes"].dump() + " bytes, " + RateText(reader.at("gb_per_s"));
+  return text + "\n";
+}
+
 std::string PublisherText(const Json& status) {
   std::string text = "publishing, " + status.at("readers").dump() + " readers\n";
   for (const Json& version : status.at("versions")) {
     text += "  " + VersionText(version.at("version")) + ", " + version.at("mode").get<std::string>() + ", " +
             version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes" +
             PartText(version.at("part")) + "\n";
+    for (const Json& reader : version.at("receivers")) text += ReaderText(reader);
   }
   return text;
 }

@@ -100,6 +100,10 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
     OnRelayLost(key, session, *lost);
     return {};
   }
+  if (const auto* progress = std::get_if<wire::Progress>(&message)) {
+    OnProgress(key, session, *progress);
+    return {};
+  }
   if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
     if (session.walk != nullptr) session.walk->Done(key, done->sequence);
     return {};
@@ -120,9 +124,27 @@ wire::StatusAnswer OfferDesk::Status() {
                                .bytes = manifest.total_bytes(),
                                .readers = static_cast<std::uint32_t>(version.readers()),
                                .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
-                               .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks)});
+                               .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks),
+                               .receivers = ReadersOf(version)});
   });
   return status;
+}
+
+std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& version) const {
+  std::vector<wire::ReaderStatus> readers;
+  for (const auto& [key, session] : sessions_) {
+    if (session.version().get() != &version) continue;
+    wire::ReaderStatus& reader = readers.emplace_back();
+    reader.engine = session.hello.engine;
+    reader.rank = session.hello.rank;
+    const auto standing = session.tree == nullptr ? std::nullopt : session.tree->StandingOf(key);
+    if (!standing) continue;
+    reader.takes_from = standing->takes_from;
+    reader.relays_at = standing->relays_at;
+    reader.bytes = standing->pace.bytes();
+    reader.bytes_per_second = static_cast<std::uint64_t>(standing->pace.rate());
+  }
+  return readers;
 }
 
 wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
@@ -182,7 +204,8 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   }
   session.schedule = schedule;
   if (!stream) {
-    session.tree = relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe);
+    session.tree =
+        relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe, session.protocol);
     digests_.Put({.key = key,
                   .lease = session.lease,
                   .schedule = schedule,
@@ -200,6 +223,15 @@ void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const
   if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
   log::warn("receiver {}: relay {}: {}", NameOf(key), lost.relay, lost.why);
   relays_.Lost(key, *session.tree, lost);
+}
+
+void OfferDesk::OnProgress(const SessionKey& key, const Session& session, const wire::Progress& progress) {
+  if (session.tree == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "'progress' of one that neither takes from relays nor is one");
+  }
+  if (const std::optional<std::string> moved = relays_.Note(key, *session.tree, progress)) {
+    log::warn("receiver {}: {}; it goes elsewhere", NameOf(key), *moved);
+  }
 }
 
 std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Session& session,

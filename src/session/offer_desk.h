@@ -78,9 +78,11 @@ class OfferDesk {
 
   std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
   wire::StatusAnswer Status();
+  std::vector<wire::ReaderStatus> ReadersOf(const OfferedVersion& version) const;
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
   void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
+  void OnProgress(const SessionKey& key, const Session& session, const wire::Progress& progress);
   std::vector<wire::Message> FollowRelayed(const SessionKey& key, Session& session, const wire::Subscribe& subscribe);
   std::shared_ptr<OfferedVersion> FindVersion(const wire::Hello& hello);
   std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);

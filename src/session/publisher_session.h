@@ -48,7 +48,11 @@ class PublisherSession {
   FetchingEnd& channel() { return *channel_; }
   // No byte moves before it has said where from.
   bool takes_relays() const { return asked_.takes_relays; }
-  // What it has said of that before it answered what was asked.
+  // It wants to hear how this receiver gets on: others may depend on that.
+  bool hears_progress() const {
+    return link_.protocol() >= wire::kProgressProtocol && (asked_.takes_relays || !asked_.relay_endpoint.empty());
+  }
+  // What it has said of where chunks come from before it answered what was asked.
   void Note(const wire::FetchFrom& from) { fetch_from_ = from; }
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
 

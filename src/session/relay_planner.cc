@@ -5,21 +5,32 @@
 namespace layercast {
 
 RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version,
-                              const Schedule& schedule, const std::string& host, const wire::Subscribe& subscribe) {
+                              const Schedule& schedule, const std::string& host, const wire::Subscribe& subscribe,
+                              std::uint16_t protocol) {
   if (!subscribe.takes_relays && subscribe.relay_endpoint.empty()) return nullptr;
   if (!subscribe.relay_endpoint.empty()) (void)HostOf(subscribe.relay_endpoint);
   const auto [planned, _] =
       trees_.try_emplace({version->offer().id, schedule.digest().ToHex()}, Planned{.version = version, .tree = {}});
   RelayTree& tree = planned->second.tree;
-  const std::optional<RelayPlace> place = tree.Join(key, {.host = host,
-                                                          .place = {subscribe.relay_endpoint, subscribe.relay_offer},
-                                                          .takes_relays = subscribe.takes_relays});
+  const std::optional<RelayPlace> place = tree.Join(key,
+                                                    {.host = host,
+                                                     .place = {subscribe.relay_endpoint, subscribe.relay_offer},
+                                                     .takes_relays = subscribe.takes_relays,
+                                                     .tells_pace = protocol >= wire::kProgressProtocol},
+                                                    Deadline::Clock::now());
   if (subscribe.takes_relays) Send(key, place);
   return &tree;
 }
 
 void RelayPlanner::Lost(const SessionKey& key, RelayTree& tree, const wire::RelayLost& lost) {
-  Send(key, tree.Lost(key, {lost.relay, lost.offer}));
+  if (const std::optional<RelayTree::Move> move = tree.Lost(key, {lost.relay, lost.offer})) Send(key, move->to);
+}
+
+std::optional<std::string> RelayPlanner::Note(const SessionKey& key, RelayTree& tree, const wire::Progress& progress) {
+  const std::optional<RelayTree::Escape> escape = tree.Note(key, progress, Deadline::Clock::now());
+  if (!escape) return std::nullopt;
+  Send(key, escape->move.to);
+  return "relay " + escape->from.endpoint + " holds it up: " + escape->why;
 }
 
 void RelayPlanner::Leave(const SessionKey& key, RelayTree& tree) {

@@ -6,7 +6,7 @@
 
 namespace layercast {
 
-std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiver) {
+std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiver, Pace::TimePoint now) {
   // Whoever served at that endpoint before was the same receiver, at an earlier try.
   if (!receiver.place.endpoint.empty()) {
     for (auto other = members_.begin(); other != members_.end();) {
@@ -14,20 +14,40 @@ std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiv
       if (member->second.receiver.place.endpoint == receiver.place.endpoint) Retire(member);
     }
   }
-  members_[key] = {.receiver = std::move(receiver), .number = joined_++};
+  members_.insert_or_assign(key, Member{.receiver = std::move(receiver), .number = joined_++, .pace = Pace(now)});
   return Place(*members_.find(key));
 }
 
-std::optional<RelayPlace> RelayTree::Lost(const SessionKey& key, const RelayPlace& relay) {
+std::optional<RelayTree::Move> RelayTree::Lost(const SessionKey& key, const RelayPlace& relay) {
+  const auto found = members_.find(key);
+  if (found == members_.end() || found->second.from != Member::From::kRelay) return std::nullopt;
+  Member& member = found->second;
+  const auto feeder = members_.find(member.relay);
+  // Nobody can speak ill of a relay but those who were sent to it.
+  if (feeder->second.receiver.place != relay) return std::nullopt;
+  Detach(member);
+  ++member.has_lost;
+  Retire(feeder);
+  return Move{key, Place(*found)};
+}
+
+std::optional<RelayTree::Escape> RelayTree::Note(const SessionKey& key, const wire::Progress& progress,
+                                                 Pace::TimePoint now) {
   const auto found = members_.find(key);
   if (found == members_.end()) return std::nullopt;
   Member& member = found->second;
-  const auto feeder = member.from == Member::From::kRelay ? members_.find(member.relay) : members_.end();
+  const std::chrono::microseconds period = member.pace.Note(progress, now);
+  if (member.from != Member::From::kRelay) return std::nullopt;
+  Member& relay = members_.at(member.relay);
+  if (!relay.receiver.tells_pace) return std::nullopt;
+  std::optional<std::string> why = WhyHeldUp(member.pace, {relay.pace, relay.finished}, RatesBeside(key, now), now);
+  member.held_up = why ? member.held_up + period : std::chrono::microseconds(0);
+  if (member.held_up < kHeldUp) return std::nullopt;
+  relay.slow = true;
+  const RelayPlace from = relay.receiver.place;
   Detach(member);
   ++member.has_lost;
-  // Nobody can speak ill of a relay but those who were sent to it.
-  if (feeder != members_.end() && feeder->second.receiver.place == relay) Retire(feeder);
-  return Place(*found);
+  return Escape{.move = {key, Place(*found)}, .from = from, .why = *std::move(why)};
 }
 
 void RelayTree::Finish(const SessionKey& key) {
@@ -52,6 +72,16 @@ std::vector<RelayTree::Move> RelayTree::Leave(const SessionKey& key) {
   std::vector<Move> moves;
   for (Members::value_type* orphan : orphans) moves.push_back({orphan->first, Place(*orphan)});
   return moves;
+}
+
+std::optional<RelayTree::Standing> RelayTree::StandingOf(const SessionKey& key) const {
+  const auto found = members_.find(key);
+  if (found == members_.end()) return std::nullopt;
+  const Member& member = found->second;
+  const bool relayed = member.from == Member::From::kRelay;
+  return Standing{.takes_from = relayed ? members_.at(member.relay).receiver.place.endpoint : "",
+                  .relays_at = member.receiver.place.endpoint,
+                  .pace = member.pace};
 }
 
 std::size_t RelayTree::DepthOf(const SessionKey& key) const {
@@ -84,18 +114,37 @@ std::optional<RelayPlace> RelayTree::Place(Members::value_type& placed) {
 void RelayTree::Detach(Member& member) {
   if (member.from == Member::From::kRelay) --members_.at(member.relay).feeds;
   member.from = Member::From::kNobody;
+  member.held_up = {};
+}
+
+// Of those who take chunks just now.
+std::vector<double> RelayTree::RatesBeside(const SessionKey& key, Pace::TimePoint now) const {
+  std::vector<double> rates;
+  for (const auto& [other, member] : members_) {
+    if (other != key && !member.finished && !member.pace.IsSilent(now)) rates.push_back(member.pace.rate());
+  }
+  return rates;
 }
 
 bool RelayTree::MayFeed(const Members::value_type& relay, const SessionKey& key) const {
   const Member& member = relay.second;
   return !member.receiver.place.endpoint.empty() && !member.lost && member.feeds < kFanOut &&
-         (member.finished || member.from != Member::From::kNobody) && !IsBelow(relay.first, key);
+         (member.finished || member.from != Member::From::kNobody) && !IsBelow(relay.first, key) &&
+         !IsSlowed(relay.first);
 }
 
 bool RelayTree::IsBelow(const SessionKey& key, const SessionKey& relay) const {
   for (const SessionKey* at = &key;; at = &members_.at(*at).relay) {
     if (*at == relay) return true;
     if (members_.at(*at).from != Member::From::kRelay) return false;
+  }
+}
+
+// It is a slow relay, or waits for one.
+bool RelayTree::IsSlowed(const SessionKey& key) const {
+  for (const Member* at = &members_.at(key);; at = &members_.at(at->relay)) {
+    if (at->slow) return true;
+    if (at->from != Member::From::kRelay) return false;
   }
 }
 

@@ -3,6 +3,7 @@
 // some log N steps away from it. Kept by the publisher; plans only, and knows no socket. One thread only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "src/session/outbox.h"
+#include "src/session/pace.h"
 
 namespace layercast {
 
@@ -27,24 +29,44 @@ class RelayTree {
   static constexpr std::size_t kFanOut = 2;
   // A receiver that has lost so many takes from the publisher: finding that one is dead may take seconds.
   static constexpr std::size_t kMostLost = 2;
+  // A receiver that was held up by its relay for so long goes elsewhere.
+  static constexpr std::chrono::milliseconds kHeldUp{1500};
 
   struct Receiver {
     std::string host;
     RelayPlace place;
     bool takes_relays = false;  // false: it reads the publisher's own memory, which costs the publisher nothing
+    bool tells_pace = true;     // false: it is of an older release
+  };
+  struct Move {
+    SessionKey key;
+    std::optional<RelayPlace> to;  // nullopt is the publisher
   };
   // Where `key` takes its chunks from: nullopt is the publisher.
-  std::optional<RelayPlace> Join(const SessionKey& key, Receiver receiver);
-  // It could not take them from there: nobody is sent to that relay any more, and it goes elsewhere.
-  std::optional<RelayPlace> Lost(const SessionKey& key, const RelayPlace& relay);
+  std::optional<RelayPlace> Join(const SessionKey& key, Receiver receiver, Pace::TimePoint now);
+  // It could not take them from there: nobody is sent to that relay any more, and it goes elsewhere. nullopt: it has
+  // been sent elsewhere already, before this was heard.
+  std::optional<Move> Lost(const SessionKey& key, const RelayPlace& relay);
+  // How it gets on. Where its relay has held it up for a while it goes elsewhere, and nobody new is sent to that relay,
+  // or to those behind it.
+  struct Escape {
+    Move move;
+    RelayPlace from;
+    std::string why;
+  };
+  std::optional<Escape> Note(const SessionKey& key, const wire::Progress& progress, Pace::TimePoint now);
   // It needs nothing any more. What it relays can be had for as long as nobody says otherwise.
   void Finish(const SessionKey& key);
   // It is gone, and what it relayed with it: those that took from it go elsewhere.
-  struct Move {
-    SessionKey key;
-    std::optional<RelayPlace> to;
-  };
   std::vector<Move> Leave(const SessionKey& key);
+
+  // What a receiver does, for people who look; nullopt: there is no such receiver.
+  struct Standing {
+    std::string takes_from;  // a relay's endpoint; empty: the publisher's memory
+    std::string relays_at;   // empty: it does not relay
+    Pace pace;
+  };
+  std::optional<Standing> StandingOf(const SessionKey& key) const;
 
   // Relays between a receiver and one that has all chunks: the publisher, or a receiver that has finished.
   std::size_t DepthOf(const SessionKey& key) const;
@@ -58,15 +80,20 @@ class RelayTree {
     std::size_t feeds = 0;  // receivers that take from it
     bool finished = false;
     bool lost = false;         // somebody could not take from it
+    bool slow = false;         // somebody was held up by it
     std::size_t has_lost = 0;  // relays
+    Pace pace;
+    std::chrono::microseconds held_up{0};  // by the relay that it takes from
   };
   using Members = std::map<SessionKey, Member>;
 
   // Finds where that one is to take from, who takes from nobody now.
   std::optional<RelayPlace> Place(Members::value_type& member);
   void Detach(Member& member);
+  std::vector<double> RatesBeside(const SessionKey& key, Pace::TimePoint now) const;
   bool MayFeed(const Members::value_type& relay, const SessionKey& key) const;
   bool IsBelow(const SessionKey& key, const SessionKey& relay) const;
+  bool IsSlowed(const SessionKey& key) const;
   // What it relays goes to nobody new; if it is of no more use at all, it is forgotten.
   void Retire(Members::iterator member);
 

@@ -1,8 +1,10 @@
 #include "src/session/snapshot_part.h"
 
+#include <chrono>
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/session/pace.h"
 
 namespace layercast {
 namespace {
@@ -31,6 +33,14 @@ void SnapshotPart::Request() {
 }
 
 bool SnapshotPart::Poll(const std::string& stage) {
+  const auto begin = Deadline::Clock::now();
+  const bool came = Wait(stage);
+  waited_ += Deadline::Clock::now() - begin;
+  TellProgress();
+  return came;
+}
+
+bool SnapshotPart::Wait(const std::string& stage) {
   if (source_ == nullptr) {
     if (std::optional<wire::Message> message = receiver_.PollMessage(stage)) Take(*std::move(message), stage);
     return false;
@@ -65,6 +75,8 @@ void SnapshotPart::Done(std::uint32_t chunk) {
   here_.erase(chunk);
   source_->Done(chunk);
   done_ = chunk + 1;
+  bytes_done_ += receiver_.schedule().chunks()[chunk].num_bytes;
+  TellProgress();
   if (done_ == receiver_.schedule().chunks().size() && relay_ != nullptr) DropSource();  // it may let go of us
 }
 
@@ -130,6 +142,21 @@ void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
   log::warn("relay {}: {}", relay.endpoint, error.what());
   DropSource();
   receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, std::string(error.what()).substr(0, kMostWords)});
+}
+
+void SnapshotPart::TellProgress() {
+  PublisherSession& publisher = receiver_.parts().publisher;
+  const auto now = Deadline::Clock::now();
+  if (now - told_ < Pace::kPeriod || !publisher.hears_progress()) return;
+  told_ = now;
+  const auto microseconds = [](Deadline::Clock::duration duration) {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
+  };
+  const double probed = publisher.channel_use().probed_gb_per_s;
+  receiver_.Send(wire::Progress{.bytes = bytes_done_,
+                                .elapsed_us = microseconds(now - begin_),
+                                .waited_us = microseconds(waited_),
+                                .bytes_per_second = static_cast<std::uint64_t>(probed * 1e9)});
 }
 
 // What it has brought and was not consumed yet goes with it.

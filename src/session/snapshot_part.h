@@ -41,6 +41,7 @@ class SnapshotPart {
   void End();
 
  private:
+  bool Wait(const std::string& stage);
   void Take(wire::Message message, const std::string& stage);
   void TakeDigests(const std::vector<Digest>& more);
   void TakeSource(const wire::FetchFrom& from);
@@ -49,6 +50,7 @@ class SnapshotPart {
   void OrLoseRelay(const Call& call);
   void LoseRelay(const RelayPlace& relay, const Error& error);
   void DropSource();
+  void TellProgress();
 
   const std::uint64_t offer_;
   std::vector<Digest> digests_;  // of the first chunks
@@ -59,6 +61,10 @@ class SnapshotPart {
   std::map<std::uint64_t, ChunkCompletion> here_;  // completed, and not yet delivered
   std::uint32_t submitted_ = 0;
   std::uint32_t done_ = 0;
+  std::uint64_t bytes_done_ = 0;
+  const Deadline::Clock::time_point begin_ = Deadline::Clock::now();
+  Deadline::Clock::time_point told_ = begin_;  // how it gets on
+  Deadline::Clock::duration waited_{0};        // for chunks
 };
 
 }  // namespace layercast

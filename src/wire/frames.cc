@@ -13,9 +13,9 @@ namespace {
 constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",       "welcome",       "subscribe",    "need_schedule", "subscribed", "tensor_ready",
-    "tensor_done", "stream_end",    "ping",         "pong",          "bye",        "refused",
-    "status",      "status_answer", "more_digests", "fetch_from",    "relay_lost", "chunks_ready"};
+    "hello",        "welcome",    "subscribe",  "need_schedule", "subscribed", "tensor_ready", "tensor_done",
+    "stream_end",   "ping",       "pong",       "bye",           "refused",    "status",       "status_answer",
+    "more_digests", "fetch_from", "relay_lost", "chunks_ready",  "progress"};
 
 // Writing and reading are one description: `Fields(archive, message)` visits a message's fields in wire order, and the
 // archive is a Writer or a Reader. So the two cannot differ.
@@ -212,6 +212,18 @@ void Fields(Archive& archive, Refused& refused) {
 }
 
 template <typename Archive>
+void Readers(Archive& archive, std::vector<ReaderStatus>& readers) {
+  archive.template List<std::uint32_t>(readers, 26, "receivers", [&](ReaderStatus& reader) {
+    archive.Text(reader.engine, "engine");
+    archive.Number(reader.rank, "rank");
+    archive.Text(reader.takes_from, "relay that it takes from");
+    archive.Text(reader.relays_at, "relay's endpoint");
+    archive.Number(reader.bytes, "bytes");
+    archive.Number(reader.bytes_per_second, "bytes per second");
+  });
+}
+
+template <typename Archive>
 void Fields(Archive& archive, StatusAnswer& status) {
   archive.Number(status.process, "process");
   archive.template List<std::uint32_t>(status.versions, 43, "versions", [&](VersionStatus& version) {
@@ -225,6 +237,7 @@ void Fields(Archive& archive, StatusAnswer& status) {
     if (archive.protocol() < kPartsProtocol) return;
     archive.Number(version.part_rank, "part's rank");
     archive.Number(version.part_ranks, "ranks");
+    if (archive.protocol() >= kProgressProtocol) Readers(archive, version.receivers);
   });
 }
 
@@ -249,6 +262,14 @@ void Fields(Archive& archive, RelayLost& lost) {
 template <typename Archive>
 void Fields(Archive& archive, ChunksReady& ready) {
   archive.Number(ready.chunks, "chunks");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, Progress& progress) {
+  archive.Number(progress.bytes, "bytes");
+  archive.Number(progress.elapsed_us, "elapsed");
+  archive.Number(progress.waited_us, "waited");
+  archive.Number(progress.bytes_per_second, "bytes per second");
 }
 
 template <typename Archive, typename Empty>

@@ -16,13 +16,15 @@ namespace layercast::wire {
 
 // This release speaks these protocols.
 inline constexpr std::uint16_t kOldestProtocol = 2;
-inline constexpr std::uint16_t kNewestProtocol = 4;
+inline constexpr std::uint16_t kNewestProtocol = 5;
 // From this one on, a publisher may be one of several that hold a version between them, and says so.
 inline constexpr std::uint16_t kPartsProtocol = 3;
 // From this one on, digests of a snapshot's chunks may come after 'subscribed'.
 inline constexpr std::uint16_t kDigestsProtocol = 3;
 // From this one on, receivers of a snapshot may take its chunks from each other.
 inline constexpr std::uint16_t kRelayProtocol = 4;
+// From this one on, they say how they get on, so that nobody stays with a relay that holds them up.
+inline constexpr std::uint16_t kProgressProtocol = 5;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -143,6 +145,18 @@ struct StatusRequest {
   bool operator==(const StatusRequest&) const = default;
 };
 
+// One who has a session with a publisher now. Since protocol 5.
+struct ReaderStatus {
+  std::string engine;
+  std::uint32_t rank = 0;
+  std::string takes_from;  // a relay's endpoint; empty: the publisher itself
+  std::string relays_at;   // its own; empty: it serves nothing on
+  // As it says itself, if it takes from relays or is one; else 0.
+  std::uint64_t bytes = 0;  // that it has
+  std::uint64_t bytes_per_second = 0;
+  bool operator==(const ReaderStatus&) const = default;
+};
+
 struct VersionStatus {
   std::string lineage;
   std::uint64_t step = 0;
@@ -153,6 +167,7 @@ struct VersionStatus {
   std::uint32_t readers = 0;  // sessions that are open now
   std::uint32_t part_rank = 0;
   std::uint32_t part_ranks = 1;
+  std::vector<ReaderStatus> receivers{};
   bool operator==(const VersionStatus&) const = default;
 };
 
@@ -189,10 +204,19 @@ struct ChunksReady {
   bool operator==(const ChunksReady&) const = default;
 };
 
+// How far a receiver that takes from relays, or is one, has come with a snapshot. Since protocol 5.
+struct Progress {
+  std::uint64_t bytes = 0;             // of chunks that were consumed
+  std::uint64_t elapsed_us = 0;        // since it began
+  std::uint64_t waited_us = 0;         // of them, for chunks
+  std::uint64_t bytes_per_second = 0;  // that the channel to the publisher did when it was chosen; 0: not measured
+  bool operator==(const Progress&) const = default;
+};
+
 // In the order of their type numbers, from 1 on.
 using Message =
     std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd, Ping, Pong,
-                 Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost, ChunksReady>;
+                 Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost, ChunksReady, Progress>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // decides the form of the message

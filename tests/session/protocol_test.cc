@@ -127,7 +127,7 @@ TEST_F(ProtocolTest, AStatusIsAnsweredInTheProtocolThatItWasAskedIn) {
     return wire::Decode(asker.ReceiveBytes());
   };
   for (const auto& [asked, answered] :
-       {std::pair(1, 2), std::pair(2, 2), std::pair(3, 3), std::pair(4, 4), std::pair(5, 4)}) {
+       {std::pair(1, 2), std::pair(2, 2), std::pair(3, 3), std::pair(4, 4), std::pair(5, 5), std::pair(6, 5)}) {
     const wire::Frame frame = answer_in(static_cast<std::uint16_t>(asked));
     EXPECT_EQ(frame.protocol, answered);
     const wire::VersionStatus& version = std::get<wire::StatusAnswer>(frame.message).versions.at(0);

@@ -10,6 +10,7 @@
 namespace layercast::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -27,9 +28,23 @@ class Planned {
  public:
   void Join(std::uint64_t number) { Join(number, Relaying(number)); }
   void Join(std::uint64_t number, const RelayTree::Receiver& receiver) {
-    places[number] = tree.Join(Key(number), receiver);
+    places[number] = tree.Join(Key(number), receiver, Pace::TimePoint());
   }
-  void Lose(std::uint64_t number) { places[number] = tree.Lost(Key(number), *places[number]); }
+  void Lose(std::uint64_t number) {
+    const auto move = tree.Lost(Key(number), *places[number]);
+    ASSERT_TRUE(move);
+    places[number] = move->to;
+  }
+  // It has waited for chunks for so much of the second that ends now; true: it was sent elsewhere.
+  bool SecondPasses(std::uint64_t number, double waited, int now) {
+    const auto escape = tree.Note(Key(number),
+                                  {.bytes = static_cast<std::uint64_t>(now),
+                                   .elapsed_us = static_cast<std::uint64_t>(now) * 1'000'000,
+                                   .waited_us = waited_[number] += static_cast<std::uint64_t>(waited * 1e6)},
+                                  Pace::TimePoint(std::chrono::seconds(now)));
+    if (escape) places[number] = escape->move.to;
+    return escape.has_value();
+  }
   void Leave(std::uint64_t number) {
     places.erase(number);
     for (const RelayTree::Move& move : tree.Leave(Key(number))) places[move.key.session] = move.to;
@@ -51,6 +66,9 @@ class Planned {
 
   RelayTree tree;
   std::map<std::uint64_t, std::optional<RelayPlace>> places;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> waited_;  // microseconds
 };
 
 TEST(RelayTree, ThePublisherFeedsOneAndEachRelayTwoSoThatDepthIsLogarithmic) {
@@ -145,11 +163,85 @@ TEST(RelayTree, OneThatHasLostTwoIsFedByThePublisher) {
 TEST(RelayTree, AComplaintOfOneWhoWasNotSentThereChangesNothingForOthers) {
   Planned plan;
   for (std::uint64_t i = 1; i <= 3; ++i) plan.Join(i);
-  plan.tree.Lost(Key(1), {EndpointOf(2), 2});  // it takes from the publisher
-  plan.tree.Lost(Key(99), {EndpointOf(1), 1});
+  EXPECT_FALSE(plan.tree.Lost(Key(1), {EndpointOf(2), 2}));  // it takes from the publisher
+  EXPECT_FALSE(plan.tree.Lost(Key(99), {EndpointOf(1), 1}));
+  EXPECT_FALSE(plan.tree.Lost(Key(2), {EndpointOf(3), 3}));
   for (std::uint64_t i = 4; i <= 5; ++i) plan.Join(i);
   EXPECT_TRUE(plan.TakesFrom(4, 2));
   EXPECT_TRUE(plan.TakesFrom(5, 2));
+}
+
+// Its complaint and the word that its relay has gone cross: it is told once where to go.
+TEST(RelayTree, OneThatWasSentElsewhereBeforeItComplainedIsNotSentTwice) {
+  Planned plan;
+  for (std::uint64_t i = 1; i <= 3; ++i) plan.Join(i);
+  plan.Leave(1);
+  EXPECT_FALSE(plan.tree.Lost(Key(2), {EndpointOf(1), 1}));
+  EXPECT_EQ(plan.places.at(2), std::nullopt);
+  EXPECT_TRUE(plan.TakesFrom(3, 2));
+}
+
+// 1 feeds 2 and 3, 2 feeds 4 and 5; 1 is slow.
+class SlowRoot : public ::testing::Test {
+ protected:
+  SlowRoot() {
+    for (std::uint64_t i = 1; i <= 5; ++i) plan_.Join(i);
+  }
+  // A second in which 1 has no time, and all others wait; who was sent elsewhere.
+  std::vector<std::uint64_t> SecondPasses() {
+    ++now_;
+    plan_.SecondPasses(1, 0.05, now_);
+    std::vector<std::uint64_t> moved;
+    for (std::uint64_t i = 2; i <= 5; ++i) {
+      if (plan_.SecondPasses(i, 1, now_)) moved.push_back(i);
+    }
+    return moved;
+  }
+
+  Planned plan_;
+  int now_ = 0;
+};
+
+TEST_F(SlowRoot, ThoseWhomItFedGoElsewhereAfterAWhileAndTheirOwnFollowersStay) {
+  EXPECT_THAT(SecondPasses(), IsEmpty());
+  EXPECT_THAT(SecondPasses(), ElementsAre(2, 3));
+  EXPECT_EQ(plan_.places.at(2), std::nullopt) << "all others wait for the same";
+  for (const std::uint64_t i : {4, 5}) EXPECT_TRUE(plan_.TakesFrom(i, 2)) << i;
+  EXPECT_TRUE(plan_.TakesFrom(3, 4)) << "2 feeds two";
+  plan_.ExpectNoCircles();
+}
+
+TEST_F(SlowRoot, NobodyNewIsSentToItOrToThoseBehindIt) {
+  SecondPasses();
+  plan_.SecondPasses(1, 0.05, 2);
+  ASSERT_TRUE(plan_.SecondPasses(2, 1, 2));  // 3 is behind it still
+  plan_.Join(6);
+  EXPECT_TRUE(plan_.TakesFrom(6, 4));
+}
+
+TEST_F(SlowRoot, ASecondInWhichTheyDidNotWaitForgivesIt) {
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(SecondPasses(), IsEmpty());
+    ++now_;
+    for (std::uint64_t k = 1; k <= 5; ++k) EXPECT_FALSE(plan_.SecondPasses(k, 0.05, now_)) << k;
+  }
+}
+
+TEST(RelayTree, WhereAllWaitForThePublisherNobodyMoves) {
+  Planned plan;
+  for (std::uint64_t i = 1; i <= 7; ++i) plan.Join(i);
+  for (int now = 1; now < 10; ++now) {
+    for (std::uint64_t i = 1; i <= 7; ++i) EXPECT_FALSE(plan.SecondPasses(i, 1, now)) << i;
+  }
+}
+
+TEST(RelayTree, OfARelayThatCannotSayHowItGetsOnSilenceProvesNothing) {
+  Planned plan;
+  RelayTree::Receiver older = Relaying(1);
+  older.tells_pace = false;
+  plan.Join(1, older);
+  plan.Join(2);
+  for (int now = 1; now < 10; ++now) EXPECT_FALSE(plan.SecondPasses(2, 1, now));
 }
 
 TEST(RelayTree, OneThatHasFinishedServesLateJoinersUntilSomebodyComplains) {

@@ -41,11 +41,14 @@ std::vector<Frame> Examples() {
       {2, 7, StatusRequest{}},
       {2, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5}}}},
       {3, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5, 6, 7}}}},
+      {5, 7,
+       StatusAnswer{1, {{"run", 42, {1, 2}, true, 3, 4, 5, 6, 7, {{"engine-0", 1, "tcp://a:1", "tcp://b:2", 3, 4}}}}}},
       {3, 7, MoreDigests{{{1, 2}, {3, 4}}}},
       {4, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011}}, true, "tcp://127.0.0.1:5", 6}},
       {4, 7, FetchFrom{"tcp://127.0.0.1:5", 6}},
       {4, 7, RelayLost{"tcp://127.0.0.1:5", 6, "silent"}},
       {4, 7, ChunksReady{7}},
+      {5, 7, Progress{1, 2, 3, 4}},
   };
 }
 

@@ -1,0 +1,45 @@
+// Relays that are there, and answer, and hold up those who take from them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+
+#include "tests/session/relaying.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+using SlowRelayTest = RelayTest;
+
+// The first stays with its first chunk until the others have all: nothing but their going elsewhere lets it go on.
+TEST_F(SlowRelayTest, ARelayThatIsBusyWithItselfDelaysNobodyElse) {
+  Taker first(*service_, copying_), second(*service_, copying_), third(*service_, copying_);
+  for (Taker* taker : {&first, &second}) taker->Relays(pool_);
+  std::latch has_one(1), others_have_all(1);
+  first.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk != 0) return;
+    has_one.count_down();
+    EXPECT_TRUE(Await(others_have_all));
+  };
+  auto taken = first.FetchInBackground(schedule_);
+  EXPECT_TRUE(Await(has_one));
+  auto taken_by_third = third.FetchInBackground(schedule_);
+  second.Fetch(schedule_);
+  taken_by_third.get();
+  others_have_all.count_down();
+  taken.get();
+  for (Taker* taker : {&first, &second, &third}) taker->ExpectTook(schedule_, weights_);
+  EXPECT_LT(second.relayed(), schedule_.total_bytes());
+}
+
+TEST_F(SlowRelayTest, OneWhoHasNothingToDoWithRelaysNeedNotSayHowItGetsOn) {
+  RawTaker taker(*service_);
+  taker.Send(wire::Progress{.bytes = 1, .elapsed_us = 2, .waited_us = 3, .bytes_per_second = 4});
+  EXPECT_THAT(taker.Refusal(), HasSubstr("'progress' of one that neither takes from relays nor is one"));
+}
+
+}  // namespace
+}  // namespace layercast::testing
