@@ -5,7 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/session/chunk_digests.h"
-#include "src/session/naming_publisher.h"
+#include "src/session/naming_peer.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -48,30 +48,28 @@ std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage
   std::optional<wire::Message> message = parts_.publisher.link().Receive(deadline_.AtMost(kPollStep), stage);
   parts_.stats.receive_seconds += SecondsSince(begin);
   if (!message && deadline_.Passed()) {
-    throw Error(ErrorCode::kDeadlineExceeded,
-                "publisher " + endpoint() + ", " + stage + ": no answer before the deadline");
+    throw Error(ErrorCode::kDeadlineExceeded, peer().text() + ", " + stage + ": no answer before the deadline");
   }
   return message;
 }
 
 void ChunkReceiver::Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions,
                            std::uint64_t bytes) {
-  NamingPublisher(endpoint(), [&] { window_.Submit(chunk, offer, regions, bytes); });
+  NamingPeer(peer(), [&] { window_.Submit(chunk, offer, regions, bytes); });
 }
 
 void ChunkReceiver::ExpectOffered(std::uint64_t offer) {
-  NamingPublisher(endpoint(), [&] { window_.ExpectOffered(offer); });
+  NamingPeer(peer(), [&] { window_.ExpectOffered(offer); });
 }
 
 std::optional<ChunkCompletion> ChunkReceiver::PollChunk(const std::string& stage) {
   const auto begin = Clock::now();
   std::optional<ChunkCompletion> completion =
-      NamingPublisher(endpoint(), [&] { return window_.Poll(deadline_.AtMost(kPollStep)); });
+      NamingPeer(peer(), [&] { return window_.Poll(deadline_.AtMost(kPollStep)); });
   parts_.stats.receive_seconds += SecondsSince(begin);
   if (completion) return completion;
   if (!deadline_.Passed()) return std::nullopt;
-  throw Error(ErrorCode::kDeadlineExceeded,
-              "publisher " + endpoint() + ", " + stage + ": no chunk before the deadline");
+  throw Error(ErrorCode::kDeadlineExceeded, peer().text() + ", " + stage + ": no chunk before the deadline");
 }
 
 ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
@@ -109,7 +107,7 @@ void ChunkReceiver::NoteRelayed(std::uint32_t chunk, const std::string& relay) {
 void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {
   if (expected == got) return;
   const Region& first = schedule().RegionsOf(schedule().chunks()[chunk]).front();
-  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + ": " + StageOf(chunk) + " (from '" +
+  throw Error(ErrorCode::kCorrupt, peer().text() + ": " + StageOf(chunk) + " (from '" +
                                        manifest().entry(first.tensor).spec.name + "' on): digest expected " +
                                        expected.ToHex() + ", got " + got.ToHex());
 }
@@ -129,7 +127,7 @@ std::string ChunkReceiver::StageOf(std::size_t chunk) const {
 }
 
 void ChunkReceiver::Refuse(const std::string& what) const {
-  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + " " + what);
+  throw Error(ErrorCode::kCorrupt, peer().text() + " " + what);
 }
 
 }  // namespace layercast

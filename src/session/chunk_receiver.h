@@ -40,7 +40,7 @@ class ChunkReceiver {
 
   const Manifest& manifest() const { return parts_.publisher.manifest(); }
   const Schedule& schedule() const { return parts_.schedule; }
-  const std::string& endpoint() const { return parts_.publisher.endpoint(); }
+  const PeerName& peer() const { return parts_.publisher.peer(); }
   const ChunkReceiverParts& parts() const { return parts_; }
   Deadline deadline() const { return deadline_; }
   FetchSink& sink() { return parts_.sink; }

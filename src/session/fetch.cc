@@ -8,7 +8,7 @@
 #include "src/session/chunk_receiver.h"
 #include "src/session/fetch_snapshot.h"
 #include "src/session/fetch_stream.h"
-#include "src/session/naming_publisher.h"
+#include "src/session/naming_peer.h"
 #include "src/session/publisher_session.h"
 #include "src/session/relay.h"
 #include "src/session/shared_schedule.h"
@@ -37,11 +37,11 @@ class Session final : public FetchSession {
     self_ = self;
     if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
     for (const std::string& endpoint : endpoints) {
-      publishers_.push_back(std::make_unique<PublisherSession>(endpoint, options_));
+      publishers_.push_back(std::make_unique<PublisherSession>(PeerName{"publisher", endpoint}, options_));
       PublisherSession& publisher = *publishers_.back();
-      NamingPublisher(endpoint, [&] { publisher.Open(self, lineage, step, deadline); });
+      NamingPeer(publisher.peer(), [&] { publisher.Open(self, lineage, step, deadline); });
       if (endpoints.size() > 1 && publisher.mode() == PublishMode::kStream) {
-        throw Error(ErrorCode::kUnsupported, "publisher " + endpoint + " streams " +
+        throw Error(ErrorCode::kUnsupported, publisher.peer().text() + " streams " +
                                                  publisher.manifest().version().ToString() +
                                                  ": expected a snapshot of each of several publishers");
       }

@@ -221,7 +221,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
 
 void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
   if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
-  log::warn("receiver {}: relay {}: {}", NameOf(key), lost.relay, lost.why);
+  log::warn("receiver {} has lost relay {}: {}", NameOf(key), lost.relay, lost.why);
   relays_.Lost(key, *session.tree, lost);
 }
 

@@ -7,7 +7,7 @@
 namespace layercast {
 
 PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline) {
-  PublisherLink link(endpoint, std::chrono::milliseconds(5000));
+  PublisherLink link({"publisher", endpoint}, std::chrono::milliseconds(5000));
   wire::Hello hello;
   hello.engine = "layercast probe";
   hello.host = MyHost();

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <random>
+#include <utility>
 
 #include "layercast/error.h"
 
@@ -20,8 +21,8 @@ std::uint64_t RandomSession() {
 
 }  // namespace
 
-PublisherLink::PublisherLink(const std::string& endpoint, milliseconds peer_timeout)
-    : endpoint_(endpoint),
+PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
+    : peer_(std::move(peer)),
       peer_timeout_(peer_timeout),
       session_(RandomSession()),
       context_(1),
@@ -33,16 +34,16 @@ PublisherLink::PublisherLink(const std::string& endpoint, milliseconds peer_time
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, 1000);
   try {
-    socket_.connect(endpoint);
+    socket_.connect(peer_.endpoint);
   } catch (const zmq::error_t& error) {
-    throw Error(ErrorCode::kInvalidArgument, "publisher endpoint '" + endpoint + "': " + error.what());
+    throw Error(ErrorCode::kInvalidArgument, peer_.role + " endpoint '" + peer_.endpoint + "': " + error.what());
   }
 }
 
 void PublisherLink::Agree(std::uint16_t protocol) {
   if (protocol < wire::kOldestProtocol || protocol > wire::kNewestProtocol) {
-    throw Error(ErrorCode::kCorrupt, "publisher " + endpoint_ + " chose protocol " + std::to_string(protocol) +
-                                         ", expected " + std::to_string(wire::kOldestProtocol) + " to " +
+    throw Error(ErrorCode::kCorrupt, peer_.text() + " chose protocol " + std::to_string(protocol) + ", expected " +
+                                         std::to_string(wire::kOldestProtocol) + " to " +
                                          std::to_string(wire::kNewestProtocol));
   }
   protocol_ = protocol;
@@ -51,8 +52,8 @@ void PublisherLink::Agree(std::uint16_t protocol) {
 void PublisherLink::Send(const wire::Message& message) {
   const std::vector<std::byte> bytes = wire::Encode({.protocol = protocol_, .session = session_, .message = message});
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
-    throw Error(ErrorCode::kUnavailable, "publisher " + endpoint_ + " takes no messages: cannot send '" +
-                                             std::string(wire::MessageName(message)) + "'");
+    throw Error(ErrorCode::kUnavailable,
+                peer_.text() + " takes no messages: cannot send '" + std::string(wire::MessageName(message)) + "'");
   }
 }
 
@@ -84,7 +85,7 @@ wire::Welcome PublisherLink::Greet(const wire::Hello& hello, Deadline deadline) 
 
 void PublisherLink::RefuseAnswer(const std::string& stage, const std::string& expected,
                                  const wire::Message& got) const {
-  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint_ + ", " + stage + ": expected " + expected + ", got '" +
+  throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": expected " + expected + ", got '" +
                                        std::string(wire::MessageName(got)) + "'");
 }
 
@@ -98,8 +99,7 @@ void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
   if (std::optional<wire::Message> message = Receive(deadline, stage)) return std::move(*message);
-  throw Error(ErrorCode::kDeadlineExceeded,
-              "publisher " + endpoint_ + ", " + stage + ": no answer before the deadline");
+  throw Error(ErrorCode::kDeadlineExceeded, peer_.text() + ", " + stage + ": no answer before the deadline");
 }
 
 void PublisherLink::KeepAlive(const std::string& stage) {
@@ -111,8 +111,8 @@ void PublisherLink::KeepAlive(const std::string& stage) {
     Send(wire::Ping{});
   }
   if (now - last_heard_ >= peer_timeout_) {
-    throw Error(ErrorCode::kUnavailable, "publisher " + endpoint_ + " was silent for " +
-                                             std::to_string(peer_timeout_.count()) + " ms, " + stage);
+    throw Error(ErrorCode::kUnavailable,
+                peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) + " ms, " + stage);
   }
 }
 
@@ -124,7 +124,7 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
     if (frame.session != session_) continue;  // of an obsolete attempt
     last_heard_ = Deadline::Clock::now();
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
-      throw Error(refused->code, "publisher " + endpoint_ + ", " + stage + ": " + refused->message);
+      throw Error(refused->code, peer_.text() + ", " + stage + ": " + refused->message);
     }
     if (!std::holds_alternative<wire::Pong>(frame.message)) return std::move(frame.message);
   }

@@ -1,5 +1,5 @@
-// The receiver's end of the control link to one publisher: sends and receives frames of one session, keeps the lease
-// alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
+// The receiver's end of the control link to one publisher, or relay: sends and receives frames of one session, keeps
+// the lease alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <zmq.hpp>
 
 #include "src/base/deadline.h"
+#include "src/session/naming_peer.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
@@ -18,7 +19,7 @@ namespace layercast {
 class PublisherLink {
  public:
   // Does not wait: a publisher that is not there shows as silence. Throws kInvalidArgument on a malformed endpoint.
-  PublisherLink(const std::string& endpoint, std::chrono::milliseconds peer_timeout);
+  PublisherLink(PeerName peer, std::chrono::milliseconds peer_timeout);
 
   void Send(const wire::Message& message);
   // The next message that is not a pong, or nullopt when the deadline passes first. Throws what the publisher refused
@@ -34,7 +35,7 @@ class PublisherLink {
   // Opens a session: sends `hello`, and agrees on the protocol of the answer. Throws as Expect and Agree do.
   wire::Welcome Greet(const wire::Hello& hello, Deadline deadline);
 
-  const std::string& endpoint() const { return endpoint_; }
+  const PeerName& peer() const { return peer_; }
   // "publisher EP, STAGE: expected 'welcome', got 'pong'"
   [[noreturn]] void RefuseAnswer(const std::string& stage, const std::string& expected, const wire::Message& got) const;
   // What it sends is in this protocol: the newest, until the publisher chose one.
@@ -46,7 +47,7 @@ class PublisherLink {
   void KeepAlive(const std::string& stage);
   std::optional<wire::Message> TakeOne(const std::string& stage);
 
-  const std::string endpoint_;
+  const PeerName peer_;
   const std::chrono::milliseconds peer_timeout_;
   const std::uint64_t session_;
   std::uint16_t protocol_ = wire::kNewestProtocol;

@@ -63,8 +63,8 @@ void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Sch
   const auto check = [&](const char* what, std::size_t got, std::size_t asked, bool more_may_come = false) {
     const std::size_t expected = snapshot ? asked : 0;
     if (got == expected || (more_may_come && got < expected)) return;
-    throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + " sent " + std::to_string(got) + " " + what +
-                                         ", expected " + std::to_string(expected));
+    throw Error(ErrorCode::kCorrupt,
+                peer().text() + " sent " + std::to_string(got) + " " + what + ", expected " + std::to_string(expected));
   };
   check("chunk digests", subscribed.chunk_digests.size(), schedule.chunks().size(),
         link_.protocol() >= wire::kDigestsProtocol);

@@ -18,8 +18,8 @@ namespace layercast {
 
 class PublisherSession {
  public:
-  PublisherSession(const std::string& endpoint, const FetchOptions& options)
-      : options_(options), link_(endpoint, options.peer_timeout) {}
+  PublisherSession(PeerName peer, const FetchOptions& options)
+      : options_(options), link_(std::move(peer), options.peer_timeout) {}
   ~PublisherSession() { Close(); }
   PublisherSession(const PublisherSession&) = delete;
   PublisherSession& operator=(const PublisherSession&) = delete;
@@ -39,7 +39,8 @@ class PublisherSession {
   void CloseChannel() noexcept;
   void Close() noexcept;
 
-  const std::string& endpoint() const { return link_.endpoint(); }
+  const PeerName& peer() const { return link_.peer(); }
+  const std::string& endpoint() const { return peer().endpoint; }
   const Manifest& manifest() const { return manifest_; }
   PublishMode mode() const { return mode_; }
   const ChannelUse& channel_use() const { return channel_use_; }

@@ -7,7 +7,7 @@
 namespace layercast {
 
 wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, Deadline deadline) {
-  PublisherLink link(endpoint, std::chrono::milliseconds(5000));
+  PublisherLink link({"publisher", endpoint}, std::chrono::milliseconds(5000));
   link.Send(wire::StatusRequest{});
   wire::Message message = link.Expect(deadline, "asking for its status");
   if (auto* answer = std::get_if<wire::StatusAnswer>(&message)) return std::move(*answer);

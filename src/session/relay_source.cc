@@ -40,7 +40,7 @@ RelaySource::RelaySource(const RelayPlace& place, const ChunkReceiver& receiver,
     : place_(place),
       schedule_(receiver.schedule()),
       packed_(Packed(receiver.schedule())),
-      session_(place.endpoint, Unmeasured(options)) {
+      session_({"relay", place.endpoint}, Unmeasured(options)) {
   const std::string stage = "following a relay";
   session_.Open(self, kRelayedLineage, place.offer, receiver.deadline());
   session_.Ask(schedule_, {});

@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/session/naming_peer.h"
 #include "src/session/pace.h"
 
 namespace layercast {
 namespace {
 
-// For the publisher's log: what a relay refused with may be of any length.
+// For two logs, ours and the publisher's: what a relay refused with may be of any length.
 constexpr std::size_t kMostWords = 500;
 
 }  // namespace
@@ -119,7 +120,9 @@ void SnapshotPart::TakeSource(const wire::FetchFrom& from) {
   }
   const RelayPlace place{from.relay, from.offer};
   try {
-    auto relay = std::make_unique<RelaySource>(place, receiver_, access_.options, access_.self);
+    auto relay = NamingPeer({"relay", place.endpoint}, [&] {
+      return std::make_unique<RelaySource>(place, receiver_, access_.options, access_.self);
+    });
     relay_ = relay.get();
     source_ = std::move(relay);
   } catch (const Error& error) {
@@ -129,19 +132,21 @@ void SnapshotPart::TakeSource(const wire::FetchFrom& from) {
 
 template <typename Call>
 void SnapshotPart::OrLoseRelay(const Call& call) {
+  if (relay_ == nullptr) return call();
+  const RelayPlace relay = relay_->place();
   try {
-    call();
+    NamingPeer({"relay", relay.endpoint}, call);
   } catch (const Error& error) {
-    if (relay_ == nullptr) throw;
-    LoseRelay(RelayPlace(relay_->place()), error);
+    LoseRelay(relay, error);
   }
 }
 
 void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
   if (receiver_.deadline().Passed()) throw error;
-  log::warn("relay {}: {}", relay.endpoint, error.what());
+  const std::string why = std::string(error.what()).substr(0, kMostWords);
+  log::warn("{}", why);
   DropSource();
-  receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, std::string(error.what()).substr(0, kMostWords)});
+  receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, why});
 }
 
 void SnapshotPart::TellProgress() {

@@ -252,8 +252,10 @@ TEST_F(RelayTest, ARelayThatRefusesAtGreatLengthIsLostLikeAnyOther) {
   Taker second(*service_, copying_);
   auto taken = second.FetchInBackground(schedule_);
   const wire::Frame hello = wire::Decode(relay.ReceiveBytes());
+  ::testing::internal::CaptureStderr();
   relay.Send({wire::kNewestProtocol, hello.session, wire::Refused{ErrorCode::kInternal, std::string(1U << 20, 'x')}});
   taken.get();
+  EXPECT_LT(::testing::internal::GetCapturedStderr().size(), 5000U);
   second.ExpectTook(schedule_, weights_);
   EXPECT_EQ(second.relayed(), 0U);
 }

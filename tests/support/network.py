@@ -1,6 +1,7 @@
 """Two hosts and the network between them, made of network namespaces: a publisher's, an engine's, and a router in the
 middle that limits, delays, loses and cuts. Everything lives in the namespaces, and they end with the processes that hold
-them, however this one ends. Needs root, iproute2 and util-linux; a test that asks for what the machine refuses is skipped.
+them, however this one ends. Needs root, iproute2 and util-linux; a test that needs what the machine refuses is skipped, one in
+which something is refused later fails.
 Used by tests/end_to_end/test_networks.py."""
 
 import contextlib
@@ -25,13 +26,26 @@ def _skip(what):
     pytest.skip(f"no network of our own here: {what}")
 
 
+class _Refused(Exception):
+    """A command that this machine does not carry out, and why."""
+
+
+@contextlib.contextmanager
+def _or_skip():
+    """What is refused in it, this machine does not have."""
+    try:
+        yield
+    except _Refused as refused:
+        _skip(refused)
+
+
 def _run(command):
     try:
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
-        _skip(error)
+        raise _Refused(error) from error
     if done.returncode != 0:
-        _skip(f"{' '.join(map(str, command))}: {' '.join(done.stderr.split())}")
+        raise _Refused(f"{' '.join(map(str, command))}: {' '.join(done.stderr.split())}")
     return done.stdout
 
 
@@ -65,7 +79,7 @@ class Network:
     """Directions are named by where the bytes come from: "publisher" or "engine"."""
 
     def __init__(self):
-        with contextlib.ExitStack() as stack:
+        with _or_skip(), contextlib.ExitStack() as stack:
             self.publisher, self._router, self.engine = (self._host(stack, name)
                                                          for name in ("publisher", "router", "engine"))
             # The kernel's own settings, of that namespace alone.
@@ -93,8 +107,9 @@ class Network:
     @contextlib.contextmanager
     def limited(self, bytes_per_second):
         """What goes to the engine, by a token bucket."""
-        self._router.run("tc", "qdisc", "add", "dev", "engine", "root", "tbf", "rate", f"{8 * bytes_per_second}bit",
-                         "burst", "64kb", "latency", "50ms")
+        with _or_skip():
+            self._router.run("tc", "qdisc", "add", "dev", "engine", "root", "tbf", "rate", f"{8 * bytes_per_second}bit",
+                             "burst", "64kb", "latency", "50ms")
         try:
             yield
         finally:
@@ -136,7 +151,8 @@ class Network:
         """Of the router's routing."""
         with contextlib.ExitStack() as stack:
             for rule in rules:
-                self._router.run("ip", "rule", "add", *rule)
+                with _or_skip():
+                    self._router.run("ip", "rule", "add", *rule)
                 stack.callback(self._router.run, "ip", "rule", "del", *rule)
             yield
 
