@@ -70,7 +70,7 @@ void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const Plan
   ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.work, bench.layer_memory,
                            bench.pool, bench.failpoints},
                           direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
-  for (const auto& [tensor, kept] : AmaxRequests(bench.plan, *bench.recipe)) {
+  for (const auto& [tensor, kept, _] : AmaxRequests(bench.plan, *bench.recipe)) {
     const auto values = static_cast<std::size_t>(NumKept(bench.manifest.entry(tensor).spec.shape, kept));
     pipeline.amax().SetAxes(tensor, std::vector<float>(values, kAmax));
   }

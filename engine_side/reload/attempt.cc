@@ -29,7 +29,26 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
     stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
   }
   amax_requests = AmaxRequests(plan, recipe);
+  SayWhenNeeded();
   ShareRequests(manifest);
+}
+
+// A parameter's scale follows from all tensors that fill it: with the first piece of any of them.
+void PreparedLayout::SayWhenNeeded() {
+  const std::vector<Chunk>& chunks = snapshot.schedule.chunks();
+  std::vector<std::uint32_t> first_chunk(plan.parameters().size(), 0);
+  for (auto chunk = static_cast<std::uint32_t>(chunks.size()); chunk-- > 0;) {
+    for (std::uint32_t i = 0; i < chunks[chunk].num_regions; ++i) {
+      const Piece& piece = snapshot.pieces[chunks[chunk].first_region + i];
+      first_chunk[plan.placements()[piece.placement].parameter] = chunk;
+    }
+  }
+  for (AmaxRequest& request : amax_requests) {
+    request.before_chunk = static_cast<std::uint32_t>(chunks.size());
+    for (const std::uint32_t placement : plan.PlacementsOf(request.tensor)) {
+      request.before_chunk = std::min(request.before_chunk, first_chunk[plan.placements()[placement].parameter]);
+    }
+  }
 }
 
 void PreparedLayout::ShareRequests(const Manifest& manifest) {
@@ -39,7 +58,7 @@ void PreparedLayout::ShareRequests(const Manifest& manifest) {
       continue;
     }
     for (const HeldPart& part : plan.parts()[request.tensor]) {
-      part_requests.push_back({{part.number, request.kept}, request.tensor, part.box});
+      part_requests.push_back({{part.number, request.kept, request.before_chunk}, request.tensor, part.box});
     }
   }
   std::ranges::sort(part_requests, {}, [](const PartRequest& part) { return part.request.tensor; });

@@ -40,6 +40,7 @@ struct PreparedLayout {
   std::vector<AmaxRequest> SessionRequests() const;
 
  private:
+  void SayWhenNeeded();
   void ShareRequests(const Manifest& manifest);
 };
 

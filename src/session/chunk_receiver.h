@@ -24,7 +24,8 @@ namespace layercast {
 struct ChunkReceiverParts {
   PublisherSession& publisher;
   const Schedule& schedule;
-  std::span<const AmaxRequest> amax_requests;
+  std::span<const AmaxRequest> amax_requests;  // sorted by tensor
+  std::uint32_t first_tensor;                  // of its manifest, in the sink's numbers
   FetchSink& sink;
   FetchStats& stats;
   PublisherShare& share;  // of stats

@@ -1,5 +1,6 @@
 #include "src/session/digest_worker.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <optional>
@@ -60,6 +61,7 @@ void DigestWorker::Run(const std::stop_token& stop) {
 
 void DigestWorker::TakeJobs(Deadline deadline) {
   while (std::optional<DigestJob> job = jobs_.Pop(deadline)) {
+    std::ranges::stable_sort(job->amax_requests, {}, &AmaxRequest::before_chunk);
     under_way_.push_back({.job = *std::move(job)});
     deadline = Deadline::After(std::chrono::milliseconds(0));
   }
@@ -79,34 +81,48 @@ bool DigestWorker::Step(Work& work) {
 }
 
 void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
+  std::vector<Digest> digests = NextDigests(work, version);
+  std::vector<wire::AxisAmax> amaxes = NextAmaxes(work, version);
+  if (work.subscribed) {
+    return parts_.outbox.Put(work.job.key, wire::MoreDigests{std::move(digests), std::move(amaxes)});
+  }
+  work.subscribed = true;
+  parts_.outbox.Put(work.job.key, wire::Subscribed{OfferFor(work.job, version), std::move(digests), std::move(amaxes)});
+}
+
+std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& version) {
   const std::size_t chunks = work.job.schedule->chunks().size();
+  const bool at_once = work.job.protocol < wire::kDigestsProtocol;
   std::vector<Digest>& known = KnownDigests(work.job, version);
   // Fewer may be known than were sent: where so many schedules are in use that some are forgotten.
-  while (known.size() < chunks && (known.size() <= work.sent || work.job.at_once)) {
+  while (known.size() < chunks && (known.size() <= work.sent || at_once)) {
     AddDigests(*work.job.schedule, version.offer().tensors, parts_.pool, known);
   }
   std::vector<Digest> next(known.begin() + static_cast<std::ptrdiff_t>(work.sent), known.end());
   work.sent = known.size();
-  if (work.subscribed) return parts_.outbox.Put(work.job.key, wire::MoreDigests{std::move(next)});
-  wire::Subscribed subscribed = Subscribed(work.job, version);
-  subscribed.chunk_digests = std::move(next);
-  work.subscribed = true;
-  parts_.outbox.Put(work.job.key, std::move(subscribed));
+  return next;
 }
 
-// All but the digests.
-wire::Subscribed DigestWorker::Subscribed(const DigestJob& job, const OfferedVersion& version) {
-  wire::Subscribed subscribed{version.offer().id, {}, {}};
-  for (const auto& [tensor, kept] : job.amax_requests) {
-    const TensorSpec& spec = version.manifest().entry(tensor).spec;
-    subscribed.amax.push_back({tensor, AmaxOver(spec, version.offer().tensors[tensor].data, kept, parts_.pool)});
+std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVersion& version) {
+  const std::vector<AmaxRequest>& requests = work.job.amax_requests;
+  const bool all = work.job.protocol < wire::kLateAmaxProtocol || work.sent == work.job.schedule->chunks().size();
+  std::vector<wire::AxisAmax> next;
+  for (; work.sent_amax < requests.size(); ++work.sent_amax) {
+    const AmaxRequest& request = requests[work.sent_amax];
+    if (!all && request.before_chunk >= work.sent) break;
+    next.push_back({request.tensor, known_amax_.Of(version, request, parts_.pool)});
   }
+  return next;
+}
+
+std::uint64_t DigestWorker::OfferFor(const DigestJob& job, const OfferedVersion& version) {
+  std::uint64_t offer = version.offer().id;
   for (const Chunk& chunk : job.schedule->chunks()) {
     if (!parts_.failpoints.Hit("send.chunk")) continue;
     corrupted_.emplace(version, job.schedule->RegionsOf(chunk), parts_.take_offer_ids(1), parts_.arena, parts_.ends);
-    subscribed.offer_id = corrupted_->id();
+    offer = corrupted_->id();
   }
-  return subscribed;
+  return offer;
 }
 
 std::vector<Digest>& DigestWorker::KnownDigests(const DigestJob& job, const OfferedVersion& version) {

@@ -1,5 +1,6 @@
 // Answers subscriptions to snapshots on a thread of its own: digests of a schedule's chunks take as long as reading the
-// version. So they go out as they are made, some chunks' at a time, and receivers take turns. Used by the offer desk.
+// version, and magnitudes that receivers ask for as long as reading their tensors. So they go out as they are made,
+// some chunks' at a time, and receivers take turns. Used by the offer desk.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +20,11 @@
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"
 #include "src/session/corrupted_offer.h"
+#include "src/session/known_amax.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
 #include "src/tensor/axis_amax.h"
+#include "src/wire/frames.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -31,7 +34,7 @@ struct DigestJob {
   std::weak_ptr<const VersionLease> lease;   // the session's: without it nobody waits for an answer
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
   std::vector<AmaxRequest> amax_requests;
-  bool at_once = false;  // all digests in 'subscribed'
+  std::uint16_t protocol = wire::kNewestProtocol;  // in an old one, all is in 'subscribed'
 };
 
 // Resource; thread-safe. What it borrows outlives it.
@@ -58,7 +61,8 @@ class DigestWorker {
   struct Work {
     DigestJob job;
     bool subscribed = false;
-    std::size_t sent = 0;  // digests
+    std::size_t sent = 0;       // digests
+    std::size_t sent_amax = 0;  // of the requests
   };
 
   void Run(const std::stop_token& stop);
@@ -66,7 +70,10 @@ class DigestWorker {
   // True when that session needs no more.
   bool Step(Work& work);
   void SendNext(Work& work, const OfferedVersion& version);
-  wire::Subscribed Subscribed(const DigestJob& job, const OfferedVersion& version);
+  std::vector<Digest> NextDigests(Work& work, const OfferedVersion& version);
+  // Those that are needed with the chunks whose digests were sent.
+  std::vector<wire::AxisAmax> NextAmaxes(Work& work, const OfferedVersion& version);
+  std::uint64_t OfferFor(const DigestJob& job, const OfferedVersion& version);
   std::vector<Digest>& KnownDigests(const DigestJob& job, const OfferedVersion& version);
 
   const Parts parts_;
@@ -75,6 +82,7 @@ class DigestWorker {
   std::list<Work> under_way_;
   // By offer and schedule, as far as they are made: once for each distinct schedule.
   std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> known_;
+  KnownAmax known_amax_;
   std::optional<CorruptedOffer> corrupted_;  // a failpoint fires once
   std::jthread thread_;
 };

@@ -68,7 +68,7 @@ class Session final : public FetchSession {
                    Deadline deadline) override {
     const TensorNumbers numbers = Numbers();
     const SharedSchedule shared(schedule, numbers);
-    const auto requests = RequestsOf(amax_requests, numbers);
+    const auto requests = RequestsOf(amax_requests, numbers, shared);
     const std::vector<Relay::Served> served = ServeOn(shared);
     const std::size_t slots_each =
         std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
@@ -77,6 +77,7 @@ class Session final : public FetchSession {
       const ChunkReceiverParts parts{.publisher = *publishers_[i],
                                      .schedule = shared.Of(i),
                                      .amax_requests = requests[i],
+                                     .first_tensor = numbers.FirstOf(static_cast<std::uint32_t>(i)),
                                      .sink = sink,
                                      .stats = stats_,
                                      .share = stats_.publishers[i],
@@ -89,9 +90,8 @@ class Session final : public FetchSession {
     }
     try {
       std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
-      HandOnAmax(subscribed, numbers, receivers, sink);
       if (mode() == PublishMode::kSnapshot) {
-        FetchSnapshot(std::move(subscribed), shared, receivers, {options_, self_}, sink);
+        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_}, sink);
       } else {
         FetchStream(*receivers.front());
       }
@@ -158,12 +158,16 @@ class Session final : public FetchSession {
     return TensorNumbers(counts);
   }
 
+  // By publisher; tensors and chunks are its own.
   static std::vector<std::vector<AmaxRequest>> RequestsOf(std::span<const AmaxRequest> requests,
-                                                          const TensorNumbers& numbers) {
+                                                          const TensorNumbers& numbers,
+                                                          const SharedSchedule& schedule) {
     std::vector<std::vector<AmaxRequest>> shared(numbers.publishers());
-    for (const auto& [tensor, kept] : requests) {
-      const std::uint32_t publisher = numbers.PublisherOf(tensor);
-      shared[publisher].push_back({tensor - numbers.FirstOf(publisher), kept});
+    for (AmaxRequest request : requests) {
+      const std::uint32_t publisher = numbers.PublisherOf(request.tensor);
+      request.tensor -= numbers.FirstOf(publisher);
+      request.before_chunk = schedule.FirstFrom(publisher, request.before_chunk);
+      shared[publisher].push_back(request);
     }
     return shared;
   }
@@ -229,16 +233,6 @@ class Session final : public FetchSession {
       }
     }
     return link.Expect(deadline, stage);
-  }
-
-  static void HandOnAmax(const std::vector<wire::Subscribed>& subscribed, const TensorNumbers& numbers,
-                         const std::vector<std::unique_ptr<ChunkReceiver>>& receivers, FetchSink& sink) {
-    for (std::uint32_t i = 0; i < subscribed.size(); ++i) {
-      for (const auto& [tensor, values] : subscribed[i].amax) {
-        receivers[i]->CheckAmax(tensor, values.size());
-        sink.OnAxisAmax(numbers.FirstOf(i) + tensor, values);
-      }
-    }
   }
 
   const FetchOptions options_;

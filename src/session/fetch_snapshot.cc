@@ -1,5 +1,8 @@
 #include "src/session/fetch_snapshot.h"
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,8 +14,10 @@ namespace {
 class SnapshotFetch {
  public:
   SnapshotFetch(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
-                std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access, FetchSink& sink)
-      : schedule_(schedule), sink_(sink) {
+                std::span<const AmaxRequest> amax_requests, std::span<const std::unique_ptr<ChunkReceiver>> receivers,
+                const RelayAccess& access, FetchSink& sink)
+      : schedule_(schedule), sink_(sink), awaited_amax_(amax_requests.begin(), amax_requests.end()) {
+    std::ranges::sort(awaited_amax_, std::greater(), &AmaxRequest::before_chunk);
     for (std::size_t i = 0; i < receivers.size(); ++i) {
       parts_.push_back(std::make_unique<SnapshotPart>(std::move(subscribed[i]), *receivers[i], access));
     }
@@ -25,11 +30,27 @@ class SnapshotFetch {
 
  private:
   void Take(std::uint32_t chunk) {
+    AwaitAmax(chunk);
     const std::span<const Share> shares = schedule_.SharesOf(chunk);
     std::vector<std::vector<RegionView>> views = Await(shares);
     sink_.OnChunk(chunk, schedule_.PutTogether(chunk, views));
     for (const Share& share : shares) parts_[share.publisher]->Done(share.chunk);
     LookAtLinks(shares.front());
+  }
+
+  // What the sink needs to know before it takes that chunk.
+  void AwaitAmax(std::uint32_t chunk) {
+    for (; !awaited_amax_.empty() && awaited_amax_.back().before_chunk <= chunk; awaited_amax_.pop_back()) {
+      for (const auto& any : parts_) any->Request();
+      PartOf(awaited_amax_.back().tensor).AwaitAmax(awaited_amax_.back().tensor);
+    }
+  }
+
+  // Tensors are numbered through, part by part.
+  SnapshotPart& PartOf(std::uint32_t tensor) {
+    const auto after = std::ranges::upper_bound(parts_, tensor, {},
+                                                [](const auto& part) { return part->receiver().parts().first_tensor; });
+    return **std::prev(after);
   }
 
   // All of them are here at once, and verified: waiting for one may cost another, where a relay is lost.
@@ -64,15 +85,17 @@ class SnapshotFetch {
 
   const SharedSchedule& schedule_;
   FetchSink& sink_;
+  std::vector<AmaxRequest> awaited_amax_;             // the next is the last
   std::vector<std::unique_ptr<SnapshotPart>> parts_;  // by publisher
 };
 
 }  // namespace
 
 void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
+                   std::span<const AmaxRequest> amax_requests,
                    std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access,
                    FetchSink& sink) {
-  SnapshotFetch(std::move(subscribed), schedule, receivers, access, sink).Run();
+  SnapshotFetch(std::move(subscribed), schedule, amax_requests, receivers, access, sink).Run();
 }
 
 }  // namespace layercast

@@ -14,9 +14,11 @@
 
 namespace layercast {
 
-// `subscribed`: each publisher's answer to its schedule, with the digests of its first chunks; the others come while
-// chunks do. `receivers`: of each.
+// `subscribed`: each publisher's answer to its schedule, with the digests and magnitudes of its first chunks; the
+// others come while chunks do. `amax_requests`: of all publishers' tensors, numbered through. `receivers`: of each
+// publisher.
 void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
+                   std::span<const AmaxRequest> amax_requests,
                    std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access,
                    FetchSink& sink);
 

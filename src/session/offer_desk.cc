@@ -181,6 +181,9 @@ std::shared_ptr<OfferedVersion> OfferDesk::FindVersion(const wire::Hello& hello)
     }
     offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
   }
+  if (versions_.empty() && hello.lineage.empty() && !hello.step_known) {
+    throw Error(ErrorCode::kNotFound, "no version is offered here yet");
+  }
   const std::string lineage = hello.lineage.empty() ? "any lineage" : hello.lineage;
   throw Error(ErrorCode::kNotFound, "version " + lineage + (hello.step_known ? "@" + std::to_string(hello.step) : "") +
                                         " is not offered here; offered: " + (offered.empty() ? "none" : offered));
@@ -194,13 +197,13 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   const bool stream = session.version()->mode() == PublishMode::kStream;
   const Manifest& manifest = session.version()->manifest();
   CheckSchedule(*schedule, manifest, stream);
-  for (const auto& [tensor, kept] : subscribe.amax_requests) {
-    if (tensor >= manifest.size()) {
+  for (const AmaxRequest& request : subscribe.amax_requests) {
+    if (request.tensor >= manifest.size()) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "magnitudes of tensor " + std::to_string(tensor) + ": there is no such tensor");
+                  "magnitudes of tensor " + std::to_string(request.tensor) + ": there is no such tensor");
     }
-    CheckKept(manifest.entry(tensor).spec.shape, kept);
-    session.amax_requests.emplace(tensor, kept);
+    CheckKept(manifest.entry(request.tensor).spec.shape, request.kept);
+    session.amax_requests.emplace(request.tensor, request.kept);
   }
   session.schedule = schedule;
   if (!stream) {
@@ -210,7 +213,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
                   .lease = session.lease,
                   .schedule = schedule,
                   .amax_requests = std::move(subscribe.amax_requests),
-                  .at_once = session.protocol < wire::kDigestsProtocol});
+                  .protocol = session.protocol});
     return {};
   }
   // The walk sends from its own thread: the answer must be on its way before it starts.

@@ -70,7 +70,8 @@ void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Sch
         link_.protocol() >= wire::kDigestsProtocol);
   std::set<std::uint32_t> tensors;
   for (const wire::AxisAmax& amax : subscribed.amax) tensors.insert(amax.tensor);
-  check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size());
+  check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size(),
+        link_.protocol() >= wire::kLateAmaxProtocol);
 }
 
 void PublisherSession::CloseChannel() noexcept {

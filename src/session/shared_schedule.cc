@@ -21,7 +21,7 @@ std::uint32_t TensorNumbers::PublisherOf(std::uint32_t tensor) const {
 }
 
 SharedSchedule::SharedSchedule(const Schedule& whole, const TensorNumbers& numbers)
-    : schedules_(numbers.publishers()), first_share_{0} {
+    : schedules_(numbers.publishers()), chunk_of_(numbers.publishers()), first_share_{0} {
   std::vector<std::vector<Region>> regions(numbers.publishers());  // of one chunk, by publisher
   std::vector<std::uint32_t> share(numbers.publishers());
   for (const Chunk& chunk : whole.chunks()) {
@@ -39,11 +39,17 @@ SharedSchedule::SharedSchedule(const Schedule& whole, const TensorNumbers& numbe
     for (std::size_t i = first_share_.back(); i < shares_.size(); ++i) {
       std::vector<Region>& of_share = regions[shares_[i].publisher];
       schedules_[shares_[i].publisher].Add(of_share);
+      chunk_of_[shares_[i].publisher].push_back(static_cast<std::uint32_t>(first_share_.size() - 1));
       of_share.clear();
     }
     first_share_.push_back(shares_.size());
   }
   first_region_.push_back(whole.regions().size());
+}
+
+std::uint32_t SharedSchedule::FirstFrom(std::size_t publisher, std::uint32_t chunk) const {
+  const std::vector<std::uint32_t>& chunks = chunk_of_[publisher];
+  return static_cast<std::uint32_t>(std::ranges::lower_bound(chunks, chunk) - chunks.begin());
 }
 
 std::vector<RegionView> SharedSchedule::PutTogether(std::size_t chunk,

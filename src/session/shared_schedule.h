@@ -42,11 +42,16 @@ class SharedSchedule {
   std::span<const Share> SharesOf(std::size_t chunk) const {
     return std::span(shares_).subspan(first_share_[chunk], first_share_[chunk + 1] - first_share_[chunk]);
   }
+  // The first chunk of a publisher's that is of the whole's chunk number `chunk`, or of a later one; if there is none,
+  // how many chunks it has.
+  std::uint32_t FirstFrom(std::size_t publisher, std::uint32_t chunk) const;
   // The views of a chunk's regions, in its order, of those of its shares, each in its own.
   std::vector<RegionView> PutTogether(std::size_t chunk, std::span<const std::vector<RegionView>> views) const;
 
  private:
-  std::vector<Schedule> schedules_;       // by publisher
+  std::vector<Schedule> schedules_;  // by publisher
+  std::vector<std::vector<std::uint32_t>>
+      chunk_of_;                          // by publisher: of each of its chunks, which of the whole's it is of
   std::vector<Share> shares_;             // chunk by chunk
   std::vector<std::size_t> first_share_;  // of each chunk; one more at the end
   std::vector<std::uint32_t> share_of_;   // of each region of the whole: which of its chunk's shares has it

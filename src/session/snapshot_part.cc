@@ -17,6 +17,7 @@ constexpr std::size_t kMostWords = 500;
 
 SnapshotPart::SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access)
     : offer_(subscribed.offer_id), digests_(std::move(subscribed.chunk_digests)), receiver_(receiver), access_(access) {
+  TakeAmax(subscribed.amax);
   PublisherSession& publisher = receiver.parts().publisher;
   if (!publisher.takes_relays()) {
     source_ = std::make_unique<PublisherSource>(receiver_, offer_);
@@ -57,6 +58,11 @@ bool SnapshotPart::Wait(const std::string& stage) {
   return came;
 }
 
+void SnapshotPart::AwaitAmax(std::uint32_t tensor) {
+  const std::string stage = "the magnitudes of a tensor of " + receiver_.manifest().version().ToString();
+  while (!known_amax_.contains(tensor)) Take(receiver_.NextMessage(stage), stage);
+}
+
 std::optional<std::vector<RegionView>> SnapshotPart::Verified(std::uint32_t chunk) {
   while (digests_.size() <= chunk) {
     const std::string stage = "the digest of " + receiver_.StageOf(chunk);
@@ -93,20 +99,33 @@ void SnapshotPart::LookAtLink(const std::string& stage) {
 }
 
 void SnapshotPart::Take(wire::Message message, const std::string& stage) {
-  if (const auto* more = std::get_if<wire::MoreDigests>(&message)) return TakeDigests(more->chunk_digests);
+  if (const auto* more = std::get_if<wire::MoreDigests>(&message)) return TakeDigests(*more);
   const auto* from = std::get_if<wire::FetchFrom>(&message);
   PublisherSession& publisher = receiver_.parts().publisher;
   if (from == nullptr || !publisher.takes_relays()) publisher.link().RefuseAnswer(stage, "'more_digests'", message);
   TakeSource(*from);
 }
 
-void SnapshotPart::TakeDigests(const std::vector<Digest>& more) {
+void SnapshotPart::TakeDigests(const wire::MoreDigests& more) {
+  const std::vector<Digest>& digests = more.chunk_digests;
   const std::size_t chunks = receiver_.schedule().chunks().size();
-  if (more.empty() || more.size() > chunks - digests_.size()) {
-    receiver_.Refuse("sent " + std::to_string(more.size()) + " chunk digests more, expected 1 to " +
+  if (digests.empty() || digests.size() > chunks - digests_.size()) {
+    receiver_.Refuse("sent " + std::to_string(digests.size()) + " chunk digests more, expected 1 to " +
                      std::to_string(chunks - digests_.size()));
   }
-  digests_.insert(digests_.end(), more.begin(), more.end());
+  digests_.insert(digests_.end(), digests.begin(), digests.end());
+  TakeAmax(more.amax);
+}
+
+void SnapshotPart::TakeAmax(const std::vector<wire::AxisAmax>& amaxes) {
+  for (const auto& [tensor, values] : amaxes) {
+    receiver_.CheckAmax(tensor, values.size());
+    const std::uint32_t number = receiver_.parts().first_tensor + tensor;
+    if (!known_amax_.insert(number).second) {
+      receiver_.Refuse("sent the magnitudes of tensor " + std::to_string(tensor) + " twice");
+    }
+    receiver_.sink().OnAxisAmax(number, values);
+  }
 }
 
 void SnapshotPart::TakeSource(const wire::FetchFrom& from) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class SnapshotPart {
   void Request();
   // False: nothing came for a while.
   bool Poll(const std::string& stage);
+  // The sink has the magnitudes that were asked of that tensor, in the sink's numbers.
+  void AwaitAmax(std::uint32_t tensor);
   // The views of a chunk that is here; nullopt where a relay brought other bytes than the publisher has: then it is not
   // here any more.
   std::optional<std::vector<RegionView>> Verified(std::uint32_t chunk);
@@ -43,7 +46,8 @@ class SnapshotPart {
  private:
   bool Wait(const std::string& stage);
   void Take(wire::Message message, const std::string& stage);
-  void TakeDigests(const std::vector<Digest>& more);
+  void TakeDigests(const wire::MoreDigests& more);
+  void TakeAmax(const std::vector<wire::AxisAmax>& amaxes);
   void TakeSource(const wire::FetchFrom& from);
   // What goes wrong with a relay is no reason to give up.
   template <typename Call>
@@ -53,7 +57,8 @@ class SnapshotPart {
   void TellProgress();
 
   const std::uint64_t offer_;
-  std::vector<Digest> digests_;  // of the first chunks
+  std::vector<Digest> digests_;         // of the first chunks
+  std::set<std::uint32_t> known_amax_;  // tensors, in the sink's numbers
   ChunkReceiver& receiver_;
   const RelayAccess access_;
   std::unique_ptr<ChunkSource> source_;            // null: the publisher has not said yet where from

@@ -20,6 +20,7 @@ inline constexpr KeptAxes kKeptRows = 0b01;
 struct AmaxRequest {
   std::uint32_t tensor = 0;  // its number in the manifest
   KeptAxes kept = kKeptRows;
+  std::uint32_t before_chunk = 0;  // of a snapshot's schedule: by then the answer is needed
   bool operator==(const AmaxRequest&) const = default;
 };
 

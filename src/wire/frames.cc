@@ -110,6 +110,14 @@ void Floats(Archive& archive, std::vector<float>& values) {
 }
 
 template <typename Archive>
+void Amaxes(Archive& archive, std::vector<AxisAmax>& amaxes) {
+  archive.template List<std::uint32_t>(amaxes, 8, "amaxes", [&](AxisAmax& amax) {
+    archive.Number(amax.tensor, "tensor");
+    Floats(archive, amax.values);
+  });
+}
+
+template <typename Archive>
 void OneHost(Archive& archive, Host& host) {
   archive.Text(host.boot_id, "boot id");
   archive.Text(host.network, "network namespace");
@@ -159,6 +167,7 @@ void Fields(Archive& archive, Subscribe& subscribe) {
   archive.template List<std::uint32_t>(subscribe.amax_requests, 5, "amax requests", [&](AmaxRequest& ask) {
     archive.Number(ask.tensor, "tensor");
     archive.Number(ask.kept, "kept axes");
+    if (archive.protocol() >= kLateAmaxProtocol) archive.Number(ask.before_chunk, "chunk");
   });
   if (archive.protocol() < kRelayProtocol) return;
   archive.Flag(subscribe.takes_relays, "takes relays");
@@ -170,10 +179,7 @@ template <typename Archive>
 void Fields(Archive& archive, Subscribed& subscribed) {
   archive.Number(subscribed.offer_id, "offer");
   Digests(archive, subscribed.chunk_digests);
-  archive.template List<std::uint32_t>(subscribed.amax, 8, "amaxes", [&](AxisAmax& amax) {
-    archive.Number(amax.tensor, "tensor");
-    Floats(archive, amax.values);
-  });
+  Amaxes(archive, subscribed.amax);
 }
 
 template <typename Archive>
@@ -244,6 +250,7 @@ void Fields(Archive& archive, StatusAnswer& status) {
 template <typename Archive>
 void Fields(Archive& archive, MoreDigests& more) {
   Digests(archive, more.chunk_digests);
+  if (archive.protocol() >= kLateAmaxProtocol) Amaxes(archive, more.amax);
 }
 
 template <typename Archive>

@@ -25,6 +25,8 @@ inline constexpr std::uint16_t kDigestsProtocol = 3;
 inline constexpr std::uint16_t kRelayProtocol = 4;
 // From this one on, they say how they get on, so that nobody stays with a relay that holds them up.
 inline constexpr std::uint16_t kProgressProtocol = 5;
+// From this one on, magnitudes that a receiver of a snapshot asks for may come after 'subscribed'.
+inline constexpr std::uint16_t kLateAmaxProtocol = 5;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -97,7 +99,8 @@ struct AxisAmax {
 
 struct Subscribed {
   std::uint64_t offer_id = 0;
-  std::vector<Digest> chunk_digests;  // of a snapshot: the first of them
+  // Of a snapshot: the first of them.
+  std::vector<Digest> chunk_digests;
   std::vector<AxisAmax> amax;
   bool operator==(const Subscribed&) const = default;
 };
@@ -177,9 +180,11 @@ struct StatusAnswer {
   bool operator==(const StatusAnswer&) const = default;
 };
 
-// The next digests of a snapshot's chunks, behind those that came before. Since protocol 3.
+// The next digests of a snapshot's chunks, behind those that came before, and the magnitudes that are needed with these
+// chunks. Since protocol 3.
 struct MoreDigests {
   std::vector<Digest> chunk_digests;
+  std::vector<AxisAmax> amax{};
   bool operator==(const MoreDigests&) const = default;
 };
 

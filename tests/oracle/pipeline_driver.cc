@@ -158,7 +158,7 @@ std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
 }
 
 void GiveAmax(Bench& bench, AmaxTable& amax) {
-  for (const auto& [tensor, kept] : AmaxRequests(bench.plan, *bench.recipe)) {
+  for (const auto& [tensor, kept, _] : AmaxRequests(bench.plan, *bench.recipe)) {
     const TensorSpec& spec = bench.manifest.entry(tensor).spec;
     amax.SetAxes(tensor, AmaxOver(spec, bench.checkpoint.Tensor(spec.name).tensor.data, kept, bench.pool));
   }

@@ -264,7 +264,7 @@ RegionView Rig::ViewOf(const Piece& piece) const {
 }
 
 void Rig::GiveAmax(AmaxTable& amax) {
-  for (const auto& [tensor, kept] : AmaxRequests(plan, *recipe)) {
+  for (const auto& [tensor, kept, _] : AmaxRequests(plan, *recipe)) {
     amax.SetAxes(tensor, AmaxOver(manifest.entry(tensor).spec, weights.bytes(tensor).data(), kept, pool));
   }
 }

@@ -48,6 +48,8 @@ std::vector<Frame> Examples() {
       {4, 7, FetchFrom{"tcp://127.0.0.1:5", 6}},
       {4, 7, RelayLost{"tcp://127.0.0.1:5", 6, "silent"}},
       {4, 7, ChunksReady{7}},
+      {5, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011, 4}}, true, "tcp://127.0.0.1:5", 6}},
+      {5, 7, MoreDigests{{{1, 2}}, {{5, {1.5F}}}}},
       {5, 7, Progress{1, 2, 3, 4}},
   };
 }

@@ -1,0 +1,34 @@
+#include "src/session/known_amax.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kMostValues = 16U << 20;  // 64 MiB: the rows of a hundred layers of the largest models
+
+}  // namespace
+
+std::vector<float> KnownAmax::Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool) {
+  const std::uint64_t offer = version.offer().id;
+  const Request key{request.tensor, request.kept};
+  if (const auto known = offers_.find(offer); known != offers_.end()) {
+    if (const auto values = known->second.find(key); values != known->second.end()) return values->second;
+  }
+  const TensorSpec& spec = version.manifest().entry(request.tensor).spec;
+  std::vector<float> values = AmaxOver(spec, version.offer().tensors[request.tensor].data, request.kept, pool);
+  MakeRoom(values.size());
+  if (values_ + values.size() <= kMostValues) {
+    values_ += values.size();
+    offers_[offer].emplace(key, values);
+  }
+  return values;
+}
+
+// Of the oldest offers, whose receivers are through with them first.
+void KnownAmax::MakeRoom(std::size_t values) {
+  while (offers_.size() > 1 && values_ + values > kMostValues) {
+    for (const auto& [_, known] : offers_.begin()->second) values_ -= known.size();
+    offers_.erase(offers_.begin());
+  }
+}
+
+}  // namespace layercast

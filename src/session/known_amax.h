@@ -1,0 +1,31 @@
+// Magnitudes that receivers have asked for: every rank of every engine asks for the same ones, and each takes as long
+// as reading its tensor. Used by the digest worker.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "src/base/worker_pool.h"
+#include "src/session/offered_version.h"
+#include "src/tensor/axis_amax.h"
+
+namespace layercast {
+
+// Resource; one thread only. Its memory is bounded: what it has no room for is computed again.
+class KnownAmax {
+ public:
+  // Of an offered snapshot's bytes. The request fits it.
+  std::vector<float> Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool);
+
+ private:
+  using Request = std::pair<std::uint32_t, KeptAxes>;
+  void MakeRoom(std::size_t values);
+
+  std::map<std::uint64_t, std::map<Request, std::vector<float>>> offers_;  // the newest has the highest number
+  std::size_t values_ = 0;                                                 // of them all
+};
+
+}  // namespace layercast
