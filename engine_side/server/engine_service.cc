@@ -3,18 +3,22 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <filesystem>
+#include <exception>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine_side/server/export_folder.h"
 #include "engine_side/server/generate_call.h"
 #include "engine_side/server/generator.h"
 #include "engine_side/server/reloader.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
+#include "layercast/model_description.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
@@ -32,7 +36,8 @@ class EngineService::Impl {
  public:
   explicit Impl(const EngineServiceOptions& options)
       : options_(options),
-        config_(ModelConfig::Parse(ModelDescription::FromDirectory(options.ranks.model))),
+        description_(ModelDescription::FromDirectory(options.ranks.model)),
+        config_(ModelConfig::Parse(description_)),
         ranks_(options.ranks),
         generator_(ranks_),
         reloader_(ranks_, generator_, options.pause_mode),
@@ -137,6 +142,8 @@ class EngineService::Impl {
         call->reply.Failure(error);
       } catch (const Json::exception& error) {
         call->reply.Failure(Error(ErrorCode::kInvalidArgument, error.what()));
+      } catch (const std::exception& error) {  // one call's, and not the engine's end
+        call->reply.Failure(Error(ErrorCode::kInternal, error.what()));
       }
     }
   }
@@ -223,23 +230,26 @@ class EngineService::Impl {
   }
 
   void Export(const Json& params, const RpcReply& reply) {
-    const std::filesystem::path directory = params.at("directory").get<std::string>();
-    std::filesystem::create_directories(directory);
-    const Version version = reloader_.version().value_or(Version{});
+    const std::optional<Version> served = reloader_.version();
+    if (!served) throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no version to export");
+    const Version& version = *served;
+    const ExportFolder folder(params.at("directory").get<std::string>());
     const Json metadata = {{"lineage", version.lineage},
                            {"step", std::to_string(version.step)},
                            {"digest", version.digest.ToHex()},
                            {"quantization", options_.ranks.recipe},
                            {"tp_size", std::to_string(options_.ranks.tp_size)}};
     Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
-    for (const Json& rank : ranks_.Call("export", {{"directory", directory.string()}, {"metadata", metadata}},
+    for (const Json& rank : ranks_.Call("export", {{"directory", folder.unfinished().string()}, {"metadata", metadata}},
                                         Deadline::After(kRankTimeout))) {
       for (const Json& file : rank["files"]) result["files"].push_back(file);
       result["tensors"] = result["tensors"].get<std::uint64_t>() + rank["tensors"].get<std::uint64_t>();
       result["bytes"] = result["bytes"].get<std::uint64_t>() + rank["bytes"].get<std::uint64_t>();
     }
-    std::filesystem::copy_file(std::filesystem::path(options_.ranks.model) / "config.json", directory / "config.json",
-                               std::filesystem::copy_options::overwrite_existing);
+    folder.Write("config.json", description_.config_json());
+    auto names = result["files"].get<std::vector<std::string>>();
+    names.emplace_back("config.json");
+    folder.Publish(names);
     reply.Result(std::move(result));
   }
 
@@ -281,6 +291,7 @@ class EngineService::Impl {
   }
 
   const EngineServiceOptions options_;
+  const ModelDescription description_;
   const ModelConfig config_;
   RankGroup ranks_;
   Generator generator_;

@@ -1,4 +1,5 @@
 #include <array>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -120,6 +121,8 @@ class RpcServer::Impl {
       reply.Failure(error);
     } catch (const Json::exception& error) {
       reply.Failure(Error(ErrorCode::kInvalidArgument, std::string("params: ") + error.what()));
+    } catch (const std::exception& error) {  // one call's, and not the server's end
+      reply.Failure(Error(ErrorCode::kInternal, error.what()));
     }
   }
 

@@ -1,6 +1,8 @@
 """An engine that serves version A while version B is on its way to it, and what it takes to see which of
 them it serves. Used by the tests of faults and of commit policies."""
 
+import pathlib
+
 import oracle
 
 RECIPE = "fp8_per_channel"
@@ -60,6 +62,9 @@ class Setting:
         refused = self.program.run("generate", "--engine", self.engine.endpoint, "--tokens", "3,11", status=1)
         assert refused.json["error"]["code"] == "failed_precondition"
         assert "torn between" in refused.json["error"]["message"]
+        nowhere = pathlib.Path(self.folders["a"]).parent / "torn"
+        refused = self.program.run("export", "--engine", self.engine.endpoint, "--out", nowhere, status=1)
+        assert refused.json["error"]["code"] == "failed_precondition" and not nowhere.exists()
 
     def assert_takes_b(self, publisher=None, *arguments):
         done = self.reload("--publisher", (publisher or self.publisher).endpoint, *arguments, status=0)

@@ -33,3 +33,53 @@ def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(spec,
     # Another number of ranks has other parts: refused, and by name.
     refused = program.run("serve", "--model", tmp_path / "state", "--tp", 1, "--quantization", recipe, status=1)
     assert "rank" in refused.json["error"]["message"]
+
+
+def test_an_export_that_fails_names_the_reason_and_leaves_engine_and_folder_as_they_were(program, start, checkpoint,
+                                                                                       tmp_path, assert_serves):
+    a, b = checkpoint("qwen2", "a"), checkpoint("qwen2", "b")
+    engine = start("serve", "--model", a, "--tp", 2)
+    state = tmp_path / "state"
+    program.export(engine, state)
+    before = contents(state)
+    program.reload(engine, "--weights-path", b)
+
+    (tmp_path / "file").write_text("")
+    refusals = {
+        "no folder can be made there": (tmp_path / "file" / "state", "Not a directory"),
+        "a file is there": (tmp_path / "file", "Not a directory"),
+        "what nobody may make": ("/proc/state", "/proc/state"),
+    }
+    for why, (folder, words) in refusals.items():
+        message = program.run("export", "--engine", engine.endpoint, "--out", folder, status=1).json["error"]["message"]
+        assert str(folder) in message and words in message, why
+    # Rank 0's file could be replaced, and rank 1's not: neither is.
+    (state / "model-rank-1-part-0.safetensors").unlink()
+    (state / "model-rank-1-part-0.safetensors").mkdir()
+    del before["model-rank-1-part-0.safetensors"]
+    refused = program.run("export", "--engine", engine.endpoint, "--out", state, status=1)
+    assert "model-rank-1-part-0.safetensors" in refused.json["error"]["message"]
+    (state / "model-rank-1-part-0.safetensors").rmdir()
+    assert contents(state) == before
+
+    program.export(engine, state)
+    assert contents(state) != before
+    assert_serves(start("serve", "--model", state, "--tp", 2), b, "none")
+
+
+def test_an_engine_exports_into_the_folder_that_it_came_from(program, start, checkpoint, tmp_path, assert_serves):
+    a = checkpoint("qwen2", "a")
+    first = start("serve", "--model", a, "--tp", 2)
+    state = tmp_path / "state"
+    program.export(first, state)
+    second = start("serve", "--model", state, "--tp", 2)
+    config = (state / "config.json").read_bytes()
+    (state / "config.json").unlink()  # trainers clear old checkpoints away
+    program.export(second, state)
+    assert (state / "config.json").read_bytes() == config
+    program.export(second, state)
+    assert_serves(start("serve", "--model", state, "--tp", 2), a, "none")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
