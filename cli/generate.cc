@@ -44,7 +44,7 @@ class Generate final : public Subcommand {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     app.add_option("--temperature", temperature_, "0 is greedy")->check(CLI::NonNegativeNumber)->capture_default_str();
-    app.add_option("--seed", seed_, "Of sampling")->capture_default_str();
+    app.add_option("--seed", seed_, "Of sampling")->check(CLI::NonNegativeNumber)->capture_default_str();
     app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(CLI::PositiveNumber);
     timeout_.Declare(app);

@@ -76,6 +76,11 @@ int AnswerOrRefuse(const CLI::App& app, const CLI::ParseError& error, std::span<
   std::string who = "layercast";
   for (const CLI::App* named : app.get_subcommands()) who += " " + named->get_name();
   std::string message = error.what();
+  // A flag that is misspelt is missing too: the parser names that alone.
+  for (const CLI::App* named : app.get_subcommands()) {
+    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::RequiredError)) break;
+    for (const std::string& unknown : named->remaining()) message += "; not expected: '" + unknown + "'";
+  }
   if (app.get_subcommands().empty() && !app.remaining().empty()) {
     message = "expected a subcommand, got '" + app.remaining().front() + "'";
   }

@@ -65,7 +65,9 @@ class Publish final : public Subcommand {
     app.add_option("--part", part_,
                    "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
-    app.add_option("--step", step_, "The version's step in its lineage")->capture_default_str();
+    app.add_option("--step", step_, "The version's step in its lineage")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
     app.add_option("--channel", options_.channels, "The data channels that engines may choose from; by default all")
         ->delimiter(',');

@@ -48,6 +48,8 @@ std::string OutcomeText(const Json& outcome) {
             outcome["error"]["message"].get<std::string>() + "\n";
   }
   if (!report.is_object()) return text;
+  // Refused before anything could move: a report of zeros says nothing.
+  if (!outcome["ok"].get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return text;
   text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
           std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
           report["channel"].value("name", "?") + " at " + RateText(report["channel"]["gb_per_s"]) + ", " +

@@ -76,7 +76,8 @@ class Serve final : public Subcommand {
                    "With --load-format remote: the engine of the same layout that lends what it serves")
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
-    app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0");
+    app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_flag("--expert-parallel", options_.ranks.expert_parallel,
                  "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");

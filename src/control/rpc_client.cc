@@ -3,6 +3,7 @@
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "src/control/endpoint.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
@@ -22,6 +23,7 @@ class RpcClient::Impl {
         socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
+    static_cast<void>(HostOf(endpoint));
     try {
       socket_.connect(endpoint);
     } catch (const zmq::error_t& error) {
@@ -45,6 +47,11 @@ class RpcClient::Impl {
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
         last_heard = Clock::now();
         Json message = Json::parse(raw.to_string_view(), nullptr, false);
+        if (message.is_discarded()) {
+          throw Error(
+              ErrorCode::kInvalidArgument,
+              peer_ + ", '" + method + "': expected an answer in JSON, got something else (a publisher's endpoint?)");
+        }
         if (message.is_object() && message.value("id", Json()) == Json(id)) return Answer(std::move(message), method);
       }
       if (Clock::now() - last_heard >= peer_timeout_) {

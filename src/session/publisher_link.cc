@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/control/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -33,6 +34,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, 1000);
+  static_cast<void>(HostOf(peer_.endpoint));
   try {
     socket_.connect(peer_.endpoint);
   } catch (const zmq::error_t& error) {

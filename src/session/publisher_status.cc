@@ -2,16 +2,20 @@
 
 #include <utility>
 
+#include "src/session/naming_peer.h"
 #include "src/session/publisher_link.h"
 
 namespace layercast {
 
 wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, Deadline deadline) {
-  PublisherLink link({"publisher", endpoint}, std::chrono::milliseconds(5000));
-  link.Send(wire::StatusRequest{});
-  wire::Message message = link.Expect(deadline, "asking for its status");
-  if (auto* answer = std::get_if<wire::StatusAnswer>(&message)) return std::move(*answer);
-  link.RefuseAnswer("asking for its status", "'status_answer'", message);
+  const PeerName peer{"publisher", endpoint};
+  return NamingPeer(peer, [&] {
+    PublisherLink link(peer, std::chrono::milliseconds(5000));
+    link.Send(wire::StatusRequest{});
+    wire::Message message = link.Expect(deadline, "asking for its status");
+    if (auto* answer = std::get_if<wire::StatusAnswer>(&message)) return std::move(*answer);
+    link.RefuseAnswer("asking for its status", "'status_answer'", message);
+  });
 }
 
 }  // namespace layercast

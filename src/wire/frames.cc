@@ -319,7 +319,9 @@ Frame Decode(std::span<const std::byte> bytes) {
   std::uint32_t magic = 0;
   std::uint16_t type = 0;
   header.Number(magic, "magic");
-  if (magic != kMagic) header.in().Fail("expected the magic of a Layercast frame");
+  if (magic != kMagic)
+    header.in().Fail(
+        "expected the magic of a Layercast frame; what sent this is no publisher and no receiver (an engine?)");
   header.Number(frame.protocol, "protocol");
   header.Number(type, "type");
   header.Number(frame.session, "session");

@@ -174,6 +174,7 @@ def test_a_signal_ends_everything_cleanly(what, number, start, folders):
 
 @pytest.mark.parametrize("arguments", [
     ["publish"], ["publish", "--checkpoint", "x", "--nccl-fleet", "0"], ["publish", "--checkpoint", "x", "--nccl-fleet", "65"],
+    ["publish", "--checkpoint", "x", "--step", "-1"], ["serve", "--model", "x", "--load-format", "dummy", "--seed", "-1"],
     ["publish", "--checkpoint", "x", "--mode", "push"], ["publish", "--checkpoint", "x", "--order", "odd"],
     ["publish", "--checkpoint", "x", "--order", "checkpoint"], ["serve"], ["serve", "--model", "x", "--tp", "0"],
     ["serve", "--model", "x", "--quantization", "fp7"], ["serve", "--model", "x", "--seed", "3"], ["reload"], ["status"],
@@ -185,7 +186,13 @@ def test_wrong_usage(arguments, program):
     assert refused(program, *arguments, status=2)["code"] == "invalid_argument"
 
 
+def test_a_flag_that_is_misspelt_is_named_even_where_it_was_required(program):
+    message = refused(program, "serve", "--modle", "x", status=2)["message"]
+    assert "--model is required" in message and "'--modle'" in message
+
+
 @pytest.mark.parametrize("arguments, code, words", [
+    (["--bind", "tcp://127.0.0.1:99999"], "invalid_argument", "tcp://127.0.0.1:99999"),
     (["--device", "cuda"], "unsupported", "cuda"),
     (["--pp", "2"], "unsupported", "--pp 2"),
     (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
@@ -206,6 +213,14 @@ def test_a_peer_that_is_not_there_is_named(program):
     for command in (["status", "--engine"], ["status", "--publisher"], ["generate", "--tokens", "1", "--engine"]):
         error = refused(program, *command, "tcp://127.0.0.1:9", "--timeout", "0.3")
         assert error["code"] in ("unavailable", "deadline_exceeded") and "tcp://127.0.0.1:9" in error["message"]
+
+
+def test_an_engine_is_no_publisher_and_the_other_way_round(engine, publisher, program):
+    calls = {engine.endpoint: ["status", "--publisher", engine.endpoint],
+             publisher.endpoint: ["status", "--engine", publisher.endpoint]}
+    for wrong, command in calls.items():
+        error = refused(program, *command)
+        assert error["code"] in ("corrupt", "invalid_argument") and wrong in error["message"]
 
 
 def children_of(pid):

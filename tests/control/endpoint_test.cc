@@ -10,8 +10,12 @@ namespace {
 TEST(Endpoint, NamesItsHost) {
   EXPECT_EQ(HostOf("tcp://127.0.0.1:7700"), "127.0.0.1");
   EXPECT_EQ(HostOf("tcp://[::1]:0"), "[::1]");
+  EXPECT_EQ(HostOf("tcp://127.0.0.1:65535"), "127.0.0.1");
+  EXPECT_EQ(HostOf("tcp://127.0.0.1:*"), "127.0.0.1");
   EXPECT_EQ(HostOf("ipc:///tmp/engine"), "");
-  for (const char* wrong : {"", "127.0.0.1:7700", "tcp://", "tcp://host", "tcp://host:", "udp://host:1"}) {
+  for (const char* wrong :
+       {"", "127.0.0.1:7700", "tcp://", "tcp://host", "tcp://host:", "udp://host:1", "tcp://host:abc",
+        "tcp://host:99999", "tcp://host:65536", "tcp://host:-1", "tcp://host:7 "}) {
     EXPECT_THROW(HostOf(wrong), Error) << wrong;
   }
 }

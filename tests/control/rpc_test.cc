@@ -65,6 +65,31 @@ TEST(Rpc, ALostPeerIsNoticedBeforeTheDeadline) {
   }
 }
 
+// A publisher's endpoint where an engine's is expected: nobody waits for the deadline.
+TEST(Rpc, APeerThatSpeaksSomethingElseIsNamedAtItsFirstAnswer) {
+  zmq::context_t context(1);
+  zmq::socket_t publisher(context, zmq::socket_type::router);
+  publisher.set(zmq::sockopt::linger, 0);
+  publisher.bind("tcp://127.0.0.1:0");
+  const std::string endpoint = publisher.get(zmq::sockopt::last_endpoint);
+  std::thread answering([&] {
+    zmq::message_t client, request;
+    if (!publisher.recv(client) || !publisher.recv(request)) return;
+    publisher.send(client, zmq::send_flags::sndmore);
+    publisher.send(zmq::str_buffer("LCST\x01"), zmq::send_flags::none);
+  });
+  RpcClient client("engine", endpoint);
+  EXPECT_THAT([&] { client.Call("status", Json::object(), Soon()); },
+              ThrowsMessage<Error>(::testing::AllOf(HasSubstr("engine " + endpoint), HasSubstr("'status'"),
+                                                    HasSubstr("a publisher's endpoint?"))));
+  answering.join();
+}
+
+TEST(Rpc, AnEndpointThatIsNoneIsRefusedBeforeACall) {
+  EXPECT_THAT([] { RpcClient("engine", "127.0.0.1:7800"); },
+              ThrowsMessage<Error>(HasSubstr("endpoint '127.0.0.1:7800': expected tcp://HOST:PORT")));
+}
+
 TEST(Rpc, GarbageIsAnsweredWithAnError) {
   RpcServer server("tcp://127.0.0.1:0", false, Echo);
   zmq::context_t context(1);
