@@ -78,6 +78,7 @@ Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
   const std::unique_ptr<WeightsIterator> walk = weights.walk({});
   while (std::optional<NamedTensor> named = walk->Next()) {
     declared.Check(*named);
+    CheckReadable(named->name, named->tensor);
     const auto bytes = static_cast<std::size_t>(named->tensor.num_bytes());
     if (weights.borrowed) {
       snapshot.owners.push_back(named->owner);

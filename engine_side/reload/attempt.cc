@@ -125,10 +125,7 @@ void ReloadAttempt::CheckTakes(std::uint32_t tensor, const NamedTensor& named) {
     throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected " + layercast::Describe(spec) + ", got " +
                                                  layercast::Describe(named.tensor.dtype, named.tensor.shape));
   }
-  if (named.tensor.device.kind != Device::Kind::kHost || (named.tensor.data == nullptr && spec.num_elements() != 0)) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected host memory, got " +
-                                                 (named.tensor.data == nullptr ? "a null address" : "a device's"));
-  }
+  CheckReadable(spec.name, named.tensor);
   if (!loaded_.insert(named.name).second) {
     throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' came twice in one reload");
   }

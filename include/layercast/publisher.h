@@ -96,7 +96,7 @@ class LAYERCAST_PUBLIC Publisher {
   // Snapshot: copies (or borrows) every tensor, checks it, and offers the version; what was copied may change when this
   // returns. Stream: offers the version; each session of receivers walks it. Throws kCorrupt naming tensor and index on
   // NaN or infinity, kInvalidArgument on a step that is not newer than the lineage's last, a repeated name, a part
-  // that leaves its tensor, or no tensor.
+  // that leaves its tensor, a tensor without bytes, or no tensor; kUnsupported on a tensor in device memory.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

@@ -115,6 +115,7 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
                                                    ", and yielded " +
                                                    Describe(named->tensor.dtype, named->tensor.shape));
     }
+    CheckReadable(spec.name, named->tensor);
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
     Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
   }

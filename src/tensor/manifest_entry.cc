@@ -29,7 +29,19 @@ std::string IndexOf(std::int64_t flat, const Shape& shape) {
 
 }  // namespace
 
+void CheckReadable(const std::string& name, const TensorView& tensor) {
+  const auto what = [&] { return "'" + name + "' (" + Describe(tensor.dtype, tensor.shape) + "): expected "; };
+  if (tensor.device.kind != Device::Kind::kHost) {
+    throw Error(ErrorCode::kUnsupported, what() + "host memory, got CUDA device " +
+                                             std::to_string(tensor.device.index) + ": copy it to the host first");
+  }
+  if (tensor.data == nullptr && tensor.num_bytes() > 0) {
+    throw Error(ErrorCode::kInvalidArgument, what() + "the address of its bytes, got null");
+  }
+}
+
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
+  CheckReadable(name, tensor);
   const ScanResult scan = Scan(Matrix(tensor), pool);
   if (scan.first_non_finite >= 0) {
     throw Error(ErrorCode::kCorrupt, "'" + name + "' (" + Describe(tensor.dtype, tensor.shape) +

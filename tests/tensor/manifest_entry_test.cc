@@ -38,5 +38,18 @@ TEST(ManifestEntry, RefusesNaNWithItsNameAndIndex) {
                   ::testing::AllOf(::testing::HasSubstr("model.norm.weight"), ::testing::HasSubstr("[1, 1, 1]"))));
 }
 
+TEST(ManifestEntry, RefusesWhatCannotBeRead) {
+  WorkerPool pool(1);
+  const std::vector<float> values(6, 1.0F);
+  TensorView nowhere = View(values, {2, 3});
+  nowhere.data = nullptr;
+  EXPECT_THAT([&] { EntryOf("w", nowhere, pool); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("'w' ([2, 3] f32): expected the address")));
+  TensorView elsewhere = View(values, {2, 3});
+  elsewhere.device = {.kind = Device::Kind::kCuda, .index = 1};
+  EXPECT_THAT([&] { EntryOf("w", elsewhere, pool); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("got CUDA device 1")));
+}
+
 }  // namespace
 }  // namespace layercast

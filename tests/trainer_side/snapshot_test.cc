@@ -22,12 +22,12 @@ NamedTensor Tensor(const std::string& name, Shape shape = {4}) {
   return {name, {DType::kF32, std::move(shape), reinterpret_cast<const std::byte*>(kValues.data()), {}}, nullptr};
 }
 
-Snapshot Take(const std::vector<TensorSpec>& declared, const std::vector<NamedTensor>& yielded) {
+Snapshot Take(const std::vector<TensorSpec>& declared, const std::vector<NamedTensor>& yielded, bool borrowed = true) {
   WorkerPool pool(1);
   HostMemory memory;
   const Weights weights{.specs = declared,
                         .walk = [&](std::span<const std::string>) { return MakeWeightsIterator(yielded); },
-                        .borrowed = true};
+                        .borrowed = borrowed};
   return TakeSnapshot({.lineage = "run", .step = 1}, weights, nullptr, memory, pool);
 }
 
@@ -75,6 +75,15 @@ TEST(Snapshot, RefusesAWalkThatEndsEarly) {
   EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("b", {2, 2})}), HasSubstr("ended without 'c' and 0 more"));
   EXPECT_THAT(Refusal(kDeclared, {Tensor("c"), Tensor("b", {2, 2})}), HasSubstr("ended without 'a' and 0 more"));
   EXPECT_THAT(Refusal(kDeclared, {}), HasSubstr("and 2 more"));
+}
+
+TEST(Snapshot, RefusesATensorWithoutBytesWhetherItIsCopiedOrBorrowed) {
+  NamedTensor nowhere = Tensor("a");
+  nowhere.tensor.data = nullptr;
+  for (const bool borrowed : {false, true}) {
+    EXPECT_THAT([&] { Take({}, {nowhere}, borrowed); },
+                ::testing::ThrowsMessage<Error>(HasSubstr("'a' ([4] f32): expected the address of its bytes")));
+  }
 }
 
 }  // namespace
