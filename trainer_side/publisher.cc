@@ -14,8 +14,8 @@ namespace layercast {
 struct PublishedVersion::State {
   std::shared_ptr<OfferedVersion> offered;  // the second owner is the service
   std::mutex mutex;
-  Snapshot memory;                  // empty for a stream; guarded by mutex
-  OfferService* service = nullptr;  // null once the publisher is gone; guarded by mutex
+  Snapshot memory;                  // empty for a stream, and once released; guarded by mutex
+  OfferService* service = nullptr;  // null once released, or the publisher is gone; guarded by mutex
 
   void Withdraw() {
     const std::lock_guard lock(mutex);
@@ -27,7 +27,10 @@ struct PublishedVersion::State {
     const bool released = offered->WaitReleased(Deadline::After(timeout));
     const std::lock_guard lock(mutex);
     if (service == nullptr) return true;
-    if (released) service->Forget(offered);
+    if (released) {
+      service->Forget(offered);
+      LetGo();
+    }
     return released;
   }
 
@@ -35,6 +38,12 @@ struct PublishedVersion::State {
   void Orphan() {
     offered->Retire();
     const std::lock_guard lock(mutex);
+    LetGo();
+  }
+
+ private:
+  // Handles may be kept for as long as their owner likes: they keep neither memory nor the way to the publisher.
+  void LetGo() {
     memory = Snapshot();
     service = nullptr;
   }

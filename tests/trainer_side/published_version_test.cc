@@ -1,0 +1,55 @@
+// What the handle of a published version holds, and may still be asked once its publisher is gone.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "layercast/publisher.h"
+
+namespace layercast {
+namespace {
+
+using Values = std::array<float, 4>;
+
+// Weights of one tensor; `owner` is the second owner of its memory.
+Weights Borrowed(const std::shared_ptr<const Values>& owner) {
+  const NamedTensor tensor{"w", {DType::kF32, {4}, reinterpret_cast<const std::byte*>(owner->data()), {}}, owner};
+  return {.specs = {},
+          .walk = [tensor](std::span<const std::string>) { return MakeWeightsIterator(std::vector<NamedTensor>{tensor}); },
+          .borrowed = true};
+}
+
+TEST(PublishedVersion, OneThatIsReleasedHoldsNoMemoryThoughItsHandleIsKept) {
+  Publisher publisher(PublisherOptions{.retained_versions = 1});
+  auto values = std::make_shared<const Values>(Values{1, -2, 3, 4});
+  const std::weak_ptr<const Values> watched = values;
+  const PublishedVersion first = publisher.Publish({.lineage = "run", .step = 1}, Borrowed(values));
+  values.reset();
+  const auto later = std::make_shared<const Values>(Values{1, 2, 3, 4});
+  publisher.Publish({.lineage = "run", .step = 2}, Borrowed(later));  // the first is withdrawn
+  EXPECT_FALSE(watched.expired());
+  publisher.Publish({.lineage = "run", .step = 3}, Borrowed(later));  // and goes, as nobody reads it
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(PublishedVersion, MayBeAskedAfterItWasReleasedAndItsPublisherIsGone) {
+  std::optional<Publisher> publisher(PublisherOptions{.retained_versions = 1});
+  const auto values = std::make_shared<const Values>(Values{1, -2, 3, 4});
+  std::vector<PublishedVersion> handles;
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    Weights copied = Borrowed(values);
+    copied.borrowed = false;  // copies lie in the publisher's arena
+    handles.push_back(publisher->Publish({.lineage = "run", .step = step}, std::move(copied)));
+  }
+  publisher.reset();
+  for (const PublishedVersion& handle : handles) {
+    handle.Withdraw();
+    EXPECT_TRUE(handle.WaitReleased(std::chrono::milliseconds(0)));
+    EXPECT_EQ(handle.readers(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace layercast
