@@ -9,6 +9,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/poll_sockets.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
 #include "src/session/channel_probe.h"
@@ -131,7 +132,7 @@ class OfferService::Impl {
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
-      zmq::poll(items.data(), items.size(), kTick);
+      PollSockets(items, kTick);
       for (const auto& [key, message] : outbox_.TakeAll()) Send(key, message, desk_->ProtocolOf(key));
       TakeMessages();
       if (Clock::now() >= next_sweep) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/poll_sockets.h"
 #include "src/control/endpoint.h"
 
 namespace layercast {
@@ -71,7 +72,7 @@ std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std
     KeepAlive(stage);
     if (deadline.Passed()) return std::nullopt;
     std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
-    zmq::poll(items.data(), items.size(), deadline.AtMost(kPingInterval).Remaining());
+    PollSockets(items, deadline.AtMost(kPingInterval).Remaining());
   }
 }
 

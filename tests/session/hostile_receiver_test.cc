@@ -7,6 +7,7 @@
 #include "tests/fuzz/damage.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
+#include "tests/support/signals.h"
 
 namespace layercast::testing {
 namespace {
@@ -85,6 +86,16 @@ TEST_F(HostileReceiverTest, SessionsAreBounded) {
     if (const auto* refused = std::get_if<wire::Refused>(&answer)) refusal = refused->message;
   }
   EXPECT_THAT(refusal, HasSubstr("8 sessions"));
+}
+
+TEST_F(HostileReceiverTest, ASignalThatAHandlerTakesDoesNotEndThePublishersThread) {
+  const Interruptions signals;
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 1);
+  Interruptions::InterruptWaiting("lc-offer");
+  RawReceiver receiver(service->endpoint());
+  receiver.Send(wire::Hello{});
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(receiver.Receive()));
 }
 
 TEST_F(HostileReceiverTest, ASilentReceiverLosesItsLease) {

@@ -41,13 +41,4 @@ zmq::socket_t MakeDealer(zmq::context_t& context) {
   return socket;
 }
 
-void WaitFor(std::span<zmq::pollitem_t> items, std::chrono::milliseconds timeout) {
-  try {
-    zmq::poll(items.data(), items.size(), timeout);
-  } catch (const zmq::error_t& error) {
-    if (error.num() != EINTR) throw;
-    for (zmq::pollitem_t& item : items) item.revents = 0;
-  }
-}
-
 }  // namespace layercast::zmq_channel

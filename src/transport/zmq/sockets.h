@@ -2,8 +2,6 @@
 // publisher or receiver, and nothing shared.
 #pragma once
 
-#include <chrono>
-#include <span>
 #include <zmq.hpp>
 
 namespace layercast::zmq_channel {
@@ -11,8 +9,5 @@ namespace layercast::zmq_channel {
 // Neither connected nor bound. One thread at a time.
 zmq::socket_t MakeRouter(zmq::context_t& context);
 zmq::socket_t MakeDealer(zmq::context_t& context);
-
-// Waits for any of `items`; a signal that a handler took also ends the wait, with no events.
-void WaitFor(std::span<zmq::pollitem_t> items, std::chrono::milliseconds timeout);
 
 }  // namespace layercast::zmq_channel

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/poll_sockets.h"
 #include "src/transport/zmq/sockets.h"
 
 namespace layercast::zmq_channel {
@@ -32,7 +33,7 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
   for (bool sent = false; !welcomed_;) {
     zmq::pollitem_t items[] = {{socket_.handle(), 0, static_cast<short>(sent ? ZMQ_POLLIN : ZMQ_POLLOUT), 0},
                                {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
-    WaitFor(items, deadline.Remaining());
+    PollSockets(items, deadline.Remaining());
     if (items[0].revents != 0 && !sent) Send(EncodeHello());
     if (items[0].revents != 0 && sent) Receive();
     sent = sent || items[0].revents != 0;
@@ -124,7 +125,7 @@ void ZmqFetchingEnd::Wait(Deadline deadline) {
   ExpectConnected();
   if (ask) Send(EncodePing());
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
-  WaitFor(items, deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
+  PollSockets(items, deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
 }
 
 void ZmqFetchingEnd::ExpectConnected() {

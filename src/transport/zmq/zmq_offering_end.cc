@@ -5,6 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/poll_sockets.h"
 #include "src/base/thread_name.h"
 #include "src/transport/zmq/sockets.h"
 
@@ -21,7 +22,7 @@ void Service::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     FeedAll();
     zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.get(), ZMQ_POLLIN, 0}};
-    WaitFor(items, std::chrono::milliseconds(1000));
+    PollSockets(items, std::chrono::milliseconds(1000));
     wake_.Clear();
     ReceiveAll();
   }
