@@ -154,7 +154,8 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
     throw Error(ErrorCode::kResourceExhausted,
                 "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
   }
-  std::shared_ptr<OfferedVersion> version = FindVersion(hello);
+  std::shared_ptr<const VersionLease> lease = TakeLease(hello);
+  const std::shared_ptr<OfferedVersion>& version = lease->version();
   CheckKnowsParts(hello, version->manifest());
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,
@@ -166,18 +167,18 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   Session& session = sessions_[key];
   session.hello = std::move(hello);
   session.protocol = welcome.protocol;
-  session.lease = std::make_shared<const VersionLease>(std::move(version));
+  session.lease = std::move(lease);
   session.last_heard = Deadline::Clock::now();
   return welcome;
 }
 
-std::shared_ptr<OfferedVersion> OfferDesk::FindVersion(const wire::Hello& hello) {
+std::shared_ptr<const VersionLease> OfferDesk::TakeLease(const wire::Hello& hello) {
   const std::lock_guard lock(mutex_);
   std::string offered;
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
     const Version& name = (*version)->manifest().version();
     if ((hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step)) {
-      return *version;
+      return std::make_shared<const VersionLease>(*version);
     }
     offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
   }

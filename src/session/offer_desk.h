@@ -84,7 +84,8 @@ class OfferDesk {
   void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
   void OnProgress(const SessionKey& key, const Session& session, const wire::Progress& progress);
   std::vector<wire::Message> FollowRelayed(const SessionKey& key, Session& session, const wire::Subscribe& subscribe);
-  std::shared_ptr<OfferedVersion> FindVersion(const wire::Hello& hello);
+  // Of the newest version that is wanted: once it is found, no withdrawal releases it under its reader.
+  std::shared_ptr<const VersionLease> TakeLease(const wire::Hello& hello);
   std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);
   void StartWalkIfComplete(const Session& last);
   bool IsUsed(const StreamWalk& walk) const;
