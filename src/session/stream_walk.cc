@@ -92,6 +92,7 @@ std::vector<std::string> StreamWalk::Order() const {
 void StreamWalk::WalkAll(const std::stop_token& stop) {
   const Manifest& manifest = version_->manifest();
   const std::unique_ptr<WeightsIterator> weights = version_->Walk(Order());
+  std::vector<bool> yielded(manifest.size());  // once each: a slot has an offer's number, and there is one for each
   std::uint32_t sequence = 0;
   WorkCost cost;
   WorkClock clock(environment_.pool);
@@ -115,6 +116,10 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
                                                    ", and yielded " +
                                                    Describe(named->tensor.dtype, named->tensor.shape));
     }
+    if (yielded[static_cast<std::size_t>(tensor)]) {
+      throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + spec.name + "' twice");
+    }
+    yielded[static_cast<std::size_t>(tensor)] = true;
     CheckReadable(spec.name, named->tensor);
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
     Send(++sequence, static_cast<std::uint32_t>(tensor), *named);

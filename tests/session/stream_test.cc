@@ -144,6 +144,21 @@ TEST_P(StreamTest, ACorruptedChunkIsRefusedBeforeItIsHandedOn) {
   EXPECT_THAT(first.get() + second.get(), HasSubstr("digest expected"));
 }
 
+TEST_P(StreamTest, ATensorThatIsYieldedTwiceIsRefusedThoughNobodyKeepsIt) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const std::vector<std::size_t> order = {0, 1, 0, 2};
+  OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(order); });
+  Schedule schedule;
+  schedule.Add(std::vector<Region>{{.tensor = 2, .offset = 0, .row_bytes = 80, .rows = 1, .stride = 0}});
+  CollectingSink sinks[2];
+  auto first = Rank(*service, 0, schedule, sinks[0]);
+  auto second = Rank(*service, 1, schedule, sinks[1]);
+  for (const std::string& error : {first.get(), second.get()}) {
+    EXPECT_THAT(error, AllOf(HasSubstr("'a'"), HasSubstr("twice")));
+  }
+}
+
 TEST_P(StreamTest, AYieldThatWasNotDeclaredIsRefused) {
   const Weights weights = SomeWeights();
   Weights other;
