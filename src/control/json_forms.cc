@@ -3,6 +3,21 @@
 #include <cstdint>
 
 namespace layercast {
+namespace {
+
+constexpr int kDeepestMessage = 32;
+
+}  // namespace
+
+Json ParseMessage(std::string_view text) {
+  bool deep = false;
+  const auto keep = [&](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
+    deep = deep || depth > kDeepestMessage;
+    return !deep;
+  };
+  Json message = Json::parse(text, keep, false);
+  return deep ? Json(Json::value_t::discarded) : message;
+}
 
 Json VersionToJson(const std::optional<Version>& version) {
   if (!version) return nullptr;

@@ -3,6 +3,7 @@
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "src/base/poll_sockets.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
 
@@ -42,11 +43,11 @@ class RpcClient::Impl {
         next_ping = Clock::now() + kPingInterval;
       }
       std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
-      zmq::poll(items.data(), items.size(), deadline.AtMost(kPingInterval).Remaining());
+      PollSockets(items, deadline.AtMost(kPingInterval).Remaining());
       zmq::message_t raw;
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
         last_heard = Clock::now();
-        Json message = Json::parse(raw.to_string_view(), nullptr, false);
+        Json message = ParseMessage(raw.to_string_view());
         if (message.is_discarded()) {
           throw Error(
               ErrorCode::kInvalidArgument,

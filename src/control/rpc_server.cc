@@ -9,6 +9,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/poll_sockets.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 #include "src/control/endpoint.h"
@@ -65,7 +66,7 @@ class RpcServer::Impl {
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}}};
-      zmq::poll(items.data(), items.size(), kTick);
+      PollSockets(items, kTick);
       SendAnswers();
       TakeRequests();
     }
@@ -104,7 +105,7 @@ class RpcServer::Impl {
   }
 
   void Take(const std::string& from, std::string_view text) {
-    const Json message = Json::parse(text, nullptr, false);
+    const Json message = ParseMessage(text);
     if (message.is_object() && message.contains("ping")) return Send(from, Json{{"pong", message["ping"]}}.dump());
     const Json id = message.is_object() && message.contains("id") ? message["id"] : Json(nullptr);
     const RpcReply reply([answers = answers_, from, id](Json answer) {

@@ -7,6 +7,7 @@
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "tests/support/signals.h"
 
 namespace layercast {
 namespace {
@@ -47,6 +48,37 @@ TEST(Rpc, ADeadlineEndsACallThatIsNotAnswered) {
   EXPECT_THAT([&] { client.Call("never", Json::object(), Deadline::After(milliseconds(20))); },
               ThrowsMessage<Error>(HasSubstr("'never'")));
   EXPECT_EQ(client.Call("echo", {{"still", "here"}}, Soon())["still"], "here");
+}
+
+TEST(Rpc, ASignalThatAHandlerTakesEndsNeitherTheServersThreadNorACall) {
+  const testing::Interruptions signals;
+  const pid_t caller = ::gettid();
+  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json& params, const RpcReply& reply) {
+    testing::Interruptions::Interrupt(caller);  // which waits for the answer
+    reply.Result(params);
+  });
+  RpcClient client("engine", server.endpoint());
+  testing::Interruptions::InterruptWaiting("lc-rpc");
+  EXPECT_EQ(client.Call("echo", {{"still", "here"}}, Soon())["still"], "here");
+}
+
+// Whoever walks one by recursion would need a stack of its depth.
+TEST(Rpc, AMessageOfManyLevelsIsRefused) {
+  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  zmq::context_t context(1);
+  zmq::socket_t socket(context, zmq::socket_type::dealer);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::rcvtimeo, 20'000);
+  socket.connect(server.endpoint());
+  constexpr std::size_t kLevels = 1'000'000;
+  const std::string deep = std::string(kLevels, '[') + std::string(kLevels, ']');
+  for (const std::string& text : {"{\"ping\":" + deep + "}", "{\"id\":" + deep + ",\"method\":\"echo\"}",
+                                  "{\"id\":1,\"method\":\"echo\",\"params\":" + deep + "}"}) {
+    socket.send(zmq::buffer(text));
+    zmq::message_t answer;
+    ASSERT_TRUE(socket.recv(answer));
+    EXPECT_THAT(answer.to_string(), HasSubstr("invalid_argument"));
+  }
 }
 
 TEST(Rpc, ALostPeerIsNoticedBeforeTheDeadline) {

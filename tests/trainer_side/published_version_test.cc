@@ -16,9 +16,10 @@ using Values = std::array<float, 4>;
 // Weights of one tensor; `owner` is the second owner of its memory.
 Weights Borrowed(const std::shared_ptr<const Values>& owner) {
   const NamedTensor tensor{"w", {DType::kF32, {4}, reinterpret_cast<const std::byte*>(owner->data()), {}}, owner};
-  return {.specs = {},
-          .walk = [tensor](std::span<const std::string>) { return MakeWeightsIterator(std::vector<NamedTensor>{tensor}); },
-          .borrowed = true};
+  return {
+      .specs = {},
+      .walk = [tensor](std::span<const std::string>) { return MakeWeightsIterator(std::vector<NamedTensor>{tensor}); },
+      .borrowed = true};
 }
 
 TEST(PublishedVersion, OneThatIsReleasedHoldsNoMemoryThoughItsHandleIsKept) {
