@@ -18,6 +18,11 @@ namespace {
 constexpr const char* kStages[] = {"receive",  "layer_buffer", "materialize", "fuse_and_shard",
                                    "quantize", "verify",       "commit"};
 
+std::unique_ptr<Module> Given(std::unique_ptr<Module> model) {
+  if (model != nullptr) return model;
+  throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank, got none");
+}
+
 }  // namespace
 
 class Receiver::Impl {
@@ -258,7 +263,7 @@ class Receiver::Impl {
 
 Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                    CapturedBuffers captured, const ReceiverOptions& options)
-    : impl_(std::make_unique<Impl>(std::move(model), parallel, quantization, std::move(captured), options)) {}
+    : impl_(std::make_unique<Impl>(Given(std::move(model)), parallel, quantization, std::move(captured), options)) {}
 Receiver::~Receiver() = default;
 
 ReloadReport Receiver::ReloadWeights(ReloadSource source) {

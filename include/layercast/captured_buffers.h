@@ -26,8 +26,8 @@ struct LAYERCAST_PUBLIC CapturedBuffer {
   std::byte* address = nullptr;
   DType dtype = DType::kF32;
   Shape shape;
-  std::vector<std::int64_t> strides;  // elements, one per dimension; empty: contiguous, row-major
-  Device device;
+  std::vector<std::int64_t> strides{};  // elements, one per dimension; empty: contiguous, row-major
+  Device device{};
 
   bool operator==(const CapturedBuffer&) const = default;
 };

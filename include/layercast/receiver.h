@@ -76,7 +76,7 @@ LAYERCAST_PUBLIC ReloadSource FromDummy(std::uint64_t seed = 0);
 
 struct ReceiverOptions {
   std::string engine = "engine";  // its name, in handshakes and errors
-  std::string channel;            // the data channel to use, or an error; empty: the fastest
+  std::string channel{};          // the data channel to use, or an error; empty: the fastest
   std::size_t threads = 2;        // for kernels and copies
   std::uint64_t chunk_bytes = 4U << 20;
   // Of layers that are incomplete, at most so many bytes; 0: no bound. One that the order of a stream would break fails
@@ -86,7 +86,7 @@ struct ReceiverOptions {
   // Where this rank serves on what it takes of a snapshot, to receivers of the same schedule that the publisher sends
   // here ("tcp://10.0.0.5:0": it is told to them as it stands, but for a port of 0, which picks one). It keeps the
   // source bytes of its share of a version, in host memory, until the next reload. Empty: it serves nothing on.
-  std::string relay;
+  std::string relay{};
   bool relay_remote = false;                      // `relay` may be reached from other hosts
   std::chrono::milliseconds timeout{300'000};     // of a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // silence that counts as the publisher's loss
@@ -95,7 +95,7 @@ struct ReceiverOptions {
       true;  // let pieces go straight to their kernel tensors where the recipe allows; false: five stages everywhere
   // Called while bytes arrive from a publisher or a checkpoint, on the staging thread: so far, and in all. May be
   // empty.
-  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
+  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
   // They outlive the receiver. Null: host memory, ...
   // What the commit policy keeps, allocated at the first reload: the staged copy, the undo log, a byte for each buffer.
   // An engine whose weights outlive its processes gives memory here that does too, and brings the same back.
@@ -114,6 +114,9 @@ struct Torn {
 class LAYERCAST_PUBLIC Receiver {
  public:
   // `model`: this rank's tree, on meta (ModelRegistry builds one from a config.json, or the host program does).
+  // `captured`: what the recipe makes of every parameter of that tree (names and shapes: docs/models.md,
+  // engine_side/quant/RECIPES.md). The first reload refuses a table that does not fit, and says of each buffer what was
+  // expected.
   Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
            CapturedBuffers captured, const ReceiverOptions& options = {});
   ~Receiver();

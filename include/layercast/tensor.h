@@ -53,7 +53,7 @@ struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
   const std::byte* data = nullptr;
-  Device device;
+  Device device{};
 
   std::int64_t num_bytes() const { return NumBytes(dtype, shape); }
 };
@@ -72,7 +72,7 @@ struct NamedTensor {
   // Keeps the memory alive for a consumer that holds the tensor past the next step of the iterator
   // (the second owner is whatever produced it: a torch storage, a mapped file). Null: valid only until
   // the iterator moves on.
-  std::shared_ptr<const void> owner;
+  std::shared_ptr<const void> owner{};
   // Of the tensor of this name, where `tensor` is a part of it alone. Empty: it is all of it.
   std::optional<TensorPart> part{};
 };

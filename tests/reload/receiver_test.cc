@@ -98,6 +98,8 @@ TEST(Receiver, ALayerOfOnlyPaddingIsServedAsZeros) {
   }
 }
 
+TEST(Receiver, NeedsATree) { EXPECT_THROW(Receiver(nullptr, {}, {}, CapturedBuffers::Adopt({})), Error); }
+
 TEST(Receiver, GoesToAnotherVersionAndBack) {
   ReceiverRig rig;
   const Weights a = rig.Version(1);
