@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <future>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "src/base/thread_name.h"
@@ -94,12 +96,22 @@ GeneratedSequence SequenceFromJson(const Json& json) {
   return sequence;
 }
 
+// One that is there twice would wait for itself where all commit together.
+void CheckDistinct(const std::vector<std::string>& endpoints) {
+  std::set<std::string_view> seen;
+  for (const std::string& endpoint : endpoints) {
+    if (seen.insert(endpoint).second) continue;
+    throw Error(ErrorCode::kInvalidArgument, "engine " + endpoint + " is named twice: expected each of them once");
+  }
+}
+
 }  // namespace
 
 class Controller::Impl {
  public:
   explicit Impl(std::vector<std::string> endpoints) : endpoints_(std::move(endpoints)) {
     if (endpoints_.empty()) throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
+    CheckDistinct(endpoints_);
     clients_.resize(endpoints_.size());
   }
 

@@ -128,6 +128,7 @@ TEST(Controller, ReadsBatchesOfSequences) {
 
 TEST(Controller, NeedsAnEngineAndKnowsHowManyThereAre) {
   EXPECT_THROW(Controller({}), Error);
+  EXPECT_THROW(Controller({"tcp://127.0.0.1:7800", "tcp://127.0.0.1:7801", "tcp://127.0.0.1:7800"}), Error);
   Controller controller({"tcp://127.0.0.1:9"});
   EXPECT_THROW(controller.Generate({.prompts = {{1}}}, 1), Error);
 }
