@@ -13,6 +13,14 @@ namespace {
 
 constexpr std::uint32_t kMaxBytes = 256U << 20;
 
+std::string Framed(const Json& message) {
+  const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto length = static_cast<std::uint32_t>(text.size());
+  std::string framed(sizeof(length), '\0');
+  std::memcpy(framed.data(), &length, sizeof(length));
+  return framed + text;
+}
+
 bool SendAll(int fd, const char* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t sent = ::send(fd, data, bytes, MSG_NOSIGNAL);
@@ -38,13 +46,18 @@ bool ReceiveAll(int fd, char* data, std::size_t bytes) {
 }  // namespace
 
 bool JsonStream::Send(const Json& message) {
-  const std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto length = static_cast<std::uint32_t>(text.size());
-  std::string framed(sizeof(length), '\0');
-  std::memcpy(framed.data(), &length, sizeof(length));
-  framed += text;
+  const std::string framed = Framed(message);
   const std::lock_guard lock(send_mutex_);
   return SendAll(socket_.get(), framed.data(), framed.size());
+}
+
+void JsonStream::SendIfFree(const Json& message) {
+  const std::string framed = Framed(message);
+  const std::unique_lock lock(send_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  const ssize_t sent = ::send(socket_.get(), framed.data(), framed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  // What is taken in part must go whole: the other end counts bytes.
+  if (sent > 0) SendAll(socket_.get(), framed.data() + sent, framed.size() - static_cast<std::size_t>(sent));
 }
 
 std::optional<Json> JsonStream::Receive() {

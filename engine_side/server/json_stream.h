@@ -15,11 +15,13 @@ class JsonStream {
  public:
   explicit JsonStream(UniqueFd socket) : socket_(std::move(socket)) {}
 
-  // False when the other end is gone.
+  // Waits until it is taken. False when the other end is gone, or after Shutdown.
   bool Send(const Json& message);
+  // A small message; dropped where a Send waits, or would have to.
+  void SendIfFree(const Json& message);
   // Waits. nullopt when the other end is gone, or after Shutdown.
   std::optional<Json> Receive();
-  // Ends both directions: a Receive that waits returns.
+  // Ends both directions: a Receive or a Send that waits returns.
   void Shutdown();
 
  private:

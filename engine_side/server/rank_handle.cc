@@ -171,7 +171,7 @@ void RankHandle::Watch(const std::stop_token& stop) {
     if (silent) {
       Lose(Gone("was silent for " + std::to_string(allowed.count()) + " ms"));
     } else {
-      stream_->Send({{"ping", 1}});
+      stream_->SendIfFree({{"ping", 1}});
     }
     lock.lock();
   }
@@ -188,6 +188,7 @@ void RankHandle::Lose(const Error& why) {
     waiting.swap(waiting_);
   }
   for (auto& [id, promise] : waiting) promise.set_exception(std::make_exception_ptr(why));
+  stream_->Shutdown();  // whoever still sends to it waits no longer
 }
 
 Json RankHandle::progress() {

@@ -1,11 +1,13 @@
 // A rank process that does as its calls say: what the tests of the parent's side start instead of layercast-rank.
 //
-// `echo` answers its parameters and the rank. `fail`, `die` and `hang` name the ranks that do so; the others answer. A
+// `echo` answers its parameters and the rank. `fail`, `die`, `hang` (over that call) and `stop` (over everything) name
+// the ranks that do so; the others answer. A
 // step gives each sequence the token after its last one, and as log-probability the number of tokens that were fed.
 // With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
 // (step_gate.h).
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,6 +58,7 @@ class ScriptedRank {
     const bool mine = params.contains("ranks") && std::ranges::count(params["ranks"], Json(rank_)) != 0;
     if (method == "die" && mine) ::_exit(1);
     if (method == "hang" && mine) return true;
+    if (method == "stop" && mine) ::raise(SIGSTOP);
     if (method == "fail" && mine) {
       return stream_.Send({{"id", message["id"]}, {"error", {{"code", "corrupt"}, {"message", "it was to fail"}}}});
     }

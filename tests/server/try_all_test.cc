@@ -88,6 +88,17 @@ TEST_F(TryAllTest, GivesUpARankThatDoesNotAnswerAtTheDeadline) {
   ExpectTheOthersAnswered(Try("echo", Json::object()));
 }
 
+// More than a socket takes: whoever sends it waits for the rank to read.
+TEST_F(TryAllTest, GivesUpARankThatReadsNothingWhileALongCallIsSentToIt) {
+  ExpectTheOthersAnswered(Try("echo", Json::object()));  // all of them have started
+  EXPECT_TRUE(Try("stop", {{"ranks", {1}}}, kShort)[1].error);
+  const std::vector<RankAnswer> answers = Try("echo", {{"text", std::string(16U << 20, 'x')}});
+  ExpectTheOthersAnswered(answers);
+  ASSERT_TRUE(answers[1].error);
+  EXPECT_EQ(answers[1].error->code(), ErrorCode::kUnavailable);
+  EXPECT_THAT(answers[1].error->what(), AllOf(StartsWith("rank 1: "), HasSubstr("was silent")));
+}
+
 TEST_F(TryAllTest, WaitsForAllAndThrowsTheFirstFailureByRank) {
   EXPECT_THAT([&] { CallAll(ranks_, "fail", {{"ranks", {1, 2}}}, Deadline::After(kPatience)); },
               ThrowsMessage<Error>(StartsWith("rank 1: ")));
