@@ -5,8 +5,7 @@
 namespace layercast {
 
 CorruptedOffer::CorruptedOffer(const OfferedVersion& version, std::span<const Region> chunk, std::uint64_t id,
-                               MemoryResource& arena, std::span<OfferingEnd* const> ends)
-    : id_(id) {
+                               MemoryResource& arena, std::span<OfferingEnd* const> ends) {
   Offer offer = version.offer();
   offer.id = id;
   OfferedTensor& tensor = offer.tensors[chunk.front().tensor];
@@ -14,15 +13,7 @@ CorruptedOffer::CorruptedOffer(const OfferedVersion& version, std::span<const Re
   std::copy_n(tensor.data, tensor.bytes, tensor_.data());
   tensor_.data()[chunk.front().offset] ^= std::byte{1};
   tensor.data = tensor_.data();
-  for (OfferingEnd* end : ends) {
-    if (end->arena() != nullptr && version.borrowed()) continue;  // cannot carry the other tensors
-    end->Add(offer);
-    ends_.push_back(end);
-  }
-}
-
-CorruptedOffer::~CorruptedOffer() {
-  for (OfferingEnd* end : ends_) end->Remove(id_);
+  offer_.emplace(offer, CarriersOf(version, ends));
 }
 
 }  // namespace layercast

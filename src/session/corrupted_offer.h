@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <vector>
 
 #include "layercast/memory.h"
 #include "src/session/offered_version.h"
+#include "src/transport/carried_offer.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -19,16 +20,12 @@ class CorruptedOffer {
   // own memory without copying can carry it too.
   CorruptedOffer(const OfferedVersion& version, std::span<const Region> chunk, std::uint64_t id, MemoryResource& arena,
                  std::span<OfferingEnd* const> ends);
-  ~CorruptedOffer();
-  CorruptedOffer(const CorruptedOffer&) = delete;
-  CorruptedOffer& operator=(const CorruptedOffer&) = delete;
 
-  std::uint64_t id() const { return id_; }
+  std::uint64_t id() const { return offer_->id(); }
 
  private:
-  const std::uint64_t id_;
   Buffer tensor_;
-  std::vector<OfferingEnd*> ends_;  // that carry it
+  std::optional<CarriedOffer> offer_;  // goes before the tensor
 };
 
 }  // namespace layercast

@@ -2,18 +2,22 @@
 
 #include <array>
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "src/base/as_error.h"
 #include "src/base/log.h"
 #include "src/base/poll_sockets.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
+#include "src/transport/carried_offer.h"
 
 namespace layercast {
 namespace {
@@ -55,10 +59,8 @@ class OfferService::Impl {
     thread_.request_stop();
     outbox_.wake_up().Ring();
     thread_.join();
-    desk_->ForEachVersion([this](const OfferedVersion& version) {
-      ForEachCarrier(version, [&](OfferingEnd& end) { end.Remove(version.offer().id); });
-    });
     desk_.reset();
+    carried_.clear();
   }
 
   const std::string& endpoint() const { return bound_; }
@@ -66,12 +68,18 @@ class OfferService::Impl {
   std::uint64_t NextOfferId() { return next_offer_id_.fetch_add(1); }
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
-    ForEachCarrier(*version, [&](OfferingEnd& end) { end.Add(version->offer()); });
+    if (version->mode() == PublishMode::kSnapshot) {  // a stream's walks offer slot by slot
+      CarriedOffer carried(version->offer(), CarriersOf(*version, end_pointers_));
+      const std::lock_guard lock(carried_mutex_);
+      carried_.emplace(carried.id(), std::move(carried));
+    }
     desk_->Add(std::move(version));
   }
   void Withdraw(const std::shared_ptr<OfferedVersion>& version) { desk_->Withdraw(version); }
   void Forget(const std::shared_ptr<OfferedVersion>& version) {
-    ForEachCarrier(*version, [&](OfferingEnd& end) { end.Remove(version->offer().id); });
+    std::map<std::uint64_t, CarriedOffer>::node_type gone;  // after the lock: taking it back may wait for a receiver
+    const std::lock_guard lock(carried_mutex_);
+    gone = carried_.extract(version->offer().id);
   }
 
  private:
@@ -91,8 +99,8 @@ class OfferService::Impl {
     const std::string host = HostOf(options.endpoint);
     const OfferingOptions offering{.bind_host = host.empty() ? "127.0.0.1" : host, .fleet_size = options.nccl_fleet};
     for (const std::unique_ptr<Transport>& transport : transports_) {
-      names_.emplace_back(transport->name());
       ends_.push_back(transport->Offering(offering));
+      names_.emplace(ends_.back().get(), transport->name());
       ends_.back()->Arm(failpoints);
       end_pointers_.push_back(ends_.back().get());
       if (arena_ == nullptr) arena_ = ends_.back()->arena();
@@ -102,28 +110,15 @@ class OfferService::Impl {
 
   void OfferProbe() {
     probe_.emplace(*arena_);
-    for (const std::unique_ptr<OfferingEnd>& end : ends_) end->Add(probe_->offer());
-  }
-
-  // Borrowed memory lies where the trainer has it: a channel that hands over its own arena cannot carry it.
-  bool Carries(std::size_t end, const OfferedVersion& version) const {
-    return ends_[end]->arena() == nullptr || !version.borrowed();
+    carried_probe_.emplace(probe_->offer(), end_pointers_);
   }
 
   std::vector<wire::ChannelAddress> ChannelsOf(const OfferedVersion& version) const {
     std::vector<wire::ChannelAddress> channels;
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-      if (Carries(i, version)) channels.push_back({names_[i], ends_[i]->address()});
+    for (const OfferingEnd* end : CarriersOf(version, end_pointers_)) {
+      channels.push_back({names_.at(end), end->address()});
     }
     return channels;
-  }
-
-  template <typename Visit>
-  void ForEachCarrier(const OfferedVersion& version, Visit visit) {
-    if (version.mode() != PublishMode::kSnapshot) return;  // a stream's walks offer slot by slot
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-      if (Carries(i, version)) visit(*ends_[i]);
-    }
   }
 
   void Run(const std::stop_token& stop) {
@@ -162,8 +157,8 @@ class OfferService::Impl {
       const std::vector<wire::Message> answers = desk_->Take(key, std::move(frame.message));
       const std::uint16_t protocol = desk_->ProtocolOf(key, frame.protocol);
       for (const wire::Message& answer : answers) Send(key, answer, protocol);
-    } catch (const Error& error) {
-      Send(key, desk_->Refuse(key, error), desk_->ProtocolOf(key));
+    } catch (const std::exception& error) {
+      Send(key, desk_->Refuse(key, AsError(error)), desk_->ProtocolOf(key));
     }
   }
 
@@ -183,11 +178,14 @@ class OfferService::Impl {
   zmq::context_t context_;
   zmq::socket_t socket_;  // of the control thread, once it runs
   std::string bound_;
-  std::vector<std::string> names_;
   std::vector<std::unique_ptr<OfferingEnd>> ends_;
   std::vector<OfferingEnd*> end_pointers_;
+  std::map<const OfferingEnd*, std::string> names_;
   MemoryResource* arena_ = nullptr;
   std::optional<ProbeOffer> probe_;
+  std::optional<CarriedOffer> carried_probe_;  // goes before the probe's memory
+  std::mutex carried_mutex_;
+  std::map<std::uint64_t, CarriedOffer> carried_;  // the snapshots, by offer; guarded by carried_mutex_
   std::atomic<std::uint64_t> next_offer_id_{1};
   Outbox outbox_;
   std::optional<OfferDesk> desk_;

@@ -1,5 +1,7 @@
 #include "src/session/offered_version.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace layercast {
@@ -53,6 +55,13 @@ bool OfferedVersion::retired() const {
 bool OfferedVersion::WaitReleased(Deadline deadline) const {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline.at(), [this] { return retired_ && readers_ == 0; });
+}
+
+std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends) {
+  std::vector<OfferingEnd*> carriers;
+  std::ranges::copy_if(ends, std::back_inserter(carriers),
+                       [&](OfferingEnd* end) { return end->arena() == nullptr || !version.borrowed(); });
+  return carriers;
 }
 
 }  // namespace layercast

@@ -71,6 +71,10 @@ class OfferedVersion {
   bool retired_ = false;  // guarded by mutex_
 };
 
+// Those of the ends that can carry the version: borrowed memory lies where the trainer has it, and a channel that hands
+// over its own arena cannot.
+std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends);
+
 // A reader of a version, as long as it lives: till then the version's memory stays where it is.
 class VersionLease {
  public:

@@ -26,15 +26,6 @@ StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<Stre
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
-StreamWalk::~StreamWalk() {
-  thread_.request_stop();
-  changed_.notify_all();
-  thread_.join();
-  for (const auto& [sequence, slot] : slots_) {
-    for (OfferingEnd* end : environment_.ends) end->Remove(slot.offer_id);
-  }
-}
-
 void StreamWalk::Done(const SessionKey& reader, std::uint32_t sequence) {
   const std::lock_guard lock(mutex_);
   const auto slot = slots_.find(sequence);
@@ -144,39 +135,32 @@ bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
 }
 
 void StreamWalk::RetireDoneSlots() {
-  std::vector<Slot> done;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto slot = slots_.begin(); slot != slots_.end();) {
-      if (!slot->second.awaited.empty()) {
-        ++slot;
-        continue;
-      }
-      window_used_ -= slot->second.memory.size();
-      done.push_back(std::move(slot->second));
-      slot = slots_.erase(slot);
+  std::vector<Slot> done;  // goes after the lock: taking an offer back may wait for a receiver
+  const std::lock_guard lock(mutex_);
+  for (auto slot = slots_.begin(); slot != slots_.end();) {
+    if (!slot->second.awaited.empty()) {
+      ++slot;
+      continue;
     }
-  }
-  for (const Slot& slot : done) {
-    for (OfferingEnd* end : environment_.ends) end->Remove(slot.offer_id);
+    window_used_ -= slot->second.memory.size();
+    done.push_back(std::move(slot->second));
+    slot = slots_.erase(slot);
   }
 }
 
 void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
   const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
   const auto bytes = static_cast<std::size_t>(entry.spec.num_bytes());
-  Slot slot{.memory = Buffer(environment_.memory, std::max<std::size_t>(bytes, 1)),
-            .offer_id = environment_.first_offer_id + sequence,
-            .awaited = {}};
+  Slot slot{.memory = Buffer(environment_.memory, std::max<std::size_t>(bytes, 1)), .offer = {}, .awaited = {}};
   if (bytes != 0) std::memcpy(slot.memory.data(), named.tensor.data, bytes);
-  Offer offer{.id = slot.offer_id, .tensors = {{slot.memory.data(), bytes}}};
+  Offer offer{.id = environment_.first_offer_id + sequence, .tensors = {{slot.memory.data(), bytes}}};
 
   std::vector<std::vector<Digest>> digests;
   for (std::size_t reader = 0; reader < readers_.size(); ++reader) {
     digests.push_back(DigestChunks(reader, tensor, slot));
   }
   if (environment_.failpoints.Hit("send.tensor")) offer.tensors.front().bytes = bytes / 2;
-  for (OfferingEnd* end : environment_.ends) end->Add(offer);
+  slot.offer.emplace(offer, environment_.ends);
   {
     const std::lock_guard lock(mutex_);
     slot.awaited = present_;

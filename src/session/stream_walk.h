@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
 #include "src/tensor/axis_amax.h"
+#include "src/transport/carried_offer.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -46,7 +48,7 @@ class StreamWalk {
  public:
   StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
              const StreamEnvironment& environment);
-  ~StreamWalk();  // stops it
+  ~StreamWalk() = default;  // stops it
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
@@ -57,8 +59,8 @@ class StreamWalk {
  private:
   struct Slot {
     Buffer memory;
-    std::uint64_t offer_id = 0;
-    std::set<SessionKey> awaited;  // readers that still need it
+    std::optional<CarriedOffer> offer;  // goes before the memory
+    std::set<SessionKey> awaited;       // readers that still need it
   };
   void Run(const std::stop_token& stop);
   std::vector<std::string> Order() const;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "layercast/error.h"
 #include "src/base/caching_memory.h"
 #include "src/base/log.h"
 #include "src/cuda/call.h"

@@ -1,0 +1,31 @@
+// An offer that several channels carry, for as long as it stands.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/transport/channel.h"
+
+namespace layercast {
+
+// Resource. The ends, and the offer's memory, outlive it.
+class CarriedOffer {
+ public:
+  // Throws what an end's Add throws; by then no end has the offer.
+  CarriedOffer(const Offer& offer, std::span<OfferingEnd* const> ends);
+  ~CarriedOffer();
+  CarriedOffer(CarriedOffer&& other) noexcept;
+  CarriedOffer(const CarriedOffer&) = delete;
+  CarriedOffer& operator=(const CarriedOffer&) = delete;
+
+  std::uint64_t id() const { return id_; }
+
+ private:
+  void Remove();
+
+  const std::uint64_t id_;
+  std::vector<OfferingEnd*> ends_;  // that have it
+};
+
+}  // namespace layercast
