@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/as_error.h"
 #include "src/base/thread_name.h"
 #include "src/session/chunk_digests.h"
 
@@ -74,7 +75,8 @@ bool DigestWorker::Step(Work& work) {
   try {
     SendNext(work, *lease->version());
     return work.sent == work.job.schedule->chunks().size();
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const Error error = AsError(thrown);
     parts_.outbox.Put(work.job.key, wire::Refused{error.code(), error.what()});
     return true;
   }

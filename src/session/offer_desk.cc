@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/as_error.h"
 #include "src/base/log.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/chunk_digests.h"
@@ -15,6 +16,7 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kMostSchedules = 256;
+constexpr std::size_t kMostScheduleBytes = std::size_t{512} << 20;
 
 std::string Range(std::uint16_t oldest, std::uint16_t newest) {
   return std::to_string(oldest) + " to " + std::to_string(newest);
@@ -42,6 +44,7 @@ void CheckKnowsParts(const wire::Hello& hello, const Manifest& manifest) {
 OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
+      schedules_(kMostSchedules, kMostScheduleBytes),
       relays_(parts.outbox),
       digests_({.pool = parts.pool,
                 .failpoints = parts.failpoints,
@@ -61,16 +64,11 @@ void OfferDesk::Withdraw(const std::shared_ptr<OfferedVersion>& version) {
   version->Retire();
 }
 
-void OfferDesk::ForEachVersion(const std::function<void(const OfferedVersion&)>& visit) {
-  const std::lock_guard lock(mutex_);
-  for (const std::shared_ptr<OfferedVersion>& version : versions_) visit(*version);
-}
-
 std::vector<wire::Message> OfferDesk::Take(const SessionKey& key, wire::Message message) {
   try {
     return Dispatch(key, std::move(message));
-  } catch (const Error& error) {
-    return {Refuse(key, error)};
+  } catch (const std::exception& error) {
+    return {Refuse(key, AsError(error))};
   }
 }
 
@@ -114,19 +112,20 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
 wire::StatusAnswer OfferDesk::Status() {
   wire::StatusAnswer status;
   status.process = static_cast<std::uint64_t>(::getpid());
-  ForEachVersion([&](const OfferedVersion& version) {
-    const Manifest& manifest = version.manifest();
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<OfferedVersion>& version : versions_) {
+    const Manifest& manifest = version->manifest();
     status.versions.push_back({.lineage = manifest.version().lineage,
                                .step = manifest.version().step,
                                .digest = manifest.version().digest,
-                               .stream = version.mode() == PublishMode::kStream,
+                               .stream = version->mode() == PublishMode::kStream,
                                .tensors = static_cast<std::uint32_t>(manifest.size()),
                                .bytes = manifest.total_bytes(),
-                               .readers = static_cast<std::uint32_t>(version.readers()),
+                               .readers = static_cast<std::uint32_t>(version->readers()),
                                .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
                                .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks),
-                               .receivers = ReadersOf(version)});
-  });
+                               .receivers = ReadersOf(*version)});
+  }
   return status;
 }
 
@@ -251,16 +250,14 @@ std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Sessi
 }
 
 std::shared_ptr<const Schedule> OfferDesk::FindSchedule(const wire::Subscribe& subscribe) {
-  const auto cached = schedules_.find(subscribe.schedule_digest);
-  if (cached != schedules_.end()) return cached->second;
+  if (std::shared_ptr<const Schedule> known = schedules_.Find(subscribe.schedule_digest)) return known;
   if (subscribe.schedule.empty()) return nullptr;
-  auto schedule = std::make_shared<const Schedule>(Schedule::Decode(subscribe.schedule));
-  if (schedule->digest() != subscribe.schedule_digest) {
-    throw Error(ErrorCode::kCorrupt, "schedule: digest expected " + subscribe.schedule_digest.ToHex() + ", got " +
-                                         schedule->digest().ToHex());
+  Schedule schedule = Schedule::Decode(subscribe.schedule);
+  if (const Digest digest = schedule.digest(); digest != subscribe.schedule_digest) {
+    throw Error(ErrorCode::kCorrupt,
+                "schedule: digest expected " + subscribe.schedule_digest.ToHex() + ", got " + digest.ToHex());
   }
-  if (schedules_.size() >= kMostSchedules) schedules_.erase(schedules_.begin());
-  return schedules_[subscribe.schedule_digest] = schedule;
+  return schedules_.Put(subscribe.schedule_digest, std::move(schedule));
 }
 
 void OfferDesk::StartWalkIfComplete(const Session& last) {

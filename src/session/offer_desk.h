@@ -15,6 +15,7 @@
 #include "src/session/digest_worker.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
+#include "src/session/recent_schedules.h"
 #include "src/session/relay_planner.h"
 #include "src/session/stream_walk.h"
 #include "src/wire/frames.h"
@@ -45,7 +46,6 @@ class OfferDesk {
 
   void Add(std::shared_ptr<OfferedVersion> version);
   void Withdraw(const std::shared_ptr<OfferedVersion>& version);
-  void ForEachVersion(const std::function<void(const OfferedVersion&)>& visit);
 
   // The answer, where there is one at once; others go to the outbox when they are ready. Whatever is wrong with a
   // message is its sender's affair: a refusal, and the end of its session.
@@ -69,11 +69,6 @@ class OfferDesk {
     RelayTree* tree = nullptr;  // of those who take the same of a snapshot
 
     const std::shared_ptr<OfferedVersion>& version() const { return lease->version(); }
-  };
-  struct DigestOrder {
-    bool operator()(const Digest& a, const Digest& b) const {
-      return std::pair(a.high, a.low) < std::pair(b.high, b.low);
-    }
   };
 
   std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
@@ -99,7 +94,7 @@ class OfferDesk {
   std::mutex mutex_;
   std::vector<std::shared_ptr<OfferedVersion>> versions_;  // oldest first; guarded by mutex_; also the publisher's
   std::map<SessionKey, Session> sessions_;
-  std::map<Digest, std::shared_ptr<const Schedule>, DigestOrder> schedules_;
+  RecentSchedules schedules_;
   std::vector<std::unique_ptr<StreamWalk>> walks_;
   RelayPlanner relays_;
   DigestWorker digests_;

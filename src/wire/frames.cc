@@ -31,8 +31,12 @@ class Writer {
   }
   void Float(float& value, std::string_view /*field*/) { out_.Put(std::bit_cast<std::uint32_t>(value)); }
   void Flag(bool& value, std::string_view /*field*/) { out_.Put(static_cast<std::uint8_t>(value ? 1 : 0)); }
-  void Text(std::string& value, std::string_view /*field*/) {
-    LAYERCAST_CHECK(value.size() <= 0xFFFF);
+  void Text(std::string& value, std::string_view field) {
+    if (value.size() > 0xFFFF) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "message: " + std::string(field) + ": expected at most 65535 bytes, got " + std::to_string(value.size()));
+    }
     out_.Put(static_cast<std::uint16_t>(value.size()));
     out_.PutBytes(value);
   }
