@@ -29,6 +29,8 @@ namespace {
 constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
+constexpr std::chrono::milliseconds kHoldLease{10'000};
+constexpr std::chrono::milliseconds kPauseLease{60'000};
 
 }  // namespace
 
@@ -138,12 +140,8 @@ class EngineService::Impl {
     while (std::optional<Call> call = calls_.Pop(Deadline::After(kForever))) {
       try {
         call->run();
-      } catch (const Error& error) {
-        call->reply.Failure(error);
-      } catch (const Json::exception& error) {
-        call->reply.Failure(Error(ErrorCode::kInvalidArgument, error.what()));
       } catch (const std::exception& error) {  // one call's, and not the engine's end
-        call->reply.Failure(Error(ErrorCode::kInternal, error.what()));
+        call->reply.Failure(ErrorOfCall(error));
       }
     }
   }
@@ -179,7 +177,7 @@ class EngineService::Impl {
   // A reload in three calls, for a controller that has several engines take a version together.
   void StageWeights(const Json& params, const RpcReply& reply) {
     ExpectAnotherEngine(params);
-    held_.Begin(std::chrono::milliseconds(params.value("lease_ms", 10'000)), reply);
+    held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
     held_.End(reloader_.Reload(params, &held_));
   }
 
@@ -193,7 +191,7 @@ class EngineService::Impl {
   }
 
   void Pause(const Json& params, const RpcReply& reply) {
-    const auto lease = std::chrono::milliseconds(params.value("lease_ms", 60'000));
+    const std::chrono::milliseconds lease = MillisecondsFrom(params, "lease_ms", kPauseLease);
     generator_.Pause(PauseModeNamed(params.value("mode", options_.pause_mode)), lease, Deadline::After(lease));
     reply.Result(Json::object());
   }

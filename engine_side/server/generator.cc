@@ -215,7 +215,7 @@ void Generator::Step() {
     const std::vector<Json> answers = ranks_.Call("step", {{"steps", std::move(steps)}}, Deadline::After(kStepTimeout));
     Take(answers.front(), batch);
     failures_ = 0;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     Recover(error.what());
   }
 }
@@ -256,7 +256,11 @@ void Generator::Recover(const std::string& why) {
     AbortAll(running_);
     failures_ = 0;
   }
-  ranks_.Restart();
+  try {
+    ranks_.Restart();
+  } catch (const Error& error) {
+    log::error("starting the ranks anew: {}", error.what());  // the next step fails, and comes here
+  }
   ForgetCaches();
 }
 

@@ -166,10 +166,8 @@ class RankProcess {
     Json answer = {{"id", request["id"]}};
     try {
       answer["result"] = (this->*call)(request["params"]);
-    } catch (const Error& error) {
-      answer["error"] = ErrorToJson(error);
     } catch (const std::exception& error) {
-      answer["error"] = ErrorToJson(Error(ErrorCode::kInternal, error.what()));
+      answer["error"] = ErrorToJson(ErrorOfCall(error));
     }
     stream_.Send(answer);
   }

@@ -40,8 +40,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   reports_.clear();
   try {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
-    const Deadline deadline =
-        Deadline::After(std::chrono::milliseconds(params.value("timeout_ms", kDefaultTimeout.count())));
+    const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
     if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
     Enter("receiving");
     Stage(params, deadline);
@@ -50,10 +49,10 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     Commit(mode, held, deadline);
     report_ = Verify();
     outcome["ok"] = true;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log::error("reload: {}", error.what());
-    ranks_.RestartIfLost();
-    outcome["error"] = ErrorToJson(error);
+    outcome["error"] = ErrorToJson(ErrorOfCall(error));
+    StartLostRanks();
   }
   if (report_.is_object()) {
     report_["total_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -184,6 +183,15 @@ std::vector<std::string> Reloader::ServedDigests() const {
   std::vector<std::string> digests;
   for (const Json& rank : rank_digests_) digests.push_back(rank.at("served_digest").get<std::string>());
   return digests;
+}
+
+// Those that cannot be started now are tried again with the next step, or the next reload.
+void Reloader::StartLostRanks() {
+  try {
+    ranks_.RestartIfLost();
+  } catch (const Error& error) {
+    log::error("starting the ranks anew: {}", error.what());
+  }
 }
 
 void Reloader::Enter(const std::string& state) {

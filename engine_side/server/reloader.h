@@ -37,6 +37,7 @@ class Reloader {
   Json Verify();
   std::vector<std::string> ServedDigests() const;
 
+  void StartLostRanks();
   void Enter(const std::string& state);
   void Serve(const std::optional<Version>& expected, const Version& version);
   void Tear(const Version& to, const std::string& why);

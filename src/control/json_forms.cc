@@ -1,6 +1,9 @@
 #include "src/control/json_forms.h"
 
 #include <cstdint>
+#include <limits>
+
+#include "src/base/as_error.h"
 
 namespace layercast {
 namespace {
@@ -30,7 +33,22 @@ Version VersionFromJson(const Json& json) {
           .digest = Digest::FromHex(json.at("digest").get<std::string>()).value_or(Digest{})};
 }
 
+std::chrono::milliseconds MillisecondsFrom(const Json& params, const char* field, std::chrono::milliseconds otherwise) {
+  constexpr double kMost = std::numeric_limits<std::int32_t>::max();
+  const double milliseconds = params.value(field, static_cast<double>(otherwise.count()));
+  if (milliseconds >= 0 && milliseconds <= kMost) {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(milliseconds));
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string("params: ") + field + ": expected 0 to 2147483647, got " + params[field].dump());
+}
+
 Json ErrorToJson(const Error& error) { return {{"code", ErrorCodeName(error.code())}, {"message", error.what()}}; }
+
+Error ErrorOfCall(const std::exception& thrown) {
+  if (dynamic_cast<const Json::exception*>(&thrown) == nullptr) return AsError(thrown);
+  return {ErrorCode::kInvalidArgument, std::string("params: ") + thrown.what()};
+}
 
 Error ErrorFromJson(const Json& json, const std::string& peer) {
   return {ErrorCodeNamed(json.value("code", "internal")), peer + json.value("message", "an error without a message")};

@@ -118,12 +118,8 @@ class RpcServer::Impl {
     }
     try {
       handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
-    } catch (const Error& error) {
-      reply.Failure(error);
-    } catch (const Json::exception& error) {
-      reply.Failure(Error(ErrorCode::kInvalidArgument, std::string("params: ") + error.what()));
     } catch (const std::exception& error) {  // one call's, and not the server's end
-      reply.Failure(Error(ErrorCode::kInternal, error.what()));
+      reply.Failure(ErrorOfCall(error));
     }
   }
 

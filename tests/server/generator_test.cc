@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <functional>
@@ -255,6 +256,32 @@ TEST_F(GeneratorTest, SequencesThatKillTheirRankAreGivenUpAndOthersAreAnswered) 
   auto answer = Add({10}, 2);
   EXPECT_THAT(Get(answer).sequence.tokens, ElementsAre(11, 12));
   EXPECT_NE(ranks_.pids(), first) << "the rank was started anew";
+}
+
+// As long as it lives, this process can open no file.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none = {0, before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(GeneratorTest, SurvivesARankThatCannotBeStartedAnew) {
+  {
+    const NoMoreFiles hold;
+    auto deadly = Add({kDeadlyToken}, 1);
+    EXPECT_EQ(Get(deadly).finish, "aborted");
+  }
+  auto answer = Add({10}, 2);
+  EXPECT_THAT(Get(answer).sequence.tokens, ElementsAre(11, 12));
 }
 
 TEST_F(GatedGeneratorTest, EndsSequencesAsAbortedWhenItEnds) {
