@@ -4,9 +4,15 @@
 #include <tuple>
 #include <utility>
 
+#include "layercast/error.h"
+
 namespace layercast {
 
 std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiver, Pace::TimePoint now) {
+  if (members_.contains(key)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "session " + std::to_string(key.session) + ": expected a number of its own, got a finished session's");
+  }
   // Whoever served at that endpoint before was the same receiver, at an earlier try.
   if (!receiver.place.endpoint.empty()) {
     for (auto other = members_.begin(); other != members_.end();) {
@@ -14,7 +20,7 @@ std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiv
       if (member->second.receiver.place.endpoint == receiver.place.endpoint) Retire(member);
     }
   }
-  members_.insert_or_assign(key, Member{.receiver = std::move(receiver), .number = joined_++, .pace = Pace(now)});
+  members_.emplace(key, Member{.receiver = std::move(receiver), .number = joined_++, .pace = Pace(now)});
   return Place(*members_.find(key));
 }
 

@@ -42,7 +42,8 @@ class RelayTree {
     SessionKey key;
     std::optional<RelayPlace> to;  // nullopt is the publisher
   };
-  // Where `key` takes its chunks from: nullopt is the publisher.
+  // Where `key` takes its chunks from: nullopt is the publisher. Throws kInvalidArgument where `key` was a receiver's
+  // before, whose relay others may take from.
   std::optional<RelayPlace> Join(const SessionKey& key, Receiver receiver, Pace::TimePoint now);
   // It could not take them from there: nobody is sent to that relay any more, and it goes elsewhere. nullopt: it has
   // been sent elsewhere already, before this was heard.

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <map>
 
+#include "layercast/error.h"
+
 namespace layercast::testing {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
 
 SessionKey Key(std::uint64_t number) { return {"", number}; }
 std::string EndpointOf(std::uint64_t number) { return "tcp://relay:" + std::to_string(number); }
@@ -70,6 +73,19 @@ class Planned {
  private:
   std::map<std::uint64_t, std::uint64_t> waited_;  // microseconds
 };
+
+TEST(RelayTree, AFinishedReceiversNumberIsNoOtherReceivers) {
+  Planned plan;
+  plan.Join(1);
+  plan.Join(2);
+  plan.tree.Finish(Key(1));
+  EXPECT_THAT([&] { plan.tree.Join(Key(1), Relaying(3), Pace::TimePoint()); },
+              ThrowsMessage<Error>("session 1: expected a number of its own, got a finished session's"));
+  EXPECT_TRUE(plan.TakesFrom(2, 1));
+  plan.Join(4);
+  plan.Join(5);
+  EXPECT_EQ(plan.FedBy(RelayPlace{EndpointOf(1), 1}), RelayTree::kFanOut);
+}
 
 TEST(RelayTree, ThePublisherFeedsOneAndEachRelayTwoSoThatDepthIsLogarithmic) {
   Planned plan;
