@@ -146,8 +146,8 @@ TEST_P(StreamTest, ACorruptedChunkIsRefusedBeforeItIsHandedOn) {
 
 TEST_P(StreamTest, ATensorThatIsYieldedTwiceIsRefusedThoughNobodyKeepsIt) {
   const Weights weights = SomeWeights();
-  const auto service = MakeService();
   const std::vector<std::size_t> order = {0, 1, 0, 2};
+  const auto service = MakeService();
   OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(order); });
   Schedule schedule;
   schedule.Add(std::vector<Region>{{.tensor = 2, .offset = 0, .row_bytes = 80, .rows = 1, .stride = 0}});

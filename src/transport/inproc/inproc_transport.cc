@@ -31,6 +31,9 @@ class Exchange {
     ended_ = true;
     offers_.clear();
   }
+  // A receiver has read all that it will: whoever removes an offer after this does so after those reads by this lock
+  // too, and not by the session's messages alone.
+  void Part() const { const std::lock_guard lock(mutex_); }
   void ExpectThere() const {
     const std::lock_guard lock(mutex_);
     if (ended_) throw Error(ErrorCode::kUnavailable, "the publisher is gone");
@@ -123,6 +126,7 @@ class InprocFetchingEnd final : public FetchingEnd {
   void Close() noexcept override {
     done_.clear();
     guard_.Close();
+    exchange_->Part();
   }
 
  private:
