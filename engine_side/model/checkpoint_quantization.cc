@@ -30,36 +30,81 @@ void ReadBlocks(const ConfigFields& fields, const char* key, QuantizedForm& form
   form.block_cols = sizes[1];
 }
 
-QuantizedForm FormOfFp8(const ConfigFields& config) {
+// A form, or the field that has none here.
+struct FormOrWhyNot {
+  std::optional<QuantizedForm> form{};
+  std::string why_not{};
+};
+
+FormOrWhyNot WhyNot(const ConfigFields& fields, const char* key, const char* expected) {
+  const Json* got = fields.Find(key);
+  return {.why_not = fields.Mismatch(key, expected, got == nullptr ? Json() : *got)};
+}
+
+FormOrWhyNot FormOfFp8(const ConfigFields& config) {
   QuantizedForm form;
   if (config.Find("weight_block_size") != nullptr) {
     ReadBlocks(config, "weight_block_size", form);
     form.power_of_two = config.Text("scale_fmt", "") == "ue8m0";
     form.checkpoint_scale = "weight_scale_inv";
   }
-  return form;
+  return {form};
 }
 
-// One group, of 8-bit floating-point weights; others have no form here.
-std::optional<QuantizedForm> FormOfCompressedTensors(const ConfigFields& config) {
-  const Json* groups = config.Find("config_groups");
-  if (groups == nullptr || !groups->is_object() || groups->size() != 1) return std::nullopt;
-  const std::string group = std::string(kField) + ".config_groups." + groups->begin().key() + ".";
-  const ConfigFields only(groups->begin().value(), group);
-  const Json* of_weights = only.Find("weights");
-  if (of_weights == nullptr) return std::nullopt;
-  const ConfigFields weights(*of_weights, group + "weights.");
-  if (weights.Text("type", "") != "float" || weights.Integer("num_bits", 1, 64) != 8) return std::nullopt;
+FormOrWhyNot FormOfCompressedFloats(const ConfigFields& weights) {
   QuantizedForm form;
   const std::string strategy = weights.Text("strategy", "");
-  if (strategy == "tensor") return form;
-  if (strategy == "channel") {
+  if (strategy == "block") {
+    if (weights.Find("block_structure") == nullptr) return WhyNot(weights, "block_structure", "two sizes");
+    ReadBlocks(weights, "block_structure", form);
+  } else if (strategy == "channel") {
     form.scales = QuantizedForm::Scales::kChannel;
-    return form;
+  } else if (strategy != "tensor") {
+    return WhyNot(weights, "strategy", "'tensor', 'channel' or 'block'");
   }
-  if (strategy != "block" || weights.Find("block_structure") == nullptr) return std::nullopt;
-  ReadBlocks(weights, "block_structure", form);
-  return form;
+  return {form};
+}
+
+// `format`: where it is said how the codes are stored, of the group or of all.
+FormOrWhyNot FormOfCompressedIntegers(const ConfigFields& weights, const ConfigFields& format) {
+  const std::string stored = format.Text("format", "int-quantized");
+  if (stored != "int-quantized" && stored != "naive-quantized") {
+    return WhyNot(format, "format", "'int-quantized', a code in a byte");
+  }
+  if (weights.Text("strategy", "") != "channel") return WhyNot(weights, "strategy", "'channel' of 8-bit integers");
+  if (!weights.Flag("symmetric", true)) return WhyNot(weights, "symmetric", "true");
+  return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel, .codes = DType::kI8}};
+}
+
+// One group, of 8-bit weights; others have no form here.
+FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
+  const Json* groups = config.Find("config_groups");
+  if (groups == nullptr || !groups->is_object() || groups->size() != 1) {
+    return WhyNot(config, "config_groups", "one group");
+  }
+  const std::string name = std::string(kField) + ".config_groups." + groups->begin().key() + ".";
+  const ConfigFields group(groups->begin().value(), name);
+  const Json* of_weights = group.Find("weights");
+  if (of_weights == nullptr) return WhyNot(group, "weights", "an object");
+  const ConfigFields weights(*of_weights, name + "weights.");
+  if (weights.Integer("num_bits", 1, 64) != 8) return WhyNot(weights, "num_bits", "8");
+  const std::string type = weights.Text("type", "");
+  if (type == "float") return FormOfCompressedFloats(weights);
+  if (type != "int") return WhyNot(weights, "type", "'float' or 'int'");
+  return FormOfCompressedIntegers(weights, group.Find("format") == nullptr ? config : group);
+}
+
+FormOrWhyNot FormOf(const ConfigFields& config) {
+  const std::string method = config.Text("quant_method", "");
+  if (method == "fp8") return FormOfFp8(config);
+  if (method == "compressed-tensors") return FormOfCompressedTensors(config);
+  if (method == "modelopt") {
+    if (config.Text("quant_algo", "") != "FP8") return WhyNot(config, "quant_algo", "'FP8'");
+    return {QuantizedForm{}};
+  }
+  if (method == "mxfp4") return {QuantizedForm::Mxfp4()};
+  if (method == "fbgemm_fp8") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
+  return WhyNot(config, "quant_method", "'fp8', 'compressed-tensors', 'modelopt', 'mxfp4' or 'fbgemm_fp8'");
 }
 
 // Under the fused layer's own name, or of all its parts.
@@ -79,16 +124,16 @@ bool IgnoresLayer(const IgnoredModules& ignored, const QuantizableLayer& layer, 
   Refuse("some but not all parts of " + path + " are quantized: " + some + "; a fused layer has one precision");
 }
 
-void ApplyBelow(const std::optional<QuantizedForm>& form, const IgnoredModules& ignored, Module& module,
+void ApplyBelow(const CheckpointQuantization& quantization, const IgnoredModules& ignored, Module& module,
                 const std::string& path) {
   if (auto* layer = dynamic_cast<QuantizableLayer*>(&module)) {
     if (IgnoresLayer(ignored, *layer, path)) {
       layer->SetQuantization(false, std::nullopt);
     } else {
-      layer->SetQuantization(true, form);
+      layer->SetQuantization(true, quantization.form, quantization.why_no_form);
     }
   }
-  for (const auto& [name, child] : module.children()) ApplyBelow(form, ignored, *child, JoinPath(path, name));
+  for (const auto& [name, child] : module.children()) ApplyBelow(quantization, ignored, *child, JoinPath(path, name));
 }
 
 }  // namespace
@@ -101,17 +146,9 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   if (found == root.end() || found->is_null()) return quantization;
   const ConfigFields config(*found, std::string(kField) + ".");
   quantization.method = config.Text("quant_method", "");
-  if (quantization.method == "fp8") {
-    quantization.form = FormOfFp8(config);
-  } else if (quantization.method == "compressed-tensors") {
-    quantization.form = FormOfCompressedTensors(config);
-  } else if (quantization.method == "modelopt" && config.Text("quant_algo", "") == "FP8") {
-    quantization.form = QuantizedForm{};
-  } else if (quantization.method == "mxfp4") {
-    quantization.form = QuantizedForm::Mxfp4();
-  } else if (quantization.method == "fbgemm_fp8") {
-    quantization.form = QuantizedForm{.scales = QuantizedForm::Scales::kChannel};
-  }
+  FormOrWhyNot found_form = FormOf(config);
+  quantization.form = std::move(found_form.form);
+  quantization.why_no_form = std::move(found_form.why_not);
   for (const char* key : {"ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules"}) {
     std::ranges::copy(config.Texts(key), std::back_inserter(quantization.ignored));
   }
@@ -125,7 +162,7 @@ void CheckpointQuantization::ApplyTo(Module& root) const {
     const bool is_name = !entry.empty() && !entry.starts_with("re:");
     if (is_name && root.mapper().Matches(entry)) entries.push_back(root.mapper().Map(entry).name);
   }
-  ApplyBelow(form, IgnoredModules(entries), root, "");
+  ApplyBelow(*this, IgnoredModules(entries), root, "");
 }
 
 }  // namespace layercast

@@ -140,10 +140,14 @@ std::vector<double> ConfigFields::Numbers(std::string_view name) const {
 }
 
 void ConfigFields::Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const {
+  Refuse(Mismatch(name, expected, got));
+}
+
+std::string ConfigFields::Mismatch(std::string_view name, std::string_view expected, const nlohmann::json& got) const {
   constexpr std::size_t kMostShown = 100;
   std::string shown = got.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown) + "...";
-  Refuse(where_ + std::string(name) + ": expected " + std::string(expected) + ", got " + shown);
+  return where_ + std::string(name) + ": expected " + std::string(expected) + ", got " + shown;
 }
 
 void ConfigFields::Refuse(const std::string& message) {

@@ -38,6 +38,8 @@ class ConfigFields {
   std::vector<double> Numbers(std::string_view name) const;         // a list, or empty; may hold infinities
 
   [[noreturn]] void Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
+  // What that says of the field: "quantization_config.bits: expected 8, got 4".
+  std::string Mismatch(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
   // Throws "config.json: `message`".
   [[noreturn]] static void Refuse(const std::string& message);
 

@@ -26,8 +26,9 @@ void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) 
   ++num_weights_;
 }
 
-void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedForm> form) {
+void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedForm> form, std::string why_no_form) {
   TakeQuantized(false);
+  why_no_form_ = std::move(why_no_form);
   form_ = quantize_ ? std::move(form) : std::nullopt;  // a layer that is exempt is served in full precision
   takes_recipe_ = quantize_ && quantize;
   for (Parameter& weight : parameters().first(num_weights_)) weight.quantize = takes_recipe_;

@@ -15,6 +15,7 @@ QuantizedForm QuantizedForm::Mxfp4() {
 
 std::string_view QuantizedForm::recipe() const {
   if (codes == DType::kF4) return "mxfp4";
+  if (codes == DType::kI8) return scales == Scales::kChannel ? "int8_per_channel" : "";
   switch (scales) {
     case Scales::kTensor: return "fp8_per_tensor";
     case Scales::kChannel: return "fp8_per_channel";

@@ -142,7 +142,8 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
                          .cols = stack.cols,
                          .scales = {},
                          .block_rows = form.block_rows,
-                         .block_cols = form.block_cols};
+                         .block_cols = form.block_cols,
+                         .elements = form.codes};
   if (form.scales != QuantizedForm::Scales::kBlock) {
     const std::int64_t rows = part.transposed ? weight.cols : weight.rows;  // of the weight, where outputs are rows
     weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? rows : 1;

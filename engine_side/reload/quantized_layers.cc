@@ -50,7 +50,7 @@ class LayerFinder {
 
   std::vector<QuantizedLayer> Find() {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) {
-      if (specs_[i].dtype == DType::kF8E4M3) AddPart(i);
+      if (specs_[i].dtype == DType::kF8E4M3 || specs_[i].dtype == DType::kI8) AddPart(i);
     }
     CheckInputScales();
     return std::move(layers_);
@@ -75,9 +75,15 @@ class LayerFinder {
                   what + ", but " + to.owner->class_name() + " takes weights in full precision alone");
     }
     if (!layer->quantized_form()) {
-      throw Error(ErrorCode::kInvalidArgument, what + ", but config.json gives this layer no quantized form");
+      const std::string why = layer->why_no_form().empty() ? "" : ": " + layer->why_no_form();
+      throw Error(ErrorCode::kInvalidArgument, what + ", but config.json gives this layer no quantized form" + why);
     }
-    const std::vector<std::string> scales = ScaleNames(spec.name, *layer->quantized_form());
+    const QuantizedForm& form = *layer->quantized_form();
+    if (spec.dtype != form.code_dtype()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  what + ", but config.json says that its codes are " + std::string(Name(form.code_dtype())));
+    }
+    const std::vector<std::string> scales = ScaleNames(spec.name, form);
     const auto there = std::ranges::find_if(scales, [&](const std::string& name) { return index_of_.contains(name); });
     if (there == scales.end()) {
       throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + scales.front() + "', are missing");

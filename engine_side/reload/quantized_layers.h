@@ -55,10 +55,10 @@ struct QuantizedTensors {
   std::vector<PackedExperts> experts;
 };
 
-// Finds the layers whose weights are FP8 codes among `specs`, and experts in MXFP4, decides for each, and puts the tree
-// into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer, tensor and
-// numbers: a scale that is missing, of activations too where other parts of a layer have one, a layer that config.json
-// says nothing of, and, unless `quantization.requantize`, a recipe or a cut that does not fit.
+// Finds the layers whose weights are FP8 or INT8 codes among `specs`, and experts in MXFP4, decides for each, and puts
+// the tree into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer,
+// tensor and numbers: a scale that is missing, of activations too where other parts of a layer have one, a layer that
+// config.json says nothing of, and, unless `quantization.requantize`, a recipe or a cut that does not fit.
 QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
                                      const QuantizationConfig& quantization);
 

@@ -58,6 +58,10 @@ TEST(CheckpointQuantization, FormsOfTheField) {
   EXPECT_EQ(form(R"({"quant_method": "fbgemm_fp8"})")->scales, Scales::kChannel);
   EXPECT_EQ(form(R"({"quant_method": "gptq"})"), std::nullopt);
   EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
+      "num_bits": 8, "strategy": "channel"}}}})")
+                ->recipe(),
+            "int8_per_channel");
+  EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
       "num_bits": 4, "strategy": "group"}}}})"),
             std::nullopt);
   EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": 128})"); }),
@@ -168,6 +172,28 @@ TEST(QuantizedLayers, ScalesOfRowsGoAlongWithTheRows) {
   EXPECT_EQ(up.pieces.at(0).destination, Box::Slice({384, 1}, 0, 192, 192));
   const Resolution down = root->Resolve({"mlp.down_proj.weight_scale", DType::kF32, {256, 1}});
   EXPECT_EQ(down.pieces.at(0).source, Box::Whole({256, 1}));
+}
+
+TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
+  const auto why = [](const std::string& config) {
+    return CheckpointQuantization::Parse(R"({"quantization_config": )" + config + "}").why_no_form;
+  };
+  const auto of_group = [&](const std::string& group) {
+    return why(R"({"quant_method": "compressed-tensors", "config_groups": {"all": )" + group + "}}");
+  };
+  EXPECT_EQ(why(R"({"quant_method": "fp8"})"), "");
+  EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
+            "quantization_config.quant_algo: expected 'FP8', got \"W4A8_AWQ\"");
+  EXPECT_THAT(why(R"({"quant_method": "gptq"})"), HasSubstr("'mxfp4' or 'fbgemm_fp8', got \"gptq\""));
+  EXPECT_THAT(why(R"({"quant_method": "compressed-tensors"})"),
+              HasSubstr("config_groups: expected one group, got null"));
+  EXPECT_EQ(of_group("{}"), "quantization_config.config_groups.all.weights: expected an object, got null");
+  EXPECT_THAT(of_group(R"({"weights": {"type": "float", "num_bits": 8, "strategy": "block"}})"),
+              HasSubstr("block_structure: expected two sizes, got null"));
+  EXPECT_THAT(of_group(R"({"format": "pack-quantized", "weights": {"type": "int", "num_bits": 8}})"),
+              HasSubstr("all.format: expected 'int-quantized', a code in a byte, got \"pack-quantized\""));
+  EXPECT_THAT(of_group(R"({"weights": {"type": "int", "num_bits": 8, "strategy": "tensor"}})"),
+              HasSubstr("strategy: expected 'channel' of 8-bit integers, got \"tensor\""));
 }
 
 ExpertOptions FourExperts(std::int64_t intermediate_size) {

@@ -1,6 +1,6 @@
 """Checkpoints that are quantized already, and what an engine must serve of them: torch and safetensors alone.
 
-make() writes an FP8 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
+make() writes an FP8 or INT8 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
 such a folder. Every linear layer is quantized, but for those that the form leaves out.
 """
 
@@ -16,6 +16,7 @@ import recipes
 import shards
 
 FP8 = torch.float8_e4m3fn
+CODES = (FP8, torch.int8)
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "kv_a_proj_with_mqa",
           "q_b_proj", "kv_b_proj")
 
@@ -31,9 +32,9 @@ class Form:
     input_scale: bool = False
 
 
-def _compressed(strategy, ignore, **fields):
-    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": strategy, **fields}}
-    return {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": group},
+def _compressed(strategy, ignore, type="float", **fields):
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": type, "strategy": strategy, **fields}}
+    return {"quant_method": "compressed-tensors", "format": f"{type}-quantized", "config_groups": {"group_0": group},
             "ignore": ignore}
 
 
@@ -64,7 +65,23 @@ FORMS = {
                                 _compressed("channel", ["lm_head", "re:.*layers\\.0\\.self_attn\\.[qkv]_proj"]),
                                 left_out=("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj",
                                           "layers.0.self_attn.v_proj")),
+    "int8 channels": Form("int8_per_channel", "weight_scale",
+                          _compressed("channel", ["lm_head", "model.layers.0.mlp.down_proj"], "int", symmetric=True),
+                          left_out=("layers.0.mlp.down_proj",), scale_dtype=torch.bfloat16, input_scale=True),
 }
+
+
+def _codes_and_scale(form, weight):
+    if form.recipe == "int8_per_channel":
+        return _int8_of_compressed_tensors(weight)
+    quantized = recipes.quantize(form.recipe, weight, weight.abs().amax(), weight.abs().amax(dim=1))
+    return quantized["weight"], next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
+
+
+def _int8_of_compressed_tensors(weight):
+    """Symmetric: half of 255 steps to either side, -128 among them, so these are not the recipe's own codes."""
+    scale = (weight.float().abs().amax(dim=1, keepdim=True) / 127.5).to(torch.bfloat16)
+    return (weight.float() / scale.float()).clamp(-128, 127).round().to(torch.int8), scale
 
 
 def make(source, folder, form):
@@ -77,9 +94,7 @@ def make(source, folder, form):
         if not module.endswith(LINEAR) or any(part in module for part in form.left_out) or name == module:
             tensors[name] = tensor
             continue
-        quantized = recipes.quantize(form.recipe, tensor, tensor.abs().amax(), tensor.abs().amax(dim=1))
-        scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
-        tensors[name] = quantized["weight"]
+        tensors[name], scale = _codes_and_scale(form, tensor)
         tensors[f"{module}.{form.scale}"] = scale.reshape(()) if form.scalar_scale else scale
         if form.input_scale:
             tensors[f"{module}.input_scale"] = torch.tensor(0.01 * (len(tensors) % 29 + 1))  # parts of a layer differ
@@ -109,7 +124,8 @@ class _Served(oracle._Served):
                 self.out[name] = self.out[name].amax().reshape(1)
 
     def column(self, module, parts):
-        if self.source[f"{parts[0][0]}.weight"].dtype != FP8:
+        dtype = self.source[f"{parts[0][0]}.weight"].dtype
+        if dtype not in CODES:
             return self.in_full_precision(super().column, module, parts)
         self.input_scale(module, [part for part, _ in parts])
         if not self.as_it_is(self.rows_fit(parts)):
@@ -122,18 +138,18 @@ class _Served(oracle._Served):
             largest = torch.stack([scale.reshape(1) for scale in scales]).amax(dim=0)
             codes = [self.at(code, scale, largest) for code, scale in zip(codes, scales)]
             self.out[f"{module}.weight_scale"] = largest
-        elif self.form.recipe == "fp8_per_channel":
+        elif self.form.recipe in ("fp8_per_channel", "int8_per_channel"):
             kept = [shards.rows_of(scale, rows) for scale, (_, rows) in zip(scales, parts)]
             self.out[f"{module}.weight_scale"] = torch.cat(kept)
         else:
             kept = [scale[rows.start // 128 : -(-rows.stop // 128)] for scale, (_, rows) in zip(scales, parts)]
             self.out[f"{module}.weight_scale_inv"] = torch.cat(kept)
-        self.out[f"{module}.weight"] = torch.cat([code.view(torch.uint8) for code in codes]).view(FP8)
+        self.out[f"{module}.weight"] = torch.cat([code.view(torch.uint8) for code in codes]).view(dtype)
         return None
 
     def row(self, module):
         codes = self.source[f"{module}.weight"]
-        if codes.dtype != FP8:
+        if codes.dtype not in CODES:
             return self.in_full_precision(super().row, module)
         self.input_scale(module, [module])
         columns = shards.shard(codes.shape[1], self.t, self.r)

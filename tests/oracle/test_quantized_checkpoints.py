@@ -1,4 +1,4 @@
-"""FP8 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
+"""FP8 and INT8 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
 with the numbers, or dequantized and quantized anew."""
 
 import json
@@ -47,7 +47,7 @@ def made_experts(checkpoint, tmp_path):
     return lambda form: quantized_checkpoints.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)
 
 
-@pytest.mark.parametrize("form", ["deepseek", "deepseek without experts", "compressed channels"])
+@pytest.mark.parametrize("form", ["deepseek", "deepseek without experts", "compressed channels", "int8 channels"])
 def test_experts_and_latent_attention_are_served_as_they_are(form, made_experts, load):
     """W_UK_T and W_UV derive from the codes that are served."""
     folder = made_experts(form)
@@ -68,7 +68,7 @@ def stacked(folder, names):
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     apart = {name: tensors.pop(name) for name in list(tensors) if ".experts." in name}
     module = "model.layers.1.mlp.experts"
-    for suffix in {name.rpartition(".")[2] for name in apart}:
+    for suffix in {name.rpartition(".")[2] for name in apart} - {"input_scale"}:
         def of_all(kind):
             return torch.stack([apart[f"{module}.{i}.{kind}.{suffix}"].view(torch.uint8) for i in range(6)])
 
@@ -82,6 +82,7 @@ def stacked(folder, names):
 @pytest.mark.parametrize("form, names", [
     ("deepseek", lambda kind, suffix: kind if suffix == "weight" else f"{kind}_scale_inv"),  # as transformers has them
     ("compressed channels", lambda kind, suffix: f"{kind}.{suffix}"),
+    ("int8 channels", lambda kind, suffix: f"{kind}.{suffix}"),
     ("compressed channels", lambda kind, suffix: kind if suffix == "weight" else f"{kind}_{suffix}")])
 def test_experts_whose_codes_are_stacked_are_served_as_they_are(form, names, made_experts, load):
     folder = made_experts(form)
@@ -155,12 +156,13 @@ def test_blocks_that_fit_are_cut(made, load):
 
 @pytest.mark.parametrize("form, recipe, tp", [("deepseek", "none", 2), ("deepseek", "fp8_per_channel", 4),
                                               ("fp8", "fp8_per_block", 2), ("compressed channels", "nvfp4", 2),
-                                              ("modelopt", "int8_per_channel", 2)])
+                                              ("modelopt", "int8_per_channel", 2), ("int8 channels", "none", 2),
+                                              ("int8 channels", "fp8_per_channel", 2)])
 def test_other_recipes_are_those_of_the_dequantized_weights(form, recipe, tp, made, load):
     assert_served(load, made(form), form, tp, recipe, "requantize", "direct")
 
 
-@pytest.mark.parametrize("form", ["deepseek", "compressed blocks", "compressed channels"])
+@pytest.mark.parametrize("form", ["deepseek", "compressed blocks", "compressed channels", "int8 channels"])
 def test_an_iterator_may_carry_codes_and_scales(form, made, load):
     assert_served(load, made(form), form, 1, FORMS[form].recipe, way="iterator")
 
@@ -231,6 +233,50 @@ def test_codes_without_a_quantization_config_are_refused(made, load):
     folder = made("deepseek")
     edit_config(folder, lambda config: config.pop("quantization_config"))
     assert "config.json gives this layer no quantized form" in load(folder, 1, 0, "fp8_per_block")
+
+
+def weights_of_group(**fields):
+    """Changes how the one group's weights are quantized."""
+    def change(config):
+        config["quantization_config"]["config_groups"]["group_0"]["weights"].update(fields)
+
+    return change
+
+
+GROUP = "quantization_config.config_groups.group_0"
+
+
+@pytest.mark.parametrize("change, refusal", [
+    (weights_of_group(symmetric=False), f"{GROUP}.weights.symmetric: expected true, got false"),
+    (weights_of_group(strategy="group", group_size=128),
+     f"{GROUP}.weights.strategy: expected 'channel' of 8-bit integers, got \"group\""),
+    (weights_of_group(num_bits=4), f"{GROUP}.weights.num_bits: expected 8, got 4"),
+    (weights_of_group(type=None), f"{GROUP}.weights.type: expected 'float' or 'int', got null"),
+    (lambda config: config["quantization_config"].update(format="pack-quantized"),
+     "quantization_config.format: expected 'int-quantized', a code in a byte, got \"pack-quantized\""),
+    (weights_of_group(type="float"), "config.json says that its codes are f8_e4m3")])
+def test_integers_of_another_form_are_refused_naming_the_field(change, refusal, made, load):
+    folder = made("int8 channels")
+    edit_config(folder, change)
+    for words in ((), ("requantize",)):
+        message = load(folder, 1, 0, "int8_per_channel", *words)
+        assert refusal in message and "layer model.layers." in message, message
+
+
+@pytest.mark.parametrize("change, refusal", [
+    (lambda scale: None, "'{name}', are missing"),
+    (lambda scale: scale[:100].clone(), "[256, 1]"),
+    (lambda scale: scale.expand(-1, 2).clone(), "[256, 2]"),
+    (lambda scale: scale.to(torch.int8), "{name}")])
+def test_scales_of_integers_that_cannot_be_are_refused(change, refusal, made, load):
+    folder, name = made("int8 channels"), "model.layers.1.self_attn.o_proj.weight_scale"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors[name] = change(tensors[name])
+    safetensors.torch.save_file({key: value for key, value in tensors.items() if value is not None},
+                                folder / "model.safetensors")
+    for recipe, words in (("int8_per_channel", ()), ("none", ("requantize",))):
+        message = load(folder, 1, 0, recipe, *words)
+        assert name in message and refusal.format(name=name) in message, message
 
 
 def test_a_fused_layer_of_which_a_part_is_ignored_is_refused(made, load):

@@ -20,9 +20,11 @@ namespace layercast {
 // their own, each weight's scales behind it, and served as they are.
 class LAYERCAST_PUBLIC QuantizableLayer : public Module {
  public:
-  // What config.json says: whether a recipe applies to the layer, and how checkpoints may hold it.
-  void SetQuantization(bool quantize, std::optional<QuantizedForm> form);
+  // What config.json says: whether a recipe applies to the layer, and how checkpoints may hold it; where that is no
+  // form that is known, which of its fields it is.
+  void SetQuantization(bool quantize, std::optional<QuantizedForm> form, std::string why_no_form = {});
   const std::optional<QuantizedForm>& quantized_form() const { return form_; }
+  const std::string& why_no_form() const { return why_no_form_; }
 
   // Whether the weights come in that form from now on. Not while somebody is loading.
   void TakeQuantized(bool quantized);
@@ -73,6 +75,7 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
   bool takes_recipe_;  // and config.json says
   std::uint32_t num_weights_ = 0;
   std::optional<QuantizedForm> form_;
+  std::string why_no_form_;
   bool takes_quantized_ = false;
   bool holds_input_scales_ = false;
   std::vector<SkipRule> skip_rules_;

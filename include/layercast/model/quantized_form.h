@@ -1,5 +1,5 @@
-// How checkpoints may hold the weight of a linear layer or of an expert: FP8 codes (e4m3), or MXFP4's, two in a byte,
-// and their scales, `weight ~ code * scale`.
+// How checkpoints may hold the weight of a linear layer or of an expert: codes, FP8 (e4m3), INT8 or MXFP4's, two in a
+// byte, and their scales, `weight ~ code * scale`.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace layercast {
 struct LAYERCAST_PUBLIC QuantizedForm {
   enum class Scales : std::uint8_t { kTensor, kChannel, kBlock };
   Scales scales = Scales::kTensor;
-  DType codes = DType::kF8E4M3;                     // or kF4, whose scales are exponents (e8m0) of blocks of 1 x 32
+  DType codes = DType::kF8E4M3;                     // or kI8; or kF4, its scales exponents (e8m0) of blocks of 1 x 32
   std::int64_t block_rows = 128, block_cols = 128;  // kBlock
   bool power_of_two = false;                        // the scales are powers of two
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
