@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
 #include "layercast/controller.h"
+#include "src/control/endpoint.h"
 
 namespace layercast::cli {
 namespace {
@@ -113,7 +114,7 @@ class Reload final : public Subcommand {
     json["ok"] = failed == nullptr;
     output.Print(json, text);
     if (failed != nullptr) {
-      throw Error(failed->error->code(), "engine " + failed->endpoint + ": " + failed->error->what());
+      throw Error(failed->error->code(), NamingEngine(failed->endpoint, failed->error->what()));
     }
   }
 

@@ -51,6 +51,10 @@ std::vector<std::string> SplitEndpoints(const std::string& endpoints) {
   return split;
 }
 
+std::string NamingEngine(const std::string& endpoint, const std::string& fault) {
+  return fault.find(endpoint) != std::string::npos ? fault : "engine " + endpoint + ": " + fault;
+}
+
 void CheckBindable(const std::string& endpoint, bool allow_remote) {
   const std::string host = HostOf(endpoint);
   const bool loopback = host.empty() || host == "localhost" || host == "[::1]" || host.starts_with("127.");

@@ -18,6 +18,9 @@ std::string AsReached(const std::string& endpoint, const std::string& reached);
 // kInvalidArgument on an empty one.
 std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 
+// What was wrong with an engine, behind its name where that is not said ("engine tcp://a:1: ...").
+std::string NamingEngine(const std::string& endpoint, const std::string& fault);
+
 // Throws kInvalidArgument when the endpoint can be reached from other hosts, unless that is allowed.
 void CheckBindable(const std::string& endpoint, bool allow_remote);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/thread_name.h"
+#include "src/control/endpoint.h"
 #include "src/control/engine_outcome.h"
 #include "src/control/rpc.h"
 #include "src/control/vote.h"
@@ -67,8 +68,7 @@ class Participant {
  private:
   void Cast(Vote& vote, const std::string& fault) const {
     if (fault.empty()) return vote.Yes();
-    const bool named = fault.find(endpoint_) != std::string::npos;  // where it could not be reached
-    vote.No(named ? fault : "engine " + endpoint_ + ": " + fault);
+    vote.No(NamingEngine(endpoint_, fault));
   }
 
   // Never throws: the others wait for this engine's vote.

@@ -37,5 +37,10 @@ TEST(Endpoint, BeyondLoopbackIsRefusedUnlessAllowed) {
   EXPECT_NO_THROW(CheckBindable("tcp://0.0.0.0:7700", true));
 }
 
+TEST(Endpoint, AnEngineIsNamedOnceWhateverWasWrongWithIt) {
+  EXPECT_EQ(NamingEngine("tcp://a:1", "the layout differs"), "engine tcp://a:1: the layout differs");
+  EXPECT_EQ(NamingEngine("tcp://a:1", "engine tcp://a:1 was silent"), "engine tcp://a:1 was silent");
+}
+
 }  // namespace
 }  // namespace layercast
