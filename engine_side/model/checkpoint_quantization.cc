@@ -65,6 +65,15 @@ FormOrWhyNot FormOfCompressedFloats(const ConfigFields& weights) {
   return {form};
 }
 
+// `sizes`: what has "group_size".
+FormOrWhyNot FormOfNvfp4(const ConfigFields& sizes) {
+  QuantizedForm form = QuantizedForm::Nvfp4();
+  if (sizes.Integer("group_size", 1, kLargestBlock).value_or(form.block_cols) != form.block_cols) {
+    return WhyNot(sizes, "group_size", "16");
+  }
+  return {std::move(form)};
+}
+
 // `format`: where it is said how the codes are stored, of the group or of all.
 FormOrWhyNot FormOfCompressedIntegers(const ConfigFields& weights, const ConfigFields& format) {
   const std::string stored = format.Text("format", "int-quantized");
@@ -76,7 +85,7 @@ FormOrWhyNot FormOfCompressedIntegers(const ConfigFields& weights, const ConfigF
   return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel, .codes = DType::kI8}};
 }
 
-// One group, of 8-bit weights; others have no form here.
+// One group, of 8-bit weights or NVFP4's; others have no form here.
 FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
   const Json* groups = config.Find("config_groups");
   if (groups == nullptr || !groups->is_object() || groups->size() != 1) {
@@ -87,8 +96,13 @@ FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
   const Json* of_weights = group.Find("weights");
   if (of_weights == nullptr) return WhyNot(group, "weights", "an object");
   const ConfigFields weights(*of_weights, name + "weights.");
-  if (weights.Integer("num_bits", 1, 64) != 8) return WhyNot(weights, "num_bits", "8");
   const std::string type = weights.Text("type", "");
+  const auto bits = weights.Integer("num_bits", 1, 64);
+  if (type == "float" && bits == 4) {
+    if (weights.Text("strategy", "") != "tensor_group") return WhyNot(weights, "strategy", "'tensor_group' of e2m1");
+    return FormOfNvfp4(weights);
+  }
+  if (bits != 8) return WhyNot(weights, "num_bits", type == "float" ? "8 or 4" : "8");
   if (type == "float") return FormOfCompressedFloats(weights);
   if (type != "int") return WhyNot(weights, "type", "'float' or 'int'");
   return FormOfCompressedIntegers(weights, group.Find("format") == nullptr ? config : group);
@@ -99,7 +113,9 @@ FormOrWhyNot FormOf(const ConfigFields& config) {
   if (method == "fp8") return FormOfFp8(config);
   if (method == "compressed-tensors") return FormOfCompressedTensors(config);
   if (method == "modelopt") {
-    if (config.Text("quant_algo", "") != "FP8") return WhyNot(config, "quant_algo", "'FP8'");
+    const std::string algorithm = config.Text("quant_algo", "");
+    if (algorithm == "NVFP4") return FormOfNvfp4(config);
+    if (algorithm != "FP8") return WhyNot(config, "quant_algo", "'FP8' or 'NVFP4'");
     return {QuantizedForm{}};
   }
   if (method == "mxfp4") return {QuantizedForm::Mxfp4()};

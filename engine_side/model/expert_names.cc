@@ -110,11 +110,14 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
   const auto projections = Projections(options_.gated);
   const auto found = std::ranges::find(projections, name.substr(0, name.size() - suffix.size()), &Projection::name);
   if (found == projections.end()) return std::nullopt;
-  const ExpertName named{.expert = std::nullopt,
-                         .shards = found->shards,
-                         .bias = suffix == ".bias",
-                         .scale = form_ != nullptr && suffix == "." + form_->checkpoint_scale};
-  const bool weight = suffix == ".weight" || named.scale;
+  const ExpertName named{
+      .expert = std::nullopt,
+      .shards = found->shards,
+      .bias = suffix == ".bias",
+      .scale = form_ != nullptr && suffix == "." + form_->checkpoint_scale,
+      .global_scale = form_ != nullptr && form_->has_global_scale &&
+                      suffix.substr(std::min<std::size_t>(1, suffix.size())) == QuantizedForm::kGlobalScale};
+  const bool weight = suffix == ".weight" || named.scale || named.global_scale;
   if (named.bias || (weight && !TakesBlocks())) return named;
   return std::nullopt;
 }

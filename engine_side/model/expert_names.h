@@ -22,7 +22,8 @@ struct ExpertName {
   Shards shards = 0;
   bool bias = false;
   bool scale = false;
-  bool blocks = false;  // of MXFP4: [.., columns / 32, 16]
+  bool global_scale = false;  // the second one of NVFP4
+  bool blocks = false;        // of MXFP4: [.., columns / 32, 16]
   ElementOrder order = {};
 };
 
@@ -40,7 +41,7 @@ class ExpertNames {
   std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const;
 
  private:
-  bool TakesBlocks() const { return form_ != nullptr && form_->codes == DType::kF4; }
+  bool TakesBlocks() const { return form_ != nullptr && form_->is_mxfp4(); }
   std::optional<ExpertName> ParseOne(std::string_view name) const;
   std::optional<ExpertName> ParseStacked(std::string_view name) const;
 

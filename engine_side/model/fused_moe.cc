@@ -37,6 +37,7 @@ struct FusedMoE::Slot {
   bool down = false;  // w2, not w13
   bool bias = false;
   bool scale = false;
+  bool global_scale = false;
 };
 
 struct FusedMoE::Part {
@@ -64,17 +65,18 @@ FusedMoE::FusedMoE(const LayerContext& context, const ExpertOptions& options)
 }
 
 std::uint32_t FusedMoE::IndexOf(const Slot& slot) const {
-  const std::uint32_t of_weight = takes_quantized() ? 2 : 1;  // a weight's parameters
+  const std::uint32_t of_weight = parameters_per_weight();
   if (slot.bias) return 2 * of_weight + (slot.down ? 1 : 0);
-  return (slot.down ? of_weight : 0) + (slot.scale ? 1 : 0);
+  return (slot.down ? of_weight : 0) + (slot.global_scale ? 2 : slot.scale ? 1 : 0);
 }
 
 FusedMoE::Slot FusedMoE::SlotOf(std::uint32_t parameter) const {
-  const std::uint32_t of_weight = takes_quantized() ? 2 : 1;
+  const std::uint32_t of_weight = parameters_per_weight();
   const bool bias = parameter >= 2 * of_weight;
   return {.down = bias ? parameter == 2 * of_weight + 1 : parameter >= of_weight,
           .bias = bias,
-          .scale = IsScale(parameter)};
+          .scale = IsScale(parameter),
+          .global_scale = IsGlobalScale(parameter)};
 }
 
 std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view /*shard_id*/,
@@ -82,8 +84,9 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
   if (holds_input_scales() && name.ends_with("_input_scale")) return Module::Place(name, {}, spec);
   const std::optional<ExpertName> named = Parse(name);
   if (!named) throw Error(ErrorCode::kNotFound, class_name() + " has no parameter '" + std::string(name) + "'");
-  const std::uint32_t index = IndexOf({named->shards == ExpertName::kW2, named->bias, named->scale});
-  const bool scalar = spec.shape.empty() && named->expert && is_one_number(named->scale);
+  const std::uint32_t index =
+      IndexOf({named->shards == ExpertName::kW2, named->bias, named->scale, named->global_scale});
+  const bool scalar = spec.shape.empty() && named->expert && is_one_number(*named);
   CheckFits(spec, parameters()[index].spec.dtype, scalar ? spec.shape : ShapeOf(*named));
 
   std::vector<PlacedPiece> pieces;
@@ -130,7 +133,10 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
   if (takes_blocks() || (options_.transposed && !takes_quantized())) {  // which stacked tensors alone are
     return {{JoinPath(path, Names().StackedName(slot.down, slot.bias, slot.scale)), Box::Whole(shape)}};
   }
-  const std::string suffix = slot.scale ? "." + quantized_form()->checkpoint_scale : slot.bias ? ".bias" : ".weight";
+  const std::string suffix = slot.scale          ? "." + quantized_form()->checkpoint_scale
+                             : slot.global_scale ? "." + std::string(QuantizedForm::kGlobalScale)
+                             : slot.bias         ? ".bias"
+                                                 : ".weight";
   const std::int64_t rows = shape.size() == 1 ? 0 : shape[1];
   std::vector<ExpectedTensor> tensors;
   for (std::int64_t i = 0; i < local_.count; ++i) {
@@ -145,7 +151,7 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
       add("down_proj", "w2", 0, rows);
     } else if (!options_.gated) {
       add("up_proj", "w1", 0, rows);
-    } else if (is_one_number(slot.scale)) {
+    } else if (is_one_number(slot)) {
       add("gate_up_proj", "w13", 0, rows);
     } else {
       add("gate_proj", "w1", 0, rows / 2);
@@ -163,15 +169,16 @@ ExpertNames FusedMoE::Names() const { return {options_, takes_quantized() ? &*qu
 
 std::span<const std::string_view> FusedMoE::input_scale_names() const { return kInputScaleNames; }
 
-bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->codes == DType::kF4; }
+bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->is_mxfp4(); }
 
-bool FusedMoE::is_one_number(bool scale) const {
-  return scale && quantized_form()->scales == QuantizedForm::Scales::kTensor;
+template <class Named>
+bool FusedMoE::is_one_number(const Named& of) const {
+  return of.global_scale || (of.scale && quantized_form()->scales == QuantizedForm::Scales::kTensor);
 }
 
 std::optional<ExpertName> FusedMoE::Parse(std::string_view name) const {
   std::optional<ExpertName> named = Names().Parse(name);
-  if (named && is_one_number(named->scale)) named->order = {};
+  if (named && is_one_number(*named)) named->order = {};
   // A block of rows that alternate is neither gate's nor up's.
   const bool blocks_alternate =
       named && named->scale && named->order.interleaved && UnitsOf(IndexOf({.scale = true})).rows > 1;
@@ -183,12 +190,14 @@ Shape FusedMoE::ShapeOf(const ExpertName& named) const {
   const std::int64_t rows =
       down ? options_.hidden_size : (named.shards == ExpertName::kW13 ? 2 : 1) * options_.intermediate_size;
   const std::int64_t cols = down ? options_.intermediate_size : options_.hidden_size;
-  Shape shape = {rows, cols};
+  const bool weight = !named.bias && !named.scale && !named.global_scale;
+  const Units unit = weight ? UnitsOf(IndexOf({.down = down})) : Units{};
+  Shape shape = {rows, cols / unit.cols};
   if (named.bias) shape = {rows};
   if (named.scale) shape = quantized_form()->ScaleShape(rows, cols);
   if (named.blocks) shape = {rows, cols / kBlockColumns, kBlockBytes};
   if (named.order.transposed) std::swap(shape[0], shape[1]);
-  if (!named.expert && is_one_number(named.scale)) return {options_.num_experts};
+  if (is_one_number(named)) return {named.expert ? 1 : options_.num_experts};
   if (!named.expert) shape.insert(shape.begin(), options_.num_experts);
   return shape;
 }
@@ -198,8 +207,8 @@ Shape FusedMoE::ShapeOf(const ExpertName& named) const {
 // tensors numbers, which have no dimensions until they are stacked.
 std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
   const bool down = named.shards == ExpertName::kW2;
-  const std::uint32_t index = IndexOf({down, named.bias, named.scale});
-  if (is_one_number(named.scale)) {
+  const std::uint32_t index = IndexOf({down, named.bias, named.scale, named.global_scale});
+  if (is_one_number(named)) {
     if (!down && options_.gated && named.shards != ExpertName::kW13) {
       throw Error(ErrorCode::kInvalidArgument, "expected one scale of gate and up of an expert together, got one of " +
                                                    std::string(named.shards == ExpertName::kW1 ? "gate" : "up") +

@@ -1,5 +1,6 @@
 #include "layercast/model/quantizable_layer.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "engine_side/model/path.h"
@@ -10,6 +11,8 @@ namespace {
 
 constexpr std::string_view kWeight = "weight";  // what the names of scales replace
 constexpr std::string_view kInputScale = "input_scale";
+constexpr std::string_view kInputGlobalScale = "input_global_scale";  // compressed-tensors' of NVFP4, its reciprocal
+constexpr const char* kNoInputScale = "scales of activations, which this engine does not have";
 
 }  // namespace
 
@@ -39,7 +42,7 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
   if (quantized == takes_quantized_) return;
   takes_quantized_ = quantized;
   for (std::uint32_t i = 0; i < num_weights_; ++i) {
-    const std::uint32_t index = quantized ? 2 * i : i;
+    const std::uint32_t index = quantized ? parameters_per_weight() * i : i;
     Parameter& weight = parameters()[index];
     weight.spec.dtype = quantized ? form_->code_dtype() : dtype_;
     weight.quantize = takes_recipe_ && !quantized;
@@ -48,10 +51,12 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
     if (quantized) {
       Parameter scale = ScaleOf(weight);
       cols /= form_->codes_per_byte();
+      if (form_->has_global_scale) InsertParameter(index + 1, GlobalScaleOf(weight));
       InsertParameter(index + 1, std::move(scale));
     } else {
       cols *= form_->codes_per_byte();
       RemoveParameter(index + 1);
+      if (form_->has_global_scale) RemoveParameter(index + 1);
     }
   }
 }
@@ -70,7 +75,7 @@ void QuantizableLayer::HoldInputScales(bool hold) {
 }
 
 std::string QuantizableLayer::InputScaleName(std::uint32_t weight) const {
-  std::string name = parameters()[takes_quantized_ ? 2 * weight : weight].spec.name;
+  std::string name = parameters()[std::size_t{parameters_per_weight()} * weight].spec.name;
   return name.replace(name.size() - kWeight.size(), kWeight.size(), kInputScale);
 }
 
@@ -82,10 +87,10 @@ std::span<const std::string_view> QuantizableLayer::input_scale_names() const { 
 
 void QuantizableLayer::SetSkipRules() {
   skip_rules_.clear();
-  if (!form_ || holds_input_scales_) return;
-  for (const std::string_view name : input_scale_names()) {
-    skip_rules_.push_back({name, "scales of activations, which this engine does not have"});
-  }
+  if (!form_) return;
+  if (form_->has_global_scale) skip_rules_.push_back({kInputGlobalScale, kNoInputScale});
+  if (holds_input_scales_) return;
+  for (const std::string_view name : input_scale_names()) skip_rules_.push_back({name, kNoInputScale});
 }
 
 std::vector<std::vector<std::string>> QuantizableLayer::CheckpointModules(std::string_view path) const {
@@ -109,11 +114,31 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   return {{name.append(form_->kernel_scale()), form_->scale_dtype(), std::move(shape)}, axis, false, {}};
 }
 
+Parameter QuantizableLayer::GlobalScaleOf(const Parameter& weight) const {
+  const Shape& of = weight.spec.shape;
+  std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
+  return {.spec = {name.append(QuantizedForm::kGlobalScale), DType::kF32, {of.size() == 3 ? of.front() : 1}},
+          .storage = {}};
+}
+
+std::uint32_t QuantizableLayer::parameters_per_weight() const {
+  if (!takes_quantized_) return 1;
+  return form_->has_global_scale ? 3 : 2;
+}
+
 bool QuantizableLayer::IsScale(std::uint32_t index) const {
-  return takes_quantized_ && index < 2 * num_weights_ && index % 2 == 1;
+  const std::uint32_t of_weight = parameters_per_weight();
+  return index < of_weight * num_weights_ && index % of_weight == 1;
+}
+
+bool QuantizableLayer::IsGlobalScale(std::uint32_t index) const {
+  const std::uint32_t of_weight = parameters_per_weight();
+  return index < of_weight * num_weights_ && index % of_weight == 2;
 }
 
 QuantizableLayer::Units QuantizableLayer::UnitsOf(std::uint32_t index) const {
+  const bool of_weight = takes_quantized_ && index < parameters_per_weight() * num_weights_;
+  if (of_weight && index % parameters_per_weight() == 0) return {1, form_->codes_per_byte()};
   if (!IsScale(index) || form_->scales != QuantizedForm::Scales::kBlock) return {};
   return {form_->block_rows, form_->block_cols};
 }

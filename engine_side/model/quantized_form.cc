@@ -13,8 +13,17 @@ QuantizedForm QuantizedForm::Mxfp4() {
           .checkpoint_scale = "scales"};
 }
 
+QuantizedForm QuantizedForm::Nvfp4() {
+  return {.scales = Scales::kBlock, .codes = DType::kF4, .block_rows = 1, .block_cols = 16, .has_global_scale = true};
+}
+
+DType QuantizedForm::scale_dtype() const {
+  if (codes != DType::kF4) return DType::kF32;
+  return has_global_scale ? DType::kF8E4M3 : DType::kU8;
+}
+
 std::string_view QuantizedForm::recipe() const {
-  if (codes == DType::kF4) return "mxfp4";
+  if (codes == DType::kF4) return has_global_scale ? "nvfp4" : "mxfp4";
   if (codes == DType::kI8) return scales == Scales::kChannel ? "int8_per_channel" : "";
   switch (scales) {
     case Scales::kTensor: return "fp8_per_tensor";

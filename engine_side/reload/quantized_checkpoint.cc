@@ -10,8 +10,10 @@
 #include "engine_side/model/path.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/reload/nvfp4_parts.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
+#include "src/tensor/value_tables.h"
 
 namespace layercast {
 namespace {
@@ -20,6 +22,13 @@ using Way = QuantizedLayer::Way;
 
 const std::uint8_t* CodesOf(const NamedTensor& weight) {
   return reinterpret_cast<const std::uint8_t*>(weight.tensor.data);
+}
+
+std::vector<float> ValuesOfE4M3(const NamedTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.tensor.num_bytes()));
+  std::transform(CodesOf(tensor), CodesOf(tensor) + values.size(), values.begin(),
+                 [](std::uint8_t code) { return GetValueTables().f8_e4m3[code]; });
+  return values;
 }
 
 }  // namespace
@@ -36,7 +45,10 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       for (const std::uint32_t part : scale.parts) replaced[part] = true;
       AddNumber(JoinPath(layer.path, scale.name), [this, &layer, &scale] { return LargestScale(layer, scale); });
     }
-    const auto replace = [&](const QuantizedLayer::Part& part) { replaced[part.weight] = replaced[part.scale] = true; };
+    const auto replace = [&](const QuantizedLayer::Part& part) {
+      replaced[part.weight] = replaced[part.scale] = true;
+      if (layer.layer->quantized_form()->has_global_scale) replaced[part.global_scale] = true;
+    };
     if (layer.way == Way::kDequantize) {
       std::ranges::for_each(layer.parts, replace);
       AddDequantized(layer);
@@ -76,19 +88,31 @@ void QuantizedCheckpoint::AddMade(TensorSpec spec, Maker make) {
 void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
   const DType dtype = layer.layer->parameters()[0].spec.dtype;
   for (const QuantizedLayer::Part& part : layer.parts) {
-    const TensorSpec& codes = checkpoint_.specs()[part.weight];
-    AddMade({codes.name, dtype, codes.shape},
+    Shape shape = checkpoint_.specs()[part.weight].shape;
+    shape.back() *= layer.layer->quantized_form()->codes_per_byte();
+    AddMade({part.name, dtype, std::move(shape)},
             [this, &layer, &part, dtype](std::byte* values) { Dequantized(layer, part, dtype, values); });
   }
 }
 
 void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused) {
-  TensorSpec spec{fused.path + ".weight", DType::kF8E4M3, checkpoint_.specs()[fused.parts[0].weight].shape};
+  const QuantizedForm& form = *layer.layer->quantized_form();
+  TensorSpec spec{fused.path + ".weight", form.code_dtype(), checkpoint_.specs()[fused.parts[0].weight].shape};
   spec.shape[0] = 0;
   for (const QuantizedLayer::Part& part : fused.parts) spec.shape[0] += checkpoint_.specs()[part.weight].shape[0];
+  if (form.has_global_scale) {
+    const Nvfp4Parts parts(checkpoint_, layer);
+    const std::int64_t rows = spec.shape[0];
+    const std::int64_t cols = spec.shape[1] * form.codes_per_byte();
+    AddMade(std::move(spec), [parts, &fused](std::byte* codes) { parts.Codes(fused, codes); });
+    AddMade({JoinPath(fused.path, form.checkpoint_scale), form.scale_dtype(), form.ScaleShape(rows, cols)},
+            [parts, &fused](std::byte* scales) { parts.Scales(fused, scales); });
+    AddNumber(JoinPath(fused.path, QuantizedForm::kGlobalScale),
+              [parts, &fused] { return parts.LargestGlobalScale(fused); });
+    return;
+  }
   AddMade(std::move(spec), [this, &layer, &fused](std::byte* codes) { AtLargestScale(layer, fused, codes); });
-  AddNumber(JoinPath(fused.path, layer.layer->quantized_form()->checkpoint_scale),
-            [this, &layer, &fused] { return LargestScale(layer, fused); });
+  AddNumber(JoinPath(fused.path, form.checkpoint_scale), [this, &layer, &fused] { return LargestScale(layer, fused); });
 }
 
 // A stack of experts, whose layer has a scale for each.
@@ -134,9 +158,10 @@ NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
 void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype,
                                       std::byte* values) const {
   const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
-  const MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
   const std::vector<float> scales = ScalesOf(layer, part);
   const QuantizedForm& form = *layer.layer->quantized_form();
+  MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
+  stack.cols *= form.codes_per_byte();
   QuantizedWeight weight{.codes = nullptr,
                          .rows = stack.rows,
                          .cols = stack.cols,
@@ -152,7 +177,7 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   if (part.transposed) std::swap(weight.block_rows, weight.block_cols);
   const std::int64_t of_matrix = stack.count == 0 ? 0 : static_cast<std::int64_t>(scales.size()) / stack.count;
   for (std::int64_t i = 0; i < stack.count; ++i) {
-    weight.codes = CodesOf(codes) + i * stack.rows * stack.cols;
+    weight.codes = CodesOf(codes) + i * stack.rows * stack.cols / form.codes_per_byte();
     weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
     Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
   }
@@ -209,23 +234,31 @@ void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, const Quan
 std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const TensorSpec& spec = checkpoint_.specs()[part.scale];
-  const MatrixStack stack = MatrixStack::Of(weight);
   const QuantizedForm& form = *layer.layer->quantized_form();
+  MatrixStack stack = MatrixStack::Of(weight);
+  stack.cols *= form.codes_per_byte();
   Shape expected =
       form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
   if (part.transposed) std::swap(expected.front(), expected.back());
   if (weight.size() == 3) expected.insert(expected.begin(), stack.count);
   const std::string where = "layer " + layer.path + ": '" + spec.name + "' expected ";
   const bool one_for_all = form.scales == QuantizedForm::Scales::kTensor && spec.num_elements() == 1;
-  if ((spec.num_elements() != NumElements(expected) && !one_for_all) || !CanCast(spec.dtype, DType::kF32)) {
-    throw Error(ErrorCode::kInvalidArgument, where + Describe(DType::kF32, expected) + ", got " + Describe(spec));
+  const bool readable = spec.dtype == form.scale_dtype() || CanCast(spec.dtype, form.scale_dtype());
+  if ((spec.num_elements() != NumElements(expected) && !one_for_all) || !readable) {
+    throw Error(ErrorCode::kInvalidArgument,
+                where + Describe(form.scale_dtype(), expected) + ", got " + Describe(spec));
   }
-  std::vector<float> scales = NumbersOf(part.scale);
+  std::vector<float> scales =
+      form.has_global_scale ? ValuesOfE4M3(checkpoint_.Tensor(std::size_t{part.scale})) : NumbersOf(part.scale);
   if (one_for_all) scales.resize(static_cast<std::size_t>(stack.count), scales.front());
   for (std::size_t i = 0; i < scales.size(); ++i) {
     if (std::isfinite(scales[i]) && scales[i] >= 0.0F) continue;
     throw Error(ErrorCode::kCorrupt, where + "finite scales that are not negative, got " + std::to_string(scales[i]) +
                                          " at element " + std::to_string(i));
+  }
+  if (form.has_global_scale) {
+    const float global_scale = Nvfp4Parts(checkpoint_, layer).GlobalScale(part);
+    for (float& scale : scales) scale *= global_scale;
   }
   return scales;
 }

@@ -1,6 +1,7 @@
 #include "engine_side/reload/quantized_layers.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +17,24 @@ namespace {
 using Way = QuantizedLayer::Way;
 
 constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kPacked = ".weight_packed";
+constexpr std::string_view kReciprocal = "weight_global_scale";
+constexpr std::int64_t kMostPerElement = 8;  // codes
+
+// What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean.
+std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
+  if (spec.dtype == DType::kF8E4M3 || spec.dtype == DType::kI8) return {{spec.name, DType::kBF16, spec.shape}};
+  const bool packed = spec.name.ends_with(kPacked);
+  if (!packed && (spec.dtype != DType::kU8 || !spec.name.ends_with(kWeight))) return {};
+  if (spec.shape.size() != 2 || spec.shape[1] > std::numeric_limits<std::int64_t>::max() / kMostPerElement) return {};
+  const std::string name =
+      packed ? spec.name.substr(0, spec.name.size() - kPacked.size()) + std::string(kWeight) : spec.name;
+  std::vector<TensorSpec> weights;
+  for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
+    weights.push_back({name, DType::kBF16, {spec.shape[0], spec.shape[1] * per_element}});
+  }
+  return weights;
+}
 
 // What the scales of a weight called `name` may be called, the usual name first.
 std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form) {
@@ -50,24 +69,27 @@ class LayerFinder {
 
   std::vector<QuantizedLayer> Find() {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) {
-      if (specs_[i].dtype == DType::kF8E4M3 || specs_[i].dtype == DType::kI8) AddPart(i);
+      for (const TensorSpec& weight : WeightsOf(specs_[i])) {
+        if (AddPart(i, weight)) break;
+      }
     }
     CheckInputScales();
     return std::move(layers_);
   }
 
  private:
-  void AddPart(std::uint32_t weight) {
-    const TensorSpec& spec = specs_[weight];
+  // False: no layer takes `weight`, which these codes would be of.
+  bool AddPart(std::uint32_t codes, const TensorSpec& weight) {
+    const TensorSpec& spec = specs_[codes];
     Resolution to;
     try {
-      to = model_.Resolve({spec.name, DType::kBF16, spec.shape});  // where its weight would go
+      to = model_.Resolve(weight);
     } catch (const Error&) {
-      return;  // the plan says what is wrong with it, and with all others
+      return false;  // the plan says what is wrong with it, and with all others
     }
-    if (to.owner == nullptr) return;
+    if (to.owner == nullptr) return false;
     const bool transposed = !to.pieces.empty() && to.pieces.front().order.transposed;
-    std::string fused_in = FusedIn(to, to.tree_name.empty() ? spec.name : to.tree_name);
+    std::string fused_in = FusedIn(to, to.tree_name.empty() ? weight.name : to.tree_name);
     const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
     auto* layer = dynamic_cast<QuantizableLayer*>(model_.FindModule(to.owner_path));
     if (layer == nullptr) {
@@ -83,19 +105,29 @@ class LayerFinder {
       throw Error(ErrorCode::kInvalidArgument,
                   what + ", but config.json says that its codes are " + std::string(Name(form.code_dtype())));
     }
-    const std::vector<std::string> scales = ScaleNames(spec.name, form);
-    const auto there = std::ranges::find_if(scales, [&](const std::string& name) { return index_of_.contains(name); });
-    if (there == scales.end()) {
-      throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + scales.front() + "', are missing");
-    }
+    const bool packed = spec.name.ends_with(kPacked);
+    const std::uint32_t scale = FindScale(what, ScaleNames(weight.name, form));
+    const std::uint32_t global_scale =
+        form.has_global_scale
+            ? FindScale(what, {JoinPath(ParentPath(weight.name), packed ? kReciprocal : QuantizedForm::kGlobalScale)})
+            : 0;
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
     const std::string_view shard_id = to.pieces.empty() ? std::string_view() : to.pieces.front().shard_id;
-    parts_of.parts.push_back({weight, index_of_.at(*there), transposed, shard_id, std::move(fused_in)});
+    parts_of.parts.push_back(
+        {codes, scale, transposed, shard_id, std::move(fused_in), weight.name, global_scale, packed});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
-      AddInputScale(parts_of, layer->InputScaleName(to.pieces.front().parameter), spec.name);
+      AddInputScale(parts_of, layer->InputScaleName(to.pieces.front().parameter), weight.name);
     }
+    return true;
+  }
+
+  // The first of `names` that is there.
+  std::uint32_t FindScale(const std::string& what, const std::vector<std::string>& names) const {
+    const auto there = std::ranges::find_if(names, [&](const std::string& name) { return index_of_.contains(name); });
+    if (there != names.end()) return index_of_.at(*there);
+    throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + names.front() + "', are missing");
   }
 
   // A layer without any is the plan's to refuse: they may come under the layer's own name.
@@ -155,9 +187,10 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
       message + "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
-// Of whole tensors, where several are to have one scale.
+// Of whole tensors, where several are to have one scale, or one is called otherwise than the engine's.
 std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
-  if (layer.layer->quantized_form()->scales != QuantizedForm::Scales::kTensor) return {};
+  const QuantizedForm& form = *layer.layer->quantized_form();
+  if (form.scales != QuantizedForm::Scales::kTensor && !form.has_global_scale) return {};
   std::map<std::string_view, std::vector<QuantizedLayer::Part>> modules;
   for (const QuantizedLayer::Part& part : layer.parts) modules[part.fused_in].push_back(part);
   // The order of the fused weight: that in which the layer names its shards; gate, w1, and up, w3, of an expert.
@@ -166,9 +199,10 @@ std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
   };
   std::vector<QuantizedLayer::Fused> fused;
   for (auto& [path, parts] : modules) {
-    if (parts.size() == 1) continue;
+    if (parts.size() == 1 && !parts.front().packed) continue;
     std::ranges::stable_sort(parts, {}, place);
-    fused.push_back({std::string(path), std::move(parts)});
+    std::string module(parts.size() == 1 ? ParentPath(parts.front().name) : path);
+    fused.push_back({std::move(module), std::move(parts)});
   }
   return fused;
 }

@@ -27,9 +27,13 @@ struct QuantizedLayer {
     bool transposed = false;              // experts, stacked: columns are rows of the weight
     std::string_view shard_id{};          // the first that it is; lives as long as the layer
     std::string fused_in{};               // the module that it is a part of, or is: "mlp.experts.3.gate_up_proj"
+    std::string name{};                   // of the weight in full precision: "mlp.down_proj.weight"
+    std::uint32_t global_scale = 0;       // where the form has one, the index of that tensor
+    bool packed = false;                  // compressed-tensors' NVFP4: that number is the reciprocal of the scale
   };
 
-  // Parts of one scale each that are served with one together: they are brought to the largest.
+  // Parts of one scale each that are served with one together: they are brought to the largest. Or (compressed-tensors'
+  // NVFP4) one part whose tensors have other names than the recipe's.
   struct Fused {
     std::string path;         // of their module
     std::vector<Part> parts;  // in the order of its weight
@@ -55,10 +59,10 @@ struct QuantizedTensors {
   std::vector<PackedExperts> experts;
 };
 
-// Finds the layers whose weights are FP8 or INT8 codes among `specs`, and experts in MXFP4, decides for each, and puts
-// the tree into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming layer,
-// tensor and numbers: a scale that is missing, of activations too where other parts of a layer have one, a layer that
-// config.json says nothing of, and, unless `quantization.requantize`, a recipe or a cut that does not fit.
+// Finds the layers whose weights are codes (FP8, INT8, NVFP4) among `specs`, and experts in MXFP4, decides for each,
+// and puts the tree into the form in which it takes them all. Every rank decides alike. Throws kInvalidArgument naming
+// layer, tensor and numbers: a scale that is missing, of activations too where other parts of a layer have one, a layer
+// that config.json says nothing of, and, unless `quantization.requantize`, a recipe or a cut that does not fit.
 QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> specs,
                                      const QuantizationConfig& quantization);
 

@@ -44,7 +44,8 @@ def quantized_by_the_engine(folder, form, rank):
 # each tensor, and tensors that derive from codes.
 @pytest.mark.parametrize("policy", ["staged", "in_place"])
 @pytest.mark.parametrize("spec, name, flags", [("qwen3_wide", "deepseek", ("--requantize",)), ("qwen3_wide", "fp8", ()),
-                                               ("qwen3_wide", "int8 channels", ()),
+                                               ("qwen3_wide", "int8 channels", ()), ("qwen3_wide", "nvfp4", ()),
+                                               ("deepseek_v3_wide", "nvfp4 packed", ()),
                                                ("deepseek_v3_wide", "deepseek", ()), ("deepseek_v3_wide", "fp8", ())])
 def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, program, start, checkpoint, tmp_path,
                                                     assert_exports):

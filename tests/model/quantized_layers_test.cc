@@ -183,7 +183,7 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   };
   EXPECT_EQ(why(R"({"quant_method": "fp8"})"), "");
   EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
-            "quantization_config.quant_algo: expected 'FP8', got \"W4A8_AWQ\"");
+            "quantization_config.quant_algo: expected 'FP8' or 'NVFP4', got \"W4A8_AWQ\"");
   EXPECT_THAT(why(R"({"quant_method": "gptq"})"), HasSubstr("'mxfp4' or 'fbgemm_fp8', got \"gptq\""));
   EXPECT_THAT(why(R"({"quant_method": "compressed-tensors"})"),
               HasSubstr("config_groups: expected one group, got null"));
@@ -194,6 +194,39 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
               HasSubstr("all.format: expected 'int-quantized', a code in a byte, got \"pack-quantized\""));
   EXPECT_THAT(of_group(R"({"weights": {"type": "int", "num_bits": 8, "strategy": "tensor"}})"),
               HasSubstr("strategy: expected 'channel' of 8-bit integers, got \"tensor\""));
+}
+
+TEST(QuantizedLayers, Nvfp4HasTwoLevelsOfScales) {
+  const auto root = Mlp(1, 2);
+  CheckpointQuantization{.method = "modelopt", .form = QuantizedForm::Nvfp4(), .ignored = {}}.ApplyTo(*root);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(Layer(*root, i).WhyNotSliced(), "");
+    Layer(*root, i).TakeQuantized(true);
+  }
+  const auto parameters = Layer(*root, 0).parameters();
+  ASSERT_EQ(parameters.size(), 4U);
+  EXPECT_EQ(parameters[0].spec, (TensorSpec{"weight", DType::kU8, {384, 128}}));
+  EXPECT_EQ(parameters[1].spec, (TensorSpec{"weight_scale", DType::kF8E4M3, {384, 16}}));
+  EXPECT_EQ(parameters[2].spec, (TensorSpec{"weight_scale_2", DType::kF32, {1}}));
+  EXPECT_EQ(parameters[3].spec.name, "bias");
+  const auto placed = [&](const char* name, DType dtype, Shape shape) {
+    return root->Resolve({name, dtype, std::move(shape)}).pieces.at(0);
+  };
+  EXPECT_EQ(placed("mlp.up_proj.weight", DType::kU8, {384, 128}).source, Box::Slice({384, 128}, 0, 192, 192));
+  EXPECT_EQ(placed("mlp.down_proj.weight", DType::kU8, {256, 192}).source, Box::Slice({256, 192}, 1, 96, 96));
+  EXPECT_EQ(placed("mlp.down_proj.weight_scale", DType::kF8E4M3, {256, 24}).source, Box::Slice({256, 24}, 1, 12, 12));
+  EXPECT_EQ(placed("mlp.down_proj.weight_scale_2", DType::kF32, {1}).parameter, 2U);
+  Layer(*root, 0).TakeQuantized(false);
+  ASSERT_EQ(Layer(*root, 0).parameters().size(), 2U);
+  EXPECT_EQ(Layer(*root, 0).parameters()[0].spec, (TensorSpec{"weight", DType::kBF16, {384, 256}}));
+}
+
+TEST(QuantizedLayers, ABlockOfNvfp4ThatStraddlesRanksIsNamedWithItsNumbers) {
+  const auto root = Mlp(1, 16);  // 24 columns each
+  CheckpointQuantization{.method = "modelopt", .form = QuantizedForm::Nvfp4(), .ignored = {}}.ApplyTo(*root);
+  EXPECT_EQ(Layer(*root, 0).WhyNotSliced(), "");
+  EXPECT_EQ(Layer(*root, 1).WhyNotSliced(),
+            "expected whole blocks of 16 columns on each of 16 ranks, got 24 to 48 of 384");
 }
 
 ExpertOptions FourExperts(std::int64_t intermediate_size) {
@@ -322,6 +355,26 @@ TEST(QuantizedLayers, AnExpertHasOneScaleOfGateAndUpAndOneOfDown) {
   }
   EXPECT_EQ(refusal("3.down_proj.weight_scale", {3}), "expected [1] f32, got [3] f32");
   EXPECT_EQ(refusal("gate_up_proj_scale", {}), "expected [4] f32, got [] f32");
+}
+
+TEST(QuantizedLayers, ExpertsOfNvfp4HaveOneGlobalScaleOfGateAndUpAndOneOfDown) {
+  FusedMoE experts({.parallel = {1, 2}}, FourExperts(64));
+  experts.SetQuantization(true, QuantizedForm::Nvfp4());
+  experts.TakeQuantized(true);
+  ASSERT_EQ(experts.parameters().size(), 6U);
+  EXPECT_EQ(experts.parameters()[0].spec, (TensorSpec{"w13_weight", DType::kU8, {4, 64, 150}}));
+  EXPECT_EQ(experts.parameters()[2].spec, (TensorSpec{"w13_weight_scale_2", DType::kF32, {4}}));
+  EXPECT_EQ(experts.parameters()[4].spec, (TensorSpec{"w2_weight_scale", DType::kF8E4M3, {4, 300, 2}}));
+  const auto placed = [&](const char* name, DType dtype, Shape shape) {
+    return experts.Place(name, "", {"s", dtype, std::move(shape)}).at(0);
+  };
+  EXPECT_EQ(placed("3.down_proj.weight", DType::kU8, {300, 32}).source, Box::Slice({300, 32}, 1, 16, 16));
+  EXPECT_EQ(placed("3.down_proj.weight_scale", DType::kF8E4M3, {300, 4}).source, Box::Slice({300, 4}, 1, 2, 2));
+  EXPECT_EQ(placed("3.down_proj.weight_scale_2", DType::kF32, {}).destination, Box::Slice({4}, 0, 3, 1));
+  EXPECT_EQ(placed("1.gate_up_proj.weight_scale_2", DType::kF32, {1}).parameter, 2U);
+  EXPECT_EQ(experts.Expected(5, "mlp.experts").at(2).name, "mlp.experts.2.down_proj.weight_scale_2");
+  EXPECT_EQ(ErrorOf([&] { placed("1.up_proj.weight_scale_2", DType::kF32, {}); }),
+            "expected one scale of gate and up of an expert together, got one of up alone");
 }
 
 TEST(QuantizedLayers, ExpertsWithoutAGateHaveTheScaleOfUp) {

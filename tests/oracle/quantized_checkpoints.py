@@ -1,6 +1,6 @@
 """Checkpoints that are quantized already, and what an engine must serve of them: torch and safetensors alone.
 
-make() writes an FP8 or INT8 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
+make() writes an FP8, INT8 or NVFP4 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
 such a folder. Every linear layer is quantized, but for those that the form leaves out.
 """
 
@@ -16,7 +16,7 @@ import recipes
 import shards
 
 FP8 = torch.float8_e4m3fn
-CODES = (FP8, torch.int8)
+CODES = (FP8, torch.int8, torch.uint8)  # bytes: NVFP4
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "kv_a_proj_with_mqa",
           "q_b_proj", "kv_b_proj")
 
@@ -30,12 +30,13 @@ class Form:
     scale_dtype: torch.dtype = torch.float32
     scalar_scale: bool = False  # of no dimension
     input_scale: bool = False
+    packed: bool = False  # NVFP4 under compressed-tensors' names, with one global scale for all weights
 
 
-def _compressed(strategy, ignore, type="float", **fields):
-    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": type, "strategy": strategy, **fields}}
-    return {"quant_method": "compressed-tensors", "format": f"{type}-quantized", "config_groups": {"group_0": group},
-            "ignore": ignore}
+def _compressed(strategy, ignore, type="float", bits=8, **fields):
+    group = {"targets": ["Linear"], "weights": {"num_bits": bits, "type": type, "strategy": strategy, **fields}}
+    stored = "nvfp4-pack-quantized" if bits == 4 else f"{type}-quantized"
+    return {"quant_method": "compressed-tensors", "format": stored, "config_groups": {"group_0": group}, "ignore": ignore}
 
 
 FORMS = {
@@ -68,34 +69,60 @@ FORMS = {
     "int8 channels": Form("int8_per_channel", "weight_scale",
                           _compressed("channel", ["lm_head", "model.layers.0.mlp.down_proj"], "int", symmetric=True),
                           left_out=("layers.0.mlp.down_proj",), scale_dtype=torch.bfloat16, input_scale=True),
+    # Parts of a fused layer have a global scale each.
+    "nvfp4": Form("nvfp4", "weight_scale",
+                  {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16,
+                   "exclude_modules": ["lm_head", "model.layers.0.mlp.down_proj"]},
+                  left_out=("layers.0.mlp.down_proj",), input_scale=True),
+    "nvfp4 packed": Form("nvfp4", "weight_scale",
+                         _compressed("tensor_group", ["lm_head"], bits=4, group_size=16, symmetric=True), packed=True),
 }
 
 
-def _codes_and_scale(form, weight):
+def _quantized(form, weight, largest):
+    """suffix -> tensor. `largest`: of all weights."""
     if form.recipe == "int8_per_channel":
         return _int8_of_compressed_tensors(weight)
+    if form.packed:
+        codes = recipes.quantize("nvfp4", weight, largest, None)
+        g = recipes.FP8_MAX * 6.0 / largest.float()  # what compressed-tensors stores: the reciprocal of the scale
+        return {"weight_packed": codes["weight"], "weight_scale": codes["weight_scale"], "weight_global_scale": g.reshape(1),
+                "input_global_scale": torch.tensor([77.0])}
     quantized = recipes.quantize(form.recipe, weight, weight.abs().amax(), weight.abs().amax(dim=1))
-    return quantized["weight"], next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
+    if form.recipe == "nvfp4":
+        return {**quantized, "weight_scale_2": quantized["weight_scale_2"].reshape(())}
+    scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
+    return {"weight": quantized["weight"], form.scale: scale.reshape(()) if form.scalar_scale else scale}
 
 
 def _int8_of_compressed_tensors(weight):
     """Symmetric: half of 255 steps to either side, -128 among them, so these are not the recipe's own codes."""
     scale = (weight.float().abs().amax(dim=1, keepdim=True) / 127.5).to(torch.bfloat16)
-    return (weight.float() / scale.float()).clamp(-128, 127).round().to(torch.int8), scale
+    return {"weight": (weight.float() / scale.float()).clamp(-128, 127).round().to(torch.int8), "weight_scale": scale}
+
+
+def _under_modelopts_names(tensors):
+    """NVFP4 of compressed-tensors as ModelOpt would have it."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        if name.endswith(".weight_global_scale"):
+            name, tensor = name.replace("weight_global_scale", "weight_scale_2"), 1.0 / tensor
+        renamed[name.replace(".weight_packed", ".weight")] = tensor
+    return renamed
 
 
 def make(source, folder, form):
     """The checkpoint `source` in the form called `form`, in `folder`."""
     form = FORMS[form]
     folder.mkdir(parents=True)
-    tensors = {}
-    for name, tensor in oracle.read_tensors(source).items():
+    tensors, weights = {}, oracle.read_tensors(source)
+    largest = torch.stack([w.abs().amax() for name, w in weights.items() if name.endswith(".weight")]).amax()
+    for name, tensor in weights.items():
         module = name.removesuffix(".weight")
         if not module.endswith(LINEAR) or any(part in module for part in form.left_out) or name == module:
             tensors[name] = tensor
             continue
-        tensors[name], scale = _codes_and_scale(form, tensor)
-        tensors[f"{module}.{form.scale}"] = scale.reshape(()) if form.scalar_scale else scale
+        tensors |= {f"{module}.{suffix}": value for suffix, value in _quantized(form, tensor, largest).items()}
         if form.input_scale:
             tensors[f"{module}.input_scale"] = torch.tensor(0.01 * (len(tensors) % 29 + 1))  # parts of a layer differ
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
@@ -132,6 +159,8 @@ class _Served(oracle._Served):
             for part, _ in parts:
                 self.dequantize(part)
             return super().column(module, parts)
+        if self.form.recipe == "nvfp4":
+            return self.nvfp4_column(module, parts)
         codes = [shards.rows_of(self.source[f"{part}.weight"], rows) for part, rows in parts]
         scales = [self.scale(part) for part, _ in parts]
         if self.form.recipe == "fp8_per_tensor":
@@ -147,11 +176,32 @@ class _Served(oracle._Served):
         self.out[f"{module}.weight"] = torch.cat([code.view(torch.uint8) for code in codes]).view(dtype)
         return None
 
+    def nvfp4_column(self, module, parts):
+        largest = max(self.source[f"{part}.weight_scale_2"].float().reshape(1) for part, _ in parts)
+        at_largest = [(self.nvfp4_at(part, largest), rows) for part, rows in parts]
+        self.out[f"{module}.weight"] = torch.cat([shards.rows_of(codes, rows) for (codes, _), rows in at_largest])
+        kept = [shards.rows_of(scale.view(torch.uint8), rows) for (_, scale), rows in at_largest]
+        self.out[f"{module}.weight_scale"] = torch.cat(kept).view(FP8)
+        self.out[f"{module}.weight_scale_2"] = largest
+
+    def nvfp4_at(self, part, largest):
+        """Codes and scales of blocks, quantized anew where their global scale is another one."""
+        served = {suffix: self.source[f"{part}.{suffix}"] for suffix in ("weight", "weight_scale", "weight_scale_2")}
+        if served["weight_scale_2"].float() == largest:
+            return served["weight"], served["weight_scale"]
+        return recipes.nvfp4_blocks(recipes.dequantized(served, "weight"), 1.0 / largest)
+
     def row(self, module):
         codes = self.source[f"{module}.weight"]
         if codes.dtype not in CODES:
             return self.in_full_precision(super().row, module)
         self.input_scale(module, [module])
+        if self.form.recipe == "nvfp4" and self.recipe == "nvfp4":
+            blocks = shards.shard(codes.shape[1] // 8, self.t, self.r)
+            self.out[f"{module}.weight"] = codes[:, blocks.start * 8 : blocks.stop * 8]
+            self.out[f"{module}.weight_scale"] = self.source[f"{module}.weight_scale"][:, blocks.start : blocks.stop]
+            self.out[f"{module}.weight_scale_2"] = self.source[f"{module}.weight_scale_2"].reshape(1)
+            return None
         columns = shards.shard(codes.shape[1], self.t, self.r)
         ends = columns.stop % 128 == 0 or columns.stop == codes.shape[1]
         if not self.as_it_is(columns.start % 128 == 0 and ends):
@@ -186,6 +236,8 @@ class _Served(oracle._Served):
     def dequantize(self, module):
         name = {"fp8_per_block": "weight_scale_inv"}.get(self.form.recipe, "weight_scale")
         served = {"weight": self.source[f"{module}.weight"], name: self.scale(module)}
+        if self.form.recipe == "nvfp4":
+            served["weight_scale_2"] = self.source[f"{module}.weight_scale_2"]
         self.source[f"{module}.weight"] = recipes.dequantized(served, "weight").to(self.dtype)
 
     @staticmethod
@@ -196,7 +248,7 @@ class _Served(oracle._Served):
 
 
 def _rank(tensors, config, form, tp_size, rank, recipe):
-    served = _Served(tensors, config, tp_size, rank, recipe, False)
+    served = _Served(_under_modelopts_names(tensors), config, tp_size, rank, recipe, False)
     served.form = FORMS[form]
     served.dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     return served

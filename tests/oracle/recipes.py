@@ -110,11 +110,17 @@ def _nvfp4(w, amax):
     if torch.isinf(g * 512):  # all zero, or so small that it might as well be
         return {"weight": torch.zeros(n, k // 2, dtype=torch.uint8),
                 "weight_scale": torch.zeros(n, k // 16).to(torch.float8_e4m3fn), "weight_scale_2": torch.zeros(1)}
+    codes, scale = nvfp4_blocks(w, g)
+    return {"weight": codes, "weight_scale": scale, "weight_scale_2": (1.0 / g).reshape(1)}
+
+
+def nvfp4_blocks(w, g):
+    """Packed codes and scales of blocks under the global factor g."""
+    n, k = w.shape
     blocks = w.reshape(n, k // 16, 16)
     scale = (g * (blocks.abs().amax(dim=2) / 6.0)).to(torch.float8_e4m3fn)
     codes = _e2m1(blocks * (g / scale.float())[:, :, None])
-    codes = torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k)
-    return {"weight": _packed(codes), "weight_scale": scale, "weight_scale_2": (1.0 / g).reshape(1)}
+    return _packed(torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k)), scale
 
 
 def _int8(w, row_amax):

@@ -1,4 +1,4 @@
-"""FP8 and INT8 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
+"""FP8, INT8 and NVFP4 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
 with the numbers, or dequantized and quantized anew."""
 
 import json
@@ -54,6 +54,14 @@ def test_experts_and_latent_attention_are_served_as_they_are(form, made_experts,
     for tp in (1, 2):
         assert_served(load, folder, form, tp, FORMS[form].recipe, "direct")
     assert_served(load, folder, form, 2, FORMS[form].recipe, way="iterator")
+    assert_served(load, folder, form, 4, "none", "requantize")
+
+
+@pytest.mark.parametrize("form", ["nvfp4", "nvfp4 packed"])
+def test_experts_and_latent_attention_in_nvfp4(form, made_experts, load):
+    folder = made_experts(form)
+    for tp in (1, 2):
+        assert_served(load, folder, form, tp, "nvfp4", "direct")
     assert_served(load, folder, form, 4, "none", "requantize")
 
 
@@ -157,7 +165,8 @@ def test_blocks_that_fit_are_cut(made, load):
 @pytest.mark.parametrize("form, recipe, tp", [("deepseek", "none", 2), ("deepseek", "fp8_per_channel", 4),
                                               ("fp8", "fp8_per_block", 2), ("compressed channels", "nvfp4", 2),
                                               ("modelopt", "int8_per_channel", 2), ("int8 channels", "none", 2),
-                                              ("int8 channels", "fp8_per_channel", 2)])
+                                              ("int8 channels", "fp8_per_channel", 2), ("nvfp4", "none", 2),
+                                              ("nvfp4 packed", "fp8_per_block", 2)])
 def test_other_recipes_are_those_of_the_dequantized_weights(form, recipe, tp, made, load):
     assert_served(load, made(form), form, tp, recipe, "requantize", "direct")
 
@@ -233,6 +242,87 @@ def test_codes_without_a_quantization_config_are_refused(made, load):
     folder = made("deepseek")
     edit_config(folder, lambda config: config.pop("quantization_config"))
     assert "config.json gives this layer no quantized form" in load(folder, 1, 0, "fp8_per_block")
+
+
+def served_of(folder, form, load):
+    got = load(folder, 1, 0, FORMS[form].recipe)
+    assert not isinstance(got, str), got
+    return oracle.read_tensors(folder), got
+
+
+def test_parts_in_nvfp4_of_one_global_scale_keep_their_bytes(made, load):
+    own, got = served_of(made("nvfp4 packed"), "nvfp4 packed", load)
+    layer = "model.layers.0.self_attn"
+    for kind, suffix in (("weight_packed", "weight"), ("weight_scale", "weight_scale")):
+        parts = [own[f"{layer}.{part}_proj.{kind}"].view(torch.uint8) for part in "qkv"]
+        assert got[f"{layer}.qkv_proj.{suffix}"].view(torch.uint8).equal(torch.cat(parts))
+    assert got[f"{layer}.o_proj.weight_scale_2"].equal(1.0 / own[f"{layer}.o_proj.weight_global_scale"])
+
+
+def test_parts_in_nvfp4_of_other_global_scales_are_brought_to_the_largest(made, load):
+    own, got = served_of(made("nvfp4"), "nvfp4", load)
+    layer = "model.layers.0.self_attn"
+    scales = {part: own[f"{layer}.{part}_proj.weight_scale_2"].item() for part in "qkv"}
+    assert len(set(scales.values())) == 3
+    assert got[f"{layer}.qkv_proj.weight_scale_2"].tolist() == [max(scales.values())]
+    blocks = [own[f"{layer}.{part}_proj.weight_scale"].view(torch.uint8) for part in "qkv"]
+    served = got[f"{layer}.qkv_proj.weight_scale"].view(torch.uint8).split([len(scale) for scale in blocks])
+    for part, scale, at_largest in zip("qkv", blocks, served):
+        assert at_largest.equal(scale) == (scales[part] == max(scales.values()))
+
+
+@pytest.mark.parametrize("form, suffix, change, refusal", [
+    ("nvfp4", "weight_scale_2", lambda scale: None, "'{name}', are missing"),
+    ("nvfp4", "weight_scale_2", lambda scale: -scale, "expected a finite scale that is not negative, got -"),
+    ("nvfp4", "weight_scale_2", lambda scale: scale.expand(2).clone(), "expected [1] f32, got [2] f32"),
+    ("nvfp4", "weight_scale", lambda scale: scale[:, :3].clone(), "expected [{rows}, 16] f8_e4m3, got [{rows}, 3] f8_e4m3"),
+    ("nvfp4", "weight_scale", lambda scale: scale.float(), "expected [{rows}, 16] f8_e4m3, got [{rows}, 16] f32"),
+    ("nvfp4 packed", "weight_global_scale", lambda scale: None, "'{name}', are missing"),
+    ("nvfp4 packed", "weight_global_scale", lambda scale: scale * 0, "expected a finite number above zero"),
+    ("nvfp4 packed", "weight_scale", lambda scale: scale.view(torch.uint8), "expected [{rows}, 16] f8_e4m3, got [")])
+def test_scales_of_nvfp4_that_cannot_be_are_refused(form, suffix, change, refusal, made, load):
+    folder, name = made(form), f"model.layers.1.self_attn.k_proj.{suffix}"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    rows = len(tensors["model.layers.1.self_attn.k_proj.weight_scale"])
+    tensors[name] = change(tensors[name])
+    safetensors.torch.save_file({key: value for key, value in tensors.items() if value is not None},
+                                folder / "model.safetensors")
+    for recipe, words in (("nvfp4", ()), ("none", ("requantize",))):
+        message = load(folder, 1, 0, recipe, *words)
+        assert "model.layers.1.self_attn" in message and refusal.format(name=name, rows=rows) in message, message
+
+
+@pytest.mark.parametrize("form", ["nvfp4", "nvfp4 packed"])
+def test_a_nan_among_the_scales_of_nvfp4_is_refused(form, made, load):
+    folder = made(form)
+    for part in ("k_proj", "o_proj"):
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+        tensors[f"model.layers.1.self_attn.{part}.weight_scale"].view(torch.uint8)[3, 1] = 0x7F
+        (folder / part).mkdir()
+        safetensors.torch.save_file(tensors, folder / part / "model.safetensors")
+        (folder / part / "config.json").write_bytes((folder / "config.json").read_bytes())
+        assert "corrupt" in load(folder / part, 1, 0, "nvfp4")
+        assert "corrupt" in load(folder / part, 1, 0, "none", "requantize")
+
+
+@pytest.mark.parametrize("form, change, refusal", [
+    ("nvfp4", lambda config: config["quantization_config"].update(group_size=32),
+     "quantization_config.group_size: expected 16, got 32"),
+    ("nvfp4", lambda config: config["quantization_config"].update(quant_algo="W4A16_AWQ"),
+     "quantization_config.quant_algo: expected 'FP8' or 'NVFP4', got \"W4A16_AWQ\""),
+    ("nvfp4 packed", lambda config: weights_of_group(type="int")(config), ".num_bits: expected 8, got 4"),
+    ("nvfp4 packed", lambda config: weights_of_group(strategy="group")(config),
+     ".strategy: expected 'tensor_group' of e2m1, got \"group\"")])
+def test_four_bits_of_another_form_are_refused_naming_the_field(form, change, refusal, made, load):
+    folder = made(form)
+    edit_config(folder, change)
+    message = load(folder, 1, 0, "nvfp4")
+    assert refusal in message and "layer model.layers." in message, message
+
+
+def test_one_global_scale_of_a_part_alone_is_refused_where_parts_come_one_by_one(made, load):
+    message = load(made("nvfp4"), 1, 0, "nvfp4", way="iterator")
+    assert "model.layers.0.self_attn.qkv_proj" in message and "one scale of the whole fused layer" in message
 
 
 def weights_of_group(**fields):

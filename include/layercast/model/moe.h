@@ -63,7 +63,7 @@ struct ExpertOptions {
 // hidden], "down_proj", "gate_up_proj_bias"; its own names, "w13_weight", mean the same). Blocks of MXFP4, which are
 // never transposed, come as they are, with their exponents ("gate_up_proj_blocks" [num_experts, 2 * intermediate,
 // hidden / 32, 16], "gate_up_proj_scales"), or unpacked and expert by expert ("3.gate_up_proj_blocks"). Codes and
-// scales of FP8 come expert by expert ("3.gate_proj.weight_scale_inv") or stacked like the weights
+// scales of FP8, INT8 and NVFP4 come expert by expert ("3.gate_proj.weight_scale_inv") or stacked like the weights
 // ("gate_up_proj_scale_inv", "gate_up_proj.weight_scale"); of scales of whole tensors an expert has one for gate and up
 // together ("3.gate_up_proj.weight_scale", "gate_up_proj_scale" [num_experts]). Shard ids: w1, w2, w3; w13 where gate
 // and up alternate or have one scale; w1 for up where there is no gate.
@@ -83,10 +83,11 @@ class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
   std::span<const std::string_view> input_scale_names() const override;
 
  private:
-  struct Slot;                           // what a parameter holds
-  struct Part;                           // gate, up or down, of a weight or a bias
-  bool takes_blocks() const;             // of MXFP4
-  bool is_one_number(bool scale) const;  // for each expert: the scale of a whole tensor
+  struct Slot;                                // what a parameter holds
+  struct Part;                                // gate, up or down, of a weight or a bias
+  bool takes_blocks() const;                  // of MXFP4
+  template <class Named>                      // Slot or ExpertName
+  bool is_one_number(const Named& of) const;  // for each expert: the scale of a whole tensor
   ExpertNames Names() const;
   std::optional<ExpertName> Parse(std::string_view name) const;
   std::uint32_t IndexOf(const Slot& slot) const;

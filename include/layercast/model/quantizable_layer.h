@@ -52,12 +52,16 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
   DType dtype() const { return dtype_; }  // of weights in full precision
   // A matrix, or a stack of them. Its name ends with "weight". Before any parameter that is none.
   void AddWeight(std::string name, Shape shape, ShardAxis axis);
-  // How many rows and columns of its weight are one of parameter `index`: a block, where it holds the scales of blocks.
+  // How many rows and columns of its weight are one of parameter `index`: a block, where it holds the scales of blocks;
+  // those whose codes share a byte.
   struct Units {
     std::int64_t rows = 1, cols = 1;
   };
   Units UnitsOf(std::uint32_t index) const;
-  bool IsScale(std::uint32_t index) const;
+  bool IsScale(std::uint32_t index) const;        // of blocks, rows or the whole
+  bool IsGlobalScale(std::uint32_t index) const;  // the second, of the whole
+  // A weight and its scales.
+  std::uint32_t parameters_per_weight() const;
   bool IsInputScale(std::uint32_t index) const;
   // What checkpoints call scales of activations within this layer.
   virtual std::span<const std::string_view> input_scale_names() const;
@@ -67,6 +71,7 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
 
  private:
   Parameter ScaleOf(const Parameter& weight) const;
+  Parameter GlobalScaleOf(const Parameter& weight) const;
   void SetSkipRules();
 
   DType dtype_;

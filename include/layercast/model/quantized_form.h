@@ -1,5 +1,5 @@
-// How checkpoints may hold the weight of a linear layer or of an expert: codes, FP8 (e4m3), INT8 or MXFP4's, two in a
-// byte, and their scales, `weight ~ code * scale`.
+// How checkpoints may hold the weight of a linear layer or of an expert: codes, FP8 (e4m3), INT8 or e2m1, two in a byte
+// (MXFP4, NVFP4), and their scales, `weight ~ code * scale`, times NVFP4's second one.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,11 @@ namespace layercast {
 struct LAYERCAST_PUBLIC QuantizedForm {
   enum class Scales : std::uint8_t { kTensor, kChannel, kBlock };
   Scales scales = Scales::kTensor;
-  DType codes = DType::kF8E4M3;                     // or kI8; or kF4, its scales exponents (e8m0) of blocks of 1 x 32
+  DType codes = DType::kF8E4M3;                     // or kI8, or kF4: see Mxfp4 and Nvfp4
   std::int64_t block_rows = 128, block_cols = 128;  // kBlock
   bool power_of_two = false;                        // the scales are powers of two
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
+  bool has_global_scale = false;                    // a second one, of the whole weight (NVFP4)
 
   // The recipe whose kernel tensors are such; empty: there is none.
   std::string_view recipe() const;
@@ -30,15 +31,19 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   Shape ScaleShape(std::int64_t rows, std::int64_t cols) const;
   // As they are stored.
   DType code_dtype() const { return codes == DType::kF4 ? DType::kU8 : codes; }
-  DType scale_dtype() const { return codes == DType::kF4 ? DType::kU8 : DType::kF32; }
+  DType scale_dtype() const;
   std::int64_t codes_per_byte() const { return codes == DType::kF4 ? 2 : 1; }
 
   // What a checkpoint adds to the name of a stack of experts to call their scales, what it usually adds first:
   // "_scale_inv", "_weight_scale_inv", ".weight_scale_inv".
   std::vector<std::string> StackedScales() const;
 
-  // GPT-OSS's experts.
+  // GPT-OSS's experts: exponents (e8m0) of blocks of 1 x 32.
   static QuantizedForm Mxfp4();
+  bool is_mxfp4() const { return codes == DType::kF4 && !has_global_scale; }
+  // e4m3 scales of blocks of 1 x 16, and one of the whole weight.
+  static QuantizedForm Nvfp4();
+  static constexpr std::string_view kGlobalScale = "weight_scale_2";  // what that one is called
 
   bool operator==(const QuantizedForm&) const = default;
 };
