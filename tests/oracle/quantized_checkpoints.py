@@ -90,6 +90,7 @@ def _quantized(form, weight, largest):
                 "input_global_scale": torch.tensor([77.0])}
     quantized = recipes.quantize(form.recipe, weight, weight.abs().amax(), weight.abs().amax(dim=1))
     if form.recipe == "nvfp4":
+        quantized["weight"][::2] &= 0xDD  # blocks whose largest magnitude is 3, not 6, as others' may be
         return {**quantized, "weight_scale_2": quantized["weight_scale_2"].reshape(())}
     scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
     return {"weight": quantized["weight"], form.scale: scale.reshape(()) if form.scalar_scale else scale}
