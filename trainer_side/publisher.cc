@@ -108,7 +108,7 @@ class Publisher::Impl {
   std::shared_ptr<PublishedVersion::State> OfferSnapshot(const PublishOptions& options, const Weights& weights) {
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
-    WorkClock clock(pool_);
+    WorkClock clock;
     state->memory = TakeSnapshot(options, weights, last_layout_, service_.arena(), pool_);
     const WorkCost cost = clock.Lap();
     const struct Offer offer {

@@ -26,7 +26,8 @@ std::string ReloadReport::ToJson() const {
                                   {"relayed_bytes", publisher.relayed_bytes},
                                   {"relays", publisher.relays},
                                   {"held_up_ms", publisher.held_up_seconds * 1e3},
-                                  {"core_ms", publisher.core_seconds * 1e3}});
+                                  {"core_ms", publisher.core_seconds * 1e3},
+                                  {"serving_core_ms", publisher.serving_core_seconds * 1e3}});
   }
   json["out_of_order"] = Json::array();
   for (const OutOfOrderEpisode& episode : out_of_order) {

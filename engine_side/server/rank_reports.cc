@@ -28,6 +28,9 @@ void AddShares(const Json& of_rank, Json& merged) {
     for (const char* sum : {"bytes", "relayed_bytes"}) {
       merged[i][sum] = merged[i][sum].get<std::uint64_t>() + of_rank[i][sum].get<std::uint64_t>();
     }
+    // Each rank's has the others' in it, as far as they were served at the same time.
+    merged[i]["serving_core_ms"] =
+        std::max(merged[i]["serving_core_ms"].get<double>(), of_rank[i]["serving_core_ms"].get<double>());
     for (const Json& relay : of_rank[i]["relays"]) {
       if (std::ranges::find(merged[i]["relays"], relay) == merged[i]["relays"].end())
         merged[i]["relays"].push_back(relay);

@@ -41,6 +41,9 @@ struct PublisherShare {
   // that came between two yields of its walk. 0: it did not say.
   double held_up_seconds = 0;
   double core_seconds = 0;
+  // What was computed in the trainer's process to serve this receiver, and whom else it served meanwhile: digests,
+  // magnitudes, sending. 0: it did not say.
+  double serving_core_seconds = 0;
 };
 
 struct LAYERCAST_PUBLIC ReloadReport {

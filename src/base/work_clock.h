@@ -1,11 +1,10 @@
-// What a piece of work costs whoever asked for it: the time that it takes, and what the calling thread and its pool
-// compute meanwhile.
+// What a piece of work costs whoever asked for it: the time that it takes, and what the calling thread, and pools for
+// it, compute meanwhile.
 #pragma once
-
-#include <time.h>
 
 #include <chrono>
 
+#include "src/base/thread_clock.h"
 #include "src/base/worker_pool.h"
 
 namespace layercast {
@@ -24,8 +23,6 @@ struct WorkCost {
 // One thread only.
 class WorkClock {
  public:
-  explicit WorkClock(WorkerPool& pool) : pool_(pool), began_(Now()) {}
-
   // Since the last call, or since it was made.
   WorkCost Lap() {
     const WorkCost now = Now();
@@ -35,16 +32,12 @@ class WorkClock {
   }
 
  private:
-  WorkCost Now() {
-    timespec thread{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &thread);
+  static WorkCost Now() {
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now().time_since_epoch();
-    return {wall.count(),
-            static_cast<double>(thread.tv_sec) + 1e-9 * static_cast<double>(thread.tv_nsec) + pool_.core_seconds()};
+    return {wall.count(), CoreSecondsOfThisThread() + WorkerPool::HelpersCoreSeconds()};
   }
 
-  WorkerPool& pool_;
-  WorkCost began_;
+  WorkCost began_ = Now();
 };
 
 }  // namespace layercast

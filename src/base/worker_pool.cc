@@ -1,20 +1,25 @@
 #include "src/base/worker_pool.h"
-#include "src/base/thread_name.h"
-
-#include <pthread.h>
-#include <time.h>
 
 #include <atomic>
 #include <exception>
 
+#include "src/base/thread_clock.h"
+#include "src/base/thread_name.h"
+
 namespace layercast {
+namespace {
+
+thread_local double helpers_core_seconds = 0;
+
+}  // namespace
 
 struct WorkerPool::Loop {
   std::size_t count;
   const std::function<void(std::size_t)>& body;
   std::atomic<std::size_t> next{0};
   std::mutex failure_mutex{};
-  std::exception_ptr failure{};  // guarded by failure_mutex
+  std::exception_ptr failure{};     // guarded by failure_mutex
+  double helpers_core_seconds = 0;  // guarded by the pool's mutex_
 
   bool open() const { return next.load(std::memory_order_relaxed) < count; }
 
@@ -39,18 +44,7 @@ WorkerPool::WorkerPool(std::size_t threads) {
 
 WorkerPool::~WorkerPool() = default;
 
-double WorkerPool::core_seconds() {
-  double seconds = 0;
-  for (std::jthread& worker : workers_) {
-    clockid_t clock{};
-    timespec spent{};
-    if (::pthread_getcpuclockid(worker.native_handle(), &clock) != 0) continue;
-    if (::clock_gettime(clock, &spent) == 0) {
-      seconds += static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
-    }
-  }
-  return seconds;
-}
+double WorkerPool::HelpersCoreSeconds() { return helpers_core_seconds; }
 
 void WorkerPool::For(std::size_t count, const std::function<void(std::size_t)>& body) {
   if (count <= 1 || workers_.empty()) {  // small tensors are many: they wait for nobody
@@ -70,6 +64,7 @@ void WorkerPool::For(std::size_t count, const std::function<void(std::size_t)>& 
     loop_ = nullptr;
     changed_.wait(lock, [this] { return inside_ == 0; });
   }
+  helpers_core_seconds += loop.helpers_core_seconds;
   if (loop.failure) std::rethrow_exception(loop.failure);
 }
 
@@ -80,8 +75,11 @@ void WorkerPool::Work(const std::stop_token& stop) {
     Loop* loop = loop_;
     ++inside_;
     lock.unlock();
+    const double began = CoreSecondsOfThisThread();
     loop->Run();
+    const double spent = CoreSecondsOfThisThread() - began;
     lock.lock();
+    loop->helpers_core_seconds += spent;
     --inside_;
     changed_.notify_all();
   }

@@ -21,8 +21,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   std::size_t threads() const { return workers_.size() + 1; }
-  // What its own threads have computed so far.
-  double core_seconds();
+  // What pools' threads have computed so far for loops of the calling thread.
+  static double HelpersCoreSeconds();
 
   // Calls body(0) ... body(count - 1), each once, in any order and on any thread, and returns when all
   // have returned. The first exception is rethrown here, after the calls under way have ended; the rest

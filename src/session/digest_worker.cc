@@ -9,6 +9,7 @@
 #include "layercast/error.h"
 #include "src/base/as_error.h"
 #include "src/base/thread_name.h"
+#include "src/base/work_clock.h"
 #include "src/session/chunk_digests.h"
 
 namespace layercast {
@@ -52,10 +53,12 @@ void DigestWorker::Put(DigestJob job) {
 
 void DigestWorker::Run(const std::stop_token& stop) {
   NameThisThread("lc-digests");
+  WorkClock clock;
   while (!stop.stop_requested()) {
     TakeJobs(Deadline::After(under_way_.empty() ? kIdle : std::chrono::milliseconds(0)));
     for (auto work = under_way_.begin(); work != under_way_.end() && !stop.stop_requested();) {
       work = Step(*work) ? under_way_.erase(work) : std::next(work);
+      core_seconds_ += clock.Lap().core_seconds;
     }
   }
 }

@@ -3,6 +3,7 @@
 // some chunks' at a time, and receivers take turns. Used by the offer desk.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -56,6 +57,8 @@ class DigestWorker {
   // `subscribed`, as many `more_digests` as it takes (or `refused`) go to the outbox. Throws kResourceExhausted when
   // too many wait.
   void Put(DigestJob job);
+  // That it took so far: its thread, and the pool for it.
+  double core_seconds() const { return core_seconds_; }
 
  private:
   struct Work {
@@ -78,6 +81,7 @@ class DigestWorker {
 
   const Parts parts_;
   BoundedQueue<DigestJob> jobs_{4096};
+  std::atomic<double> core_seconds_{0};
   // What follows is the thread's alone.
   std::list<Work> under_way_;
   // By offer and schedule, as far as they are made: once for each distinct schedule.

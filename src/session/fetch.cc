@@ -101,6 +101,9 @@ class Session final : public FetchSession {
       if (options_.relay != nullptr) options_.relay->Clear({ErrorCode::kUnavailable, "this relay's own reload failed"});
       throw;
     }
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      stats_.publishers[i].serving_core_seconds = publishers_[i]->AskServingCoreSeconds();
+    }
     return stats_;
   }
 

@@ -102,6 +102,9 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
     OnProgress(key, session, *progress);
     return {};
   }
+  if (std::holds_alternative<wire::CostRequest>(message)) {
+    return {wire::ServingCost{static_cast<std::uint64_t>((CoreSeconds() - session.served_since) * 1e6)}};
+  }
   if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
     if (session.walk != nullptr) session.walk->Done(key, done->sequence);
     return {};
@@ -167,6 +170,7 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   session.hello = std::move(hello);
   session.protocol = welcome.protocol;
   session.lease = std::move(lease);
+  session.served_since = CoreSeconds();
   session.last_heard = Deadline::Clock::now();
   return welcome;
 }

@@ -41,6 +41,7 @@ class OfferDesk {
     // The channels that carry a version, by name and address.
     std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;
     std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;  // the first of `count` that nobody else uses
+    std::function<double()> core_seconds;  // that the service's threads have computed, but for this desk's
   };
   OfferDesk(DeskOptions options, const Parts& parts);
 
@@ -65,6 +66,7 @@ class OfferDesk {
     std::shared_ptr<const Schedule> schedule;         // the second owner is schedules_
     std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
+    double served_since = 0;  // what serving had cost when the session began: core seconds
     StreamWalk* walk = nullptr;
     RelayTree* tree = nullptr;  // of those who take the same of a snapshot
 
@@ -73,6 +75,8 @@ class OfferDesk {
 
   std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
   wire::StatusAnswer Status();
+  // What serving has cost so far, whomever.
+  double CoreSeconds() const { return parts_.core_seconds() + digests_.core_seconds(); }
   std::vector<wire::ReaderStatus> ReadersOf(const OfferedVersion& version) const;
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);

@@ -13,11 +13,13 @@
 #include "src/base/as_error.h"
 #include "src/base/log.h"
 #include "src/base/poll_sockets.h"
+#include "src/base/thread_clock.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
 #include "src/transport/carried_offer.h"
+#include "src/transport/zmq_threads.h"
 
 namespace layercast {
 namespace {
@@ -32,7 +34,10 @@ constexpr int kLeaseInTimeouts = 6;              // FORMAT.md
 class OfferService::Impl {
  public:
   Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints)
-      : transports_(TransportsNamed(options.channels)), context_(1), socket_(context_, zmq::socket_type::router) {
+      : transports_(TransportsNamed(options.channels)),
+        context_(1),
+        library_threads_(context_),
+        socket_(context_, zmq::socket_type::router) {
     CheckBindable(options.endpoint, options.allow_remote);
     Bind(options.endpoint);
     OpenChannels(options, failpoints);
@@ -48,7 +53,8 @@ class OfferService::Impl {
                          .arena = *arena_,
                          .ends = end_pointers_,
                          .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
-                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }});
+                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); },
+                         .core_seconds = [this] { return CoreSeconds(); }});
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 
@@ -121,6 +127,13 @@ class OfferService::Impl {
     return channels;
   }
 
+  // On this service's thread.
+  double CoreSeconds() {
+    double seconds = CoreSecondsOfThisThread() + library_threads_.core_seconds();
+    for (OfferingEnd* end : end_pointers_) seconds += end->core_seconds();
+    return seconds;
+  }
+
   void Run(const std::stop_token& stop) {
     NameThisThread("lc-offer");
     Clock::time_point next_sweep = Clock::now() + kTick;
@@ -176,6 +189,7 @@ class OfferService::Impl {
   HostMemory host_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_;
   zmq::context_t context_;
+  ZmqThreads library_threads_;
   zmq::socket_t socket_;  // of the control thread, once it runs
   std::string bound_;
   std::vector<std::unique_ptr<OfferingEnd>> ends_;

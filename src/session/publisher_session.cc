@@ -1,13 +1,17 @@
 #include "src/session/publisher_session.h"
 
+#include <chrono>
 #include <set>
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/log.h"
 #include "src/session/channel_chooser.h"
 
 namespace layercast {
 namespace {
+
+constexpr std::chrono::milliseconds kCostTime{200};
 
 wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
   wire::Hello hello;
@@ -72,6 +76,21 @@ void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Sch
   for (const wire::AxisAmax& amax : subscribed.amax) tensors.insert(amax.tensor);
   check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size(),
         link_.protocol() >= wire::kLateAmaxProtocol);
+}
+
+double PublisherSession::AskServingCoreSeconds() noexcept {
+  if (link_.protocol() < wire::kServingCostProtocol) return 0;
+  try {
+    link_.Send(wire::CostRequest{});
+    const Deadline deadline = Deadline::After(kCostTime);
+    while (const auto message = link_.Receive(deadline, "asking what serving has cost")) {
+      if (const auto* cost = std::get_if<wire::ServingCost>(&*message))
+        return static_cast<double>(cost->core_us) * 1e-6;
+    }
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
+  return 0;
 }
 
 void PublisherSession::CloseChannel() noexcept {

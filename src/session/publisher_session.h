@@ -35,6 +35,9 @@ class PublisherSession {
   void AskAgain(const Schedule& schedule);
   // Throws kCorrupt unless this is the answer to all that was asked.
   void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
+  // What serving has cost it while this session was open; 0 where it does not say, or not soon: then it has other
+  // troubles, which are not this receiver's, who has everything.
+  double AskServingCoreSeconds() noexcept;
   // Nothing is read from it, and nothing written by it, any more. Idempotent.
   void CloseChannel() noexcept;
   void Close() noexcept;

@@ -86,7 +86,7 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
   std::vector<bool> yielded(manifest.size());  // once each: a slot has an offer's number, and there is one for each
   std::uint32_t sequence = 0;
   WorkCost cost;
-  WorkClock clock(environment_.pool);
+  WorkClock clock;
   const auto next = [&] {
     cost += clock.Lap();
     std::optional<NamedTensor> named = weights->Next();

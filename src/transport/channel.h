@@ -58,6 +58,8 @@ class OfferingEnd {
   virtual void Remove(std::uint64_t offer_id) = 0;
   // `serve.chunk`, for each chunk of a version that the offering end sends; they outlive it.
   virtual void Arm(FailPoints& /*failpoints*/) {}
+  // What its own threads have computed so far, and those of the library below it that can be told apart. Thread-safe.
+  virtual double core_seconds() { return 0; }
 };
 
 struct ChunkRequest {

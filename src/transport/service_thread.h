@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/thread_clock.h"
 #include "src/base/thread_name.h"
 #include "src/transport/wake_fd.h"
 
@@ -35,6 +36,8 @@ class ServiceThread {
   }
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
+
+  double core_seconds() { return CoreSecondsOf(thread_); }
 
  private:
   const WakeFd& wake_;

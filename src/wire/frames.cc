@@ -15,7 +15,7 @@ constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
     "hello",        "welcome",    "subscribe",  "need_schedule", "subscribed", "tensor_ready", "tensor_done",
     "stream_end",   "ping",       "pong",       "bye",           "refused",    "status",       "status_answer",
-    "more_digests", "fetch_from", "relay_lost", "chunks_ready",  "progress"};
+    "more_digests", "fetch_from", "relay_lost", "chunks_ready",  "progress",   "cost_request", "serving_cost"};
 
 // Writing and reading are one description: `Fields(archive, message)` visits a message's fields in wire order, and the
 // archive is a Writer or a Reader. So the two cannot differ.
@@ -281,6 +281,11 @@ void Fields(Archive& archive, Progress& progress) {
   archive.Number(progress.elapsed_us, "elapsed");
   archive.Number(progress.waited_us, "waited");
   archive.Number(progress.bytes_per_second, "bytes per second");
+}
+
+template <typename Archive>
+void Fields(Archive& archive, ServingCost& cost) {
+  archive.Number(cost.core_us, "core time");
 }
 
 template <typename Archive, typename Empty>

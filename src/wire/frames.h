@@ -16,7 +16,7 @@ namespace layercast::wire {
 
 // This release speaks these protocols.
 inline constexpr std::uint16_t kOldestProtocol = 2;
-inline constexpr std::uint16_t kNewestProtocol = 5;
+inline constexpr std::uint16_t kNewestProtocol = 6;
 // From this one on, a publisher may be one of several that hold a version between them, and says so.
 inline constexpr std::uint16_t kPartsProtocol = 3;
 // From this one on, digests of a snapshot's chunks may come after 'subscribed'.
@@ -27,6 +27,8 @@ inline constexpr std::uint16_t kRelayProtocol = 4;
 inline constexpr std::uint16_t kProgressProtocol = 5;
 // From this one on, magnitudes that a receiver of a snapshot asks for may come after 'subscribed'.
 inline constexpr std::uint16_t kLateAmaxProtocol = 5;
+// From this one on, a publisher says what serving has cost it.
+inline constexpr std::uint16_t kServingCostProtocol = 6;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -218,10 +220,21 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
+// What has serving cost? Since protocol 6.
+struct CostRequest {
+  bool operator==(const CostRequest&) const = default;
+};
+
+// What was computed to serve receivers while this session was open. Since protocol 6.
+struct ServingCost {
+  std::uint64_t core_us = 0;
+  bool operator==(const ServingCost&) const = default;
+};
+
 // In the order of their type numbers, from 1 on.
-using Message =
-    std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd, Ping, Pong,
-                 Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost, ChunksReady, Progress>;
+using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
+                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
+                             ChunksReady, Progress, CostRequest, ServingCost>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // decides the form of the message

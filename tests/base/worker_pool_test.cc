@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <stdexcept>
+#include <thread>
 #include <vector>
+
+#include "src/base/thread_clock.h"
 
 namespace layercast {
 namespace {
@@ -30,6 +34,22 @@ TEST(WorkerPool, BringsTheFirstFailureBackAndGoesOnWorking) {
   std::atomic<int> calls{0};
   pool.For(10, [&](std::size_t) { calls.fetch_add(1); });
   EXPECT_EQ(calls.load(), 10);
+}
+
+TEST(WorkerPool, CountsWhatItsThreadsComputeForWhoAsked) {
+  WorkerPool pool(2);
+  const auto compute = [&] {  // on both threads: each index waits for the other to have begun
+    std::barrier begun(2);
+    pool.For(2, [&](std::size_t) {
+      begun.arrive_and_wait();
+      const double began = CoreSecondsOfThisThread();
+      while (CoreSecondsOfThisThread() - began < 0.002) continue;
+    });
+  };
+  const double before = WorkerPool::HelpersCoreSeconds();
+  compute();
+  EXPECT_GE(WorkerPool::HelpersCoreSeconds() - before, 0.002);
+  std::jthread([] { EXPECT_EQ(WorkerPool::HelpersCoreSeconds(), 0); }).join();
 }
 
 }  // namespace

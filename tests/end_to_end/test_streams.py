@@ -31,4 +31,4 @@ def test_the_report_says_what_a_version_cost_its_trainer(program, start, checkpo
         report = program.reload(engine, "--publisher", publisher.endpoint)["report"]
         [share] = report["publishers"]
         assert share["endpoint"] == publisher.endpoint
-        assert share["held_up_ms"] > 0 and share["core_ms"] > 0
+        assert share["held_up_ms"] > 0 and share["core_ms"] > 0 and share["serving_core_ms"] > 0

@@ -69,6 +69,13 @@ TEST(RankChannels, RanksThatDifferAreEachSaidWithTheirReasonAndRate) {
   EXPECT_EQ(MergeReports(JsonOf(reports)).at("publishers").at(0).at("bytes"), 15);
 }
 
+TEST(RankReports, WhatServingCostIsTheMostThatARankWasTold) {
+  std::vector<ReloadReport> reports = {Over("zmq", 2), Over("zmq", 2)};
+  reports[0].publishers[0].serving_core_seconds = 0.25;
+  reports[1].publishers[0].serving_core_seconds = 0.5;
+  EXPECT_EQ(MergeReports(JsonOf(reports)).at("publishers").at(0).at("serving_core_ms"), 500);
+}
+
 TEST(RankChannels, OneChannelOfTwoLanesIsADifference) {
   ReloadReport tcp = Over("ucx", 3), rdma = Over("ucx", 20);
   tcp.channel_lane = "tcp/eth0";

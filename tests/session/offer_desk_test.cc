@@ -30,7 +30,8 @@ TEST(OfferDesk, AVersionThatIsWithdrawnWhileAReceiverIsWelcomedIsNotReleasedUnde
                                          .arena = memory,
                                          .ends = {},
                                          .channels = withdraw,
-                                         .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; }});
+                                         .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; },
+                                         .core_seconds = [] { return 0.0; }});
   welcoming = &desk;
   desk.Add(version);
   const SessionKey key{"receiver", 1};

@@ -126,8 +126,8 @@ TEST_F(ProtocolTest, AStatusIsAnsweredInTheProtocolThatItWasAskedIn) {
     asker.Send(wire::Encode({protocol, kSession, wire::StatusRequest{}}));
     return wire::Decode(asker.ReceiveBytes());
   };
-  for (const auto& [asked, answered] :
-       {std::pair(1, 2), std::pair(2, 2), std::pair(3, 3), std::pair(4, 4), std::pair(5, 5), std::pair(6, 5)}) {
+  for (const auto& [asked, answered] : {std::pair(1, 2), std::pair(2, 2), std::pair(3, 3), std::pair(4, 4),
+                                        std::pair(5, 5), std::pair(6, 6), std::pair(7, 6)}) {
     const wire::Frame frame = answer_in(static_cast<std::uint16_t>(asked));
     EXPECT_EQ(frame.protocol, answered);
     const wire::VersionStatus& version = std::get<wire::StatusAnswer>(frame.message).versions.at(0);

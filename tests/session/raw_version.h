@@ -60,6 +60,7 @@ class RawVersion {
 // What fetching from it ends with: the chunks, or an error.
 struct Fetched {
   CollectingSink sink;
+  FetchStats stats;
   ErrorCode code = ErrorCode::kInternal;
   std::string error;
 };
@@ -76,7 +77,7 @@ inline std::future<Fetched> FetchInBackground(const std::string& endpoint, Chann
     try {
       const auto session =
           FetchSession::Open(std::vector{endpoint}, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
-      session->Fetch(schedule, requests, fetched.sink, Soon());
+      fetched.stats = session->Fetch(schedule, requests, fetched.sink, Soon());
     } catch (const Error& error) {
       fetched.code = error.code();
       fetched.error = error.what();

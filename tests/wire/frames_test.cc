@@ -51,6 +51,8 @@ std::vector<Frame> Examples() {
       {5, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011, 4}}, true, "tcp://127.0.0.1:5", 6}},
       {5, 7, MoreDigests{{{1, 2}}, {{5, {1.5F}}}}},
       {5, 7, Progress{1, 2, 3, 4}},
+      {6, 7, CostRequest{}},
+      {6, 7, ServingCost{1234}},
   };
 }
 

@@ -23,6 +23,7 @@ class NcclOfferingEnd final : public OfferingEnd {
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
+  double core_seconds() override { return service_.core_seconds(); }
 
  private:
   const NcclParts parts_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/deadline.h"
+#include "src/base/thread_clock.h"
 #include "src/transport/channel.h"
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/offer_table.h"
@@ -28,6 +29,7 @@ class ShmOfferingEnd final : public OfferingEnd {
   MemoryResource* arena() override { return &arena_; }
   void Add(const Offer& offer) override;
   void Remove(std::uint64_t offer_id) override;
+  double core_seconds() override { return CoreSecondsOf(thread_); }
 
  private:
   struct Connection {

@@ -35,6 +35,7 @@ class UcxOfferingEnd final : public OfferingEnd {
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
+  double core_seconds() override { return service_.core_seconds(); }
 
  private:
   WakeFd wake_;

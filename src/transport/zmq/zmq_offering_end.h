@@ -8,12 +8,14 @@
 #include <thread>
 #include <zmq.hpp>
 
+#include "src/base/thread_clock.h"
 #include "src/transport/channel.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_queue.h"
 #include "src/transport/wake_fd.h"
 #include "src/transport/zmq/messages.h"
 #include "src/transport/zmq/piece_pool.h"
+#include "src/transport/zmq_threads.h"
 
 namespace layercast::zmq_channel {
 
@@ -59,12 +61,14 @@ class ZmqOfferingEnd final : public OfferingEnd {
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
+  double core_seconds() override { return CoreSecondsOf(thread_) + library_threads_.core_seconds(); }
 
  private:
   WakeFd wake_;
   OfferBook book_;  // this and the pool outlive the context, whose threads give pieces back
   PiecePool pieces_;
   zmq::context_t context_;
+  ZmqThreads library_threads_{context_};
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   std::jthread thread_;

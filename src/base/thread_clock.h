@@ -1,0 +1,26 @@
+// What threads of this process have computed.
+#pragma once
+
+#include <pthread.h>
+#include <time.h>
+
+#include <thread>
+
+namespace layercast {
+
+inline double ReadSeconds(clockid_t clock) {
+  timespec spent{};
+  if (::clock_gettime(clock, &spent) != 0) return 0;
+  return static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
+}
+
+inline double CoreSecondsOfThisThread() { return ReadSeconds(CLOCK_THREAD_CPUTIME_ID); }
+
+// Of one that was not joined; 0 where it has ended.
+inline double CoreSecondsOf(std::jthread& thread) {
+  clockid_t clock{};
+  if (!thread.joinable() || ::pthread_getcpuclockid(thread.native_handle(), &clock) != 0) return 0;
+  return ReadSeconds(clock);
+}
+
+}  // namespace layercast
