@@ -233,10 +233,7 @@ class Plan final : public Subcommand {
       throw UsageError("--stage " + std::to_string(parallel_.pp_rank) + " is not below --pp " +
                        std::to_string(parallel_.pp_size));
     }
-    if (expert_parallel_) {
-      parallel_.ep_rank = parallel_.tp_rank;
-      parallel_.ep_size = parallel_.tp_size;
-    }
+    if (expert_parallel_) parallel_.SpreadExperts();
     const Deadline deadline = timeout_.deadline();
     const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model_));
     const std::string draft = AbsoluteDraft(draft_);

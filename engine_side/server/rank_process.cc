@@ -69,10 +69,7 @@ class CallQueue {
 
 ParallelConfig ParallelOf(const RankOptions& options) {
   ParallelConfig parallel{.tp_rank = options.tp_rank, .tp_size = options.tp_size};
-  if (options.expert_parallel) {
-    parallel.ep_rank = options.tp_rank;
-    parallel.ep_size = options.tp_size;
-  }
+  if (options.expert_parallel) parallel.SpreadExperts();
   return parallel;
 }
 

@@ -21,6 +21,12 @@ struct ParallelConfig {
   int pp_size = 1;
   std::vector<std::int64_t> pp_layer_partition{};  // layers of each stage; empty: spread as vLLM does
 
+  // Spreads whole experts over the ranks over which each would be split.
+  void SpreadExperts() {
+    ep_rank = tp_rank;
+    ep_size = tp_size;
+  }
+
   // This rank among all ranks of the engine: stage by stage.
   int engine_rank() const { return pp_rank * tp_size + tp_rank; }
   int engine_size() const { return pp_size * tp_size; }

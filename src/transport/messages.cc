@@ -97,6 +97,11 @@ Refusal DecodeRefusal(std::span<const std::byte> message) {
   return refusal;
 }
 
+void ThrowRefusal(std::span<const std::byte> message) {
+  const Refusal refusal = DecodeRefusal(message);
+  throw Error(refusal.code, "it refused: " + refusal.message);
+}
+
 void DecodeBare(std::span<const std::byte> message) {
   ByteReader reader("message", message);
   reader.Get<std::uint8_t>("kind");

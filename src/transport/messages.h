@@ -54,6 +54,8 @@ std::vector<std::byte> EncodeRefusal(const Refusal& refusal);
 Kind DecodeKind(std::span<const std::byte> message);
 Request DecodeRequest(std::span<const std::byte> message);
 Refusal DecodeRefusal(std::span<const std::byte> message);
+// What it refuses with.
+[[noreturn]] void ThrowRefusal(std::span<const std::byte> message);
 void DecodeBare(std::span<const std::byte> message);  // PING, PONG: the kind alone
 
 }  // namespace layercast

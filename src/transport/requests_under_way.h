@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/deadline.h"
 #include "src/transport/channel.h"
 #include "src/transport/messages.h"
 #include "src/transport/offer_views.h"
@@ -81,6 +82,17 @@ class RequestsUnderWay {
     ChunkCompletion completion = std::move(done_.front());
     done_.pop_front();
     return completion;
+  }
+
+  // As FetchingEnd::Poll: `progress` says whether anything moved; `wait` may take as long as the deadline.
+  template <typename Progress, typename Wait>
+  std::optional<ChunkCompletion> Await(Deadline deadline, const Progress& progress, const Wait& wait) {
+    while (!has_done()) {
+      if (progress()) continue;
+      if (empty() || deadline.Passed()) return std::nullopt;
+      wait();
+    }
+    return TakeDone();
   }
 
   void Clear() {

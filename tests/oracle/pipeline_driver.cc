@@ -65,10 +65,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "requantize") job.requantize = true;
     if (word == "direct") job.direct = true;
     if (word == "device") job.device = true;
-    if (word == "experts") {
-      job.parallel.ep_rank = job.parallel.tp_rank;
-      job.parallel.ep_size = job.parallel.tp_size;
-    }
+    if (word == "experts") job.parallel.SpreadExperts();
     if (word == "input_scales") job.scales.inputs = true;
     if (word == "kv_cache_scales") job.scales.kv_cache = true;
     if (word.starts_with("way=")) job.way = value;

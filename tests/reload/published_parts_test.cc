@@ -200,7 +200,7 @@ TEST_P(PublishedPartsTest, OfExpertsAreServedAsTheWholeByRanksThatHaveAPartOfEac
                              : std::vector<Form>{Form::kPerExpert, Form::kStacked, Form::kTransposed}) {
     for (const bool expert_parallel : {false, true}) {
       ParallelConfig parallel{.tp_rank = 1, .tp_size = 2};
-      if (expert_parallel) parallel.ep_rank = parallel.tp_rank, parallel.ep_size = parallel.tp_size;
+      if (expert_parallel) parallel.SpreadExperts();
       ExpectTaken({.recipe = "fp8_per_channel", .parallel = parallel, .experts = form}, "inproc");
       ExpectTaken({.recipe = "fp8_per_tensor", .parallel = parallel, .experts = form}, "zmq");
     }

@@ -89,14 +89,9 @@ void CudaIpcFetchingEnd::Submit(const ChunkRequest& request) {
 }
 
 std::optional<ChunkCompletion> CudaIpcFetchingEnd::Poll(Deadline deadline) {
-  return Run([&]() -> std::optional<ChunkCompletion> {
+  return Run([&] {
     TakeMessages();
-    while (!requests_.has_done()) {
-      if (Progress()) continue;
-      if (requests_.empty() || deadline.Passed()) return std::nullopt;
-      Wait(deadline);
-    }
-    return requests_.TakeDone();
+    return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); });
   });
 }
 
@@ -141,8 +136,7 @@ void CudaIpcFetchingEnd::TakeMessage(std::span<const std::byte> message) {
     return mappings_->Drop(address_, number);
   }
   if (kind != Kind::kRefused) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
-  const Refusal refusal = DecodeRefusal(message);
-  throw Error(refusal.code, "it refused: " + refusal.message);
+  ThrowRefusal(message);
 }
 
 void CudaIpcFetchingEnd::TakeSegment(const Announced& announced) {

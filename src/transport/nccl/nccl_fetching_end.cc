@@ -59,14 +59,7 @@ void NcclFetchingEnd::Submit(const ChunkRequest& request) {
 }
 
 std::optional<ChunkCompletion> NcclFetchingEnd::Poll(Deadline deadline) {
-  return guard_.Run([&]() -> std::optional<ChunkCompletion> {
-    while (!requests_.has_done()) {
-      if (Progress()) continue;
-      if (requests_.empty() || deadline.Passed()) return std::nullopt;
-      Wait(deadline);
-    }
-    return requests_.TakeDone();
-  });
+  return guard_.Run([&] { return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); }); });
 }
 
 void NcclFetchingEnd::Close() noexcept {
@@ -129,10 +122,7 @@ void NcclFetchingEnd::TakeMessage(std::span<const std::byte> message) {
     case NcclKind::kEpoch: return TakeEpoch(DecodeEpoch(message));
     case NcclKind::kPieces: return TakePieces(DecodePieces(message));
     case NcclKind::kPong: return DecodeBare(message);
-    case NcclKind::kRefused: {
-      const Refusal refusal = DecodeRefusal(message);
-      throw Error(refusal.code, "it refused: " + refusal.message);
-    }
+    case NcclKind::kRefused: ThrowRefusal(message);
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
 }

@@ -65,14 +65,7 @@ void UcxFetchingEnd::Submit(const ChunkRequest& request) {
 }
 
 std::optional<ChunkCompletion> UcxFetchingEnd::Poll(Deadline deadline) {
-  return guard_.Run([&]() -> std::optional<ChunkCompletion> {
-    while (!requests_.has_done()) {
-      if (Progress()) continue;
-      if (requests_.empty() || deadline.Passed()) return std::nullopt;
-      Wait(deadline);
-    }
-    return requests_.TakeDone();
-  });
+  return guard_.Run([&] { return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); }); });
 }
 
 void UcxFetchingEnd::Close() noexcept {
@@ -107,8 +100,7 @@ void UcxFetchingEnd::ExpectAlive() {
 
 void UcxFetchingEnd::TakeControl(std::span<const std::byte> message) {
   if (DecodeKind(message) != Kind::kRefused) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
-  const Refusal refusal = DecodeRefusal(message);
-  throw Error(refusal.code, "it refused: " + refusal.message);
+  ThrowRefusal(message);
 }
 
 ucs_status_t UcxFetchingEnd::OnMessage(void* end, const void* header, std::size_t header_length, void* data,

@@ -98,10 +98,7 @@ void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message, zmq::messag
       if (DecodeWelcome(message) == 0) throw Error(ErrorCode::kUnsupported, "it speaks no version of ours");
       welcomed_ = true;
       return;
-    case Kind::kRefused: {
-      const Refusal refusal = DecodeRefusal(message);
-      throw Error(refusal.code, "it refused: " + refusal.message);
-    }
+    case Kind::kRefused: ThrowRefusal(message);
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
 }
