@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kField = "quantization_config";
+constexpr const char* kModelOptField = "hf_quant_config.json: quantization.";
 constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
 
 [[noreturn]] void Refuse(const std::string& what) { ConfigFields::Refuse(std::string(kField) + ": " + what); }
@@ -108,16 +109,17 @@ FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
   return FormOfCompressedIntegers(weights, group.Find("format") == nullptr ? config : group);
 }
 
-FormOrWhyNot FormOf(const ConfigFields& config) {
-  const std::string method = config.Text("quant_method", "");
+FormOrWhyNot FormOfModelOpt(const ConfigFields& config) {
+  const std::string algorithm = config.Text("quant_algo", "");
+  if (algorithm == "FP8") return {QuantizedForm{}};
+  if (algorithm == "NVFP4") return FormOfNvfp4(config);
+  return WhyNot(config, "quant_algo", "'FP8' or 'NVFP4'");
+}
+
+FormOrWhyNot FormOf(const std::string& method, const ConfigFields& config) {
   if (method == "fp8") return FormOfFp8(config);
   if (method == "compressed-tensors") return FormOfCompressedTensors(config);
-  if (method == "modelopt") {
-    const std::string algorithm = config.Text("quant_algo", "");
-    if (algorithm == "NVFP4") return FormOfNvfp4(config);
-    if (algorithm != "FP8") return WhyNot(config, "quant_algo", "'FP8' or 'NVFP4'");
-    return {QuantizedForm{}};
-  }
+  if (method == "modelopt") return FormOfModelOpt(config);
   if (method == "mxfp4") return {QuantizedForm::Mxfp4()};
   if (method == "fbgemm_fp8") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
   return WhyNot(config, "quant_method", "'fp8', 'compressed-tensors', 'modelopt', 'mxfp4' or 'fbgemm_fp8'");
@@ -160,9 +162,13 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   if (!root.is_object()) return quantization;
   const auto found = root.find(kField);
   if (found == root.end() || found->is_null()) return quantization;
-  const ConfigFields config(*found, std::string(kField) + ".");
-  quantization.method = config.Text("quant_method", "");
-  FormOrWhyNot found_form = FormOf(config);
+  const auto of_modelopt = found->find("quantization");  // as hf_quant_config.json has it, whose weights may be whole
+  const bool is_modelopts = of_modelopt != found->end();
+  const ConfigFields config =
+      is_modelopts ? ConfigFields(*of_modelopt, kModelOptField) : ConfigFields(*found, std::string(kField) + ".");
+  if (is_modelopts && config.Find("quant_algo") == nullptr) return quantization;
+  quantization.method = is_modelopts ? "modelopt" : config.Text("quant_method", "");
+  FormOrWhyNot found_form = FormOf(quantization.method, config);
   quantization.form = std::move(found_form.form);
   quantization.why_no_form = std::move(found_form.why_not);
   for (const char* key : {"ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules"}) {

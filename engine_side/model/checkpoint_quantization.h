@@ -1,5 +1,5 @@
-// What config.json's `quantization_config` says of a checkpoint: which linear layers and experts are quantized, and in
-// what form. Value. Used when a tree is built.
+// What config.json's `quantization_config`, or ModelOpt's hf_quant_config.json, says of a checkpoint: which linear
+// layers and experts are quantized, and in what form. Value. Used when a tree is built.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,8 @@ namespace layercast {
 
 class LAYERCAST_PUBLIC ModelDescription {
  public:
-  // Reads `directory`/config.json. Throws kNotFound if it is not there. What it says is looked at by
+  // Reads `directory`/config.json, and into it, where that does not say how the checkpoint is quantized, what ModelOpt
+  // says of it in hf_quant_config.json. Throws kNotFound if it is not there. What it says is looked at by
   // ModelConfig::Parse.
   static ModelDescription FromDirectory(const std::filesystem::path& directory);
   // `directory`: where the checkpoint lies that `reload_weights()` re-reads; may be empty.

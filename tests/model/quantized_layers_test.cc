@@ -57,6 +57,8 @@ TEST(CheckpointQuantization, FormsOfTheField) {
   EXPECT_EQ(CheckpointQuantization::Parse(kBlocks).form->checkpoint_scale, "weight_scale_inv");
   EXPECT_EQ(form(R"({"quant_method": "fbgemm_fp8"})")->scales, Scales::kChannel);
   EXPECT_EQ(form(R"({"quant_method": "gptq"})"), std::nullopt);
+  EXPECT_EQ(form(R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})")->scales,
+            Scales::kTensor);
   EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
       "num_bits": 8, "strategy": "channel"}}}})")
                 ->recipe(),
@@ -174,6 +176,12 @@ TEST(QuantizedLayers, ScalesOfRowsGoAlongWithTheRows) {
   EXPECT_EQ(down.pieces.at(0).source, Box::Whole({256, 1}));
 }
 
+TEST(CheckpointQuantization, OfModelOptsFileWithoutAnAlgorithmIsNone) {
+  const std::string keys_and_values_alone = R"({"quant_algo": null, "kv_cache_quant_algo": "FP8"})";
+  const std::string config = R"({"quantization_config": {"quantization": )" + keys_and_values_alone + "}}";
+  EXPECT_EQ(CheckpointQuantization::Parse(config).method, "");
+}
+
 TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   const auto why = [](const std::string& config) {
     return CheckpointQuantization::Parse(R"({"quantization_config": )" + config + "}").why_no_form;
@@ -184,6 +192,8 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   EXPECT_EQ(why(R"({"quant_method": "fp8"})"), "");
   EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
             "quantization_config.quant_algo: expected 'FP8' or 'NVFP4', got \"W4A8_AWQ\"");
+  EXPECT_EQ(why(R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 32}})"),
+            "hf_quant_config.json: quantization.group_size: expected 16, got 32");
   EXPECT_THAT(why(R"({"quant_method": "gptq"})"), HasSubstr("'mxfp4' or 'fbgemm_fp8', got \"gptq\""));
   EXPECT_THAT(why(R"({"quant_method": "compressed-tensors"})"),
               HasSubstr("config_groups: expected one group, got null"));

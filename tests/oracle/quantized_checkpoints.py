@@ -30,6 +30,7 @@ class Form:
     scale_dtype: torch.dtype = torch.float32
     scalar_scale: bool = False  # of no dimension
     input_scale: bool = False
+    own_file: bool = False  # `config` in hf_quant_config.json
     packed: bool = False  # NVFP4 under compressed-tensors' names, with one global scale for all weights
 
 
@@ -62,6 +63,10 @@ FORMS = {
     "modelopt": Form("fp8_per_tensor", "weight_scale",
                      {"quant_method": "modelopt", "quant_algo": "FP8", "exclude_modules": ["lm_head", "*1.mlp*"]},
                      left_out=("layers.1.mlp.",)),
+    "modelopt's file": Form("fp8_per_tensor", "weight_scale",
+                            {"quant_algo": "FP8", "kv_cache_quant_algo": None,
+                             "exclude_modules": ["lm_head*", "model.layers.1.self_attn.o_proj"]},
+                            left_out=("layers.1.self_attn.o_proj",), scalar_scale=True, own_file=True),
     "compressed channels": Form("fp8_per_channel", "weight_scale",
                                 _compressed("channel", ["lm_head", "re:.*layers\\.0\\.self_attn\\.[qkv]_proj"]),
                                 left_out=("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj",
@@ -128,7 +133,12 @@ def make(source, folder, form):
             tensors[f"{module}.input_scale"] = torch.tensor(0.01 * (len(tensors) % 29 + 1))  # parts of a layer differ
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     config = oracle.read_config(source)
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": form.config}))
+    if form.own_file:
+        own = {"producer": {"name": "modelopt", "version": "0.29.0"}, "quantization": form.config}
+        (folder / "hf_quant_config.json").write_text(json.dumps(own))
+    else:
+        config = {**config, "quantization_config": form.config}
+    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 

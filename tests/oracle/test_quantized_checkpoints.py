@@ -320,6 +320,21 @@ def test_four_bits_of_another_form_are_refused_naming_the_field(form, change, re
     assert refusal in message and "layer model.layers." in message, message
 
 
+def test_what_config_json_says_goes_before_modelopts_file(made, load):
+    folder = made("modelopt")
+    other = {"quantization": {"quant_algo": "NVFP4", "group_size": 16}}
+    (folder / "hf_quant_config.json").write_text(json.dumps(other))
+    assert_served(load, folder, "modelopt", 1, "fp8_per_tensor")
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "{"])
+def test_modelopts_file_that_says_nothing_is_refused_by_its_name(text, made, load):
+    folder = made("modelopt's file")
+    (folder / "hf_quant_config.json").write_text(text)
+    message = load(folder, 1, 0, "fp8_per_tensor")
+    assert "hf_quant_config.json: expected a JSON object with the field 'quantization'" in message, message
+
+
 def test_one_global_scale_of_a_part_alone_is_refused_where_parts_come_one_by_one(made, load):
     message = load(made("nvfp4"), 1, 0, "nvfp4", way="iterator")
     assert "model.layers.0.self_attn.qkv_proj" in message and "one scale of the whole fused layer" in message
