@@ -7,6 +7,7 @@
 
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe_parts.h"
+#include "engine_side/reload/positive_scales.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 
@@ -106,11 +107,7 @@ void QuantizeStage::CheckPositive(std::uint32_t parameter, const TensorSpec& ten
   std::vector<float> values(view.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype)));
   for (std::size_t row = 0; row < view.rows; ++row) {
     Cast(tensor.dtype, view.row(row), DType::kF32, reinterpret_cast<std::byte*>(values.data()), values.size());
-    const auto wrong =
-        std::ranges::find_if_not(values, [](float value) { return value > 0.0F && std::isfinite(value); });
-    if (wrong == values.end()) continue;
-    throw Error(ErrorCode::kCorrupt,
-                WordsFor(parameter, tensor) + "expected finite scales above zero, got " + std::to_string(*wrong));
+    CheckPositiveScales(values, plan_.layers()[plan_.parameters()[parameter].layer].path, tensor.name);
   }
 }
 

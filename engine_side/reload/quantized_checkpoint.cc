@@ -11,6 +11,7 @@
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/reload/nvfp4_parts.h"
+#include "engine_side/reload/positive_scales.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/value_tables.h"
@@ -193,12 +194,7 @@ float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const Quant
   float largest = 0.0F;
   for (const std::uint32_t part : of.parts) {
     const std::vector<float> scales = NumbersOf(part);
-    const auto wrong =
-        std::ranges::find_if_not(scales, [](float scale) { return std::isfinite(scale) && scale > 0.0F; });
-    if (wrong != scales.end()) {
-      throw Error(ErrorCode::kCorrupt, "layer " + layer.path + ": '" + checkpoint_.specs()[part].name +
-                                           "' expected finite scales above zero, got " + std::to_string(*wrong));
-    }
+    CheckPositiveScales(scales, layer.path, checkpoint_.specs()[part].name);
     for (const float scale : scales) largest = std::max(largest, scale);
   }
   return largest;

@@ -158,7 +158,7 @@ def test_scales_of_activations_that_cannot_be_are_named(value, made, load):
     message = load(folder, 2, 0, "fp8_per_tensor", INPUTS)
     assert f"'{name}'" in message and "expected finite" in message
     if value <= 0:
-        assert f"layer model.layers.1.self_attn.qkv_proj: '{name}' expected finite scales above zero, got" in message
+        assert f"layer model.layers.1.self_attn.qkv_proj: '{name}': expected finite scales above zero, got" in message
 
 
 def test_scales_of_activations_that_are_missing_are_named(made, load):
