@@ -103,7 +103,8 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
     return {};
   }
   if (std::holds_alternative<wire::CostRequest>(message)) {
-    return {wire::ServingCost{static_cast<std::uint64_t>((CoreSeconds() - session.served_since) * 1e6)}};
+    const double spent = std::max(0.0, CoreSeconds() - session.served_since);  // a thread that ended counts no more
+    return {wire::ServingCost{static_cast<std::uint64_t>(spent * 1e6)}};
   }
   if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
     if (session.walk != nullptr) session.walk->Done(key, done->sequence);
