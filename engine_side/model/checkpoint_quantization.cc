@@ -112,8 +112,9 @@ FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
 FormOrWhyNot FormOfModelOpt(const ConfigFields& config) {
   const std::string algorithm = config.Text("quant_algo", "");
   if (algorithm == "FP8") return {QuantizedForm{}};
+  if (algorithm == "FP8_PER_CHANNEL_PER_TOKEN") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
   if (algorithm == "NVFP4") return FormOfNvfp4(config);
-  return WhyNot(config, "quant_algo", "'FP8' or 'NVFP4'");
+  return WhyNot(config, "quant_algo", "'FP8', 'FP8_PER_CHANNEL_PER_TOKEN' or 'NVFP4'");
 }
 
 FormOrWhyNot FormOf(const std::string& method, const ConfigFields& config) {

@@ -59,9 +59,13 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       AddFused(layer, fused);
     }
     for (const QuantizedLayer::Part& part : layer.parts) {
-      if (!HasOneScaleForAll(layer, part)) continue;
-      replaced[part.scale] = true;
-      AddScaleOfEach(layer, part);
+      if (HasOneScaleForAll(layer, part)) {
+        replaced[part.scale] = true;
+        AddScaleOfEach(layer, part);
+      } else if (HasFlatScales(layer, part)) {
+        replaced[part.scale] = true;
+        AddScalesOfRows(part);
+      }
     }
   }
   for (const PackedExperts& experts : quantized_.experts) {
@@ -127,6 +131,22 @@ void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const Quan
   AddMade({checkpoint_.specs()[part.scale].name, DType::kF32, {count}}, [this, &layer, &part](std::byte* values) {
     const std::vector<float> scales = ScalesOf(layer, part);
     std::memcpy(values, scales.data(), scales.size() * sizeof(float));
+  });
+}
+
+// [rows], of a stack [experts, rows]: ModelOpt's.
+bool QuantizedCheckpoint::HasFlatScales(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
+  const Shape& weight = checkpoint_.specs()[part.weight].shape;
+  return layer.way == Way::kAsTheyAre && layer.layer->quantized_form()->scales == QuantizedForm::Scales::kChannel &&
+         !part.transposed && checkpoint_.specs()[part.scale].shape == Shape(weight.begin(), weight.end() - 1);
+}
+
+void QuantizedCheckpoint::AddScalesOfRows(const QuantizedLayer::Part& part) {
+  TensorSpec spec = checkpoint_.specs()[part.scale];
+  spec.shape.push_back(1);
+  AddMade(std::move(spec), [this, &part](std::byte* values) {
+    const NamedTensor scales = checkpoint_.Tensor(std::size_t{part.scale});
+    std::memcpy(values, scales.tensor.data, static_cast<std::size_t>(scales.tensor.num_bytes()));
   });
 }
 

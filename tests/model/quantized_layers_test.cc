@@ -191,7 +191,7 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   };
   EXPECT_EQ(why(R"({"quant_method": "fp8"})"), "");
   EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
-            "quantization_config.quant_algo: expected 'FP8' or 'NVFP4', got \"W4A8_AWQ\"");
+            "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN' or 'NVFP4', got \"W4A8_AWQ\"");
   EXPECT_EQ(why(R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 32}})"),
             "hf_quant_config.json: quantization.group_size: expected 16, got 32");
   EXPECT_THAT(why(R"({"quant_method": "gptq"})"), HasSubstr("'mxfp4' or 'fbgemm_fp8', got \"gptq\""));

@@ -30,6 +30,7 @@ class Form:
     scale_dtype: torch.dtype = torch.float32
     scalar_scale: bool = False  # of no dimension
     input_scale: bool = False
+    flat_scale: bool = False  # [rows]
     own_file: bool = False  # `config` in hf_quant_config.json
     packed: bool = False  # NVFP4 under compressed-tensors' names, with one global scale for all weights
 
@@ -67,6 +68,10 @@ FORMS = {
                             {"quant_algo": "FP8", "kv_cache_quant_algo": None,
                              "exclude_modules": ["lm_head*", "model.layers.1.self_attn.o_proj"]},
                             left_out=("layers.1.self_attn.o_proj",), scalar_scale=True, own_file=True),
+    "modelopt channels": Form("fp8_per_channel", "weight_scale",
+                              {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN", "kv_cache_quant_algo": None,
+                               "exclude_modules": ["lm_head", "model.layers.1.self_attn.o_proj"]},
+                              left_out=("layers.1.self_attn.o_proj",), flat_scale=True, own_file=True),
     "compressed channels": Form("fp8_per_channel", "weight_scale",
                                 _compressed("channel", ["lm_head", "re:.*layers\\.0\\.self_attn\\.[qkv]_proj"]),
                                 left_out=("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj",
@@ -98,7 +103,8 @@ def _quantized(form, weight, largest):
         quantized["weight"][::2] &= 0xDD  # blocks whose largest magnitude is 3, not 6, as others' may be
         return {**quantized, "weight_scale_2": quantized["weight_scale_2"].reshape(())}
     scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
-    return {"weight": quantized["weight"], form.scale: scale.reshape(()) if form.scalar_scale else scale}
+    shape = () if form.scalar_scale else (-1,) if form.flat_scale else scale.shape
+    return {"weight": quantized["weight"], form.scale: scale.reshape(shape)}
 
 
 def _int8_of_compressed_tensors(weight):
@@ -242,7 +248,8 @@ class _Served(oracle._Served):
         return all(edge % 128 == 0 for edge in (edges if is_cut else edges[:-1]))
 
     def scale(self, module):
-        return self.source[f"{module}.{self.form.scale}"].float()
+        scale = self.source[f"{module}.{self.form.scale}"].float()
+        return scale.reshape(-1, 1) if self.form.flat_scale else scale
 
     def dequantize(self, module):
         name = {"fp8_per_block": "weight_scale_inv"}.get(self.form.recipe, "weight_scale")
