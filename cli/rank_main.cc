@@ -1,69 +1,8 @@
-// The program `layercast-rank`: one rank of an engine, started by `layercast serve` alone. Its own program because it
-// holds libtorch, whose loading no other subcommand should wait for.
-#include <malloc.h>
+// The program `layercast-rank`: one rank of an engine on the CPU, started by `layercast serve` alone. Its own program
+// because it holds libtorch, whose loading no other subcommand should wait for.
+#include "cli/rank_program.h"
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
-#include <string>
-
-#include "engine_side/server/rank_process.h"
-#include "src/base/log.h"
-
-namespace layercast {
-namespace {
-
-void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
-  app.add_option("--model", options.model)->required();
-  app.add_option("--draft", options.draft);
-  app.add_option("--tp-rank", options.tp_rank)->required();
-  app.add_option("--tp", options.tp_size)->required();
-  app.add_flag("--expert-parallel", options.expert_parallel);
-  app.add_option("--quantization", options.recipe)->required();
-  app.add_flag("--power-of-two-scales", options.power_of_two_scales);
-  app.add_flag("--requantize", options.requantize);
-  app.add_flag("--input-scales", options.scales.inputs);
-  app.add_flag("--kv-cache-scales", options.scales.kv_cache);
-  app.add_option("--chunk-bytes", options.chunk_bytes)->required();
-  app.add_option("--buffer-limit", options.buffer_limit)->required();
-  app.add_option("--channel", options.channel);
-  app.add_option("--relay", options.relay);
-  app.add_flag("--allow-remote", options.allow_remote);
-  app.add_option("--commit", commit)->required();
-  app.add_option("--engine", options.engine)->required();
-  app.add_option("--link-fd", options.link_fd)->required();
-  app.add_option("--weights-fd", options.weights_fd)->required();
-  app.add_option("--staging-fd", options.staging_fd)->required();
-  app.add_option("--version-fd", options.version_fd)->required();
-  app.add_option("--collective-fd", options.collective_fd);
+int main(int argc, char** argv) {
+  return layercast::RankMain(argc, argv,
+                             [](const layercast::RankOptions& options) { return layercast::RunRank(options); });
 }
-
-// libzmq takes fresh memory for every message that it receives. Left to itself, glibc gives it back to the kernel each
-// time, and the page faults cost more than the copying (docs/transports.md).
-void KeepFreedMemory() {
-  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
-}
-
-int Main(int argc, char** argv) {
-  KeepFreedMemory();
-  CLI::App app("One rank of an engine. `layercast serve` starts it.", "layercast-rank");
-  RankOptions options;
-  std::string commit;
-  Declare(app, options, commit);
-  CLI11_PARSE(app, argc, argv);
-  const std::string role = "rank" + std::to_string(options.tp_rank);
-  log::SetUp(role.c_str());
-  try {
-    options.commit = CommitPolicyNamed(commit);
-    return RunRank(options);
-  } catch (const std::exception& error) {
-    log::error("{}", error.what());
-    return 1;
-  }
-}
-
-}  // namespace
-}  // namespace layercast
-
-int main(int argc, char** argv) { return layercast::Main(argc, argv); }

@@ -96,6 +96,12 @@ class Serve final : public Subcommand {
     app.add_option("--device", device_, "Where it computes")
         ->check(CLI::IsMember({"cpu", "cuda"}))
         ->capture_default_str();
+    app.add_option("--max-num-seqs", max_num_seqs_,
+                   "Sequences that are generated at once, the others wait; by default 256, on cuda 16")
+        ->check(CLI::Range(1, 4096));
+    app.add_option("--max-model-len", options_.ranks.max_model_len,
+                   "Tokens of a sequence, prompt and all; by default as many as the model allows, on cuda at most 4096")
+        ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
     app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")->capture_default_str();
     app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
@@ -117,17 +123,16 @@ class Serve final : public Subcommand {
   }
 
   void Run(Output& output) override {
-    if (device_ != "cpu") {
-      throw Error(ErrorCode::kUnsupported,
-                  "--device " + device_ + " is not offered yet: the built-in engine computes on the CPU");
-    }
+    if (device_ == "cuda") CheckDevice();
     if (pp_size_ != 1) {
       throw Error(ErrorCode::kUnsupported, "--pp " + std::to_string(pp_size_) +
                                                " is not offered: the built-in engine computes all layers on each rank; "
                                                "pipeline stages are for engines that use the library");
     }
     options_.ranks.commit = CommitPolicyNamed(commit_);
-    options_.ranks.program = RankProgram();
+    options_.ranks.on_device = device_ == "cuda";
+    options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");
+    options_.ranks.max_num_seqs = max_num_seqs_.value_or(options_.ranks.on_device ? 16 : 256);
     options_.ranks.engine = EngineName();
     options_.ranks.allow_remote = options_.allow_remote;
     options_.ranks.draft = AbsoluteDraft(draft_);
@@ -191,13 +196,24 @@ class Serve final : public Subcommand {
     return IsKernelFormat(source) ? source : WithNamedDraft(std::move(source), options_.ranks.draft);
   }
 
-  // Beside this program: `layercast-rank` is the one that holds libtorch.
-  static std::string RankProgram() {
+  // What a graph on one GPU does not do.
+  void CheckDevice() const {
+    const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--device cuda: " + what); };
+    if (options_.ranks.tp_size != 1) {
+      refuse("one rank computes the whole model: expected --tp 1, got " + std::to_string(options_.ranks.tp_size));
+    }
+    if (commit_ != "staged") refuse("expected --commit staged, got " + commit_);
+  }
+
+  // Beside this program: they hold libtorch.
+  static std::string RankProgram(const std::string& name) {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-    const std::filesystem::path rank = self.parent_path() / "layercast-rank";
+    const std::filesystem::path rank = self.parent_path() / name;
     if (std::filesystem::exists(rank)) return rank.string();
     throw Error(ErrorCode::kUnsupported,
-                "this build has no engine: it was made without libtorch (expected " + rank.string() + ")");
+                "this build has no such engine: it was made without libtorch, or without its "
+                "CUDA half (expected " +
+                    rank.string() + ")");
   }
 
   EngineServiceOptions options_;
@@ -209,6 +225,7 @@ class Serve final : public Subcommand {
   std::optional<std::uint64_t> seed_;
   std::string commit_ = "staged";
   std::string device_ = "cpu";
+  std::optional<std::int64_t> max_num_seqs_;
   int pp_size_ = 1;
 };
 

@@ -27,8 +27,11 @@ std::string EngineText(const Json& status) {
             rank.at("served_digest").get<std::string>() + "\n";
   }
   const Json& torn = status.at("torn");
-  if (torn.is_object())
+  if (torn.is_object() && torn.at("to").is_null()) {
+    text += "  lost the weights of " + VersionText(torn.at("from")) + " with a rank's process\n";
+  } else if (torn.is_object()) {
     text += "  torn between " + VersionText(torn.at("from")) + " and " + VersionText(torn.at("to")) + "\n";
+  }
   const Json& channel = status.at("channel");
   if (channel.is_object()) {
     for (const Json& one : channel.value("ranks", Json::array({channel}))) text += ChannelText(one);

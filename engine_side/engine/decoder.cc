@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::size_t kPassTokens = 1024;  // bounds the scratch memory of a long prompt
 
+std::size_t LongestSequence(const DecoderForCausalLM& model, std::optional<std::size_t> max_tokens) {
+  const auto own = static_cast<std::size_t>(model.max_positions());
+  return max_tokens ? std::min(own, *max_tokens) : own;
+}
+
 }  // namespace
 
 Decoder::Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
@@ -29,14 +34,14 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
       residual_dtype_(model.options().fp32_residual ? DType::kF32 : dtype_),
       hidden_size_(static_cast<std::size_t>(model.hidden_size())),
       vocab_size_(static_cast<std::size_t>(model.vocab_size())),
-      max_tokens_(static_cast<std::size_t>(model.max_positions())),
       embedding_scale_(EmbeddingScaleOf(model)),
       logit_softcap_(static_cast<float>(model.options().logit_softcap)),
       rotary_(std::move(make_rope), dtype_),
       embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens")),
       vocabulary_(EmbeddingOf(model).range()),
       final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights),
-      lm_head_(FindHead(model, weights).value_or(embedding_)) {
+      lm_head_(FindHead(model, weights).value_or(embedding_)),
+      lengths_(vocab_size_, LongestSequence(model, max_tokens)) {
   LAYERCAST_CHECK(collective.size() == parallel.tp_size && collective.rank() == parallel.tp_rank);
   // Sums over experts are sums over the ranks of the collective.
   if (parallel.ep_size != 1 && (parallel.ep_size != parallel.tp_size || parallel.ep_rank != parallel.tp_rank)) {
@@ -44,7 +49,6 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
                                              std::to_string(parallel.tp_size) + ", got ep_size " +
                                              std::to_string(parallel.ep_size));
   }
-  if (max_tokens) max_tokens_ = std::min(max_tokens_, *max_tokens);
   const BlockContext context{weights, rotary_, collective, dtype_};
   for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
     AddSteps(*layer, "model.layers." + name, context);
@@ -65,12 +69,12 @@ void Decoder::AddSteps(const Module& layer, const std::string& path, const Block
 }
 
 Logits Decoder::Forward(std::span<const SequenceStep> steps) {
-  Check(steps);
+  lengths_.Check(steps);
   std::vector<TokenRow> rows;
   Logits logits;
   logits.vocab_size = vocab_size_;
   for (const SequenceStep& step : steps) {
-    std::size_t& length = lengths_[step.sequence];
+    std::size_t& length = lengths_.Of(step.sequence);
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
       const bool last = i + 1 == step.tokens.size();
       rows.push_back({step.sequence, length++, step.tokens[i], last || step.all_logits});
@@ -83,38 +87,13 @@ Logits Decoder::Forward(std::span<const SequenceStep> steps) {
 }
 
 void Decoder::Drop(std::uint64_t sequence) {
-  lengths_.erase(sequence);
+  lengths_.Drop(sequence);
   for (const Step& step : steps_) step.block->Drop(sequence);
 }
 
 void Decoder::DropAll() {
-  lengths_.clear();
+  lengths_.DropAll();
   for (const Step& step : steps_) step.block->DropAll();
-}
-
-std::size_t Decoder::Length(std::uint64_t sequence) const {
-  const auto found = lengths_.find(sequence);
-  return found == lengths_.end() ? 0 : found->second;
-}
-
-void Decoder::Check(std::span<const SequenceStep> steps) const {
-  std::unordered_map<std::uint64_t, std::size_t> lengths;
-  for (const SequenceStep& step : steps) {
-    const std::string name = "sequence " + std::to_string(step.sequence);
-    if (step.tokens.empty()) throw Error(ErrorCode::kInvalidArgument, name + ": no tokens");
-    for (const std::int32_t token : step.tokens) {
-      if (token >= 0 && static_cast<std::size_t>(token) < vocab_size_) continue;
-      throw Error(ErrorCode::kInvalidArgument, name + ": token " + std::to_string(token) +
-                                                   " is outside the vocabulary of " + std::to_string(vocab_size_));
-    }
-    auto [length, is_new] = lengths.try_emplace(step.sequence, Length(step.sequence));
-    length->second += step.tokens.size();
-    if (length->second > max_tokens_) {
-      throw Error(ErrorCode::kResourceExhausted, name + " would be " + std::to_string(length->second) +
-                                                     " tokens long, the model's limit is " +
-                                                     std::to_string(max_tokens_));
-    }
-  }
 }
 
 void Decoder::Pass(std::span<const TokenRow> rows, Logits& logits) {

@@ -3,16 +3,21 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "engine_side/engine/decoder.h"
 #include "engine_side/engine/rope.h"
 #include "engine_side/engine/torch/torch_type.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "layercast/error.h"
+#include "src/cuda/probe.h"
 
 namespace layercast {
 namespace {
@@ -23,6 +28,37 @@ at::ScalarType TorchType(const TensorSpec& spec) {
               "the built-in engine has no use for '" + spec.name + "' " + Describe(spec.dtype, spec.shape));
 }
 
+const Device& CheckedDevice(const Device& device) {
+  if (device.kind == Device::Kind::kHost) return device;
+  const CudaProbe probe = ProbeCuda();
+  if (device.index < probe.devices) return device;
+  throw Error(ErrorCode::kUnsupported, "GPU " + std::to_string(device.index) + ": " +
+                                           (probe ? "this host has " + std::to_string(probe.devices) : probe.why_none));
+}
+
+at::Tensor ZerosOn(const Device& device, const TensorSpec& spec) {
+  const at::Device place = TorchDeviceOf(device);
+  try {
+    return at::zeros(spec.shape, at::TensorOptions(TorchType(spec)).device(place));
+  } catch (const c10::Error& error) {
+    throw Error(ErrorCode::kResourceExhausted, "'" + spec.name + "' (" + Describe(spec.dtype, spec.shape) + ") on " +
+                                                   place.str() + ": " + error.what_without_backtrace());
+  }
+}
+
+// Zeros that are still on their way must not overwrite what another stream brings.
+void AwaitQueued(const Device& device) {
+  if (device.kind == Device::Kind::kHost) return;
+  const at::Device place = TorchDeviceOf(device);
+  c10::impl::VirtualGuardImpl(place.type()).getStream(place).synchronize();
+}
+
+MakeForwardPass DecoderOver(Collective& collective) {
+  return [&collective](const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers) {
+    return std::make_unique<Decoder>(model, parallel, buffers, collective, MakeRope);
+  };
+}
+
 }  // namespace
 
 struct Engine::Tensors {
@@ -31,31 +67,38 @@ struct Engine::Tensors {
     Buffer memory;  // empty where torch owns it
     at::Tensor tensor;
   };
+  Device device;
   std::vector<Named> all;
 
-  static std::unique_ptr<Tensors> Make(const Module& model, const Recipe& recipe, MemoryResource* memory) {
+  // `memory`: where they lie; null: torch's own, of the device.
+  static std::unique_ptr<Tensors> Make(const Module& model, const Recipe& recipe, const Device& device,
+                                       MemoryResource* memory) {
     auto tensors = std::make_unique<Tensors>();
+    tensors->device = device;
     for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), recipe)) {
-      const at::TensorOptions options(TorchType(spec));
       Buffer buffer = memory == nullptr ? Buffer() : Buffer(*memory, static_cast<std::size_t>(spec.num_bytes()));
-      at::Tensor tensor = buffer ? at::from_blob(buffer.data(), spec.shape, options) : at::zeros(spec.shape, options);
+      at::Tensor tensor = buffer ? at::from_blob(buffer.data(), spec.shape, TorchType(spec)) : ZerosOn(device, spec);
       tensors->all.push_back({std::move(spec), std::move(buffer), std::move(tensor)});
     }
+    AwaitQueued(device);
     return tensors;
   }
 };
 
 Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective,
                MemoryResource& memory)
-    : Engine(Tensors::Make(model, recipe, &memory), model, parallel, collective) {}
+    : Engine(Tensors::Make(model, recipe, Device(), &memory), model, parallel, DecoderOver(collective)) {}
 
 Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective)
-    : Engine(Tensors::Make(model, recipe, nullptr), model, parallel, collective) {}
+    : Engine(Tensors::Make(model, recipe, Device(), nullptr), model, parallel, DecoderOver(collective)) {}
+
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, const Device& device,
+               const MakeForwardPass& make)
+    : Engine(Tensors::Make(model, recipe, CheckedDevice(device), nullptr), model, parallel, make) {}
 
 Engine::Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel,
-               Collective& collective)
-    : tensors_(std::move(tensors)),
-      decoder_(std::make_unique<Decoder>(model, parallel, Buffers(), collective, MakeRope)) {}
+               const MakeForwardPass& make)
+    : tensors_(std::move(tensors)), pass_(make(model, parallel, Buffers())) {}
 
 Engine::~Engine() = default;
 
@@ -67,7 +110,7 @@ std::vector<CapturedBuffer> Engine::Buffers() const {
                        .dtype = spec.dtype,
                        .shape = tensor.sizes().vec(),
                        .strides = tensor.strides().vec(),
-                       .device = {}});
+                       .device = tensors_->device});
   }
   return buffers;
 }

@@ -2,18 +2,20 @@
 // captured addresses. Layercast gets the buffers as it would get those of any other engine. Used by the group of ranks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "engine_side/engine/collective.h"
-#include "engine_side/engine/decoder.h"
+#include "engine_side/engine/forward_pass.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
+#include "layercast/tensor.h"
 
 namespace layercast {
 
@@ -27,6 +29,10 @@ class Engine {
   Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective,
          MemoryResource& memory);
   Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective);
+  // The tensors in torch's memory of that device, zero, and what `make` makes to compute with them. Throws kUnsupported
+  // where there is no such device, kResourceExhausted naming the tensor that it has no room for.
+  Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, const Device& device,
+         const MakeForwardPass& make);
   ~Engine();
 
   // Where the tensors lie now: name, address, dtype, shape, strides. Asked again, it proves that none has moved.
@@ -34,18 +40,19 @@ class Engine {
   // The same, adopted. The engine outlives it.
   CapturedBuffers Capture() const;
 
-  // See Decoder. Between two calls somebody may rewrite the captured buffers: the next call reads what is there then.
-  Logits Forward(std::span<const SequenceStep> steps) { return decoder_->Forward(steps); }
-  void Drop(std::uint64_t sequence) { decoder_->Drop(sequence); }
-  void DropAll() { decoder_->DropAll(); }
-  std::size_t Length(std::uint64_t sequence) const { return decoder_->Length(sequence); }
+  // See ForwardPass.
+  Logits Forward(std::span<const SequenceStep> steps) { return pass_->Forward(steps); }
+  void Drop(std::uint64_t sequence) { pass_->Drop(sequence); }
+  void DropAll() { pass_->DropAll(); }
+  std::size_t Length(std::uint64_t sequence) const { return pass_->Length(sequence); }
 
  private:
   struct Tensors;  // keeps torch out of this header
-  Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel, Collective& collective);
+  Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel,
+         const MakeForwardPass& make);
 
   std::unique_ptr<Tensors> tensors_;
-  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<ForwardPass> pass_;
 };
 
 }  // namespace layercast

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <map>
@@ -32,6 +33,20 @@ constexpr std::chrono::milliseconds kRankTimeout{600'000};
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
 
+// Of a decode graph's cache, which is there in full from the start.
+constexpr std::int64_t kMostTokensOnDevice = 4096;
+
+// How long a sequence may be, held against what the model can.
+std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& config) {
+  const std::int64_t own = config.max_position_embeddings;
+  if (ranks.max_model_len > own) {
+    throw Error(ErrorCode::kInvalidArgument, "a sequence of " + std::to_string(ranks.max_model_len) +
+                                                 " tokens: the model has " + std::to_string(own) + " positions");
+  }
+  if (ranks.max_model_len > 0) return ranks.max_model_len;
+  return ranks.on_device ? std::min(own, kMostTokensOnDevice) : own;
+}
+
 }  // namespace
 
 class EngineService::Impl {
@@ -40,7 +55,8 @@ class EngineService::Impl {
       : options_(options),
         description_(ModelDescription::FromDirectory(options.ranks.model)),
         config_(ModelConfig::Parse(description_)),
-        ranks_(options.ranks),
+        max_model_len_(ModelLength(options.ranks, config_)),
+        ranks_(RankOptions()),
         generator_(ranks_),
         reloader_(ranks_, generator_, options.pause_mode),
         worker_([this] { Work(); }) {
@@ -84,6 +100,13 @@ class EngineService::Impl {
   }
 
  private:
+  RankGroupOptions RankOptions() {
+    RankGroupOptions ranks = options_.ranks;
+    ranks.max_model_len = max_model_len_;
+    ranks.on_weights_lost = [this] { reloader_.LoseWeights(); };
+    return ranks;
+  }
+
   void EndWorker() {
     calls_.Close();
     worker_.join();
@@ -94,7 +117,8 @@ class EngineService::Impl {
             {"pids", ranks_.pids()},
             {"tp", options_.ranks.tp_size},
             {"expert_parallel", options_.ranks.expert_parallel},
-            {"quantization", options_.ranks.recipe}};
+            {"quantization", options_.ranks.recipe},
+            {"device", options_.ranks.on_device ? "cuda" : "cpu"}};
   }
 
   // On the RPC thread: what takes time goes to the worker or the generator, and answers later.
@@ -153,7 +177,7 @@ class EngineService::Impl {
   }
 
   void Generate(const Json& params, const RpcReply& reply) {
-    std::vector<SequenceRequest> requests = SequencesOf(params, config_);
+    std::vector<SequenceRequest> requests = SequencesOf(params, config_, max_model_len_);
     // The second owners are the sequences' callbacks.
     auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -291,6 +315,7 @@ class EngineService::Impl {
   const EngineServiceOptions options_;
   const ModelDescription description_;
   const ModelConfig config_;
+  const std::int64_t max_model_len_;
   RankGroup ranks_;
   Generator generator_;
   Reloader reloader_;

@@ -18,7 +18,7 @@ std::vector<Prompt> PromptsOf(const Json& params) {
   return params.at("prompts").get<std::vector<Prompt>>();
 }
 
-void CheckRequest(const SequenceRequest& request, const ModelConfig& config) {
+void CheckRequest(const SequenceRequest& request, const ModelConfig& config, std::int64_t max_model_len) {
   if (request.prompt.empty()) Refuse("a prompt without tokens");
   for (const std::int32_t token : request.prompt) {
     if (token >= 0 && token < config.vocab_size) continue;
@@ -26,16 +26,17 @@ void CheckRequest(const SequenceRequest& request, const ModelConfig& config) {
   }
   if (request.max_new < 1) Refuse("max_new is " + std::to_string(request.max_new) + ", expected at least 1");
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (request.max_new > config.max_position_embeddings - prompt) {
-    Refuse(std::to_string(prompt) + " tokens and " + std::to_string(request.max_new) + " new ones, the model has " +
-           std::to_string(config.max_position_embeddings) + " positions");
+  if (request.max_new > max_model_len - prompt) {
+    Refuse(std::to_string(prompt) + " tokens and " + std::to_string(request.max_new) + " new ones, " +
+           (max_model_len == config.max_position_embeddings ? "the model has " : "this engine computes ") +
+           std::to_string(max_model_len) + " positions");
   }
   CheckSamplingParams({.temperature = request.temperature, .top_p = request.top_p, .top_k = request.top_k, .seed = 0});
 }
 
 }  // namespace
 
-std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config) {
+std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len) {
   std::vector<SequenceRequest> requests;
   for (Prompt& prompt : PromptsOf(params)) {
     SequenceRequest request;
@@ -46,7 +47,7 @@ std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& 
     request.top_k = params.value("top_k", std::int64_t{0});
     request.seed = params.value("seed", std::uint64_t{0}) + requests.size();
     request.stop_tokens = params.value("stop_tokens", Prompt());
-    CheckRequest(request, config);
+    CheckRequest(request, config, max_model_len);
     requests.push_back(std::move(request));
   }
   if (requests.empty()) Refuse("expected a prompt, got none");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -12,9 +13,9 @@
 
 namespace layercast {
 
-// The sequences that a call asks for; sequence i of a batch has the seed `seed + i`. Throws kInvalidArgument naming
-// what the model cannot answer.
-std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config);
+// The sequences that a call asks for, each of at most `max_model_len` tokens; sequence i of a batch has the seed
+// `seed + i`. Throws kInvalidArgument naming what the model cannot answer.
+std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len);
 
 // Resource; thread-safe. Its owners are the sequences' callbacks.
 class GenerateAnswers {

@@ -106,6 +106,7 @@ void Generator::Run(const std::stop_token& stop) {
     }
     if (stop.stop_requested()) break;
     RunCommit();
+    AbortIfTorn();
     Admit();
     bool step = !running_.empty();
     {
@@ -131,7 +132,10 @@ void Generator::Admit() {
     }
   }
   if (commit_ || Paused() || !torn_.empty()) return;
-  for (; !waiting_.empty(); waiting_.pop_front()) running_.push_back(std::move(waiting_.front()));
+  const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
+  for (; !waiting_.empty() && running_.size() < room; waiting_.pop_front()) {
+    running_.push_back(std::move(waiting_.front()));
+  }
 }
 
 // Whether sequences under way stand as `mode` wants them; ends them if that is what it wants.
@@ -163,16 +167,8 @@ void Generator::RunCommit() {
     ForgetCaches();  // keys and values of the old version are never mixed with the new one's
     commit->done.set_value();
   } catch (...) {
-    bool torn = false;
-    {
-      const std::lock_guard lock(mutex_);
-      torn = !torn_.empty();
-    }
     DropCaches();
-    if (torn) {
-      AbortAll(running_);
-      AbortWaiting();
-    }
+    AbortIfTorn();
     commit->done.set_exception(std::current_exception());
   }
 }
@@ -267,6 +263,15 @@ void Generator::Recover(const std::string& why) {
 void Generator::AbortAll(std::list<Sequence>& sequences) {
   for (Sequence& sequence : sequences) sequence.done(sequence, "aborted");
   sequences.clear();
+}
+
+void Generator::AbortIfTorn() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (torn_.empty()) return;
+  }
+  AbortAll(running_);
+  AbortWaiting();
 }
 
 void Generator::AbortWaiting() {

@@ -42,8 +42,9 @@ class Generator {
   // A lease: without Resume it ends by itself. Returns when the pause holds.
   void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
   void Resume();
-  // From within a commit: the engine is torn, as `how` says; empty: it is not, after all. No token is generated while
-  // it is: sequences end as aborted, new ones are refused. A whole version that is committed heals it.
+  // From within a commit, or when ranks have lost their weights: the engine is torn, as `how` says; empty: it is not,
+  // after all. No token is generated while it is: sequences end as aborted, new ones are refused. A whole version that
+  // is committed heals it.
   void SetTorn(const std::string& how);
 
  private:
@@ -65,6 +66,7 @@ class Generator {
   void DropCaches();
   Json RunningIds() const;
   void AbortWaiting();
+  void AbortIfTorn();
   bool Paused() const;
 
   RankGroup& ranks_;

@@ -9,6 +9,9 @@ namespace {
 constexpr std::chrono::milliseconds kCopyTimeout{120'000};
 constexpr int kTries = 3;
 
+// What is staged outlives its process where the weights do.
+int TriesOf(const RankGroup& ranks) { return ranks.weights_outlive_ranks() ? kTries : 1; }
+
 }  // namespace
 
 RankCommitOutcome RankCommit::Run(bool kernel_format, const std::vector<std::string>& served, Deadline deadline) {
@@ -20,7 +23,8 @@ RankCommitOutcome RankCommit::Run(bool kernel_format, const std::vector<std::str
 // in the middle does its copy again. Only if that fails too is the engine torn.
 RankCommitOutcome RankCommit::CommitStaged() {
   RankCommitOutcome outcome;
-  for (int attempt = 1; attempt <= kTries; ++attempt) {
+  const int tries = TriesOf(ranks_);
+  for (int attempt = 1; attempt <= tries; ++attempt) {
     const Deadline deadline = Deadline::After(kCopyTimeout);
     try {
       if (attempt > 1) {
@@ -32,7 +36,7 @@ RankCommitOutcome RankCommit::CommitStaged() {
       outcome.ranks.error = error;
     }
     if (!outcome.ranks.error) return outcome;
-    log::error("commit, try {} of {}: {}", attempt, kTries, outcome.ranks.error->what());
+    log::error("commit, try {} of {}: {}", attempt, tries, outcome.ranks.error->what());
   }
   outcome.torn = true;
   return outcome;

@@ -61,6 +61,8 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     if (options_.allow_remote) launch.arguments.emplace_back("--allow-remote");
     flag("--commit", std::string(CommitPolicyName(options_.commit)));
     flag("--engine", options_.engine);
+    flag("--max-num-seqs", std::to_string(options_.max_num_seqs));
+    flag("--max-model-len", std::to_string(options_.max_model_len));
     if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     if (options_.requantize) launch.arguments.emplace_back("--requantize");
@@ -108,8 +110,9 @@ void RankGroup::Restart() {
 
 void RankGroup::RestartLocked() {
   if (ended_) return;
-  log::warn("starting all {} ranks anew over their memory", options_.tp_size);
+  log::warn("starting all {} ranks anew{}", options_.tp_size, weights_outlive_ranks() ? " over their memory" : "");
   for (const auto& rank : *ranks_) rank->Kill();
+  if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
   ranks_ = Start(false);
 }
 

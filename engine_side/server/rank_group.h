@@ -1,5 +1,5 @@
 // The ranks of one engine: their processes and the memory that outlives them. When one is lost all are started anew,
-// over the same memory: weights survive, KV caches do not.
+// over the same memory: weights in host memory survive, KV caches do not.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 namespace layercast {
 
 struct RankGroupOptions {
-  std::string program;  // `layercast-rank` (cli/rank_main.cc)
+  std::string program;  // `layercast-rank` (cli/rank_main.cc), or what a device has in its place
   std::string model;
   std::string draft{};  // of `layercast-rank`
   int tp_size = 1;
@@ -34,8 +34,13 @@ struct RankGroupOptions {
   bool allow_remote = false;             // ... relay_remote
   CommitPolicy commit = CommitPolicy::kStaged;
   std::string engine;
+  bool on_device = false;           // the weights lie in memory of the ranks' processes, and are lost with one of them
+  std::int64_t max_num_seqs = 256;  // sequences that are generated at once
+  std::int64_t max_model_len = 0;   // tokens of a sequence; 0: as many as the model allows
   // What `rank` has received of what it loads. Called on several threads. May be empty.
   std::function<void(int rank, std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
+  // The ranks were started anew and have lost their weights. Called within the call that started them. May be empty.
+  std::function<void()> on_weights_lost{};
 };
 
 // Resource; thread-safe.
@@ -58,6 +63,8 @@ class RankGroup {
   void Restart();
   std::vector<int> pids() const;
   CommitPolicy commit_policy() const { return options_.commit; }
+  bool weights_outlive_ranks() const { return !options_.on_device; }
+  std::int64_t max_num_seqs() const { return options_.max_num_seqs; }
   EngineLayout layout() const { return {options_.tp_size, options_.expert_parallel, options_.recipe}; }
 
  private:

@@ -75,24 +75,24 @@ ParallelConfig ParallelOf(const RankOptions& options) {
 
 class RankProcess {
  public:
-  RankProcess(const RankOptions& options, JsonStream& stream)
+  RankProcess(const RankOptions& options, const std::optional<RankOnDevice>& on_device, JsonStream& stream)
       : options_(options),
         stream_(stream),
         weights_(UniqueFd(options.weights_fd)),
         staging_(UniqueFd(options.staging_fd)),
         description_(ModelDescription::FromDirectory(options.model)),
         config_(ModelConfig::Parse(description_)),
-        parallel_(ParallelOf(options)) {
+        parallel_(ParallelOf(options)),
+        serves_(!on_device) {
     std::unique_ptr<Module> model = BuildModel();
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
-    if (options.collective_fd >= 0) segment_.emplace(CollectiveSegment::Attach(options.collective_fd));
-    if (segment_) {
-      collective_ = std::make_unique<SharedMemoryCollective>(*segment_, options.tp_rank, kCollectiveTimeout);
+    if (on_device) {
+      engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, on_device->device, on_device->make);
     } else {
-      collective_ = std::make_unique<SingleRank>();
+      MakeCollective();
+      engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, *collective_, weights_);
     }
-    engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, *collective_, weights_);
     ReceiverOptions receiver;
     receiver.engine = options.engine;
     receiver.channel = options.channel;
@@ -101,7 +101,7 @@ class RankProcess {
     receiver.chunk_bytes = options.chunk_bytes;
     receiver.buffer_limit = options.buffer_limit;
     receiver.commit = options.commit;
-    receiver.staging_memory = &staging_;
+    if (!on_device) receiver.staging_memory = &staging_;
     receiver.on_progress = [this](std::uint64_t bytes, std::uint64_t total) {
       stream_.Send({{"progress", {{"bytes", bytes}, {"bytes_total", total}}}});
     };
@@ -123,6 +123,15 @@ class RankProcess {
   }
 
  private:
+  void MakeCollective() {
+    if (options_.collective_fd < 0) {
+      collective_ = std::make_unique<SingleRank>();
+      return;
+    }
+    segment_.emplace(CollectiveSegment::Attach(options_.collective_fd));
+    collective_ = std::make_unique<SharedMemoryCollective>(*segment_, options_.tp_rank, kCollectiveTimeout);
+  }
+
   // The reading thread does nothing else, so that it answers pings whatever the rank is doing.
   void Read() {
     NameThisThread("lc-calls");
@@ -216,6 +225,7 @@ class RankProcess {
     const auto writing = lender_->Write();
     return Reported([&] {
       receiver_->Commit();
+      serves_ = true;
       if (params.value("flush_kv_cache", true)) engine_->DropAll();
     });
   }
@@ -258,6 +268,8 @@ class RankProcess {
 
   // {"steps": [{"sequence", "tokens", "temperature", "top_p", "top_k", "seed", "index"}]}: one token each.
   Json Step(const Json& params) {
+    // Ranks that were started anew are called before anybody has noticed.
+    if (!serves_) throw Error(ErrorCode::kFailedPrecondition, "a forward pass before this rank has any weights");
     std::vector<std::vector<std::int32_t>> tokens;
     std::vector<SequenceStep> steps;
     for (const Json& step : params["steps"]) tokens.push_back(step["tokens"].get<std::vector<std::int32_t>>());
@@ -298,19 +310,20 @@ class RankProcess {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Receiver> receiver_;
   std::unique_ptr<WeightsLender> lender_;
+  bool serves_;  // a whole version, or what its memory has brought back; of the forward thread
   CallQueue forward_calls_;
   CallQueue staging_calls_;
 };
 
 }  // namespace
 
-int RunRank(const RankOptions& options) {
+int RunRank(const RankOptions& options, const std::optional<RankOnDevice>& on_device) {
   JsonStream stream{UniqueFd(options.link_fd)};
   std::optional<RankProcess> process;
   try {
-    process.emplace(options, stream);
-  } catch (const Error& error) {
-    stream.Send({{"failed", ErrorToJson(error)}});
+    process.emplace(options, on_device, stream);
+  } catch (const std::exception& error) {
+    stream.Send({{"failed", ErrorToJson(ErrorOfCall(error))}});
     throw;
   }
   process->Run();

@@ -2,10 +2,14 @@
 // another. `layercast serve` starts one for each rank.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "engine_side/engine/forward_pass.h"
 #include "layercast/commit_policy.h"
 #include "layercast/model/held_scales.h"
+#include "layercast/tensor.h"
 
 namespace layercast {
 
@@ -25,16 +29,24 @@ struct RankOptions {
   std::string relay;               // ReceiverOptions'
   bool allow_remote = false;       // ... relay_remote
   CommitPolicy commit = CommitPolicy::kStaged;
-  std::string engine;  // its name, in handshakes
+  std::int64_t max_num_seqs = 0;   // on a device: sequences at once
+  std::int64_t max_model_len = 0;  // on a device: tokens of a sequence
+  std::string engine;              // its name, in handshakes
   // Inherited descriptors.
   int link_fd = -1;
-  int weights_fd = -1;     // MemoryFile: captured buffers
-  int staging_fd = -1;     // MemoryFile: what the commit policy keeps
+  int weights_fd = -1;     // MemoryFile: captured buffers, in host memory
+  int staging_fd = -1;     // MemoryFile: what the commit policy keeps of them
   int version_fd = -1;     // a file: the version that is staged
   int collective_fd = -1;  // CollectiveSegment; -1 for a single rank
 };
 
-// Until the parent says so or is gone. Returns the process's exit status.
-int RunRank(const RankOptions& options);
+// A rank whose weights lie in the memory of a device: they end with its process.
+struct RankOnDevice {
+  Device device;
+  MakeForwardPass make;  // of what computes there
+};
+
+// Until the parent says so or is gone. Returns the process's exit status. Without a device it computes on the CPU.
+int RunRank(const RankOptions& options, const std::optional<RankOnDevice>& on_device = std::nullopt);
 
 }  // namespace layercast

@@ -212,10 +212,20 @@ void Reloader::Serve(const std::optional<Version>& expected, const Version& vers
 
 void Reloader::Tear(const Version& to, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  torn_ = Torn{torn_ ? torn_->from : version_, to};
+  torn_ = NotWhole{torn_ ? torn_->from : version_, to};
   version_.reset();
   generator_.SetTorn("between " + NameOf(torn_->from) + " and " + to.ToString() +
                      ", and answers nothing until a whole version lands: " + why);
+}
+
+void Reloader::LoseWeights() {
+  const std::lock_guard lock(mutex_);
+  if (!version_ && !torn_) return;  // there were none yet
+  torn_ = NotWhole{torn_ ? torn_->from : version_, std::nullopt};
+  version_.reset();
+  if (state_ == "serving") state_ = "torn";
+  generator_.SetTorn("since a rank was lost, and " + NameOf(torn_->from) +
+                     " with the memory of its device: it answers nothing until a whole version lands");
 }
 
 // The ranks serve it, whole, also where the engine had been torn before.

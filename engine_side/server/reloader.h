@@ -11,7 +11,6 @@
 #include "engine_side/server/held_reload.h"
 #include "engine_side/server/rank_commit.h"
 #include "engine_side/server/rank_group.h"
-#include "layercast/receiver.h"
 #include "layercast/version.h"
 
 namespace layercast {
@@ -27,8 +26,17 @@ class Reloader {
   // {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}
   Json Status() const;
   std::optional<Version> version() const;
+  // The ranks' memory, and with it what was served, is gone: nothing is answered until a whole version lands. For any
+  // thread.
+  void LoseWeights();
 
  private:
+  // Of which versions the ranks' memory may hold parts; without `to`: of none, it is new.
+  struct NotWhole {
+    std::optional<Version> from;
+    std::optional<Version> to;
+  };
+
   void Stage(const Json& params, Deadline deadline);
   void Hold(HeldReload& held, HeldReload::Word next, Deadline deadline);
   void DropStaged();
@@ -58,7 +66,7 @@ class Reloader {
   mutable std::mutex mutex_;
   std::string state_ = "loading";      // guarded by mutex_
   std::optional<Version> version_;     // guarded by mutex_; empty while torn
-  std::optional<Torn> torn_;           // guarded by mutex_
+  std::optional<NotWhole> torn_;       // guarded by mutex_
   Json rank_digests_ = Json::array();  // guarded by mutex_
   Json last_report_;                   // guarded by mutex_
   Json last_error_;                    // guarded by mutex_

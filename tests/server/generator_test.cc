@@ -34,8 +34,9 @@ constexpr std::int32_t kDeadlyToken = 666;
 
 Deadline Soon() { return Deadline::After(kLong); }
 
-RankGroupOptions OneRank(const std::string& model) {
+RankGroupOptions OneRank(const std::string& model, std::int64_t max_num_seqs = RankGroupOptions().max_num_seqs) {
   RankGroupOptions options;
+  options.max_num_seqs = max_num_seqs;
   options.program = test::FolderOfThisProgram() + "/scripted_rank";
   options.model = model;
   return options;
@@ -54,8 +55,9 @@ Answer Get(std::future<Answer>& answer) {
 // Without a gate every step is answered at once.
 class GeneratorTest : public ::testing::Test {
  protected:
-  explicit GeneratorTest(const std::string& model = "")
-      : ranks_(OneRank(model)), generator_(std::make_unique<Generator>(ranks_)) {}
+  explicit GeneratorTest(const std::string& model = "") : GeneratorTest(OneRank(model)) {}
+  explicit GeneratorTest(const RankGroupOptions& options)
+      : ranks_(options), generator_(std::make_unique<Generator>(ranks_)) {}
 
   std::future<Answer> Add(std::vector<std::int32_t> prompt, std::int64_t max_new, std::vector<std::int32_t> stop = {}) {
     SequenceRequest request;
@@ -90,8 +92,9 @@ class GeneratorTest : public ::testing::Test {
 
 class GatedGeneratorTest : public GeneratorTest {
  protected:
-  explicit GatedGeneratorTest(std::unique_ptr<StepGate> gate = std::make_unique<StepGate>())
-      : GeneratorTest(gate->folder()), gate_(std::move(gate)) {}
+  GatedGeneratorTest() : GatedGeneratorTest(std::make_unique<StepGate>(), RankGroupOptions().max_num_seqs) {}
+  GatedGeneratorTest(std::unique_ptr<StepGate> gate, std::int64_t max_num_seqs)
+      : GeneratorTest(OneRank(gate->folder(), max_num_seqs)), gate_(std::move(gate)) {}
 
   // Returns when the sequence's first token of the present version is there, and its second one is being asked for.
   std::future<Answer> AddAndAwaitAToken(std::int64_t max_new) {
@@ -256,6 +259,60 @@ TEST_F(GeneratorTest, SequencesThatKillTheirRankAreGivenUpAndOthersAreAnswered) 
   auto answer = Add({10}, 2);
   EXPECT_THAT(Get(answer).sequence.tokens, ElementsAre(11, 12));
   EXPECT_NE(ranks_.pids(), first) << "the rank was started anew";
+}
+
+// Two at once, where there are more.
+class FewSequencesTest : public GatedGeneratorTest {
+ protected:
+  FewSequencesTest() : GatedGeneratorTest(std::make_unique<StepGate>(), 2) {}
+};
+
+TEST_F(FewSequencesTest, OthersWaitUntilOneHasEnded) {
+  std::vector<std::string> ended;  // in the generating thread until all have
+  std::promise<void> all;
+  const auto add = [&](const std::string& name, std::int64_t max_new) {
+    SequenceRequest request;
+    request.prompt = {10};
+    request.max_new = max_new;
+    generator_->Add(std::move(request), [&, name](const Sequence&, const char* finish) {
+      ended.push_back(name + " " + finish);
+      if (ended.size() == 4) all.set_value();
+    });
+  };
+  add("first", 6);
+  gate_->AwaitStep();  // the others come while it is under way
+  add("second", 3);
+  add("third", 1);
+  add("fourth", 1);
+  gate_->Allow(20);
+  auto done = all.get_future();
+  ASSERT_EQ(done.wait_for(kLong), std::future_status::ready);
+  // The third would be the first to end, had it not waited for the second.
+  EXPECT_THAT(ended, ElementsAre("second length", "third length", "first length", "fourth length"));
+}
+
+// A rank whose weights go with its process.
+class LostWeightsTest : public GeneratorTest {
+ protected:
+  LostWeightsTest() : GeneratorTest(OnDevice(*this)) {}
+
+ private:
+  static RankGroupOptions OnDevice(LostWeightsTest& test) {
+    RankGroupOptions options = OneRank("");
+    options.on_device = true;
+    options.on_weights_lost = [&test] { test.generator_->SetTorn("since its weights were lost"); };
+    return options;
+  }
+};
+
+TEST_F(LostWeightsTest, NothingIsAnsweredUntilAWholeVersionIsCommitted) {
+  Commit(1);
+  auto deadly = Add({kDeadlyToken}, 1);
+  EXPECT_EQ(Get(deadly).finish, "aborted");
+  EXPECT_THAT([&] { Add({10}, 1); }, ThrowsMessage<Error>(HasSubstr("torn since its weights were lost")));
+  Commit(2);
+  auto answer = Add({10}, 2);
+  EXPECT_THAT(Get(answer).sequence.versions, ::testing::AllOf(::testing::SizeIs(2), Each(Step(2))));
 }
 
 // As long as it lives, this process can open no file.

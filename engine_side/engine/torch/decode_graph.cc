@@ -53,6 +53,8 @@ Logits DecodeGraph::Run(std::span<const DecodeRow> rows) {
   return impl_->step->Read(rows.size());
 }
 
+const StepShape& DecodeGraph::shape() const { return impl_->step->shape(); }
+std::size_t DecodeGraph::vocab_size() const { return impl_->step->vocab_size(); }
 std::uint64_t DecodeGraph::times_queued() const { return impl_->step->times_queued(); }
 
 }  // namespace layercast

@@ -2,11 +2,12 @@
 // GPU; step by step, where they are in host memory. Torch-free header.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "engine_side/engine/decoder.h"
+#include "engine_side/engine/forward_pass.h"
 #include "engine_side/engine/rotary_table.h"
 #include "engine_side/engine/torch/decode_rows.h"
 #include "layercast/captured_buffers.h"
@@ -29,6 +30,8 @@ class DecodeGraph {
   // The logits of each row, whole before it returns. Throws as DecodeStep::Put does.
   Logits Run(std::span<const DecodeRow> rows);
 
+  const StepShape& shape() const;  // with the model's own limit, where none or a longer one was given
+  std::size_t vocab_size() const;
   // How often the host has gone through the step's operations: a replay does not.
   std::uint64_t times_queued() const;
 

@@ -61,11 +61,7 @@ DecodeStep::DecodeStep(const Module& model, const ParallelConfig& parallel, std:
     : DecodeStep(OneRank(model, parallel), CapturedWeights(buffers, FirstDevice(buffers)), DeviceOf(buffers),
                  std::move(make_rope), shape) {}
 
-at::Device DecodeStep::DeviceOf(std::span<const CapturedBuffer> buffers) {
-  const Device device = FirstDevice(buffers);
-  if (device.kind == Device::Kind::kHost) return {at::kCPU};
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
-}
+at::Device DecodeStep::DeviceOf(std::span<const CapturedBuffer> buffers) { return TorchDeviceOf(FirstDevice(buffers)); }
 
 DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights, const at::Device& device,
                        RopeFunction make_rope, const StepShape& shape)

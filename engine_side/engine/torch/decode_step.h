@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,12 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/decoder.h"
+#include "engine_side/engine/forward_pass.h"
 #include "engine_side/engine/torch/decode_rows.h"
 #include "engine_side/engine/torch/rotary_tensors.h"
 #include "engine_side/engine/torch/tensor_block.h"
 #include "engine_side/engine/torch/tensor_norm.h"
 #include "engine_side/engine/torch/weight_tensor.h"
+#include "layercast/captured_buffers.h"
+#include "layercast/model/decoder.h"
+#include "layercast/parallel.h"
 
 namespace layercast {
 
@@ -39,6 +43,8 @@ class DecodeStep {
   // Of the first `rows` rows. Waits for what is queued.
   Logits Read(std::size_t rows) const;
 
+  const StepShape& shape() const { return shape_; }
+  std::size_t vocab_size() const { return static_cast<std::size_t>(vocab_size_); }
   std::uint64_t times_queued() const { return times_queued_; }
 
  private:

@@ -1,11 +1,14 @@
-// Which torch type holds a kernel tensor's elements. Used where captured memory becomes tensors.
+// Which torch type holds a kernel tensor's elements, and which torch device is ours. Used where captured memory becomes
+// tensors.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <optional>
 
 #include "layercast/dtype.h"
+#include "layercast/tensor.h"
 
 namespace layercast {
 
@@ -21,6 +24,11 @@ inline std::optional<at::ScalarType> TorchTypeOf(DType dtype) {
     case DType::kU8: return at::kByte;
     default: return std::nullopt;
   }
+}
+
+inline at::Device TorchDeviceOf(const Device& device) {
+  if (device.kind == Device::Kind::kHost) return {at::kCPU};
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(device.index)};
 }
 
 }  // namespace layercast

@@ -1,0 +1,93 @@
+// Forward passes by a decode graph, on the CPU: against the decoder, whatever the sequences, their pieces and the slots
+// that they get.
+#include "engine_side/engine/torch/graph_decoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/rope.h"
+#include "layercast/error.h"
+#include "tests/engine/decode_rig.h"
+#include "tests/support/error_of.h"
+
+namespace layercast::testing {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+class GraphDecoderTest : public ::testing::Test {
+ protected:
+  GraphDecoderTest() {
+    rig_.Reload(1);
+    decoder_ = std::make_unique<GraphDecoder>(rig_.tree(), ParallelConfig(), rig_.engine().Buffers(), MakeRope,
+                                              DecodeRig::shape());
+  }
+
+  std::vector<float> Forward(std::uint64_t sequence, const Tokens& tokens, bool all_logits = true) {
+    const SequenceStep step{sequence, tokens, all_logits};
+    return decoder_->Forward({&step, 1}).values;
+  }
+
+  DecodeRig rig_{"none"};
+  std::unique_ptr<GraphDecoder> decoder_;
+};
+
+TEST_F(GraphDecoderTest, ComputesWhatTheDecoderDoesAllSequencesAtOnce) {
+  std::vector<SequenceStep> steps;
+  for (const Tokens& tokens : DecodeRig::sequences()) steps.push_back({steps.size(), tokens, true});
+  EXPECT_LT(RelativeDifference(decoder_->Forward(steps).values, rig_.DecoderLogits()), 1e-5F);
+  for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(decoder_->Length(i), DecodeRig::sequences()[i].size());
+}
+
+TEST_F(GraphDecoderTest, GivesTheLastTokensLogitsHoweverTheTokensWereCut) {
+  const Tokens& tokens = DecodeRig::sequences()[0];
+  const std::vector<float> all = Forward(0, tokens);
+  const std::size_t vocabulary = all.size() / tokens.size();
+  std::vector<float> in_pieces = Forward(1, {tokens.begin(), tokens.begin() + 7}, false);
+  const std::vector<float> rest = Forward(1, {tokens.begin() + 7, tokens.end()}, false);
+  EXPECT_EQ(in_pieces.size(), vocabulary);
+  const auto logits_of = [&](std::size_t token) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(token * vocabulary);
+    return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(vocabulary));
+  };
+  EXPECT_LT(RelativeDifference(in_pieces, logits_of(6)), 1e-5F);
+  EXPECT_LT(RelativeDifference(rest, logits_of(tokens.size() - 1)), 1e-5F);
+}
+
+TEST_F(GraphDecoderTest, ASequenceThatGoesMakesRoomForAnother) {
+  const std::vector<float> first = Forward(0, DecodeRig::sequences()[0]);
+  Forward(1, {1, 2});
+  Forward(2, {3});
+  EXPECT_EQ(ErrorOf([&] { Forward(7, {4}); }, ErrorCode::kResourceExhausted),
+            "sequence 7 has no slot: the decode graph holds 3 sequences at once");
+  EXPECT_EQ(decoder_->Length(7), 0U);
+  Forward(1, {3});  // those that have one go on
+  EXPECT_EQ(decoder_->Length(1), 3U);
+  decoder_->Drop(1);
+  EXPECT_EQ(decoder_->Length(1), 0U);
+  EXPECT_EQ(Forward(7, DecodeRig::sequences()[0]), first);  // whatever lay in the slot
+  decoder_->DropAll();
+  for (const std::uint64_t sequence : {10, 11, 12}) EXPECT_EQ(Forward(sequence, DecodeRig::sequences()[0]), first);
+}
+
+TEST_F(GraphDecoderTest, RefusesAStepAsAWholeBeforeAnythingChanges) {
+  Forward(0, {1});
+  const Tokens fine = {2};
+  const auto error = [&](const Tokens& tokens, ErrorCode code) {
+    const std::vector<SequenceStep> steps = {{0, fine}, {5, tokens}};
+    return ErrorOf([&] { (void)decoder_->Forward(steps); }, code);
+  };
+  EXPECT_EQ(error({}, ErrorCode::kInvalidArgument), "sequence 5: no tokens");
+  EXPECT_EQ(error({50}, ErrorCode::kInvalidArgument), "sequence 5: token 50 is outside the vocabulary of 50");
+  EXPECT_EQ(error(Tokens(17), ErrorCode::kResourceExhausted),
+            "sequence 5 would be 17 tokens long, the model's limit is 16");
+  EXPECT_EQ(decoder_->Length(0), 1U);
+  EXPECT_EQ(decoder_->Length(5), 0U);
+}
+
+}  // namespace
+}  // namespace layercast::testing
