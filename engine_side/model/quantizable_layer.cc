@@ -87,9 +87,8 @@ std::span<const std::string_view> QuantizableLayer::input_scale_names() const { 
 
 void QuantizableLayer::SetSkipRules() {
   skip_rules_.clear();
-  if (!form_) return;
+  if (!form_ || holds_input_scales_) return;
   if (form_->has_global_scale) skip_rules_.push_back({kInputGlobalScale, kNoInputScale});
-  if (holds_input_scales_) return;
   for (const std::string_view name : input_scale_names()) skip_rules_.push_back({name, kNoInputScale});
 }
 

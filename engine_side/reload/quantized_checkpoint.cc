@@ -213,8 +213,13 @@ float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const Quant
 float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const QuantizedLayer::InputScale& of) const {
   float largest = 0.0F;
   for (const std::uint32_t part : of.parts) {
-    const std::vector<float> scales = NumbersOf(part);
-    CheckPositiveScales(scales, layer.path, checkpoint_.specs()[part].name);
+    const std::string& name = checkpoint_.specs()[part].name;
+    std::vector<float> scales = NumbersOf(part);
+    CheckPositiveScales(scales, layer.path, name);
+    if (of.reciprocal) {
+      for (float& scale : scales) scale = 1.0F / scale;
+      CheckPositiveScales(scales, layer.path, "1 / " + name);
+    }
     for (const float scale : scales) largest = std::max(largest, scale);
   }
   return largest;

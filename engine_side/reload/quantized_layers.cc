@@ -46,8 +46,9 @@ std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm
   return names;
 }
 
-// What that of the activations is called.
-std::string InputScaleNameOf(const std::string& weight) {
+// What that of the activations is called; `packed`: by compressed-tensors.
+std::string InputScaleNameOf(const std::string& weight, bool packed) {
+  if (packed) return JoinPath(ParentPath(weight), "input_global_scale");
   if (!weight.ends_with(kWeight)) return weight + "_input_scale";  // experts, stacked
   return weight.substr(0, weight.size() - kWeight.size()) + ".input_scale";
 }
@@ -118,7 +119,8 @@ class LayerFinder {
     parts_of.parts.push_back(
         {codes, scale, transposed, shard_id, std::move(fused_in), weight.name, global_scale, packed});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
-      AddInputScale(parts_of, layer->InputScaleName(to.pieces.front().parameter), weight.name);
+      const std::string of_part = InputScaleNameOf(weight.name, packed);
+      AddInputScale(parts_of, {layer->InputScaleName(to.pieces.front().parameter), {}, packed}, of_part);
     }
     return true;
   }
@@ -131,10 +133,10 @@ class LayerFinder {
   }
 
   // A layer without any is the plan's to refuse: they may come under the layer's own name.
-  void AddInputScale(QuantizedLayer& layer, const std::string& name, const std::string& weight) {
+  void AddInputScale(QuantizedLayer& layer, QuantizedLayer::InputScale of_layer, const std::string& of_part) {
+    const std::string name = of_layer.name;
     auto scale = std::ranges::find(layer.input_scales, name, &QuantizedLayer::InputScale::name);
-    if (scale == layer.input_scales.end()) scale = layer.input_scales.insert(scale, {name, {}});
-    const std::string of_part = InputScaleNameOf(weight);
+    if (scale == layer.input_scales.end()) scale = layer.input_scales.insert(scale, std::move(of_layer));
     const auto found = index_of_.find(of_part);
     if (found != index_of_.end()) {
       scale->parts.push_back(found->second);

@@ -43,6 +43,7 @@ struct QuantizedLayer {
   struct InputScale {
     std::string name;                  // of the layer's parameter
     std::vector<std::uint32_t> parts;  // indices of the tensors
+    bool reciprocal = false;           // what they hold is one divided by the scale (compressed-tensors' NVFP4)
   };
 
   QuantizableLayer* layer = nullptr;

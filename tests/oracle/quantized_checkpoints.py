@@ -85,7 +85,7 @@ FORMS = {
                    "exclude_modules": ["lm_head", "model.layers.0.mlp.down_proj"]},
                   left_out=("layers.0.mlp.down_proj",), input_scale=True),
     "nvfp4 packed": Form("nvfp4", "weight_scale",
-                         _compressed("tensor_group", ["lm_head"], bits=4, group_size=16, symmetric=True), packed=True),
+                         _compressed("tensor_group", ["lm_head"], bits=4, group_size=16, symmetric=True), packed=True, input_scale=True),
 }
 
 
@@ -96,8 +96,7 @@ def _quantized(form, weight, largest):
     if form.packed:
         codes = recipes.quantize("nvfp4", weight, largest, None)
         g = recipes.FP8_MAX * 6.0 / largest.float()  # what compressed-tensors stores: the reciprocal of the scale
-        return {"weight_packed": codes["weight"], "weight_scale": codes["weight_scale"], "weight_global_scale": g.reshape(1),
-                "input_global_scale": torch.tensor([77.0])}
+        return {"weight_packed": codes["weight"], "weight_scale": codes["weight_scale"], "weight_global_scale": g.reshape(1)}
     quantized = recipes.quantize(form.recipe, weight, weight.abs().amax(), weight.abs().amax(dim=1))
     if form.recipe == "nvfp4":
         quantized["weight"][::2] &= 0xDD  # blocks whose largest magnitude is 3, not 6, as others' may be
@@ -117,8 +116,9 @@ def _under_modelopts_names(tensors):
     """NVFP4 of compressed-tensors as ModelOpt would have it."""
     renamed = {}
     for name, tensor in tensors.items():
-        if name.endswith(".weight_global_scale"):
-            name, tensor = name.replace("weight_global_scale", "weight_scale_2"), 1.0 / tensor
+        for suffix, renamed_to in (("weight_global_scale", "weight_scale_2"), ("input_global_scale", "input_scale")):
+            if name.endswith(f".{suffix}"):
+                name, tensor = name.replace(suffix, renamed_to), 1.0 / tensor
         renamed[name.replace(".weight_packed", ".weight")] = tensor
     return renamed
 
@@ -136,7 +136,9 @@ def make(source, folder, form):
             continue
         tensors |= {f"{module}.{suffix}": value for suffix, value in _quantized(form, tensor, largest).items()}
         if form.input_scale:
-            tensors[f"{module}.input_scale"] = torch.tensor(0.01 * (len(tensors) % 29 + 1))  # parts of a layer differ
+            number = 0.01 * (len(tensors) % 29 + 1)  # parts of a layer differ
+            name, value = ("input_global_scale", [1.0 / number]) if form.packed else ("input_scale", number)
+            tensors[f"{module}.{name}"] = torch.tensor(value)
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     config = oracle.read_config(source)
     if form.own_file:

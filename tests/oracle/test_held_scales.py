@@ -132,6 +132,23 @@ def test_a_fused_layer_has_the_largest_scale_of_its_parts(words, made, load):
     assert "model.layers.0.mlp.down_proj.input_scale" not in served  # which config.json leaves out
 
 
+@pytest.mark.parametrize("form", ["nvfp4", "nvfp4 packed"])
+def test_scales_of_activations_of_nvfp4_are_held_by_either_name(form, made, load):
+    folder = made(form)
+    assert_quantized(load, folder, form, 1, "nvfp4")
+    assert_quantized(load, folder, form, 2, "nvfp4", "direct")
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("inf"), 1e-45])
+def test_reciprocals_of_scales_that_cannot_be_are_named(value, made, load):
+    folder = made("nvfp4 packed")
+    name = "model.layers.1.mlp.down_proj.input_global_scale"
+    tensors = oracle.read_tensors(folder) | {name: torch.tensor([value])}
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    message = load(folder, 2, 0, "nvfp4", INPUTS)
+    assert f"{name}'" in message and "expected finite" in message
+
+
 def test_experts_have_one_scale_of_activations_for_each_of_their_weights(made, load):
     folder = made("fp8", "deepseek_v3_wide")
     own = {name: scale.item() for name, scale in oracle.read_tensors(folder).items()
