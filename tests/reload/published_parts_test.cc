@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,17 +72,19 @@ std::optional<Box> Quarters(const TensorSpec& spec, int rank, int /*ranks*/) {
 std::vector<std::byte> Slice(const testing::Weights& weights, std::size_t tensor, const Box& box) {
   const TensorSpec& spec = weights.spec(tensor);
   const auto size = static_cast<std::size_t>(BitsPerElement(spec.dtype) / 8);
-  std::vector<std::byte> bytes;
-  for (std::int64_t element = 0; element < spec.num_elements(); ++element) {
+  const std::byte* from = weights.bytes(tensor).data();
+  std::vector<std::byte> bytes(static_cast<std::size_t>(box.num_elements()) * size);
+  std::byte* to = bytes.data();
+  for (std::int64_t element = 0, end = spec.num_elements(); element < end; ++element, from += size) {
     bool inside = true;
     std::int64_t rest = element;
     for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d]) {
       const std::int64_t index = rest % spec.shape[d];
       inside = inside && index >= box.begin[d] && index < box.begin[d] + box.extent[d];
     }
-    const auto from =
-        weights.bytes(tensor).begin() + static_cast<std::ptrdiff_t>(element) * static_cast<std::ptrdiff_t>(size);
-    if (inside) bytes.insert(bytes.end(), from, from + static_cast<std::ptrdiff_t>(size));
+    if (!inside) continue;
+    std::memcpy(to, from, size);
+    to += size;
   }
   return bytes;
 }

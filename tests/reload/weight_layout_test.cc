@@ -103,11 +103,16 @@ TEST_P(WeightLayouts, HoldTheSlowReferencesBytesAndZerosBesideThem) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Recipes, WeightLayouts,
-    ::testing::Combine(::testing::ValuesIn(testing::kUnderThreadSanitizer ? std::vector<std::string>{"fp8_per_channel"}
-                                                                          : KnownRecipes()),
-                       ::testing::Values(CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace)));
+INSTANTIATE_TEST_SUITE_P(Staged, WeightLayouts,
+                         ::testing::Combine(::testing::ValuesIn(testing::kUnderThreadSanitizer
+                                                                    ? std::vector<std::string>{"fp8_per_channel"}
+                                                                    : KnownRecipes()),
+                                            ::testing::Values(CommitPolicy::kStaged)));
+INSTANTIATE_TEST_SUITE_P(InPlace, WeightLayouts,
+                         ::testing::Combine(::testing::ValuesIn(testing::kUnderSanitizer
+                                                                    ? std::vector<std::string>{"fp8_per_channel"}
+                                                                    : KnownRecipes()),
+                                            ::testing::Values(CommitPolicy::kUndo, CommitPolicy::kInPlace)));
 
 TEST(WeightLayout, IsKeptWhereAVersionIsTakenBack) {
   LayoutRig rig({.recipe = "fp8_per_channel"}, {96, 96, true, true}, CommitPolicy::kUndo);
