@@ -13,16 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/server/export_folder.h"
 #include "engine_side/server/generate_call.h"
 #include "engine_side/server/generator.h"
 #include "engine_side/server/reloader.h"
+#include "engine_side/server/served_weights.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "layercast/model_description.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
-#include "src/control/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -254,58 +253,14 @@ class EngineService::Impl {
   void Export(const Json& params, const RpcReply& reply) {
     const std::optional<Version> served = reloader_.version();
     if (!served) throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no version to export");
-    const Version& version = *served;
-    const ExportFolder folder(params.at("directory").get<std::string>());
-    const Json metadata = {{"lineage", version.lineage},
-                           {"step", std::to_string(version.step)},
-                           {"digest", version.digest.ToHex()},
-                           {"quantization", options_.ranks.recipe},
-                           {"tp_size", std::to_string(options_.ranks.tp_size)}};
-    Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
-    for (const Json& rank : ranks_.Call("export", {{"directory", folder.unfinished().string()}, {"metadata", metadata}},
-                                        Deadline::After(kRankTimeout))) {
-      for (const Json& file : rank["files"]) result["files"].push_back(file);
-      result["tensors"] = result["tensors"].get<std::uint64_t>() + rank["tensors"].get<std::uint64_t>();
-      result["bytes"] = result["bytes"].get<std::uint64_t>() + rank["bytes"].get<std::uint64_t>();
-    }
-    folder.Write("config.json", description_.config_json());
-    auto names = result["files"].get<std::vector<std::string>>();
-    names.emplace_back("config.json");
-    folder.Publish(names);
-    reply.Result(std::move(result));
+    reply.Result(ExportServed(ranks_, *served, description_, params.at("directory").get<std::string>()));
   }
 
-  void Verify(const Json& params, const RpcReply& reply) {
-    Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
-    for (const Json& rank : ranks_.Call("compare", params, Deadline::After(kRankTimeout))) {
-      result["tensors"] = result["tensors"].get<std::uint64_t>() + rank["tensors"].get<std::uint64_t>();
-      result["bytes"] = result["bytes"].get<std::uint64_t>() + rank["bytes"].get<std::uint64_t>();
-      for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
-    }
-    result["equal"] = result["differences"].empty();
-    reply.Result(std::move(result));
-  }
+  void Verify(const Json& params, const RpcReply& reply) { reply.Result(CompareServed(ranks_, params)); }
 
   // Calls of one thread, so no reload comes between the version and its digests.
   void LendWeights(const Json& /*params*/, const RpcReply& reply) {
-    const Json status = reloader_.Status();
-    if (status["version"].is_null()) {
-      throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no weights to lend");
-    }
-    const std::string host = HostOf(endpoint());
-    const Json params = {{"version", status["version"]},
-                         {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
-                         {"allow_remote", options_.allow_remote}};
-    Json result = {{"version", status["version"]},
-                   {"tp", options_.ranks.tp_size},
-                   {"expert_parallel", options_.ranks.expert_parallel},
-                   {"quantization", options_.ranks.recipe},
-                   {"ranks", Json::array()}};
-    for (const Json& lent : ranks_.Call("lend", params, Deadline::After(kRankTimeout))) {
-      const Json& served = status["ranks"][result["ranks"].size()];
-      result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});
-    }
-    reply.Result(std::move(result));
+    reply.Result(LendServed(ranks_, reloader_.Status(), endpoint(), options_.allow_remote));
   }
 
   void Digests(const Json& /*params*/, const RpcReply& reply) {

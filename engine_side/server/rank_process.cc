@@ -1,10 +1,5 @@
 #include "engine_side/server/rank_process.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,17 +11,18 @@
 #include "engine_side/engine/sampler.h"
 #include "engine_side/engine/shared_memory_collective.h"
 #include "engine_side/model/named_draft.h"
+#include "engine_side/server/call_queue.h"
 #include "engine_side/server/export.h"
 #include "engine_side/server/json_stream.h"
 #include "engine_side/server/memory_file.h"
 #include "engine_side/server/reload_request.h"
 #include "engine_side/server/sequence.h"
+#include "engine_side/server/version_file.h"
 #include "engine_side/server/weights_lender.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "layercast/model_description.h"
 #include "layercast/receiver.h"
-#include "src/base/bounded_queue.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 
@@ -34,38 +30,6 @@ namespace layercast {
 namespace {
 
 constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
-constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
-constexpr std::size_t kQueuedCalls = 1024;
-
-// What is staged, in a file that outlives the process.
-void WriteVersion(int fd, const Version& version) {
-  const std::string text = VersionToJson(version).dump();
-  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    throw Error(ErrorCode::kResourceExhausted, std::string("the staged version: ") + std::strerror(errno));
-  }
-}
-
-Version ReadVersion(int fd) {
-  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
-  if (::pread(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    throw Error(ErrorCode::kInternal, std::string("the staged version: ") + std::strerror(errno));
-  }
-  return VersionFromJson(Json::parse(text));
-}
-
-// Calls of one thread, in order.
-class CallQueue {
- public:
-  using Call = std::function<void()>;
-  void Put(Call call) { queue_.Push(std::move(call), Deadline::After(kForever)); }
-  void RunUntilClosed() {
-    while (std::optional<Call> call = queue_.Pop(Deadline::After(kForever))) (*call)();
-  }
-  void Close() { queue_.Close(); }
-
- private:
-  BoundedQueue<Call> queue_{kQueuedCalls};
-};
 
 ParallelConfig ParallelOf(const RankOptions& options) {
   ParallelConfig parallel{.tp_rank = options.tp_rank, .tp_size = options.tp_size};

@@ -1,0 +1,78 @@
+#include "engine_side/server/served_weights.h"
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine_side/server/export_folder.h"
+#include "layercast/error.h"
+#include "src/control/endpoint.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kRankTimeout{600'000};
+
+void AddCount(Json& sum, const Json& rank, const char* field) {
+  sum[field] = sum[field].get<std::uint64_t>() + rank[field].get<std::uint64_t>();
+}
+
+}  // namespace
+
+Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
+                  const std::string& directory) {
+  const ExportFolder folder(directory);
+  const EngineLayout layout = ranks.layout();
+  const Json metadata = {{"lineage", version.lineage},
+                         {"step", std::to_string(version.step)},
+                         {"digest", version.digest.ToHex()},
+                         {"quantization", layout.recipe},
+                         {"tp_size", std::to_string(layout.tp_size)}};
+  Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
+  for (const Json& rank : ranks.Call("export", {{"directory", folder.unfinished().string()}, {"metadata", metadata}},
+                                     Deadline::After(kRankTimeout))) {
+    for (const Json& file : rank["files"]) result["files"].push_back(file);
+    AddCount(result, rank, "tensors");
+    AddCount(result, rank, "bytes");
+  }
+  folder.Write("config.json", description.config_json());
+  auto names = result["files"].get<std::vector<std::string>>();
+  names.emplace_back("config.json");
+  folder.Publish(names);
+  return result;
+}
+
+Json CompareServed(RankGroup& ranks, const Json& params) {
+  Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
+  for (const Json& rank : ranks.Call("compare", params, Deadline::After(kRankTimeout))) {
+    AddCount(result, rank, "tensors");
+    AddCount(result, rank, "bytes");
+    for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
+  }
+  result["equal"] = result["differences"].empty();
+  return result;
+}
+
+Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote) {
+  if (status["version"].is_null()) {
+    throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no weights to lend");
+  }
+  const EngineLayout layout = ranks.layout();
+  const std::string host = HostOf(endpoint);
+  const Json params = {{"version", status["version"]},
+                       {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
+                       {"allow_remote", allow_remote}};
+  Json result = {{"version", status["version"]},
+                 {"tp", layout.tp_size},
+                 {"expert_parallel", layout.expert_parallel},
+                 {"quantization", layout.recipe},
+                 {"ranks", Json::array()}};
+  for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
+    const Json& served = status["ranks"][result["ranks"].size()];
+    result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});
+  }
+  return result;
+}
+
+}  // namespace layercast
