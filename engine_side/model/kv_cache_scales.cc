@@ -27,7 +27,7 @@ void KvCacheScales::Hold(bool hold) {
   if (hold == !parameters().empty()) return;
   for (const char* name : {"k_scale", "v_scale"}) {
     if (hold) {
-      AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .positive = true, .fallback = kUnscaled});
+      AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive, .fallback = kUnscaled});
     } else {
       RemoveParameter(0);
     }

@@ -66,7 +66,7 @@ void QuantizableLayer::HoldInputScales(bool hold) {
   holds_input_scales_ = hold && takes_recipe_;
   for (std::uint32_t i = 0; i < num_weights_ && held != holds_input_scales_; ++i) {
     if (holds_input_scales_) {
-      AddParameter({.spec = {InputScaleName(i), DType::kF32, {1}}, .storage = {}, .positive = true});
+      AddParameter({.spec = {InputScaleName(i), DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive});
     } else {
       RemoveParameter(parameters().size() - 1);
     }
@@ -110,14 +110,18 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   if (form_->scales == QuantizedForm::Scales::kTensor) axis = ShardAxis::kNone;
   if (form_->scales == QuantizedForm::Scales::kChannel && axis == ShardAxis::kCols) axis = ShardAxis::kNone;
   std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
-  return {{name.append(form_->kernel_scale()), form_->scale_dtype(), std::move(shape)}, axis, false, {}};
+  return {.spec = {name.append(form_->kernel_scale()), form_->scale_dtype(), std::move(shape)},
+          .shard_axis = axis,
+          .storage = {},
+          .sign = form_->scale_dtype() == DType::kU8 ? Sign::kAny : Sign::kNotNegative};  // U8: exponents
 }
 
 Parameter QuantizableLayer::GlobalScaleOf(const Parameter& weight) const {
   const Shape& of = weight.spec.shape;
   std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
   return {.spec = {name.append(QuantizedForm::kGlobalScale), DType::kF32, {of.size() == 3 ? of.front() : 1}},
-          .storage = {}};
+          .storage = {},
+          .sign = Sign::kNotNegative};
 }
 
 std::uint32_t QuantizableLayer::parameters_per_weight() const {

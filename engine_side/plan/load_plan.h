@@ -33,8 +33,8 @@ struct PlannedParameter {
   TensorSpec spec;          // full name ("model.layers.0.self_attn.qkv_proj.weight"), this rank's fused shape
   ShardAxis shard_axis = ShardAxis::kNone;
   bool quantize = false;
-  std::vector<Box> padding;         // zero, whatever the checkpoint says
-  bool positive = false;            // an element that is not above zero is an error
+  std::vector<Box> padding;  // zero, whatever the checkpoint says
+  Sign sign = Sign::kAny;
   std::optional<float> fallback{};  // what every element is: nothing is there for its layer
   std::uint32_t first_placement = 0, num_placements = 0;
 };

@@ -97,7 +97,7 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
                                  parameter.shard_axis,
                                  parameter.quantize,
                                  module.Padding(i),
-                                 parameter.positive,
+                                 parameter.sign,
                                  parameter.fallback});
   }
 }

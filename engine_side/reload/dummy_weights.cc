@@ -55,7 +55,7 @@ void DummyWeights::Fill(const PlannedParameter& parameter) {
     const std::size_t count = std::min(block.size(), elements - first);
     for (std::size_t i = 0; i < count; ++i) {
       const float value = Value(Mix(stream + (first + i) * kStep));
-      block[i] = parameter.positive ? std::abs(value) : value;
+      block[i] = parameter.sign != Sign::kAny ? std::abs(value) : value;
     }
     Cast(DType::kF32, reinterpret_cast<const std::byte*>(block.data()), spec.dtype, values_.data() + first * width,
          count);

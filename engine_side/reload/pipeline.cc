@@ -123,8 +123,8 @@ void ReloadPipeline::Accept(const Piece& piece, const RegionView& view) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
   parts_.failpoints.Hit("layer_buffer");
-  if (parts_.plan.parameters()[placement.parameter].positive) {
-    quantize_.CheckPositive(placement.parameter, parts_.manifest.entry(placement.tensor).spec, view);
+  if (parts_.plan.parameters()[placement.parameter].sign != Sign::kAny) {
+    quantize_.CheckSign(placement.parameter, parts_.manifest.entry(placement.tensor).spec, view);
   }
   if (direct_[layer]) {
     AcceptDirect(piece, view);

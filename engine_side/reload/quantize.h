@@ -29,8 +29,8 @@ class QuantizeStage {
   // For bytes that go to the sink as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
   // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
-  // For scales: throws kCorrupt, likewise, when one is not above zero.
-  void CheckPositive(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
+  // For scales: throws kCorrupt, likewise, when one is none that the parameter may have.
+  void CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
   // For a layer that is in the sink: looks for NaN among exponents (e8m0) that came with their codes. Their bytes are
   // not floating point to anyone else.
   void CheckExponents(const PlannedLayer& layer) const;

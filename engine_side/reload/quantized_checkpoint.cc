@@ -10,8 +10,8 @@
 #include "engine_side/model/path.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/reload/check_scales.h"
 #include "engine_side/reload/nvfp4_parts.h"
-#include "engine_side/reload/positive_scales.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/value_tables.h"
@@ -215,10 +215,10 @@ float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const Quant
   for (const std::uint32_t part : of.parts) {
     const std::string& name = checkpoint_.specs()[part].name;
     std::vector<float> scales = NumbersOf(part);
-    CheckPositiveScales(scales, layer.path, name);
+    CheckScales(scales, Sign::kPositive, layer.path, name);
     if (of.reciprocal) {
       for (float& scale : scales) scale = 1.0F / scale;
-      CheckPositiveScales(scales, layer.path, "1 / " + name);
+      CheckScales(scales, Sign::kPositive, layer.path, "1 / " + name);
     }
     for (const float scale : scales) largest = std::max(largest, scale);
   }
@@ -272,11 +272,7 @@ std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, co
   std::vector<float> scales =
       form.has_global_scale ? ValuesOfE4M3(checkpoint_.Tensor(std::size_t{part.scale})) : NumbersOf(part.scale);
   if (one_for_all) scales.resize(static_cast<std::size_t>(stack.count), scales.front());
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    if (std::isfinite(scales[i]) && scales[i] >= 0.0F) continue;
-    throw Error(ErrorCode::kCorrupt, where + "finite scales that are not negative, got " + std::to_string(scales[i]) +
-                                         " at element " + std::to_string(i));
-  }
+  CheckScales(scales, Sign::kNotNegative, layer.path, spec.name);
   if (form.has_global_scale) {
     const float global_scale = Nvfp4Parts(checkpoint_, layer).GlobalScale(part);
     for (float& scale : scales) scale *= global_scale;

@@ -62,7 +62,7 @@ TEST(HeldScales, OfACacheTakeOneForKeysAndOneForValuesOrOneForBoth) {
   EXPECT_THAT(root->Resolve(Number("attn.k_zero_point")).skip_rule, HasSubstr("zero points"));
   for (const Parameter& parameter : root->children()[0].second->parameters()) {
     EXPECT_EQ(parameter.spec.shape, Shape{1});
-    EXPECT_TRUE(parameter.positive);
+    EXPECT_EQ(parameter.sign, Sign::kPositive);
     EXPECT_EQ(parameter.fallback, 1.0F);
   }
 }
@@ -75,7 +75,7 @@ TEST(HeldScales, OfActivationsAreOneForEachLayerThatARecipeAppliesTo) {
   MergedColumnParallelLinear gate_up = GateUp();
   HoldScales(gate_up, {.inputs = true});
   EXPECT_THAT(NamesOf(gate_up), ElementsAre("weight", "bias", "input_scale"));
-  EXPECT_TRUE(gate_up.parameters()[2].positive);
+  EXPECT_EQ(gate_up.parameters()[2].sign, Sign::kPositive);
   EXPECT_EQ(gate_up.parameters()[2].fallback, std::nullopt);
   EXPECT_EQ(gate_up.Place("input_scale", "", Number("s")).at(0).parameter, 2U);
   EXPECT_THAT(ErrorOf([&] { (void)gate_up.Place("input_scale", "0", Number("s")); }),

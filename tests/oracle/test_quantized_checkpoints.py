@@ -225,6 +225,24 @@ def test_a_scale_that_never_came_is_refused(made, load):
     assert name in message and "expected finite scales that are not negative, got -3402" in message
 
 
+@pytest.mark.parametrize("form, recipe, suffix", [
+    ("compressed channels", "fp8_per_channel", "weight_scale"), ("deepseek", "fp8_per_block", "weight_scale_inv"),
+    ("int8 channels", "int8_per_channel", "weight_scale"), ("nvfp4", "nvfp4", "weight_scale"),
+    ("nvfp4", "nvfp4", "weight_scale_2")])
+@pytest.mark.parametrize("words", [(), ("direct",)])
+def test_a_scale_that_is_copied_is_not_negative(form, recipe, suffix, words, made, load):
+    folder = made(form)
+    name = f"model.layers.1.mlp.down_proj.{suffix}"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    negative = tensors[name].float().clone()
+    negative.view(-1)[-1] *= -1.0
+    tensors[name] = negative.to(tensors[name].dtype)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    message = load(folder, 1, 0, recipe, *words)
+    assert "layer model.layers.1.mlp.down_proj: " in message and name in message
+    assert "not negative, got -" in message
+
+
 def test_powers_of_two_are_served_as_they_are_where_the_config_says_that_they_are(made, load):
     folder = made("deepseek")
     message = load(folder, 1, 0, "fp8_per_block", "pow2")

@@ -204,4 +204,4 @@ def test_a_scale_that_never_came_is_refused(part, made, load):
     name = f"{EXPERTS}.5.{part}.weight_scale"
     folder = change(made("fp8"), lambda tensors: {**tensors, name: torch.tensor(torch.finfo(torch.float32).min)})
     message = load(folder, 1, 0, RECIPE)
-    assert f"layer {EXPERTS}: '{name}' expected finite scales that are not negative, got -3402" in message
+    assert f"layer {EXPERTS}: '{name}': expected finite scales that are not negative, got -3402" in message

@@ -15,13 +15,16 @@ namespace layercast {
 // Which axis of the whole weight a rank holds a part of.
 enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
 
+// What the elements of a parameter may be. Another one is an error.
+enum class Sign : std::uint8_t { kAny, kNotNegative, kPositive };
+
 // Resource: owns its storage once it has some. One thread at a time.
 struct LAYERCAST_PUBLIC Parameter {
   TensorSpec spec;  // name within its module ("weight"); shape of this rank's part, fused
   ShardAxis shard_axis = ShardAxis::kNone;
   bool quantize = false;  // a recipe applies (weights of linear layers, of experts); otherwise copied as it is
   Buffer storage;         // empty while on meta
-  bool positive = false;  // a scale: an element that is not above zero is an error
+  Sign sign = Sign::kAny;
   // What every element is in a version that has nothing for this layer; empty: that is an error.
   std::optional<float> fallback = {};
 
