@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/shallow_json.h"
 
 namespace layercast {
 namespace {
@@ -38,11 +39,14 @@ std::string WithoutBareInfinities(std::string_view text) {
 }  // namespace
 
 nlohmann::json ParseConfigText(std::string_view text) {
+  nlohmann::json parsed;
   try {
-    return nlohmann::json::parse(WithoutBareInfinities(text));
+    parsed = ParseShallowJson<nlohmann::json>(WithoutBareInfinities(text), true);
   } catch (const nlohmann::json::exception& error) {
     ConfigFields::Refuse(std::string("is not JSON: ") + error.what());
   }
+  if (parsed.is_discarded()) ConfigFields::Refuse("has more than " + std::to_string(kDeepestJson) + " levels");
+  return parsed;
 }
 
 ConfigFields::ConfigFields(nlohmann::json object, std::string where)

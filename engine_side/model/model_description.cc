@@ -1,27 +1,35 @@
 #include "layercast/model_description.h"
 
-#include <fstream>
-#include <iterator>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "engine_side/model/config_fields.h"
 #include "layercast/error.h"
+#include "src/base/shallow_json.h"
+#include "src/checkpoint/mapped_file.h"
 
 namespace layercast {
 namespace {
 
 constexpr const char* kModelOptFile = "hf_quant_config.json";  // beside config.json
+constexpr std::size_t kLargestFile = 64 << 20;                 // lists of ignored experts take a few of it
 constexpr const char* kQuantization = "quantization_config";
 
 // Nothing where there is no such file.
 std::optional<std::string> ReadText(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw Error(ErrorCode::kUnavailable, path.string() + ": cannot be read");
-  return text;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  const MappedFile file(path);
+  if (file.bytes().size() > kLargestFile) {
+    throw Error(ErrorCode::kInvalidArgument, path.string() + ": expected at most " + std::to_string(kLargestFile) +
+                                                 " bytes, got " + std::to_string(file.bytes().size()));
+  }
+  file.Populate(file.bytes());
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
 // ModelOpt up to 0.29 says in a file of its own how the checkpoint is quantized: what config.json says goes before it,
@@ -32,7 +40,7 @@ std::string WithModelOptFile(std::string config_text, const std::filesystem::pat
   if (!text) return config_text;
   nlohmann::json config = ParseConfigText(config_text);
   if (!config.is_object() || (config.contains(kQuantization) && !config[kQuantization].is_null())) return config_text;
-  nlohmann::json quantization = nlohmann::json::parse(*text, nullptr, false);
+  nlohmann::json quantization = ParseShallowJson<nlohmann::json>(*text);
   if (!quantization.is_object() || !quantization.contains("quantization")) {
     throw Error(ErrorCode::kInvalidArgument,
                 path.string() +

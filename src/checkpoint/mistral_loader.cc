@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/shallow_json.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/llama_names.h"
 #include "src/checkpoint/loader.h"
@@ -54,8 +55,10 @@ Params ReadParams(const std::filesystem::path& path) {
   const std::string subject = Quote(path.native());
   const MappedFile file(path);
   const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
-  const nlohmann::json params = nlohmann::json::parse(text, text + file.bytes().size(), nullptr, false);
-  if (!params.is_object()) throw Error(ErrorCode::kCorrupt, subject + ": expected a JSON object");
+  const auto params = ParseShallowJson<nlohmann::json>({text, file.bytes().size()});
+  if (!params.is_object())
+    throw Error(ErrorCode::kCorrupt,
+                subject + ": expected a JSON object of at most " + std::to_string(kDeepestJson) + " levels");
   Params read;
   read.n_heads = Heads(params, "n_heads", std::nullopt, subject);
   read.n_kv_heads = Heads(params, "n_kv_heads", read.n_heads, subject);

@@ -6,22 +6,6 @@
 #include "src/base/as_error.h"
 
 namespace layercast {
-namespace {
-
-constexpr int kDeepestMessage = 32;
-
-}  // namespace
-
-Json ParseMessage(std::string_view text) {
-  bool deep = false;
-  const auto keep = [&](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
-    deep = deep || depth > kDeepestMessage;
-    return !deep;
-  };
-  Json message = Json::parse(text, keep, false);
-  return deep ? Json(Json::value_t::discarded) : message;
-}
-
 Json VersionToJson(const std::optional<Version>& version) {
   if (!version) return nullptr;
   return {{"lineage", version->lineage}, {"step", version->step}, {"digest", version->digest.ToHex()}};

@@ -16,10 +16,6 @@ namespace layercast {
 // Keeps fields in the order in which they were set.
 using Json = nlohmann::ordered_json;
 
-// A message from outside. Discarded (is_discarded) if it is not JSON, or has more levels than any of ours: copies and
-// dumps of one walk it by recursion.
-Json ParseMessage(std::string_view text);
-
 // {"lineage", "step", "digest"}; null where there is none.
 Json VersionToJson(const std::optional<Version>& version);
 // Throws Json::exception naming the field that is missing or of another type.

@@ -4,6 +4,7 @@
 
 #include "layercast/error.h"
 #include "src/base/poll_sockets.h"
+#include "src/base/shallow_json.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
 
@@ -47,7 +48,7 @@ class RpcClient::Impl {
       zmq::message_t raw;
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
         last_heard = Clock::now();
-        Json message = ParseMessage(raw.to_string_view());
+        Json message = ParseShallowJson<Json>(raw.to_string_view());
         if (message.is_discarded()) {
           throw Error(
               ErrorCode::kInvalidArgument,

@@ -10,6 +10,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/poll_sockets.h"
+#include "src/base/shallow_json.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 #include "src/control/endpoint.h"
@@ -105,7 +106,7 @@ class RpcServer::Impl {
   }
 
   void Take(const std::string& from, std::string_view text) {
-    const Json message = ParseMessage(text);
+    const Json message = ParseShallowJson<Json>(text);
     if (message.is_object() && message.contains("ping")) return Send(from, Json{{"pong", message["ping"]}}.dump());
     const Json id = message.is_object() && message.contains("id") ? message["id"] : Json(nullptr);
     const RpcReply reply([answers = answers_, from, id](Json answer) {

@@ -55,6 +55,8 @@ def test_consolidated_files_that_make_no_sense(tmp_path, checkpoint):
         assert said in refusal(out)
     (out / "params.json").write_text("[")
     assert "params.json': expected a JSON object" in refusal(out)
+    (out / "params.json").write_text('{"n_heads": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    assert "params.json': expected a JSON object of at most 32 levels" in refusal(out)
     (out / "params.json").unlink()
     assert "params.json': cannot open" in refusal(out)
     (out / "params.json").write_text(json.dumps(params))
@@ -92,13 +94,37 @@ def test_what_gguf_may_hold_and_we_do_not_read(tmp_path, checkpoint):
     other_formats.write_gguf(folder, tmp_path / "a", "F32", architecture="gemma2")
     said = refusal(tmp_path / "a")
     assert "general.architecture: expected llama, qwen2, qwen2moe, qwen3 or qwen3moe, got 'gemma2'" in said
-    for name, shape, said in (("ffn_up_exps", (2, 3), "expected a matrix of each expert, got [2, 3]"),
-                              ("ffn_up_exps", (3, 0, 32), "expected a matrix of each expert, got [3, 0, 32]"),
+    for name, shape, said in (("ffn_up_exps", (2, 3), "expected a matrix of each expert, 65536 at most, got [2, 3]"),
+                              ("ffn_up_exps", (3, 0, 32), "expected a matrix of each expert, 65536 at most, got [3, 0, 32]"),
+                              ("ffn_up_exps", (65537, 1, 1), "65536 at most, got [65537, 1, 1]"),
                               ("ffn_up_exp", (2, 3), "expected a name of a model of the Llama family")):
         write_one(tmp_path / "b.gguf", f"blk.0.{name}.weight", torch.ones(shape), "F32")
-        assert f"tensor 'blk.0.{name}.weight': {said}" in refusal(tmp_path / "b.gguf")
+        message = refusal(tmp_path / "b.gguf")
+        assert f"tensor 'blk.0.{name}.weight': " in message and said in message
     write_one(tmp_path / "b.gguf", "output.weight", torch.ones(2, 32), "Q4_0")
     assert "tensor 'output.weight': expected F32, F16, BF16 or Q8_0, got Q4_0" in refusal(tmp_path / "b.gguf")
+
+
+@pytest.mark.parametrize("empty_first", [True, False])
+def test_a_gguf_whose_empty_tensor_lies_where_another_begins(tmp_path, empty_first):
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "llama")
+    writer.add_head_count(1)
+    names = ("output.weight", "output_norm.weight")
+    for name, empty in zip(names, (empty_first, not empty_first)):
+        writer.add_tensor(name, torch.ones((0, 32) if empty else (2, 32)).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    if not empty_first:  # the writer puts it behind: bring its offset back to where the other begins
+        path = tmp_path / "a.gguf"
+        head = bytearray(path.read_bytes())
+        at = head.index(names[1].encode()) + len(names[1]) + 4 + 2 * 8 + 4
+        assert int.from_bytes(head[at : at + 8], "little") == 2 * 32 * 4
+        head[at : at + 8] = bytes(8)
+        path.write_bytes(head)
+    held = read(tmp_path / "a.gguf", tmp_path)
+    assert sorted(tuple(tensor.shape) for tensor in held.values()) == [(0, 32), (2, 32)]
 
 
 def test_a_gguf_cut_anywhere_in_its_head_is_refused(tmp_path, checkpoint):

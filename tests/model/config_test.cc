@@ -3,11 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "layercast/error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/temp_folder.h"
 
 namespace layercast {
 namespace {
@@ -29,6 +35,8 @@ Json Minimal() {
           {"num_hidden_layers", 3},
           {"num_attention_heads", 8}};
 }
+
+std::string Nested(std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
 
 Json With(const Json& fields) {
   Json json = Minimal();
@@ -262,8 +270,41 @@ TEST(ModelDescription, SaysWhichConfigIsWrongOrNotThere) {
   };
   EXPECT_THAT(message([] { (void)ModelDescription::FromDirectory("no/such/folder"); }),
               HasSubstr("no/such/folder/config.json: cannot be opened"));
+  EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson(Nested(100'000), "folder")); }),
+            "folder/config.json: has more than 32 levels");
   EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson("{}", "folder")); }),
             "folder/config.json: vocab_size is missing");
+}
+
+TEST(ModelDescription, ReadsRegularFilesOfALikelySizeAlone) {
+  for (const std::string name : {"config.json", "hf_quant_config.json"}) {
+    const auto message = [&](const auto& make) {
+      const TempFolder folder;
+      folder.Write("config.json", Minimal().dump());
+      std::filesystem::remove(folder / name);
+      make((folder / name).c_str());
+      return testing::ErrorOf([&] { (void)ModelDescription::FromDirectory(folder.path()); },
+                              ErrorCode::kInvalidArgument);
+    };
+    EXPECT_THAT(message([](const char* path) { ASSERT_EQ(::mkfifo(path, 0600), 0); }),
+                HasSubstr(name + "': expected a regular file"));
+    EXPECT_THAT(message([](const char* path) { std::filesystem::create_directory(path); }),
+                HasSubstr(name + "': expected a regular file"));
+    EXPECT_THAT(message([](const char* path) {
+                  std::ofstream(path).close();
+                  std::filesystem::resize_file(path, std::uintmax_t{40} << 30);
+                }),
+                HasSubstr(name + ": expected at most 67108864 bytes, got 42949672960"));
+  }
+}
+
+TEST(ModelDescription, AModelOptFileOfManyLevelsIsRefused) {
+  const TempFolder folder;
+  folder.Write("config.json", Minimal().dump());
+  folder.Write("hf_quant_config.json", Nested(100'000));
+  EXPECT_THAT(
+      testing::ErrorOf([&] { (void)ModelDescription::FromDirectory(folder.path()); }, ErrorCode::kInvalidArgument),
+      HasSubstr("hf_quant_config.json: expected a JSON object"));
 }
 
 TEST(ModelConfig, ReadsInfinityAsPythonWritesIt) {
