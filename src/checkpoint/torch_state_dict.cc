@@ -223,11 +223,10 @@ class StateDictReader {
   }
 
   std::vector<std::int64_t> ReadNumbers(std::uint32_t node, const std::string& what) const {
-    if (pickle_[node].kind == Kind::kCall && pickle_[pickle_[node].items[0]].text == kSize) {
-      return ReadNumbers(Arguments(node, 1, 1)[0], what);
-    }
-    Expect(node, Kind::kTuple, what);
-    const std::vector<std::uint32_t>& items = pickle_[node].items;
+    const bool is_size = pickle_[node].kind == Kind::kCall && pickle_[pickle_[node].items[0]].text == kSize;
+    const std::uint32_t tuple = is_size ? Arguments(node, 1, 1)[0] : node;
+    Expect(tuple, Kind::kTuple, what);
+    const std::vector<std::uint32_t>& items = pickle_[tuple].items;
     if (items.size() > kMostDimensions) {
       Fail(node, what + ": expected at most 64 dimensions, got " + std::to_string(items.size()));
     }

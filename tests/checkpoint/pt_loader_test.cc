@@ -127,6 +127,21 @@ TEST_F(PtLoader, ATensorThatLeavesItsStorageIsRefusedWithTheNumbers) {
               HasSubstr("expected at most 64 dimensions, got 65"));
 }
 
+TEST_F(PtLoader, ASizeOfASizeOfASizeIsRefused) {
+  const auto message = [&](int levels) {
+    std::string size;
+    for (int i = 0; i < levels; ++i) size += Global("torch", "Size") + "(";
+    size += Ints({6});
+    for (int i = 0; i < levels; ++i) size += "tR";
+    return MessageOfTensor(Call(Global("torch._utils", "_rebuild_tensor_v2"),
+                                {Storage("FloatStorage", "0", 6), Int(0), size, Ints({1}), "\x89", OrderedDict()}),
+                           kBytes);
+  };
+  EXPECT_EQ(message(1), "no error");
+  EXPECT_THAT(message(2), HasSubstr("its size"));
+  EXPECT_THAT(message(100'000), HasSubstr("its size"));
+}
+
 TEST_F(PtLoader, AStorageThatIsNotWhatItSaysIsRefused) {
   const auto message = [&](const std::string& storage) {
     return MessageOfTensor(Tensor(storage, 0, {1}, {1}), kBytes);
