@@ -166,7 +166,8 @@ class Parser {
       tensor.begin += data;
       by_place.push_back(&tensor);
     }
-    std::ranges::sort(by_place, {}, &GgufHeader::Tensor::begin);
+    // An empty tensor stands before the one whose bytes begin where it lies.
+    std::ranges::sort(by_place, {}, [](const auto* tensor) { return std::pair(tensor->begin, tensor->bytes); });
     for (std::size_t i = 1; i < by_place.size(); ++i) {
       const std::uint64_t end = by_place[i - 1]->begin + by_place[i - 1]->bytes;
       if (end <= by_place[i]->begin) continue;

@@ -54,6 +54,8 @@ constexpr std::string_view kArchitectures[] = {"llama", "qwen2", "qwen2moe", "qw
 // Rotary frequencies: computed from config.json.
 constexpr std::string_view kComputed = "rope_freqs.weight";
 
+constexpr std::int64_t kMostExperts = 65536;  // as a config.json may have
+
 // Of the whole model; a split one's first file says it for all.
 struct Architecture {
   NameTable names;
@@ -146,9 +148,10 @@ class GgufFile final : public TensorFile {
       specs_.push_back(std::move(spec));
       return;
     }
-    if (stored.shape.size() != 3 || stored.bytes == 0) {  // empty ones could be any number
+    if (stored.shape.size() != 3 || stored.bytes == 0 || stored.shape[0] > kMostExperts) {  // empty ones: any number
       throw Error(ErrorCode::kCorrupt, subject_ + ": tensor " + Quote(stored.name) +
-                                           ": expected a matrix of each expert, got " + ToString(stored.shape));
+                                           ": expected a matrix of each expert, " + std::to_string(kMostExperts) +
+                                           " at most, got " + ToString(stored.shape));
     }
     spec.shape.erase(spec.shape.begin());
     for (std::int64_t expert = 0; expert < stored.shape[0]; ++expert) {
