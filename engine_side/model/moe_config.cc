@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kMostExperts = 65536;
 constexpr std::int64_t kMostLayers = 10000;
+constexpr std::int64_t kMostExpertsInAll = 262144;  // each has names and places of its own in a plan
 
 std::int64_t ParseNumExperts(const ConfigFields& fields) {
   for (const char* name : {"num_experts", "n_routed_experts"}) {
@@ -74,6 +75,11 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
   }
   moe.num_draft_layers = ParseDraftLayers(fields);
   moe.sparse_layers = ParseSparseLayers(fields, config.num_hidden_layers + moe.num_draft_layers);
+  const std::int64_t sparse = std::ranges::count(moe.sparse_layers, true);
+  if (sparse * moe.num_experts > kMostExpertsInAll) {
+    ConfigFields::Refuse("expected at most " + std::to_string(kMostExpertsInAll) + " experts in all layers, got " +
+                         std::to_string(sparse) + " layers of " + std::to_string(moe.num_experts));
+  }
   return moe;
 }
 

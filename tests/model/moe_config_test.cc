@@ -73,6 +73,8 @@ TEST(MoeConfig, RefusesWhatCannotBeWithTheNumbers) {
             "config.json: num_experts_per_tok 3 exceeds the 2 experts of topk_group 1");
   EXPECT_EQ(MoeConfigError(R"("num_experts": 0)"),
             "config.json: num_experts: expected an integer from 1 to 65536, got 0");
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 65536, "num_nextn_predict_layers": 1)"),
+            "config.json: expected at most 262144 experts in all layers, got 5 layers of 65536");
 }
 
 }  // namespace
