@@ -3,30 +3,43 @@
 #include <algorithm>
 
 #include "engine_side/model/config_fields.h"
+#include "layercast/error.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::string_view kExpression = "re:";
+constexpr std::size_t kMostPatterns = 4096;  // each is tried on each module
 
-std::regex Compiled(const std::string& entry) {
+Expression ExpressionOf(const std::string& entry) {
   try {
-    return std::regex(entry.substr(kExpression.size()));
-  } catch (const std::regex_error&) {
-    ConfigFields::Refuse("quantization_config: '" + entry + "' is not a regular expression");
+    return Expression(entry.substr(kExpression.size()));
+  } catch (const Error& error) {
+    ConfigFields::Refuse(std::string("quantization_config: ") + error.what());
   }
 }
 
-// '*' stands for any text.
+// '*' stands for any text. Of several, only the last one met is ever tried longer: what stands before it matches as
+// early as it can.
 bool MatchesWildcards(std::string_view text, std::string_view pattern) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return text == pattern;
-  if (!text.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t begin = star; begin <= text.size(); ++begin) {
-    if (MatchesWildcards(text.substr(begin), rest)) return true;
+  std::size_t at = 0;  // in the pattern
+  std::size_t star = std::string_view::npos;
+  std::size_t resume = 0;  // in the text, where that star was last tried to end
+  for (std::size_t i = 0; i < text.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      resume = i;
+    } else if (at < pattern.size() && pattern[at] == text[i]) {
+      ++at;
+      ++i;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      i = ++resume;
+    } else {
+      return false;
+    }
   }
-  return false;
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 }  // namespace
@@ -34,12 +47,16 @@ bool MatchesWildcards(std::string_view text, std::string_view pattern) {
 IgnoredModules::IgnoredModules(std::span<const std::string> entries) {
   for (const std::string& entry : entries) {
     if (entry.starts_with(kExpression)) {
-      expressions_.push_back(Compiled(entry));
+      expressions_.push_back(ExpressionOf(entry));
     } else if (entry.find('*') != std::string::npos) {
       patterns_.push_back(entry);
     } else if (!entry.empty()) {
       names_.insert(entry);
     }
+  }
+  if (const std::size_t count = expressions_.size() + patterns_.size(); count > kMostPatterns) {
+    ConfigFields::Refuse("quantization_config: expected at most " + std::to_string(kMostPatterns) +
+                         " patterns of modules that are left out, got " + std::to_string(count));
   }
 }
 
@@ -48,9 +65,7 @@ bool IgnoredModules::Contains(std::string_view path) const {
   const auto is_below = [&](const std::string& pattern) {
     return MatchesWildcards(path, pattern) || MatchesWildcards(path, pattern + ".*");
   };
-  const auto begins_with = [&](const std::regex& expression) {
-    return std::regex_search(path.begin(), path.end(), expression, std::regex_constants::match_continuous);
-  };
+  const auto begins_with = [&](const Expression& expression) { return expression.Begins(path); };
   return std::ranges::any_of(patterns_, is_below) || std::ranges::any_of(expressions_, begins_with);
 }
 

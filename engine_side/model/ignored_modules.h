@@ -2,12 +2,13 @@
 #pragma once
 
 #include <functional>
-#include <regex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
+
+#include "engine_side/model/expression.h"
 
 namespace layercast {
 
@@ -15,7 +16,7 @@ namespace layercast {
 class IgnoredModules {
  public:
   // Entries are whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*', or, after "re:", a regular
-  // expression. Throws kInvalidArgument naming one that is none.
+  // expression. Throws kInvalidArgument naming one that is none, or where patterns and expressions are more than 4096.
   explicit IgnoredModules(std::span<const std::string> entries);
 
   bool empty() const { return names_.empty() && patterns_.empty() && expressions_.empty(); }
@@ -31,7 +32,7 @@ class IgnoredModules {
 
   std::unordered_set<std::string, Hash, std::equal_to<>> names_;
   std::vector<std::string> patterns_;
-  std::vector<std::regex> expressions_;
+  std::vector<Expression> expressions_;
 };
 
 }  // namespace layercast

@@ -1,8 +1,8 @@
 #include "layercast/model/weights_mapper.h"
 
-#include <regex>
 #include <utility>
 
+#include "engine_side/model/expression.h"
 #include "layercast/error.h"
 #include "src/base/utf8.h"
 
@@ -10,8 +10,6 @@ namespace layercast {
 namespace {
 
 using Match = NameRule::Match;
-
-constexpr std::size_t kLongestForRegex = 4096;  // the standard library's regular expressions recurse
 
 const char* NameOf(Match match) {
   switch (match) {
@@ -78,34 +76,27 @@ void CheckRule(const NameRule& rule) {
   if (!whole(rule.from) || (rule.to && !whole(*rule.to))) refuse("expected whole path segments, without dots around");
 }
 
-std::regex Compile(const NameRule& rule) {
+// What an expression complains of, with the rule that has it.
+template <typename Work>
+auto OfRule(const NameRule& rule, const Work& work) {
   try {
-    return std::regex(rule.match == Match::kRegex ? rule.from : std::string());
-  } catch (const std::regex_error& error) {
-    throw Error(ErrorCode::kInvalidArgument, "weights mapper: rule '" + rule.Describe() + "': " + error.what());
+    return work();
+  } catch (const Error& error) {
+    throw Error(error.code(), "weights mapper: rule '" + rule.Describe() + "': " + error.what());
   }
 }
 
-bool Search(std::string_view name, const std::regex& pattern) {
-  if (name.size() > kLongestForRegex) {
-    throw Error(ErrorCode::kInvalidArgument, "weights mapper: a name of " + std::to_string(name.size()) +
-                                                 " characters is longer than a regular expression is tried on, " +
-                                                 std::to_string(kLongestForRegex));
-  }
-  return std::regex_search(name.begin(), name.end(), pattern);
-}
-
-bool ApplyRegex(const NameRule& rule, const std::regex& pattern, std::string& name) {
-  if (!Search(name, pattern)) return false;
+bool ApplyRegex(const NameRule& rule, const Expression& expression, std::string& name) {
+  if (!expression.IsIn(name)) return false;
   if (!rule.to) return true;
-  std::string made = std::regex_replace(name, pattern, *rule.to);
+  std::string made = expression.Replace(name, *rule.to);
   name.swap(made);
   return name != made;
 }
 
 // Whether the rule does something to the name; a name that it drops stays as it is.
-bool Apply(const NameRule& rule, const std::regex& pattern, std::string& name) {
-  if (rule.match == Match::kRegex) return ApplyRegex(rule, pattern, name);
+bool Apply(const NameRule& rule, const Expression* expression, std::string& name) {
+  if (expression != nullptr) return OfRule(rule, [&] { return ApplyRegex(rule, *expression, name); });
   std::size_t at = FindMatch(rule, name, 0);
   const bool applies = at != std::string::npos;
   for (; rule.to && at != std::string::npos; at = FindMatch(rule, name, at + rule.to->size())) {
@@ -144,15 +135,19 @@ std::string NameRule::Describe() const {
 }
 
 struct WeightsMapper::Rules {
+  // Null where the rule is no regular expression.
+  const Expression* ExpressionOf(std::size_t rule) const { return expressions[rule] ? &*expressions[rule] : nullptr; }
+
   std::vector<NameRule> rules;
-  std::vector<std::regex> patterns;  // of each rule; unused where it is none
+  std::vector<std::optional<Expression>> expressions;  // of each rule
 };
 
 WeightsMapper::WeightsMapper(std::vector<NameRule> rules) {
   auto checked = std::make_shared<Rules>();
   for (NameRule& rule : rules) {
     CheckRule(rule);
-    checked->patterns.push_back(Compile(rule));
+    checked->expressions.emplace_back();
+    if (rule.match == Match::kRegex) OfRule(rule, [&] { checked->expressions.back().emplace(rule.from); });
     checked->rules.push_back(std::move(rule));
   }
   rules_ = std::move(checked);
@@ -172,8 +167,9 @@ WeightsMapper WeightsMapper::operator|(const WeightsMapper& after) const {
 bool WeightsMapper::Matches(std::string_view name) const {
   for (std::size_t i = 0; i < rules().size(); ++i) {
     const NameRule& rule = rules()[i];
-    const bool matches = rule.match == Match::kRegex ? Search(name, rules_->patterns[i])
-                                                     : FindMatch(rule, name, 0) != std::string_view::npos;
+    const Expression* expression = rules_->ExpressionOf(i);
+    const bool matches = expression != nullptr ? OfRule(rule, [&] { return expression->IsIn(name); })
+                                               : FindMatch(rule, name, 0) != std::string_view::npos;
     if (matches) return true;
   }
   return false;
@@ -182,7 +178,7 @@ bool WeightsMapper::Matches(std::string_view name) const {
 WeightsMapper::Mapping WeightsMapper::MapOnce(std::string_view name) const {
   Mapping mapping{std::string(name), {}, false};
   for (std::uint32_t i = 0; i < rules().size(); ++i) {
-    if (!Apply(rules()[i], rules_->patterns[i], mapping.name)) continue;
+    if (!Apply(rules()[i], rules_->ExpressionOf(i), mapping.name)) continue;
     mapping.applied.push_back(i);
     mapping.dropped = !rules()[i].to;
     if (mapping.dropped) break;

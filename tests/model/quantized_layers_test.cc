@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "engine_side/model/checkpoint_quantization.h"
 #include "engine_side/model/ignored_modules.h"
@@ -42,7 +44,20 @@ TEST(IgnoredModules, NamesAreWholeSegmentsPatternsAndRegularExpressions) {
   EXPECT_FALSE(ignores("model.layers.*.self", "model.layers.12.self_attn.qkv_proj"));
   EXPECT_TRUE(ignores("re:.*mlp\\.(gate|up)_proj$", "model.layers.1.mlp.up_proj"));
   EXPECT_FALSE(ignores("re:mlp", "model.layers.1.mlp.up_proj"));  // from the beginning
-  EXPECT_THAT(ErrorOf([&] { ignores("re:(", "a"); }), HasSubstr("'re:(' is not a regular expression"));
+  EXPECT_THAT(ErrorOf([&] { ignores("re:(", "a"); }),
+              HasSubstr("quantization_config: regular expression '(': missing closing parenthesis, at character 1"));
+}
+
+TEST(IgnoredModules, NoPatternTakesForEver) {
+  const std::string path(200, 'a');
+  std::string stars;
+  for (int i = 0; i < 200; ++i) stars += "*a";
+  EXPECT_TRUE(IgnoredModules(std::array{stars}).Contains(path));
+  EXPECT_FALSE(IgnoredModules(std::array{stars + "b"}).Contains(path));
+  const IgnoredModules backtracks(std::array{std::string("re:(a*)*[bc]")});
+  EXPECT_THAT(ErrorOf([&] { (void)backtracks.Contains(path); }), HasSubstr("'(a*)*[bc]': match limit exceeded"));
+  const std::vector<std::string> many(4097, "*.mlp");
+  EXPECT_THAT(ErrorOf([&] { (void)IgnoredModules(many); }), HasSubstr("expected at most 4096 patterns"));
 }
 
 TEST(CheckpointQuantization, FormsOfTheField) {

@@ -111,8 +111,16 @@ TEST(WeightsMapper, RefusesRulesThatCannotBe) {
               HasSubstr("rule 'prefix model. -> m': expected whole path segments"));
   EXPECT_THAT(Refusal([] { WeightsMapper({NameRule::Segments("", "m")}); }), HasSubstr("nothing to match"));
   EXPECT_THAT(Refusal([] { WeightsMapper({NameRule::Regex("(", "")}); }), HasSubstr("rule 'regex ( -> '"));
-  const WeightsMapper regex({NameRule::Regex("a", "b")});
-  EXPECT_THAT(Refusal([&] { (void)regex.Map(std::string(5000, 'x')); }), HasSubstr("a name of 5000 characters"));
+  const WeightsMapper no_such_group({NameRule::Regex("a", "$1")});
+  EXPECT_THAT(Refusal([&] { (void)no_such_group.Map("a"); }),
+              HasSubstr("rule 'regex a -> $1': regular expression 'a'"));
+}
+
+TEST(WeightsMapper, AnExpressionThatWouldTakeForEverIsRefused) {
+  const WeightsMapper mapper({NameRule::Regex("(a*)*[bc]", "c")});
+  const std::string name(5000, 'a');
+  EXPECT_THAT(Refusal([&] { (void)mapper.Map(name); }), HasSubstr("rule 'regex (a*)*[bc] -> c'"));
+  EXPECT_THAT(Refusal([&] { (void)mapper.Matches(name); }), HasSubstr("match limit exceeded"));
 }
 
 // The table of vLLM's own test of these names, and the forms that it leaves out; but for one scale for keys and values,

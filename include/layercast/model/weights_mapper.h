@@ -29,7 +29,7 @@ struct LAYERCAST_PUBLIC NameRule {
   static NameRule Segments(std::string from, std::string to);  // wherever they are, every time
   static NameRule Prefix(std::string from, std::string to);    // `to` may be empty
   static NameRule Suffix(std::string from, std::string to);
-  static NameRule Regex(std::string pattern, std::string to);  // ECMAScript; every match, "$1" is its first group
+  static NameRule Regex(std::string pattern, std::string to);  // PCRE2's; every match, "$1" is its first group
   static NameRule Drop(Match match, std::string from, std::string reason);
 
   std::string Describe() const;       // "prefix model.language_model -> model"
