@@ -156,7 +156,7 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
   trial.lane = measured.lane;
   trial.gb_per_s = measured.gb_per_s;
   if (measured.error) trial.reason = measured.error->what();
-  // Without a probe of the publisher's, which is of an older release, it works as well as ever.
+  // It works without a probe, which publishers of another make may not offer.
   trial.usable = !measured.error || measured.error->code() == ErrorCode::kNotFound;
   return trial;
 }

@@ -25,8 +25,7 @@ class ProbeOffer {
 
 // Bytes / 1e9 / seconds of fetching and digesting them, which is what a session's rate is of; of a link too slow for
 // all of them by the deadline, of those that came. Closes the end. Throws what the channel throws (kNotFound: a
-// publisher of an older release, without a probe), kDeadlineExceeded when nothing came in time, and kCorrupt when other
-// bytes did.
+// publisher without a probe), kDeadlineExceeded when nothing came in time, and kCorrupt when other bytes did.
 double MeasureChannel(FetchingEnd& end, MemoryResource& memory, Deadline deadline);
 
 }  // namespace layercast

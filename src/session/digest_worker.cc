@@ -97,10 +97,9 @@ void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
 
 std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& version) {
   const std::size_t chunks = work.job.schedule->chunks().size();
-  const bool at_once = work.job.protocol < wire::kDigestsProtocol;
   std::vector<Digest>& known = KnownDigests(work.job, version);
   // Fewer may be known than were sent: where so many schedules are in use that some are forgotten.
-  while (known.size() < chunks && (known.size() <= work.sent || at_once)) {
+  while (known.size() < chunks && known.size() <= work.sent) {
     AddDigests(*work.job.schedule, version.offer().tensors, parts_.pool, known);
   }
   std::vector<Digest> next(known.begin() + static_cast<std::ptrdiff_t>(work.sent), known.end());
@@ -110,7 +109,7 @@ std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& 
 
 std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVersion& version) {
   const std::vector<AmaxRequest>& requests = work.job.amax_requests;
-  const bool all = work.job.protocol < wire::kLateAmaxProtocol || work.sent == work.job.schedule->chunks().size();
+  const bool all = work.sent == work.job.schedule->chunks().size();
   std::vector<wire::AxisAmax> next;
   for (; work.sent_amax < requests.size(); ++work.sent_amax) {
     const AmaxRequest& request = requests[work.sent_amax];

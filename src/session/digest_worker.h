@@ -35,7 +35,6 @@ struct DigestJob {
   std::weak_ptr<const VersionLease> lease;   // the session's: without it nobody waits for an answer
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
   std::vector<AmaxRequest> amax_requests;
-  std::uint16_t protocol = wire::kNewestProtocol;  // in an old one, all is in 'subscribed'
 };
 
 // Resource; thread-safe. What it borrows outlives it.

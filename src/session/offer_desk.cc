@@ -29,16 +29,6 @@ void CheckProtocol(const wire::Hello& hello) {
                                            Range(hello.oldest_protocol, hello.newest_protocol));
 }
 
-// One that does not would take a part for the whole.
-void CheckKnowsParts(const wire::Hello& hello, const Manifest& manifest) {
-  const VersionPart& part = manifest.part();
-  if (part.ranks == 1 || hello.newest_protocol >= wire::kPartsProtocol) return;
-  throw Error(ErrorCode::kUnsupported,
-              manifest.version().ToString() + " is published in " + std::to_string(part.ranks) +
-                  " parts: expected a receiver that speaks protocol " + std::to_string(wire::kPartsProtocol) +
-                  ", got one that speaks " + Range(hello.oldest_protocol, hello.newest_protocol));
-}
-
 }  // namespace
 
 OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
@@ -159,7 +149,6 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   }
   std::shared_ptr<const VersionLease> lease = TakeLease(hello);
   const std::shared_ptr<OfferedVersion>& version = lease->version();
-  CheckKnowsParts(hello, version->manifest());
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,
                         .host = MyHost(),
@@ -169,7 +158,6 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
                         .cost = ToWire(version->cost())};
   Session& session = sessions_[key];
   session.hello = std::move(hello);
-  session.protocol = welcome.protocol;
   session.lease = std::move(lease);
   session.served_since = CoreSeconds();
   session.last_heard = Deadline::Clock::now();
@@ -212,13 +200,11 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   }
   session.schedule = schedule;
   if (!stream) {
-    session.tree =
-        relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe, session.protocol);
+    session.tree = relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe);
     digests_.Put({.key = key,
                   .lease = session.lease,
                   .schedule = schedule,
-                  .amax_requests = std::move(subscribe.amax_requests),
-                  .protocol = session.protocol});
+                  .amax_requests = std::move(subscribe.amax_requests)});
     return {};
   }
   // The walk sends from its own thread: the answer must be on its way before it starts.
@@ -292,12 +278,6 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
 bool OfferDesk::IsUsed(const StreamWalk& walk) const {
   return std::any_of(sessions_.begin(), sessions_.end(),
                      [&](const auto& session) { return session.second.walk == &walk; });
-}
-
-std::uint16_t OfferDesk::ProtocolOf(const SessionKey& key, std::uint16_t heard) const {
-  const auto found = sessions_.find(key);
-  if (found != sessions_.end()) return found->second.protocol;
-  return std::clamp(heard, wire::kOldestProtocol, wire::kNewestProtocol);
 }
 
 void OfferDesk::DropSilent() {

@@ -52,16 +52,12 @@ class OfferDesk {
   // message is its sender's affair: a refusal, and the end of its session.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
-  // What is sent to a session is in this protocol; where there is none, in the one that was `heard`, if this end knows
-  // it.
-  std::uint16_t ProtocolOf(const SessionKey& key, std::uint16_t heard = wire::kOldestProtocol) const;
   // Ends the sessions whose lease ran out.
   void DropSilent();
 
  private:
   struct Session {
     wire::Hello hello;
-    std::uint16_t protocol = wire::kNewestProtocol;   // agreed on
     std::shared_ptr<const VersionLease> lease;        // the second owner, for moments, is digests_
     std::shared_ptr<const Schedule> schedule;         // the second owner is schedules_
     std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor

@@ -141,7 +141,7 @@ class OfferService::Impl {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
       PollSockets(items, kTick);
-      for (const auto& [key, message] : outbox_.TakeAll()) Send(key, message, desk_->ProtocolOf(key));
+      for (const auto& [key, message] : outbox_.TakeAll()) Send(key, message);
       TakeMessages();
       if (Clock::now() >= next_sweep) {
         desk_->DropSilent();
@@ -167,17 +167,14 @@ class OfferService::Impl {
     try {
       wire::Frame frame = wire::Decode(bytes);
       key.session = frame.session;
-      const std::vector<wire::Message> answers = desk_->Take(key, std::move(frame.message));
-      const std::uint16_t protocol = desk_->ProtocolOf(key, frame.protocol);
-      for (const wire::Message& answer : answers) Send(key, answer, protocol);
+      for (const wire::Message& answer : desk_->Take(key, std::move(frame.message))) Send(key, answer);
     } catch (const std::exception& error) {
-      Send(key, desk_->Refuse(key, AsError(error)), desk_->ProtocolOf(key));
+      Send(key, desk_->Refuse(key, AsError(error)));
     }
   }
 
-  void Send(const SessionKey& key, const wire::Message& message, std::uint16_t protocol) {
-    const std::vector<std::byte> bytes =
-        wire::Encode({.protocol = protocol, .session = key.session, .message = message});
+  void Send(const SessionKey& key, const wire::Message& message) {
+    const std::vector<std::byte> bytes = wire::Encode({.session = key.session, .message = message});
     try {
       socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);

@@ -43,17 +43,8 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
   }
 }
 
-void PublisherLink::Agree(std::uint16_t protocol) {
-  if (protocol < wire::kOldestProtocol || protocol > wire::kNewestProtocol) {
-    throw Error(ErrorCode::kCorrupt, peer_.text() + " chose protocol " + std::to_string(protocol) + ", expected " +
-                                         std::to_string(wire::kOldestProtocol) + " to " +
-                                         std::to_string(wire::kNewestProtocol));
-  }
-  protocol_ = protocol;
-}
-
 void PublisherLink::Send(const wire::Message& message) {
-  const std::vector<std::byte> bytes = wire::Encode({.protocol = protocol_, .session = session_, .message = message});
+  const std::vector<std::byte> bytes = wire::Encode({.session = session_, .message = message});
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
     throw Error(ErrorCode::kUnavailable,
                 peer_.text() + " takes no messages: cannot send '" + std::string(wire::MessageName(message)) + "'");
@@ -82,8 +73,12 @@ wire::Welcome PublisherLink::Greet(const wire::Hello& hello, Deadline deadline) 
   wire::Message message = Expect(deadline, stage);
   auto* const welcome = std::get_if<wire::Welcome>(&message);
   if (welcome == nullptr) RefuseAnswer(stage, "'welcome'", message);
-  Agree(welcome->protocol);
-  return std::move(*welcome);
+  if (welcome->protocol >= wire::kOldestProtocol && welcome->protocol <= wire::kNewestProtocol) {
+    return std::move(*welcome);
+  }
+  throw Error(ErrorCode::kCorrupt, peer_.text() + " chose protocol " + std::to_string(welcome->protocol) +
+                                       ", expected " + std::to_string(wire::kOldestProtocol) + " to " +
+                                       std::to_string(wire::kNewestProtocol));
 }
 
 void PublisherLink::RefuseAnswer(const std::string& stage, const std::string& expected,

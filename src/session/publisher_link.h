@@ -32,16 +32,13 @@ class PublisherLink {
   // and kCorrupt when the publisher is more than `most` messages ahead of what was asked.
   void TakeIn(std::size_t most, const std::string& stage);
 
-  // Opens a session: sends `hello`, and agrees on the protocol of the answer. Throws as Expect and Agree do.
+  // Opens a session with `hello`. Throws as Expect does, and kCorrupt unless this release speaks the protocol that the
+  // publisher has chosen.
   wire::Welcome Greet(const wire::Hello& hello, Deadline deadline);
 
   const PeerName& peer() const { return peer_; }
   // "publisher EP, STAGE: expected 'welcome', got 'pong'"
   [[noreturn]] void RefuseAnswer(const std::string& stage, const std::string& expected, const wire::Message& got) const;
-  // What it sends is in this protocol: the newest, until the publisher chose one.
-  std::uint16_t protocol() const { return protocol_; }
-  // Throws kCorrupt unless this release speaks it.
-  void Agree(std::uint16_t protocol);
 
  private:
   void KeepAlive(const std::string& stage);
@@ -50,7 +47,6 @@ class PublisherLink {
   const PeerName peer_;
   const std::chrono::milliseconds peer_timeout_;
   const std::uint64_t session_;
-  std::uint16_t protocol_ = wire::kNewestProtocol;
   zmq::context_t context_;
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;

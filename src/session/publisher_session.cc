@@ -50,7 +50,7 @@ void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest
                            const RelayPlace& serves_at) {
   asked_.schedule_digest = schedule.digest();
   asked_.amax_requests.assign(amax_requests.begin(), amax_requests.end());
-  asked_.takes_relays = takes_relays && link_.protocol() >= wire::kRelayProtocol && !channel_->attaches();
+  asked_.takes_relays = takes_relays && !channel_->attaches();
   asked_.relay_endpoint = serves_at.endpoint;
   asked_.relay_offer = serves_at.offer;
   link_.Send(asked_);
@@ -64,22 +64,19 @@ void PublisherSession::AskAgain(const Schedule& schedule) {
 
 void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const {
   const bool snapshot = mode_ == PublishMode::kSnapshot;  // a stream's come with its tensors
-  const auto check = [&](const char* what, std::size_t got, std::size_t asked, bool more_may_come = false) {
-    const std::size_t expected = snapshot ? asked : 0;
-    if (got == expected || (more_may_come && got < expected)) return;
-    throw Error(ErrorCode::kCorrupt,
-                peer().text() + " sent " + std::to_string(got) + " " + what + ", expected " + std::to_string(expected));
+  const auto check = [&](const char* what, std::size_t got, std::size_t asked) {
+    const std::size_t most = snapshot ? asked : 0;  // the rest comes with later digests
+    if (got <= most) return;
+    throw Error(ErrorCode::kCorrupt, peer().text() + " sent " + std::to_string(got) + " " + what +
+                                         ", expected at most " + std::to_string(most));
   };
-  check("chunk digests", subscribed.chunk_digests.size(), schedule.chunks().size(),
-        link_.protocol() >= wire::kDigestsProtocol);
+  check("chunk digests", subscribed.chunk_digests.size(), schedule.chunks().size());
   std::set<std::uint32_t> tensors;
   for (const wire::AxisAmax& amax : subscribed.amax) tensors.insert(amax.tensor);
-  check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size(),
-        link_.protocol() >= wire::kLateAmaxProtocol);
+  check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size());
 }
 
 double PublisherSession::AskServingCoreSeconds() noexcept {
-  if (link_.protocol() < wire::kServingCostProtocol) return 0;
   try {
     link_.Send(wire::CostRequest{});
     const Deadline deadline = Deadline::After(kCostTime);

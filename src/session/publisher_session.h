@@ -33,7 +33,7 @@ class PublisherSession {
   void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays = false,
            const RelayPlace& serves_at = {});
   void AskAgain(const Schedule& schedule);
-  // Throws kCorrupt unless this is the answer to all that was asked.
+  // Throws kCorrupt where it answers more than was asked.
   void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
   // What serving has cost it while this session was open; 0 where it does not say, or not soon: then it has other
   // troubles, which are not this receiver's, who has everything.
@@ -53,9 +53,7 @@ class PublisherSession {
   // No byte moves before it has said where from.
   bool takes_relays() const { return asked_.takes_relays; }
   // It wants to hear how this receiver gets on: others may depend on that.
-  bool hears_progress() const {
-    return link_.protocol() >= wire::kProgressProtocol && (asked_.takes_relays || !asked_.relay_endpoint.empty());
-  }
+  bool hears_progress() const { return asked_.takes_relays || !asked_.relay_endpoint.empty(); }
   // What it has said of where chunks come from before it answered what was asked.
   void Note(const wire::FetchFrom& from) { fetch_from_ = from; }
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }

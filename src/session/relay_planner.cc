@@ -5,8 +5,7 @@
 namespace layercast {
 
 RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version,
-                              const Schedule& schedule, const std::string& host, const wire::Subscribe& subscribe,
-                              std::uint16_t protocol) {
+                              const Schedule& schedule, const std::string& host, const wire::Subscribe& subscribe) {
   if (!subscribe.takes_relays && subscribe.relay_endpoint.empty()) return nullptr;
   if (!subscribe.relay_endpoint.empty()) (void)HostOf(subscribe.relay_endpoint);
   const auto [planned, _] =
@@ -15,8 +14,7 @@ RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const
   const std::optional<RelayPlace> place = tree.Join(key,
                                                     {.host = host,
                                                      .place = {subscribe.relay_endpoint, subscribe.relay_offer},
-                                                     .takes_relays = subscribe.takes_relays,
-                                                     .tells_pace = protocol >= wire::kProgressProtocol},
+                                                     .takes_relays = subscribe.takes_relays},
                                                     Deadline::Clock::now());
   if (subscribe.takes_relays) Send(key, place);
   return &tree;

@@ -24,7 +24,7 @@ class RelayPlanner {
   // The tree that a receiver joins, as long as the version has readers; null: it neither takes from relays nor is one.
   // Throws kInvalidArgument for a relay's endpoint that is none.
   RelayTree* Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version, const Schedule& schedule,
-                  const std::string& host, const wire::Subscribe& subscribe, std::uint16_t protocol);
+                  const std::string& host, const wire::Subscribe& subscribe);
   // The receiver goes elsewhere, if it is held up: what is to be told of that.
   std::optional<std::string> Note(const SessionKey& key, RelayTree& tree, const wire::Progress& progress);
   void Lost(const SessionKey& key, RelayTree& tree, const wire::RelayLost& lost);

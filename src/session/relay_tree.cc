@@ -45,7 +45,6 @@ std::optional<RelayTree::Escape> RelayTree::Note(const SessionKey& key, const wi
   const std::chrono::microseconds period = member.pace.Note(progress, now);
   if (member.from != Member::From::kRelay) return std::nullopt;
   Member& relay = members_.at(member.relay);
-  if (!relay.receiver.tells_pace) return std::nullopt;
   std::optional<std::string> why = WhyHeldUp(member.pace, {relay.pace, relay.finished}, RatesBeside(key, now), now);
   member.held_up = why ? member.held_up + period : std::chrono::microseconds(0);
   if (member.held_up < kHeldUp) return std::nullopt;

@@ -36,7 +36,6 @@ class RelayTree {
     std::string host;
     RelayPlace place;
     bool takes_relays = false;  // false: it reads the publisher's own memory, which costs the publisher nothing
-    bool tells_pace = true;     // false: it is of an older release
   };
   struct Move {
     SessionKey key;

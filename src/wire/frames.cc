@@ -22,9 +22,6 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
 
 class Writer {
  public:
-  explicit Writer(std::uint16_t protocol) : protocol_(protocol) {}
-
-  std::uint16_t protocol() const { return protocol_; }
   template <typename T>
   void Number(T& value, std::string_view /*field*/) {
     out_.Put(value);
@@ -53,16 +50,13 @@ class Writer {
   std::vector<std::byte> Take() && { return std::move(out_).Take(); }
 
  private:
-  const std::uint16_t protocol_;
   ByteWriter out_;
 };
 
 class Reader {
  public:
-  Reader(std::string subject, std::span<const std::byte> bytes, std::uint16_t protocol)
-      : protocol_(protocol), in_(std::move(subject), bytes) {}
+  Reader(std::string subject, std::span<const std::byte> bytes) : in_(std::move(subject), bytes) {}
 
-  std::uint16_t protocol() const { return protocol_; }
   template <typename T>
   void Number(T& value, std::string_view field) {
     value = in_.Get<T>(field);
@@ -92,7 +86,6 @@ class Reader {
   ByteReader& in() { return in_; }
 
  private:
-  const std::uint16_t protocol_;
   ByteReader in_;
 };
 
@@ -145,7 +138,6 @@ void Fields(Archive& archive, Hello& hello) {
 
 template <typename Archive>
 void Cost(Archive& archive, TrainerCost& cost) {
-  if (archive.protocol() < kPartsProtocol) return;
   archive.Number(cost.held_up_us, "time held up");
   archive.Number(cost.core_us, "core time");
 }
@@ -168,12 +160,11 @@ template <typename Archive>
 void Fields(Archive& archive, Subscribe& subscribe) {
   OneDigest(archive, subscribe.schedule_digest);
   archive.Bytes(subscribe.schedule, "schedule");
-  archive.template List<std::uint32_t>(subscribe.amax_requests, 5, "amax requests", [&](AmaxRequest& ask) {
+  archive.template List<std::uint32_t>(subscribe.amax_requests, 9, "amax requests", [&](AmaxRequest& ask) {
     archive.Number(ask.tensor, "tensor");
     archive.Number(ask.kept, "kept axes");
-    if (archive.protocol() >= kLateAmaxProtocol) archive.Number(ask.before_chunk, "chunk");
+    archive.Number(ask.before_chunk, "chunk");
   });
-  if (archive.protocol() < kRelayProtocol) return;
   archive.Flag(subscribe.takes_relays, "takes relays");
   archive.Text(subscribe.relay_endpoint, "relay's endpoint");
   archive.Number(subscribe.relay_offer, "relay's offer");
@@ -236,7 +227,7 @@ void Readers(Archive& archive, std::vector<ReaderStatus>& readers) {
 template <typename Archive>
 void Fields(Archive& archive, StatusAnswer& status) {
   archive.Number(status.process, "process");
-  archive.template List<std::uint32_t>(status.versions, 43, "versions", [&](VersionStatus& version) {
+  archive.template List<std::uint32_t>(status.versions, 55, "versions", [&](VersionStatus& version) {
     archive.Text(version.lineage, "lineage");
     archive.Number(version.step, "step");
     OneDigest(archive, version.digest);
@@ -244,17 +235,16 @@ void Fields(Archive& archive, StatusAnswer& status) {
     archive.Number(version.tensors, "tensors");
     archive.Number(version.bytes, "bytes");
     archive.Number(version.readers, "readers");
-    if (archive.protocol() < kPartsProtocol) return;
     archive.Number(version.part_rank, "part's rank");
     archive.Number(version.part_ranks, "ranks");
-    if (archive.protocol() >= kProgressProtocol) Readers(archive, version.receivers);
+    Readers(archive, version.receivers);
   });
 }
 
 template <typename Archive>
 void Fields(Archive& archive, MoreDigests& more) {
   Digests(archive, more.chunk_digests);
-  if (archive.protocol() >= kLateAmaxProtocol) Amaxes(archive, more.amax);
+  Amaxes(archive, more.amax);
 }
 
 template <typename Archive>
@@ -306,7 +296,7 @@ Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
 
 std::vector<std::byte> Encode(const Frame& frame) {
-  Writer writer(frame.protocol);
+  Writer writer;
   Frame copy = frame;  // archives visit mutable fields; a writer leaves them as they are
   std::uint32_t magic = kMagic;
   auto type = static_cast<std::uint16_t>(copy.message.index() + 1);
@@ -324,7 +314,7 @@ Frame Decode(std::span<const std::byte> bytes) {
                                          std::to_string(kMaxFrameBytes));
   }
   Frame frame;
-  Reader header("frame", bytes, frame.protocol);
+  Reader header("frame", bytes);
   std::uint32_t magic = 0;
   std::uint16_t type = 0;
   header.Number(magic, "magic");
@@ -336,8 +326,7 @@ Frame Decode(std::span<const std::byte> bytes) {
   header.Number(frame.session, "session");
   if (type == 0 || type > kNames.size()) header.in().Fail("unknown message type " + std::to_string(type));
 
-  Reader body("message '" + std::string(kNames[type - 1U]) + "'", bytes.subspan(header.in().position()),
-              frame.protocol);
+  Reader body("message '" + std::string(kNames[type - 1U]) + "'", bytes.subspan(header.in().position()));
   frame.message = MakeMessage(type - 1U, std::make_index_sequence<std::variant_size_v<Message>>());
   std::visit([&](auto& message) { Fields(body, message); }, frame.message);
   body.in().ExpectEnd();

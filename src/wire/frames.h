@@ -14,21 +14,10 @@
 
 namespace layercast::wire {
 
-// This release speaks these protocols.
-inline constexpr std::uint16_t kOldestProtocol = 2;
-inline constexpr std::uint16_t kNewestProtocol = 6;
-// From this one on, a publisher may be one of several that hold a version between them, and says so.
-inline constexpr std::uint16_t kPartsProtocol = 3;
-// From this one on, digests of a snapshot's chunks may come after 'subscribed'.
-inline constexpr std::uint16_t kDigestsProtocol = 3;
-// From this one on, receivers of a snapshot may take its chunks from each other.
-inline constexpr std::uint16_t kRelayProtocol = 4;
-// From this one on, they say how they get on, so that nobody stays with a relay that holds them up.
-inline constexpr std::uint16_t kProgressProtocol = 5;
-// From this one on, magnitudes that a receiver of a snapshot asks for may come after 'subscribed'.
-inline constexpr std::uint16_t kLateAmaxProtocol = 5;
-// From this one on, a publisher says what serving has cost it.
-inline constexpr std::uint16_t kServingCostProtocol = 6;
+// This release speaks these protocols, which are one. A later one that adds to a message counts on, and speaks its own
+// and the one before.
+inline constexpr std::uint16_t kOldestProtocol = 1;
+inline constexpr std::uint16_t kNewestProtocol = 1;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 
 // What an end says of the host it runs on (transport/channel.h).
@@ -60,7 +49,7 @@ struct ChannelAddress {
   bool operator==(const ChannelAddress&) const = default;
 };
 
-// What publishing has cost the trainer: how long it was held up, and what was computed for it. Since protocol 3.
+// What publishing has cost the trainer: how long it was held up, and what was computed for it.
 struct TrainerCost {
   std::uint64_t held_up_us = 0;
   std::uint64_t core_us = 0;
@@ -82,7 +71,7 @@ struct Subscribe {
   Digest schedule_digest;
   std::vector<std::byte> schedule;  // empty: the publisher may know it by its digest
   std::vector<AmaxRequest> amax_requests;
-  // Since protocol 4, of a snapshot.
+  // The rest is of a snapshot.
   bool takes_relays = false;     // waits for 'fetch_from' before it asks for a chunk
   std::string relay_endpoint{};  // where it serves on what it has taken; empty: it does not
   std::uint64_t relay_offer = 0;
@@ -150,7 +139,7 @@ struct StatusRequest {
   bool operator==(const StatusRequest&) const = default;
 };
 
-// One who has a session with a publisher now. Since protocol 5.
+// One who has a session with a publisher now.
 struct ReaderStatus {
   std::string engine;
   std::uint32_t rank = 0;
@@ -183,21 +172,21 @@ struct StatusAnswer {
 };
 
 // The next digests of a snapshot's chunks, behind those that came before, and the magnitudes that are needed with these
-// chunks. Since protocol 3.
+// chunks.
 struct MoreDigests {
   std::vector<Digest> chunk_digests;
   std::vector<AxisAmax> amax{};
   bool operator==(const MoreDigests&) const = default;
 };
 
-// Where a receiver is to take its chunks from now on. Since protocol 4.
+// Where a receiver is to take its chunks from now on.
 struct FetchFrom {
   std::string relay;  // its endpoint; empty: the publisher itself
   std::uint64_t offer = 0;
   bool operator==(const FetchFrom&) const = default;
 };
 
-// That relay cannot be taken from; where else? Since protocol 4.
+// That relay cannot be taken from; where else?
 struct RelayLost {
   std::string relay;
   std::uint64_t offer = 0;
@@ -205,13 +194,13 @@ struct RelayLost {
   bool operator==(const RelayLost&) const = default;
 };
 
-// From a relay: so many chunks, from the first on, can be had. Since protocol 4.
+// From a relay: so many chunks, from the first on, can be had.
 struct ChunksReady {
   std::uint32_t chunks = 0;
   bool operator==(const ChunksReady&) const = default;
 };
 
-// How far a receiver that takes from relays, or is one, has come with a snapshot. Since protocol 5.
+// How far a receiver that takes from relays, or is one, has come with a snapshot.
 struct Progress {
   std::uint64_t bytes = 0;             // of chunks that were consumed
   std::uint64_t elapsed_us = 0;        // since it began
@@ -220,12 +209,12 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-// What has serving cost? Since protocol 6.
+// What has serving cost?
 struct CostRequest {
   bool operator==(const CostRequest&) const = default;
 };
 
-// What was computed to serve receivers while this session was open. Since protocol 6.
+// What was computed to serve receivers while this session was open.
 struct ServingCost {
   std::uint64_t core_us = 0;
   bool operator==(const ServingCost&) const = default;
@@ -237,7 +226,7 @@ using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed
                              ChunksReady, Progress, CostRequest, ServingCost>;
 
 struct Frame {
-  std::uint16_t protocol = kNewestProtocol;  // decides the form of the message
+  std::uint16_t protocol = kNewestProtocol;  // that its sender speaks
   std::uint64_t session = 0;
   Message message;
   bool operator==(const Frame&) const = default;

@@ -28,7 +28,7 @@ class LateAmaxTest : public SessionTest {
   const Schedule schedule_ = SomeSchedule(false);
   const std::vector<Digest> digests_ = DigestsOf(schedule_, weights_);
   const wire::AxisAmax amax_{1, std::vector<float>(16, 2.0F)};
-  RawVersion publisher_{weights_, 5};
+  RawVersion publisher_{weights_};
   std::future<Fetched> fetched_;
 };
 
@@ -82,13 +82,11 @@ class LateAmaxOfABigVersionTest : public SessionTest {
                                          .stride = 0}});
     }
   }
-  wire::Subscribed Subscribe(RawReceiver& receiver, std::uint16_t protocol) const {
-    wire::Hello hello;
-    hello.newest_protocol = protocol;
-    receiver.Send(wire::Encode({protocol, 7, hello}));
+  wire::Subscribed Subscribe(RawReceiver& receiver) const {
+    receiver.Send(wire::Hello{});
     receiver.ReceiveBytes();
     const std::vector<AmaxRequest> requests = {{0, kKeptRows, 0}, {1, kKeptRows, kChunks}};
-    receiver.Send(wire::Encode({protocol, 7, wire::Subscribe{schedule_.digest(), schedule_.Encode(), requests}}));
+    receiver.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), requests});
     return std::get<wire::Subscribed>(receiver.Receive());
   }
   std::vector<float> Slowly(std::size_t tensor) const {
@@ -111,7 +109,7 @@ TEST_F(LateAmaxOfABigVersionTest, ComeWithTheDigestsOfTheirChunks) {
   const auto service = MakeService();
   const PublishedWeights published(*service, weights_, "run", 3);
   RawReceiver receiver(service->endpoint());
-  const wire::Subscribed subscribed = Subscribe(receiver, 5);
+  const wire::Subscribed subscribed = Subscribe(receiver);
   EXPECT_THAT(subscribed.amax, ElementsAre(wire::AxisAmax{0, Slowly(0)}));
   std::size_t digests = subscribed.chunk_digests.size();
   while (digests <= kChunks) {
@@ -123,13 +121,6 @@ TEST_F(LateAmaxOfABigVersionTest, ComeWithTheDigestsOfTheirChunks) {
       EXPECT_THAT(more.amax, ElementsAre(wire::AxisAmax{1, Slowly(1)}));
     }
   }
-}
-
-TEST_F(LateAmaxOfABigVersionTest, OfAReceiverOfProtocol4AllComeAtOnce) {
-  const auto service = MakeService();
-  const PublishedWeights published(*service, weights_, "run", 3);
-  RawReceiver receiver(service->endpoint());
-  EXPECT_THAT(Subscribe(receiver, 4).amax, ElementsAre(wire::AxisAmax{0, Slowly(0)}, wire::AxisAmax{1, Slowly(1)}));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class PublisherLinkTest : public ::testing::Test {
     link_.Send(wire::Bye{});
     session_ = wire::Decode(publisher_.ReceiveBytes()).session;
   }
-  void Say(const wire::Message& message) { publisher_.Send({.protocol = 3, .session = session_, .message = message}); }
+  void Say(const wire::Message& message) { publisher_.Send({.session = session_, .message = message}); }
   // Until what was said has arrived and was refused.
   std::string ErrorOfTakingIn(std::size_t most) {
     return ErrorOf([&] {
@@ -61,9 +61,16 @@ TEST_F(PublisherLinkTest, ARefusalIsHeardAtOnceWhateverCameBeforeIt) {
 
 TEST_F(PublisherLinkTest, PongsAndObsoleteSessionsAreNoMessages) {
   for (int i = 0; i < 300; ++i) Say(wire::Pong{});
-  publisher_.Send({.protocol = 3, .session = session_ + 1, .message = wire::StreamEnd{9, {}}});
+  publisher_.Send({.session = session_ + 1, .message = wire::StreamEnd{9, {}}});
   Say(wire::StreamEnd{1, {}});
   EXPECT_EQ(std::get<wire::StreamEnd>(link_.Expect(Soon(), "waiting")).tensors, 1U);
+}
+
+TEST_F(PublisherLinkTest, AProtocolThatItDoesNotSpeakIsRefused) {
+  wire::Welcome welcome;
+  welcome.protocol = 2;
+  Say(welcome);
+  EXPECT_THAT(ErrorOf([&] { (void)link_.Greet({}, Soon()); }), HasSubstr("chose protocol 2, expected 1 to 1"));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class RawReceiver {
     socket_.connect(endpoint);
   }
   void Send(const std::vector<std::byte>& bytes) { socket_.send(zmq::buffer(bytes)); }
-  void Send(const wire::Message& message) { Send(wire::Encode({.protocol = 2, .session = 5, .message = message})); }
+  void Send(const wire::Message& message) { Send(wire::Encode({.session = 5, .message = message})); }
   std::vector<std::byte> ReceiveBytes() {
     zmq::message_t raw;
     if (!socket_.recv(raw)) throw Error(ErrorCode::kDeadlineExceeded, "the publisher said nothing");

@@ -1,4 +1,4 @@
-// A publisher of one snapshot that says what a test wants, in the protocol that it wants, and a receiver of it.
+// A publisher of one snapshot that says what a test wants, and a receiver of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,9 +19,8 @@ namespace layercast::testing {
 // Its bytes go over inproc.
 class RawVersion {
  public:
-  RawVersion(const Weights& weights, std::uint16_t protocol)
-      : protocol_(protocol),
-        transport_(std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front())),
+  explicit RawVersion(const Weights& weights)
+      : transport_(std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front())),
         end_(transport_->Offering({})) {
     std::vector<ManifestEntry> entries;
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -34,24 +33,22 @@ class RawVersion {
 
   void Welcome() {
     const wire::Frame hello = wire::Decode(link.ReceiveBytes());
-    EXPECT_EQ(std::get<wire::Hello>(hello.message).oldest_protocol, 2);
+    EXPECT_TRUE(std::holds_alternative<wire::Hello>(hello.message));
     session = hello.session;
-    Send(wire::Welcome{.protocol = protocol_,
-                       .publisher = "raw",
+    Send(wire::Welcome{.publisher = "raw",
                        .host = MyHost(),
                        .stream = false,
                        .channels = {{std::string(transport_->name()), end_->address()}},
                        .manifest = manifest_.Encode(),
                        .cost = {}});
   }
-  void Send(const wire::Message& message) { link.Send({protocol_, session, message}); }
+  void Send(const wire::Message& message) { link.Send({.session = session, .message = message}); }
 
   RawPublisher link;
   Offer offer{.id = 11, .tensors = {}};
   std::uint64_t session = 0;
 
  private:
-  const std::uint16_t protocol_;
   const std::unique_ptr<Transport> transport_;
   const std::unique_ptr<OfferingEnd> end_;
   Manifest manifest_;

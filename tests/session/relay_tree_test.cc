@@ -251,15 +251,6 @@ TEST(RelayTree, WhereAllWaitForThePublisherNobodyMoves) {
   }
 }
 
-TEST(RelayTree, OfARelayThatCannotSayHowItGetsOnSilenceProvesNothing) {
-  Planned plan;
-  RelayTree::Receiver older = Relaying(1);
-  older.tells_pace = false;
-  plan.Join(1, older);
-  plan.Join(2);
-  for (int now = 1; now < 10; ++now) EXPECT_FALSE(plan.SecondPasses(2, 1, now));
-}
-
 TEST(RelayTree, OneThatHasFinishedServesLateJoinersUntilSomebodyComplains) {
   Planned plan;
   plan.Join(1);

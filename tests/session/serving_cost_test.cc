@@ -9,7 +9,7 @@ namespace {
 
 class ServingCostTest : public SessionTest {
  protected:
-  // A publisher of protocol 6 has sent all that is to be had, and is asked what that cost.
+  // The publisher has sent all that is to be had, and is asked what that cost.
   void ServeUntilAsked() {
     publisher_.Welcome();
     EXPECT_TRUE(std::holds_alternative<wire::Subscribe>(Heard()));
@@ -20,7 +20,7 @@ class ServingCostTest : public SessionTest {
 
   const Weights weights_ = SomeWeights();
   const Schedule schedule_ = SomeSchedule(false);
-  RawVersion publisher_{weights_, 6};
+  RawVersion publisher_{weights_};
 };
 
 TEST_F(ServingCostTest, IsWhatThePublisherSaysWhateverCrossesTheQuestion) {

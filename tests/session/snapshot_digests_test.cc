@@ -26,7 +26,7 @@ class DigestsTest : public SessionTest {
   const Weights weights_ = SomeWeights();
   const Schedule schedule_ = SomeSchedule(false);
   const std::vector<Digest> digests_ = DigestsOf(schedule_, weights_);
-  RawVersion publisher_{weights_, 3};
+  RawVersion publisher_{weights_};
   std::future<Fetched> fetched_;
 };
 
@@ -90,12 +90,10 @@ class BigVersionTest : public SessionTest {
           std::vector<Region>{{.tensor = 0, .offset = i * kChunk, .row_bytes = kChunk, .rows = 1, .stride = 0}});
     }
   }
-  void Subscribe(RawReceiver& receiver, std::uint16_t protocol, std::uint64_t session) const {
-    wire::Hello hello;
-    hello.newest_protocol = protocol;
-    receiver.Send(wire::Encode({protocol, session, hello}));
+  void Subscribe(RawReceiver& receiver) const {
+    receiver.Send(wire::Hello{});
     receiver.ReceiveBytes();
-    receiver.Send(wire::Encode({protocol, session, wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}}}));
+    receiver.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}});
   }
 
   Weights weights_;
@@ -106,7 +104,7 @@ TEST_F(BigVersionTest, DigestsGoOutAsTheyAreMade) {
   const auto service = MakeService();
   const PublishedWeights published(*service, weights_, "run", 3);
   RawReceiver receiver(service->endpoint());
-  Subscribe(receiver, 3, 5);
+  Subscribe(receiver);
   std::vector<Digest> digests = std::get<wire::Subscribed>(receiver.Receive()).chunk_digests;
   EXPECT_EQ(digests.size(), 4);  // of 32 MiB
   while (digests.size() < kChunks) {
@@ -116,16 +114,8 @@ TEST_F(BigVersionTest, DigestsGoOutAsTheyAreMade) {
   EXPECT_EQ(digests, DigestsOf(schedule_, weights_));
   // The next receiver of the same chunks has them all at once.
   RawReceiver next(service->endpoint());
-  Subscribe(next, 3, 6);
+  Subscribe(next);
   EXPECT_EQ(std::get<wire::Subscribed>(next.Receive()).chunk_digests, digests);
-}
-
-TEST_F(BigVersionTest, AReceiverOfProtocol2HasAllOfThemAtOnce) {
-  const auto service = MakeService();
-  const PublishedWeights published(*service, weights_, "run", 3);
-  RawReceiver receiver(service->endpoint());
-  Subscribe(receiver, 2, 5);
-  EXPECT_EQ(std::get<wire::Subscribed>(receiver.Receive()).chunk_digests, DigestsOf(schedule_, weights_));
 }
 
 TEST_F(BigVersionTest, MemoryIsReleasedThoughItsReceiverLeftBeforeTheLastDigest) {
@@ -133,9 +123,9 @@ TEST_F(BigVersionTest, MemoryIsReleasedThoughItsReceiverLeftBeforeTheLastDigest)
   for (std::uint64_t turn = 0; turn < 5; ++turn) {
     const PublishedWeights published(*service, weights_, "run", turn);  // its memory goes at the end of the turn
     RawReceiver receiver(service->endpoint());
-    Subscribe(receiver, 3, turn);
+    Subscribe(receiver);
     receiver.ReceiveBytes();  // subscribed
-    receiver.Send(wire::Encode({3, turn, wire::Bye{}}));
+    receiver.Send(wire::Bye{});
     service->Withdraw(published.version);
     EXPECT_TRUE(published.version->WaitReleased(Soon()));
     service->Forget(published.version);

@@ -14,45 +14,39 @@ std::vector<std::byte> Some(std::size_t count) {
   return bytes;
 }
 
-// One of each, with every field away from its default; what depends on the protocol, in each.
+// One of each, with every field away from its default.
 std::vector<Frame> Examples() {
   return {
-      {2, 7, Hello{1, 2, "engine-0", 3, 1, 4, {"boot", "net", "0", "17@4026"}, "run-17", true, 42}},
-      {2, 7,
+      {1, 7, Hello{1, 2, "engine-0", 3, 1, 4, {"boot", "net", "0", "17@4026"}, "run-17", true, 42}},
+      {1, 7,
        Welcome{2,
                "trainer",
                {"boot", "net", "0", "18@4026"},
                true,
                {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}},
                Some(20),
-               {}}},
-      {3, 7, Welcome{3, "trainer", {"boot", "net", "0", "18@4026"}, false, {{"shm", "@x"}}, Some(20), {8, 9}}},
-      {2, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011}, {5, 0b101}}}},
-      {2, 7, NeedSchedule{}},
-      {2, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
-      {2, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}, {{8, 9}}}},
-      {2, 7, TensorDone{9}},
-      {2, 7, StreamEnd{2, {}}},
-      {3, 7, StreamEnd{2, {3, 4}}},
-      {2, 7, Ping{}},
-      {2, 7, Pong{}},
-      {2, 7, Bye{}},
-      {2, 7, Refused{ErrorCode::kCorrupt, "why"}},
-      {2, 7, StatusRequest{}},
-      {2, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5}}}},
-      {3, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5, 6, 7}}}},
-      {5, 7,
+               {8, 9}}},
+      {1, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011, 4}, {5, 0b101, 6}}, true, "tcp://127.0.0.1:5", 6}},
+      {1, 7, NeedSchedule{}},
+      {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
+      {1, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}, {{8, 9}}}},
+      {1, 7, TensorDone{9}},
+      {1, 7, StreamEnd{2, {3, 4}}},
+      {1, 7, Ping{}},
+      {1, 7, Pong{}},
+      {1, 7, Bye{}},
+      {1, 7, Refused{ErrorCode::kCorrupt, "why"}},
+      {1, 7, StatusRequest{}},
+      {1, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5}}}},
+      {1, 7,
        StatusAnswer{1, {{"run", 42, {1, 2}, true, 3, 4, 5, 6, 7, {{"engine-0", 1, "tcp://a:1", "tcp://b:2", 3, 4}}}}}},
-      {3, 7, MoreDigests{{{1, 2}, {3, 4}}}},
-      {4, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011}}, true, "tcp://127.0.0.1:5", 6}},
-      {4, 7, FetchFrom{"tcp://127.0.0.1:5", 6}},
-      {4, 7, RelayLost{"tcp://127.0.0.1:5", 6, "silent"}},
-      {4, 7, ChunksReady{7}},
-      {5, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011, 4}}, true, "tcp://127.0.0.1:5", 6}},
-      {5, 7, MoreDigests{{{1, 2}}, {{5, {1.5F}}}}},
-      {5, 7, Progress{1, 2, 3, 4}},
-      {6, 7, CostRequest{}},
-      {6, 7, ServingCost{1234}},
+      {1, 7, MoreDigests{{{1, 2}, {3, 4}}, {{5, {1.5F}}}}},
+      {1, 7, FetchFrom{"tcp://127.0.0.1:5", 6}},
+      {1, 7, RelayLost{"tcp://127.0.0.1:5", 6, "silent"}},
+      {1, 7, ChunksReady{7}},
+      {1, 7, Progress{1, 2, 3, 4}},
+      {1, 7, CostRequest{}},
+      {1, 7, ServingCost{1234}},
   };
 }
 
@@ -66,26 +60,10 @@ TEST(Frames, EveryMessageComesBack) {
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {
-  const std::vector<std::byte> bytes = Encode({2, 0x0102030405060708, TensorDone{0x0A0B0C0D}});
-  const unsigned char expected[] = {'L', 'C', 'W', 'F', 2, 0, 7, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x0D, 0x0C, 0x0B, 0x0A};
+  const std::vector<std::byte> bytes = Encode({1, 0x0102030405060708, TensorDone{0x0A0B0C0D}});
+  const unsigned char expected[] = {'L', 'C', 'W', 'F', 1, 0, 7, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x0D, 0x0C, 0x0B, 0x0A};
   ASSERT_EQ(bytes.size(), sizeof(expected));
   for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_EQ(std::to_integer<unsigned char>(bytes[i]), expected[i]) << i;
-}
-
-// The end of the frame: the readers of the last version, and which part of it this is.
-TEST(Frames, OfProtocol2SayNothingOfPartsAndOfProtocol3TheRankAndTheirNumber) {
-  const auto tail = [](std::uint16_t protocol, std::size_t size) {
-    const std::vector<std::byte> bytes =
-        Encode({protocol, 7, StatusAnswer{1, {{"run", 42, {1, 2}, true, 3, 4, 5, 6, 7}}}});
-    return std::vector<std::byte>(bytes.end() - static_cast<std::ptrdiff_t>(size), bytes.end());
-  };
-  const auto bytes_of = [](std::initializer_list<int> values) {
-    std::vector<std::byte> bytes;
-    for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
-    return bytes;
-  };
-  EXPECT_EQ(tail(2, 4), bytes_of({5, 0, 0, 0}));
-  EXPECT_EQ(tail(3, 12), bytes_of({5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0}));
 }
 
 TEST(Frames, TruncatedAnywhereAreRefused) {
