@@ -119,20 +119,29 @@ class Publisher::Impl {
   }
 
   std::shared_ptr<PublishedVersion::State> OfferStream(const PublishOptions& options, Weights weights) {
-    if (weights.specs.empty()) {
+    if (weights.specs.empty() && options.part.ranks == 1) {
       throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
     }
-    if (options.part.ranks != 1) {
-      throw Error(ErrorCode::kUnsupported, "a stream comes from one publisher: expected a snapshot of part " +
-                                               std::to_string(options.part.rank) + " of " +
-                                               std::to_string(options.part.ranks));
-    }
+    auto layout = ManifestLayout::Of(LaidOut(weights), options.part.ranks != 1, last_layout_);
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
-    state->offered =
-        std::make_shared<OfferedVersion>(Manifest::OfSpecs(options.lineage, options.step, weights.specs, last_layout_),
-                                         std::move(weights.walk), options.layer_order);
+    state->offered = std::make_shared<OfferedVersion>(
+        Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part), std::move(weights.walk),
+        options.layer_order);
     return state;
+  }
+
+  static std::vector<LaidOutTensor> LaidOut(const Weights& weights) {
+    if (!weights.parts.empty() && weights.parts.size() != weights.specs.size()) {
+      throw Error(ErrorCode::kInvalidArgument, "weights of " + std::to_string(weights.specs.size()) + " specs and " +
+                                                   std::to_string(weights.parts.size()) +
+                                                   " parts: expected a part of each, or none");
+    }
+    std::vector<LaidOutTensor> tensors;
+    tensors.reserve(weights.specs.size());
+    for (const TensorSpec& spec : weights.specs) tensors.push_back({spec});
+    for (std::size_t i = 0; i < weights.parts.size(); ++i) tensors[i].part = weights.parts[i];
+    return tensors;
   }
 
   // Retired versions go once nobody reads them: looked at whenever a new one comes.

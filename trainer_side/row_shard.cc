@@ -24,6 +24,13 @@ Rows RowsOf(std::int64_t rows, VersionPart part) {
 // Whether the rank has anything of such a tensor, an empty part too.
 bool Holds(const Shape& shape, VersionPart part) { return !shape.empty() || part.rank == 0; }
 
+std::optional<TensorPart> PartOf(const Shape& shape, VersionPart part) {
+  if (shape.empty()) return std::nullopt;
+  TensorPart of{.whole = shape, .offsets = Shape(shape.size())};
+  of.offsets[0] = RowsOf(shape[0], part).first;
+  return of;
+}
+
 TensorSpec ShardOf(TensorSpec spec, VersionPart part) {
   if (!spec.shape.empty()) spec.shape[0] = RowsOf(spec.shape[0], part).count;
   return spec;
@@ -31,10 +38,9 @@ TensorSpec ShardOf(TensorSpec spec, VersionPart part) {
 
 NamedTensor ShardOf(NamedTensor named, VersionPart part) {
   TensorView& tensor = named.tensor;
-  if (tensor.shape.empty()) return named;
-  named.part = TensorPart{.whole = tensor.shape, .offsets = Shape(tensor.shape.size())};
+  named.part = PartOf(tensor.shape, part);
+  if (!named.part) return named;
   const Rows rows = RowsOf(tensor.shape[0], part);
-  named.part->offsets[0] = rows.first;
   tensor.shape[0] = rows.first;
   const std::int64_t skipped = tensor.num_bytes();  // of the rows before
   tensor.shape[0] = rows.count;
@@ -63,7 +69,10 @@ class RowWalk final : public WeightsIterator {
 Weights RowShard(Weights weights, VersionPart part) {
   if (part.ranks == 1) return weights;
   std::erase_if(weights.specs, [&](const TensorSpec& spec) { return !Holds(spec.shape, part); });
-  for (TensorSpec& spec : weights.specs) spec = ShardOf(std::move(spec), part);
+  for (TensorSpec& spec : weights.specs) {
+    weights.parts.push_back(PartOf(spec.shape, part));
+    spec = ShardOf(std::move(spec), part);
+  }
   weights.walk = [walk = std::move(weights.walk), part](std::span<const std::string> order) {
     return std::make_unique<RowWalk>(walk(order), part);
   };

@@ -29,9 +29,11 @@ Weights Weights::FromCheckpoint(const CheckpointSource& source) {
   return weights;
 }
 
-Weights Weights::Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> iterator) {
+Weights Weights::Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> iterator,
+                      std::vector<std::optional<TensorPart>> parts) {
   Weights weights;
   weights.specs = std::move(specs);
+  weights.parts = std::move(parts);
   // std::function wants a copyable callable: the iterator is shared by its copies, and the first walk takes it.
   auto once = std::make_shared<std::unique_ptr<WeightsIterator>>(std::move(iterator));
   weights.walk = [once](std::span<const std::string> order) {

@@ -9,6 +9,7 @@
 #include "engine_side/plan/coverage.h"
 #include "layercast/error.h"
 #include "src/base/bytes.h"
+#include "src/base/check.h"
 #include "src/base/digest.h"
 #include "src/base/utf8.h"
 
@@ -85,9 +86,9 @@ class Merger {
     HeldParts parts;
     for (std::vector<Held>& held : tensors_) {
       Check(held);
-      entries.push_back(Together(held));
       std::vector<HeldPart>& of_tensor = parts.emplace_back();
       for (const Held& one : held) of_tensor.push_back({one.number, one.box});
+      entries.push_back(Whole(held, of_tensor));
     }
     const Version& version = manifests_.front().version();
     return {Manifest(version.lineage, version.step, std::move(entries)), std::move(parts)};
@@ -154,24 +155,13 @@ class Merger {
     Refuse(held.front(), "no publisher has " + TextOf(hole) + neighbours);
   }
 
-  static ManifestEntry Together(const std::vector<Held>& held) {
-    const Held& first = held.front();
-    ManifestEntry whole{first.tensor->spec, first.summary->digest, first.summary->amax, first.tensor->part};
-    if (held.size() == 1) return whole;
-    whole.spec.shape = whole.part->whole;
-    whole.part.reset();
-    ByteWriter parts;
-    for (const Held& one : held) {
-      whole.amax = whole.amax < 0 || one.summary->amax < 0 ? -1 : std::max(whole.amax, one.summary->amax);
-      for (std::size_t d = 0; d < one.box.rank; ++d) {
-        parts.Put(static_cast<std::uint64_t>(one.box.begin[d]));
-        parts.Put(static_cast<std::uint64_t>(one.box.extent[d]));
-      }
-      parts.Put(one.summary->digest.high);
-      parts.Put(one.summary->digest.low);
-    }
-    whole.digest = DigestOf(parts.bytes());
-    return whole;
+  static ManifestEntry Whole(const std::vector<Held>& held, const std::vector<HeldPart>& parts) {
+    TensorSpec spec = held.front().tensor->spec;
+    spec.shape = WholeShape(*held.front().tensor);
+    std::vector<TensorSummary> summaries;
+    for (const Held& one : held) summaries.push_back(*one.summary);
+    const TensorSummary together = Together(parts, summaries);
+    return {std::move(spec), together.digest, together.amax, {}};
   }
 
   const std::span<const Manifest> manifests_;
@@ -180,6 +170,26 @@ class Merger {
 };
 
 }  // namespace
+
+TensorSummary Together(std::span<const HeldPart> parts, std::span<const TensorSummary> summaries) {
+  LAYERCAST_CHECK(parts.size() == summaries.size() && !parts.empty());
+  if (parts.size() == 1) return summaries.front();
+  TensorSummary whole{.digest = {}, .amax = 0};
+  ByteWriter digested;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!summaries[i].digest) return {};
+    whole.amax = std::max(whole.amax, summaries[i].amax);
+    const Box& box = parts[i].box;
+    for (std::size_t d = 0; d < box.rank; ++d) {
+      digested.Put(static_cast<std::uint64_t>(box.begin[d]));
+      digested.Put(static_cast<std::uint64_t>(box.extent[d]));
+    }
+    digested.Put(summaries[i].digest.high);
+    digested.Put(summaries[i].digest.low);
+  }
+  whole.digest = DigestOf(digested.bytes());
+  return whole;
+}
 
 MergedVersion Merge(std::span<const Manifest> manifests, std::span<const std::string> endpoints) {
   if (manifests.size() == 1) return {manifests.front(), {}};

@@ -24,9 +24,13 @@ struct HeldPart {
 using HeldParts = std::vector<std::vector<HeldPart>>;
 
 struct MergedVersion {
-  Manifest manifest;  // digests of tensors in parts are of their parts' digests
+  Manifest manifest;
   HeldParts parts;
 };
+
+// What is known of a tensor in parts from what is of each part, in the order of HeldParts: the digest is of the parts'
+// places and digests. Nothing, while one of them is not known.
+TensorSummary Together(std::span<const HeldPart> parts, std::span<const TensorSummary> summaries);
 
 // `manifests`: of one version, by rank of their publishers, which `endpoints` names. Throws kInvalidArgument naming
 // tensor, publishers and boxes where they disagree about a tensor, where two of them have the same element, and where

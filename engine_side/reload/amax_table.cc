@@ -107,6 +107,12 @@ bool AmaxTable::IsAnnounced(std::uint32_t parameter) const {
   return std::ranges::all_of(placements, [&](const Placement& placement) { return tensors_[placement.tensor] >= 0; });
 }
 
+bool AmaxTable::IsAwaited(std::uint32_t parameter) const {
+  if (awaited_.empty()) return false;
+  const auto placements = plan_.PlacementsInto(plan_.parameters()[parameter]);
+  return std::ranges::any_of(placements, [&](const auto& placement) { return awaited_.contains(placement.tensor); });
+}
+
 float AmaxTable::OfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   float amax = 0;
   for (const Placement* into : PlacementsOf(parameter, matrix)) {

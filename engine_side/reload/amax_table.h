@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,14 @@ class AmaxTable {
   // Both outlive it.
   AmaxTable(const LoadPlan& plan, const Manifest& manifest);
 
-  void Set(std::uint32_t tensor, float amax) { tensors_.at(tensor) = amax; }
+  void Set(std::uint32_t tensor, float amax) {
+    tensors_.at(tensor) = amax;
+    awaited_.erase(tensor);
+  }
+  // What is known of this tensor is not all of it until Set.
+  void Await(std::uint32_t tensor) { awaited_.insert(tensor); }
+  const std::set<std::uint32_t>& awaited() const { return awaited_; }
+  bool IsAwaited(std::uint32_t parameter) const;
   // What AmaxRequests asked of this tensor.
   void SetAxes(std::uint32_t tensor, std::span<const float> amax) { axes_[tensor].assign(amax.begin(), amax.end()); }
   // What it asked of a part of it, `box` of a result of `shape`, together with what is known of the others.
@@ -39,6 +47,7 @@ class AmaxTable {
   const LoadPlan& plan_;
   const Manifest& manifest_;
   std::vector<float> tensors_;
+  std::set<std::uint32_t> awaited_;
   std::map<std::uint32_t, std::vector<float>> axes_;
   // Of each parameter that is a stack: by matrix, what fills a part of it.
   std::map<std::uint32_t, std::vector<std::vector<const Placement*>>> stacks_;

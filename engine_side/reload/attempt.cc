@@ -28,6 +28,10 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
   for (std::uint32_t i = 0; i < stream.pieces.size(); ++i) {
     stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
   }
+  for (std::uint32_t tensor = 0; tensor < plan.parts().size(); ++tensor) {
+    const std::vector<HeldPart>& parts = plan.parts()[tensor];
+    for (std::size_t i = 0; i < parts.size(); ++i) part_places[parts[i].number] = {tensor, i};
+  }
   amax_requests = AmaxRequests(plan, recipe);
   SayWhenNeeded();
   ShareRequests(manifest);
@@ -89,6 +93,10 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
                 in_order && environment.direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
       summaries_(manifest_.summaries()) {
   CheckAliases();  // as far as digests are known yet
+  if (snapshot_) return;
+  for (const auto& [number, place] : prepared_->part_places) {
+    if (prepared_->plan.parts()[place.tensor].size() > 1) pipeline_.amax().Await(place.tensor);
+  }
 }
 
 void ReloadAttempt::Take(const NamedTensor& named) {
@@ -97,7 +105,7 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   const auto tensor = static_cast<std::uint32_t>(found);
   CheckTakes(tensor, named);
   const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
-  OnTensor(tensor, entry.amax, entry.digest);
+  Summarize(tensor, {entry.digest, entry.amax});
   const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
   if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
     pipeline_.amax().SetAxes(tensor, AmaxOver(entry.spec, named.tensor.data, asked->kept, environment_.pool));
@@ -132,19 +140,46 @@ void ReloadAttempt::CheckTakes(std::uint32_t tensor, const NamedTensor& named) {
 }
 
 void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& digest) {
-  summaries_[tensor] = {digest, amax};
+  if (prepared_->plan.parts().empty()) return Summarize(tensor, {digest, amax});
+  NotePart(tensor, {digest, amax});
+}
+
+// A tensor is known once all of its parts are. What was asked of this one comes after this call and before its bytes.
+void ReloadAttempt::NotePart(std::uint32_t number, const TensorSummary& summary) {
+  const auto place = prepared_->part_places.find(number);
+  if (place == prepared_->part_places.end()) return;  // a part without elements
+  const auto [tensor, part] = place->second;
+  const std::vector<HeldPart>& parts = prepared_->plan.parts()[tensor];
+  std::vector<TensorSummary>& summaries = of_parts_[tensor];
+  summaries.resize(parts.size());
+  summaries[part] = summary;
+  const TensorSummary together = Together(parts, summaries);
+  if (!together.digest) return;
+  Summarize(tensor, together);
+  if (FindRequest(number) == nullptr) pipeline_.MagnitudesCame(tensor);
+}
+
+void ReloadAttempt::Summarize(std::uint32_t tensor, const TensorSummary& summary) {
+  summaries_[tensor] = summary;
   loaded_.insert(manifest_.entry(tensor).spec.name);
-  pipeline_.amax().Set(tensor, amax);
+  pipeline_.amax().Set(tensor, summary.amax);
 }
 
 // The session has checked that it was asked for, and how many values there are.
 void ReloadAttempt::OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) {
-  const auto asked = std::ranges::lower_bound(prepared_->part_requests, tensor, {},
-                                              [](const auto& part) { return part.request.tensor; });
-  LAYERCAST_CHECK(asked != prepared_->part_requests.end() && asked->request.tensor == tensor);
+  const PreparedLayout::PartRequest* const asked = FindRequest(tensor);
+  LAYERCAST_CHECK(asked != nullptr);
   const KeptAxes kept = asked->request.kept;
   pipeline_.amax().AddAxes(asked->tensor, KeptOf(manifest_.entry(asked->tensor).spec.shape, kept),
                            KeptOf(asked->box, kept), amax);
+  pipeline_.MagnitudesCame(asked->tensor);
+}
+
+const PreparedLayout::PartRequest* ReloadAttempt::FindRequest(std::uint32_t number) const {
+  const auto found = std::ranges::lower_bound(prepared_->part_requests, number, {},
+                                              [](const auto& part) { return part.request.tensor; });
+  const bool asked = found != prepared_->part_requests.end() && found->request.tensor == number;
+  return asked ? &*found : nullptr;
 }
 
 void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) {

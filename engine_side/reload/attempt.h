@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -37,6 +38,12 @@ struct PreparedLayout {
     Box box;                   // of it
   };
   std::vector<PartRequest> part_requests;  // by number
+  // Where publishers have tensors in parts: of each part's number, its tensor and which of its parts it is.
+  struct PartPlace {
+    std::uint32_t tensor = 0;
+    std::size_t part = 0;
+  };
+  std::map<std::uint32_t, PartPlace> part_places;  // without empty parts
   std::vector<AmaxRequest> SessionRequests() const;
 
  private:
@@ -79,6 +86,9 @@ class ReloadAttempt final : public FetchSink {
   const std::set<std::string>& loaded() const { return loaded_; }
 
  private:
+  void Summarize(std::uint32_t tensor, const TensorSummary& summary);
+  void NotePart(std::uint32_t number, const TensorSummary& summary);
+  const PreparedLayout::PartRequest* FindRequest(std::uint32_t number) const;
   void TakeUndeclared(const NamedTensor& named) const;
   void CheckTakes(std::uint32_t tensor, const NamedTensor& named);
   void CheckAliases() const;
@@ -89,7 +99,8 @@ class ReloadAttempt final : public FetchSink {
   const Manifest manifest_;
   const bool snapshot_;
   ReloadPipeline pipeline_;
-  std::vector<TensorSummary> summaries_;  // the manifest's, completed by what was seen
+  std::vector<TensorSummary> summaries_;                          // the manifest's, completed by what was seen
+  std::map<std::uint32_t, std::vector<TensorSummary>> of_parts_;  // of a stream, by tensor, in the plan's order
   std::set<std::string> loaded_;
   std::uint64_t bytes_ = 0;
 };

@@ -198,7 +198,31 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
     parts_.work.FuseAndShard(placement, piece, parts_.manifest.entry(placement.tensor).spec.dtype, view, parameter.spec,
                              memory->parameters[placement.parameter - layer.first_parameter].data());
   }
-  if (buffer_.Covered(parameter.layer)) ProcessLayer(parameter.layer);
+  if (!buffer_.Covered(parameter.layer)) return;
+  if (LacksMagnitudes(parameter.layer)) {
+    waiting_.insert(parameter.layer);
+  } else {
+    ProcessLayer(parameter.layer);
+  }
+}
+
+bool ReloadPipeline::LacksMagnitudes(std::uint32_t layer) const {
+  const PlannedLayer& planned = parts_.plan.layers()[layer];
+  for (std::uint32_t i = planned.first_parameter; i < planned.first_parameter + planned.num_parameters; ++i) {
+    const PlannedParameter& parameter = parts_.plan.parameters()[i];
+    if (!parameter.quantize || parts_.recipe.Needs(parameter.shard_axis) == AmaxNeed::kNone) continue;
+    if (amax_.IsAwaited(i)) return true;
+  }
+  return false;
+}
+
+void ReloadPipeline::MagnitudesCame(std::uint32_t tensor) {
+  for (const std::uint32_t placement : parts_.plan.PlacementsOf(tensor)) {
+    const std::uint32_t layer = parts_.plan.parameters()[parts_.plan.placements()[placement].parameter].layer;
+    if (!waiting_.contains(layer) || LacksMagnitudes(layer)) continue;
+    waiting_.erase(layer);
+    ProcessLayer(layer);
+  }
 }
 
 void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
@@ -236,7 +260,10 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
 }
 
 void ReloadPipeline::Finish() {
-  const std::vector<std::string> awaited = buffer_.AwaitedTensors();
+  std::vector<std::string> awaited = buffer_.AwaitedTensors();
+  if (!waiting_.empty()) {  // for parts that are other ranks'
+    for (const std::uint32_t tensor : amax_.awaited()) awaited.push_back(parts_.manifest.entry(tensor).spec.name);
+  }
   if (awaited.empty()) {
     ProcessUnsuppliedLayers();
     return parts_.work.Finish();

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ class ReloadPipeline {
   ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces);
 
   AmaxTable& amax() { return amax_; }
+  // All magnitudes of a tensor that was awaited have come: layers that waited for them alone are processed.
+  void MagnitudesCame(std::uint32_t tensor);
   std::map<std::string, double> milliseconds() const { return clock_.milliseconds(); }
 
   // Takes one piece; `view` (in the tensor's dtype) is not used after the call returns. Throws kInvalidArgument on
@@ -66,6 +69,7 @@ class ReloadPipeline {
   void ProcessDirect(const Piece& piece, const RegionView& view);
   void QuantizePiece(const Piece& piece, const MatrixView& rows);
   void AcceptBuffered(const Piece& piece, const RegionView& view);
+  bool LacksMagnitudes(std::uint32_t layer) const;
   void ProcessLayer(std::uint32_t layer);
   void QuantizeLayer(std::uint32_t layer);
   void ProcessUnsuppliedLayers();
@@ -79,8 +83,9 @@ class ReloadPipeline {
   QuantizeStage quantize_;
   DeriveStage derive_;
   StageClock clock_;
-  std::vector<bool> direct_;  // by layer
-  std::vector<bool> begun_;   // by layer, of the direct ones
+  std::vector<bool> direct_;         // by layer
+  std::vector<bool> begun_;          // by layer, of the direct ones
+  std::set<std::uint32_t> waiting_;  // layers that are covered, and lack magnitudes
   std::uint64_t layers_done_ = 0;
 };
 

@@ -23,6 +23,9 @@ namespace layercast {
 struct LAYERCAST_PUBLIC Weights {
   // In any order; a walk must yield exactly these. May be empty for a snapshot, which learns them as it walks.
   std::vector<TensorSpec> specs;
+  // Of each spec, which part of its tensor it is of; empty: all are whole. What a walk yields has the same
+  // (NamedTensor::part); may be empty for a snapshot, as specs may.
+  std::vector<std::optional<TensorPart>> parts{};
   // Starts a walk; with names, in their order, which only a source that gives tensors by name can do. Called once for a
   // snapshot; for a stream once for each engine that takes it: a source that can be walked only once throws
   // kFailedPrecondition the second time.
@@ -34,7 +37,8 @@ struct LAYERCAST_PUBLIC Weights {
   static Weights FromCheckpoint(const CheckpointSource& source);
   static Weights FromCheckpoint(const std::string& path);
   // An iterator that is already there: walked once.
-  static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights);
+  static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights,
+                      std::vector<std::optional<TensorPart>> parts = {});
 };
 
 enum class PublishAs : std::uint8_t { kSnapshot, kStream };
@@ -59,7 +63,7 @@ struct PublishOptions {
   // tensors by name, i.e. a checkpoint.
   bool layer_order = false;
   // {rank, ranks} of a trainer whose ranks publish a version between them, each the tensors and parts of tensors that
-  // it holds (NamedTensor::part): every element by one of them. Snapshots alone.
+  // it holds (NamedTensor::part): every element by one of them. All of them snapshots, or all streams.
   VersionPart part{};
 };
 

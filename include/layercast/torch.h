@@ -102,7 +102,10 @@ struct TorchShard {
 // them publishes.
 inline Weights TorchShards(std::vector<TorchShard> shards) {
   Weights weights;
-  for (const TorchShard& shard : shards) weights.specs.push_back(SpecOf(shard.name, shard.local));
+  for (const TorchShard& shard : shards) {
+    weights.specs.push_back(SpecOf(shard.name, shard.local));
+    weights.parts.push_back(shard.part);
+  }
   weights.walk = [shards = std::move(shards)](std::span<const std::string> /*order*/) {
     return MakeWeightsIterator([shards, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
       if (next == shards.size()) return std::nullopt;

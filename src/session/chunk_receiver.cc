@@ -13,9 +13,6 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-// How long one look at the data channel may take before the control link is looked at again.
-constexpr std::chrono::milliseconds kPollStep{100};
-
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // A copy of the views with one byte flipped, in memory that is ours.
@@ -43,9 +40,9 @@ wire::Message ChunkReceiver::NextMessage(const std::string& stage) {
   return message;
 }
 
-std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage) {
+std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage, std::chrono::milliseconds step) {
   const auto begin = Clock::now();
-  std::optional<wire::Message> message = parts_.publisher.link().Receive(deadline_.AtMost(kPollStep), stage);
+  std::optional<wire::Message> message = parts_.publisher.link().Receive(deadline_.AtMost(step), stage);
   parts_.stats.receive_seconds += SecondsSince(begin);
   if (!message && deadline_.Passed()) {
     throw Error(ErrorCode::kDeadlineExceeded, peer().text() + ", " + stage + ": no answer before the deadline");
@@ -70,13 +67,6 @@ std::optional<ChunkCompletion> ChunkReceiver::PollChunk(const std::string& stage
   if (completion) return completion;
   if (!deadline_.Passed()) return std::nullopt;
   throw Error(ErrorCode::kDeadlineExceeded, peer().text() + ", " + stage + ": no chunk before the deadline");
-}
-
-ChunkCompletion ChunkReceiver::NextChunk(const std::string& stage) {
-  while (true) {
-    if (std::optional<ChunkCompletion> completion = PollChunk(stage)) return *std::move(completion);
-    LookAtLink(stage);
-  }
 }
 
 void ChunkReceiver::LookAtLink(const std::string& stage) {

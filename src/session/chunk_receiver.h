@@ -2,6 +2,7 @@
 // the walks over a snapshot and over a stream (fetch_snapshot.h, fetch_stream.h) share.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -50,8 +51,12 @@ class ChunkReceiver {
 
   // The next message of the control link; its wait counts as receiving.
   wire::Message NextMessage(const std::string& stage);
-  // One that has come, or comes in a little while; nullopt: it is time to look at other things.
-  std::optional<wire::Message> PollMessage(const std::string& stage);
+  // How long one look at a channel or a link may take before others are looked at.
+  static constexpr std::chrono::milliseconds kPollStep{100};
+
+  // A message of the control link that has come, or comes within `step`, which counts as receiving; nullopt: it is time
+  // to look at other things.
+  std::optional<wire::Message> PollMessage(const std::string& stage, std::chrono::milliseconds step = kPollStep);
   void Send(const wire::Message& message) { parts_.publisher.link().Send(message); }
   // That chunk is right: who follows this receiver may have it.
   void NoteKept(std::uint32_t chunk) {
@@ -64,12 +69,11 @@ class ChunkReceiver {
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);
   // Waits a little for a chunk; nullopt: it is time for LookAtLink.
   std::optional<ChunkCompletion> PollChunk(const std::string& stage);
-  ChunkCompletion NextChunk(const std::string& stage);
   // Of a stream, while only chunks are due. A dead publisher shows on the control link, whatever the channel; a live
-  // one may be ahead of its chunks: what it says of the next ones is kept for NextMessage. Throws what
+  // one may be ahead of its chunks: what it says of the next ones is kept for PollMessage. Throws what
   // PublisherLink::TakeIn throws.
   void LookAtLink(const std::string& stage);
-  // Of a snapshot: what has come, without waiting, and the same of the link's state.
+  // What has come, without waiting, and the same of the link's state.
   std::optional<wire::Message> MessageThatCame(const std::string& stage) {
     return parts_.publisher.link().Receive(Deadline(Deadline::Clock::now()), stage);
   }

@@ -40,11 +40,7 @@ class Session final : public FetchSession {
       publishers_.push_back(std::make_unique<PublisherSession>(PeerName{"publisher", endpoint}, options_));
       PublisherSession& publisher = *publishers_.back();
       NamingPeer(publisher.peer(), [&] { publisher.Open(self, lineage, step, deadline); });
-      if (endpoints.size() > 1 && publisher.mode() == PublishMode::kStream) {
-        throw Error(ErrorCode::kUnsupported, publisher.peer().text() + " streams " +
-                                                 publisher.manifest().version().ToString() +
-                                                 ": expected a snapshot of each of several publishers");
-      }
+      ExpectSameMode(publisher);
       lineage = publisher.manifest().version().lineage;
       step = publisher.manifest().version().step;
     }
@@ -93,7 +89,7 @@ class Session final : public FetchSession {
       if (mode() == PublishMode::kSnapshot) {
         FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_}, sink);
       } else {
-        FetchStream(*receivers.front());
+        FetchStream(receivers, shared);
       }
     } catch (...) {
       // Before the receivers' slots go: nothing may be written to them any more.
@@ -113,6 +109,17 @@ class Session final : public FetchSession {
 
  private:
   MemoryResource& Memory() { return options_.memory != nullptr ? *options_.memory : host_memory_; }
+
+  void ExpectSameMode(const PublisherSession& publisher) const {
+    const PublisherSession& first = *publishers_.front();
+    if (publisher.mode() == first.mode()) return;
+    const auto how = [](const PublisherSession& one) {
+      return one.peer().text() + (one.mode() == PublishMode::kStream ? " streams " : " has a snapshot of ");
+    };
+    const std::string version = publisher.manifest().version().ToString();
+    throw Error(ErrorCode::kUnsupported,
+                how(first) + version + ", and " + how(publisher) + "it: expected the same of all publishers");
+  }
 
   void SortByRank() {
     std::vector<PublishedPart> parts;

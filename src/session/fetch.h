@@ -100,7 +100,7 @@ class FetchSession {
  public:
   // Connects, shakes hands, opens the version (`step` of `lineage`, or the newest of the first publisher) and gets the
   // manifests. Throws kUnavailable, kDeadlineExceeded, kNotFound (an unknown or evicted version: names the ones there
-  // are), kUnsupported (protocol versions or channel; several publishers of streams), and what ByRank does.
+  // are), kUnsupported (protocol versions or channel; publishers of streams and of snapshots), and what ByRank does.
   static std::unique_ptr<FetchSession> Open(std::span<const std::string> endpoints, const ReceiverIdentity& self,
                                             const std::string& lineage, std::optional<std::uint64_t> step,
                                             const FetchOptions& options, FailPoints& failpoints, Deadline deadline);

@@ -1,7 +1,11 @@
 #include "src/session/fetch_stream.h"
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,32 +27,46 @@ ChunksByTensor GroupByTensor(const Schedule& schedule) {
   return chunks_of;
 }
 
-class StreamFetch {
- public:
-  explicit StreamFetch(ChunkReceiver& receiver) : receiver_(receiver), chunks_of_(GroupByTensor(receiver.schedule())) {}
+// Sees that every publisher is there, while one is taken from.
+using LookAtLinks = std::function<void(const std::string& stage)>;
 
-  void Run() {
-    while (true) {
-      const std::string stage = "waiting for tensor " + std::to_string(tensors_ + 1) + " of the stream of " +
-                                receiver_.manifest().version().ToString();
-      const wire::Message message = receiver_.NextMessage(stage);
-      if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckEnd(*end);
-      const auto* ready = std::get_if<wire::TensorReady>(&message);
-      if (ready == nullptr || ready->tensor >= receiver_.manifest().size()) {
-        receiver_.Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + stage);
-      }
-      TakeTensor(*ready);
+// The stream of one publisher.
+class StreamPart {
+ public:
+  StreamPart(ChunkReceiver& receiver, const SharedSchedule& schedule, std::size_t publisher, LookAtLinks look_at_links)
+      : receiver_(receiver),
+        schedule_(schedule),
+        publisher_(publisher),
+        look_at_links_(std::move(look_at_links)),
+        chunks_of_(GroupByTensor(receiver.schedule())) {}
+
+  bool ended() const { return ended_; }
+  std::uint64_t bytes_left() const { return receiver_.schedule().total_bytes() - bytes_; }
+  ChunkReceiver& receiver() { return receiver_; }
+
+  std::string Stage() const {
+    return "waiting for tensor " + std::to_string(tensors_ + 1) + " of the stream of " +
+           receiver_.manifest().version().ToString();
+  }
+
+  void Take(const wire::Message& message) {
+    if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckEnd(*end);
+    const auto* ready = std::get_if<wire::TensorReady>(&message);
+    if (ready == nullptr || ready->tensor >= receiver_.manifest().size()) {
+      receiver_.Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + Stage());
     }
+    TakeTensor(*ready);
   }
 
  private:
   void TakeTensor(const wire::TensorReady& ready) {
+    const std::uint32_t number = receiver_.parts().first_tensor + ready.tensor;
     ++tensors_;
     receiver_.CountTensor();
-    receiver_.sink().OnTensor(ready.tensor, ready.amax, ready.digest);
+    receiver_.sink().OnTensor(number, ready.amax, ready.digest);
     if (!ready.axis_amax.empty()) {
       receiver_.CheckAmax(ready.tensor, ready.axis_amax.size());
-      receiver_.sink().OnAxisAmax(ready.tensor, ready.axis_amax);
+      receiver_.sink().OnAxisAmax(number, ready.axis_amax);
     }
     const auto wanted = chunks_of_.find(ready.tensor);
     if (wanted != chunks_of_.end()) TakeChunks(wanted->second, ready);
@@ -64,19 +82,33 @@ class StreamFetch {
     }
     std::size_t submitted = 0;
     for (const std::uint32_t chunk : chunks) {
-      const ChunkCompletion completion = NamingTensor(chunk, [&] {
+      const ChunkCompletion completion = NextChunk(chunk, [&] {
         for (; submitted < chunks.size() && receiver_.window().HasRoom(); ++submitted) {
           Submit(chunks[submitted], ready.offer_id);
         }
-        return receiver_.NextChunk(receiver_.StageOf(chunk));
       });
       const auto index = static_cast<std::uint32_t>(completion.ticket);
       const auto of_tensor = std::ranges::lower_bound(chunks, index) - chunks.begin();
-      receiver_.sink().OnChunk(
-          index, receiver_.Verified(index, completion, ready.chunk_digests[static_cast<std::size_t>(of_tensor)]));
+      const Digest& expected = ready.chunk_digests[static_cast<std::size_t>(of_tensor)];
+      receiver_.sink().OnChunk(schedule_.WholeOf(publisher_, index), receiver_.Verified(index, completion, expected));
       receiver_.window().Done(index);
+      bytes_ += receiver_.schedule().chunks()[index].num_bytes;
     }
     receiver_.ExpectOffered(ready.offer_id);
+  }
+
+  // Any of those that were asked for; `chunk` is what errors are about.
+  template <typename Ask>
+  ChunkCompletion NextChunk(std::uint32_t chunk, const Ask& ask) {
+    const std::string stage = receiver_.StageOf(chunk);
+    while (true) {
+      std::optional<ChunkCompletion> completion = NamingTensor(chunk, [&] {
+        ask();
+        return receiver_.PollChunk(stage);
+      });
+      look_at_links_(stage);
+      if (completion) return *std::move(completion);
+    }
   }
 
   // An offer of a stream holds one tensor, number 0.
@@ -91,7 +123,7 @@ class StreamFetch {
   // The channel knows the tensor by a number of the offer alone. A region that is not there was in the manifest: then
   // the publisher does not hold what it promised.
   template <typename Receive>
-  ChunkCompletion NamingTensor(std::uint32_t chunk, const Receive& receive) const {
+  std::optional<ChunkCompletion> NamingTensor(std::uint32_t chunk, const Receive& receive) const {
     try {
       return receive();
     } catch (const Error& error) {
@@ -104,19 +136,74 @@ class StreamFetch {
   }
 
   // A chunk that never came is the pipeline's to name: it knows the tensor's layer.
-  void CheckEnd(const wire::StreamEnd& end) const {
+  void CheckEnd(const wire::StreamEnd& end) {
+    ended_ = true;
     receiver_.NoteCost(end.cost);
     if (end.tensors == tensors_) return;
     receiver_.Refuse("says it sent " + std::to_string(end.tensors) + " tensors, got " + std::to_string(tensors_));
   }
 
   ChunkReceiver& receiver_;
+  const SharedSchedule& schedule_;
+  const std::size_t publisher_;
+  const LookAtLinks look_at_links_;
   const ChunksByTensor chunks_of_;
   std::uint32_t tensors_ = 0;  // that came
+  std::uint64_t bytes_ = 0;    // of theirs
+  bool ended_ = false;
+};
+
+class StreamFetch {
+ public:
+  StreamFetch(std::span<const std::unique_ptr<ChunkReceiver>> receivers, const SharedSchedule& schedule) {
+    for (std::size_t i = 0; i < receivers.size(); ++i) {
+      parts_.push_back(std::make_unique<StreamPart>(*receivers[i], schedule, i,
+                                                    [this](const std::string& stage) { LookAtLinks(stage); }));
+      open_.push_back(parts_.back().get());
+    }
+  }
+
+  void Run() {
+    while (!open_.empty()) {
+      std::ranges::stable_sort(open_, std::greater(), &StreamPart::bytes_left);
+      if (!TakeWhatCame()) Await(*open_.front());
+      std::erase_if(open_, [](const StreamPart* part) { return part->ended(); });
+    }
+  }
+
+ private:
+  // How long one of several publishers is waited for while nothing has come of any.
+  static constexpr std::chrono::milliseconds kTurn{2};
+
+  bool TakeWhatCame() {
+    for (StreamPart* part : open_) {
+      if (const std::optional<wire::Message> message = part->receiver().MessageThatCame(part->Stage())) {
+        part->Take(*message);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Await(StreamPart& part) {
+    const auto step = open_.size() == 1 ? ChunkReceiver::kPollStep : kTurn;
+    if (const std::optional<wire::Message> message = part.receiver().PollMessage(part.Stage(), step)) {
+      part.Take(*message);
+    }
+  }
+
+  void LookAtLinks(const std::string& stage) {
+    for (const auto& part : parts_) part->receiver().LookAtLink(stage);
+  }
+
+  std::vector<std::unique_ptr<StreamPart>> parts_;  // by publisher
+  std::vector<StreamPart*> open_;                   // that have not ended
 };
 
 }  // namespace
 
-void FetchStream(ChunkReceiver& receiver) { StreamFetch(receiver).Run(); }
+void FetchStream(std::span<const std::unique_ptr<ChunkReceiver>> receivers, const SharedSchedule& schedule) {
+  StreamFetch(receivers, schedule).Run();
+}
 
 }  // namespace layercast

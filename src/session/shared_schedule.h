@@ -42,6 +42,8 @@ class SharedSchedule {
   std::span<const Share> SharesOf(std::size_t chunk) const {
     return std::span(shares_).subspan(first_share_[chunk], first_share_[chunk + 1] - first_share_[chunk]);
   }
+  // Which of the whole's chunks a publisher's is of.
+  std::uint32_t WholeOf(std::size_t publisher, std::uint32_t chunk) const { return chunk_of_[publisher][chunk]; }
   // The first chunk of a publisher's that is of the whole's chunk number `chunk`, or of a later one; if there is none,
   // how many chunks it has.
   std::uint32_t FirstFrom(std::size_t publisher, std::uint32_t chunk) const;

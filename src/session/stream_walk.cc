@@ -12,6 +12,20 @@
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
+namespace {
+
+std::string TextOf(const std::optional<TensorPart>& part) {
+  return part ? "a part at " + ToString(part->offsets) + " of " + ToString(part->whole) : "all of it";
+}
+
+void CheckPart(const Manifest::Entry& declared, const std::optional<TensorPart>& part) {
+  const bool whole = !part || part->whole == declared.spec.shape;
+  if (whole ? !declared.part : part == declared.part) return;
+  throw Error(ErrorCode::kInvalidArgument, "'" + declared.spec.name + "': the source declared " +
+                                               TextOf(declared.part) + ", and yielded " + TextOf(part));
+}
+
+}  // namespace
 
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
                        const StreamEnvironment& environment)
@@ -98,10 +112,9 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     if (tensor < 0) {
       throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named->name + "', which it did not declare");
     }
-    const TensorSpec& spec = manifest.entry(static_cast<std::uint32_t>(tensor)).spec;
-    if (named->part) {
-      throw Error(ErrorCode::kUnsupported, "'" + spec.name + "' is a part of a tensor: a stream's are whole");
-    }
+    const Manifest::Entry declared = manifest.entry(static_cast<std::uint32_t>(tensor));
+    const TensorSpec& spec = declared.spec;
+    CheckPart(declared, named->part);
     if (named->tensor.dtype != spec.dtype || named->tensor.shape != spec.shape) {
       throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) +
                                                    ", and yielded " +

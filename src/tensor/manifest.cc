@@ -66,8 +66,13 @@ Manifest Manifest::OfSpecs(std::string lineage, std::uint64_t step, std::span<co
   std::vector<LaidOutTensor> tensors;
   tensors.reserve(specs.size());
   for (const TensorSpec& spec : specs) tensors.push_back({spec});
-  return {std::move(lineage), step, ManifestLayout::Of(std::move(tensors), false, std::move(known)),
-          std::vector<TensorSummary>(specs.size())};
+  return OfLayout(std::move(lineage), step, ManifestLayout::Of(std::move(tensors), false, std::move(known)));
+}
+
+Manifest Manifest::OfLayout(std::string lineage, std::uint64_t step, std::shared_ptr<const ManifestLayout> layout,
+                            VersionPart part) {
+  std::vector<TensorSummary> summaries(layout->tensors().size());
+  return {std::move(lineage), step, std::move(layout), std::move(summaries), part};
 }
 
 std::vector<TensorSpec> Manifest::specs() const {

@@ -63,6 +63,8 @@ class Manifest {
   // Before the bytes exist: no digests, no magnitudes.
   static Manifest OfSpecs(std::string lineage, std::uint64_t step, std::span<const TensorSpec> specs,
                           std::shared_ptr<const ManifestLayout> known = nullptr);
+  static Manifest OfLayout(std::string lineage, std::uint64_t step, std::shared_ptr<const ManifestLayout> layout,
+                           VersionPart part = {});
 
   std::size_t size() const { return summaries_.size(); }  // tensors
   Entry entry(std::uint32_t index) const {

@@ -72,6 +72,29 @@ def test_every_layout_is_served_as_the_checkpoint(engine, program, start, traine
     engine.stop()
 
 
+def test_the_program_streams_rows_of_a_checkpoint(program, start, checkpoint):
+    a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
+    engine = start("serve", "--model", a, "--quantization", "fp8_per_tensor", "--tp", 2)
+    whole = start("publish", "--checkpoint", b, "--lineage", "run", "--step", 1)
+    of_one = program.reload(engine, "--publisher", whole.endpoint)["report"]
+    for step, order in enumerate(("layer", "checkpoint", "shuffled:3"), start=2):
+        ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/3", "--mode", "stream", "--order", order,
+                       "--lineage", "run", "--step", step) for rank in range(3)]
+        program.reload(engine, "--weights-path", a)
+        report = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks))["report"]
+        assert served_digests(report) == served_digests(of_one), order
+        assert report["bytes"] == report["bytes_total"] == of_one["bytes"]
+        assert [share["endpoint"] for share in report["publishers"]] == [rank.endpoint for rank in ranks]
+        for rank in ranks:
+            rank.stop()
+    ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/2", "--lineage", "run", "--step", 9,
+                   *(["--mode", "stream"] if rank else [])) for rank in range(2)]
+    mixed = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks), status=1)
+    assert "expected the same of all publishers" in mixed["error"]["message"]
+    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    engine.stop()
+
+
 def test_the_program_publishes_rows_of_a_checkpoint(program, start, checkpoint):
     a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
     engine = start("serve", "--model", a, "--quantization", "fp8_per_block")
