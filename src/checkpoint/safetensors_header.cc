@@ -35,6 +35,7 @@ class HeaderVisitor final : public JsonVisitor {
   void VisitMetadata(std::span<const std::string_view> path, const JsonValue& value) {
     const std::string subject = file_ + ": " + kSafetensorsMetadataKey;
     if (path.size() == 1) {
+      if (value.kind == JsonKind::kOther && value.text == "null") return;  // as if it were not there
       if (value.kind != JsonKind::kEndObject) Expect(value, JsonKind::kBeginObject, "an object", subject);
       return;
     }
@@ -64,7 +65,7 @@ class HeaderVisitor final : public JsonVisitor {
     if (path[1] == "dtype") return VisitDType(value);
     if (path[1] == "shape") return VisitShape(path.size() == 2, value);
     if (path[1] == "data_offsets") return VisitOffsets(path.size() == 2, value);
-    Fail(Subject(), "unknown field " + Quote(path[1]));
+    // Any other is its writer's note: where the tensor's bytes are, and what they mean, is known without it.
   }
 
   void VisitDType(const JsonValue& value) {

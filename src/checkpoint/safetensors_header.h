@@ -1,9 +1,10 @@
 // What a safetensors file says about its tensors, held to every rule of the format:
 //   8 bytes     N, little-endian, at most 100 000 000
-//   N bytes     UTF-8 JSON, {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {text:
-//   text}} the rest    the tensors' bytes, which the offsets tile exactly: no hole, no overlap, nothing behind them
-// Stricter than the reference reader where the format's text is: the header begins with its brace, no key is there
-// twice, and a tensor has no other fields.
+//   N bytes     UTF-8 JSON, {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {...}}
+//   the rest    the tensors' bytes, which the offsets tile exactly: no hole, no overlap, nothing behind them
+// As the reference reader, it also takes white space before the brace, a `__metadata__` of null and other fields of a
+// tensor. Unlike it, it refuses a key that is there twice, of which readers keep one or the other, and an empty tensor
+// whose other dimensions overflow 63 bits: nobody could compute its strides.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 #include "src/checkpoint/strict_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
@@ -11,7 +12,8 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kDeepest = 16;
+constexpr std::size_t kDeepest = 127;  // as safetensors' own reader takes
+constexpr std::string_view kWhitespace = " \t\n\r";
 
 class Walker final : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -84,7 +86,8 @@ void WalkJsonObject(std::string_view text, const std::string& subject, JsonVisit
   if (const auto bad = FindInvalidUtf8(text)) fail("not UTF-8 at byte " + std::to_string(*bad));
   // The parser takes a NUL for the end of its input, and a byte order mark for nothing.
   if (const auto nul = text.find('\0'); nul != text.npos) fail("not JSON: a NUL at byte " + std::to_string(nul));
-  if (!text.starts_with('{')) fail("expected to begin with '{', got " + Quote(text.substr(0, 1)));
+  const std::string_view object = text.substr(std::min(text.find_first_not_of(kWhitespace), text.size()));
+  if (!object.starts_with('{')) fail("expected to begin with '{', got " + Quote(object.substr(0, 1)));
   Walker walker(subject, visitor);
   nlohmann::json::sax_parse(text.begin(), text.end(), &walker);
 }

@@ -23,8 +23,8 @@ class JsonVisitor {
   virtual void Visit(std::span<const std::string_view> path, const JsonValue& value) = 0;
 };
 
-// Throws kCorrupt, its message opening with `subject`, unless `text` is one JSON object in UTF-8 that begins with its
-// brace, has no key twice in one object, and nests at most 16 deep. (What a JSON library keeps of a repeated key is
+// Throws kCorrupt, its message opening with `subject`, unless `text` is one JSON object in UTF-8, without a byte order
+// mark, that has no key twice in one object and nests at most 127 deep. (What a JSON library keeps of a repeated key is
 // its own choice; two readers that choose differently load different tensors from one file.)
 void WalkJsonObject(std::string_view text, const std::string& subject, JsonVisitor& visitor);
 

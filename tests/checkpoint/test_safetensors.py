@@ -96,6 +96,54 @@ def test_sharding_was_tried(checkpoint):
     assert (checkpoint("llama", "a") / "model.safetensors.index.json").exists()
 
 
+def file_of(header, data=b"x"):
+    encoded = header.encode()
+    return struct.pack("<Q", len(encoded)) + encoded + data
+
+
+ENTRY = '"dtype":"U8","shape":[1],"data_offsets":[0,1]'
+
+
+def checked(tmp_path, contents):
+    """(name, dtype, bytes) of each tensor as our reader finds them; None where it refuses."""
+    path = tmp_path / "checked"
+    path.write_bytes(contents)
+    fields = subprocess.run([DRIVER, "check", path], capture_output=True, text=True, check=True).stdout.split()[1:]
+    if fields == ["refused"]:
+        return None
+    return {fields[i]: (fields[i + 1], contents[int(fields[i + 2]):int(fields[i + 3])])
+            for i in range(0, len(fields), 4)}
+
+
+def of_the_reference(contents):
+    return {name: (info["dtype"], bytes(info["data"])) for name, info in safetensors.deserialize(contents)}
+
+
+@pytest.mark.parametrize("header", [
+    '{"__metadata__":null,"t":{%s}}' % ENTRY, '{"t":{%s,"note":1}}' % ENTRY, '{"t":{"note":{"dtype":[null]},%s}}' % ENTRY,
+    ' \t\r\n{"t":{%s}}' % ENTRY, '{"t":{"note":%s,%s}}' % ("[" * 125 + "]" * 125, ENTRY)])
+def test_what_the_reference_takes_beyond_the_format_we_take(tmp_path, header):
+    assert checked(tmp_path, file_of(header)) == of_the_reference(file_of(header)) == {"t": ("U8", b"x")}
+
+
+@pytest.mark.parametrize("header, data", [
+    ('{"t":{%s},"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}' % ENTRY, b"x"),
+    ('{"__metadata__":{"a":"1","a":"2"}}', b""), ('{"t":{"note":1,"note":2,%s}}' % ENTRY, b"x"),
+    ('{"t":{"dtype":"U8","shape":[0,9223372036854775807,2],"data_offsets":[0,0]}}', b"")])
+def test_what_only_the_reference_takes(tmp_path, header, data):
+    of_the_reference(file_of(header, data))  # does not throw
+    assert checked(tmp_path, file_of(header, data)) is None
+
+
+@pytest.mark.parametrize("header", ['\ufeff{"t":{%s}}' % ENTRY, '{"t":{%s,"dtype":"U8"}}' % ENTRY,
+                                    '{"t":{%s},"__metadata__":{},"__metadata__":{}}' % ENTRY,
+                                    '{"t":{"note":%s,%s}}' % ("[" * 126 + "]" * 126, ENTRY)])
+def test_what_both_refuse(tmp_path, header):
+    with pytest.raises(safetensors.SafetensorError):
+        safetensors.deserialize(file_of(header))
+    assert checked(tmp_path, file_of(header)) is None
+
+
 def damaged(seed, source):
     """Bytes near `source`: its header edited, its length right again half of the time."""
     rng = random.Random(seed)
@@ -133,7 +181,7 @@ def test_what_the_reference_refuses_we_refuse_and_the_rest_we_read_alike(tmp_pat
             continue
         accepted += 1
         contents = files[path].read_bytes()
-        reference = {name: (info["dtype"], bytes(info["data"])) for name, info in safetensors.deserialize(contents)}
+        reference = of_the_reference(contents)
         ours = {fields[i]: (fields[i + 1], contents[int(fields[i + 2]):int(fields[i + 3])])
                 for i in range(0, len(fields), 4)}
         assert ours == reference, path
