@@ -12,6 +12,7 @@
 #include "layercast/error.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/gguf_header.h"
+#include "src/checkpoint/gguf_split.h"
 #include "src/checkpoint/llama_names.h"
 #include "src/checkpoint/loader.h"
 #include "src/checkpoint/owned_tensor.h"
@@ -162,20 +163,17 @@ class GgufFile final : public TensorFile {
     }
   }
 
-  // "model-00002-of-00003.gguf" has but its tensors.
+  // Of a split model the first part says it, and the others have but their tensors.
   Architecture ArchitectureOf(const std::filesystem::path& path) const {
-    const auto part = header_.numbers.find("split.no");
-    if (part == header_.numbers.end() || part->second == 0) return ReadArchitecture(header_, subject_);
-    std::string name = path.filename().native();
-    const std::size_t of = name.rfind("-of-");
-    if (of == std::string::npos || of < 5) {
-      throw Error(ErrorCode::kCorrupt, subject_ + ": part " + std::to_string(part->second) +
-                                           " of a split model: expected a name like model-00002-of-00003.gguf");
+    const std::optional<GgufSplit> split = GgufSplit::Of(path, header_, subject_);
+    if (!split) return ReadArchitecture(header_, subject_);
+    if (split->IsFirst()) {  // once for all of them
+      split->CheckAllThere(subject_);
+      return ReadArchitecture(header_, subject_);
     }
-    name.replace(of - 5, 5, "00001");
-    const std::filesystem::path first = path.parent_path() / name;
-    const MappedFile file(first);
-    return ReadArchitecture(ParseGguf(file.bytes(), Quote(first.native())), Quote(first.native()));
+    const std::string first = Quote(split->First().native());
+    const MappedFile file(split->First());
+    return ReadArchitecture(ParseGguf(file.bytes(), first), first);
   }
 
   NamedTensor ReadValues(std::size_t index) const {

@@ -74,13 +74,38 @@ def test_every_encoding_of_gguf(tmp_path, checkpoint, spec, encoding):
 def test_a_gguf_in_parts(tmp_path, checkpoint):
     held = other_formats.write_gguf(checkpoint("llama", "a"), tmp_path / "gguf", "Q8_0", parts=3)
     assert_same(read(tmp_path / "gguf", tmp_path), held)
+    for file in (tmp_path / "gguf").glob("*-of-*"):
+        read(file, tmp_path)  # by itself, where it lies
+    (tmp_path / "gguf" / "model-00003-of-00003.gguf").rename(tmp_path / "gguf" / "model-00003-of-00004.gguf")
+    assert ("model-00001-of-00003.gguf': split.count: expected 3 files, got none called 'model-00003-of-00003.gguf'"
+            in refusal(tmp_path / "gguf"))
+    assert ("model-00003-of-00004.gguf': part 3 of 3: expected a name that ends in -00003-of-00003.gguf"
+            in refusal(tmp_path / "gguf" / "model-00003-of-00004.gguf"))
     (tmp_path / "gguf" / "model-00001-of-00003.gguf").unlink()
     assert "model-00001-of-00003.gguf': cannot open" in refusal(tmp_path / "gguf")
 
 
-def write_one(path, name, tensor, encoding):
+def test_what_a_gguf_says_of_its_parts(tmp_path):
+    folder = tmp_path / "gguf"
+    folder.mkdir()
+
+    def write(part, parts):
+        write_one(folder / "a.gguf", "output.weight", torch.ones(1, 32), "F32", {"split.no": part, "split.count": parts})
+
+    for part, parts in ((0, 0), (0, 1), (2, 0)):  # put together again, or never cut
+        write(part, parts)
+        assert_same(read(folder, tmp_path), {"lm_head.weight": torch.ones(1, 32)})
+    write(2, 2)
+    assert "a.gguf': split.no: expected a number below the 2 parts, got 2" in refusal(folder)
+    write(0, 65535)
+    assert "a.gguf': part 1 of 65535: expected a name that ends in -00001-of-65535.gguf" in refusal(folder)
+
+
+def write_one(path, name, tensor, encoding, numbers=None):
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_head_count(2)
+    for key, number in (numbers or {}).items():
+        writer.add_uint16(key, number)
     kind = gguf.GGMLQuantizationType[encoding]
     writer.add_tensor(name, gguf.quantize(tensor.numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()
