@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
@@ -16,6 +15,9 @@ using Kind = PickleNode::Kind;
 
 constexpr std::string_view kOrderedDict = "collections.OrderedDict";
 constexpr std::size_t kNewestProtocol = 5;
+// As a safetensors header may have: what a pickle becomes in memory is some thirty times its bytes at worst.
+constexpr std::size_t kLargestPickle = 100'000'000;
+constexpr std::uint32_t kNothing = 0xffffffff;  // no node
 
 // Of Python's pickle.py, those that a state dict is made of.
 enum Opcode : std::uint8_t {
@@ -76,9 +78,9 @@ std::string_view NameOf(std::uint8_t opcode) {
 class Machine {
  public:
   Machine(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, const std::string& subject)
-      : bytes_(bytes), allowed_(allowed), subject_(subject) {
-    if (bytes.size() > std::numeric_limits<std::uint32_t>::max()) {
-      Fail("expected at most 4 GiB, got " + std::to_string(bytes.size()) + " bytes");
+      : bytes_(bytes), allowed_(allowed), subject_(subject), pickle_(bytes, allowed) {
+    if (bytes.size() > kLargestPickle) {
+      Fail("expected at most " + std::to_string(kLargestPickle) + " bytes, got " + std::to_string(bytes.size()));
     }
   }
 
@@ -155,16 +157,13 @@ class Machine {
 
   // The stack.
 
-  void Push(PickleNode node) {
-    node.at = static_cast<std::uint32_t>(opcode_at_);
-    pickle_.nodes.push_back(std::move(node));
-    stack_.push_back(static_cast<std::uint32_t>(pickle_.nodes.size() - 1));
+  void PushNumber(Kind kind, std::int64_t number) { stack_.push_back(pickle_.AddNumber(kind, number, opcode_at_)); }
+  void PushText(std::string_view text) {
+    const auto begin = text.data() - reinterpret_cast<const char*>(bytes_.data());
+    stack_.push_back(pickle_.AddText(static_cast<std::size_t>(begin), text.size(), opcode_at_));
   }
-
-  void PushNumber(Kind kind, std::int64_t number) { Push({.kind = kind, .number = number, .text = {}, .items = {}}); }
-  void PushText(std::string_view text) { Push({.kind = Kind::kText, .text = text, .items = {}}); }
-  void PushItems(Kind kind, std::vector<std::uint32_t> items) {
-    Push({.kind = kind, .text = {}, .items = std::move(items)});
+  void PushItems(Kind kind, std::span<const std::uint32_t> items) {
+    stack_.push_back(pickle_.AddItems(kind, items, opcode_at_));
   }
 
   std::size_t Floor() const { return marks_.empty() ? 0 : marks_.back(); }
@@ -191,11 +190,11 @@ class Machine {
     return popped;
   }
 
-  PickleNode& Top(Kind kind, const char* what) {
+  std::uint32_t Top(Kind kind, const char* what) const {
     Need(1);
-    PickleNode& node = pickle_.nodes[stack_.back()];
-    if (node.kind != kind)
-      Fail(std::string("expected ") + what + " on the stack, got " + Describe(pickle_, stack_.back()));
+    const std::uint32_t node = stack_.back();
+    if (pickle_[node].kind != kind)
+      Fail(std::string("expected ") + what + " on the stack, got " + Describe(pickle_, node));
     return node;
   }
 
@@ -203,7 +202,7 @@ class Machine {
 
   bool Value(std::uint8_t opcode) {
     switch (opcode) {
-      case kNone: return Push({}), true;
+      case kNone: return PushNumber(Kind::kNone, 0), true;
       case kNewTrue: return PushNumber(Kind::kBool, 1), true;
       case kNewFalse: return PushNumber(Kind::kBool, 0), true;
       case kBinInt: return PushNumber(Kind::kInt, SignedNumber(4)), true;
@@ -219,7 +218,7 @@ class Machine {
 
   bool Container(std::uint8_t opcode) {
     switch (opcode) {
-      case kMark: return marks_.push_back(stack_.size()), true;
+      case kMark: return marks_.push_back(static_cast<std::uint32_t>(stack_.size())), true;
       case kEmptyTuple: return PushItems(Kind::kTuple, {}), true;
       case kTuple1: return PushItems(Kind::kTuple, Pop(1)), true;
       case kTuple2: return PushItems(Kind::kTuple, Pop(2)), true;
@@ -236,31 +235,41 @@ class Machine {
   }
 
   void Extend(Kind kind, const std::vector<std::uint32_t>& items) {
-    PickleNode& node = Top(kind, kind == Kind::kDict ? "a dict" : "a list");
+    const std::uint32_t node = Top(kind, kind == Kind::kDict ? "a dict" : "a list");
     if (kind == Kind::kDict && items.size() % 2 != 0) Fail("expected keys and values, got an odd number of objects");
-    node.items.insert(node.items.end(), items.begin(), items.end());
+    pickle_.Extend(node, items);
   }
 
   bool Memory(std::uint8_t opcode) {
     switch (opcode) {
       case kBinPut: return Remember(Byte()), true;
       case kLongBinPut: return Remember(Number(4)), true;
-      case kMemoize: return Remember(memo_.size()), true;
+      case kMemoize: return Remember(remembered_), true;
       case kBinGet: return Recall(Byte()), true;
       case kLongBinGet: return Recall(Number(4)), true;
       default: return false;
     }
   }
 
+  // Picklers count their keys, so each is smaller than the pickle; in a table of any other size a few bytes would ask
+  // for gigabytes.
   void Remember(std::uint64_t key) {
     Need(1);
-    memo_[key] = stack_.back();
+    if (key >= bytes_.size()) {
+      Fail("expected a key of the memo below the pickle's " + std::to_string(bytes_.size()) + " bytes, got " +
+           std::to_string(key));
+    }
+    if (key >= memo_.size()) memo_.resize(static_cast<std::size_t>(key) + 1, kNothing);
+    std::uint32_t& node = memo_[static_cast<std::size_t>(key)];
+    if (node == kNothing) ++remembered_;
+    node = stack_.back();
   }
 
   void Recall(std::uint64_t key) {
-    const auto found = memo_.find(key);
-    if (found == memo_.end()) Fail("expected an object in the memo at " + std::to_string(key) + ", got none");
-    stack_.push_back(found->second);
+    if (key >= memo_.size() || memo_[static_cast<std::size_t>(key)] == kNothing) {
+      Fail("expected an object in the memo at " + std::to_string(key) + ", got none");
+    }
+    stack_.push_back(memo_[static_cast<std::size_t>(key)]);
   }
 
   bool Call(std::uint8_t opcode) {
@@ -287,9 +296,9 @@ class Machine {
   }
 
   void StackGlobal() {
-    const std::string_view name = Top(Kind::kText, "a name").text;
+    const std::string_view name = pickle_.TextOf(Top(Kind::kText, "a name"));
     Pop(1);
-    const std::string_view module = Top(Kind::kText, "a module's name").text;
+    const std::string_view module = pickle_.TextOf(Top(Kind::kText, "a module's name"));
     Pop(1);
     PushGlobal(module, name);
   }
@@ -300,18 +309,16 @@ class Machine {
     if (found == allowed_.end()) {
       Fail("the global " + Quote(whole) + " is none that a state dict needs: refused", ErrorCode::kUnsupported);
     }
-    Push({.kind = Kind::kGlobal, .text = *found, .items = {}});
+    stack_.push_back(pickle_.AddGlobal(static_cast<std::size_t>(found - allowed_.begin()), opcode_at_));
   }
 
   void Reduce() {
-    std::vector<std::uint32_t> call = Pop(2);
-    const PickleNode& callee = pickle_[call[0]];
-    const PickleNode& arguments = pickle_[call[1]];
-    if (callee.kind != Kind::kGlobal) Fail("expected a global to call, got " + Describe(pickle_, call[0]));
-    if (arguments.kind != Kind::kTuple) Fail("expected a tuple of arguments, got " + Describe(pickle_, call[1]));
-    if (callee.text != kOrderedDict) return PushItems(Kind::kCall, std::move(call));
-    if (!arguments.items.empty())
-      Fail("OrderedDict: expected no arguments, got " + std::to_string(arguments.items.size()));
+    const std::vector<std::uint32_t> call = Pop(2);
+    if (pickle_[call[0]].kind != Kind::kGlobal) Fail("expected a global to call, got " + Describe(pickle_, call[0]));
+    if (pickle_[call[1]].kind != Kind::kTuple) Fail("expected a tuple of arguments, got " + Describe(pickle_, call[1]));
+    if (pickle_.TextOf(call[0]) != kOrderedDict) return PushItems(Kind::kCall, call);
+    const std::size_t arguments = pickle_.ItemsOf(call[1]).size();
+    if (arguments != 0) Fail("OrderedDict: expected no arguments, got " + std::to_string(arguments));
     PushItems(Kind::kDict, {});
   }
 
@@ -322,8 +329,9 @@ class Machine {
   std::size_t opcode_at_ = 0;
   Pickle pickle_;
   std::vector<std::uint32_t> stack_;
-  std::vector<std::size_t> marks_;  // heights of the stack
-  std::unordered_map<std::uint64_t, std::uint32_t> memo_;
+  std::vector<std::uint32_t> marks_;  // heights of the stack
+  std::vector<std::uint32_t> memo_;   // nodes by their keys, kNothing where there is none
+  std::size_t remembered_ = 0;        // of memo_
 };
 
 }  // namespace
@@ -331,24 +339,6 @@ class Machine {
 Pickle ReadPickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed,
                   const std::string& subject) {
   return Machine(bytes, allowed, subject).Run();
-}
-
-std::string Describe(const Pickle& pickle, std::uint32_t node) {
-  const PickleNode& it = pickle[node];
-  switch (it.kind) {
-    case Kind::kNone: return "None";
-    case Kind::kBool: return it.number != 0 ? "True" : "False";
-    case Kind::kInt: return "the integer " + std::to_string(it.number);
-    case Kind::kFloat: return "a float";
-    case Kind::kText: return "the text " + Quote(it.text);
-    case Kind::kTuple: return "a tuple of " + std::to_string(it.items.size());
-    case Kind::kList: return "a list of " + std::to_string(it.items.size());
-    case Kind::kDict: return "a dict of " + std::to_string(it.items.size() / 2);
-    case Kind::kGlobal: return std::string(it.text);
-    case Kind::kCall: return std::string(pickle[it.items[0]].text) + "(...)";
-    case Kind::kPersistent: return "a storage";
-  }
-  return "nothing";
 }
 
 }  // namespace layercast

@@ -94,12 +94,12 @@ class StateDictReader {
     std::uint32_t dict = pickle_.root;
     Expect(dict, Kind::kDict, "a dict of tensors");
     if (const auto wrapped = FindWrapped(dict)) dict = *wrapped;
-    const std::vector<std::uint32_t>& items = pickle_[dict].items;
+    const std::span<const std::uint32_t> items = pickle_.ItemsOf(dict);
     std::vector<TorchTensor> tensors;
     std::unordered_set<std::string_view> names;
     for (std::size_t i = 0; i < items.size(); i += 2) {
       Expect(items[i], Kind::kText, "a tensor's name");
-      name_ = pickle_[items[i]].text;
+      name_ = pickle_.TextOf(items[i]);
       if (!names.insert(name_).second) Fail(items[i], "expected each name once, got this one twice");
       tensors.push_back(ReadTensor(items[i + 1]));
     }
@@ -117,12 +117,12 @@ class StateDictReader {
   }
 
   std::optional<std::uint32_t> FindWrapped(std::uint32_t dict) const {
-    const std::vector<std::uint32_t>& items = pickle_[dict].items;
+    const std::span<const std::uint32_t> items = pickle_.ItemsOf(dict);
     std::optional<std::uint32_t> found;
     for (std::size_t i = 0; i < items.size(); i += 2) {
       if (pickle_[items[i + 1]].kind == Kind::kCall) return std::nullopt;  // a state dict itself
       const bool wraps = pickle_[items[i + 1]].kind == Kind::kDict && pickle_[items[i]].kind == Kind::kText &&
-                         std::ranges::find(kWrappers, pickle_[items[i]].text) != std::end(kWrappers);
+                         std::ranges::find(kWrappers, pickle_.TextOf(items[i])) != std::end(kWrappers);
       if (wraps && !found) found = items[i + 1];
     }
     return found;
@@ -133,19 +133,19 @@ class StateDictReader {
     if (pickle_[node].kind != Kind::kCall) {
       Fail(node, "expected a tensor, got " + Describe(pickle_, node), ErrorCode::kUnsupported);
     }
-    const std::string_view callee = pickle_[pickle_[node].items[0]].text;
+    const std::string_view callee = pickle_.TextOf(pickle_.ItemsOf(node)[0]);
     if (callee == kRebuildParameter) return ReadTensorItself(Arguments(node, 3, 3)[0]);
     return ReadTensorItself(node);
   }
 
   TorchTensor ReadTensorItself(std::uint32_t node) const {
     const bool is_call = pickle_[node].kind == Kind::kCall;
-    const std::string_view callee = is_call ? pickle_[pickle_[node].items[0]].text : std::string_view();
+    const std::string_view callee = is_call ? pickle_.TextOf(pickle_.ItemsOf(node)[0]) : std::string_view();
     if (callee != kRebuildTensor && callee != kRebuildTensorWithDType) {
       Fail(node, "expected a tensor, got " + Describe(pickle_, node), ErrorCode::kUnsupported);
     }
     const bool says_dtype = callee == kRebuildTensorWithDType;
-    const std::vector<std::uint32_t>& given = Arguments(node, says_dtype ? 7 : 6, says_dtype ? 8 : 7);
+    const std::span<const std::uint32_t> given = Arguments(node, says_dtype ? 7 : 6, says_dtype ? 8 : 7);
     const Storage storage = ReadStorage(given[0]);
     TorchTensor tensor;
     tensor.spec.name = name_;
@@ -158,39 +158,39 @@ class StateDictReader {
     return tensor;
   }
 
-  const std::vector<std::uint32_t>& Arguments(std::uint32_t call, std::size_t least, std::size_t most) const {
-    const std::uint32_t tuple = pickle_[call].items[1];
-    const std::size_t count = pickle_[tuple].items.size();
-    if (count >= least && count <= most) return pickle_[tuple].items;
-    Fail(call, std::string(pickle_[pickle_[call].items[0]].text) + ": expected " + std::to_string(least) + " to " +
+  std::span<const std::uint32_t> Arguments(std::uint32_t call, std::size_t least, std::size_t most) const {
+    const std::uint32_t tuple = pickle_.ItemsOf(call)[1];
+    const std::size_t count = pickle_.ItemsOf(tuple).size();
+    if (count >= least && count <= most) return pickle_.ItemsOf(tuple);
+    Fail(call, std::string(pickle_.TextOf(pickle_.ItemsOf(call)[0])) + ": expected " + std::to_string(least) + " to " +
                    std::to_string(most) + " arguments, got " + std::to_string(count));
   }
 
   // Views that are conjugated or negated when they are read say so behind all the rest.
-  void CheckPlain(const std::vector<std::uint32_t>& given, bool says_dtype) const {
+  void CheckPlain(std::span<const std::uint32_t> given, bool says_dtype) const {
     const std::size_t metadata = says_dtype ? 7 : 6;
     if (given.size() <= metadata || pickle_[given[metadata]].kind == Kind::kNone) return;
-    if (pickle_[given[metadata]].kind == Kind::kDict && pickle_[given[metadata]].items.empty()) return;
+    if (pickle_[given[metadata]].kind == Kind::kDict && pickle_.ItemsOf(given[metadata]).empty()) return;
     Fail(given[metadata], "expected no metadata, got " + Describe(pickle_, given[metadata]), ErrorCode::kUnsupported);
   }
 
   // ("storage", class, key, location, number of elements); of an untyped storage, of bytes.
   Storage ReadStorage(std::uint32_t node) const {
     Expect(node, Kind::kPersistent, "a storage");
-    const std::uint32_t id = pickle_[node].items[0];
+    const std::uint32_t id = pickle_.ItemsOf(node)[0];
     Expect(id, Kind::kTuple, "a storage's id");
-    const std::vector<std::uint32_t>& fields = pickle_[id].items;
+    const std::span<const std::uint32_t> fields = pickle_.ItemsOf(id);
     if (fields.size() != 5) Fail(id, "a storage's id: expected 5 fields, got " + std::to_string(fields.size()));
     Expect(fields[0], Kind::kText, "the text 'storage'");
-    if (pickle_[fields[0]].text != "storage")
+    if (pickle_.TextOf(fields[0]) != "storage")
       Fail(fields[0], "expected 'storage', got " + Describe(pickle_, fields[0]));
     Expect(fields[1], Kind::kGlobal, "a storage's class");
-    const auto* const known = std::ranges::find(kStorages, pickle_[fields[1]].text, &StorageClass::name);
+    const auto* const known = std::ranges::find(kStorages, pickle_.TextOf(fields[1]), &StorageClass::name);
     if (known == std::end(kStorages))
       Fail(fields[1], "expected a storage's class, got " + Describe(pickle_, fields[1]));
     Expect(fields[2], Kind::kText, "a storage's key");
     const std::uint64_t count = ReadNumber(fields[4], "the number of a storage's elements");
-    Storage storage{.key = std::string(pickle_[fields[2]].text), .dtype = known->dtype};
+    Storage storage{.key = std::string(pickle_.TextOf(fields[2])), .dtype = known->dtype};
     const std::optional<std::uint64_t> bytes = storage_bytes_(storage.key);
     if (!bytes) Fail(fields[2], "expected the record data/" + storage.key + ", got none of that name");
     const std::uint64_t width = storage.dtype ? ElementBytes(*storage.dtype) : 1;
@@ -211,7 +211,7 @@ class StateDictReader {
 
   DType ReadDType(std::uint32_t node) const {
     Expect(node, Kind::kGlobal, "a dtype");
-    const std::optional<DType> dtype = DTypeFromTorch(pickle_[node].text);
+    const std::optional<DType> dtype = DTypeFromTorch(pickle_.TextOf(node));
     if (!dtype) Fail(node, "expected a dtype, got " + Describe(pickle_, node));
     return *dtype;
   }
@@ -223,10 +223,10 @@ class StateDictReader {
   }
 
   std::vector<std::int64_t> ReadNumbers(std::uint32_t node, const std::string& what) const {
-    const bool is_size = pickle_[node].kind == Kind::kCall && pickle_[pickle_[node].items[0]].text == kSize;
+    const bool is_size = pickle_[node].kind == Kind::kCall && pickle_.TextOf(pickle_.ItemsOf(node)[0]) == kSize;
     const std::uint32_t tuple = is_size ? Arguments(node, 1, 1)[0] : node;
     Expect(tuple, Kind::kTuple, what);
-    const std::vector<std::uint32_t>& items = pickle_[tuple].items;
+    const std::span<const std::uint32_t> items = pickle_.ItemsOf(tuple);
     if (items.size() > kMostDimensions) {
       Fail(node, what + ": expected at most 64 dimensions, got " + std::to_string(items.size()));
     }

@@ -40,7 +40,7 @@ TEST(Pickle, EveryValueThatAStateDictHolds) {
   const PickleNode& root = pickle[pickle.root];
   ASSERT_EQ(root.kind, Kind::kTuple);
   std::vector<std::string> said;
-  for (const std::uint32_t item : root.items) said.push_back(Describe(pickle, item));
+  for (const std::uint32_t item : pickle.ItemsOf(pickle.root)) said.push_back(Describe(pickle, item));
   EXPECT_THAT(said, ::testing::ElementsAre("the text 'é'", "the integer 255", "the integer 513", "the integer -2",
                                            "the integer 1099511627776", "the integer 0", "the text 'ab'", "a float",
                                            "None", "True", "False", "a tuple of 1", "torch.Size", "a list of 0"));
@@ -51,7 +51,7 @@ TEST(Pickle, OrderedDictsAreDictsAndWhatIsSetOnThemIsDropped) {
       Pickled(OrderedDict() + "(" + Text("a") + "K\1u" + Text("b") + "K\2s" + "}" + Text("_metadata") + "}sb");
   const Pickle pickle = Read(bytes);
   ASSERT_EQ(pickle[pickle.root].kind, Kind::kDict);
-  EXPECT_EQ(pickle[pickle.root].items.size(), 4U);
+  EXPECT_EQ(pickle.ItemsOf(pickle.root).size(), 4U);
 }
 
 TEST(Pickle, CallsStayCalls) {
@@ -61,11 +61,42 @@ TEST(Pickle, CallsStayCalls) {
 }
 
 TEST(Pickle, TheMemoOfEveryProtocol) {
-  const std::string two = Pickled("]q\7" + Text("a") + "r" + Number(300, 4) + "ah\7" + "j" + Number(300, 4) + "a0");
+  const std::string long_text = Text(std::string(300, 'a'));
+  const std::string two = Pickled("]q\7" + long_text + "r" + Number(300, 4) + "ah\7" + "j" + Number(300, 4) + "a0");
   EXPECT_THAT(MessageOf(ErrorCode::kUnsupported, two), HasSubstr("0x30"));  // POP is not needed
   const std::string bytes = "\x80\x04\x95"s + Number(3, 8) + "\x8c\5torch\x94\x8c\4Size\x94\x93\x94h\0h\1\x93\x86."s;
   const Pickle pickle = Read(bytes);
-  EXPECT_EQ(Describe(pickle, pickle[pickle.root].items[1]), "torch.Size");
+  EXPECT_EQ(Describe(pickle, pickle.ItemsOf(pickle.root)[1]), "torch.Size");
+}
+
+TEST(Pickle, ListsAndDictsGrowByTurns) {
+  std::string grown = "(]q\0}q\1"s;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::string number = "K" + Number(i, 1);
+    grown += "h\0"s + number + "ah\1" + number + number + "s";
+  }
+  const Pickle pickle = Read(Pickled(grown + "t"));
+  const auto numbers = [&](std::uint32_t node) {
+    std::vector<std::int64_t> read;
+    for (const std::uint32_t item : pickle.ItemsOf(node)) read.push_back(pickle[item].number);
+    return read;
+  };
+  const std::vector<std::int64_t> list = numbers(pickle.ItemsOf(pickle.root)[0]);
+  const std::vector<std::int64_t> dict = numbers(pickle.ItemsOf(pickle.root)[1]);
+  ASSERT_EQ(list.size(), 100U);
+  ASSERT_EQ(dict.size(), 200U);
+  for (std::size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(list[i], static_cast<std::int64_t>(i));
+    EXPECT_EQ(dict[2 * i], list[i]);
+    EXPECT_EQ(dict[2 * i + 1], list[i]);
+  }
+}
+
+TEST(Pickle, WhatWouldAskForAnyAmountOfMemoryIsRefused) {
+  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, Pickled("Nr" + Number(0xffffffff, 4))),
+              HasSubstr("expected a key of the memo below the pickle's 9 bytes, got 4294967295"));
+  EXPECT_THAT(MessageOf(ErrorCode::kCorrupt, std::string(100'000'001, 'N')),
+              HasSubstr("expected at most 100000000 bytes, got 100000001"));
 }
 
 TEST(Pickle, WhatIsNotOnTheListIsRefusedByName) {

@@ -1,0 +1,78 @@
+// What a pickle is made of, as data: its values, and how they hold each other. Small, for files that nobody vouches
+// for: a byte of a pickle can make a node. Built by ReadPickle, read by what makes tensors of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace layercast {
+
+// Nodes refer to each other by index, so that no depth of nesting is a depth of calls. Value.
+struct PickleNode {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kBool,
+    kInt,
+    kFloat,
+    kText,
+    kTuple,
+    kList,
+    kDict,
+    kGlobal,
+    kCall,
+    kPersistent
+  };
+  struct Range {
+    std::uint32_t begin;
+    std::uint32_t count;
+  };
+
+  Kind kind = Kind::kNone;
+  std::uint32_t at = 0;  // byte of the pickle whose opcode made it
+  union {
+    std::int64_t number = 0;  // kBool, kInt
+    Range range;              // kText: of the pickle. kGlobal: one of the allowed names. Else: of all nodes' items
+  };
+};
+
+// Value. Borrows the pickle's bytes and the allowed names, which outlive it.
+class Pickle {
+ public:
+  Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed)
+      : bytes_(bytes), allowed_(allowed) {}
+
+  std::uint32_t root = 0;
+
+  const PickleNode& operator[](std::uint32_t node) const { return nodes_[node]; }
+  // Of a kText or kGlobal.
+  std::string_view TextOf(std::uint32_t node) const;
+  // kTuple, kList: elements. kDict: key, value, key, ... kCall: what is called, its tuple of arguments. kPersistent:
+  // the id. Lasts until the next node is added or extended.
+  std::span<const std::uint32_t> ItemsOf(std::uint32_t node) const;
+
+  // Each returns the new node.
+  std::uint32_t AddNumber(PickleNode::Kind kind, std::int64_t number, std::size_t at);
+  std::uint32_t AddText(std::size_t begin, std::size_t count, std::size_t at);
+  std::uint32_t AddGlobal(std::size_t allowed, std::size_t at);
+  std::uint32_t AddItems(PickleNode::Kind kind, std::span<const std::uint32_t> items, std::size_t at);
+  // Of a list or a dict.
+  void Extend(std::uint32_t node, std::span<const std::uint32_t> items);
+
+ private:
+  std::uint32_t Add(const PickleNode& node);
+
+  std::span<const std::byte> bytes_;
+  std::span<const std::string_view> allowed_;
+  std::deque<PickleNode> nodes_;  // grows without a copy beside it
+  std::vector<std::uint32_t> items_;
+};
+
+// "a tuple", "the text 'storage'", "torch.Size(...)": for messages.
+std::string Describe(const Pickle& pickle, std::uint32_t node);
+
+}  // namespace layercast
