@@ -41,7 +41,7 @@ class Receiver::Impl {
     failpoints_.Suspend(!served_.version() && !served_.torn() && source.kind != ReloadSource::Kind::kPublisher);
     attempt_ = attempt != 0 ? attempt : attempt_ + 1;
     OrFail([&] {
-      stager_.Open(std::move(source), attempt_);
+      stager_.Open(std::move(source), attempt_, served_.origin());
       if (!WritesLayers()) staged_ = stager_.Receive();
     });
     phase_ = Phase::kStaged;
@@ -79,7 +79,7 @@ class Receiver::Impl {
       throw;
     }
     writing_ = false;
-    served_.Become(staged_.version, staged_.digest);
+    served_.Become(staged_);
     report_.served_digest = staged_.digest;
     report_.total_ms = MillisecondsSince(begin_);
     phase_ = Phase::kIdle;
@@ -97,8 +97,10 @@ class Receiver::Impl {
     const StageClock::Scope timing(report_.stage_ms["verify"]);
     report_.served_digest = captured_.ServedDigest();
     if (report_.served_digest == served_.digest()) return;
+    const Digest expected = served_.digest();
+    served_.Lose();
     throw Error(ErrorCode::kInternal, "the captured buffers do not hold what was committed: digest expected " +
-                                          served_.digest().ToHex() + ", read back " + report_.served_digest.ToHex());
+                                          expected.ToHex() + ", read back " + report_.served_digest.ToHex());
   }
 
   void Abort() {

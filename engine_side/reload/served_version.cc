@@ -12,9 +12,9 @@ void ServedVersion::Settle(Committer& committer) {
   before_ = now_;
 }
 
-void ServedVersion::Become(const Version& version, const Digest& digest) {
+void ServedVersion::Become(const StagedVersion& staged) {
+  now_ = {staged.version, staged.digest, staged.origin ? *staged.origin : origin()};
   torn_.reset();
-  now_ = {version, digest};
 }
 
 bool ServedVersion::RollBack(Committer& committer, const Version& to) {
@@ -24,6 +24,11 @@ bool ServedVersion::RollBack(Committer& committer, const Version& to) {
   torn_.reset();
   now_ = before_;
   return true;
+}
+
+void ServedVersion::Lose() {
+  torn_ = Torn{before_.version, *now_.version};
+  now_ = Whole();
 }
 
 }  // namespace layercast

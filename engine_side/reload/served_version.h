@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine_side/reload/committer.h"
+#include "engine_side/reload/staged_version.h"
 #include "layercast/receiver.h"
 #include "layercast/version.h"
 
@@ -15,18 +16,23 @@ class ServedVersion {
   const std::optional<Version>& version() const { return now_.version; }  // empty before the first, and while torn
   const Digest& digest() const { return now_.digest; }
   const std::optional<Torn>& torn() const { return torn_; }
+  // The path that was committed last, whatever came after it from elsewhere.
+  const Origin& origin() const { return torn_ ? before_.origin : now_.origin; }
 
   // A reload begins: what is served now is what a failure goes back to.
   void Settle(Committer& committer);
   // It ended well.
-  void Become(const Version& version, const Digest& digest);
+  void Become(const StagedVersion& staged);
   // It did not, as `to` was written. False: torn. Where the committer throws, torn as well.
   bool RollBack(Committer& committer, const Version& to);
+  // It did, and yet what is served is not it: torn.
+  void Lose();
 
  private:
   struct Whole {
     std::optional<Version> version;
     Digest digest;
+    Origin origin;
   };
   Whole now_;
   Whole before_;

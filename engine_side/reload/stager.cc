@@ -52,11 +52,11 @@ StageWork& Stager::work() {
   return host_work_;
 }
 
-void Stager::Open(ReloadSource source, std::uint64_t attempt) {
+void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin) {
   source_ = std::move(source);
   attempt_number_ = attempt;
   switch (source_.kind) {
-    case ReloadSource::Kind::kOrigin: return OpenOrigin();
+    case ReloadSource::Kind::kOrigin: return OpenOrigin(origin);
     case ReloadSource::Kind::kPath: return OpenPath(source_.checkpoint, source_.is_checkpoint_format);
     case ReloadSource::Kind::kPublisher: return OpenPublisher();
     case ReloadSource::Kind::kEngine: return OpenEngine();

@@ -16,18 +16,13 @@
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/staged_version.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
 #include "src/session/relay.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
-
-// A whole version that the committer has taken.
-struct StagedVersion {
-  Version version;
-  Digest digest;  // what the captured buffers will read back once it is committed
-};
 
 // Resource; one thread only. What it borrows outlives it.
 class Stager {
@@ -38,8 +33,8 @@ class Stager {
          std::vector<std::unique_ptr<Transport>> transports = AllTransports());
 
   // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
-  // here. `attempt`: as in Receiver::Stage.
-  void Open(ReloadSource source, std::uint64_t attempt);
+  // here. `attempt`: as in Receiver::Stage. `origin`: what FromOrigin re-reads.
+  void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin);
   // Lets go of a publisher until Reach, which may come much later; throws if it cannot be reached any more, or offers
   // that version no more.
   void Release() { session_.reset(); }
@@ -60,7 +55,7 @@ class Stager {
   Committer& committer();
 
  private:
-  void OpenOrigin();
+  void OpenOrigin(const Origin& origin);
   void OpenPath(const CheckpointSource& source, bool is_checkpoint_format);
   void OpenCheckpoint(const CheckpointSource& source);
   void OpenIterator();
@@ -123,11 +118,6 @@ class Stager {
   ChannelChooser channels_;     // with the mappings and measurements of earlier sessions
   LayoutsByPublisher layouts_;  // of the last session
 
-  struct Origin {
-    CheckpointSource source;
-    bool is_checkpoint_format = true;
-  };
-  Origin origin_;                                      // what FromOrigin re-reads
   std::shared_ptr<const ManifestLayout> last_layout_;  // of the last load
   std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is an attempt
   std::optional<const KernelLayout> layout_;           // of the model in full precision

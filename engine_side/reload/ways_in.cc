@@ -24,8 +24,8 @@ std::string Joined(const std::vector<std::string>& endpoints) {
 
 }  // namespace
 
-void Stager::OpenOrigin() {
-  if (!origin_.source.path.empty()) return OpenPath(Origin(origin_).source, origin_.is_checkpoint_format);
+void Stager::OpenOrigin(const Origin& origin) {
+  if (!origin.source.path.empty()) return OpenPath(origin.source, origin.is_checkpoint_format);
   throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
 }
 
@@ -38,7 +38,7 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
   CheckKernelFormat(files.specs(), layout());
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
     StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);
-    origin_ = {source, is_checkpoint_format};
+    staged.origin = {source, is_checkpoint_format};
     return staged;
   };
 }
@@ -51,7 +51,7 @@ void Stager::OpenCheckpoint(const CheckpointSource& source) {
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
     StagedVersion staged = FinishAttempt(std::nullopt);
-    origin_ = {source, true};
+    staged.origin = {source, true};
     return staged;
   };
 }

@@ -55,7 +55,7 @@ struct LAYERCAST_PUBLIC ReloadSource {
   bool is_checkpoint_format = true;
 };
 
-// Re-reads the path that was loaded last.
+// Re-reads the path that was committed last.
 LAYERCAST_PUBLIC ReloadSource FromOrigin();
 LAYERCAST_PUBLIC ReloadSource FromPath(std::string path, bool is_checkpoint_format = true);
 // `sharded_state`, also as `auto` finds it, is kernel format.
@@ -148,7 +148,7 @@ class LAYERCAST_PUBLIC Receiver {
   // Drops what is staged or half received, and rolls back what was half written. Does nothing when there is nothing.
   void Abort();
   // Reads the served bytes back and holds them against what was staged; after Commit, while the engine runs. Throws
-  // kInternal when they differ.
+  // kInternal when they differ: the engine is torn() then.
   void VerifyServed();
 
   // What users of layerwise reload know, call by call. Under kUndo and kInPlace no forward pass may run from

@@ -290,6 +290,52 @@ TEST(ReceiverCommit, ACommittedVersionIsRolledBackUntilTheNextStage) {
   }
 }
 
+TEST(ReceiverCommit, TheOriginIsThePathThatWasCommittedLast) {
+  for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+    SCOPED_TRACE(CommitPolicyName(policy));
+    ReceiverRig rig({}, true, false, policy);
+    const TempFolder a;
+    const TempFolder b;
+    WriteCheckpoint(a, rig.Version(1));
+    WriteCheckpoint(b, rig.Version(2));
+    const auto expect_origin = [&](std::uint32_t version) {
+      rig.receiver->ReloadWeights(EagerSource(rig.Version(3)));
+      rig.receiver->ReloadWeights(FromOrigin());
+      EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(version))), IsEmpty());
+    };
+    rig.receiver->ReloadWeights(FromPath(a.path()));
+    rig.receiver->Stage(FromPath(b.path()));
+    rig.receiver->Abort();
+    expect_origin(1);
+    rig.receiver->ReloadWeights(FromPath(b.path()));
+    rig.receiver->RollBack();  // or torn: b is no more than half there
+    rig.receiver->ReloadWeights(FromOrigin());
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(1))), IsEmpty());
+    rig.receiver->ReloadWeights(FromPath(b.path()));
+    expect_origin(2);
+  }
+}
+
+TEST(ReceiverCommit, ServedBytesThatAreNotWhatWasCommittedAreNoVersion) {
+  for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+    SCOPED_TRACE(CommitPolicyName(policy));
+    ReceiverRig rig({}, true, false, policy);
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+    const Version before = *rig.receiver->version();
+    const Version after = rig.receiver->ReloadWeights(EagerSource(rig.Version(2))).version;
+    *rig.engine.table()[3].address ^= std::byte{1};
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->VerifyServed(); }, ErrorCode::kInternal), HasSubstr("read back"));
+    EXPECT_FALSE(rig.receiver->version());
+    ASSERT_TRUE(rig.receiver->torn());
+    EXPECT_EQ(rig.receiver->torn()->from, before);
+    EXPECT_EQ(rig.receiver->torn()->to, after);
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(2)));
+    EXPECT_FALSE(rig.receiver->torn());
+    EXPECT_EQ(*rig.receiver->version(), after);
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(2))), IsEmpty());
+  }
+}
+
 TEST(ReceiverCommit, ARollBackThatFailsTearsAndIsTriedAgain) {
   const ArmedFailpoints armed("layer_buffer=throw@9,commit.undo=throw@1");
   for (const bool by_next_reload : {false, true}) {
