@@ -47,6 +47,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     Enter("staged");
     if (held != nullptr) Hold(*held, HeldReload::Word::kPrepare, deadline);
     Commit(mode, held, deadline);
+    KeepOrigin(params);
     report_ = Verify();
     outcome["ok"] = true;
   } catch (const std::exception& error) {
@@ -91,10 +92,13 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
     DropStaged();
     throw Error(*staged.error);
   }
-  if (!path) return;
+}
+
+void Reloader::KeepOrigin(const Json& params) {
+  if (!IsGiven(params, "weights_path")) return;
   origin_ = Json::object();
   for (const char* field : {"weights_path", "load_format", "secondary_weights", "is_checkpoint_format"}) {
-    if (request.contains(field)) origin_[field] = request[field];
+    if (params.contains(field)) origin_[field] = params[field];
   }
 }
 

@@ -41,6 +41,7 @@ class Reloader {
   void Hold(HeldReload& held, HeldReload::Word next, Deadline deadline);
   void DropStaged();
   void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
+  void KeepOrigin(const Json& params);
   Version CommitOnRanks(Deadline deadline);
   Json Verify();
   std::vector<std::string> ServedDigests() const;
@@ -58,7 +59,7 @@ class Reloader {
 
   // Of the reloading thread, and of the generating one while it runs a commit for it.
   std::uint64_t attempt_ = 0;
-  Json origin_;                 // params of the last path that was loaded
+  Json origin_;                 // params of the last path that was committed
   bool kernel_format_ = false;  // what is being loaded
   std::vector<Json> reports_;   // the latest of the reload at hand, by rank
   Json report_;                 // the same, merged

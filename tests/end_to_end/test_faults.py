@@ -46,6 +46,14 @@ def test_one_rank_fails(fault, channel, setting):
     setting.assert_takes_b()
 
 
+def test_a_path_that_was_never_committed_is_not_re_read(setting):
+    setting.serve(failpoints="rank1:commit.prepare=throw")
+    done = setting.reload("--weights-path", setting.folders["b"])
+    setting.assert_failed_and_still_serving_a(done, "rank 1", "commit.prepare")
+    assert setting.reload()["ok"]
+    setting.assert_serves(setting.engine, setting.folders["a"], RECIPE)
+
+
 def test_a_rank_killed_while_it_commits_leaves_one_whole_version(setting):
     setting.serve(failpoints="rank1:commit.copy=kill@3")
     publisher = setting.publish()
