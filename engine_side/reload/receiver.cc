@@ -86,6 +86,7 @@ class Receiver::Impl {
   }
 
   bool RollBack() {
+    if (phase_ == Phase::kReceiving) Abandon();  // what it wrote is put back: the rest would be written unseen
     writing_ = false;
     return served_.RollBack(stager_.committer(), report_.version);
   }
@@ -104,8 +105,7 @@ class Receiver::Impl {
   }
 
   void Abort() {
-    stager_.Abandon();
-    phase_ = Phase::kIdle;
+    Abandon();
     PutBackWhatWasWritten();
   }
 
@@ -204,6 +204,11 @@ class Receiver::Impl {
     begin_ = Clock::now();
     prepared_ = false;
     OrFail([&] { served_.Settle(stager_.committer()); });
+  }
+
+  void Abandon() {
+    stager_.Abandon();
+    phase_ = Phase::kIdle;
   }
 
   bool WritesLayers() { return stager_.committer().writes_layers(); }

@@ -139,7 +139,8 @@ class LAYERCAST_PUBLIC Receiver {
   void Commit();
   // Puts back what the latest Commit wrote over, also where it succeeded and another rank's did not; until the next
   // Stage. May be called again after it threw, and by a process that comes after one that died, over the same
-  // staging_memory. False: something was written that the policy cannot put back, and this rank is torn().
+  // staging_memory. Ends a reload that is being received call by call. False: something was written that the policy
+  // cannot put back, and this rank is torn().
   bool RollBack();
   // For publishers from now on: the channel to use, or an error; empty: the fastest.
   void SetChannel(std::string channel);

@@ -265,6 +265,30 @@ TEST(ReceiverCommit, ALoadThatIsGivenUpCallByCallIsPutBack) {
   }
 }
 
+TEST(ReceiverCommit, RollingBackEndsALoadThatIsGoingOnCallByCall) {
+  for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+    SCOPED_TRACE(CommitPolicyName(policy));
+    ReceiverRig rig({}, true, false, policy);
+    const Weights b = rig.Version(2);
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+    const auto served = rig.engine.Served();
+    rig.receiver->record_metadata_for_reloading();
+    rig.receiver->initialize_layerwise_reload(SpecsOf(b));
+    std::vector<NamedTensor> half = TensorsOf(b);
+    const std::vector<NamedTensor> rest(half.begin() + 8, half.end());
+    half.resize(8);
+    rig.receiver->load_weights(*MakeWeightsIterator(half));
+    const bool whole = policy != CommitPolicy::kInPlace;
+    EXPECT_EQ(rig.receiver->RollBack(), whole);
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->load_weights(*MakeWeightsIterator(rest)); }),
+                HasSubstr("initialize_layerwise_reload must be called"));
+    EXPECT_EQ(rig.receiver->torn().has_value(), !whole);
+    EXPECT_EQ(Differences(rig.engine.Served(), served).empty(), whole);
+    rig.receiver->ReloadWeights(EagerSource(b));
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(b)), IsEmpty());
+  }
+}
+
 // As where another rank of the engine failed.
 TEST(ReceiverCommit, ACommittedVersionIsRolledBackUntilTheNextStage) {
   for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
