@@ -1,8 +1,7 @@
 #include "engine_side/reload/host_work.h"
 
-#include <algorithm>
-
 #include "engine_side/model/box_runs.h"
+#include "engine_side/reload/check_scales.h"
 #include "engine_side/reload/fuse_and_shard.h"
 #include "layercast/error.h"
 
@@ -25,9 +24,8 @@ void HostWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64
 }
 
 void HostWork::CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) {
-  constexpr std::byte kNan{0xFF};
-  const auto nan = std::ranges::find(exponents, kNan);
-  if (nan != exponents.end()) ThrowNanExponent(place, nan - exponents.begin());
+  const std::ptrdiff_t nan = FindNanExponent(exponents);
+  if (nan >= 0) ThrowNanExponent(place, nan);
 }
 
 std::vector<std::span<std::byte>> HostWork::ReadBack(std::span<const std::span<std::byte>> tensors,

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine_side/model/path.h"
+#include "engine_side/reload/check_scales.h"
 #include "layercast/error.h"
 #include "src/tensor/manifest_entry.h"
 
@@ -77,6 +79,19 @@ class Awaited {
   std::string problems_;
 };
 
+// As of a checkpoint's scales.
+void CheckSign(const KernelTensor& tensor, std::span<const std::byte> bytes) {
+  if (tensor.sign == Sign::kAny) return;
+  const std::string& name = tensor.spec.name;
+  if (tensor.spec.dtype != DType::kU8) {
+    return CheckScales(tensor.spec.dtype, bytes.data(), static_cast<std::size_t>(tensor.spec.num_elements()),
+                       tensor.sign, ParentPath(name), name);
+  }
+  const std::ptrdiff_t nan = FindNanExponent(bytes);
+  if (nan < 0) return;
+  throw Error(ErrorCode::kCorrupt, "'" + name + "': expected powers of two, got NaN at element " + std::to_string(nan));
+}
+
 }  // namespace
 
 bool IsKernelFormat(const CheckpointSource& source) {
@@ -122,6 +137,7 @@ Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, 
     const KernelTensor* tensor = awaited.Take({named->name, named->tensor.dtype, named->tensor.shape});
     if (tensor == nullptr || awaited.AnyProblem()) continue;
     entries.push_back(EntryOf(named->name, named->tensor, pool));
+    CheckSign(*tensor, {named->tensor.data, static_cast<std::size_t>(named->tensor.num_bytes())});
     sink.Open({tensor, 1});
     const std::span<std::byte> bytes = sink.BytesOf(*tensor);
     work.Write(AsView({named->tensor.data, bytes.size()}), bytes.data());

@@ -45,7 +45,8 @@ class KernelFiles {
 void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
 
 // Every kernel tensor exactly once, each closed in the sink by itself. Throws naming every missing, repeated,
-// unexpected or differently shaped one, and any NaN or infinity. Returns the manifest of what was loaded.
+// unexpected or differently shaped one, any NaN or infinity, and a scale that cannot be. Returns the manifest of what
+// was loaded.
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
                           LayerSink& sink, StageWork& work, WorkerPool& pool);
 

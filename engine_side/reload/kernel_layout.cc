@@ -23,6 +23,19 @@ std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
          Describe(buffer->dtype, buffer->shape);
 }
 
+// Of every kernel tensor of the plan, in order. What a weight becomes is its codes, and then their scales.
+std::vector<Sign> SignsOf(const LoadPlan& plan, const Recipe& recipe) {
+  std::vector<Sign> signs;
+  for (const PlannedLayer& layer : plan.layers()) {
+    for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
+      signs.push_back(parameter.sign);
+      signs.insert(signs.end(), KernelTensorsOf(parameter, recipe).size() - 1, Sign::kNotNegative);
+    }
+    signs.insert(signs.end(), layer.derived.size(), Sign::kAny);
+  }
+  return signs;
+}
+
 TensorSpec FullSpec(const PlannedLayer& layer, const DerivedTensor& derived) {
   return {JoinPath(layer.path, derived.spec.name), derived.spec.dtype, derived.spec.shape};
 }
@@ -52,9 +65,11 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
   std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;
   const std::vector<Shape> padded = PaddedShapesOf(plan, recipe, weights);
+  const std::vector<Sign> signs = SignsOf(plan, recipe);
   std::size_t next = 0;
   for (TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
-    const Shape& memory = padded[next++];
+    const Shape& memory = padded[next];
+    const Sign sign = signs[next++];
     const CapturedBuffer* buffer = captured.Find(spec.name);
     const std::string mismatch = Mismatch(spec, buffer);
     if (buffer != nullptr) written.insert(buffer->name);
@@ -64,7 +79,7 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
     }
     const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
     std::uint64_t& staged = staged_bytes_[static_cast<std::size_t>(buffer->device.kind)];
-    tensors.push_back({std::move(spec), *buffer, PaddingOf(*buffer, memory), staged});
+    tensors.push_back({std::move(spec), *buffer, PaddingOf(*buffer, memory), staged, sign});
     staged += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
   }
   for (const CapturedBuffer& buffer : captured.buffers()) {

@@ -10,7 +10,6 @@
 #include "engine_side/reload/check_scales.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
-#include "src/tensor/value_tables.h"
 
 namespace layercast {
 namespace {
@@ -20,13 +19,6 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
   if (parameter.quantize) return MatrixStack::Of(parameter.spec.shape);
   const MatrixView whole = AsMatrix(parameter.spec, nullptr);
   return {1, whole.rows, whole.cols};
-}
-
-void ReadValues(DType dtype, const std::byte* from, std::span<float> values) {
-  if (dtype != DType::kF8E4M3) {
-    return Cast(dtype, from, DType::kF32, reinterpret_cast<std::byte*>(values.data()), values.size());
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = GetValueTables().f8_e4m3[std::to_integer<int>(from[i])];
 }
 
 }  // namespace
@@ -113,10 +105,9 @@ std::string QuantizeStage::WordsFor(std::uint32_t parameter, const TensorSpec& t
 
 void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
-  std::vector<float> values(view.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype)));
+  const std::size_t count = view.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype));
   for (std::size_t row = 0; row < view.rows; ++row) {
-    ReadValues(tensor.dtype, view.row(row), values);
-    CheckScales(values, planned.sign, plan_.layers()[planned.layer].path, tensor.name);
+    CheckScales(tensor.dtype, view.row(row), count, planned.sign, plan_.layers()[planned.layer].path, tensor.name);
   }
 }
 

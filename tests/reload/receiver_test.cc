@@ -337,6 +337,36 @@ TEST(Receiver, KernelFormatIsCopiedStraightAndCheckedJustAsHard) {
   EXPECT_THAT(Differences(rig.engine.Served(), a), IsEmpty());
 }
 
+TEST(Receiver, KernelFormatIsRefusedWhereItsScalesAreNone) {
+  struct Case {
+    const char* recipe;
+    const char* scale;
+    std::vector<std::byte> value;  // of element 1
+    const char* said;
+  };
+  const std::vector<std::byte> minus_one = {std::byte{0}, std::byte{0}, std::byte{0x80}, std::byte{0xBF}};
+  for (const auto& [recipe, scale, value, said] :
+       {Case{"fp8_per_channel", ".weight_scale", minus_one, "that are not negative, got -1.0"},
+        Case{"fp8_per_block", ".weight_scale_inv", minus_one, "that are not negative, got -1.0"},
+        Case{"nvfp4", ".weight_scale", {std::byte{0xB8}}, "that are not negative, got -1.0"},
+        Case{"mxfp4", ".weight_scale", {std::byte{0xFF}}, "powers of two, got NaN"}}) {
+    SCOPED_TRACE(recipe);
+    ReceiverRig rig({.recipe = recipe});
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+    const auto served = rig.engine.Served();
+    const std::string name = std::string("model.layers.0.mlp.gate_up_proj") + scale;
+    auto bad = served;
+    std::ranges::copy(value, bad.at(name).begin() + static_cast<std::ptrdiff_t>(value.size()));
+    std::vector<NamedTensor> kernel;
+    for (const CapturedBuffer& buffer : rig.receiver->captured().buffers()) {
+      kernel.push_back({buffer.name, {buffer.dtype, buffer.shape, bad.at(buffer.name).data(), {}}, nullptr});
+    }
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(kernel), {}, false)); }),
+                AllOf(HasSubstr("'" + name + "'"), HasSubstr(said), HasSubstr("at element 1")));
+    EXPECT_THAT(Differences(rig.engine.Served(), served), IsEmpty());
+  }
+}
+
 TEST(Receiver, AnEngineThatMovedABufferIsRefusedAndLosesNothing) {
   ReceiverRig rig;
   rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
