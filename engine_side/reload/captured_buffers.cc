@@ -1,7 +1,9 @@
 #include "layercast/captured_buffers.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "engine_side/device/walks.h"
 #include "engine_side/reload/captured_on_device.h"
@@ -18,6 +20,28 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, "captured buffer '" + buffer.name + "': " + what);
 }
 
+// Each stride must reach beyond all that smaller ones do. That also refuses elements of two dimensions that take turns,
+// as [2, 3] with strides [3, 2] has them: nobody lays weights out so.
+void CheckApart(const CapturedBuffer& buffer) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride, how many
+  for (std::size_t d = 0; d < buffer.shape.size(); ++d) {
+    if (buffer.shape[d] > 1) steps.emplace_back(buffer.strides[d], buffer.shape[d] - 1);
+  }
+  std::ranges::sort(steps);
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() / BitsPerElement(buffer.dtype);
+  std::int64_t last = 0;  // the farthest element
+  for (const auto& [stride, count] : steps) {
+    if (stride <= last) {
+      Refuse(buffer, "strides " + ToString(buffer.strides) + " lay elements of shape " + ToString(buffer.shape) +
+                         " over each other");
+    }
+    if (stride > (most - last) / count) {
+      Refuse(buffer, "strides " + ToString(buffer.strides) + " reach beyond any memory");
+    }
+    last += stride * count;
+  }
+}
+
 void CheckOne(const CapturedBuffer& buffer) {
   const std::int64_t bytes = NumBytes(buffer.dtype, buffer.shape);
   if (buffer.address == nullptr && bytes != 0) Refuse(buffer, "its address is null");
@@ -32,6 +56,7 @@ void CheckOne(const CapturedBuffer& buffer) {
   if (BitsPerElement(buffer.dtype) % 8 != 0) {
     Refuse(buffer, "elements of " + std::string(Name(buffer.dtype)) + " cannot be strided");
   }
+  if (bytes != 0) CheckApart(buffer);
 }
 
 void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {

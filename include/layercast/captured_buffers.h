@@ -38,10 +38,10 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   // `current` is asked again around every commit and must return the same table, in any order: an engine whose buffers
   // can move (a tensor's data_ptr) proves so that they did not. Without it the adopted addresses are taken on trust.
   // Throws kInvalidArgument, naming the buffer: a repeated name, a null address, strides that do not match the shape, a
-  // negative stride, elements of less than a byte that are strided, two buffers that overlap, buffers on two devices,
-  // one on a device in more than four irregular strides. Buffers on a device and in host memory may be mixed: an engine
-  // that keeps some layers in host memory. Throws kUnsupported, saying why, where there is no such device.
-  // `open_stream`: how that device is reached; null: by CUDA.
+  // negative stride, elements of less than a byte that are strided, elements or two buffers that overlap, buffers on
+  // two devices, one on a device in more than four irregular strides. Buffers on a device and in host memory may be
+  // mixed: an engine that keeps some layers in host memory. Throws kUnsupported, saying why, where there is no such
+  // device. `open_stream`: how that device is reached; null: by CUDA.
   static CapturedBuffers Adopt(
       std::vector<CapturedBuffer> buffers, std::function<std::vector<CapturedBuffer>()> current = nullptr,
       std::function<std::shared_ptr<DeviceStream>(const Device& device)> open_stream = nullptr);

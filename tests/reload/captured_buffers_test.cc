@@ -81,6 +81,11 @@ TEST_F(CapturedBuffersTest, RefusesWhatCannotBeWrittenSafely) {
   refused({Make("a", 0, {4}), Make("a", 8, {4})}, "named twice");
   refused({Make("a", 0, {4}), Make("b", 3, {4})}, "'b': it overlaps 'a'");
   refused({Make("a", 0, {4, 4}, {1})}, "expected 2 strides");
+  refused({Make("a", 0, {2, 4}, {0, 1})}, "strides [0, 1] lay elements of shape [2, 4] over each other");
+  refused({Make("a", 0, {4, 4}, {3, 1})}, "over each other");
+  refused({Make("a", 0, {2, 3, 2}, {5, 1, 3})}, "over each other");
+  refused({Make("a", 0, {3, 2}, {std::int64_t{1} << 62, 1})},
+          "strides [4611686018427387904, 1] reach beyond any memory");
   refused({Make("a", 8, {4}, {-1})}, "backwards");
   CapturedBuffer null = Make("a", 0, {4});
   null.address = nullptr;
