@@ -109,23 +109,15 @@ Resolution Module::Resolve(const TensorSpec& spec) const {
 
 std::vector<SourceResolution> Module::ResolveSource(const TensorSpec& spec) const {
   std::vector<SourceResolution> resolved;
-  const Resolution* first = nullptr;  // that has an owner
   for (SourceView& view : transforms_.Apply(spec)) {
     Resolution to = Resolve(view.spec);
     for (PlacedPiece& piece : to.pieces) piece = view.InSource(piece);
     resolved.push_back({std::move(view.spec.name), std::move(view.read_as), std::move(to)});
   }
   for (const SourceResolution& part : resolved) {
-    if (resolved.size() > 1 && !part.to.alias_of.empty()) {
-      throw Error(ErrorCode::kUnsupported, Quote(part.name) + ", a part of " + Quote(spec.name) + ", is tied to " +
-                                               Quote(part.to.alias_of) + ": expected a tensor of its own");
-    }
-    if (part.to.owner == nullptr) continue;
-    if (first != nullptr && first->owner != part.to.owner) {
-      throw Error(ErrorCode::kUnsupported, "the parts of " + Quote(spec.name) + " belong to " + first->owner_path +
-                                               " and to " + part.to.owner_path + ": expected one layer");
-    }
-    first = &part.to;
+    if (resolved.size() == 1 || part.to.alias_of.empty()) continue;
+    throw Error(ErrorCode::kUnsupported, Quote(part.name) + ", a part of " + Quote(spec.name) + ", is tied to " +
+                                             Quote(part.to.alias_of) + ": expected a tensor of its own");
   }
   return resolved;
 }

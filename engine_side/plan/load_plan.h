@@ -45,6 +45,9 @@ struct PlannedLayer {
   std::uint32_t first_parameter = 0, num_parameters = 0;
   std::uint32_t first_placement = 0, num_placements = 0;
   std::span<const DerivedTensor> derived{};  // from its parameters; lives as long as the module tree
+  // Layers that tensors have parts of in common: no order of whole tensors fills one of them after the other. Called
+  // by the first of them, mostly the layer alone.
+  std::uint32_t group = 0;
 };
 
 struct SkippedTensor {
@@ -119,7 +122,10 @@ class LoadPlan {
     const ReadTensor* read = FindRead(tensor);
     return read == nullptr ? manifest.entry(tensor).spec.shape : read->shape;
   }
-  // Those that fill a parameter.
+  // Those that fill a layer, and a parameter.
+  std::span<const Placement> PlacementsInto(const PlannedLayer& layer) const {
+    return std::span(placements_).subspan(layer.first_placement, layer.num_placements);
+  }
   std::span<const Placement> PlacementsInto(const PlannedParameter& parameter) const {
     return std::span(placements_).subspan(parameter.first_placement, parameter.num_placements);
   }

@@ -1,6 +1,7 @@
 #include "engine_side/plan/plan_builder.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -19,10 +20,10 @@ constexpr std::size_t kNeighbours = 16;  // layers of a decoder block, and some
 
 // Whether all that these are parts of comes to lie in one parameter.
 bool FillOneParameter(std::span<const SourceResolution> parts) {
-  std::set<std::uint32_t> parameters;
+  std::set<std::pair<const Module*, std::uint32_t>> parameters;
   for (const SourceResolution& part : parts) {
     if (part.to.owner == nullptr) return false;
-    for (const PlacedPiece& piece : part.to.pieces) parameters.insert(piece.parameter);
+    for (const PlacedPiece& piece : part.to.pieces) parameters.emplace(part.to.owner, piece.parameter);
   }
   return parameters.size() == 1;
 }
@@ -42,6 +43,8 @@ CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
   for (const auto& [tensor, to] : tied_) PlaceTied(tensor, to);
   OrderPlacements();
   IndexTensors();
+  // A group's first layer comes before it.
+  for (PlannedLayer& layer : plan_.layers_) layer.group = plan_.layers_[layer.group].group;
   CheckCompleteness(plan_, {manifest_, owners_, touched_, partial}, problems_);
   return {std::move(plan_), std::move(problems_)};
 }
@@ -89,7 +92,8 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
                            .class_name = module.class_name(),
                            .first_parameter = static_cast<std::uint32_t>(plan_.parameters_.size()),
                            .num_parameters = num_parameters,
-                           .derived = module.derived()});
+                           .derived = module.derived(),
+                           .group = index});
   for (std::uint32_t i = 0; i < num_parameters; ++i) {
     const Parameter& parameter = module.parameters()[i];
     plan_.parameters_.push_back({index,
@@ -125,13 +129,29 @@ void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResol
     if (to.tree_name.empty() && name != manifest_.entry(tensor).spec.name) to.tree_name = name;
     return PlaceResolved(tensor, std::move(to));
   }
-  bool placed = false;
+  std::optional<std::uint32_t> first;  // layer
   for (const SourceResolution& part : parts) {
     if (part.to.owner == nullptr) continue;
     AddPlacements(tensor, part.to);
-    placed = true;
+    const std::uint32_t layer = LayerOf(part.to.owner);
+    if (!first) first = layer;
+    JoinGroups(*first, layer);
   }
-  if (!placed) PlaceResolved(tensor, std::move(parts.front().to));
+  if (first) return;
+  // Other ranks hold it as soon as they hold some of it.
+  const auto held = std::ranges::find_if(parts, [](const auto& part) { return !part.to.held_by.empty(); });
+  PlaceResolved(tensor, std::move((held == parts.end() ? parts.front() : *held).to));
+}
+
+std::uint32_t LoadPlan::Builder::GroupOf(std::uint32_t layer) {
+  while (plan_.layers_[layer].group != layer) layer = plan_.layers_[layer].group;
+  return layer;
+}
+
+void LoadPlan::Builder::JoinGroups(std::uint32_t one, std::uint32_t other) {
+  one = GroupOf(one);
+  other = GroupOf(other);
+  plan_.layers_[std::max(one, other)].group = std::min(one, other);
 }
 
 void LoadPlan::Builder::PlaceResolved(std::uint32_t tensor, Resolution to) {

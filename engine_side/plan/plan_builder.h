@@ -35,6 +35,8 @@ class LoadPlan::Builder {
   void AddPlacement(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece, std::uint32_t part);
   void AddCut(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece);
   std::uint32_t LayerOf(const Module* owner);
+  std::uint32_t GroupOf(std::uint32_t layer);
+  void JoinGroups(std::uint32_t one, std::uint32_t other);
   void OrderPlacements();
   void IndexTensors();
 

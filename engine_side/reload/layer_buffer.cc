@@ -60,7 +60,10 @@ bool LayerBuffer::Count(const Piece& piece) {
 bool LayerBuffer::CountBuffered(const Piece& piece) {
   if (!Count(piece)) return false;
   const std::uint32_t layer = plan_.parameters()[plan_.placements()[piece.placement].parameter].layer;
-  if (!open_.contains(layer)) opening_order_.push_back(layer);
+  if (!open_.contains(layer)) {
+    opening_order_.push_back(layer);
+    ++groups_[plan_.layers()[layer].group];
+  }
   NoteInterleaving();
   return true;
 }
@@ -106,13 +109,16 @@ void LayerBuffer::Release(std::uint32_t layer) {
   LAYERCAST_CHECK(Covered(layer));
   bytes_ -= open_.at(layer).num_bytes();
   open_.erase(layer);
-  std::erase(opening_order_, layer);
-  if (opening_order_.size() <= 1) interleaving_ = false;
+  if (std::erase(opening_order_, layer) == 0) return;  // nothing ever came for it
+  const auto group = groups_.find(plan_.layers()[layer].group);
+  if (--group->second == 0) groups_.erase(group);
+  if (groups_.size() <= 1) interleaving_ = false;
 }
 
-// An episode begins when the open set grows from one layer to two, and is told once.
+// An episode begins when the open set grows from one layer to two, or from one group of layers to two, and is told
+// once: a tensor that several layers have parts of opens all of them, in whatever order the others come.
 void LayerBuffer::NoteInterleaving() {
-  if (interleaving_ || opening_order_.size() < 2) return;
+  if (interleaving_ || groups_.size() < 2) return;
   interleaving_ = true;
   OutOfOrderEpisode episode;
   std::vector<std::string> class_names;

@@ -1,6 +1,7 @@
 // Stage 1. Knows which layers are open (some of their tensors are here, some are not), holds each one's memory until it
-// is covered, and notices a stream that interleaves layers. A layer's buffer *is* its parameters' memory, materialized
-// when its first piece arrives: so an open layer is held once, not as loose tensors and again as a fused one.
+// is covered, and notices a stream that interleaves layers which no tensor has parts of in common. A layer's buffer
+// *is* its parameters' memory, materialized when its first piece arrives: so an open layer is held once, not as loose
+// tensors and again as a fused one.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,7 @@ class LayerBuffer {
   const std::uint64_t limit_;
   std::map<std::uint32_t, MaterializedLayer> open_;
   std::vector<std::uint32_t> opening_order_;       // of the layers in open_
+  std::map<std::uint32_t, std::uint32_t> groups_;  // of these: how many of each are open
   std::vector<IntervalSet> arrived_;               // by placement
   std::vector<std::uint32_t> placements_awaited_;  // by layer: placements not covered yet
   std::uint64_t bytes_ = 0;                        // of open_

@@ -180,7 +180,8 @@ std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, 
   return prepared_;
 }
 
-// The plan's order, then what this rank keeps nothing of: its digest still belongs to the version's.
+// The plan's order, group by group of its layers, then what this rank keeps nothing of: its digest still belongs to
+// the version's.
 std::vector<std::uint32_t> Stager::LayerOrder(const std::vector<TensorSpec>& specs) const {
   std::vector<std::uint32_t> order;
   std::vector<bool> listed(specs.size());
@@ -188,7 +189,12 @@ std::vector<std::uint32_t> Stager::LayerOrder(const std::vector<TensorSpec>& spe
     if (!listed[tensor]) order.push_back(tensor);
     listed[tensor] = true;
   };
-  for (const Placement& placement : prepared_->plan.placements()) list(placement.tensor);
+  const LoadPlan& plan = prepared_->plan;
+  std::vector<PlannedLayer> layers = plan.layers();
+  std::ranges::stable_sort(layers, {}, &PlannedLayer::group);
+  for (const PlannedLayer& layer : layers) {
+    for (const Placement& placement : plan.PlacementsInto(layer)) list(placement.tensor);
+  }
   for (std::uint32_t tensor = 0; tensor < listed.size(); ++tensor) list(tensor);
   return order;
 }

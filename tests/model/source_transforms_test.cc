@@ -153,15 +153,20 @@ class TwoLayers final : public testing::Tree {
   }
 };
 
-TEST(SourceTransforms, KeepThePartsOfATensorInOneLayer) {
+TEST(SourceTransforms, BringEachPartOfATensorToItsOwnLayer) {
   TwoLayers model;
-  const auto refusal = [&](const char* other) {
+  const auto split = [&](const char* other) {
     model.SetTransforms(
         SourceTransforms({Transform::Split(Match::kSuffix, "both", 0, {{"first.weight", 2}, {other, 2}})}));
-    return testing::ErrorOf([&] { (void)model.ResolveSource({"both", DType::kF32, {4, 6}}); }, ErrorCode::kUnsupported);
+    return model.ResolveSource({"both", DType::kF32, {4, 6}});
   };
-  EXPECT_EQ(refusal("second.weight"), "the parts of 'both' belong to first and to second: expected one layer");
-  EXPECT_THAT(refusal("head.weight"), HasSubstr("is tied to 'first.weight': expected a tensor of its own"));
+  const std::vector<SourceResolution> parts = split("second.weight");
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].to.owner_path, "first");
+  EXPECT_EQ(parts[1].to.owner_path, "second");
+  EXPECT_EQ(parts[1].to.pieces.at(0).source, Of({2, 0}, {2, 6}));
+  EXPECT_EQ(testing::ErrorOf([&] { split("head.weight"); }, ErrorCode::kUnsupported),
+            "'head.weight', a part of 'both', is tied to 'first.weight': expected a tensor of its own");
 }
 
 // Of more dimensions than anything that is placed.

@@ -113,8 +113,8 @@ class LAYERCAST_PUBLIC Module {
 
   // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
-  // Resolve, of all that the transforms make of a checkpoint tensor: of itself, where none applies. Throws kUnsupported
-  // for parts that belong to several layers, and for parts of a tied tensor.
+  // Resolve, of all that the transforms make of a checkpoint tensor, each of which may be another layer's: of itself,
+  // where none applies. Throws kUnsupported for parts of a tied tensor.
   std::vector<SourceResolution> ResolveSource(const TensorSpec& spec) const;
 
   // The recursive door that model authors know: every tensor of the stream is routed to its owner and copied
