@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/one_rank.h"
+#include "engine_side/reload/amax_requests.h"
 #include "src/base/check.h"
 
 namespace layercast::bench {
@@ -35,7 +36,7 @@ class Wire final : public FetchSink {
     const LoadPlan plan = LoadPlan::Build(*model, manifest);
     const auto recipe = MakeRecipe(kRecipe);
     planned_ = MakeSchedule(plan, manifest, {.row_multiple = static_cast<std::uint64_t>(recipe->row_granularity())});
-    amax_requests_ = AmaxRequests(plan, *recipe);
+    amax_requests_ = AmaxRequests(plan, manifest, *recipe);
   }
 
   double Fetch() {

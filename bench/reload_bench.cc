@@ -14,6 +14,7 @@
 
 #include "bench/decoder_layers.h"
 #include "engine_side/plan/piece.h"
+#include "engine_side/reload/amax_requests.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
 #include "engine_side/reload/staging.h"
@@ -70,9 +71,10 @@ void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const Plan
   ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.work, bench.layer_memory,
                            bench.pool, bench.failpoints},
                           direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
-  for (const auto& [tensor, kept, _] : AmaxRequests(bench.plan, *bench.recipe)) {
-    const auto values = static_cast<std::size_t>(NumKept(bench.manifest.entry(tensor).spec.shape, kept));
-    pipeline.amax().SetAxes(tensor, std::vector<float>(values, kAmax));
+  for (const AmaxRequest& request : AmaxRequests(bench.plan, bench.manifest, *bench.recipe)) {
+    const Shape& shape = bench.manifest.entry(request.tensor).spec.shape;
+    const std::vector<float> values(static_cast<std::size_t>(NumKept(shape, request.kept)), kAmax);
+    pipeline.amax().AddAxes(request.tensor, request.kept, Box::Whole(shape), values);
   }
   for (std::size_t i = 0; i < planned.pieces.size(); ++i) {
     const Region& region = planned.schedule.regions()[i];

@@ -64,9 +64,9 @@ std::set<std::string> Module::load_weights(WeightsIterator& weights) {
       Refuse(ErrorCode::kUnsupported, next->name, "is not in host memory");
     }
     if (!loaded.insert(next->name).second) Refuse(ErrorCode::kInvalidArgument, next->name, "came twice");
-    for (const auto& [name, read_as, to] : parts) {
+    for (const auto& [name, view, to] : parts) {
       if (to.owner == nullptr) continue;
-      tensor.shape = read_as;
+      tensor.shape = view.read_as;
       Module& owner = *FindModule(to.owner_path);
       const std::string& own_name = to.tree_name.empty() ? name : to.tree_name;
       const auto [first, is_first] = tied.try_emplace(to.alias_of.empty() ? own_name : to.alias_of, name);

@@ -112,7 +112,7 @@ std::vector<SourceResolution> Module::ResolveSource(const TensorSpec& spec) cons
   for (SourceView& view : transforms_.Apply(spec)) {
     Resolution to = Resolve(view.spec);
     for (PlacedPiece& piece : to.pieces) piece = view.InSource(piece);
-    resolved.push_back({std::move(view.spec.name), std::move(view.read_as), std::move(to)});
+    resolved.push_back({view.spec.name, std::move(view), std::move(to)});
   }
   for (const SourceResolution& part : resolved) {
     if (resolved.size() == 1 || part.to.alias_of.empty()) continue;

@@ -43,17 +43,21 @@ class Reader {
 
   SourceView ReadAs(const SourceView& view, Shape shape) const {
     if (view.within != Box::Whole(view.read_as) || !std::ranges::is_sorted(view.axes)) {
-      Refuse(ErrorCode::kUnsupported, "its shape is to be changed before it is split, deinterleaved or transposed");
+      Refuse(ErrorCode::kUnsupported, "expected it to come before what splits, deinterleaves or transposes: got " +
+                                          ToString(view.spec.shape) + ", a view of " + ToString(view.read_as) +
+                                          ", to be read as " + ToString(shape));
     }
     return SourceView::Whole({view.spec.name, view.spec.dtype, std::move(shape)});
   }
 
+  // The axis stays in the source, where it is one index of it.
   SourceView Squeezed(SourceView view) const {
-    const auto axis = view.spec.shape.begin() + static_cast<std::ptrdiff_t>(AxisOf(view));
-    if (*axis != 1) Refuse(ErrorCode::kInvalidArgument, "expected an axis of 1, got " + std::to_string(*axis));
-    Shape shape = view.spec.shape;
-    shape.erase(shape.begin() + (axis - view.spec.shape.begin()));
-    return ReadAs(view, std::move(shape));
+    const auto axis = static_cast<std::ptrdiff_t>(AxisOf(view));
+    const std::int64_t extent = view.spec.shape[static_cast<std::size_t>(axis)];
+    if (extent != 1) Refuse(ErrorCode::kInvalidArgument, "expected an axis of 1, got " + std::to_string(extent));
+    view.spec.shape.erase(view.spec.shape.begin() + axis);
+    view.axes.erase(view.axes.begin() + axis);
+    return view;
   }
 
   SourceView Reshaped(const SourceView& view) const {
@@ -133,10 +137,8 @@ class Reader {
              "expected an axis that is a multiple of " + std::to_string(parts) + ", got " + std::to_string(extent));
     }
     if (view.within.extent[axis] != extent) {
-      Refuse(ErrorCode::kUnsupported, "is to be deinterleaved before it is split along this axis");
-    }
-    if (axis + 1U == view.read_as.size()) {
-      Refuse(ErrorCode::kUnsupported, "parts that take turns element by element are not read");
+      Refuse(ErrorCode::kUnsupported, "expected it to come before what splits this axis: got " +
+                                          std::to_string(view.within.extent[axis]) + " of " + std::to_string(extent));
     }
     if (view.read_as.size() == Box::kMaxRank) {
       Refuse(ErrorCode::kUnsupported,

@@ -1,11 +1,20 @@
 #include "engine_side/plan/load_plan.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "engine_side/plan/coverage.h"
 #include "engine_side/plan/plan_builder.h"
 #include "layercast/error.h"
+#include "src/base/check.h"
 
 namespace layercast {
+
+const Box& ReadTensor::PartOf(const Box& source) const {
+  const auto part = std::ranges::find_if(parts, [&](const Box& box) { return Overlap(box, source); });
+  LAYERCAST_CHECK(part != parts.end());
+  return *part;
+}
 
 LoadPlan LoadPlan::WithoutTensors(const Module& model) { return Builder(model, Manifest()).RunWithoutTensors(); }
 

@@ -67,10 +67,15 @@ struct ElsewhereTensor {
   std::string_view held_by;  // "pipeline stage 1"; lives as long as the module tree
 };
 
-// A tensor whose placements' source boxes are not of its own shape, or that is several tensors to the tree.
+// A tensor that is another one to the tree, or several, but for the order of its last two axes.
 struct ReadTensor {
-  Shape shape;                 // that the boxes are of; as many elements
-  bool fills_one_parameter{};  // all of it
+  Shape shape;                     // that the placements' source boxes are of; as many elements
+  std::vector<std::uint8_t> axes;  // of `shape`: those that its parts have, ascending; the others are one index of each
+  std::vector<Box> parts;          // what each part is of it, over all ranks
+  bool fills_one_parameter{};      // all of it
+
+  // The part that the source box of a placement lies in.
+  const Box& PartOf(const Box& source) const;
 };
 
 struct CheckedPlan;

@@ -120,12 +120,9 @@ void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
 }
 
 void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts) {
-  const Shape& read_as = parts.front().read_as;
-  if (parts.size() > 1 || read_as != manifest_.entry(tensor).spec.shape) {
-    plan_.read_.emplace(tensor, ReadTensor{read_as, FillOneParameter(parts)});
-  }
+  NoteRead(tensor, parts);
   if (parts.size() == 1) {
-    auto& [name, shape, to] = parts.front();
+    auto& [name, view, to] = parts.front();
     if (to.tree_name.empty() && name != manifest_.entry(tensor).spec.name) to.tree_name = name;
     return PlaceResolved(tensor, std::move(to));
   }
@@ -141,6 +138,16 @@ void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResol
   // Other ranks hold it as soon as they hold some of it.
   const auto held = std::ranges::find_if(parts, [](const auto& part) { return !part.to.held_by.empty(); });
   PlaceResolved(tensor, std::move((held == parts.end() ? parts.front() : *held).to));
+}
+
+void LoadPlan::Builder::NoteRead(std::uint32_t tensor, std::span<const SourceResolution> parts) {
+  const SourceView& view = parts.front().view;
+  const Shape& shape = manifest_.entry(tensor).spec.shape;
+  if (parts.size() == 1 && view.read_as == shape && view.axes.size() == shape.size()) return;
+  ReadTensor read{view.read_as, view.axes, {}, FillOneParameter(parts)};
+  std::ranges::sort(read.axes);
+  for (const SourceResolution& part : parts) read.parts.push_back(part.view.within);
+  plan_.read_.emplace(tensor, std::move(read));
 }
 
 std::uint32_t LoadPlan::Builder::GroupOf(std::uint32_t layer) {
@@ -219,7 +226,8 @@ void LoadPlan::Builder::AddCut(std::uint32_t tensor, const PlannedLayer& layer, 
   const TensorSpec& spec = manifest_.entry(tensor).spec;
   const std::string subject = "layer " + layer.path + ": " + Quote(spec.name) + " (" + Describe(spec) + "): ";
   if (plan_.SourceShape(manifest_, tensor) != spec.shape) {
-    throw Error(ErrorCode::kUnsupported, subject + "it is read in another shape, and cannot come in parts");
+    throw Error(ErrorCode::kUnsupported, subject + "it is read as " + ToString(plan_.SourceShape(manifest_, tensor)) +
+                                             ", and cannot come in parts: expected it whole");
   }
   const std::span<const HeldPart> parts = plan_.CutsOf(tensor);
   for (std::uint32_t part = 0; part < parts.size(); ++part) {

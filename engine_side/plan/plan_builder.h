@@ -30,6 +30,7 @@ class LoadPlan::Builder {
   void PlaceTensor(std::uint32_t tensor);
   void PlaceResolved(std::uint32_t tensor, Resolution to);
   void PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts);
+  void NoteRead(std::uint32_t tensor, std::span<const SourceResolution> parts);
   void PlaceTied(std::uint32_t tensor, const Resolution& to);
   void AddPlacements(std::uint32_t tensor, const Resolution& to);
   void AddPlacement(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece, std::uint32_t part);

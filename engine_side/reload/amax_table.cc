@@ -1,49 +1,29 @@
 #include "engine_side/reload/amax_table.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "engine_side/model/box_runs.h"
-#include "layercast/error.h"
+#include "engine_side/reload/amax_requests.h"
 #include "src/base/check.h"
 #include "src/tensor/cast.h"
 
 namespace layercast {
 namespace {
 
-// A checkpoint tensor that holds a stack of matrices, as the parameter does.
-bool IsStacked(const Placement& placement) { return placement.source.rank == 3 && placement.destination.rank == 3; }
-
-// Of a tensor that is read in parts or another shape, its own magnitude is known, and those of its rows are not.
-void CheckIsEnough(const LoadPlan& plan, const Placement& placement, AmaxNeed need) {
-  const ReadTensor* read = plan.FindRead(placement.tensor);
-  const Box& source = placement.source;
-  const bool is_matrix = placement.destination.rank == 2;
-  const bool has_all_columns = source.extent[source.rank - 1U] == read->shape.back();
-  if (need == AmaxNeed::kNone) return;
-  if (is_matrix && (need == AmaxNeed::kTensor ? read->fills_one_parameter : has_all_columns)) return;
-  const PlannedParameter& parameter = plan.parameters()[placement.parameter];
-  throw Error(
-      ErrorCode::kUnsupported,
-      parameter.spec.name +
-          ": the recipe's scales follow from magnitudes over all ranks, which are not known of "
-          "a tensor that is split, deinterleaved or reshaped; expected one that is read as it is, or transposed");
+// Which of the parameter's rows row number `row` of the placement becomes, of `rows`.
+std::int64_t RowInParameter(const Placement& placement, std::int64_t row, std::int64_t rows) {
+  const std::int64_t first = placement.destination.begin[placement.destination.rank - 2U];
+  return first + (placement.order.interleaved ? row % 2 * (rows / 2) + row / 2 : row);
 }
 
-// The axes of the tensor that are matrices and rows of the parameter.
-KeptAxes RowsOf(const Placement& placement) {
-  if (placement.order.transposed) return IsStacked(placement) ? 0b101 : 0b010;
-  return IsStacked(placement) ? 0b011 : 0b001;
-}
-
-// Which of the placement's rows in the tensor becomes its row number `row` in the parameter, of `rows`.
-std::int64_t SourceRow(const Placement& placement, std::int64_t row, std::int64_t rows) {
-  if (!placement.order.interleaved) return row;
-  return row < rows / 2 ? 2 * row : 2 * (row - rows / 2) + 1;
-}
-
-// Which matrix of such a tensor becomes matrix number `matrix` of the parameter.
-std::int64_t SourceMatrix(const Placement& placement, std::int64_t matrix) {
-  return placement.source.begin[0] + matrix - placement.destination.begin[0];
+// What of the tensor has a say in matrix number `matrix` of the parameter.
+Box BoxOf(const SourceMatrices& source, const Placement& placement, std::int64_t matrix) {
+  Box box = source.part;
+  if (!source.stack) return box;
+  box.begin[*source.stack] = placement.source.begin[*source.stack] + matrix - placement.destination.begin[0];
+  box.extent[*source.stack] = 1;
+  return box;
 }
 
 }  // namespace
@@ -63,32 +43,16 @@ AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(pla
   }
 }
 
-Shape KeptOf(const Shape& shape, KeptAxes kept) {
-  Shape of;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if ((kept >> d & 1) != 0) of.push_back(shape[d]);
-  }
-  return of;
-}
-
-Box KeptOf(const Box& box, KeptAxes kept) {
-  Box of;
-  for (std::size_t d = 0; d < box.rank; ++d) {
-    if ((kept >> d & 1) == 0) continue;
-    of.begin[of.rank] = box.begin[d];
-    of.extent[of.rank++] = box.extent[d];
-  }
-  return of;
-}
-
 // Parts may share the axes that are kept, as columns share rows: what they say of them is put together.
-void AmaxTable::AddAxes(std::uint32_t tensor, const Shape& shape, const Box& box, std::span<const float> amax) {
-  std::vector<float>& all = axes_[tensor];
-  all.resize(static_cast<std::size_t>(NumElements(shape)), 0.0F);
+void AmaxTable::AddAxes(std::uint32_t tensor, KeptAxes kept, const Box& box, std::span<const float> amax) {
+  const Shape shape = KeptOf(plan_.SourceShape(manifest_, tensor), kept);
+  Known& known = axes_[tensor];
+  known.kept = kept;
+  known.values.resize(static_cast<std::size_t>(NumElements(shape)), 0.0F);
   auto from = amax.begin();
-  for (BoxRuns runs(shape, box); const std::optional<Run> run = runs.Next();) {
+  for (BoxRuns runs(shape, KeptOf(box, kept)); const std::optional<Run> run = runs.Next();) {
     for (std::int64_t i = run->offset; i < run->offset + run->count; ++i, ++from) {
-      float& value = all[static_cast<std::size_t>(i)];
+      float& value = known.values[static_cast<std::size_t>(i)];
       value = std::max(value, *from);
     }
   }
@@ -115,14 +79,8 @@ bool AmaxTable::IsAwaited(std::uint32_t parameter) const {
 
 float AmaxTable::OfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   float amax = 0;
-  for (const Placement* into : PlacementsOf(parameter, matrix)) {
-    const Placement& placement = *into;
-    float of_part = tensors_[placement.tensor];
-    if (IsStacked(placement)) {
-      const auto known = axes_.find(placement.tensor);
-      if (known == axes_.end()) return -1;
-      of_part = known->second.at(static_cast<std::size_t>(SourceMatrix(placement, matrix)));
-    }
+  for (const Placement* placement : PlacementsOf(parameter, matrix)) {
+    const float of_part = OfPlaced(*placement, matrix);
     if (of_part < 0) return -1;
     amax = std::max(amax, of_part);
   }
@@ -130,44 +88,61 @@ float AmaxTable::OfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   return RoundTo(plan_.parameters()[parameter].spec.dtype, amax);
 }
 
+// Of the part of the matrix that the placement is a rank's of. Negative: not known.
+float AmaxTable::OfPlaced(const Placement& placement, std::int64_t matrix) const {
+  const SourceMatrices source = SourceMatrices::Of(plan_, manifest_, placement);
+  if (source.Needed(AmaxNeed::kTensor) == 0) return tensors_[placement.tensor];
+  const auto found = axes_.find(placement.tensor);
+  if (found == axes_.end()) return -1;
+  const auto& [kept, values] = found->second;
+  float amax = 0;
+  for (BoxRuns runs(KeptOf(source.shape, kept), KeptOf(BoxOf(source, placement, matrix), kept));
+       const std::optional<Run> run = runs.Next();) {
+    const auto of_run =
+        std::span(values).subspan(static_cast<std::size_t>(run->offset), static_cast<std::size_t>(run->count));
+    amax = std::max(amax, *std::ranges::max_element(of_run));
+  }
+  return amax;
+}
+
 std::vector<float> AmaxTable::RowsOfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   const TensorSpec& spec = plan_.parameters()[parameter].spec;
-  const std::size_t axis = spec.shape.size() - 2;  // of rows
-  std::vector<float> rows(static_cast<std::size_t>(spec.shape[axis]), 0.0F);
-  for (const Placement* into : PlacementsOf(parameter, matrix)) {
-    const Placement& placement = *into;
-    const auto known = axes_.find(placement.tensor);
-    if (known == axes_.end()) return {};
-    const Shape& source = manifest_.entry(placement.tensor).spec.shape;
-    const std::size_t source_axis = source.size() - (placement.order.transposed ? 1 : 2);
-    std::int64_t from = placement.source.begin[source_axis];
-    if (IsStacked(placement)) from += SourceMatrix(placement, matrix) * source[source_axis];
-    const std::int64_t count = placement.destination.extent[axis];
-    LAYERCAST_CHECK(from + count <= static_cast<std::int64_t>(known->second.size()));
-    for (std::int64_t row = 0; row < count; ++row) {
-      rows[static_cast<std::size_t>(placement.destination.begin[axis] + row)] =
-          RoundTo(spec.dtype, known->second[static_cast<std::size_t>(from + SourceRow(placement, row, count))]);
-    }
+  std::vector<float> rows(static_cast<std::size_t>(spec.shape[spec.shape.size() - 2]), 0.0F);
+  for (const Placement* placement : PlacementsOf(parameter, matrix)) {
+    if (!AddRows(*placement, matrix, rows)) return {};
   }
+  for (float& amax : rows) amax = RoundTo(spec.dtype, amax);
   return rows;
 }
 
-std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Recipe& recipe) {
-  std::map<std::uint32_t, KeptAxes> requests;
-  for (const Placement& placement : plan.placements()) {
-    const PlannedParameter& parameter = plan.parameters()[placement.parameter];
-    if (!parameter.quantize) continue;
-    const AmaxNeed need = recipe.Needs(parameter.shard_axis);
-    if (plan.FindRead(placement.tensor) != nullptr) {
-      CheckIsEnough(plan, placement, need);
-      continue;
+// False: not known.
+bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::span<float> rows) const {
+  const auto found = axes_.find(placement.tensor);
+  if (found == axes_.end()) return false;
+  const auto& [kept, values] = found->second;
+  const SourceMatrices source = SourceMatrices::Of(plan_, manifest_, placement);
+  const std::int64_t first = placement.source.begin[source.rows];
+  const std::int64_t count = placement.source.extent[source.rows];
+  Box box = BoxOf(source, placement, matrix);
+  box.begin[source.rows] = first;
+  box.extent[source.rows] = count;
+
+  const Shape shape = KeptOf(source.shape, kept);
+  const auto axis = static_cast<std::size_t>(std::popcount(kept & ((1U << source.rows) - 1U)));  // of rows in it
+  const std::int64_t in_row = NumElements(Shape(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()));
+  for (BoxRuns runs(shape, KeptOf(box, kept)); const std::optional<Run> run = runs.Next();) {
+    std::int64_t row = run->offset / in_row % shape[axis];
+    std::int64_t next_row = (run->offset / in_row + 1) * in_row;
+    for (std::int64_t i = run->offset; i < run->offset + run->count; ++i) {
+      if (i == next_row) {
+        row = (row + 1) % shape[axis];
+        next_row += in_row;
+      }
+      float& amax = rows[static_cast<std::size_t>(RowInParameter(placement, row - first, count))];
+      amax = std::max(amax, values[static_cast<std::size_t>(i)]);
     }
-    if (need == AmaxNeed::kRows) requests[placement.tensor] = RowsOf(placement);
-    if (need == AmaxNeed::kTensor && IsStacked(placement)) requests[placement.tensor] = 0b001;
   }
-  std::vector<AmaxRequest> sorted;
-  for (const auto& [tensor, kept] : requests) sorted.push_back({tensor, kept});
-  return sorted;
+  return true;
 }
 
 }  // namespace layercast

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/quant/recipe.h"
 #include "src/tensor/axis_amax.h"
 
 namespace layercast {
@@ -27,10 +26,9 @@ class AmaxTable {
   void Await(std::uint32_t tensor) { awaited_.insert(tensor); }
   const std::set<std::uint32_t>& awaited() const { return awaited_; }
   bool IsAwaited(std::uint32_t parameter) const;
-  // What AmaxRequests asked of this tensor.
-  void SetAxes(std::uint32_t tensor, std::span<const float> amax) { axes_[tensor].assign(amax.begin(), amax.end()); }
-  // What it asked of a part of it, `box` of a result of `shape`, together with what is known of the others.
-  void AddAxes(std::uint32_t tensor, const Shape& shape, const Box& box, std::span<const float> amax);
+  // What AmaxRequests asked of `box` of this tensor, in the shape that it is read in, together with what is known of
+  // other boxes of it.
+  void AddAxes(std::uint32_t tensor, KeptAxes kept, const Box& box, std::span<const float> amax);
 
   // Whether the manifest says it of every tensor that fills the parameter. What AmaxRequests asks for comes then too,
   // before the tensors' bytes.
@@ -42,23 +40,21 @@ class AmaxTable {
   std::vector<float> RowsOfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
 
  private:
+  struct Known {
+    KeptAxes kept = 0;
+    std::vector<float> values;
+  };
   std::vector<const Placement*> PlacementsOf(std::uint32_t parameter, std::int64_t matrix) const;
+  float OfPlaced(const Placement& placement, std::int64_t matrix) const;
+  bool AddRows(const Placement& placement, std::int64_t matrix, std::span<float> rows) const;
 
   const LoadPlan& plan_;
   const Manifest& manifest_;
   std::vector<float> tensors_;
   std::set<std::uint32_t> awaited_;
-  std::map<std::uint32_t, std::vector<float>> axes_;
+  std::map<std::uint32_t, Known> axes_;
   // Of each parameter that is a stack: by matrix, what fills a part of it.
   std::map<std::uint32_t, std::vector<std::vector<const Placement*>>> stacks_;
 };
-
-// The dimensions that a request keeps, of a shape and of a box: what its answer is of.
-Shape KeptOf(const Shape& shape, KeptAxes kept);
-Box KeptOf(const Box& box, KeptAxes kept);
-
-// What a rank needs under `recipe` beyond the manifest, by tensor: magnitudes by row of weights that are sharded over
-// columns, and by matrix of tensors that hold a stack of them.
-std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Recipe& recipe);
 
 }  // namespace layercast

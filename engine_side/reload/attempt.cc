@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/reload/amax_requests.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/session/chunk_digests.h"
@@ -32,7 +33,7 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
     const std::vector<HeldPart>& parts = plan.parts()[tensor];
     for (std::size_t i = 0; i < parts.size(); ++i) part_places[parts[i].number] = {tensor, i};
   }
-  amax_requests = AmaxRequests(plan, recipe);
+  amax_requests = AmaxRequests(plan, manifest, recipe);
   SayWhenNeeded();
   ShareRequests(manifest);
 }
@@ -58,11 +59,12 @@ void PreparedLayout::SayWhenNeeded() {
 void PreparedLayout::ShareRequests(const Manifest& manifest) {
   for (const AmaxRequest& request : amax_requests) {
     if (plan.parts().empty()) {
-      part_requests.push_back({request, request.tensor, Box::Whole(manifest.entry(request.tensor).spec.shape)});
+      part_requests.push_back({request, request.tensor, Box::Whole(plan.SourceShape(manifest, request.tensor))});
       continue;
     }
     for (const HeldPart& part : plan.parts()[request.tensor]) {
-      part_requests.push_back({{part.number, request.kept, request.before_chunk}, request.tensor, part.box});
+      part_requests.push_back({request, request.tensor, part.box});
+      part_requests.back().request.tensor = part.number;
     }
   }
   std::ranges::sort(part_requests, {}, [](const PartRequest& part) { return part.request.tensor; });
@@ -108,7 +110,9 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   Summarize(tensor, {entry.digest, entry.amax});
   const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
   if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
-    pipeline_.amax().SetAxes(tensor, AmaxOver(entry.spec, named.tensor.data, asked->kept, environment_.pool));
+    const TensorSpec read = AsRead(entry.spec, *asked);
+    pipeline_.amax().AddAxes(tensor, asked->kept, Box::Whole(read.shape),
+                             AmaxOver(read, named.tensor.data, asked->kept, environment_.pool));
   }
   const OfferedTensor whole{named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())};
   for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
@@ -169,9 +173,7 @@ void ReloadAttempt::Summarize(std::uint32_t tensor, const TensorSummary& summary
 void ReloadAttempt::OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) {
   const PreparedLayout::PartRequest* const asked = FindRequest(tensor);
   LAYERCAST_CHECK(asked != nullptr);
-  const KeptAxes kept = asked->request.kept;
-  pipeline_.amax().AddAxes(asked->tensor, KeptOf(manifest_.entry(asked->tensor).spec.shape, kept),
-                           KeptOf(asked->box, kept), amax);
+  pipeline_.amax().AddAxes(asked->tensor, asked->request.kept, asked->box, amax);
   pipeline_.MagnitudesCame(asked->tensor);
 }
 

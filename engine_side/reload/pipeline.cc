@@ -73,8 +73,11 @@ bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
   const std::int64_t unit = std::max<std::int64_t>(parts_.recipe.row_granularity(), 1);
   const std::int64_t end = box.begin[rows] + box.extent[rows];
   const bool whole_rows = box.begin[cols] == 0 && box.extent[cols] == planned.spec.shape[cols];
+  // A view of the source is a matrix of this parameter's rows.
+  const bool lie_whole = placement.source.extent[placement.source.rank - 1U] == box.extent[cols];
   const bool fits_units = box.begin[rows] % unit == 0 && (end % unit == 0 || end == planned.spec.shape[rows]);
-  return whole_rows && fits_units && parts_.manifest.entry(placement.tensor).spec.dtype == planned.spec.dtype;
+  return whole_rows && lie_whole && fits_units &&
+         parts_.manifest.entry(placement.tensor).spec.dtype == planned.spec.dtype;
 }
 
 // ... and in multiples of what the recipe can take alone.

@@ -105,7 +105,7 @@ void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, con
 void ChunkReceiver::CheckAmax(std::uint32_t tensor, std::size_t values) const {
   const auto asked = std::ranges::lower_bound(parts_.amax_requests, tensor, {}, &AmaxRequest::tensor);
   const bool known = asked != parts_.amax_requests.end() && asked->tensor == tensor;
-  const std::int64_t expected = known ? NumKept(manifest().entry(tensor).spec.shape, asked->kept) : 0;
+  const std::int64_t expected = known ? NumKept(AsRead(manifest().entry(tensor).spec, *asked).shape, asked->kept) : 0;
   if (known && expected == static_cast<std::int64_t>(values)) return;
   Refuse("sent " + std::to_string(values) + " magnitudes of tensor " + std::to_string(tensor) + ", expected " +
          std::to_string(expected));

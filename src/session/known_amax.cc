@@ -9,11 +9,11 @@ constexpr std::size_t kMostValues = 16U << 20;  // 64 MiB: the rows of a hundred
 
 std::vector<float> KnownAmax::Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool) {
   const std::uint64_t offer = version.offer().id;
-  const Request key{request.tensor, request.kept};
+  const Request key{request.tensor, request.kept, request.read_as};
   if (const auto known = offers_.find(offer); known != offers_.end()) {
     if (const auto values = known->second.find(key); values != known->second.end()) return values->second;
   }
-  const TensorSpec& spec = version.manifest().entry(request.tensor).spec;
+  const TensorSpec spec = AsRead(version.manifest().entry(request.tensor).spec, request);
   std::vector<float> values = AmaxOver(spec, version.offer().tensors[request.tensor].data, request.kept, pool);
   MakeRoom(values.size());
   if (values_ + values.size() <= kMostValues) {

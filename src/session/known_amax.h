@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "src/base/worker_pool.h"
@@ -21,7 +21,7 @@ class KnownAmax {
   std::vector<float> Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool);
 
  private:
-  using Request = std::pair<std::uint32_t, KeptAxes>;
+  using Request = std::tuple<std::uint32_t, KeptAxes, Shape>;
   void MakeRoom(std::size_t values);
 
   std::map<std::uint64_t, std::map<Request, std::vector<float>>> offers_;  // the newest has the highest number

@@ -195,8 +195,8 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
       throw Error(ErrorCode::kInvalidArgument,
                   "magnitudes of tensor " + std::to_string(request.tensor) + ": there is no such tensor");
     }
-    CheckKept(manifest.entry(request.tensor).spec.shape, request.kept);
-    session.amax_requests.emplace(request.tensor, request.kept);
+    CheckKept(AsRead(manifest.entry(request.tensor).spec, request).shape, request.kept);
+    session.amax_requests.emplace(request.tensor, request);
   }
   session.schedule = schedule;
   if (!stream) {

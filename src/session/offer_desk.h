@@ -58,9 +58,9 @@ class OfferDesk {
  private:
   struct Session {
     wire::Hello hello;
-    std::shared_ptr<const VersionLease> lease;        // the second owner, for moments, is digests_
-    std::shared_ptr<const Schedule> schedule;         // the second owner is schedules_
-    std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
+    std::shared_ptr<const VersionLease> lease;           // the second owner, for moments, is digests_
+    std::shared_ptr<const Schedule> schedule;            // the second owner is schedules_
+    std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
     double served_since = 0;  // what serving had cost when the session began: core seconds
     StreamWalk* walk = nullptr;

@@ -190,7 +190,8 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
                             .axis_amax = {},
                             .chunk_digests = std::move(digests[i])};
     if (const auto asked = reader.amax_requests.find(tensor); asked != reader.amax_requests.end()) {
-      ready.axis_amax = AmaxOver(entry.spec, named.tensor.data, asked->second, environment_.pool);
+      const AmaxRequest& request = asked->second;
+      ready.axis_amax = AmaxOver(AsRead(entry.spec, request), named.tensor.data, request.kept, environment_.pool);
     }
     environment_.outbox.Put(reader.key, std::move(ready));
   }

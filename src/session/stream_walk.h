@@ -28,8 +28,8 @@ namespace layercast {
 // One rank that takes part.
 struct StreamReader {
   SessionKey key;
-  std::shared_ptr<const Schedule> schedule;         // the second owner is the service's cache
-  std::map<std::uint32_t, KeptAxes> amax_requests;  // by tensor
+  std::shared_ptr<const Schedule> schedule;            // the second owner is the service's cache
+  std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
 };
 
 // What a walk needs of the publisher around it; all of it outlives the walk.

@@ -12,7 +12,9 @@
 namespace layercast {
 namespace {
 
-bool Keeps(KeptAxes kept, std::size_t axis) { return axis < 8 && (kept >> axis & 1) != 0; }
+constexpr std::size_t kMostAxes = 8;  // bits of KeptAxes
+
+bool Keeps(KeptAxes kept, std::size_t axis) { return axis < kMostAxes && (kept >> axis & 1) != 0; }
 
 // A tensor as [outer, reduced, last] with the middle one reduced; last is 1 where the last dimension is not kept.
 struct Split {
@@ -39,10 +41,20 @@ void ScanColumns(const MatrixView& matrix, float* amax) {
 
 }  // namespace
 
+TensorSpec AsRead(const TensorSpec& spec, const AmaxRequest& request) {
+  const Shape& shape = request.read_as;
+  if (shape.empty()) return spec;
+  const bool fits = shape.size() <= kMostAxes && std::ranges::all_of(shape, [](auto extent) { return extent > 0; }) &&
+                    NumElements(shape) == spec.num_elements();
+  if (fits) return {spec.name, spec.dtype, shape};
+  throw Error(ErrorCode::kInvalidArgument, "magnitudes of '" + spec.name + "' " + Describe(spec) +
+                                               ": expected a shape of as many elements, got " + ToString(shape));
+}
+
 void CheckKept(const Shape& shape, KeptAxes kept) {
   const auto leading = static_cast<std::size_t>(std::countr_one(kept));
   const unsigned first = (1U << leading) - 1U;
-  const unsigned last = shape.empty() || shape.size() > 8 ? 0U : 1U << (shape.size() - 1);
+  const unsigned last = shape.empty() || shape.size() > kMostAxes ? 0U : 1U << (shape.size() - 1);
   if (leading < shape.size() && (kept == first || kept == (first | last))) return;
   throw Error(ErrorCode::kInvalidArgument,
               "magnitudes of a tensor " + ToString(shape) + ": axes " + std::to_string(kept) +

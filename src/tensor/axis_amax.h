@@ -21,9 +21,12 @@ struct AmaxRequest {
   std::uint32_t tensor = 0;  // its number in the manifest
   KeptAxes kept = kKeptRows;
   std::uint32_t before_chunk = 0;  // of a snapshot's schedule: by then the answer is needed
+  Shape read_as{};                 // what `kept` is of, where a receiver reads the tensor in another shape; else empty
   bool operator==(const AmaxRequest&) const = default;
 };
 
+// The tensor as the request reads it. Throws kInvalidArgument, naming tensor and shapes, for one of other elements.
+TensorSpec AsRead(const TensorSpec& spec, const AmaxRequest& request);
 // Throws kInvalidArgument unless `kept` is the first dimensions of such a tensor, or these and its last, and not all.
 void CheckKept(const Shape& shape, KeptAxes kept);
 // How many values that gives.

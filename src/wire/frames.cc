@@ -156,14 +156,24 @@ void Fields(Archive& archive, Welcome& welcome) {
   Cost(archive, welcome.cost);
 }
 
+// What is no size of anything is for the publisher to refuse, which knows the tensor.
+template <typename Archive>
+void Dimension(Archive& archive, std::int64_t& extent) {
+  auto number = static_cast<std::uint64_t>(extent);
+  archive.Number(number, "dimension");
+  extent = static_cast<std::int64_t>(number);
+}
+
 template <typename Archive>
 void Fields(Archive& archive, Subscribe& subscribe) {
   OneDigest(archive, subscribe.schedule_digest);
   archive.Bytes(subscribe.schedule, "schedule");
-  archive.template List<std::uint32_t>(subscribe.amax_requests, 9, "amax requests", [&](AmaxRequest& ask) {
+  archive.template List<std::uint32_t>(subscribe.amax_requests, 10, "amax requests", [&](AmaxRequest& ask) {
     archive.Number(ask.tensor, "tensor");
     archive.Number(ask.kept, "kept axes");
     archive.Number(ask.before_chunk, "chunk");
+    archive.template List<std::uint8_t>(ask.read_as, 8, "dimensions",
+                                        [&](std::int64_t& extent) { Dimension(archive, extent); });
   });
   archive.Flag(subscribe.takes_relays, "takes relays");
   archive.Text(subscribe.relay_endpoint, "relay's endpoint");

@@ -92,6 +92,28 @@ TEST(SourceTransforms, TakePartsInTurns) {
   EXPECT_EQ(last_row.source, Of({1, 1, 0}, {1, 1, 6}));
 }
 
+TEST(SourceTransforms, TakePartsInTurnsElementByElement) {
+  const std::vector<SourceView> parts =
+      Read({Transform::Deinterleave(Match::kSuffix, "w", 1, {"gate.w", "up.w"})}, {4, 6});
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1].spec, (TensorSpec{"a.up.w", DType::kBF16, {4, 3}}));
+  EXPECT_EQ(parts[1].read_as, Shape({4, 3, 2}));
+  EXPECT_EQ(BoxOf(parts[1]), Of({0, 0, 1}, {4, 3, 1}));
+}
+
+// Of a stack, each matrix by itself.
+TEST(SourceTransforms, LeaveOutAnAxisOfWhatIsSplitAndTransposed) {
+  const std::vector<SourceView> parts =
+      Read({Transform::Split(Match::kSuffix, "w", 0, {{"0.w", 1}, {"1.w", 1}}),
+            Transform::Transpose(Match::kSuffix, "w"), Transform::Squeeze(Match::kSuffix, "w", 0)},
+           {2, 4, 6});
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1].spec, (TensorSpec{"a.1.w", DType::kBF16, {6, 4}}));
+  const PlacedPiece piece = parts[1].InSource({0, Of({1, 0}, {2, 4}), Box::Whole({2, 4}), {}});
+  EXPECT_EQ(piece.source, Of({1, 0, 1}, {1, 4, 2}));
+  EXPECT_TRUE(piece.order.transposed);
+}
+
 // [heads, 2, 3, in], of which heads' pairs alternate: each part again in two.
 TEST(SourceTransforms, ApplyToAllPartsOneAfterTheOther) {
   const std::vector<SourceView> parts = Read(
@@ -120,9 +142,12 @@ TEST(SourceTransforms, RefuseWhatNoCopyOfBoxesCanFollow) {
   const auto kUnsupported = ErrorCode::kUnsupported;
   EXPECT_THAT(Refusal({Transform::Transpose(Match::kSuffix, "w"), Transform::Reshape(Match::kSuffix, "w", {24})},
                       {4, 6}, kUnsupported),
-              HasSubstr("its shape is to be changed before"));
-  EXPECT_THAT(Refusal({Transform::Deinterleave(Match::kSuffix, "w", 1, {"g.w", "u.w"})}, {4, 6}, kUnsupported),
-              HasSubstr("element by element"));
+              AllOf(HasSubstr("'a.w' [4, 6] bf16: suffix w: reshape to [24]"),
+                    HasSubstr("got [6, 4], a view of [4, 6], to be read as [24]")));
+  EXPECT_THAT(Refusal({Transform::Split(Match::kSuffix, "w", 0, {{"a.w", 2}, {"b.w", 2}}),
+                       Transform::Deinterleave(Match::kSuffix, "w", 0, {"g.w", "u.w"})},
+                      {4, 6}, kUnsupported),
+              HasSubstr("expected it to come before what splits this axis: got 2 of 4"));
 }
 
 TEST(SourceTransforms, CheckTheirRulesWhenTheyAreMade) {

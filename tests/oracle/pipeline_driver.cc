@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine_side/model/named_draft.h"
+#include "engine_side/reload/amax_requests.h"
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"
@@ -155,9 +156,10 @@ std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
 }
 
 void GiveAmax(Bench& bench, AmaxTable& amax) {
-  for (const auto& [tensor, kept, _] : AmaxRequests(bench.plan, *bench.recipe)) {
-    const TensorSpec& spec = bench.manifest.entry(tensor).spec;
-    amax.SetAxes(tensor, AmaxOver(spec, bench.checkpoint.Tensor(spec.name).tensor.data, kept, bench.pool));
+  for (const AmaxRequest& request : AmaxRequests(bench.plan, bench.manifest, *bench.recipe)) {
+    const TensorSpec& spec = bench.manifest.entry(request.tensor).spec;
+    amax.AddAxes(request.tensor, request.kept, Box::Whole(spec.shape),
+                 AmaxOver(spec, bench.checkpoint.Tensor(spec.name).tensor.data, request.kept, bench.pool));
   }
 }
 

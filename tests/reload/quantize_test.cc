@@ -68,7 +68,7 @@ TEST(Quantize, RowsOfAWeightThatIsSplitByColumnsScaleByAllColumns) {
   std::vector<float> rows(128, 4.48F);
   rows[5] = 8.96F;
   const auto tensor = static_cast<std::uint32_t>(stage.rig.manifest.Find(std::string(kDown) + ".weight"));
-  stage.amax.SetAxes(tensor, rows);
+  stage.amax.AddAxes(tensor, kKeptRows, Box::Whole(stage.rig.manifest.entry(tensor).spec.shape), rows);
   stage.quantize.Run(stage.parameter, stage.rows(), 0);
   EXPECT_EQ(stage.Scales()[4], RoundTo(DType::kBF16, 4.48F) / 448.0F);
   EXPECT_EQ(stage.Scales()[5], RoundTo(DType::kBF16, 8.96F) / 448.0F);

@@ -12,6 +12,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "layercast/error.h"
 #include "layercast/publisher.h"
+#include "tests/reload/other_layouts.h"
 #include "tests/reload/receiver_rig.h"
 
 namespace layercast {
@@ -115,6 +116,40 @@ TEST_P(PublishTest, TheRanksOfAnEngineTakeOneWalkOfAStream) {
     ExpectServes(*ranks[i], 1);
   }
   EXPECT_EQ(ranks[0]->receiver->version(), ranks[1]->receiver->version());
+}
+
+// Views of the publisher's bytes, and magnitudes of them in the shapes that receivers read them in.
+TEST_P(PublishTest, RanksFindTheirPartsInTensorsThatAreLaidOutOtherwise) {
+  RigOptions usual{.layers = 2};
+  const testing::Weights weights = testing::RigWeights(usual, 3);
+  RigOptions options = usual;
+  std::uint64_t step = 4;
+  for (const bool shared : {true, false}) {
+    options.transforms = shared ? testing::SharedTransforms(2) : testing::ScatteredTransforms();
+    const testing::Weights other = shared ? testing::Shared(weights) : testing::Scattered(weights);
+    for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+      for (const char* recipe : {"fp8_per_tensor", "fp8_per_channel"}) {
+        publisher_.Publish({.lineage = "run", .step = ++step, .mode = mode}, Published(other));
+        std::vector<std::unique_ptr<ReceiverRig>> ranks;
+        std::vector<std::future<ReloadReport>> reloads;
+        options.recipe = usual.recipe = recipe;
+        for (int rank = 0; rank < 2; ++rank) {
+          options.parallel = {rank, 2};
+          ranks.push_back(std::make_unique<ReceiverRig>(options));
+          ranks.back()->receiver->SetChannel(GetParam());
+          reloads.push_back(Take(*ranks.back()));
+        }
+        for (int rank = 0; rank < 2; ++rank) {
+          const ReloadReport report = reloads[static_cast<std::size_t>(rank)].get();
+          EXPECT_EQ(report.bytes, report.bytes_total);
+          usual.parallel = {rank, 2};
+          EXPECT_THAT(Differences(ranks[static_cast<std::size_t>(rank)]->engine.Served(), ServedSlowly(usual, weights)),
+                      IsEmpty())
+              << recipe << (shared ? " shared" : " scattered") << " rank " << rank;
+        }
+      }
+    }
+  }
 }
 
 // One version over all stages, though none of them gets another's bytes.

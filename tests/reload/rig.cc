@@ -8,6 +8,7 @@
 
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/reference.h"
+#include "engine_side/reload/amax_requests.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
 #include "layercast/model/norm.h"
@@ -264,8 +265,10 @@ RegionView Rig::ViewOf(const Piece& piece) const {
 }
 
 void Rig::GiveAmax(AmaxTable& amax) {
-  for (const auto& [tensor, kept, _] : AmaxRequests(plan, *recipe)) {
-    amax.SetAxes(tensor, AmaxOver(manifest.entry(tensor).spec, weights.bytes(tensor).data(), kept, pool));
+  for (const AmaxRequest& request : AmaxRequests(plan, manifest, *recipe)) {
+    const TensorSpec read = AsRead(manifest.entry(request.tensor).spec, request);
+    amax.AddAxes(request.tensor, request.kept, Box::Whole(read.shape),
+                 AmaxOver(read, weights.bytes(request.tensor).data(), request.kept, pool));
   }
 }
 

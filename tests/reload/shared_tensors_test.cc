@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "tests/reload/other_layouts.h"
 #include "tests/reload/receiver_rig.h"
 
 namespace layercast {
@@ -18,6 +20,7 @@ using testing::Differences;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::LazySource;
+using testing::LoadByPieces;
 using testing::ReceiverRig;
 using testing::Rig;
 using testing::RigOptions;
@@ -31,82 +34,6 @@ std::string Layer(int layer, const std::string& name) {
   return "model.layers." + std::to_string(layer) + "." + name + ".weight";
 }
 
-// What is one tensor, by rows, in the order in which a trainer of this kind has it.
-struct Shared {
-  std::string name;
-  std::vector<std::string> parts;
-  std::vector<std::int64_t> rows;
-  std::int64_t cols = 0;  // 0: parts of one dimension
-};
-
-std::vector<Shared> SharedTensors() {
-  Shared norms{"stack.norms", {}, {}, 0};
-  Shared queries{"stack.q", {}, {}, 128};
-  Shared down{"stack.down", {}, {}, 256};
-  std::vector<Shared> shared;
-  for (int i = 0; i < kLayers; ++i) {
-    norms.parts.push_back(Layer(i, "input_layernorm"));
-    norms.rows.push_back(128);
-    queries.parts.push_back(Layer(i, "self_attn.q_proj"));
-    queries.rows.push_back(256);
-    down.parts.push_back(Layer(i, "mlp.down_proj"));
-    down.rows.push_back(128);
-    shared.push_back({"block." + std::to_string(i),
-                      {Layer(i, "self_attn.k_proj"), Layer(i, "mlp.up_proj"), Layer(i, "self_attn.v_proj")},
-                      {128, 256, 128},
-                      128});
-  }
-  shared.insert(shared.begin(), {norms, queries, down});
-  return shared;
-}
-
-SourceTransforms Transforms() {
-  std::vector<SourceTransform> transforms;
-  for (const Shared& shared : SharedTensors()) {
-    std::vector<SourceTransform::Part> parts;
-    for (std::size_t i = 0; i < shared.parts.size(); ++i) parts.push_back({shared.parts[i], shared.rows[i]});
-    transforms.push_back(SourceTransform::Split(NameRule::Match::kSuffix, shared.name, 0, std::move(parts)));
-  }
-  return SourceTransforms(std::move(transforms));
-}
-
-// The usual tensors, those that are shared put one behind the other where the first of them was.
-Weights SharedWeights(const Weights& usual) {
-  const std::vector<Shared> all = SharedTensors();
-  Weights weights;
-  for (std::size_t i = 0; i < usual.size(); ++i) {
-    const TensorSpec& spec = usual.spec(i);
-    const auto is_part = [&](const Shared& shared) { return std::ranges::count(shared.parts, spec.name) != 0; };
-    const auto shared = std::ranges::find_if(all, is_part);
-    if (shared == all.end()) {
-      weights.AddCounting(spec, 0);
-      weights.bytes(weights.size() - 1) = usual.bytes(i);
-    } else if (shared->parts.front() == spec.name) {
-      std::vector<std::byte> bytes;
-      std::int64_t rows = 0;
-      for (std::size_t part = 0; part < shared->parts.size(); ++part) {
-        const auto& of_part = usual.bytes(testing::IndexOf(usual, shared->parts[part]));
-        bytes.insert(bytes.end(), of_part.begin(), of_part.end());
-        rows += shared->rows[part];
-      }
-      weights.AddCounting({shared->name, spec.dtype, shared->cols == 0 ? Shape{rows} : Shape{rows, shared->cols}}, 0);
-      weights.bytes(weights.size() - 1) = bytes;
-    }
-  }
-  return weights;
-}
-
-ServedBytes Load(const RigOptions& options, const Weights& weights, bool direct, std::uint64_t chunk_bytes) {
-  Rig rig(options, std::byte{0xA5}, &weights);
-  const std::vector<Piece> pieces = rig.Pieces(chunk_bytes);
-  ReloadPipeline pipeline(rig.parts(), direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
-  rig.GiveAmax(pipeline.amax());
-  for (const Piece& piece : pieces) pipeline.Accept(piece, rig.ViewOf(piece));
-  pipeline.Finish();
-  EXPECT_THAT(pipeline.buffer().episodes(), IsEmpty());
-  return rig.Staged();
-}
-
 using Case = std::tuple<const char*, ParallelConfig, DType>;
 
 class SharedTensorsOfEveryRecipe : public ::testing::TestWithParam<Case> {};
@@ -117,12 +44,12 @@ TEST_P(SharedTensorsOfEveryRecipe, ComeToTheBytesOfTheUsualCheckpoint) {
   const Weights weights = testing::RigWeights(usual);
   const ServedBytes expected = ServedSlowly(usual, weights);
   RigOptions options = usual;
-  options.transforms = Transforms();
-  const Weights shared = SharedWeights(weights);
+  options.transforms = testing::SharedTransforms(kLayers);
+  const Weights shared = testing::Shared(weights);
   EXPECT_THAT(Differences(ServedSlowly(options, shared), expected), IsEmpty()) << "load_weights";
   for (const std::uint64_t chunk_bytes : {4U << 20, 700U}) {
-    EXPECT_THAT(Differences(Load(options, shared, false, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
-    EXPECT_THAT(Differences(Load(options, shared, true, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
+    EXPECT_THAT(Differences(LoadByPieces(options, shared, false, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
+    EXPECT_THAT(Differences(LoadByPieces(options, shared, true, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
   }
 }
 
@@ -131,17 +58,20 @@ const ParallelConfig kTwoStages[] = {{.pp_rank = 0, .pp_size = 2},
 
 INSTANTIATE_TEST_SUITE_P(
     Ranks, SharedTensorsOfEveryRecipe,
-    ::testing::Combine(::testing::Values("none", "fp8_per_block", "mxfp8"),
+    ::testing::Combine(::testing::Values("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8",
+                                         "nvfp4"),
                        ::testing::Values(ParallelConfig{}, ParallelConfig{.tp_rank = 1, .tp_size = 2},
                                          ParallelConfig{.tp_rank = 3, .tp_size = 4}, kTwoStages[0], kTwoStages[1]),
                        ::testing::Values(DType::kBF16, DType::kF32)));
 
-RigOptions Declared(const char* recipe) { return {.recipe = recipe, .layers = kLayers, .transforms = Transforms()}; }
+RigOptions Declared(const char* recipe) {
+  return {.recipe = recipe, .layers = kLayers, .transforms = testing::SharedTransforms(kLayers)};
+}
 
 // The blocks and the stack of queries make one group of four layers; stacks of what is a layer's only tensor one each.
 TEST(SharedTensors, PutTheirLayersInOneGroup) {
   const RigOptions options = Declared("none");
-  const Weights shared = SharedWeights(testing::RigWeights({.layers = kLayers}));
+  const Weights shared = testing::Shared(testing::RigWeights({.layers = kLayers}));
   const Rig rig(options, {}, &shared);
   const auto group_of = [&](const std::string& path) { return rig.plan.layers()[rig.LayerOf(path)].group; };
   const std::uint32_t first = rig.LayerOf("model.layers.0.self_attn.qkv_proj");
@@ -150,14 +80,14 @@ TEST(SharedTensors, PutTheirLayersInOneGroup) {
     EXPECT_EQ(group_of(path + ".self_attn.qkv_proj"), first);
     EXPECT_EQ(group_of(path + ".mlp.gate_up_proj"), first);
     EXPECT_EQ(group_of(path + ".mlp.down_proj"), rig.LayerOf("model.layers.0.mlp.down_proj"));
-    EXPECT_EQ(group_of(path + ".self_attn.o_proj"), rig.LayerOf(path + ".self_attn.o_proj"));
+    EXPECT_EQ(group_of(path + ".post_attention_layernorm"), rig.LayerOf(path + ".post_attention_layernorm"));
   }
 }
 
 // A stage that holds none of a tensor's parts does not ask for it; one that holds some of them does.
 TEST(SharedTensors, AreElsewhereWhereNoneOfTheirPartsIsHeld) {
   RigOptions options = Declared("none");
-  const Weights shared = SharedWeights(testing::RigWeights({.layers = kLayers}));
+  const Weights shared = testing::Shared(testing::RigWeights({.layers = kLayers}));
   options.parallel = kTwoStages[0];
   const Rig rig(options, {}, &shared);
   std::vector<std::string> elsewhere;
@@ -179,12 +109,12 @@ std::vector<NamedTensor> InOrder(const Weights& weights, const std::vector<std::
 }
 
 std::vector<OutOfOrderEpisode> EpisodesOf(const std::vector<std::string>& first) {
-  ReceiverRig rig(Declared("fp8_per_block"));
+  ReceiverRig rig(Declared("fp8_per_channel"));
   const Weights usual = testing::RigWeights({.layers = kLayers});
-  const Weights shared = SharedWeights(usual);
+  const Weights shared = testing::Shared(usual);
   const ReloadReport report =
       rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(InOrder(shared, first)), testing::SpecsOf(shared)));
-  EXPECT_THAT(Differences(rig.engine.Served(), ServedSlowly({.recipe = "fp8_per_block", .layers = kLayers}, usual)),
+  EXPECT_THAT(Differences(rig.engine.Served(), ServedSlowly({.recipe = "fp8_per_channel", .layers = kLayers}, usual)),
               IsEmpty());
   return report.out_of_order;
 }
@@ -199,24 +129,26 @@ TEST(SharedTensors, AreNoDisorderAsLongAsTheirGroupComesTogether) {
                                     Layer(0, "mlp.gate_proj")};
   group.insert(group.end(), biases.begin(), biases.end());
   EXPECT_THAT(EpisodesOf(group), IsEmpty());
-  group.insert(group.begin() + 2, Layer(0, "self_attn.o_proj"));
+  group.insert(group.begin() + 2, Layer(0, "post_attention_layernorm"));
   const std::vector<OutOfOrderEpisode> episodes = EpisodesOf(group);
   ASSERT_THAT(episodes, SizeIs(1));
-  EXPECT_THAT(episodes[0].layers, ElementsAre("model.layers.0.self_attn.qkv_proj", "model.layers.1.self_attn.qkv_proj",
-                                              "model.layers.1.mlp.gate_up_proj", "model.layers.0.self_attn.o_proj"));
+  EXPECT_THAT(episodes[0].layers,
+              ElementsAre("model.layers.0.self_attn.qkv_proj", "model.layers.1.self_attn.qkv_proj",
+                          "model.layers.1.mlp.gate_up_proj", "model.layers.0.post_attention_layernorm"));
 }
 
 TEST(SharedTensors, AreReadFromFilesGroupByGroup) {
   for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
     for (const bool direct : {true, false}) {
-      ReceiverRig rig(Declared("fp8_per_block"), direct, false, policy);
+      ReceiverRig rig(Declared("fp8_per_channel"), direct, false, policy);
       const Weights usual = testing::RigWeights({.layers = kLayers});
       const TempFolder folder;
-      testing::WriteCheckpoint(folder, SharedWeights(usual));
+      testing::WriteCheckpoint(folder, testing::Shared(usual));
       const ReloadReport report = rig.receiver->ReloadWeights(FromPath(folder.path()));
       EXPECT_THAT(report.out_of_order, IsEmpty());
-      EXPECT_THAT(Differences(rig.engine.Served(), ServedSlowly({.recipe = "fp8_per_block", .layers = kLayers}, usual)),
-                  IsEmpty());
+      EXPECT_THAT(
+          Differences(rig.engine.Served(), ServedSlowly({.recipe = "fp8_per_channel", .layers = kLayers}, usual)),
+          IsEmpty());
     }
   }
 }

@@ -11,17 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/reload/amax_requests.h"
 #include "layercast/error.h"
+#include "tests/reload/other_layouts.h"
 #include "tests/reload/rig.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
-using ::testing::AllOf;
 using testing::Differences;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::LoadByPieces;
 using testing::Rig;
 using testing::RigOptions;
 using testing::ServedBytes;
@@ -110,16 +111,6 @@ class ForeignWeights {
   DType dtype_;
 };
 
-ServedBytes Load(const RigOptions& options, const Weights& weights, bool direct, std::uint64_t chunk_bytes) {
-  Rig rig(options, std::byte{0xA5}, &weights);
-  const std::vector<Piece> pieces = rig.Pieces(chunk_bytes);
-  ReloadPipeline pipeline(rig.parts(), direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
-  rig.GiveAmax(pipeline.amax());
-  for (const Piece& piece : pieces) pipeline.Accept(piece, rig.ViewOf(piece));
-  pipeline.Finish();
-  return rig.Staged();
-}
-
 class TransformsOfEveryRecipe : public ::testing::TestWithParam<std::tuple<const char*, std::pair<int, int>, DType>> {};
 
 TEST_P(TransformsOfEveryRecipe, ComeToTheBytesOfTheUsualCheckpoint) {
@@ -131,8 +122,10 @@ TEST_P(TransformsOfEveryRecipe, ComeToTheBytesOfTheUsualCheckpoint) {
   const ForeignWeights foreign(usual);
   EXPECT_THAT(Differences(ServedSlowly(options, foreign.weights), expected), IsEmpty()) << "load_weights";
   for (const std::uint64_t chunk_bytes : {4U << 20, 700U}) {
-    EXPECT_THAT(Differences(Load(options, foreign.weights, false, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
-    EXPECT_THAT(Differences(Load(options, foreign.weights, true, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
+    EXPECT_THAT(Differences(LoadByPieces(options, foreign.weights, false, chunk_bytes), expected), IsEmpty())
+        << chunk_bytes;
+    EXPECT_THAT(Differences(LoadByPieces(options, foreign.weights, true, chunk_bytes), expected), IsEmpty())
+        << chunk_bytes;
   }
 }
 
@@ -142,23 +135,69 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TransformsOfEveryRecipe,
                                             ::testing::Values(std::pair(0, 1), std::pair(1, 2), std::pair(3, 4)),
                                             ::testing::Values(DType::kBF16, DType::kF32)));
 
-// Rows of a row-parallel weight lie across ranks: their magnitudes are the trainer's to know.
-TEST(SourceTransforms, AreRefusedWhereTheRecipeNeedsMagnitudesThatNobodyKnows) {
-  RigOptions options{.recipe = "fp8_per_channel", .parallel = {0, 2}};
-  Weights weights = testing::RigWeights(options);
-  options.transforms = SourceTransforms({SourceTransform::Reshape(kSuffix, "down_proj.weight", {128, 256})});
-  Weights reshaped;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    TensorSpec spec = weights.spec(i);
-    if (spec.name.ends_with("down_proj.weight")) spec.shape = {8, 16, 256};
-    reshaped.AddRandom(spec, 1);
+TEST_P(TransformsOfEveryRecipe, FindElementsAndTheirScalesWhereverTheyAre) {
+  const auto [recipe, rank, source] = GetParam();
+  const RigOptions usual{.recipe = recipe, .parallel = {rank.first, rank.second}, .source = source};
+  const ServedBytes expected = ServedSlowly(usual, testing::RigWeights(usual));
+  RigOptions options = usual;
+  options.transforms = testing::ScatteredTransforms();
+  const Weights scattered = testing::Scattered(testing::RigWeights(usual));
+  EXPECT_THAT(Differences(ServedSlowly(options, scattered), expected), IsEmpty()) << "load_weights";
+  for (const std::uint64_t chunk_bytes : {4U << 20, 700U}) {
+    EXPECT_THAT(Differences(LoadByPieces(options, scattered, false, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
+    EXPECT_THAT(Differences(LoadByPieces(options, scattered, true, chunk_bytes), expected), IsEmpty()) << chunk_bytes;
   }
-  const Rig rig(options, {}, &reshaped);
-  EXPECT_THAT(testing::ErrorOf([&] { (void)AmaxRequests(rig.plan, *rig.recipe); }, ErrorCode::kUnsupported),
-              AllOf(HasSubstr("mlp.down_proj.weight"), HasSubstr("reshaped")));
-  options.parallel = {};
-  const Rig alone(options, {}, &reshaped);
-  EXPECT_THAT(AmaxRequests(alone.plan, *alone.recipe), ::testing::SizeIs(1U)) << "o_proj's";
+}
+
+// A stack of experts as one long matrix, and one that is split into a matrix of each.
+TEST_P(TransformsOfEveryRecipe, FindEachExpertAndItsScales) {
+  const auto [recipe, rank, source] = GetParam();
+  constexpr int kExperts = 5;
+  RigOptions options{.recipe = recipe,
+                     .parallel = {rank.first, rank.second},
+                     .source = source,
+                     .experts = testing::ExpertForm::kStacked};
+  const Weights usual = testing::RigWeights(options);
+  const ServedBytes expected = ServedSlowly(options, usual);
+  std::vector<SourceTransform::Part> parts;
+  for (int i = 0; i < kExperts; ++i) parts.push_back({"experts." + std::to_string(i) + ".down_proj.weight", 1});
+  options.transforms = SourceTransforms({SourceTransform::Reshape(kSuffix, "experts.gate_up_proj", {kExperts, -1, 128}),
+                                         SourceTransform::Split(kSuffix, "experts.down_proj", 0, std::move(parts)),
+                                         SourceTransform::Squeeze(kSuffix, "experts.down_proj", 0)});
+  Weights other;
+  for (std::size_t i = 0; i < usual.size(); ++i) {
+    TensorSpec spec = usual.spec(i);
+    if (spec.name.ends_with("gate_up_proj")) spec.shape = {spec.shape[0] * spec.shape[1], spec.shape[2]};
+    other.AddCounting(spec, 0);
+    other.bytes(i) = usual.bytes(i);
+  }
+  EXPECT_THAT(Differences(ServedSlowly(options, other), expected), IsEmpty()) << "load_weights";
+  for (const bool direct : {false, true}) {
+    EXPECT_THAT(Differences(LoadByPieces(options, other, direct, 70'000), expected), IsEmpty());
+  }
+}
+
+// Two matrices whose rows lie along one axis, and they themselves along the other: each row of each is an element.
+TEST(SourceTransforms, AreRefusedWhereTheRecipeNeedsTheMagnitudeOfEachElement) {
+  RigOptions options{.recipe = "fp8_per_channel", .parallel = {0, 2}};
+  const Weights usual = testing::RigWeights(options);
+  options.transforms = SourceTransforms({SourceTransform::Split(kSuffix, "both", 0,
+                                                                {{"model.layers.0.self_attn.o_proj.weight", 256},
+                                                                 {"model.layers.0.mlp.down_proj.weight", 256}}),
+                                         SourceTransform::Transpose(kSuffix, "both")});
+  Weights weights;
+  for (std::size_t i = 0; i < usual.size(); ++i) {
+    const std::string& name = usual.spec(i).name;
+    if (!name.ends_with("down_proj.weight") && !name.ends_with("o_proj.weight")) weights.AddRandom(usual.spec(i), 1);
+  }
+  weights.AddRandom({"both", DType::kBF16, {512, 128}}, 1);
+  const Rig rig(options, {}, &weights);
+  EXPECT_EQ(
+      testing::ErrorOf([&] { (void)AmaxRequests(rig.plan, rig.manifest, *rig.recipe); }, ErrorCode::kUnsupported),
+      "model.layers.0.self_attn.o_proj.weight: the recipe's scales follow from magnitudes of rows over all ranks; "
+      "of 'both' [512, 128] bf16, read as [512, 128] in parts of [256, 128], rows lie along axis 1: with its "
+      "parts told apart these are all its elements; expected parts along an axis of their own (reshape, split, "
+      "squeeze)");
 }
 
 }  // namespace

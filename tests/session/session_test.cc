@@ -45,6 +45,25 @@ TEST_P(SnapshotTest, MagnitudesOfAxesThatATensorDoesNotHaveAreRefused) {
   }
 }
 
+TEST_P(SnapshotTest, MagnitudesComeOfAnotherShapeOfAsManyElements) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 3);
+  const Shape shape = SomeWeights().spec(1).shape;
+  const auto fetch = [&](const Shape& read_as) {
+    CollectingSink sink;
+    const std::vector<AmaxRequest> requests = {{1, 0b01, 0, read_as}};
+    Open(*service, GetParam())->Fetch(SomeSchedule(false), requests, sink, Soon());
+    return sink.axis_amax[1];
+  };
+  const std::vector<float> rows = fetch({});
+  const std::vector<float> halves = fetch({2 * shape[0], shape[1] / 2});
+  ASSERT_EQ(halves.size(), 2 * rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(std::max(halves[2 * i], halves[2 * i + 1]), rows[i]);
+  for (const Shape& other : {Shape{shape[0], shape[1] + 1}, Shape{-1, -NumElements(shape)}, Shape{0, 5}}) {
+    EXPECT_THAT([&] { fetch(other); }, ThrowsMessage<Error>(HasSubstr("expected a shape of as many elements, got")));
+  }
+}
+
 TEST_P(SnapshotTest, ACorruptedChunkIsFoundAndNamed) {
   const auto service = MakeService();
   const PublishedWeights published(*service, SomeWeights(), "run", 3);

@@ -50,10 +50,12 @@ struct LAYERCAST_PUBLIC SourceTransform {
 
 // A tensor of the tree's making within one of the checkpoint. Value.
 struct LAYERCAST_PUBLIC SourceView {
-  TensorSpec spec;                 // what the tree is asked about
-  Shape read_as;                   // the checkpoint tensor's elements, row-major, have this shape, ...
-  Box within;                      // ... of which this part is meant, ...
-  std::vector<std::uint8_t> axes;  // ... and of which the axes of `spec` are these, in its order; none: all as they are
+  TensorSpec spec;  // what the tree is asked about
+  Shape read_as;    // the checkpoint tensor's elements, row-major, have this shape, ...
+  Box within;       // ... of which this part is meant, ...
+  // ... and of which the axes of `spec` are these, in its order: all but those that are one index. Of a tensor that no
+  // rule matches there are none.
+  std::vector<std::uint8_t> axes;
 
   static SourceView Whole(const TensorSpec& spec);
   // `piece`, whose source box is of `spec`, with the box that it is of `read_as`.
@@ -61,8 +63,7 @@ struct LAYERCAST_PUBLIC SourceView {
 };
 
 // Declarations in order: those that match a tensor's name apply to it, and to all parts of it, one after the other.
-// Shapes are changed first: what is split, deinterleaved or transposed is not squeezed or reshaped any more. Immutable
-// value; copies share their rules.
+// What is split, deinterleaved or transposed is not reshaped any more. Immutable value; copies share their rules.
 class LAYERCAST_PUBLIC SourceTransforms {
  public:
   SourceTransforms() = default;  // every tensor is read as it is

@@ -1,0 +1,102 @@
+#include "engine_side/reload/amax_requests.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <string>
+
+#include "layercast/error.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+KeptAxes Bit(std::size_t axis) { return static_cast<KeptAxes>(1U << axis); }
+
+// The fewest axes that may be kept together (CheckKept), these among them.
+KeptAxes Completed(KeptAxes wanted, std::size_t rank) {
+  const unsigned last = wanted & Bit(rank - 1);
+  const unsigned before = wanted - last;
+  return static_cast<KeptAxes>(((1U << std::bit_width(before)) - 1U) | last);
+}
+
+[[noreturn]] void RefuseEachElement(const LoadPlan& plan, const Manifest& manifest, const Placement& placement,
+                                    const SourceMatrices& source) {
+  const TensorSpec& spec = manifest.entry(placement.tensor).spec;
+  const auto begin = source.part.extent.begin();
+  throw Error(ErrorCode::kUnsupported,
+              plan.parameters()[placement.parameter].spec.name +
+                  ": the recipe's scales follow from magnitudes of rows " + "over all ranks; of " + Quote(spec.name) +
+                  " " + Describe(spec) + ", read as " + ToString(source.shape) + " in parts of " +
+                  ToString(Shape(begin, begin + source.part.rank)) + ", rows lie along axis " +
+                  std::to_string(source.rows) +
+                  ": with its parts told apart these are all its elements; expected parts along an axis of their own "
+                  "(reshape, split, squeeze)");
+}
+
+}  // namespace
+
+SourceMatrices SourceMatrices::Of(const LoadPlan& plan, const Manifest& manifest, const Placement& placement) {
+  const ReadTensor* read = plan.FindRead(placement.tensor);
+  SourceMatrices source{.shape = plan.SourceShape(manifest, placement.tensor), .part = {}};
+  const auto axis_of = [&](std::size_t axis) { return read == nullptr ? axis : read->axes[axis]; };
+  const std::size_t axes = read == nullptr ? source.shape.size() : read->axes.size();
+  source.part = read == nullptr ? Box::Whole(source.shape) : read->PartOf(placement.source);
+  source.rows = axis_of(axes - (placement.order.transposed ? 1U : 2U));
+  const bool into_stack = placement.destination.rank == 3;
+  if (axes == 3 && into_stack) source.stack = axis_of(0);
+  // An expert's matrix that comes alone is all there is of its tensor, unless that has others in it.
+  const bool one_of_many = into_stack && !source.stack && read != nullptr && read->parts.size() > 1;
+  source.part_is_all = read == nullptr || (read->fills_one_parameter && !one_of_many);
+  return source;
+}
+
+KeptAxes SourceMatrices::Needed(AmaxNeed need) const {
+  if (need == AmaxNeed::kNone) return 0;
+  unsigned needed = stack ? Bit(*stack) : 0U;
+  if (need == AmaxNeed::kRows) needed |= Bit(rows);
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const bool is_cut = part.extent[axis] != shape[axis];
+    if (is_cut && (need == AmaxNeed::kRows || !part_is_all)) needed |= Bit(axis);
+  }
+  return Completed(static_cast<KeptAxes>(needed), shape.size());
+}
+
+Shape KeptOf(const Shape& shape, KeptAxes kept) {
+  Shape of;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if ((kept >> d & 1) != 0) of.push_back(shape[d]);
+  }
+  return of;
+}
+
+Box KeptOf(const Box& box, KeptAxes kept) {
+  Box of;
+  for (std::size_t d = 0; d < box.rank; ++d) {
+    if ((kept >> d & 1) == 0) continue;
+    of.begin[of.rank] = box.begin[d];
+    of.extent[of.rank++] = box.extent[d];
+  }
+  return of;
+}
+
+std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Manifest& manifest, const Recipe& recipe) {
+  std::map<std::uint32_t, AmaxRequest> requests;
+  for (const Placement& placement : plan.placements()) {
+    const PlannedParameter& parameter = plan.parameters()[placement.parameter];
+    const AmaxNeed need = parameter.quantize ? recipe.Needs(parameter.shard_axis) : AmaxNeed::kNone;
+    if (need == AmaxNeed::kNone) continue;
+    const SourceMatrices source = SourceMatrices::Of(plan, manifest, placement);
+    const KeptAxes needed = source.Needed(need);
+    if (needed == 0) continue;
+    AmaxRequest& request = requests.try_emplace(placement.tensor, AmaxRequest{placement.tensor, 0}).first->second;
+    request.kept = Completed(static_cast<KeptAxes>(request.kept | needed), source.shape.size());
+    if (request.kept == Bit(source.shape.size()) - 1) RefuseEachElement(plan, manifest, placement, source);
+    if (source.shape != manifest.entry(placement.tensor).spec.shape) request.read_as = source.shape;
+  }
+  std::vector<AmaxRequest> sorted;
+  for (const auto& [tensor, request] : requests) sorted.push_back(request);
+  return sorted;
+}
+
+}  // namespace layercast
