@@ -21,6 +21,8 @@ constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
 
 [[noreturn]] void Refuse(const std::string& what) { ConfigFields::Refuse(std::string(kField) + ": " + what); }
 
+char UpperCase(char letter) { return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter; }
+
 // [block rows, block columns]
 void ReadBlocks(const ConfigFields& fields, const char* key, QuantizedForm& form) {
   const std::vector<std::int64_t> sizes = fields.Integers(key);
@@ -37,7 +39,7 @@ struct FormOrWhyNot {
   std::string why_not{};
 };
 
-FormOrWhyNot WhyNot(const ConfigFields& fields, const char* key, const char* expected) {
+FormOrWhyNot WhyNot(const ConfigFields& fields, const char* key, const std::string& expected) {
   const Json* got = fields.Find(key);
   return {.why_not = fields.Mismatch(key, expected, got == nullptr ? Json() : *got)};
 }
@@ -66,11 +68,10 @@ FormOrWhyNot FormOfCompressedFloats(const ConfigFields& weights) {
   return {form};
 }
 
-// `sizes`: what has "group_size".
-FormOrWhyNot FormOfNvfp4(const ConfigFields& sizes) {
-  QuantizedForm form = QuantizedForm::Nvfp4();
+// `sizes`: what may have "group_size", which has to be that of `form`'s blocks.
+FormOrWhyNot OfGroups(QuantizedForm form, const ConfigFields& sizes) {
   if (sizes.Integer("group_size", 1, kLargestBlock).value_or(form.block_cols) != form.block_cols) {
-    return WhyNot(sizes, "group_size", "16");
+    return WhyNot(sizes, "group_size", std::to_string(form.block_cols));
   }
   return {std::move(form)};
 }
@@ -101,7 +102,7 @@ FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
   const auto bits = weights.Integer("num_bits", 1, 64);
   if (type == "float" && bits == 4) {
     if (weights.Text("strategy", "") != "tensor_group") return WhyNot(weights, "strategy", "'tensor_group' of e2m1");
-    return FormOfNvfp4(weights);
+    return OfGroups(QuantizedForm::Nvfp4(), weights);
   }
   if (bits != 8) return WhyNot(weights, "num_bits", type == "float" ? "8 or 4" : "8");
   if (type == "float") return FormOfCompressedFloats(weights);
@@ -109,12 +110,16 @@ FormOrWhyNot FormOfCompressedTensors(const ConfigFields& config) {
   return FormOfCompressedIntegers(weights, group.Find("format") == nullptr ? config : group);
 }
 
+// ModelOpt writes names that it has no other spelling for in lower case: "fp8_pb_wo".
 FormOrWhyNot FormOfModelOpt(const ConfigFields& config) {
-  const std::string algorithm = config.Text("quant_algo", "");
+  std::string algorithm = config.Text("quant_algo", "");
+  std::ranges::transform(algorithm, algorithm.begin(), UpperCase);
   if (algorithm == "FP8") return {QuantizedForm{}};
   if (algorithm == "FP8_PER_CHANNEL_PER_TOKEN") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
-  if (algorithm == "NVFP4") return FormOfNvfp4(config);
-  return WhyNot(config, "quant_algo", "'FP8', 'FP8_PER_CHANNEL_PER_TOKEN' or 'NVFP4'");
+  if (algorithm == "FP8_PB_WO") return OfGroups(QuantizedForm{.scales = QuantizedForm::Scales::kBlock}, config);
+  if (algorithm == "MXFP8") return OfGroups(QuantizedForm::Mxfp8(), config);
+  if (algorithm == "NVFP4") return OfGroups(QuantizedForm::Nvfp4(), config);
+  return WhyNot(config, "quant_algo", "'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8' or 'NVFP4'");
 }
 
 FormOrWhyNot FormOf(const std::string& method, const ConfigFields& config) {

@@ -110,10 +110,10 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   if (form_->scales == QuantizedForm::Scales::kTensor) axis = ShardAxis::kNone;
   if (form_->scales == QuantizedForm::Scales::kChannel && axis == ShardAxis::kCols) axis = ShardAxis::kNone;
   std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
-  return {.spec = {name.append(form_->kernel_scale()), form_->scale_dtype(), std::move(shape)},
+  return {.spec = {name.append(form_->kernel_scale()), form_->scale_dtype, std::move(shape)},
           .shard_axis = axis,
           .storage = {},
-          .sign = form_->scale_dtype() == DType::kU8 ? Sign::kAny : Sign::kNotNegative};  // U8: exponents
+          .sign = form_->scale_dtype == DType::kU8 ? Sign::kAny : Sign::kNotNegative};  // U8: exponents
 }
 
 Parameter QuantizableLayer::GlobalScaleOf(const Parameter& weight) const {

@@ -7,19 +7,24 @@ namespace layercast {
 QuantizedForm QuantizedForm::Mxfp4() {
   return {.scales = Scales::kBlock,
           .codes = DType::kF4,
+          .scale_dtype = DType::kU8,
           .block_rows = 1,
           .block_cols = 32,
           .power_of_two = true,
           .checkpoint_scale = "scales"};
 }
 
-QuantizedForm QuantizedForm::Nvfp4() {
-  return {.scales = Scales::kBlock, .codes = DType::kF4, .block_rows = 1, .block_cols = 16, .has_global_scale = true};
+QuantizedForm QuantizedForm::Mxfp8() {
+  return {.scales = Scales::kBlock, .scale_dtype = DType::kU8, .block_rows = 1, .block_cols = 32, .power_of_two = true};
 }
 
-DType QuantizedForm::scale_dtype() const {
-  if (codes != DType::kF4) return DType::kF32;
-  return has_global_scale ? DType::kF8E4M3 : DType::kU8;
+QuantizedForm QuantizedForm::Nvfp4() {
+  return {.scales = Scales::kBlock,
+          .codes = DType::kF4,
+          .scale_dtype = DType::kF8E4M3,
+          .block_rows = 1,
+          .block_cols = 16,
+          .has_global_scale = true};
 }
 
 std::string_view QuantizedForm::recipe() const {
@@ -30,6 +35,7 @@ std::string_view QuantizedForm::recipe() const {
     case Scales::kChannel: return "fp8_per_channel";
     case Scales::kBlock: break;
   }
+  if (scale_dtype == DType::kU8) return "mxfp8";
   return block_rows == 128 && block_cols == 128 ? "fp8_per_block" : "";
 }
 
@@ -43,7 +49,7 @@ std::vector<std::string> QuantizedForm::StackedScales() const {
 }
 
 std::string_view QuantizedForm::kernel_scale() const {
-  return scales == Scales::kBlock && codes != DType::kF4 ? "weight_scale_inv" : "weight_scale";
+  return scales == Scales::kBlock && scale_dtype == DType::kF32 ? "weight_scale_inv" : "weight_scale";
 }
 
 Shape QuantizedForm::ScaleShape(std::int64_t rows, std::int64_t cols) const {

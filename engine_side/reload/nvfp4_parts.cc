@@ -77,9 +77,9 @@ std::int64_t Nvfp4Parts::BlocksOf(const QuantizedLayer::Part& part) const {
     throw Error(ErrorCode::kInvalidArgument, where + codes.name + "' expected whole blocks of 16 columns, got " +
                                                  std::to_string(2 * codes.shape[1]) + " columns");
   }
-  if (scales.dtype != form.scale_dtype() || scales.shape != expected) {
+  if (scales.dtype != form.scale_dtype || scales.shape != expected) {
     throw Error(ErrorCode::kInvalidArgument, where + scales.name + "' expected " +
-                                                 Describe(form.scale_dtype(), expected) + ", got " + Describe(scales));
+                                                 Describe(form.scale_dtype, expected) + ", got " + Describe(scales));
   }
   return scales.num_elements();
 }

@@ -1,6 +1,7 @@
 #include "engine_side/reload/quantized_checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -25,11 +26,19 @@ const std::uint8_t* CodesOf(const NamedTensor& weight) {
   return reinterpret_cast<const std::uint8_t*>(weight.tensor.data);
 }
 
-std::vector<float> ValuesOfE4M3(const NamedTensor& tensor) {
+// Scales of a byte each, e4m3 or exponents (e8m0).
+std::vector<float> ValuesOfBytes(const NamedTensor& tensor) {
+  const ValueTables& tables = GetValueTables();
+  const std::array<float, 256>& table = tensor.tensor.dtype == DType::kU8 ? tables.f8_e8m0 : tables.f8_e4m3;
   std::vector<float> values(static_cast<std::size_t>(tensor.tensor.num_bytes()));
   std::transform(CodesOf(tensor), CodesOf(tensor) + values.size(), values.begin(),
-                 [](std::uint8_t code) { return GetValueTables().f8_e4m3[code]; });
+                 [&](std::uint8_t code) { return table[code]; });
   return values;
+}
+
+Shape WithoutOnes(Shape shape) {
+  std::erase(shape, 1);
+  return shape;
 }
 
 }  // namespace
@@ -59,12 +68,13 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       AddFused(layer, fused);
     }
     for (const QuantizedLayer::Part& part : layer.parts) {
+      if (replaced[part.scale]) continue;
       if (HasOneScaleForAll(layer, part)) {
         replaced[part.scale] = true;
         AddScaleOfEach(layer, part);
-      } else if (HasFlatScales(layer, part)) {
+      } else if (HasScalesInAnotherShape(layer, part)) {
         replaced[part.scale] = true;
-        AddScalesOfRows(part);
+        AddScalesInShape(layer, part);
       }
     }
   }
@@ -110,7 +120,7 @@ void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedL
     const std::int64_t rows = spec.shape[0];
     const std::int64_t cols = spec.shape[1] * form.codes_per_byte();
     AddMade(std::move(spec), [parts, &fused](std::byte* codes) { parts.Codes(fused, codes); });
-    AddMade({JoinPath(fused.path, form.checkpoint_scale), form.scale_dtype(), form.ScaleShape(rows, cols)},
+    AddMade({JoinPath(fused.path, form.checkpoint_scale), form.scale_dtype, form.ScaleShape(rows, cols)},
             [parts, &fused](std::byte* scales) { parts.Scales(fused, scales); });
     AddNumber(JoinPath(fused.path, QuantizedForm::kGlobalScale),
               [parts, &fused] { return parts.LargestGlobalScale(fused); });
@@ -122,7 +132,7 @@ void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedL
 
 // A stack of experts, whose layer has a scale for each.
 bool QuantizedCheckpoint::HasOneScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
-  return layer.way == Way::kAsTheyAre && layer.layer->quantized_form()->scales == QuantizedForm::Scales::kTensor &&
+  return layer.layer->quantized_form()->scales == QuantizedForm::Scales::kTensor &&
          checkpoint_.specs()[part.weight].shape.size() == 3 && checkpoint_.specs()[part.scale].num_elements() == 1;
 }
 
@@ -134,16 +144,17 @@ void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const Quan
   });
 }
 
-// [rows], of a stack [experts, rows]: ModelOpt's.
-bool QuantizedCheckpoint::HasFlatScales(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
-  const Shape& weight = checkpoint_.specs()[part.weight].shape;
-  return layer.way == Way::kAsTheyAre && layer.layer->quantized_form()->scales == QuantizedForm::Scales::kChannel &&
-         !part.transposed && checkpoint_.specs()[part.scale].shape == Shape(weight.begin(), weight.end() - 1);
+// ModelOpt's: [rows], not [rows, 1], and of blocks [rows / 128, 1, columns / 128, 1].
+bool QuantizedCheckpoint::HasScalesInAnotherShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
+  const Shape& got = checkpoint_.specs()[part.scale].shape;
+  const Shape expected = ScaleShapeOf(layer, part);
+  return layer.layer->quantized_form()->scales != QuantizedForm::Scales::kTensor && got != expected &&
+         WithoutOnes(got) == WithoutOnes(expected);
 }
 
-void QuantizedCheckpoint::AddScalesOfRows(const QuantizedLayer::Part& part) {
+void QuantizedCheckpoint::AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
   TensorSpec spec = checkpoint_.specs()[part.scale];
-  spec.shape.push_back(1);
+  spec.shape = ScaleShapeOf(layer, part);
   AddMade(std::move(spec), [this, &part](std::byte* values) {
     const NamedTensor scales = checkpoint_.Tensor(std::size_t{part.scale});
     std::memcpy(values, scales.tensor.data, static_cast<std::size_t>(scales.tensor.num_bytes()));
@@ -250,28 +261,34 @@ void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, const Quan
   }
 }
 
-// As many as the form says, or one for a whole stack of experts, none of them negative, NaN or infinite: what others
-// fill scales with that never came.
-std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
+// As the layer takes them.
+Shape QuantizedCheckpoint::ScaleShapeOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
-  const TensorSpec& spec = checkpoint_.specs()[part.scale];
   const QuantizedForm& form = *layer.layer->quantized_form();
   MatrixStack stack = MatrixStack::Of(weight);
   stack.cols *= form.codes_per_byte();
-  Shape expected =
-      form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
-  if (part.transposed) std::swap(expected.front(), expected.back());
-  if (weight.size() == 3) expected.insert(expected.begin(), stack.count);
+  Shape shape = form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
+  if (part.transposed) std::swap(shape.front(), shape.back());
+  if (weight.size() == 3) shape.insert(shape.begin(), stack.count);
+  return shape;
+}
+
+// In the form's shape but for ones, or one for a whole stack of experts, none of them negative, NaN or infinite: what
+// others fill scales with that never came.
+std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
+  const TensorSpec& spec = checkpoint_.specs()[part.scale];
+  const QuantizedForm& form = *layer.layer->quantized_form();
+  const Shape expected = ScaleShapeOf(layer, part);
   const std::string where = "layer " + layer.path + ": '" + spec.name + "' expected ";
   const bool one_for_all = form.scales == QuantizedForm::Scales::kTensor && spec.num_elements() == 1;
-  const bool readable = spec.dtype == form.scale_dtype() || CanCast(spec.dtype, form.scale_dtype());
-  if ((spec.num_elements() != NumElements(expected) && !one_for_all) || !readable) {
-    throw Error(ErrorCode::kInvalidArgument,
-                where + Describe(form.scale_dtype(), expected) + ", got " + Describe(spec));
+  const bool readable = spec.dtype == form.scale_dtype || CanCast(spec.dtype, form.scale_dtype);
+  if ((WithoutOnes(spec.shape) != WithoutOnes(expected) && !one_for_all) || !readable) {
+    throw Error(ErrorCode::kInvalidArgument, where + Describe(form.scale_dtype, expected) + ", got " + Describe(spec));
   }
-  std::vector<float> scales =
-      form.has_global_scale ? ValuesOfE4M3(checkpoint_.Tensor(std::size_t{part.scale})) : NumbersOf(part.scale);
-  if (one_for_all) scales.resize(static_cast<std::size_t>(stack.count), scales.front());
+  std::vector<float> scales = form.scale_dtype == DType::kF32
+                                  ? NumbersOf(part.scale)
+                                  : ValuesOfBytes(checkpoint_.Tensor(std::size_t{part.scale}));
+  if (one_for_all) scales.resize(static_cast<std::size_t>(NumElements(expected)), scales.front());
   CheckScales(scales, Sign::kNotNegative, layer.path, spec.name);
   if (form.has_global_scale) {
     const float global_scale = Nvfp4Parts(checkpoint_, layer).GlobalScale(part);

@@ -44,8 +44,9 @@ class QuantizedCheckpoint {
   void AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused);
   bool HasOneScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
-  bool HasFlatScales(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
-  void AddScalesOfRows(const QuantizedLayer::Part& part);
+  bool HasScalesInAnotherShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
+  void AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
+  Shape ScaleShapeOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddNumber(std::string name, std::function<float()> make);
   NamedTensor Make(std::uint32_t index) const;
   void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;

@@ -48,6 +48,7 @@ constexpr const char* kQuantizations[] = {
     R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights":
       {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [8, 8]}}}})",
     R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]})",
+    R"({"quant_method": "modelopt", "quant_algo": "mxfp8", "group_size": 32, "ignore": ["lm_head"]})",
     R"({"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})",
     R"({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})"};
 

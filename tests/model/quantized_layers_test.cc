@@ -74,6 +74,12 @@ TEST(CheckpointQuantization, FormsOfTheField) {
   EXPECT_EQ(form(R"({"quant_method": "gptq"})"), std::nullopt);
   EXPECT_EQ(form(R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})")->scales,
             Scales::kTensor);
+  for (const char* name : {"FP8_PB_WO", "fp8_pb_wo"}) {  // as ModelOpt writes it
+    const std::string config = std::string(R"({"quant_method": "modelopt", "quant_algo": ")") + name + "\"}";
+    EXPECT_EQ(form(config)->recipe(), "fp8_per_block");
+    EXPECT_EQ(form(config)->checkpoint_scale, "weight_scale");
+  }
+  EXPECT_EQ(form(R"({"quant_method": "modelopt", "quant_algo": "MXFP8"})")->recipe(), "mxfp8");
   EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
       "num_bits": 8, "strategy": "channel"}}}})")
                 ->recipe(),
@@ -206,7 +212,12 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   };
   EXPECT_EQ(why(R"({"quant_method": "fp8"})"), "");
   EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
-            "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN' or 'NVFP4', got \"W4A8_AWQ\"");
+            "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8' or "
+            "'NVFP4', got \"W4A8_AWQ\"");
+  EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "MXFP8", "group_size": 16})"),
+            "quantization_config.group_size: expected 32, got 16");
+  EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO", "group_size": 64})"),
+            "quantization_config.group_size: expected 128, got 64");
   EXPECT_EQ(why(R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 32}})"),
             "hf_quant_config.json: quantization.group_size: expected 16, got 32");
   EXPECT_THAT(why(R"({"quant_method": "gptq"})"), HasSubstr("'mxfp4' or 'fbgemm_fp8', got \"gptq\""));
@@ -252,6 +263,29 @@ TEST(QuantizedLayers, ABlockOfNvfp4ThatStraddlesRanksIsNamedWithItsNumbers) {
   EXPECT_EQ(Layer(*root, 0).WhyNotSliced(), "");
   EXPECT_EQ(Layer(*root, 1).WhyNotSliced(),
             "expected whole blocks of 16 columns on each of 16 ranks, got 24 to 48 of 384");
+}
+
+TEST(QuantizedLayers, ExponentsOfMxfp8LieWhereTheirBlocksDo) {
+  const auto root = Mlp(1, 2);
+  CheckpointQuantization{.method = "modelopt", .form = QuantizedForm::Mxfp8(), .ignored = {}}.ApplyTo(*root);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(Layer(*root, i).WhyNotSliced(), "");
+    Layer(*root, i).TakeQuantized(true);
+  }
+  EXPECT_EQ(Layer(*root, 0).parameters()[0].spec, (TensorSpec{"weight", DType::kF8E4M3, {384, 256}}));
+  EXPECT_EQ(Layer(*root, 0).parameters()[1].spec, (TensorSpec{"weight_scale", DType::kU8, {384, 8}}));
+  const Resolution up = root->Resolve({"mlp.up_proj.weight_scale", DType::kU8, {384, 8}});
+  EXPECT_EQ(up.pieces.at(0).source, Box::Slice({384, 8}, 0, 192, 192));
+  const Resolution down = root->Resolve({"mlp.down_proj.weight_scale", DType::kU8, {256, 12}});
+  EXPECT_EQ(down.pieces.at(0).source, Box::Slice({256, 12}, 1, 6, 6));
+}
+
+TEST(QuantizedLayers, ABlockOfMxfp8ThatStraddlesRanksIsNamedWithItsNumbers) {
+  const auto root = Mlp(1, 8);  // 48 columns each
+  CheckpointQuantization{.method = "modelopt", .form = QuantizedForm::Mxfp8(), .ignored = {}}.ApplyTo(*root);
+  EXPECT_EQ(Layer(*root, 0).WhyNotSliced(), "");
+  EXPECT_EQ(Layer(*root, 1).WhyNotSliced(),
+            "expected whole blocks of 32 columns on each of 8 ranks, got 48 to 96 of 384");
 }
 
 ExpertOptions FourExperts(std::int64_t intermediate_size) {

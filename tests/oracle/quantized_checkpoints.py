@@ -1,6 +1,6 @@
 """Checkpoints that are quantized already, and what an engine must serve of them: torch and safetensors alone.
 
-make() writes an FP8, INT8 or NVFP4 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
+make() writes an FP8, MXFP8, INT8 or NVFP4 checkpoint in one of the forms that are in use; served_tensors() is oracle.served_tensors() for
 such a folder. Every linear layer is quantized, but for those that the form leaves out.
 """
 
@@ -31,6 +31,7 @@ class Form:
     scalar_scale: bool = False  # of no dimension
     input_scale: bool = False
     flat_scale: bool = False  # [rows]
+    spread_scale: bool = False  # [rows / 128, 1, columns / 128, 1]
     own_file: bool = False  # `config` in hf_quant_config.json
     packed: bool = False  # NVFP4 under compressed-tensors' names, with one global scale for all weights
 
@@ -72,6 +73,14 @@ FORMS = {
                               {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN", "kv_cache_quant_algo": None,
                                "exclude_modules": ["lm_head", "model.layers.1.self_attn.o_proj"]},
                               left_out=("layers.1.self_attn.o_proj",), flat_scale=True, own_file=True),
+    "modelopt blocks": Form("fp8_per_block", "weight_scale",
+                            {"quant_algo": "fp8_pb_wo", "kv_cache_quant_algo": None,
+                             "exclude_modules": ["lm_head", "model.layers.1.self_attn.o_proj"]},
+                            left_out=("layers.1.self_attn.o_proj",), spread_scale=True, own_file=True),
+    "modelopt mxfp8": Form("mxfp8", "weight_scale",
+                           {"quant_method": "modelopt", "quant_algo": "MXFP8", "group_size": 32,
+                            "ignore": ["lm_head", "model.layers.0.mlp.down_proj"]},
+                           left_out=("layers.0.mlp.down_proj",), scale_dtype=torch.uint8),
     "compressed channels": Form("fp8_per_channel", "weight_scale",
                                 _compressed("channel", ["lm_head", "re:.*layers\\.0\\.self_attn\\.[qkv]_proj"]),
                                 left_out=("layers.0.self_attn.q_proj", "layers.0.self_attn.k_proj",
@@ -102,7 +111,11 @@ def _quantized(form, weight, largest):
         quantized["weight"][::2] &= 0xDD  # blocks whose largest magnitude is 3, not 6, as others' may be
         return {**quantized, "weight_scale_2": quantized["weight_scale_2"].reshape(())}
     scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
+    if form.recipe == "mxfp8":
+        scale[::2] += 1  # not the smallest power of two that would do, as others' need not be
+    rows, *columns = scale.shape
     shape = () if form.scalar_scale else (-1,) if form.flat_scale else scale.shape
+    shape = (rows, 1, *columns, 1) if form.spread_scale else shape
     return {"weight": quantized["weight"], form.scale: scale.reshape(shape)}
 
 
@@ -186,7 +199,7 @@ class _Served(oracle._Served):
             largest = torch.stack([scale.reshape(1) for scale in scales]).amax(dim=0)
             codes = [self.at(code, scale, largest) for code, scale in zip(codes, scales)]
             self.out[f"{module}.weight_scale"] = largest
-        elif self.form.recipe in ("fp8_per_channel", "int8_per_channel"):
+        elif self.form.recipe in ("fp8_per_channel", "int8_per_channel", "mxfp8"):
             kept = [shards.rows_of(scale, rows) for scale, (_, rows) in zip(scales, parts)]
             self.out[f"{module}.weight_scale"] = torch.cat(kept)
         else:
@@ -222,6 +235,11 @@ class _Served(oracle._Served):
             self.out[f"{module}.weight_scale_2"] = self.source[f"{module}.weight_scale_2"].reshape(1)
             return None
         columns = shards.shard(codes.shape[1], self.t, self.r)
+        if self.form.recipe == "mxfp8" and self.recipe == "mxfp8":
+            self.out[f"{module}.weight"] = codes[:, columns.start : columns.stop]
+            blocks = slice(columns.start // 32, columns.stop // 32)
+            self.out[f"{module}.weight_scale"] = self.scale(module)[:, blocks]
+            return None
         ends = columns.stop % 128 == 0 or columns.stop == codes.shape[1]
         if not self.as_it_is(columns.start % 128 == 0 and ends):
             self.dequantize(module)
@@ -250,8 +268,12 @@ class _Served(oracle._Served):
         return all(edge % 128 == 0 for edge in (edges if is_cut else edges[:-1]))
 
     def scale(self, module):
-        scale = self.source[f"{module}.{self.form.scale}"].float()
-        return scale.reshape(-1, 1) if self.form.flat_scale else scale
+        scale = self.source[f"{module}.{self.form.scale}"]
+        if self.form.spread_scale:
+            scale = scale[:, 0, :, 0]
+        if self.form.recipe == "mxfp8":  # exponents
+            return scale
+        return scale.float().reshape(-1, 1) if self.form.flat_scale else scale.float()
 
     def dequantize(self, module):
         name = {"fp8_per_block": "weight_scale_inv"}.get(self.form.recipe, "weight_scale")

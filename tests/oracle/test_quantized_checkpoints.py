@@ -1,4 +1,4 @@
-"""FP8, INT8 and NVFP4 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
+"""FP8, MXFP8, INT8 and NVFP4 checkpoints in every form, against the oracle byte for byte: served as they are, brought to one scale, refused
 with the numbers, or dequantized and quantized anew."""
 
 import json
@@ -48,17 +48,33 @@ def made_experts(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["deepseek", "deepseek without experts", "compressed channels", "modelopt channels",
-                                  "int8 channels"])
+                                  "modelopt blocks", "modelopt mxfp8", "int8 channels"])
 def test_experts_and_latent_attention_are_served_as_they_are(form, made_experts, load):
     """W_UK_T and W_UV derive from the codes that are served."""
     folder = made_experts(form)
     for tp in (1, 2):
         assert_served(load, folder, form, tp, FORMS[form].recipe, "direct")
-    if FORMS[form].flat_scale:  # from files alone
-        assert "expected [256, 1] f32, got [256] f32" in load(folder, 2, 0, FORMS[form].recipe, way="iterator")
+    shapes = {"modelopt channels": ("[256, 1]", "[256]"), "modelopt blocks": ("[2, 2]", "[2, 1, 2, 1]")}
+    if form in shapes:  # from files alone
+        expected, got = shapes[form]
+        message = load(folder, 2, 0, FORMS[form].recipe, way="iterator")
+        assert f"expected {expected} f32, got {got} f32" in message, message
     else:
         assert_served(load, folder, form, 2, FORMS[form].recipe, way="iterator")
     assert_served(load, folder, form, 4, "none", "requantize")
+
+
+@pytest.mark.parametrize("form", ["modelopt blocks", "modelopt mxfp8"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_whole_experts_on_each_rank(form, ranks, made_experts, load):
+    folder = made_experts(form)
+    recipe = FORMS[form].recipe
+    for rank in range(ranks if recipe == "mxfp8" or ranks == 2 else 0):  # other layers' blocks fit on two ranks
+        expected = quantized_checkpoints.with_whole_experts(folder, form, ranks, rank, recipe)
+        for words in ((), ("direct",)):
+            got = load(folder, ranks, rank, recipe, "experts", *words)
+            assert not isinstance(got, str), got
+            assert oracle.differences(got, expected) == []
 
 
 @pytest.mark.parametrize("form", ["nvfp4", "nvfp4 packed"])
@@ -170,7 +186,8 @@ def test_blocks_that_fit_are_cut(made, load):
                                               ("fp8", "fp8_per_block", 2), ("compressed channels", "nvfp4", 2),
                                               ("modelopt", "int8_per_channel", 2), ("int8 channels", "none", 2),
                                               ("int8 channels", "fp8_per_channel", 2), ("nvfp4", "none", 2),
-                                              ("nvfp4 packed", "fp8_per_block", 2)])
+                                              ("nvfp4 packed", "fp8_per_block", 2), ("modelopt blocks", "mxfp8", 2),
+                                              ("modelopt mxfp8", "none", 2), ("modelopt mxfp8", "nvfp4", 4)])
 def test_other_recipes_are_those_of_the_dequantized_weights(form, recipe, tp, made, load):
     assert_served(load, made(form), form, tp, recipe, "requantize", "direct")
 
@@ -327,11 +344,48 @@ def test_a_nan_among_the_scales_of_nvfp4_is_refused(form, made, load):
         assert "corrupt" in load(folder / part, 1, 0, "none", "requantize")
 
 
+@pytest.mark.parametrize("form, scale, change, refusal", [
+    ("modelopt mxfp8", "[256, 16] u8", lambda scale: None, "'{name}', are missing"),
+    ("modelopt mxfp8", "[256, 16] u8", lambda scale: scale[:, :3].clone(), "expected {scale}, got [256, 3] u8"),
+    ("modelopt mxfp8", "[256, 16] u8", lambda scale: scale.float(), "expected {scale}, got [256, 16] f32"),
+    ("modelopt blocks", "[2, 4] f32", lambda scale: scale[:1].clone(), "expected {scale}, got [1, 1, 4, 1] f32"),
+    ("modelopt blocks", "[2, 4] f32", lambda scale: scale.reshape(4, 1, 2, 1), "expected {scale}, got [4, 1, 2, 1] f32")])
+def test_scales_of_modelopts_blocks_that_cannot_be_are_refused(form, scale, change, refusal, made, load):
+    folder, name = made(form), "model.layers.0.self_attn.o_proj.weight_scale"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors[name] = change(tensors[name])
+    safetensors.torch.save_file({key: value for key, value in tensors.items() if value is not None},
+                                folder / "model.safetensors")
+    for recipe, words in ((FORMS[form].recipe, ()), ("none", ("requantize",))):
+        message = load(folder, 1, 0, recipe, *words)
+        assert name in message and refusal.format(name=name, scale=scale) in message, message
+
+
+@pytest.mark.parametrize("part", ["k_proj", "o_proj"])
+def test_an_exponent_of_mxfp8_that_is_nan_is_refused(part, made, load):
+    folder, name = made("modelopt mxfp8"), f"model.layers.1.self_attn.{part}.weight_scale"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors[name][3, 1] = 255
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    for words in ((), ("direct",)):
+        message = load(folder, 1, 0, "mxfp8", *words)
+        assert "layer model.layers.1.self_attn" in message and "expected powers of two, got NaN at element" in message
+    message = load(folder, 1, 0, "none", "requantize")
+    assert f"'{name}': expected finite scales that are not negative, got nan at element" in message, message
+
+
+def test_a_block_of_modelopts_that_straddles_ranks_is_refused_with_the_numbers(made, load):
+    message = load(made("modelopt blocks"), 2, 1, "fp8_per_block")
+    for part in ("model.layers.0.mlp.gate_up_proj", "blocks of 128 rows of 'gate_proj'", "2 ranks", "192 to 384 of 384"):
+        assert part in message
+
+
 @pytest.mark.parametrize("form, change, refusal", [
     ("nvfp4", lambda config: config["quantization_config"].update(group_size=32),
      "quantization_config.group_size: expected 16, got 32"),
     ("nvfp4", lambda config: config["quantization_config"].update(quant_algo="W4A16_AWQ"),
-     "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN' or 'NVFP4', got \"W4A16_AWQ\""),
+     "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8' or 'NVFP4', "
+     "got \"W4A16_AWQ\""),
     ("nvfp4 packed", lambda config: weights_of_group(type="int")(config), ".num_bits: expected 8, got 4"),
     ("nvfp4 packed", lambda config: weights_of_group(strategy="group")(config),
      ".strategy: expected 'tensor_group' of e2m1, got \"group\"")])

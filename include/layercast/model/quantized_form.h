@@ -18,6 +18,7 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   enum class Scales : std::uint8_t { kTensor, kChannel, kBlock };
   Scales scales = Scales::kTensor;
   DType codes = DType::kF8E4M3;                     // or kI8, or kF4: see Mxfp4 and Nvfp4
+  DType scale_dtype = DType::kF32;                  // as they are stored: or kF8E4M3, or kU8, exponents (e8m0)
   std::int64_t block_rows = 128, block_cols = 128;  // kBlock
   bool power_of_two = false;                        // the scales are powers of two
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
@@ -31,15 +32,15 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   Shape ScaleShape(std::int64_t rows, std::int64_t cols) const;
   // As they are stored.
   DType code_dtype() const { return codes == DType::kF4 ? DType::kU8 : codes; }
-  DType scale_dtype() const;
   std::int64_t codes_per_byte() const { return codes == DType::kF4 ? 2 : 1; }
 
   // What a checkpoint adds to the name of a stack of experts to call their scales, what it usually adds first:
   // "_scale_inv", "_weight_scale_inv", ".weight_scale_inv".
   std::vector<std::string> StackedScales() const;
 
-  // GPT-OSS's experts: exponents (e8m0) of blocks of 1 x 32.
+  // Exponents (e8m0) of blocks of 1 x 32: of GPT-OSS's experts, and of ModelOpt's e4m3 codes.
   static QuantizedForm Mxfp4();
+  static QuantizedForm Mxfp8();
   bool is_mxfp4() const { return codes == DType::kF4 && !has_global_scale; }
   // e4m3 scales of blocks of 1 x 16, and one of the whole weight.
   static QuantizedForm Nvfp4();
