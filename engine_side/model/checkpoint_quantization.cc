@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kField = "quantization_config";
-constexpr const char* kModelOptField = "hf_quant_config.json: quantization.";
+constexpr const char* kModelOptField = "hf_quant_config.json: quantization";
 constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
 
 [[noreturn]] void Refuse(const std::string& what) { ConfigFields::Refuse(std::string(kField) + ": " + what); }
@@ -131,30 +131,34 @@ FormOrWhyNot FormOf(const std::string& method, const ConfigFields& config) {
   return WhyNot(config, "quant_method", "'fp8', 'compressed-tensors', 'modelopt', 'mxfp4' or 'fbgemm_fp8'");
 }
 
-// Under the fused layer's own name, or of all its parts.
-bool IgnoresLayer(const IgnoredModules& ignored, const QuantizableLayer& layer, const std::string& path) {
-  if (ignored.empty()) return false;
-  if (ignored.Contains(path)) return true;
+// What of the layer is ignored, by which entry: it itself, or all its parts, of which one is named. Empty: nothing.
+std::string WhatIsIgnored(const IgnoredModules& ignored, const QuantizableLayer& layer, const std::string& path) {
+  const auto by_entry = [&](const std::string& module) {
+    return module + " (by its entry '" + std::string(ignored.Find(module).value_or("")) + "')";
+  };
+  if (ignored.empty()) return {};
+  if (ignored.Contains(path)) return by_entry(path);
   std::string some;
   for (const std::vector<std::string>& parts : layer.CheckpointModules(path)) {
     const auto is_ignored = [&](const std::string& part) { return ignored.Contains(part); };
     const auto left_out = std::ranges::find_if(parts, is_ignored);
     if (left_out == parts.end()) continue;
     const auto kept = std::ranges::find_if_not(parts, is_ignored);
-    if (kept == parts.end()) return true;
+    if (kept == parts.end()) return by_entry(parts.front()) + (parts.size() > 1 ? " and all others of its parts" : "");
     if (some.empty()) some = *kept + " is, " + *left_out + " is ignored";
   }
-  if (some.empty()) return false;
+  if (some.empty()) return {};
   Refuse("some but not all parts of " + path + " are quantized: " + some + "; a fused layer has one precision");
 }
 
 void ApplyBelow(const CheckpointQuantization& quantization, const IgnoredModules& ignored, Module& module,
                 const std::string& path) {
   if (auto* layer = dynamic_cast<QuantizableLayer*>(&module)) {
-    if (IgnoresLayer(ignored, *layer, path)) {
-      layer->SetQuantization(false, std::nullopt);
-    } else {
+    const std::string out = WhatIsIgnored(ignored, *layer, path);
+    if (out.empty()) {
       layer->SetQuantization(true, quantization.form, quantization.why_no_form);
+    } else {
+      layer->SetQuantization(false, std::nullopt, quantization.said_by + " leaves out " + out);
     }
   }
   for (const auto& [name, child] : module.children()) ApplyBelow(quantization, ignored, *child, JoinPath(path, name));
@@ -170,8 +174,8 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   if (found == root.end() || found->is_null()) return quantization;
   const auto of_modelopt = found->find("quantization");  // as hf_quant_config.json has it, whose weights may be whole
   const bool is_modelopts = of_modelopt != found->end();
-  const ConfigFields config =
-      is_modelopts ? ConfigFields(*of_modelopt, kModelOptField) : ConfigFields(*found, std::string(kField) + ".");
+  quantization.said_by = is_modelopts ? kModelOptField : kField;
+  const ConfigFields config(is_modelopts ? *of_modelopt : *found, quantization.said_by + ".");
   if (is_modelopts && config.Find("quant_algo") == nullptr) return quantization;
   quantization.method = is_modelopts ? "modelopt" : config.Text("quant_method", "");
   FormOrWhyNot found_form = FormOf(quantization.method, config);

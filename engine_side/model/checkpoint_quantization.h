@@ -17,6 +17,7 @@ struct CheckpointQuantization {
   std::optional<QuantizedForm> form;  // empty: a form that is not known here
   std::vector<std::string> ignored;   // modules that are left alone: see IgnoredModules
   std::string why_no_form{};          // "quantization_config.bits: expected 8, got 4"
+  std::string said_by{};              // "quantization_config"
 
   // Throws kInvalidArgument naming the field that cannot be.
   static CheckpointQuantization Parse(std::string_view config_json);

@@ -47,7 +47,7 @@ bool MatchesWildcards(std::string_view text, std::string_view pattern) {
 IgnoredModules::IgnoredModules(std::span<const std::string> entries) {
   for (const std::string& entry : entries) {
     if (entry.starts_with(kExpression)) {
-      expressions_.push_back(ExpressionOf(entry));
+      expressions_.push_back({entry, ExpressionOf(entry)});
     } else if (entry.find('*') != std::string::npos) {
       patterns_.push_back(entry);
     } else if (!entry.empty()) {
@@ -60,29 +60,31 @@ IgnoredModules::IgnoredModules(std::span<const std::string> entries) {
   }
 }
 
-bool IgnoredModules::Contains(std::string_view path) const {
-  if (IsNamed(path)) return true;
-  const auto is_below = [&](const std::string& pattern) {
-    return MatchesWildcards(path, pattern) || MatchesWildcards(path, pattern + ".*");
-  };
-  const auto begins_with = [&](const Expression& expression) { return expression.Begins(path); };
-  return std::ranges::any_of(patterns_, is_below) || std::ranges::any_of(expressions_, begins_with);
+std::optional<std::string_view> IgnoredModules::Find(std::string_view path) const {
+  if (const auto name = FindName(path)) return name;
+  for (const std::string& pattern : patterns_) {
+    if (MatchesWildcards(path, pattern) || MatchesWildcards(path, pattern + ".*")) return pattern;
+  }
+  for (const RegularExpression& regular : expressions_) {
+    if (regular.expression.Begins(path)) return regular.entry;
+  }
+  return std::nullopt;
 }
 
 // Every run of whole segments is looked up: paths have few.
-bool IgnoredModules::IsNamed(std::string_view path) const {
-  if (names_.empty()) return false;
+std::optional<std::string_view> IgnoredModules::FindName(std::string_view path) const {
+  if (names_.empty()) return std::nullopt;
   for (std::size_t begin = 0; begin <= path.size();) {
     std::size_t end = begin;
     do {
       end = std::min(path.find('.', end), path.size());
-      if (names_.contains(path.substr(begin, end - begin))) return true;
+      if (const auto name = names_.find(path.substr(begin, end - begin)); name != names_.end()) return *name;
     } while (++end <= path.size());
     const std::size_t dot = path.find('.', begin);
-    if (dot == std::string_view::npos) return false;
+    if (dot == std::string_view::npos) return std::nullopt;
     begin = dot + 1;
   }
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace layercast

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,19 +21,25 @@ class IgnoredModules {
   explicit IgnoredModules(std::span<const std::string> entries);
 
   bool empty() const { return names_.empty() && patterns_.empty() && expressions_.empty(); }
-  // Whether an entry's segments are among those of `path`, one after another, a pattern is one of it or of what lies
-  // above it, or an expression matches from its beginning.
-  bool Contains(std::string_view path) const;
+  // The entry that leaves out `path`: its segments are among those of the path, one after another, a pattern is one of
+  // it or of what lies above it, or an expression matches from its beginning. Lives as long as this; nullopt: none
+  // does.
+  std::optional<std::string_view> Find(std::string_view path) const;
+  bool Contains(std::string_view path) const { return Find(path).has_value(); }
 
  private:
   struct Hash : std::hash<std::string_view> {
     using is_transparent = void;
   };
-  bool IsNamed(std::string_view path) const;
+  struct RegularExpression {
+    std::string entry;
+    Expression expression;
+  };
+  std::optional<std::string_view> FindName(std::string_view path) const;
 
   std::unordered_set<std::string, Hash, std::equal_to<>> names_;
   std::vector<std::string> patterns_;
-  std::vector<Expression> expressions_;
+  std::vector<RegularExpression> expressions_;
 };
 
 }  // namespace layercast

@@ -31,7 +31,7 @@ void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) 
 
 void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedForm> form, std::string why_no_form) {
   TakeQuantized(false);
-  why_no_form_ = std::move(why_no_form);
+  why_no_form_ = quantize_ ? std::move(why_no_form) : "no recipe applies to it";
   form_ = quantize_ ? std::move(form) : std::nullopt;  // a layer that is exempt is served in full precision
   takes_recipe_ = quantize_ && quantize;
   for (Parameter& weight : parameters().first(num_weights_)) weight.quantize = takes_recipe_;

@@ -53,6 +53,20 @@ std::string InputScaleNameOf(const std::string& weight, bool packed) {
   return weight.substr(0, weight.size() - kWeight.size()) + ".input_scale";
 }
 
+std::string NoForm(const QuantizableLayer& layer) {
+  const std::string why = layer.why_no_form().empty() ? "" : ": " + layer.why_no_form();
+  return "but config.json gives this layer no quantized form" + why;
+}
+
+// The first of them.
+std::string LineByLine(std::span<const std::string> problems) {
+  constexpr std::size_t kMost = 20;
+  std::string lines;
+  for (std::size_t i = 0; i < std::min(problems.size(), kMost); ++i) lines += "\n  " + problems[i];
+  if (problems.size() > kMost) lines += "\n  and " + std::to_string(problems.size() - kMost) + " more";
+  return lines;
+}
+
 // The module whose weight is quantized as one, of which the weight `name` is a part: the whole layer, or, of experts,
 // gate and up of each.
 std::string FusedIn(const Resolution& to, std::string_view name) {
@@ -74,6 +88,7 @@ class LayerFinder {
         if (AddPart(i, weight)) break;
       }
     }
+    CheckForms();
     CheckInputScales();
     return std::move(layers_);
   }
@@ -98,8 +113,8 @@ class LayerFinder {
                   what + ", but " + to.owner->class_name() + " takes weights in full precision alone");
     }
     if (!layer->quantized_form()) {
-      const std::string why = layer->why_no_form().empty() ? "" : ": " + layer->why_no_form();
-      throw Error(ErrorCode::kInvalidArgument, what + ", but config.json gives this layer no quantized form" + why);
+      without_form_.try_emplace(to.owner_path, what + ", " + NoForm(*layer));
+      return true;
     }
     const QuantizedForm& form = *layer->quantized_form();
     if (spec.dtype != form.code_dtype()) {
@@ -145,6 +160,14 @@ class LayerFinder {
     }
   }
 
+  void CheckForms() const {
+    if (without_form_.empty()) return;
+    std::vector<std::string> problems;
+    for (const auto& [path, problem] : without_form_) problems.push_back(problem);
+    throw Error(ErrorCode::kInvalidArgument,
+                "these layers are codes that nothing says how to read:" + LineByLine(problems));
+  }
+
   void CheckInputScales() {
     for (QuantizedLayer& layer : layers_) {
       std::erase_if(layer.input_scales, [](const auto& scale) { return scale.parts.empty(); });
@@ -162,6 +185,7 @@ class LayerFinder {
   std::unordered_map<std::string_view, std::uint32_t> index_of_;
   std::unordered_map<const QuantizableLayer*, std::size_t> layer_of_;
   std::vector<QuantizedLayer> layers_;
+  std::map<std::string, std::string> without_form_;         // a layer that is codes all the same -> what is wrong
   std::map<std::string, std::string> without_input_scale_;  // what a layer would have -> a part's that is missing
 };
 
@@ -180,13 +204,9 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
 }
 
 [[noreturn]] void RefuseAll(const std::vector<std::string>& problems) {
-  constexpr std::size_t kMost = 20;
-  std::string message = "these layers are quantized already and cannot be served as they are:";
-  for (std::size_t i = 0; i < std::min(problems.size(), kMost); ++i) message += "\n  " + problems[i];
-  if (problems.size() > kMost) message += "\n  and " + std::to_string(problems.size() - kMost) + " more";
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      message + "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
+  throw Error(ErrorCode::kInvalidArgument,
+              "these layers are quantized already and cannot be served as they are:" + LineByLine(problems) +
+                  "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
 // Of whole tensors, where several are to have one scale, or one is called otherwise than the engine's.
@@ -231,9 +251,8 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
     }
   }
   for (PackedExperts& experts : found.experts) {
-    const std::string why = experts.layer->quantized_form()
-                                ? WhyNotAsTheyAre(*experts.layer, quantization)
-                                : "got codes of mxfp4, but config.json gives this layer no quantized form";
+    const std::string why = experts.layer->quantized_form() ? WhyNotAsTheyAre(*experts.layer, quantization)
+                                                            : "got codes of mxfp4, " + NoForm(*experts.layer);
     if (!why.empty()) problems.push_back("layer " + experts.path + ": '" + experts.name + "': " + why);
     experts.unpacked = !why.empty();
   }

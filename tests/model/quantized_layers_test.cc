@@ -124,6 +124,21 @@ TEST(QuantizedLayers, AFusedLayerIsIgnoredByItsNameOrByAllOfItsParts) {
               HasSubstr("some but not all parts of mlp.gate_up_proj"));
 }
 
+TEST(QuantizedLayers, ALayerThatIsIgnoredSaysWhichEntryItIs) {
+  const auto why = [](const std::string& entries) {
+    const auto root = Mlp(0, 1);
+    CheckpointQuantization::Parse(R"({"quantization_config": {"quant_method": "fp8", "ignore": [)" + entries + "]}}")
+        .ApplyTo(*root);
+    return Layer(*root, 0).why_no_form();
+  };
+  EXPECT_EQ(why(R"("lm_head")"), "");
+  EXPECT_EQ(why(R"("mlp")"), "quantization_config leaves out mlp.gate_up_proj (by its entry 'mlp')");
+  EXPECT_EQ(why(R"("*.up_proj", "re:mlp\\.gate")"),
+            "quantization_config leaves out mlp.gate_up_proj (by its entry 're:mlp\\.gate')");
+  EXPECT_EQ(why(R"("*.up_proj", "gate_proj")"),
+            "quantization_config leaves out mlp.gate_proj (by its entry 'gate_proj') and all others of its parts");
+}
+
 TEST(QuantizedLayers, WhatIsIgnoredMayHaveTheCheckpointsName) {
   for (const char* entry : {"backbone.mlp.gate_up_proj", "backbone.*.gate_up_proj", "mlp.gate_up_proj"}) {
     const auto root = Mlp(0, 1);

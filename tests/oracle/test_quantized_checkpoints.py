@@ -283,6 +283,36 @@ def test_codes_without_a_quantization_config_are_refused(made, load):
     assert "config.json gives this layer no quantized form" in load(folder, 1, 0, "fp8_per_block")
 
 
+@pytest.mark.parametrize("form, entries, layers", [
+    ("modelopt", ["model.layers.0.self_attn.o_proj"],
+     {"self_attn.o_proj": "model.layers.0.self_attn.o_proj (by its entry 'model.layers.0.self_attn.o_proj')"}),
+    ("modelopt", ["*layers.0.mlp*"],
+     {"mlp.down_proj": "model.layers.0.mlp.down_proj (by its entry '*layers.0.mlp*')",
+      "mlp.gate_up_proj": "model.layers.0.mlp.gate_up_proj (by its entry '*layers.0.mlp*')"}),
+    ("modelopt's file", [f"model.layers.0.self_attn.{part}_proj" for part in "qkv"],
+     {"self_attn.qkv_proj": "model.layers.0.self_attn.q_proj (by its entry 'model.layers.0.self_attn.q_proj') and all "
+                            "others of its parts"}),
+    ("compressed channels", ["re:.*\\.1\\.self_attn", "lm_head", "re:.*layers\\.0\\.self_attn\\.[qkv]_proj"],
+     {"self_attn.o_proj": "model.layers.1.self_attn.o_proj (by its entry 're:.*\\.1\\.self_attn')"})])
+def test_codes_of_a_layer_that_is_left_out_are_refused_naming_the_entry(form, entries, layers, made, load):
+    folder = made(form)
+    path, key = ("config.json", "quantization_config")
+    if FORMS[form].own_file:
+        path, key = ("hf_quant_config.json", "quantization")
+    config = json.loads((folder / path).read_text())
+    left_out = "ignore" if "ignore" in config[key] else "exclude_modules"
+    config[key][left_out] = entries + (config[key][left_out] if form == "modelopt" else [])
+    (folder / path).write_text(json.dumps(config))
+    said_by = "hf_quant_config.json: quantization" if FORMS[form].own_file else "quantization_config"
+    for words in ((), ("requantize",)):
+        message = load(folder, 1, 0, FORMS[form].recipe, *words)
+        assert "these layers are codes that nothing says how to read:" in message, message
+        for layer, why in layers.items():
+            assert any(line.lstrip().startswith("layer model.layers.") and f".{layer}: '" in line
+                       and f"this layer no quantized form: {said_by} leaves out {why}" in line
+                       for line in message.splitlines()), message
+
+
 def served_of(folder, form, load):
     got = load(folder, 1, 0, FORMS[form].recipe)
     assert not isinstance(got, str), got

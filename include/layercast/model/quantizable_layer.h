@@ -21,7 +21,7 @@ namespace layercast {
 class LAYERCAST_PUBLIC QuantizableLayer : public Module {
  public:
   // What config.json says: whether a recipe applies to the layer, and how checkpoints may hold it; where that is no
-  // form that is known, which of its fields it is.
+  // form, why: which of its fields is none that is known, or leaves the layer out.
   void SetQuantization(bool quantize, std::optional<QuantizedForm> form, std::string why_no_form = {});
   const std::optional<QuantizedForm>& quantized_form() const { return form_; }
   const std::string& why_no_form() const { return why_no_form_; }
