@@ -131,6 +131,12 @@ FormOrWhyNot FormOf(const std::string& method, const ConfigFields& config) {
   return WhyNot(config, "quant_method", "'fp8', 'compressed-tensors', 'modelopt', 'mxfp4' or 'fbgemm_fp8'");
 }
 
+std::vector<std::string> AllOf(const std::vector<QuantizableLayer::FusedModules>& way) {
+  std::vector<std::string> modules;
+  for (const QuantizableLayer::FusedModules& fused : way) std::ranges::copy(fused, std::back_inserter(modules));
+  return modules;
+}
+
 // What of the layer is ignored, by which entry: it itself, or all its parts, of which one is named. Empty: nothing.
 std::string WhatIsIgnored(const IgnoredModules& ignored, const QuantizableLayer& layer, const std::string& path) {
   const auto by_entry = [&](const std::string& module) {
@@ -139,7 +145,8 @@ std::string WhatIsIgnored(const IgnoredModules& ignored, const QuantizableLayer&
   if (ignored.empty()) return {};
   if (ignored.Contains(path)) return by_entry(path);
   std::string some;
-  for (const std::vector<std::string>& parts : layer.CheckpointModules(path)) {
+  for (const std::vector<QuantizableLayer::FusedModules>& way : layer.CheckpointModules(path)) {
+    const std::vector<std::string> parts = AllOf(way);
     const auto is_ignored = [&](const std::string& part) { return ignored.Contains(part); };
     const auto left_out = std::ranges::find_if(parts, is_ignored);
     if (left_out == parts.end()) continue;

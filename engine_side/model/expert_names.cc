@@ -26,7 +26,7 @@ constexpr std::array kProjections = {Projection{"gate_proj", kW1},
                                      Projection{"w2", kW2},
                                      Projection{"gate_up_proj", kW13},
                                      Projection{"w13", kW13}};
-// The modules that an expert is to checkpoints.
+// The modules that an expert is to checkpoints: down is the last one, those before it are fused.
 using ModuleNames = std::initializer_list<const char*>;
 constexpr std::array kModuleNames = {ModuleNames{"gate_proj", "up_proj", "down_proj"}, ModuleNames{"w1", "w3", "w2"},
                                      ModuleNames{"gate_up_proj", "down_proj"}, ModuleNames{"w13", "w2"}};
@@ -151,14 +151,19 @@ std::string ExpertNames::StackedName(bool down, bool bias, bool scale) const {
   return scale ? name + "_" + form_->checkpoint_scale : name;
 }
 
-std::vector<std::vector<std::string>> ExpertNames::CheckpointModules(std::string_view path) const {
-  std::vector<std::vector<std::string>> ways;
+std::vector<std::vector<QuantizableLayer::FusedModules>> ExpertNames::CheckpointModules(std::string_view path) const {
+  std::vector<std::vector<QuantizableLayer::FusedModules>> ways;
   for (const ModuleNames names : AllModuleNames(options_.gated)) {
-    std::vector<std::string>& modules = ways.emplace_back();
-    modules.reserve(names.size() * static_cast<std::size_t>(options_.num_experts));
+    std::vector<QuantizableLayer::FusedModules>& modules = ways.emplace_back();
+    modules.reserve(2 * static_cast<std::size_t>(options_.num_experts));
     for (std::int64_t i = 0; i < options_.num_experts; ++i) {
       const std::string expert = JoinPath(path, std::to_string(i));
-      for (const char* name : names) modules.push_back(JoinPath(expert, name));
+      QuantizableLayer::FusedModules fused;
+      for (const char* name : names) fused.push_back(JoinPath(expert, name));
+      QuantizableLayer::FusedModules down = {std::move(fused.back())};
+      fused.pop_back();
+      modules.push_back(std::move(fused));
+      modules.push_back(std::move(down));
     }
   }
   return ways;

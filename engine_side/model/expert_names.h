@@ -38,7 +38,7 @@ class ExpertNames {
   // What the stacked tensor is called that fills such a parameter: "gate_up_proj_bias".
   std::string StackedName(bool down, bool bias, bool scale) const;
   // The modules that experts below `path` are to checkpoints, in each way that they have.
-  std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const;
+  std::vector<std::vector<QuantizableLayer::FusedModules>> CheckpointModules(std::string_view path) const;
 
  private:
   bool TakesBlocks() const { return form_ != nullptr && form_->is_mxfp4(); }

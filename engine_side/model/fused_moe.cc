@@ -161,7 +161,7 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
   return tensors;
 }
 
-std::vector<std::vector<std::string>> FusedMoE::CheckpointModules(std::string_view path) const {
+std::vector<std::vector<FusedMoE::FusedModules>> FusedMoE::CheckpointModules(std::string_view path) const {
   return Names().CheckpointModules(path);
 }
 

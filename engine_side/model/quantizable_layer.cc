@@ -92,10 +92,11 @@ void QuantizableLayer::SetSkipRules() {
   for (const std::string_view name : input_scale_names()) skip_rules_.push_back({name, kNoInputScale});
 }
 
-std::vector<std::vector<std::string>> QuantizableLayer::CheckpointModules(std::string_view path) const {
-  std::vector<std::string> modules;
+std::vector<std::vector<QuantizableLayer::FusedModules>> QuantizableLayer::CheckpointModules(
+    std::string_view path) const {
+  FusedModules modules;
   for (const ShardName& shard : shard_names()) modules.push_back(JoinPath(ParentPath(path), shard.checkpoint_name));
-  return {std::move(modules)};
+  return {{std::move(modules)}};
 }
 
 Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {

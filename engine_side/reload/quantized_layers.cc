@@ -1,6 +1,7 @@
 #include "engine_side/reload/quantized_layers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "engine_side/model/path.h"
+#include "engine_side/reload/missing_parts.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
 
@@ -67,6 +69,11 @@ std::string LineByLine(std::span<const std::string> problems) {
   return lines;
 }
 
+// Of whole weights.
+bool HasNumbers(const QuantizedForm& form) {
+  return form.scales == QuantizedForm::Scales::kTensor || form.has_global_scale;
+}
+
 // The module whose weight is quantized as one, of which the weight `name` is a part: the whole layer, or, of experts,
 // gate and up of each.
 std::string FusedIn(const Resolution& to, std::string_view name) {
@@ -89,6 +96,7 @@ class LayerFinder {
       }
     }
     CheckForms();
+    CheckParts();
     CheckInputScales();
     return std::move(layers_);
   }
@@ -105,7 +113,9 @@ class LayerFinder {
     }
     if (to.owner == nullptr) return false;
     const bool transposed = !to.pieces.empty() && to.pieces.front().order.transposed;
-    std::string fused_in = FusedIn(to, to.tree_name.empty() ? weight.name : to.tree_name);
+    const std::string& tree_name = to.tree_name.empty() ? weight.name : to.tree_name;
+    std::string fused_in = FusedIn(to, tree_name);
+    std::string module(ParentPath(tree_name));
     const std::string what = "layer " + to.owner_path + ": '" + spec.name + "' is " + Describe(spec);
     auto* layer = dynamic_cast<QuantizableLayer*>(model_.FindModule(to.owner_path));
     if (layer == nullptr) {
@@ -131,8 +141,8 @@ class LayerFinder {
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
     const std::string_view shard_id = to.pieces.empty() ? std::string_view() : to.pieces.front().shard_id;
-    parts_of.parts.push_back(
-        {codes, scale, transposed, shard_id, std::move(fused_in), weight.name, global_scale, packed});
+    parts_of.parts.push_back({codes, scale, transposed, shard_id, std::move(fused_in), weight.name, std::move(module),
+                              global_scale, packed});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
       const std::string of_part = InputScaleNameOf(weight.name, packed);
       AddInputScale(parts_of, {layer->InputScaleName(to.pieces.front().parameter), {}, packed}, of_part);
@@ -166,6 +176,17 @@ class LayerFinder {
     for (const auto& [path, problem] : without_form_) problems.push_back(problem);
     throw Error(ErrorCode::kInvalidArgument,
                 "these layers are codes that nothing says how to read:" + LineByLine(problems));
+  }
+
+  // Of what is to have one scale, which needs all parts.
+  void CheckParts() const {
+    std::vector<std::string> problems;
+    for (const QuantizedLayer& layer : layers_) {
+      if (!HasNumbers(*layer.layer->quantized_form())) continue;
+      std::ranges::move(MissingParts(layer, specs_, index_of_), std::back_inserter(problems));
+    }
+    if (problems.empty()) return;
+    throw Error(ErrorCode::kInvalidArgument, "parts of these layers are missing:" + LineByLine(problems));
   }
 
   void CheckInputScales() {
@@ -211,8 +232,7 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
 
 // Of whole tensors, where several are to have one scale, or one is called otherwise than the engine's.
 std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
-  const QuantizedForm& form = *layer.layer->quantized_form();
-  if (form.scales != QuantizedForm::Scales::kTensor && !form.has_global_scale) return {};
+  if (!HasNumbers(*layer.layer->quantized_form())) return {};
   std::map<std::string_view, std::vector<QuantizedLayer::Part>> modules;
   for (const QuantizedLayer::Part& part : layer.parts) modules[part.fused_in].push_back(part);
   // The order of the fused weight: that in which the layer names its shards; gate, w1, and up, w3, of an expert.

@@ -28,6 +28,7 @@ struct QuantizedLayer {
     std::string_view shard_id{};          // the first that it is; lives as long as the layer
     std::string fused_in{};               // the module that it is a part of, or is: "mlp.experts.3.gate_up_proj"
     std::string name{};                   // of the weight in full precision: "mlp.down_proj.weight"
+    std::string module{};                 // what holds it, as the tree has it: "mlp.down_proj"
     std::uint32_t global_scale = 0;       // where the form has one, the index of that tensor
     bool packed = false;                  // compressed-tensors' NVFP4: that number is the reciprocal of the scale
   };

@@ -221,6 +221,22 @@ def test_a_missing_scale_is_named(made, load):
     assert "'model.layers.1.mlp.up_proj.weight_scale_inv', are missing" in load(folder, 1, 0, "fp8_per_block")
 
 
+@pytest.mark.parametrize("form, suffixes", [
+    ("compressed tensors", ("weight", "weight_scale")), ("nvfp4", ("weight", "weight_scale", "weight_scale_2")),
+    ("nvfp4 packed", ("weight_packed", "weight_scale", "weight_global_scale"))])
+def test_a_missing_part_of_a_fused_layer_with_one_scale_is_named(form, suffixes, made, load):
+    folder, layer = made(form), "model.layers.1.self_attn"
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    for suffix in suffixes:
+        del tensors[f"{layer}.k_proj.{suffix}"]
+    del tensors[f"{layer}.v_proj.{suffixes[0]}"]
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    names = [f"'{layer}.k_proj.{suffix}'" for suffix in suffixes] + [f"'{layer}.v_proj.{suffixes[0]}'"]
+    for recipe, words in ((FORMS[form].recipe, ()), ("none", ("requantize",))):
+        message = load(folder, 2, 1, recipe, *words)
+        assert message.endswith(f"layer {layer}.qkv_proj: '{layer}.q_proj.{suffixes[0]}' is there without {', '.join(names)}\n")
+
+
 def test_a_scale_of_another_shape_is_refused(made, load):
     folder = made("deepseek")
     name = "model.layers.1.mlp.up_proj.weight_scale_inv"

@@ -180,11 +180,30 @@ def test_what_is_missing_is_named(part, made, load):
     name = f"{EXPERTS}.3.{part}"
     folder = made("fp8")
     whole = oracle.read_tensors(folder)
-    for missing, words in ((f"{name}.weight_scale", f"and its scales, '{name}.weight_scale', are missing"),
-                           (f"{name}.weight", f"{name}.weight")):
-        change(folder, lambda _: {key: tensor for key, tensor in whole.items() if key != missing})
-        message = load(folder, 2, 1, RECIPE)
-        assert words in message, message
+
+    def message_without(*missing):
+        change(folder, lambda _: {key: tensor for key, tensor in whole.items() if key not in missing})
+        return load(folder, 2, 1, RECIPE)
+
+    assert f"and its scales, '{name}.weight_scale', are missing" in message_without(f"{name}.weight_scale")
+    other = {"gate_proj": "up_proj", "up_proj": "gate_proj"}.get(part)
+    if other is None:
+        assert f"1 missing. Following weights were not initialized from checkpoint: {name}.weight\n" in (
+            message_without(f"{name}.weight"))
+        return
+    there = f"layer {EXPERTS}: '{EXPERTS}.3.{other}.weight' is there without "
+    assert message_without(f"{name}.weight").endswith(f"{there}'{name}.weight'\n")
+    assert message_without(f"{name}.weight", f"{name}.weight_scale").endswith(
+        f"{there}'{name}.weight', '{name}.weight_scale'\n")
+
+
+def test_every_expert_that_lacks_a_part_is_named(made, load):
+    whole = oracle.read_tensors(folder := made("compressed tensors"))
+    change(folder, lambda _: {key: tensor for key, tensor in whole.items() if ".experts." not in key or ".up_" not in key})
+    message = load(folder, 2, 1, RECIPE)
+    lines = [f"  layer {EXPERTS}: '{EXPERTS}.{i}.gate_proj.weight' is there without '{EXPERTS}.{i}.up_proj.weight', "
+             f"'{EXPERTS}.{i}.up_proj.weight_scale'" for i in range(COUNT)]
+    assert message.splitlines() == ["invalid_argument: parts of these layers are missing:", *lines], message
 
 
 @pytest.mark.parametrize("part", ["gate_proj", "up_proj", "down_proj"])

@@ -76,7 +76,7 @@ class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
   std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const override;
   std::string WhyNotSliced() const override;
   // Of all experts: ranks decide alike.
-  std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const override;
+  std::vector<std::vector<FusedModules>> CheckpointModules(std::string_view path) const override;
   const LocalExperts& local() const { return local_; }
 
  protected:

@@ -41,9 +41,11 @@ class LAYERCAST_PUBLIC QuantizableLayer : public Module {
   // this one's numbers. Empty: it is one.
   virtual std::string WhyNotSliced() const { return {}; }
 
+  // Modules of a checkpoint whose weights are one, in its order: of gate and up.
+  using FusedModules = std::vector<std::string>;
   // The modules that a layer at `path` is to checkpoints, beside itself: all of them, for each way in which they are
   // named. The default: its shard names.
-  virtual std::vector<std::vector<std::string>> CheckpointModules(std::string_view path) const;
+  virtual std::vector<std::vector<FusedModules>> CheckpointModules(std::string_view path) const;
 
   std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
 

@@ -1,0 +1,77 @@
+#include "engine_side/reload/missing_parts.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "engine_side/model/path.h"
+
+namespace layercast {
+namespace {
+
+using Part = QuantizedLayer::Part;
+
+std::string_view LastName(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+class Check {
+ public:
+  Check(const QuantizedLayer& layer, std::span<const TensorSpec> specs,
+        const std::unordered_map<std::string_view, std::uint32_t>& index_of)
+      : layer_(layer), specs_(specs), index_of_(index_of) {
+    for (const Part& part : layer.parts) {
+      part_of_.emplace(part.module, &part);
+      ++count_in_[part.fused_in];
+    }
+  }
+
+  // Empty: it is whole, or not there at all. Parts may be called in several ways side by side ("gate_proj", "w3"): they
+  // are whole where they are as many as in the way that one of them is called in.
+  std::string WhatIsMissing(const QuantizableLayer::FusedModules& fused) const {
+    const auto is_there = [&](const std::string& module) { return part_of_.contains(module); };
+    const auto found = std::ranges::find_if(fused, is_there);
+    if (found == fused.end()) return {};
+    const Part& part = *part_of_.at(*found);
+    if (count_in_.at(part.fused_in) >= fused.size()) return {};
+    std::string missing;
+    for (const std::string& module : fused) {
+      if (!is_there(module)) AddMissing(part, module, missing);
+    }
+    if (missing.empty()) return {};  // the others are in full precision
+    return "layer " + layer_.path + ": '" + specs_[part.weight].name + "' is there without " + missing;
+  }
+
+ private:
+  // The tensors of `module`, spelled as those of `part` are.
+  void AddMissing(const Part& part, std::string_view module, std::string& missing) const {
+    const std::string_view own = ParentPath(part.name);
+    const std::string other = JoinPath(ParentPath(own), LastName(module));
+    std::vector<std::uint32_t> tensors = {part.weight, part.scale};
+    if (layer_.layer->quantized_form()->has_global_scale) tensors.push_back(part.global_scale);
+    for (const std::uint32_t tensor : tensors) {
+      const std::string name = other + specs_[tensor].name.substr(own.size());
+      if (!index_of_.contains(name)) missing += (missing.empty() ? "'" : ", '") + name + "'";
+    }
+  }
+
+  const QuantizedLayer& layer_;
+  const std::span<const TensorSpec> specs_;
+  const std::unordered_map<std::string_view, std::uint32_t>& index_of_;
+  std::unordered_map<std::string_view, const Part*> part_of_;
+  std::unordered_map<std::string_view, std::size_t> count_in_;
+};
+
+}  // namespace
+
+std::vector<std::string> MissingParts(const QuantizedLayer& layer, std::span<const TensorSpec> specs,
+                                      const std::unordered_map<std::string_view, std::uint32_t>& index_of) {
+  const Check check(layer, specs, index_of);
+  std::vector<std::string> sentences;
+  for (const auto& way : layer.layer->CheckpointModules(layer.path)) {
+    for (const QuantizableLayer::FusedModules& fused : way) {
+      std::string sentence = check.WhatIsMissing(fused);
+      if (!sentence.empty()) sentences.push_back(std::move(sentence));
+    }
+  }
+  return sentences;
+}
+
+}  // namespace layercast
