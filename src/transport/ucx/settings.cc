@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/transport/ucx/ucx_status.h"
 
 namespace layercast::ucx_channel {
 namespace {
@@ -55,16 +55,18 @@ bool ShareMemory(const HostIdentity& mine, const HostIdentity& theirs) {
          !mine.network.empty() && theirs.network == mine.network && processes(theirs) == processes(mine);
 }
 
-Settings MakeSettings(Lanes lanes, const std::string& device) {
+Settings CommonSettings() {
   KeepStandardOutputClean();
   ucp_config_t* raw = nullptr;
-  if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &raw); status != UCS_OK) {
-    throw Error(ErrorCode::kUnavailable,
-                std::string("UCX cannot read its configuration: ") + ucs_status_string(status));
-  }
+  Expect(ucp_config_read(nullptr, nullptr, &raw), "read its configuration");
   Settings settings(raw, &ucp_config_release);
   // The control connection tells of lost peers, and UCX 1.13's own keepalive can end in a segmentation fault.
   Set(settings, "KEEPALIVE_INTERVAL", "inf");
+  return settings;
+}
+
+Settings MakeSettings(Lanes lanes, const std::string& device) {
+  Settings settings = CommonSettings();
   if (lanes == Lanes::kSharedMemory) {
     // Not CMA: with it one process writes or reads another's memory, at a time of its own.
     Set(settings, "TLS", "posix");

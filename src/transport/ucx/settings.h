@@ -18,6 +18,8 @@ bool MayShareMemory();
 // namespace, because UCX wakes a sleeping peer by an abstract socket: in another it would sleep until its next tick.
 bool ShareMemory(const HostIdentity& mine, const HostIdentity& theirs);
 
+// What every context of ours has. Throws kUnavailable.
+Settings CommonSettings();
 // `device`: the network device that kNetwork uses ("lo"). Throws kUnavailable.
 Settings MakeSettings(Lanes lanes, const std::string& device);
 

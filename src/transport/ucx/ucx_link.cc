@@ -2,13 +2,15 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "layercast/error.h"
+#include "src/transport/ucx/printed.h"
 #include "src/transport/ucx/settings.h"
+#include "src/transport/ucx/ucx_status.h"
 
 namespace layercast::ucx_channel {
 namespace {
@@ -18,25 +20,13 @@ constexpr int kStepsToClose = 1000;
 constexpr std::size_t kAfterAddress = 4096;
 constexpr unsigned kActiveMessages = 1U << 16;  // a message has its number in 16 bits
 
-void Expect(ucs_status_t status, const char* what) {
-  if (status == UCS_OK) return;
-  throw Error(ErrorCode::kUnavailable, std::string("UCX cannot ") + what + ": " + ucs_status_string(status));
-}
-
 // ucp_ep_query has this only in later versions; what is printed has stayed the same:
 // "#                 lane[0]:  0:tcp/lo.0 md[0]   -> ..."
 std::string LanesOf(ucp_ep_h endpoint) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* stream = ::open_memstream(&text, &size);
-  if (stream == nullptr) return {};
-  ucp_ep_print_info(endpoint, stream);
-  std::fclose(stream);
-  const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
+  const std::string all = Printed([endpoint](std::FILE* stream) { ucp_ep_print_info(endpoint, stream); });
   std::string lanes;
-  const std::string_view all(text, size);
   for (std::size_t at = all.find("lane["); at != std::string_view::npos; at = all.find("lane[", at + 1)) {
-    std::string_view line = all.substr(at, all.find('\n', at) - at);
+    std::string_view line = std::string_view(all).substr(at, all.find('\n', at) - at);
     line.remove_prefix(std::min(line.size(), line.find("]:") + 2));
     line.remove_prefix(std::min(line.size(), line.find(':') + 1));  // the resource's number
     line = line.substr(0, line.find(" md["));
@@ -48,16 +38,15 @@ std::string LanesOf(ucp_ep_h endpoint) {
 
 }  // namespace
 
-UcxLink::UcxLink(Lanes lanes, const std::string& device, ucp_am_recv_callback_t handler, void* argument) {
-  const Settings settings = MakeSettings(lanes, device);
-  ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  Expect(ucp_init(&params, settings.get(), &context_), "be set up");
+UcxLink::UcxLink(Lanes lanes, const std::string& device, ucp_am_recv_callback_t handler, void* argument)
+    : UcxLink(std::make_shared<UcxContext>(MakeSettings(lanes, device), UCP_FEATURE_AM), handler, argument) {}
+
+UcxLink::UcxLink(std::shared_ptr<UcxContext> context, ucp_am_recv_callback_t handler, void* argument)
+    : context_(std::move(context)) {
   try {
     MakeWorker(handler, argument);
   } catch (const Error&) {
-    Release();
+    if (worker_ != nullptr) ucp_worker_destroy(worker_);
     throw;
   }
 }
@@ -66,8 +55,9 @@ void UcxLink::MakeWorker(ucp_am_recv_callback_t handler, void* argument) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  Expect(ucp_worker_create(context_, &params, &worker_), "make a worker");
+  Expect(ucp_worker_create(context_->get(), &params, &worker_), "make a worker");
   Expect(ucp_worker_get_efd(worker_, &fd_), "wake a thread");
+  if (!context_->takes_messages()) return;
   // UCX 1.13 looks into its table of handlers at whatever number a peer sends, before it asks whether the table is that
   // long, and calls what lies in a gap. So there are neither ends nor gaps: 1.5 MiB and 2 ms a connection. The largest
   // comes first, so that the table grows once.
@@ -91,21 +81,21 @@ void UcxLink::TakeMessages(unsigned number, ucp_am_recv_callback_t handler, void
   Expect(ucp_worker_set_am_recv_handler(worker_, &taking), "take active messages");
 }
 
-UcxLink::~UcxLink() { Release(); }
+UcxLink::~UcxLink() {
+  Disconnect();
+  ucp_worker_destroy(worker_);
+}
 
-void UcxLink::Release() {
-  if (endpoint_ != nullptr) {
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    const ucs_status_ptr_t closing = ucp_ep_close_nbx(endpoint_, &params);
-    // What was under way is given up as UCX works on, not before.
-    for (int i = 0; i < kStepsToClose && ucp_worker_progress(worker_) != 0; ++i) {
-    }
-    if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+void UcxLink::Disconnect() noexcept {
+  if (endpoint_ == nullptr) return;
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  const ucs_status_ptr_t closing = ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &params);
+  // What was under way is given up as UCX works on, not before.
+  for (int i = 0; i < kStepsToClose && ucp_worker_progress(worker_) != 0; ++i) {
   }
-  if (worker_ != nullptr) ucp_worker_destroy(worker_);
-  if (context_ != nullptr) ucp_cleanup(context_);
+  if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
 }
 
 std::vector<std::byte> UcxLink::Address() const {

@@ -1,16 +1,18 @@
-// All that UCX has of one connection: a context, a worker, and the endpoint to the other end's worker. One each, so
-// that a broken peer costs its own connection alone, and closing it ends all that UCX may still read or write for it.
+// All that UCX has of one connection: a worker, and the endpoint to the other end's worker. One each, so that a broken
+// peer costs its own connection alone, and closing it ends all that UCX may still read or write for it.
 #pragma once
 
 #include <ucp/api/ucp.h>
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/transport/ucx/messages.h"
+#include "src/transport/ucx/ucx_context.h"
 
 namespace layercast::ucx_channel {
 
@@ -19,9 +21,12 @@ constexpr unsigned kActiveMessage = 1;  // the only id in use
 // One thread only.
 class UcxLink {
  public:
-  // `handler` takes the active messages that come; by default they are dropped. Throws kUnavailable: UCX has no such
-  // lanes here.
+  // In a context of its own. `handler` takes the active messages that come; by default they are dropped. Throws
+  // kUnavailable: UCX has no such lanes here.
   UcxLink(Lanes lanes, const std::string& device, ucp_am_recv_callback_t handler = &Drop, void* argument = nullptr);
+  // The context's other owners are links too, and memory that is registered with it. Throws kUnavailable.
+  explicit UcxLink(std::shared_ptr<UcxContext> context, ucp_am_recv_callback_t handler = &Drop,
+                   void* argument = nullptr);
   // After it UCX touches none of the memory that it was given for this connection. Callbacks of what was under way may
   // run during it.
   ~UcxLink();
@@ -33,6 +38,8 @@ class UcxLink {
   std::vector<std::byte> Address() const;  // of the worker
   // To the worker at `address`, which UCX trusts: whoever sent it has been authenticated. Throws kUnavailable.
   void Connect(std::span<const std::byte> address);
+  // Gives up what is under way, whose callbacks run; the connection has failed then. Idempotent.
+  void Disconnect() noexcept;
   // What UCX sends by: "tcp/lo", "posix/memory". Empty until connected.
   const std::string& lane() const { return lane_; }
 
@@ -47,12 +54,11 @@ class UcxLink {
  private:
   void MakeWorker(ucp_am_recv_callback_t handler, void* argument);
   void TakeMessages(unsigned number, ucp_am_recv_callback_t handler, void* argument);
-  void Release();
   static ucs_status_t Drop(void* argument, const void* header, std::size_t header_length, void* data,
                            std::size_t length, const ucp_am_recv_param_t* param);
   static void OnError(void* link, ucp_ep_h endpoint, ucs_status_t status);
 
-  ucp_context_h context_ = nullptr;
+  std::shared_ptr<UcxContext> context_;
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
   int fd_ = -1;

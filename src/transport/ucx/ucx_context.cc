@@ -1,0 +1,29 @@
+#include "src/transport/ucx/ucx_context.h"
+
+#include <sstream>
+
+#include "src/transport/ucx/printed.h"
+#include "src/transport/ucx/ucx_status.h"
+
+namespace layercast::ucx_channel {
+
+UcxContext::UcxContext(const Settings& settings, std::uint64_t features, bool by_threads) : features_(features) {
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+  params.features = features | UCP_FEATURE_WAKEUP;
+  params.mt_workers_shared = by_threads ? 1 : 0;
+  Expect(ucp_init(&params, settings.get(), &context_), "be set up");
+}
+
+// "#      resource 0  :  md 0  dev 0  flags -- posix/memory"
+std::vector<std::string> UcxContext::Lanes() const {
+  std::istringstream lines(Printed([this](std::FILE* stream) { ucp_context_print_info(context_, stream); }));
+  std::vector<std::string> lanes;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" resource ") == std::string::npos) continue;
+    lanes.push_back(line.substr(line.rfind(' ') + 1));
+  }
+  return lanes;
+}
+
+}  // namespace layercast::ucx_channel
