@@ -7,19 +7,18 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <list>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/control_socket.h"
 #include "src/transport/ucx/messages.h"
 #include "src/transport/ucx/settings.h"
 #include "src/transport/ucx/ucx_link.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/support/child_process.h"
+#include "tests/transport/ucx_fixture.h"
 
 namespace layercast::ucx_channel {
 namespace {
@@ -27,35 +26,8 @@ namespace {
 using test::Fetch;
 using test::FetchOne;
 using test::kPatience;
-using Bytes = std::vector<std::byte>;
 
 constexpr std::array<std::size_t, 1> kSizes{8 << 20};
-
-Deadline Soon() { return Deadline::After(kPatience); }
-
-void WaitFor(const ControlSocket& socket) {
-  pollfd item{socket.fd(), POLLIN, 0};
-  ::poll(&item, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
-}
-
-Bytes AwaitMessage(ControlSocket& socket) {
-  for (const Deadline deadline = Soon(); !deadline.Passed(); WaitFor(socket)) {
-    if (auto message = socket.Receive()) return *std::move(message);
-  }
-  throw Error(ErrorCode::kDeadlineExceeded, "no message");
-}
-
-// What a test sets is gone after it.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Environment() { ::unsetenv(name_); }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-};
 
 class UcxPublisher : public ::testing::Test {
  protected:
@@ -71,14 +43,6 @@ class UcxPublisher : public ::testing::Test {
     link->Connect(welcome.address);
     socket.Send(EncodeAddress(link->Address()));
     return socket;
-  }
-  static void ExpectCut(ControlSocket& socket) {
-    try {
-      AwaitMessage(socket);
-      ADD_FAILURE() << "it was answered";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnavailable) << error.what();
-    }
   }
   void ExpectServing() {
     const auto receiver = transport_->Connect(publisher_->address(), Soon());

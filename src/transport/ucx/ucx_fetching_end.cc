@@ -7,41 +7,26 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/ucx/settings.h"
 
 namespace layercast::ucx_channel {
-namespace {
-
-constexpr std::chrono::milliseconds kForTheReason{200};
-
-}  // namespace
-
-UcxFetchingEnd::UcxFetchingEnd(const std::string& address, Deadline deadline)
-    : guard_("ucx: publisher at " + WithoutKey(address)) {
+UcxFetchingEnd::UcxFetchingEnd(const std::string& address, Greeted greeted, Deadline deadline)
+    : guard_(PeerAt(address)),
+      control_(std::move(greeted.control)),
+      lanes_(greeted.welcome.lanes),
+      token_(greeted.welcome.token) {
   try {
-    guard_.Run([&] { Greet(ControlAddress::Parse("ucx", address), deadline); });
+    guard_.Run([&] { Answer(greeted.welcome, deadline); });
   } catch (...) {
     Close();
     throw;
   }
 }
 
-void UcxFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
-  control_ = ControlSocket::Connect(address, deadline);
-  control_->Send(EncodeHello({kVersion, address.key, MayShareMemory() ? HostIdentity::Mine() : HostIdentity()}));
-  const Welcome welcome = AwaitWelcome(deadline);
-  token_ = welcome.token;
-  lanes_ = welcome.lanes;
+void UcxFetchingEnd::Answer(const Welcome& welcome, Deadline deadline) {
   link_.emplace(lanes_, control_->Device(), &OnMessage, this);
   link_->Connect(welcome.address);
   control_->Send(EncodeAddress(link_->Address()));
   AwaitLanes(deadline);
-}
-
-Welcome UcxFetchingEnd::AwaitWelcome(Deadline deadline) {
-  const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
-  if (DecodeKind(answer) != Kind::kWelcome) TakeControl(answer);  // throws what it refuses with
-  return DecodeWelcome(answer);
 }
 
 void UcxFetchingEnd::AwaitLanes(Deadline deadline) {
@@ -85,22 +70,9 @@ bool UcxFetchingEnd::Progress() {
 
 void UcxFetchingEnd::ExpectAlive() {
   control_->Flush();
-  while (const auto message = control_->Receive()) TakeControl(*message);
+  if (const auto message = control_->Receive()) ThrowRefused(*message);
   if (lost_.empty()) lost_ = link_->failure();
-  if (lost_.empty()) return;
-  // The publisher may have said why on the other connection, or its end may be on the way.
-  const Deadline patience = Deadline::After(kForTheReason);
-  while (!patience.Passed()) {
-    while (const auto message = control_->Receive()) TakeControl(*message);
-    pollfd item{control_->fd(), POLLIN, 0};
-    ::poll(&item, 1, static_cast<int>(patience.Remaining().count()));
-  }
-  throw Error(ErrorCode::kUnavailable, lost_);
-}
-
-void UcxFetchingEnd::TakeControl(std::span<const std::byte> message) {
-  if (DecodeKind(message) != Kind::kRefused) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
-  ThrowRefusal(message);
+  if (!lost_.empty()) ThrowLost(*control_, lost_);
 }
 
 ucs_status_t UcxFetchingEnd::OnMessage(void* end, const void* header, std::size_t header_length, void* data,

@@ -13,6 +13,7 @@
 #include "src/transport/liveness.h"
 #include "src/transport/requests_under_way.h"
 #include "src/transport/ucx/arrived_pieces.h"
+#include "src/transport/ucx/greeting.h"
 #include "src/transport/ucx/messages.h"
 #include "src/transport/ucx/ucx_link.h"
 
@@ -22,7 +23,7 @@ namespace layercast::ucx_channel {
 class UcxFetchingEnd final : public FetchingEnd {
  public:
   // Throws kUnavailable or kDeadlineExceeded, naming `address` up to its key.
-  UcxFetchingEnd(const std::string& address, Deadline deadline);
+  UcxFetchingEnd(const std::string& address, Greeted greeted, Deadline deadline);
   ~UcxFetchingEnd() override { Close(); }
 
   bool attaches() const override { return false; }
@@ -38,12 +39,10 @@ class UcxFetchingEnd final : public FetchingEnd {
     std::size_t landing = 0;  // pieces that UCX is still bringing
   };
 
-  void Greet(const ControlAddress& address, Deadline deadline);
-  Welcome AwaitWelcome(Deadline deadline);
+  void Answer(const Welcome& welcome, Deadline deadline);
   void AwaitLanes(Deadline deadline);
   // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
   bool Progress();
-  void TakeControl(std::span<const std::byte> message);
 
   // UCX's callbacks: nothing may be thrown through UCX, so that what goes wrong is kept for Progress.
   static ucs_status_t OnMessage(void* end, const void* header, std::size_t header_length, void* data,
@@ -61,8 +60,8 @@ class UcxFetchingEnd final : public FetchingEnd {
   ConnectionGuard guard_;
   std::optional<ControlSocket> control_;
   std::optional<UcxLink> link_;
-  Lanes lanes_ = Lanes::kNetwork;
-  Token token_{};
+  const Lanes lanes_;
+  const Token token_;
   bool reached_ = false;  // a message came by UCX
   RequestsUnderWay<Chunk> requests_;
   std::exception_ptr failure_;  // of a callback

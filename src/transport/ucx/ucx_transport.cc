@@ -1,5 +1,9 @@
 #include "src/transport/ucx/ucx_transport.h"
 
+#include <utility>
+
+#include "src/transport/connection_guard.h"
+#include "src/transport/ucx/greeting.h"
 #include "src/transport/ucx/settings.h"
 #include "src/transport/ucx/ucx_fetching_end.h"
 #include "src/transport/ucx/ucx_offering_end.h"
@@ -21,7 +25,10 @@ class UcxTransport final : public Transport {
     return std::make_unique<ucx_channel::UcxOfferingEnd>(options.bind_host);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
-    return std::make_unique<ucx_channel::UcxFetchingEnd>(address, deadline);
+    ucx_channel::Greeted greeted = ConnectionGuard(ucx_channel::PeerAt(address)).Run([&] {
+      return ucx_channel::Greet(ControlAddress::Parse("ucx", address), deadline);
+    });
+    return std::make_unique<ucx_channel::UcxFetchingEnd>(address, std::move(greeted), deadline);
   }
 };
 
