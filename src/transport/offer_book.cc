@@ -20,16 +20,16 @@ void OfferBook::Add(const Offer& offer) {
   }
 }
 
-void OfferBook::Remove(std::uint64_t offer_id, const Cut& cut) {
+std::shared_ptr<Offered> OfferBook::Remove(std::uint64_t offer_id, const Cut& cut) {
   std::unique_lock lock(mutex_);
   const auto found = offers_.find(offer_id);
-  if (found == offers_.end()) return;
-  const std::shared_ptr<Offered> offered = found->second;
+  if (found == offers_.end()) return nullptr;
+  std::shared_ptr<Offered> offered = found->second;
   offers_.erase(found);
   offered->removed = true;
   service_.Wake();
   const auto drained = [&] { return offered->pieces_under_way == 0; };
-  if (changed_.wait_for(lock, kGrace, drained)) return;
+  if (changed_.wait_for(lock, kGrace, drained)) return offered;
   log::warn("{}: receivers hold {} pieces of offer {}, which is removed: they lose their connection", channel_,
             offered->pieces_under_way, offer_id);
   do {
@@ -37,6 +37,7 @@ void OfferBook::Remove(std::uint64_t offer_id, const Cut& cut) {
     cut(offered);
     lock.lock();
   } while (!changed_.wait_for(lock, kAgain, drained));
+  return offered;
 }
 
 std::shared_ptr<Offered> OfferBook::Find(std::uint64_t offer_id) const {

@@ -35,9 +35,9 @@ class OfferBook {
   OfferBook(std::string channel, const WakeFd& service) : channel_(std::move(channel)), service_(service) {}
 
   void Add(const Offer& offer);
-  // Takes the offer off the list, and returns when no piece of it is on its way. Peers that hold one longer than a
-  // second are cut.
-  void Remove(std::uint64_t offer_id, const Cut& cut);
+  // Takes the offer off the list, and returns it when no piece of it is on its way; null: it was not there. Peers that
+  // hold one longer than a second are cut.
+  std::shared_ptr<Offered> Remove(std::uint64_t offer_id, const Cut& cut);
   // Throws kNotFound.
   std::shared_ptr<Offered> Find(std::uint64_t offer_id) const;
 

@@ -14,6 +14,10 @@
 #include "tests/support/fake_nccl.h"
 #include "tests/support/fake_staging.h"
 #endif
+#if LAYERCAST_HAVE_UCX
+#include "src/transport/ucx/ucx_transport.h"
+#include "tests/support/fake_one_sided.h"
+#endif
 
 namespace layercast::test {
 
@@ -42,6 +46,7 @@ std::unique_ptr<Transport> MakeFakeCudaIpc(bool legacy) {
 std::vector<std::string> TransportNames() {
   std::vector<std::string> names;
   for (const auto& transport : AllTransports()) {
+    if (transport->name() == "ucx") names.emplace_back(kFakeReads);
     if (transport->name() == "nccl") {
       names.emplace_back(kFakeNccl);
     } else if (transport->name() == "cuda_ipc") {
@@ -59,6 +64,9 @@ std::unique_ptr<Transport> TransportNamed(const std::string& name) {
 #endif
 #if LAYERCAST_HAVE_NCCL
   if (name == kFakeNccl) return MakeFakeNccl();
+#endif
+#if LAYERCAST_HAVE_UCX
+  if (name == kFakeReads) return MakeUcxTransport({std::make_shared<FakeOneSided>(), true});
 #endif
   for (std::unique_ptr<Transport>& transport : AllTransports()) {
     if (transport->name() == name) return std::move(transport);

@@ -25,6 +25,9 @@ inline constexpr std::string_view kFakeNccl = "nccl_fake";
 inline constexpr std::string_view kFakeCudaIpc = "cuda_ipc_fake";
 inline constexpr std::string_view kFakeLegacyCudaIpc = "cuda_ipc_legacy_fake";
 
+// One-sided reads of ucx want RDMA at both ends: devices that are played.
+inline constexpr std::string_view kFakeReads = "ucx_reads_fake";
+
 // What the suite runs on: all of this build.
 std::vector<std::string> TransportNames();
 std::unique_ptr<Transport> TransportNamed(const std::string& name);

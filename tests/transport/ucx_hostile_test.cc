@@ -32,7 +32,7 @@ constexpr std::array<std::size_t, 1> kSizes{8 << 20};
 class UcxPublisher : public ::testing::Test {
  protected:
   ControlAddress PublisherAddress() const { return ControlAddress::Parse("ucx", publisher_->address()); }
-  Hello RightHello() const { return {kVersion, PublisherAddress().key, HostIdentity::Mine()}; }
+  Hello RightHello() const { return {kVersion, PublisherAddress().key, false, HostIdentity::Mine()}; }
   ControlSocket ConnectRaw() const { return ControlSocket::Connect(PublisherAddress(), Soon()); }
   // Says HELLO and ADDRESS as a receiver does.
   ControlSocket ConnectAndGreet(std::optional<UcxLink>& link) const {
@@ -88,7 +88,8 @@ TEST_F(UcxPublisher, CutsWhoeverAnswersItsWelcomeWrongly) {
 TEST_F(UcxPublisher, CutsWhoeverSendsGarbageOnceItIsServed) {
   Bytes huge_count = EncodeRequest(1, 1, {});
   std::fill(huge_count.begin() + 17, huge_count.begin() + 21, std::byte{0xFF});
-  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, huge_count, EncodePong(), EncodeAddress(Bytes(50))}) {
+  for (const Bytes& message :
+       {Bytes{}, Bytes{std::byte{77}}, huge_count, EncodePong(), EncodeAddress(Bytes(50)), EncodeRead(1)}) {
     std::optional<UcxLink> link;
     ControlSocket socket = ConnectAndGreet(link);
     socket.Send(message);
@@ -211,7 +212,7 @@ class FakePublisher {
   void Serve(ControlSocket& socket, UcxLink& link, const std::vector<Message>& messages, bool reaches) {
     const Token token = RandomToken();
     AwaitMessage(socket);
-    socket.Send(EncodeWelcome({kVersion, Lanes::kSharedMemory, token, link.Address()}));
+    socket.Send(EncodeWelcome({kVersion, Lanes::kSharedMemory, token, link.Address(), {}}));
     link.Connect(DecodeAddress(AwaitMessage(socket)));
     if (reaches) Send(link, {{Kind::kPong, token, 0, 0}, 0});
     try {

@@ -17,8 +17,9 @@ struct Greeted {
   Welcome welcome;
 };
 
-// Throws kUnavailable, kDeadlineExceeded, kCorrupt, and what the publisher refuses with.
-Greeted Greet(const ControlAddress& address, Deadline deadline);
+// `reads`: the receiver can read one-sided. Throws kUnavailable, kDeadlineExceeded, kCorrupt, and what the publisher
+// refuses with.
+Greeted Greet(const ControlAddress& address, bool reads, Deadline deadline);
 
 // What opens the messages of a connection to `address`.
 std::string PeerAt(const std::string& address);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/bytes.h"
+#include "src/transport/ucx/remote_key.h"
 
 namespace layercast::ucx_channel {
 namespace {
@@ -51,6 +52,28 @@ std::vector<std::byte> GetWorkerAddress(ByteReader& reader) {
   return {bytes.begin(), bytes.end()};
 }
 
+void PutPlace(ByteWriter& writer, const RemotePlace& place) {
+  writer.Put(place.address);
+  writer.Put(static_cast<std::uint16_t>(place.key.size()));
+  PutRaw(writer, place.key);
+}
+
+RemotePlace GetPlace(ByteReader& reader) {
+  RemotePlace place;
+  place.address = reader.Get<std::uint64_t>("address");
+  const auto size = reader.Get<std::uint16_t>("size of the key");
+  if (size == 0 || size > kMaxKeyBytes) reader.Fail("a key of " + std::to_string(size) + " bytes");
+  const std::span<const std::byte> key = reader.GetBytes(size, "key");
+  place.key.assign(key.begin(), key.end());
+  return place;
+}
+
+bool GetFlag(ByteReader& reader, std::string_view field) {
+  const auto flag = reader.Get<std::uint8_t>(field);
+  if (flag > 1) reader.Fail(std::string(field) + ": " + std::to_string(flag));
+  return flag == 1;
+}
+
 }  // namespace
 
 std::vector<std::byte> EncodeHello(const Hello& hello) {
@@ -58,6 +81,7 @@ std::vector<std::byte> EncodeHello(const Hello& hello) {
   writer.PutBytes(kMagic);
   writer.Put(hello.version);
   PutRaw(writer, hello.key);
+  writer.Put(static_cast<std::uint8_t>(hello.reads));
   for (const std::string& text : {hello.host.boot_id, hello.host.network, hello.host.user, hello.host.process}) {
     PutShort(writer, text);
   }
@@ -71,6 +95,7 @@ std::vector<std::byte> EncodeWelcome(const Welcome& welcome) {
   writer.Put(static_cast<std::uint8_t>(welcome.lanes));
   PutRaw(writer, welcome.token);
   PutWorkerAddress(writer, welcome.address);
+  if (welcome.lanes == Lanes::kReads) PutPlace(writer, welcome.token_place);
   return std::move(writer).Take();
 }
 
@@ -88,12 +113,31 @@ std::vector<std::byte> EncodeActiveHeader(const ActiveHeader& header) {
   return std::move(writer).Take();
 }
 
+std::vector<std::byte> EncodeGranted(const Granted& granted) {
+  ByteWriter writer = OpenMessage(kGranted);
+  writer.Put(granted.ticket);
+  writer.Put(static_cast<std::uint8_t>(granted.last));
+  writer.Put(static_cast<std::uint32_t>(granted.tensors.size()));
+  for (const GrantedTensor& each : granted.tensors) {
+    writer.Put(each.tensor);
+    PutPlace(writer, each.place);
+  }
+  return std::move(writer).Take();
+}
+
+std::vector<std::byte> EncodeRead(std::uint64_t ticket) {
+  ByteWriter writer = OpenMessage(kRead);
+  writer.Put(ticket);
+  return std::move(writer).Take();
+}
+
 Hello DecodeHello(std::span<const std::byte> message) {
   ByteReader reader = OpenMessage(message, Kind::kHello, "HELLO");
   GetMagic(reader);
   Hello hello;
   hello.version = GetVersion(reader);
   hello.key = GetToken(reader);
+  hello.reads = GetFlag(reader, "reads");
   for (std::string* text : {&hello.host.boot_id, &hello.host.network, &hello.host.user, &hello.host.process}) {
     *text = GetShort(reader);
   }
@@ -107,10 +151,11 @@ Welcome DecodeWelcome(std::span<const std::byte> message) {
   Welcome welcome;
   welcome.version = GetVersion(reader);
   const auto lanes = reader.Get<std::uint8_t>("lanes");
-  if (lanes != 1 && lanes != 2) reader.Fail("lanes of kind " + std::to_string(lanes));
+  if (lanes < 1 || lanes > 3) reader.Fail("lanes of kind " + std::to_string(lanes));
   welcome.lanes = static_cast<Lanes>(lanes);
   welcome.token = GetToken(reader);
   welcome.address = GetWorkerAddress(reader);
+  if (welcome.lanes == Lanes::kReads) welcome.token_place = GetPlace(reader);
   reader.ExpectEnd();
   return welcome;
 }
@@ -134,6 +179,27 @@ ActiveHeader DecodeActiveHeader(std::span<const std::byte> bytes) {
   header.offset = reader.Get<std::uint64_t>("offset");
   reader.ExpectEnd();
   return header;
+}
+
+Granted DecodeGranted(std::span<const std::byte> message) {
+  ByteReader reader = OpenMessage(message, kGranted, "GRANTED");
+  Granted granted;
+  granted.ticket = reader.Get<std::uint64_t>("ticket");
+  granted.last = GetFlag(reader, "last");
+  const auto count = reader.Get<std::uint32_t>("number of tensors");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto tensor = reader.Get<std::uint32_t>("tensor");
+    granted.tensors.push_back({tensor, GetPlace(reader)});
+  }
+  reader.ExpectEnd();
+  return granted;
+}
+
+std::uint64_t DecodeRead(std::span<const std::byte> message) {
+  ByteReader reader = OpenMessage(message, kRead, "READ");
+  const auto ticket = reader.Get<std::uint64_t>("ticket");
+  reader.ExpectEnd();
+  return ticket;
 }
 
 }  // namespace layercast::ucx_channel

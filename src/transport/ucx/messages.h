@@ -10,6 +10,7 @@
 #include "src/transport/channel.h"
 #include "src/transport/messages.h"
 #include "src/transport/token.h"
+#include "src/transport/ucx/remote_reads.h"
 
 namespace layercast::ucx_channel {
 
@@ -17,13 +18,14 @@ constexpr std::uint16_t kVersion = 1;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxAddressBytes = 4096;  // of a UCX worker; 46 bytes over shared memory, 50 over TCP
 
-// What the two ends of a connection reach each other by.
-enum class Lanes : std::uint8_t { kSharedMemory = 1, kNetwork = 2 };
+// What the two ends of a connection reach each other by. kReads: the receiver reads the publisher's memory.
+enum class Lanes : std::uint8_t { kSharedMemory = 1, kNetwork = 2, kReads = 3 };
 
 struct Hello {
   std::uint16_t version = kVersion;
-  Token key{};        // the publisher's, from its address: whoever has it was told the address
-  HostIdentity host;  // empty where memory must not be shared
+  Token key{};         // the publisher's, from its address: whoever has it was told the address
+  bool reads = false;  // it can read one-sided
+  HostIdentity host;   // empty where memory must not be shared
 };
 
 struct Welcome {
@@ -31,6 +33,20 @@ struct Welcome {
   Lanes lanes = Lanes::kNetwork;
   Token token{};                   // of this connection; opens every active message
   std::vector<std::byte> address;  // of the publisher's worker
+  RemotePlace token_place;         // kReads only: where the token is to be read, which shows that the lanes work
+};
+
+struct GrantedTensor {
+  std::uint32_t tensor = 0;
+  RemotePlace place;
+};
+
+// What a receiver may read until it says that it has: the tensors that its request wants bytes of, in several messages
+// where they are many.
+struct Granted {
+  std::uint64_t ticket = 0;
+  bool last = true;
+  std::vector<GrantedTensor> tensors;
 };
 
 // The header of an active message.
@@ -42,16 +58,23 @@ struct ActiveHeader {
 };
 
 constexpr Kind kAddress = static_cast<Kind>(4);
+constexpr Kind kRead = static_cast<Kind>(5);
+constexpr Kind kGranted = static_cast<Kind>(133);
+constexpr std::size_t kGrantedBytes = std::size_t{64} << 10;  // a longer message gets no more tensors
 
 std::vector<std::byte> EncodeHello(const Hello& hello);
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome);
 std::vector<std::byte> EncodeAddress(std::span<const std::byte> address);
 std::vector<std::byte> EncodeActiveHeader(const ActiveHeader& header);
+std::vector<std::byte> EncodeGranted(const Granted& granted);
+std::vector<std::byte> EncodeRead(std::uint64_t ticket);
 
 // All throw kCorrupt on anything but a whole message of that kind and nothing after it.
 Hello DecodeHello(std::span<const std::byte> message);
 Welcome DecodeWelcome(std::span<const std::byte> message);
 std::vector<std::byte> DecodeAddress(std::span<const std::byte> message);
 ActiveHeader DecodeActiveHeader(std::span<const std::byte> header);
+Granted DecodeGranted(std::span<const std::byte> message);
+std::uint64_t DecodeRead(std::span<const std::byte> message);  // its ticket
 
 }  // namespace layercast::ucx_channel

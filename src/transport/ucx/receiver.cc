@@ -15,6 +15,8 @@ constexpr std::chrono::seconds kTimeToGreet{5};
 constexpr std::size_t kPiecesUnderWay = 16;  // keeps a connection busy, and is what a removal waits for
 // Shorter pieces go with their announcement; longer ones when the receiver has said where to, with no copy on its way.
 constexpr std::size_t kRendezvousFrom = std::size_t{32} << 10;
+// So much of what a receiver was told may lie here for it to take, before anything else is granted.
+constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -23,6 +25,7 @@ Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint
 
 Receiver::~Receiver() {
   link_.reset();  // ends what it can by itself
+  reads_.reset();
   for (const auto& piece : under_way_) {
     if (piece->offered != nullptr) context_.book.End(*piece->offered);
   }
@@ -37,26 +40,40 @@ void Receiver::TakeMessages() {
 
 void Receiver::Take(std::span<const std::byte> message) {
   const Kind kind = DecodeKind(message);
-  if (!link_) return TakeHello(DecodeHello(message));  // the first thing that anybody says
-  if (!greeted_) {
-    link_->Connect(DecodeAddress(message));
-    greeted_ = true;
-    return SendPong();  // tells that the lanes work
-  }
+  if (!link_ && !reads_) return TakeHello(DecodeHello(message));  // the first thing that anybody says
+  if (!greeted_) return TakeAnswer(message);
+  if (kind == kRead && reads_) return reads_->Return(DecodeRead(message));
   switch (kind) {
     case Kind::kRequest: return TakeRequest(DecodeRequest(message));
-    case Kind::kPing:
-      DecodeBare(message);
-      pong_owed_ = true;
-      return;
+    case Kind::kPing: DecodeBare(message); return TakePing();
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+  }
+}
+
+void Receiver::TakeAnswer(std::span<const std::byte> message) {
+  if (reads_) {
+    if (DecodeRead(message) != 0) throw Error(ErrorCode::kCorrupt, "READ of what was not granted");
+    greeted_ = true;
+    return;
+  }
+  link_->Connect(DecodeAddress(message));
+  greeted_ = true;
+  SendPong();  // tells that the lanes work
+}
+
+void Receiver::TakePing() {
+  if (!reads_) {
+    pong_owed_ = true;
+  } else {
+    control_.Send(EncodePong());
   }
 }
 
 void Receiver::TakeHello(const Hello& hello) {
   if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
-  const Lanes lanes = ShareMemory(HostIdentity::Mine(), hello.host) ? Lanes::kSharedMemory : Lanes::kNetwork;
   token_ = RandomToken();
+  if (WelcomeToRead(hello)) return;
+  const Lanes lanes = ShareMemory(HostIdentity::Mine(), hello.host) ? Lanes::kSharedMemory : Lanes::kNetwork;
   spins_ = lanes == Lanes::kSharedMemory;
   try {
     link_.emplace(lanes, control_.Device());
@@ -64,10 +81,28 @@ void Receiver::TakeHello(const Hello& hello) {
     log::warn("ucx: {}", error.what());
     return Refuse({0, ErrorCode::kUnsupported, error.what()});
   }
-  control_.Send(EncodeWelcome({kVersion, lanes, token_, link_->Address()}));
+  control_.Send(EncodeWelcome({kVersion, lanes, token_, link_->Address(), {}}));
+}
+
+bool Receiver::WelcomeToRead(const Hello& hello) {
+  if (!hello.reads || context_.readable == nullptr || !context_.readable->usable()) return false;
+  // On one host shared memory is as good; and who listens on loopback alone has no use for lanes that others reach.
+  const bool near = ShareMemory(HostIdentity::Mine(), hello.host) || control_.Device() == "lo";
+  if (near && !context_.reads_anywhere) return false;
+  try {
+    reads_.emplace(context_.book, *context_.readable, token_);
+    control_.Send(EncodeWelcome(reads_->Describe(token_)));
+  } catch (const Error& error) {
+    reads_.reset();
+    log::warn("ucx: receiver {} gets messages, for it cannot read one-sided: {}", number_, error.what());
+  }
+  return reads_.has_value();
 }
 
 void Receiver::TakeRequest(const Request& request) {
+  if (reads_ && reads_->size() + replies_.all().size() >= kMaxRequestsUnderWay) {
+    throw Error(ErrorCode::kCorrupt, "too many requests under way");
+  }
   try {
     replies_.Push(request, context_.book, kPieceBytes, context_.failpoints.load());
   } catch (const Error& error) {
@@ -83,6 +118,7 @@ void Receiver::Refuse(const Refusal& refusal) {
 }
 
 bool Receiver::Progress() {
+  if (reads_) return ProgressReads();
   if (!greeted_) return false;
   if (pong_owed_) SendPong();
   Feed();
@@ -91,7 +127,27 @@ bool Receiver::Progress() {
   return moved;
 }
 
+bool Receiver::ProgressReads() {
+  const bool moved = reads_->target().Progress();
+  if (!greeted_) return moved;
+  if (replies_.empty() || control_.unsent() > kMaxUnsent) return moved;
+  GrantNext();
+  return true;
+}
+
+void Receiver::GrantNext() {
+  const Reply& reply = replies_.front();
+  try {
+    reads_->Grant(reply, control_);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) throw;
+    return Refuse({reply.ticket, error.code(), error.what()});
+  }
+  replies_.Pop();
+}
+
 bool Receiver::Holds(const Offered& offered) const {
+  if (reads_) return reads_->Hold(offered);
   return std::ranges::any_of(under_way_, [&](const auto& piece) { return piece->offered.get() == &offered; });
 }
 

@@ -1,4 +1,5 @@
-// One receiver, as its publisher sees it: the greeting, what it has asked for, and the pieces on their way to it.
+// One receiver, as its publisher sees it: the greeting, what it has asked for, and the pieces on their way to it, or
+// what it may read.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,9 @@
 #include "src/transport/control_socket.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_queue.h"
+#include "src/transport/ucx/granted_reads.h"
 #include "src/transport/ucx/messages.h"
+#include "src/transport/ucx/readable_offers.h"
 #include "src/transport/ucx/ucx_link.h"
 
 namespace layercast::ucx_channel {
@@ -25,6 +28,8 @@ struct ReceiverContext {
   Token key{};
   OfferBook& book;
   const std::atomic<FailPoints*>& failpoints;
+  ReadableOffers* readable = nullptr;  // null: no one-sided reads
+  bool reads_anywhere = false;         // also where both ends are on one host
 };
 
 // One thread only (the service's).
@@ -44,9 +49,10 @@ class Receiver {
   bool Progress();
 
   const ControlSocket& control() const { return control_; }
-  const UcxLink* link() const { return link_ ? &*link_ : nullptr; }
-  // Whether a thread may sleep until control() or link() says something.
-  bool Arm() { return !link_ || link_->Arm(); }
+  // What UCX has to wait by; -1: nothing yet.
+  int wait_fd() const { return reads_ ? reads_->target().fd() : link_ ? link_->fd() : -1; }
+  // Whether a thread may sleep until control() or wait_fd() says something.
+  bool Arm() { return reads_ ? reads_->target().Arm() : !link_ || link_->Arm(); }
   bool spins() const { return spins_ && busy(); }
   bool TooLate() const { return !greeted_ && greet_by_.Passed(); }
   std::uint64_t number() const { return number_; }  // of those that came
@@ -64,7 +70,12 @@ class Receiver {
 
   void Take(std::span<const std::byte> message);
   void TakeHello(const Hello& hello);
+  void TakeAnswer(std::span<const std::byte> message);
+  bool WelcomeToRead(const Hello& hello);
+  void TakePing();
   void TakeRequest(const Request& request);
+  bool ProgressReads();
+  void GrantNext();
   void Feed();
   void SendPiece(Reply& reply);
   void SendPong();
@@ -89,6 +100,7 @@ class Receiver {
   std::vector<std::unique_ptr<Piece>> under_way_;
   std::vector<std::unique_ptr<Piece>> spare_;  // keeps buffers that are faulted in
   std::optional<UcxLink> link_;
+  std::optional<GrantedReads> reads_;  // instead of a link
 };
 
 }  // namespace layercast::ucx_channel

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/log.h"
 #include "src/transport/receivers.h"
 #include "src/transport/ucx/receiver.h"
 
@@ -45,7 +46,7 @@ class Service {
   std::vector<pollfd> LinksToWaitFor() const {
     std::vector<pollfd> items;
     for (const Receiver& receiver : receivers_.all()) {
-      if (receiver.link() != nullptr) items.push_back({receiver.link()->fd(), POLLIN, 0});
+      items.push_back({receiver.wait_fd(), POLLIN, 0});  // poll passes over what is negative
     }
     return items;
   }
@@ -64,6 +65,16 @@ class Service {
   Overdue& overdue_;
 };
 
+std::unique_ptr<ReadableOffers> MakeReadable(const OneSided* one_sided) {
+  if (one_sided == nullptr || !one_sided->Here()) return nullptr;
+  try {
+    return std::make_unique<ReadableOffers>(one_sided->MakeMemory());
+  } catch (const Error& error) {
+    log::warn("ucx: receivers get messages, for nothing can be read one-sided: {}", error.what());
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 void Overdue::Add(const std::shared_ptr<Offered>& offered) {
@@ -76,20 +87,22 @@ std::vector<std::shared_ptr<Offered>> Overdue::Take() {
   return std::exchange(offers_, {});
 }
 
-UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host)
+UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host, const UcxParts& parts)
     : book_("ucx", wake_),
+      readable_(MakeReadable(parts.one_sided.get())),
       listener_(Listen(bind_host, address_)),
-      service_("ucx", "lc-ucx", wake_, [this](const std::stop_token& stop) {
-        Receivers<Receiver, ReceiverContext> receivers("ucx", std::move(listener_), {address_.key, book_, failpoints_},
-                                                       wake_, kMaxReceivers);
+      service_("ucx", "lc-ucx", wake_, [this, anywhere = parts.reads_anywhere](const std::stop_token& stop) {
+        const ReceiverContext context{address_.key, book_, failpoints_, readable_.get(), anywhere};
+        Receivers<Receiver, ReceiverContext> receivers("ucx", std::move(listener_), context, wake_, kMaxReceivers);
         Service(receivers, overdue_).Run(stop);
       }) {}
 
 void UcxOfferingEnd::Remove(std::uint64_t offer_id) {
-  book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& offered) {
+  const std::shared_ptr<Offered> removed = book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& offered) {
     overdue_.Add(offered);
     wake_.Wake();
   });
+  if (removed != nullptr && readable_ != nullptr) readable_->Forget(*removed);
 }
 
 }  // namespace layercast::ucx_channel

@@ -12,6 +12,8 @@
 #include "src/transport/control_socket.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/service_thread.h"
+#include "src/transport/ucx/readable_offers.h"
+#include "src/transport/ucx/ucx_transport.h"
 #include "src/transport/wake_fd.h"
 
 namespace layercast::ucx_channel {
@@ -30,8 +32,9 @@ class Overdue {
 // Thread-safe.
 class UcxOfferingEnd final : public OfferingEnd {
  public:
-  explicit UcxOfferingEnd(const std::string& bind_host);
+  UcxOfferingEnd(const std::string& bind_host, const UcxParts& parts);
   std::string address() const override { return address_.Text(); }
+  MemoryResource* arena() override { return readable_ ? readable_->memory().arena() : nullptr; }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
@@ -41,6 +44,7 @@ class UcxOfferingEnd final : public OfferingEnd {
   WakeFd wake_;
   OfferBook book_;
   Overdue overdue_;
+  std::unique_ptr<ReadableOffers> readable_;  // null: no one-sided reads
   std::atomic<FailPoints*> failpoints_{nullptr};
   ControlAddress address_{.channel = "ucx", .key = RandomToken()};
   UniqueFd listener_;  // until the service has it

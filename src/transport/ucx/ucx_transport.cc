@@ -1,39 +1,80 @@
 #include "src/transport/ucx/ucx_transport.h"
 
+#include <atomic>
+#include <chrono>
 #include <utility>
 
+#include "layercast/error.h"
+#include "src/base/log.h"
 #include "src/transport/connection_guard.h"
 #include "src/transport/ucx/greeting.h"
 #include "src/transport/ucx/settings.h"
 #include "src/transport/ucx/ucx_fetching_end.h"
 #include "src/transport/ucx/ucx_offering_end.h"
+#include "src/transport/ucx/ucx_reading_end.h"
 
 namespace layercast {
 namespace {
 
+using ucx_channel::Greeted;
+using ucx_channel::UcxFetchingEnd;
+using ucx_channel::UcxParts;
+
+constexpr std::chrono::minutes kAgainAfter{1};
+
 class UcxTransport final : public Transport {
  public:
+  explicit UcxTransport(UcxParts parts) : parts_(std::move(parts)) {}
+
   std::string_view name() const override { return "ucx"; }
   bool Viable(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/, std::string& /*reason*/) const override {
     return true;
   }
-  // Over TCP, whoever reaches UCX's port can write to any memory of the process: nothing to open unasked.
+  // Between hosts, whoever reaches UCX's port or queue pair can write to any memory of the process: nothing to open
+  // unasked.
   bool ByDefault(const HostIdentity& mine, const HostIdentity& theirs) const override {
     return ucx_channel::ShareMemory(mine, theirs);
   }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
-    return std::make_unique<ucx_channel::UcxOfferingEnd>(options.bind_host);
+    return std::make_unique<ucx_channel::UcxOfferingEnd>(options.bind_host, parts_);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
-    ucx_channel::Greeted greeted = ConnectionGuard(ucx_channel::PeerAt(address)).Run([&] {
-      return ucx_channel::Greet(ControlAddress::Parse("ucx", address), deadline);
-    });
-    return std::make_unique<ucx_channel::UcxFetchingEnd>(address, std::move(greeted), deadline);
+    const bool reads = parts_.one_sided != nullptr && parts_.one_sided->Here() && Deadline(no_reads_before_).Passed();
+    Greeted greeted = Greet(address, reads, deadline);
+    if (greeted.welcome.lanes == ucx_channel::Lanes::kReads) {
+      if (auto end = MakeReadingEnd(address, std::move(greeted), deadline)) return end;
+      greeted = Greet(address, false, deadline);
+    }
+    return std::make_unique<UcxFetchingEnd>(address, std::move(greeted), deadline);
   }
+
+ private:
+  static Greeted Greet(const std::string& address, bool reads, Deadline deadline) {
+    return ConnectionGuard(ucx_channel::PeerAt(address)).Run([&] {
+      return ucx_channel::Greet(ControlAddress::Parse("ucx", address), reads, deadline);
+    });
+  }
+
+  // Null: no reads come, though both ends seemed able to. Half of the time is left to messages then.
+  std::unique_ptr<FetchingEnd> MakeReadingEnd(const std::string& address, Greeted greeted, Deadline deadline) const {
+    try {
+      return std::make_unique<ucx_channel::UcxReadingEnd>(address, std::move(greeted), parts_.one_sided->MakeReads(),
+                                                          deadline.AtMost(deadline.Remaining() / 2));
+    } catch (const Error& error) {
+      log::warn("{}; going on with messages", error.what());
+      no_reads_before_ = Deadline::After(kAgainAfter).at();
+      return nullptr;
+    }
+  }
+
+  const UcxParts parts_;
+  mutable std::atomic<Deadline::Clock::time_point> no_reads_before_{};  // whoever connects would wait for nothing
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeUcxTransport() { return std::make_unique<UcxTransport>(); }
+std::unique_ptr<Transport> MakeUcxTransport() { return MakeUcxTransport({nullptr, false}); }
+
+std::unique_ptr<Transport> MakeUcxTransport(UcxParts parts) { return std::make_unique<UcxTransport>(std::move(parts)); }
 
 }  // namespace layercast

@@ -1,12 +1,24 @@
-// Chunks as active messages of UCX: over shared memory, TCP, or what else UCX finds. FORMAT.md has the messages.
+// Chunks by UCX: as active messages over shared memory, TCP, or what else UCX finds; read one-sided over RDMA.
+// FORMAT.md has the messages.
 #pragma once
 
 #include <memory>
 
 #include "src/transport/channel.h"
+#include "src/transport/ucx/remote_reads.h"
 
 namespace layercast {
+namespace ucx_channel {
+
+// What the channel stands on besides UCX's messages. Value.
+struct UcxParts {
+  std::shared_ptr<const OneSided> one_sided;  // null: none. Its owners are the transport and those who made it
+  bool reads_anywhere = false;                // in tests: one-sided also where both ends are on one host
+};
+
+}  // namespace ucx_channel
 
 std::unique_ptr<Transport> MakeUcxTransport();
+std::unique_ptr<Transport> MakeUcxTransport(ucx_channel::UcxParts parts);
 
 }  // namespace layercast
