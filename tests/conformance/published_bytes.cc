@@ -17,6 +17,7 @@
 #if LAYERCAST_HAVE_UCX
 #include "src/transport/ucx/ucx_transport.h"
 #include "tests/support/fake_one_sided.h"
+#include "tests/support/posix_one_sided.h"
 #endif
 
 namespace layercast::test {
@@ -46,7 +47,7 @@ std::unique_ptr<Transport> MakeFakeCudaIpc(bool legacy) {
 std::vector<std::string> TransportNames() {
   std::vector<std::string> names;
   for (const auto& transport : AllTransports()) {
-    if (transport->name() == "ucx") names.emplace_back(kFakeReads);
+    if (transport->name() == "ucx") names.insert(names.end(), {std::string(kFakeReads), std::string(kPosixReads)});
     if (transport->name() == "nccl") {
       names.emplace_back(kFakeNccl);
     } else if (transport->name() == "cuda_ipc") {
@@ -67,6 +68,7 @@ std::unique_ptr<Transport> TransportNamed(const std::string& name) {
 #endif
 #if LAYERCAST_HAVE_UCX
   if (name == kFakeReads) return MakeUcxTransport({std::make_shared<FakeOneSided>(), true});
+  if (name == kPosixReads) return MakeUcxTransport({MakePosixOneSided(), true});
 #endif
   for (std::unique_ptr<Transport>& transport : AllTransports()) {
     if (transport->name() == name) return std::move(transport);

@@ -25,8 +25,9 @@ inline constexpr std::string_view kFakeNccl = "nccl_fake";
 inline constexpr std::string_view kFakeCudaIpc = "cuda_ipc_fake";
 inline constexpr std::string_view kFakeLegacyCudaIpc = "cuda_ipc_legacy_fake";
 
-// One-sided reads of ucx want RDMA at both ends: devices that are played.
+// One-sided reads of ucx want RDMA at both ends: devices that are played, and UCX itself over shared memory.
 inline constexpr std::string_view kFakeReads = "ucx_reads_fake";
+inline constexpr std::string_view kPosixReads = "ucx_reads_posix";
 
 // What the suite runs on: all of this build.
 std::vector<std::string> TransportNames();

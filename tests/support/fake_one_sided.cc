@@ -9,8 +9,12 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/base/unique_fd.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "src/transport/offer_book.h"
 #include "src/transport/ucx/remote_reads.h"

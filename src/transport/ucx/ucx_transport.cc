@@ -2,15 +2,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/transport/connection_guard.h"
 #include "src/transport/ucx/greeting.h"
+#include "src/transport/ucx/read_lanes.h"
 #include "src/transport/ucx/settings.h"
 #include "src/transport/ucx/ucx_fetching_end.h"
 #include "src/transport/ucx/ucx_offering_end.h"
+#include "src/transport/ucx/ucx_one_sided.h"
 #include "src/transport/ucx/ucx_reading_end.h"
 
 namespace layercast {
@@ -73,7 +76,10 @@ class UcxTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeUcxTransport() { return MakeUcxTransport({nullptr, false}); }
+std::unique_ptr<Transport> MakeUcxTransport() {
+  return MakeUcxTransport(
+      {std::make_shared<ucx_channel::UcxOneSided>(ucx_channel::RdmaLanes(std::getenv("UCX_TLS"))), false});
+}
 
 std::unique_ptr<Transport> MakeUcxTransport(UcxParts parts) { return std::make_unique<UcxTransport>(std::move(parts)); }
 

@@ -1,0 +1,55 @@
+// Memory that UCX registers with the devices of one context, for all receivers, and their ways to it.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/transport/ucx/read_lanes.h"
+#include "src/transport/ucx/remote_reads.h"
+#include "src/transport/ucx/ucx_context.h"
+
+namespace layercast::ucx_channel {
+
+// Resource.
+class UcxRegisteredMemory final : public RegisteredMemory {
+ public:
+  // Takes what ucp_mem_map has given. Throws kUnsupported: no device would read it by itself.
+  UcxRegisteredMemory(std::shared_ptr<UcxContext> context, ucp_mem_h mapped);
+  ~UcxRegisteredMemory() override { ucp_mem_unmap(context_->get(), mapped_); }
+  UcxRegisteredMemory(const UcxRegisteredMemory&) = delete;
+  UcxRegisteredMemory& operator=(const UcxRegisteredMemory&) = delete;
+
+  const std::vector<std::byte>& key() const override { return key_; }
+
+ private:
+  void TakeKey();
+
+  std::shared_ptr<UcxContext> context_;  // other owners: UcxRemoteMemory, what else is registered, its links
+  ucp_mem_h mapped_;
+  std::vector<std::byte> key_;
+};
+
+class UcxRemoteMemory : public RemoteMemory {
+ public:
+  // Throws kUnavailable, and kUnsupported where UCX's context has other lanes than these.
+  explicit UcxRemoteMemory(const ReadLanes& lanes);
+
+  std::unique_ptr<RegisteredMemory> Register(std::span<const std::byte> memory) override;
+  std::unique_ptr<ReadTarget> MakeTarget() override;
+
+ protected:
+  const std::shared_ptr<UcxContext>& context() const { return context_; }
+
+ private:
+  std::shared_ptr<UcxContext> context_;
+};
+
+// A context of these lanes alone. Throws what UcxRemoteMemory's constructor throws.
+std::shared_ptr<UcxContext> MakeReadContext(const ReadLanes& lanes, std::uint64_t features, bool by_threads);
+
+}  // namespace layercast::ucx_channel
