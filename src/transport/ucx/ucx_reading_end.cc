@@ -133,7 +133,7 @@ bool UcxReadingEnd::TakeLanded() {
     if (chunk.whole()) whole_.push_back(&chunk);
     any = true;
   }
-  if (any) last_landed_ = Deadline::Clock::now();
+  if (any) waited_ = {};
   return any;
 }
 
@@ -158,7 +158,7 @@ bool UcxReadingEnd::ReadNext(Chunk& chunk) {
   if (__builtin_add_overflow(place.granted.address, run.offset, &address)) {
     throw Error(ErrorCode::kCorrupt, "GRANTED of a tensor that leaves the memory that there can be");
   }
-  if (reading_ == 0) last_landed_ = Deadline::Clock::now();
+  if (reading_ == 0) waited_ = {};
   if (reads_->Read(*place.key, address, chunk.destination.subspan(run.to, run.bytes), chunk.ticket)) return true;
   ++chunk.reading;
   ++reading_;
@@ -181,14 +181,17 @@ bool UcxReadingEnd::CompleteWhole() {
 }
 
 void UcxReadingEnd::Wait(Deadline deadline) {
-  if (reading_ != 0 && Deadline::Clock::now() - last_landed_ > kStuckAfter) {
+  if (reading_ != 0 && waited_ > kStuckAfter) {
     throw Error(ErrorCode::kUnavailable, "no read has come for " + std::to_string(kStuckAfter.count()) + " seconds");
   }
   if (liveness_.ShouldAsk(requests_.size())) {
     control_->Send(EncodePing());
     ++pongs_owed_;
   }
-  if (reads_->Arm()) Sleep(deadline.AtMost(Liveness::kAskAfter / 2));
+  if (!reads_->Arm()) return;
+  const auto began = Deadline::Clock::now();
+  Sleep(deadline.AtMost(Liveness::kAskAfter / 2));
+  waited_ += Deadline::Clock::now() - began;
 }
 
 void UcxReadingEnd::Sleep(Deadline deadline) {

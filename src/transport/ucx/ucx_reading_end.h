@@ -72,10 +72,10 @@ class UcxReadingEnd final : public FetchingEnd {
   std::unique_ptr<RemoteKey> token_key_;
   std::string lane_;
   RequestsUnderWay<Chunk> requests_;
-  std::deque<Chunk*> to_read_;  // granted, and not all of their reads begun
-  std::vector<Chunk*> whole_;   // all of their bytes are here
-  std::size_t reading_ = 0;     // of all chunks
-  Deadline::Clock::time_point last_landed_ = Deadline::Clock::now();
+  std::deque<Chunk*> to_read_;          // granted, and not all of their reads begun
+  std::vector<Chunk*> whole_;           // all of their bytes are here
+  std::size_t reading_ = 0;             // of all chunks
+  Deadline::Clock::duration waited_{};  // for one to land, since the last one did; not what the caller was busy with
   Liveness liveness_;
   std::size_t pongs_owed_ = 0;  // whatever comes was asked for: nobody keeps this end busy
 };
