@@ -198,6 +198,7 @@ class Receiver::Impl {
                   "a layerwise reload is already active. Call finalize_layerwise_processing first.");
     }
     Abort();
+    failpoints_.Suspend(false);
     report_ = ReloadReport();
     for (const char* stage : kStages) report_.stage_ms[stage] = 0;  // also of those that this way leaves out
     report_.buffers_digest = buffers_digest_;

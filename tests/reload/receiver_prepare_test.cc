@@ -16,6 +16,8 @@ using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ReceiverRig;
+using testing::SpecsOf;
+using testing::Weights;
 using testing::WriteCheckpoint;
 
 // A receiver reads them when it is made.
@@ -94,6 +96,15 @@ TEST(ReceiverFailPoints, LeaveTheFirstLoadOfAnEnginesOwnCheckpointAlone) {
   WriteCheckpoint(folder, rig->Version(1));
   rig->receiver->ReloadWeights(FromPath(folder.path()));
   EXPECT_THAT(ErrorOf([&] { rig->receiver->ReloadWeights(FromPath(folder.path())); }), HasSubstr("failpoint verify"));
+}
+
+TEST(ReceiverFailPoints, StrikeALoadCallByCallThatComesAfterOneThatTheyLeftAlone) {
+  const ArmedRig rig("layer_buffer=throw");
+  const Weights weights = rig->Version(1);
+  rig->receiver->ReloadWeights(EagerSource(weights));
+  rig->receiver->record_metadata_for_reloading();
+  rig->receiver->initialize_layerwise_reload(SpecsOf(weights));
+  EXPECT_THAT(ErrorOf([&] { rig->receiver->load_weights(*weights.Stream()); }), HasSubstr("failpoint layer_buffer"));
 }
 
 }  // namespace
