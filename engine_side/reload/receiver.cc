@@ -100,8 +100,8 @@ class Receiver::Impl {
     if (report_.served_digest == served_.digest()) return;
     const Digest expected = served_.digest();
     served_.Lose();
-    throw Error(ErrorCode::kInternal, "the captured buffers do not hold what was committed: digest expected " +
-                                          expected.ToHex() + ", read back " + report_.served_digest.ToHex());
+    throw Error(ErrorCode::kCorrupt, "the captured buffers do not hold what was committed: digest expected " +
+                                         expected.ToHex() + ", read back " + report_.served_digest.ToHex());
   }
 
   void Abort() {

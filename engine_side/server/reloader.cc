@@ -157,6 +157,10 @@ Json Reloader::Verify() {
   try {
     reports_ = ranks_.Call("verify", Json::object(), deadline);
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) {  // what is served is no version
+      Tear(version().value(), error.what());
+      throw;
+    }
     if (!ranks_.RestartIfLost()) throw;
     log::warn("verifying: {}", error.what());
     const std::vector<Json> digests = ranks_.Call("digests", Json::object(), deadline);

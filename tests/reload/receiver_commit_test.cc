@@ -348,7 +348,7 @@ TEST(ReceiverCommit, ServedBytesThatAreNotWhatWasCommittedAreNoVersion) {
     const Version before = *rig.receiver->version();
     const Version after = rig.receiver->ReloadWeights(EagerSource(rig.Version(2))).version;
     *rig.engine.table()[3].address ^= std::byte{1};
-    EXPECT_THAT(ErrorOf([&] { rig.receiver->VerifyServed(); }, ErrorCode::kInternal), HasSubstr("read back"));
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->VerifyServed(); }, ErrorCode::kCorrupt), HasSubstr("read back"));
     EXPECT_FALSE(rig.receiver->version());
     ASSERT_TRUE(rig.receiver->torn());
     EXPECT_EQ(rig.receiver->torn()->from, before);
