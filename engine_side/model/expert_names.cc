@@ -124,16 +124,23 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
 
 std::optional<ExpertName> ExpertNames::ParseStacked(std::string_view name) const {
   const std::vector<std::string> scales = form_ != nullptr ? form_->StackedScales() : std::vector<std::string>();
+  const std::vector<std::string> global_scales =
+      form_ != nullptr ? form_->StackedGlobalScales() : std::vector<std::string>();
   for (const StackedTensor& tensor : StackedTensors(options_.gated)) {
     if (!name.starts_with(tensor.name)) continue;
     const std::string_view suffix = name.substr(tensor.name.size());
     const bool scale = !tensor.bias && std::ranges::find(scales, suffix) != scales.end();
+    const bool global_scale = !tensor.bias && std::ranges::find(global_scales, suffix) != global_scales.end();
     const bool whole = suffix.empty() || (suffix == ".weight" && !tensor.bias);
-    if (!scale && !whole) continue;
+    if (!scale && !global_scale && !whole) continue;
     const bool blocks = tensor.origin == Origin::kBlocks;
-    if (!scale && !tensor.bias && blocks != TakesBlocks()) return std::nullopt;
-    ExpertName named{
-        .expert = std::nullopt, .shards = tensor.shards, .bias = tensor.bias, .scale = scale, .blocks = blocks};
+    if (whole && !tensor.bias && blocks != TakesBlocks()) return std::nullopt;
+    ExpertName named{.expert = std::nullopt,
+                     .shards = tensor.shards,
+                     .bias = tensor.bias,
+                     .scale = scale,
+                     .global_scale = global_scale,
+                     .blocks = blocks};
     named.order.transposed =
         options_.transposed && !tensor.bias && tensor.origin == Origin::kCheckpoint && !TakesBlocks();
     named.order.interleaved = options_.interleaved && tensor.shards == kW13 && tensor.origin != Origin::kEngine;

@@ -3,6 +3,18 @@
 #include "src/base/rounding.h"
 
 namespace layercast {
+namespace {
+
+// Of a scale that one module's is called `scale`.
+std::vector<std::string> StackedNames(const std::string& scale) {
+  constexpr std::string_view kOfWeight = "weight_";
+  const bool of_weight = scale.starts_with(kOfWeight);
+  std::vector<std::string> suffixes = {"_" + (of_weight ? scale.substr(kOfWeight.size()) : scale), "." + scale};
+  if (of_weight) suffixes.insert(suffixes.begin() + 1, "_" + scale);
+  return suffixes;
+}
+
+}  // namespace
 
 QuantizedForm QuantizedForm::Mxfp4() {
   return {.scales = Scales::kBlock,
@@ -39,13 +51,10 @@ std::string_view QuantizedForm::recipe() const {
   return block_rows == 128 && block_cols == 128 ? "fp8_per_block" : "";
 }
 
-std::vector<std::string> QuantizedForm::StackedScales() const {
-  constexpr std::string_view kOfWeight = "weight_";
-  const bool of_weight = checkpoint_scale.starts_with(kOfWeight);
-  const std::string own = of_weight ? checkpoint_scale.substr(kOfWeight.size()) : checkpoint_scale;
-  std::vector<std::string> suffixes = {"_" + own, "." + checkpoint_scale};
-  if (of_weight) suffixes.insert(suffixes.begin() + 1, "_" + checkpoint_scale);
-  return suffixes;
+std::vector<std::string> QuantizedForm::StackedScales() const { return StackedNames(checkpoint_scale); }
+
+std::vector<std::string> QuantizedForm::StackedGlobalScales() const {
+  return has_global_scale ? StackedNames(std::string(kGlobalScale)) : std::vector<std::string>();
 }
 
 std::string_view QuantizedForm::kernel_scale() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/kernel_tensors.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 
@@ -16,23 +17,27 @@ constexpr std::int64_t kNvfp4BlockBytes = 8;
 
 }  // namespace
 
-float Nvfp4Parts::GlobalScale(const QuantizedLayer::Part& part) const {
+std::vector<float> Nvfp4Parts::GlobalScales(const QuantizedLayer::Part& part) const {
   const TensorSpec& spec = checkpoint_.specs()[part.global_scale];
+  const std::int64_t count = MatrixStack::Of(checkpoint_.specs()[part.weight].shape).count;
   const std::string where = "layer " + layer_.path + ": '" + spec.name + "' expected ";
-  if (spec.num_elements() != 1 || !CanCast(spec.dtype, DType::kF32)) {
-    throw Error(ErrorCode::kInvalidArgument, where + Describe(DType::kF32, {1}) + ", got " + Describe(spec));
+  if ((spec.num_elements() != 1 && spec.num_elements() != count) || !CanCast(spec.dtype, DType::kF32)) {
+    throw Error(ErrorCode::kInvalidArgument, where + Describe(DType::kF32, {count}) + ", got " + Describe(spec));
   }
-  float number = 0.0F;
+  std::vector<float> scales(static_cast<std::size_t>(spec.num_elements()));
   Cast(spec.dtype, checkpoint_.Tensor(std::size_t{part.global_scale}).tensor.data, DType::kF32,
-       reinterpret_cast<std::byte*>(&number), 1);
-  const float scale = part.packed ? 1.0F / number : number;
-  if (!std::isfinite(number) || !std::isfinite(scale) || scale < 0.0F) {
+       reinterpret_cast<std::byte*>(scales.data()), scales.size());
+  for (float& scale : scales) {
+    const float number = scale;
+    if (part.packed) scale = 1.0F / number;
+    if (std::isfinite(number) && std::isfinite(scale) && scale >= 0.0F) continue;
     throw Error(ErrorCode::kCorrupt, where +
                                          (part.packed ? "a finite number above zero, whose reciprocal is the scale"
                                                       : "a finite scale that is not negative") +
                                          ", got " + std::to_string(number));
   }
-  return scale;
+  if (scales.size() == 1) scales.resize(static_cast<std::size_t>(count), scales.front());
+  return scales;
 }
 
 float Nvfp4Parts::LargestGlobalScale(const QuantizedLayer::Fused& fused) const {

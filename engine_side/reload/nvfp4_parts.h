@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "engine_side/reload/quantized_layers.h"
 #include "src/checkpoint/checkpoint.h"
@@ -16,14 +17,16 @@ class Nvfp4Parts {
  public:
   Nvfp4Parts(const Checkpoint& checkpoint, const QuantizedLayer& layer) : checkpoint_(checkpoint), layer_(layer) {}
 
-  // A part's, as the recipe has it: where the checkpoint's is its reciprocal, what that is of.
-  float GlobalScale(const QuantizedLayer::Part& part) const;
+  // A part's, as the recipe has them: where the checkpoint's is its reciprocal, what that is of. One for each expert of
+  // a stack, which may have one for all.
+  std::vector<float> GlobalScales(const QuantizedLayer::Part& part) const;
   float LargestGlobalScale(const QuantizedLayer::Fused& fused) const;
   // Of all parts, one after another, under the largest of their global scales.
   void Codes(const QuantizedLayer::Fused& fused, std::byte* codes) const;
   void Scales(const QuantizedLayer::Fused& fused, std::byte* scales) const;
 
  private:
+  float GlobalScale(const QuantizedLayer::Part& part) const { return GlobalScales(part).front(); }  // of no stack
   void Rescale(const QuantizedLayer::Fused& fused, std::byte* codes, std::byte* scales) const;
   std::int64_t BlocksOf(const QuantizedLayer::Part& part) const;
 

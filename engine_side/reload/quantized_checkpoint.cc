@@ -69,10 +69,12 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
     }
     for (const QuantizedLayer::Part& part : layer.parts) {
       if (replaced[part.scale]) continue;
-      if (HasOneScaleForAll(layer, part)) {
-        replaced[part.scale] = true;
-        AddScaleOfEach(layer, part);
-      } else if (HasScalesInAnotherShape(layer, part)) {
+      if (const auto for_all = ScaleForAll(layer, part)) {
+        replaced[*for_all] = true;
+        AddScaleOfEach(layer, part, *for_all);
+      }
+      if (replaced[part.scale]) continue;
+      if (HasScalesInAnotherShape(layer, part)) {
         replaced[part.scale] = true;
         AddScalesInShape(layer, part);
       }
@@ -130,16 +132,23 @@ void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedL
   AddNumber(JoinPath(fused.path, form.checkpoint_scale), [this, &layer, &fused] { return LargestScale(layer, fused); });
 }
 
-// A stack of experts, whose layer has a scale for each.
-bool QuantizedCheckpoint::HasOneScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
-  return layer.layer->quantized_form()->scales == QuantizedForm::Scales::kTensor &&
-         checkpoint_.specs()[part.weight].shape.size() == 3 && checkpoint_.specs()[part.scale].num_elements() == 1;
+// The one number of a stack of experts, whose layer has one for each.
+std::optional<std::uint32_t> QuantizedCheckpoint::ScaleForAll(const QuantizedLayer& layer,
+                                                              const QuantizedLayer::Part& part) const {
+  const QuantizedForm& form = *layer.layer->quantized_form();
+  const std::uint32_t number = form.has_global_scale ? part.global_scale : part.scale;
+  const bool is_stack = checkpoint_.specs()[part.weight].shape.size() == 3;
+  if (!form.has_number() || !is_stack || checkpoint_.specs()[number].num_elements() != 1) return std::nullopt;
+  return number;
 }
 
-void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
+void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part,
+                                         std::uint32_t for_all) {
   const std::int64_t count = checkpoint_.specs()[part.weight].shape[0];
-  AddMade({checkpoint_.specs()[part.scale].name, DType::kF32, {count}}, [this, &layer, &part](std::byte* values) {
-    const std::vector<float> scales = ScalesOf(layer, part);
+  AddMade({checkpoint_.specs()[for_all].name, DType::kF32, {count}}, [this, &layer, &part](std::byte* values) {
+    const bool global = layer.layer->quantized_form()->has_global_scale;
+    const std::vector<float> scales =
+        global ? Nvfp4Parts(checkpoint_, layer).GlobalScales(part) : ScalesOf(layer, part);
     std::memcpy(values, scales.data(), scales.size() * sizeof(float));
   });
 }
@@ -266,7 +275,7 @@ Shape QuantizedCheckpoint::ScaleShapeOf(const QuantizedLayer& layer, const Quant
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const QuantizedForm& form = *layer.layer->quantized_form();
   MatrixStack stack = MatrixStack::Of(weight);
-  stack.cols *= form.codes_per_byte();
+  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_byte();
   Shape shape = form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
   if (part.transposed) std::swap(shape.front(), shape.back());
   if (weight.size() == 3) shape.insert(shape.begin(), stack.count);
@@ -291,8 +300,9 @@ std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, co
   if (one_for_all) scales.resize(static_cast<std::size_t>(NumElements(expected)), scales.front());
   CheckScales(scales, Sign::kNotNegative, layer.path, spec.name);
   if (form.has_global_scale) {
-    const float global_scale = Nvfp4Parts(checkpoint_, layer).GlobalScale(part);
-    for (float& scale : scales) scale *= global_scale;
+    const std::vector<float> global_scales = Nvfp4Parts(checkpoint_, layer).GlobalScales(part);
+    const std::size_t of_each = scales.size() / global_scales.size();
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] *= global_scales[i / of_each];
   }
   return scales;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine_side/reload/quantized_layers.h"
@@ -42,8 +43,8 @@ class QuantizedCheckpoint {
   void AddMade(TensorSpec spec, Maker make);
   void AddDequantized(const QuantizedLayer& layer);
   void AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused);
-  bool HasOneScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
-  void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
+  std::optional<std::uint32_t> ScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
+  void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part, std::uint32_t for_all);
   bool HasScalesInAnotherShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
   Shape ScaleShapeOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;

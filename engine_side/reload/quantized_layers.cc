@@ -23,17 +23,24 @@ constexpr std::string_view kPacked = ".weight_packed";
 constexpr std::string_view kReciprocal = "weight_global_scale";
 constexpr std::int64_t kMostPerElement = 8;  // codes
 
-// What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean.
+// What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean. In a
+// transposed stack they are of rows that follow each other.
 std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
   if (spec.dtype == DType::kF8E4M3 || spec.dtype == DType::kI8) return {{spec.name, DType::kBF16, spec.shape}};
   const bool packed = spec.name.ends_with(kPacked);
-  if (!packed && (spec.dtype != DType::kU8 || !spec.name.ends_with(kWeight))) return {};
-  if (spec.shape.size() != 2 || spec.shape[1] > std::numeric_limits<std::int64_t>::max() / kMostPerElement) return {};
+  const bool stacked = spec.shape.size() == 3 && !packed;
+  if (!packed && (spec.dtype != DType::kU8 || (!stacked && !spec.name.ends_with(kWeight)))) return {};
+  if (!stacked && spec.shape.size() != 2) return {};
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / kMostPerElement;
+  if (std::ranges::max(spec.shape) > kMost) return {};
   const std::string name =
       packed ? spec.name.substr(0, spec.name.size() - kPacked.size()) + std::string(kWeight) : spec.name;
   std::vector<TensorSpec> weights;
   for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
-    weights.push_back({name, DType::kBF16, {spec.shape[0], spec.shape[1] * per_element}});
+    for (std::size_t axis = 1; axis < spec.shape.size(); ++axis) {
+      TensorSpec& weight = weights.emplace_back(TensorSpec{name, DType::kBF16, spec.shape});
+      weight.shape[axis] *= per_element;
+    }
   }
   return weights;
 }
@@ -55,6 +62,15 @@ std::string InputScaleNameOf(const std::string& weight, bool packed) {
   return weight.substr(0, weight.size() - kWeight.size()) + ".input_scale";
 }
 
+// And its second one; `packed`: by compressed-tensors.
+std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed) {
+  if (packed) return {JoinPath(ParentPath(name), kReciprocal)};
+  if (name.ends_with(kWeight)) return {JoinPath(ParentPath(name), QuantizedForm::kGlobalScale)};
+  std::vector<std::string> names = form.StackedGlobalScales();
+  for (std::string& suffix : names) suffix.insert(0, name);
+  return names;
+}
+
 std::string NoForm(const QuantizableLayer& layer) {
   const std::string why = layer.why_no_form().empty() ? "" : ": " + layer.why_no_form();
   return "but config.json gives this layer no quantized form" + why;
@@ -67,11 +83,6 @@ std::string LineByLine(std::span<const std::string> problems) {
   for (std::size_t i = 0; i < std::min(problems.size(), kMost); ++i) lines += "\n  " + problems[i];
   if (problems.size() > kMost) lines += "\n  and " + std::to_string(problems.size() - kMost) + " more";
   return lines;
-}
-
-// Of whole weights.
-bool HasNumbers(const QuantizedForm& form) {
-  return form.scales == QuantizedForm::Scales::kTensor || form.has_global_scale;
 }
 
 // The module whose weight is quantized as one, of which the weight `name` is a part: the whole layer, or, of experts,
@@ -134,9 +145,7 @@ class LayerFinder {
     const bool packed = spec.name.ends_with(kPacked);
     const std::uint32_t scale = FindScale(what, ScaleNames(weight.name, form));
     const std::uint32_t global_scale =
-        form.has_global_scale
-            ? FindScale(what, {JoinPath(ParentPath(weight.name), packed ? kReciprocal : QuantizedForm::kGlobalScale)})
-            : 0;
+        form.has_global_scale ? FindScale(what, GlobalScaleNames(weight.name, form, packed)) : 0;
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
@@ -182,7 +191,7 @@ class LayerFinder {
   void CheckParts() const {
     std::vector<std::string> problems;
     for (const QuantizedLayer& layer : layers_) {
-      if (!HasNumbers(*layer.layer->quantized_form())) continue;
+      if (!layer.layer->quantized_form()->has_number()) continue;
       std::ranges::move(MissingParts(layer, specs_, index_of_), std::back_inserter(problems));
     }
     if (problems.empty()) return;
@@ -230,9 +239,18 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
                   "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
+void CheckCanDequantize(const QuantizedLayer& layer) {
+  if (layer.way != Way::kDequantize || layer.layer->quantized_form()->codes_per_byte() == 1) return;
+  const auto transposed = std::ranges::find_if(layer.parts, &QuantizedLayer::Part::transposed);
+  if (transposed == layer.parts.end()) return;
+  throw Error(ErrorCode::kUnsupported, "layer " + layer.path + ": '" + transposed->name +
+                                           "': transposed stacks whose codes share bytes are served as they are, "
+                                           "and not dequantized");
+}
+
 // Of whole tensors, where several are to have one scale, or one is called otherwise than the engine's.
 std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
-  if (!HasNumbers(*layer.layer->quantized_form())) return {};
+  if (!layer.layer->quantized_form()->has_number()) return {};
   std::map<std::string_view, std::vector<QuantizedLayer::Part>> modules;
   for (const QuantizedLayer::Part& part : layer.parts) modules[part.fused_in].push_back(part);
   // The order of the fused weight: that in which the layer names its shards; gate, w1, and up, w3, of an expert.
@@ -277,6 +295,7 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
     experts.unpacked = !why.empty();
   }
   if (!problems.empty() && !quantization.requantize) RefuseAll(problems);
+  for (const QuantizedLayer& layer : found.layers) CheckCanDequantize(layer);
   for (const QuantizedLayer& layer : found.layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);
   for (const PackedExperts& experts : found.experts) experts.layer->TakeQuantized(!experts.unpacked);
   return found;

@@ -555,6 +555,34 @@ TEST(QuantizedLayers, ScalesOfTransposedStacksAreTransposed) {
   EXPECT_TRUE(up.order.transposed);
 }
 
+TEST(QuantizedLayers, StacksOfNvfp4HaveTheirSecondScalesBesideThem) {
+  FusedMoE experts({.parallel = {1, 2}}, FourExperts(64));
+  experts.SetQuantization(true, QuantizedForm::Nvfp4());
+  experts.TakeQuantized(true);
+  const auto placed = [&](const char* name, DType dtype, Shape shape) {
+    return experts.Place(name, "", {"s", dtype, std::move(shape)});
+  };
+  EXPECT_EQ(placed("gate_up_proj", DType::kU8, {4, 128, 150}).at(1).source, (Box{3, {0, 96, 0}, {4, 32, 150}}));
+  EXPECT_EQ(placed("down_proj", DType::kU8, {4, 300, 32}).at(0).source, (Box{3, {0, 0, 16}, {4, 300, 16}}));
+  EXPECT_EQ(placed("down_proj_weight_scale", DType::kF8E4M3, {4, 300, 4}).at(0).parameter, 4U);
+  for (const char* name : {"gate_up_proj_weight_scale_2", "gate_up_proj.weight_scale_2", "w13_weight_scale_2"}) {
+    EXPECT_EQ(placed(name, DType::kF32, {4}).at(0).parameter, 2U) << name;
+  }
+  EXPECT_THROW(placed("gate_up_proj_weight_scale_2", DType::kF32, {}), Error);  // one for all: from files
+}
+
+TEST(QuantizedLayers, CodesThatShareABytePairUpRowsOfATransposedStack) {
+  ExpertOptions options = FourExperts(64);
+  options.transposed = true;
+  FusedMoE experts({.parallel = {1, 2}}, options);
+  experts.SetQuantization(true, QuantizedForm::Nvfp4());
+  experts.TakeQuantized(true);
+  const PlacedPiece down = experts.Place("down_proj", "", {"s", DType::kU8, {4, 32, 300}}).at(0);
+  EXPECT_EQ(down.source, (Box{3, {0, 16, 0}, {4, 16, 300}}));
+  EXPECT_EQ(down.destination, (Box{3, {0, 0, 0}, {4, 300, 16}}));
+  EXPECT_TRUE(down.order.transposed);
+}
+
 TEST(QuantizedLayers, ExpertsSayWhatOfThemCannotBeCut) {
   const auto why = [](std::int64_t intermediate_size, QuantizedForm::Scales scales, ParallelConfig parallel = {1, 2}) {
     FusedMoE experts({.parallel = parallel}, FourExperts(intermediate_size));

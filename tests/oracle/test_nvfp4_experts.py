@@ -1,5 +1,7 @@
-"""Experts in NVFP4, one by one under ModelOpt's or compressed-tensors' names, against the oracle byte for byte: gate and up of an
-expert are brought to the larger of their two global scales, down is served as it is."""
+"""Experts in NVFP4, one by one under ModelOpt's or compressed-tensors' names, or stacked, against the oracle byte for byte: gate
+and up of an expert are brought to the larger of their two global scales, down is served as it is."""
+
+import json
 
 import pytest
 import safetensors.torch
@@ -7,6 +9,7 @@ import torch
 
 import oracle
 import quantized_checkpoints
+import recipes
 
 FORMS = {"nvfp4": "weight_scale_2", "nvfp4 packed": "weight_global_scale"}
 EXPERTS = "model.layers.1.mlp.experts"
@@ -106,6 +109,122 @@ def test_names_of_mixtral_mean_the_same(form, made, load):
         return tensors
 
     assert_same(load(change(folder, renamed), 2, 1, "nvfp4", "direct"), expected)
+
+
+STACKED = {
+    "short": lambda kind, suffix: kind + suffix.removeprefix("weight"),
+    "modelopt's": lambda kind, suffix: kind if suffix == "weight" else f"{kind}_{suffix}",
+    "modules": lambda kind, suffix: f"{kind}.{suffix}",
+    "an engine's": lambda kind, suffix: {"gate_up_proj": "w13", "down_proj": "w2"}[kind] + f"_{suffix}",
+}
+
+
+def stack(folder, form, names, shape=(COUNT,)):
+    """The same experts in six tensors, as one rank would serve them; global scales in `shape`."""
+    served = quantized_checkpoints.served_tensors(folder, form, 1, 0, "nvfp4")
+
+    def edit(tensors):
+        kept = {name: tensor for name, tensor in tensors.items() if ".experts." not in name}
+        for own, kind in (("w13", "gate_up_proj"), ("w2", "down_proj")):
+            for suffix in ("weight", "weight_scale", "weight_scale_2"):
+                tensor = served[f"{EXPERTS}.{own}_{suffix}"]
+                if suffix == "weight_scale_2" and shape != (COUNT,):
+                    tensor = tensor[0].reshape(shape)
+                kept[f"{EXPERTS}.{STACKED[names](kind, suffix)}"] = tensor.clone()
+        return kept
+
+    return change(folder, edit)
+
+
+@pytest.mark.parametrize("names", STACKED)
+def test_experts_that_are_stacked_are_served_as_they_are(names, made, load):
+    folder = at_scales_of_their_own(made("nvfp4"), "nvfp4")
+    split = {(tp, rank): quantized_checkpoints.served_tensors(folder, "nvfp4", tp, rank, "nvfp4")
+             for tp in (1, 2, 4) for rank in range(tp)}
+    spread = [quantized_checkpoints.with_whole_experts(folder, "nvfp4", 4, rank, "nvfp4") for rank in range(4)]
+    stack(folder, "nvfp4", names)
+    for (tp, rank), expected in split.items():
+        assert_same(load(folder, tp, rank, "nvfp4", *(("direct",) if rank % 2 else ())), expected)
+    for rank, expected in enumerate(spread):
+        assert_same(load(folder, 4, rank, "nvfp4", "experts", *(("direct",) if rank % 2 else ())), expected)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (COUNT,)])
+def test_one_global_scale_for_a_stack_is_that_of_each_expert(shape, made, load):
+    """All weights of this form have the same."""
+    folder = made("nvfp4 packed")
+    expected = {(tp, recipe): quantized_checkpoints.served_tensors(folder, "nvfp4 packed", tp, tp - 1, recipe)
+                for tp in (1, 2) for recipe in ("nvfp4", "none", "fp8_per_channel")}
+    stack(folder, "nvfp4 packed", "modelopt's", shape)
+    for (tp, recipe), tensors in expected.items():
+        assert_same(load(folder, tp, tp - 1, recipe, *(() if recipe == "nvfp4" else ("requantize",))), tensors)
+
+
+@pytest.fixture
+def transposed(checkpoint, tmp_path):
+    """GPT-OSS's experts: gate's rows and up's alternate, and rows are columns on disk. The checkpoint, and what is served of its
+    experts by one rank."""
+    source, folder, served = checkpoint("gpt_oss_blocks", "a"), tmp_path / "transposed", {}
+    folder.mkdir()
+    tensors = oracle.read_tensors(source)
+    for name in [name for name in tensors if name.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
+        coded = [recipes.quantize("nvfp4", w.mT.contiguous(), w.abs().amax(), None) for w in tensors.pop(name)]
+        module, _, kind = name.rpartition(".")
+        for suffix in ("weight", "weight_scale", "weight_scale_2"):
+            stacked = torch.stack([codes[suffix].view(torch.uint8) for codes in coded]).view(coded[0][suffix].dtype)
+            own = stacked.flatten() if suffix == "weight_scale_2" else stacked
+            on_disk = own if own.dim() == 1 else own.view(torch.uint8).mT.contiguous().view(own.dtype)
+            tensors[name + suffix.removeprefix("weight")] = on_disk
+            if kind == "gate_up_proj" and own.dim() == 3:
+                rows = own.view(torch.uint8)
+                own = torch.cat([rows[:, 0::2], rows[:, 1::2]], dim=1).view(own.dtype)
+            served[f"{module}.{'w13' if kind == 'gate_up_proj' else 'w2'}_{suffix}"] = own
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    form = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "*self_attn*"]}
+    (folder / "config.json").write_text(json.dumps({**oracle.read_config(source), "quantization_config": form}))
+    return folder, served
+
+
+@pytest.mark.parametrize("words", [(), ("direct",)])
+def test_transposed_stacks_are_served_as_they_are(words, transposed, load):
+    folder, served = transposed
+    got = load(folder, 1, 0, "nvfp4", *words)
+    assert not isinstance(got, str), got
+    assert oracle.differences({name: got[name] for name in served}, served) == []
+    halves = [load(folder, 2, rank, "nvfp4", *words) for rank in range(2)]
+    for name, tensor in served.items():
+        parts = [half[name].view(torch.uint8) for half in halves]
+        if name.endswith("_scale_2"):
+            assert all(part.equal(tensor.view(torch.uint8)) for part in parts)
+        elif ".w2_" in name:
+            assert torch.cat(parts, dim=2).equal(tensor.view(torch.uint8))
+        else:
+            gates, ups = zip(*(part.chunk(2, dim=1) for part in parts))
+            assert torch.cat([*gates, *ups], dim=1).equal(tensor.view(torch.uint8))
+
+
+def test_transposed_stacks_are_not_dequantized(transposed, load):
+    message = load(transposed[0], 1, 0, "none", "requantize")
+    assert "layer model.layers.0.mlp.experts: 'model.layers.0.mlp.experts." in message and "and not dequantized" in message
+
+
+@pytest.mark.parametrize("suffix, edit, expected", [
+    ("weight_scale", lambda scale: None, "its scales, '{name}', are missing"),
+    ("weight_scale_2", lambda scale: None, "its scales, '{name}', are missing"),
+    ("weight_scale_2", lambda scale: scale[:3].clone(), "expected [6] f32, got [3] f32"),
+    ("weight_scale_2", lambda scale: -scale, "not negative, got -"),
+    ("weight_scale", lambda scale: scale[:, :, :3].clone(), "expected [6, 256, 16] f8_e4m3, got [6, 256, 3] f8_e4m3")])
+def test_scales_of_a_stack_that_cannot_be_are_named(suffix, edit, expected, made, load):
+    name = f"{EXPERTS}.down_proj.{suffix}"
+
+    def edited(tensors):
+        other = edit(tensors.pop(name))
+        return tensors if other is None else {**tensors, name: other}
+
+    folder = change(stack(made("nvfp4"), "nvfp4", "modules"), edited)
+    for recipe, words in (("nvfp4", ()), ("none", ("requantize",))):
+        message = load(folder, 1, 0, recipe, *words)
+        assert EXPERTS in message and expected.format(name=name) in message, message
 
 
 @pytest.mark.parametrize("form, suffix, expected", [

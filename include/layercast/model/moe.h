@@ -64,9 +64,9 @@ struct ExpertOptions {
 // never transposed, come as they are, with their exponents ("gate_up_proj_blocks" [num_experts, 2 * intermediate,
 // hidden / 32, 16], "gate_up_proj_scales"), or unpacked and expert by expert ("3.gate_up_proj_blocks"). Codes and
 // scales of FP8, INT8 and NVFP4 come expert by expert ("3.gate_proj.weight_scale_inv") or stacked like the weights
-// ("gate_up_proj_scale_inv", "gate_up_proj.weight_scale"); of scales of whole tensors an expert has one for gate and up
-// together ("3.gate_up_proj.weight_scale", "gate_up_proj_scale" [num_experts]). Shard ids: w1, w2, w3; w13 where gate
-// and up alternate or have one scale; w1 for up where there is no gate.
+// ("gate_up_proj_scale_inv", "gate_up_proj.weight_scale", "gate_up_proj_weight_scale_2"); of scales of whole tensors an
+// expert has one for gate and up together ("3.gate_up_proj.weight_scale", "gate_up_proj_scale" [num_experts]). Shard
+// ids: w1, w2, w3; w13 where gate and up alternate or have one scale; w1 for up where there is no gate.
 class LAYERCAST_PUBLIC FusedMoE final : public QuantizableLayer {
  public:
   FusedMoE(const LayerContext& context, const ExpertOptions& options);

@@ -24,6 +24,8 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
   bool has_global_scale = false;                    // a second one, of the whole weight (NVFP4)
 
+  // Whether a whole weight has a number, its only scale or its second.
+  bool has_number() const { return scales == Scales::kTensor || has_global_scale; }
   // The recipe whose kernel tensors are such; empty: there is none.
   std::string_view recipe() const;
   // What that recipe calls the scales.
@@ -37,6 +39,8 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   // What a checkpoint adds to the name of a stack of experts to call their scales, what it usually adds first:
   // "_scale_inv", "_weight_scale_inv", ".weight_scale_inv".
   std::vector<std::string> StackedScales() const;
+  // And its second ones, where the form has them: "_weight_scale_2".
+  std::vector<std::string> StackedGlobalScales() const;
 
   // Exponents (e8m0) of blocks of 1 x 32: of GPT-OSS's experts, and of ModelOpt's e4m3 codes.
   static QuantizedForm Mxfp4();
