@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "engine_side/model/path.h"
+#include "engine_side/reload/code_names.h"
 #include "engine_side/reload/missing_parts.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
@@ -17,59 +17,6 @@ namespace layercast {
 namespace {
 
 using Way = QuantizedLayer::Way;
-
-constexpr std::string_view kWeight = ".weight";
-constexpr std::string_view kPacked = ".weight_packed";
-constexpr std::string_view kReciprocal = "weight_global_scale";
-constexpr std::int64_t kMostPerElement = 8;  // codes
-
-// What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean. In a
-// transposed stack they are of rows that follow each other.
-std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
-  if (spec.dtype == DType::kF8E4M3 || spec.dtype == DType::kI8) return {{spec.name, DType::kBF16, spec.shape}};
-  const bool packed = spec.name.ends_with(kPacked);
-  const bool stacked = spec.shape.size() == 3 && !packed;
-  if (!packed && (spec.dtype != DType::kU8 || (!stacked && !spec.name.ends_with(kWeight)))) return {};
-  if (!stacked && spec.shape.size() != 2) return {};
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / kMostPerElement;
-  if (std::ranges::max(spec.shape) > kMost) return {};
-  const std::string name =
-      packed ? spec.name.substr(0, spec.name.size() - kPacked.size()) + std::string(kWeight) : spec.name;
-  std::vector<TensorSpec> weights;
-  for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
-    for (std::size_t axis = 1; axis < spec.shape.size(); ++axis) {
-      TensorSpec& weight = weights.emplace_back(TensorSpec{name, DType::kBF16, spec.shape});
-      weight.shape[axis] *= per_element;
-    }
-  }
-  return weights;
-}
-
-// What the scales of a weight called `name` may be called, the usual name first.
-std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form) {
-  if (name.ends_with(kWeight)) {
-    return {name.substr(0, name.size() - kWeight.size()) + "." + form.checkpoint_scale};
-  }
-  std::vector<std::string> names = form.StackedScales();
-  for (std::string& suffix : names) suffix.insert(0, name);
-  return names;
-}
-
-// What that of the activations is called; `packed`: by compressed-tensors.
-std::string InputScaleNameOf(const std::string& weight, bool packed) {
-  if (packed) return JoinPath(ParentPath(weight), "input_global_scale");
-  if (!weight.ends_with(kWeight)) return weight + "_input_scale";  // experts, stacked
-  return weight.substr(0, weight.size() - kWeight.size()) + ".input_scale";
-}
-
-// And its second one; `packed`: by compressed-tensors.
-std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed) {
-  if (packed) return {JoinPath(ParentPath(name), kReciprocal)};
-  if (name.ends_with(kWeight)) return {JoinPath(ParentPath(name), QuantizedForm::kGlobalScale)};
-  std::vector<std::string> names = form.StackedGlobalScales();
-  for (std::string& suffix : names) suffix.insert(0, name);
-  return names;
-}
 
 std::string NoForm(const QuantizableLayer& layer) {
   const std::string why = layer.why_no_form().empty() ? "" : ": " + layer.why_no_form();
@@ -89,7 +36,7 @@ std::string LineByLine(std::span<const std::string> problems) {
 // gate and up of each.
 std::string FusedIn(const Resolution& to, std::string_view name) {
   if (dynamic_cast<const FusedMoE*>(to.owner) == nullptr || to.pieces.empty()) return to.owner_path;
-  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  if (name.ends_with(kWeightSuffix)) name.remove_suffix(kWeightSuffix.size());
   return JoinPath(ParentPath(name), to.pieces.front().shard_id == "w2" ? "down_proj" : "gate_up_proj");
 }
 
@@ -142,7 +89,7 @@ class LayerFinder {
       throw Error(ErrorCode::kInvalidArgument,
                   what + ", but config.json says that its codes are " + std::string(Name(form.code_dtype())));
     }
-    const bool packed = spec.name.ends_with(kPacked);
+    const bool packed = NamesPackedCodes(spec.name);
     const std::uint32_t scale = FindScale(what, ScaleNames(weight.name, form));
     const std::uint32_t global_scale =
         form.has_global_scale ? FindScale(what, GlobalScaleNames(weight.name, form, packed)) : 0;

@@ -1,0 +1,31 @@
+// What checkpoints call a weight's codes and their scales. Used where quantized layers are found.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layercast/model/quantized_form.h"
+#include "layercast/tensor.h"
+
+namespace layercast {
+
+constexpr std::string_view kWeightSuffix = ".weight";
+
+// By compressed-tensors, in NVFP4: "mlp.down_proj.weight_packed".
+bool NamesPackedCodes(std::string_view codes);
+
+// What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean. In a
+// transposed stack they are of rows that follow each other.
+std::vector<TensorSpec> WeightsOf(const TensorSpec& spec);
+
+// What the scales of a weight called `name` may be called, the usual name first.
+std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form);
+
+// And its second one, where the form has it; `packed`: its codes are.
+std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed);
+
+// What that of its activations is called.
+std::string InputScaleNameOf(const std::string& weight, bool packed);
+
+}  // namespace layercast
