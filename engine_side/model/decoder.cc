@@ -18,8 +18,6 @@ constexpr std::array<SkipRule, 4> kSkipRules = {
      {"rotary_emb.cos_cached", "rotary_emb.cos_cached is computed, not loaded"},
      {"rotary_emb.sin_cached", "rotary_emb.sin_cached is computed, not loaded"}}};
 
-std::string Stage(int stage) { return "pipeline stage " + std::to_string(stage); }
-
 // `make()` where this stage holds it, else what says who does.
 template <class Make>
 std::unique_ptr<Module> HeldHere(bool here, const std::string& held_by, const Make& make) {
@@ -64,14 +62,15 @@ DecoderForCausalLM::DecoderForCausalLM(std::string architecture, const LayerCont
   auto layers = std::make_unique<Group>("Layers");
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     layers->AddChild(std::to_string(i),
-                     HeldHere(stages.HoldsLayer(i), Stage(stages.StageOf(i)), [&] { return make_layer(i); }));
+                     HeldHere(stages.HoldsLayer(i), StageName(stages.StageOf(i)), [&] { return make_layer(i); }));
   }
   const bool tied = config.tie_word_embeddings;
-  const std::string last = Stage(stages.last());
+  const bool on_both = tied || context.parallel.pp_embeds_on_last;
+  const std::string last = StageName(stages.last());
   auto model = std::make_unique<Group>("Decoder");
   model->AddChild("embed_tokens",
-                  HeldHere(stages.is_first() || (tied && stages.is_last()),
-                           tied ? "pipeline stages 0 and " + std::to_string(stages.last()) : Stage(0), [&] {
+                  HeldHere(stages.is_first() || (on_both && stages.is_last()),
+                           on_both ? "pipeline stages 0 and " + std::to_string(stages.last()) : StageName(0), [&] {
                              return std::make_unique<VocabParallelEmbedding>(context, config.vocab_size,
                                                                              config.hidden_size);
                            }));

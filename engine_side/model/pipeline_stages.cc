@@ -53,6 +53,8 @@ PipelineStages::PipelineStages(const ParallelConfig& parallel, std::int64_t num_
   for (std::size_t stage = 1; stage < ends_.size(); ++stage) ends_[stage] += ends_[stage - 1];
 }
 
+std::string StageName(int stage) { return "pipeline stage " + std::to_string(stage); }
+
 int PipelineStages::StageOf(std::int64_t layer) const {
   return static_cast<int>(std::ranges::upper_bound(ends_, layer) - ends_.begin());
 }

@@ -7,6 +7,7 @@
 #include "engine_side/model/families/families.h"
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
+#include "layercast/model/pipeline_stages.h"
 
 namespace layercast {
 namespace {
@@ -127,17 +128,17 @@ std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
                                                       const ParallelConfig& parallel,
                                                       const WeightsMapper& names) const {
   const auto& [architecture, family] = FamilyOf(target);
-  if (parallel.pp_size > 1) {
-    throw Error(ErrorCode::kUnsupported, "a draft model is served by engines of one pipeline stage, got pp_size " +
-                                             std::to_string(parallel.pp_size));
-  }
-  std::unique_ptr<Module> model = family.build(target, parallel, target.dtype);
+  ParallelConfig beside_draft = parallel;
+  beside_draft.pp_embeds_on_last = true;
+  std::unique_ptr<Module> model = family.build(target, beside_draft, target.dtype);
   auto* decoder = dynamic_cast<DecoderForCausalLM*>(model.get());
   if (decoder == nullptr) {
     throw Error(ErrorCode::kUnsupported, architecture + " is no decoder that a draft model could speculate for");
   }
   DraftModel beside = draft ? DraftOf(draft_models_, draft->architectures)(target, *draft, parallel, target.dtype)
                             : DraftOf(draft_layers_, {architecture})(target, target, parallel, target.dtype);
+  const PipelineStages stages(parallel, target.num_hidden_layers);
+  if (!stages.is_last()) beside.tree = std::make_unique<PPMissingLayer>(StageName(stages.last()));
   decoder->AddDraft(std::move(beside.tree));
   model->SetMapper(names | beside.names | model->mapper());
   CheckpointQuantization::Parse(target.json).ApplyTo(*model);

@@ -20,6 +20,7 @@ struct ParallelConfig {
   int pp_rank = 0;
   int pp_size = 1;
   std::vector<std::int64_t> pp_layer_partition{};  // layers of each stage; empty: spread as vLLM does
+  bool pp_embeds_on_last = false;  // the last stage holds the embedding too: a draft model there embeds with it
 
   // Spreads whole experts over the ranks over which each would be split.
   void SpreadExperts() {

@@ -88,13 +88,41 @@ TEST(DraftModel, OfItsOwnHasItsOwnLayersInFullPrecision) {
             "model.layers.0.mlp.gate_up_proj");
 }
 
+// Whatever the stage calls them by; with the embedding that it shares.
+TEST(DraftModel, IsOnTheLastStageOfAPipeline) {
+  const auto holder = [](const Module& model, const std::string& name, Shape shape) {
+    const Resolution to = model.Resolve({name, DType::kBF16, std::move(shape)});
+    return to.owner != nullptr ? to.owner_path : std::string(to.held_by);
+  };
+  for (const bool tied : {false, true}) {
+    const ModelConfig target =
+        Glm(std::string(R"("num_nextn_predict_layers": 1, "tie_word_embeddings": )") + (tied ? "true" : "false"));
+    for (int stage = 0; stage < 3; ++stage) {
+      const auto model = WithDraft(target, std::nullopt, {.pp_rank = stage, .pp_size = 3});
+      const bool last = stage == 2;
+      const std::string elsewhere = "pipeline stage 2";
+      EXPECT_EQ(holder(*model, "model.layers.3.eh_proj.weight", {16, 32}), last ? "draft.layers.3.eh_proj" : elsewhere);
+      EXPECT_EQ(holder(*model, "model.embed_tokens.weight", {100, 16}),
+                stage == 1 ? "pipeline stages 0 and 2" : "model.embed_tokens");
+      EXPECT_EQ(holder(*model, "model.layers.3.embed_tokens.weight", {100, 16}),
+                last ? "model.embed_tokens" : elsewhere);
+      EXPECT_EQ(holder(*model, "model.layers.3.shared_head.head.weight", {100, 16}), !last  ? elsewhere
+                                                                                     : tied ? "model.embed_tokens"
+                                                                                            : "lm_head");
+    }
+  }
+  const ModelConfig eagle = Described("LlamaForCausalLMEagle3", R"("num_hidden_layers": 1)");
+  const auto first = WithDraft(Llama(), eagle, {.pp_rank = 0, .pp_size = 2});
+  EXPECT_EQ(holder(*first, "draft.midlayer.self_attn.k_proj.weight", {16, 32}), "pipeline stage 1");
+  EXPECT_EQ(first->Resolve({"draft.embed_tokens.weight", DType::kBF16, {100, 16}}).skip_rule,
+            "the draft model embeds as its target does");
+}
+
 TEST(DraftModel, ThatCannotBeIsRefused) {
   EXPECT_THAT(ErrorOf([] { WithDraft(Llama()); }, ErrorCode::kUnsupported),
               HasSubstr("no draft model is known for [LlamaForCausalLM], expected one of DeepseekV3ForCausalLM"));
   EXPECT_THAT(ErrorOf([] { WithDraft(Glm(R"("num_nextn_predict_layers": 0)")); }, ErrorCode::kInvalidArgument),
               HasSubstr("num_nextn_predict_layers: expected at least 1 for a draft model, got 0"));
-  EXPECT_THAT(ErrorOf([] { WithDraft(Glm(), std::nullopt, {.pp_size = 2}); }, ErrorCode::kUnsupported),
-              HasSubstr("one pipeline stage, got pp_size 2"));
   ModelConfig wide = Described("EagleLlamaForCausalLM", R"("num_hidden_layers": 1)");
   wide.hidden_size = 32;
   EXPECT_THAT(ErrorOf([&] { WithDraft(Llama(), wide); }, ErrorCode::kInvalidArgument),

@@ -7,10 +7,12 @@ import subprocess
 import pytest
 import safetensors.torch
 
+import disk_names
 import drafts
 import oracle
 import quantized_checkpoints
 
+EMBEDDING = "model.embed_tokens.weight"
 EAGLES = {"eagle": drafts.eagle, "eagle3": drafts.eagle3}
 WAYS = (("way=path", "direct"), ("way=iterator", "shuffled=3"), ("way=pieces",), ("way=pieces", "direct", "shuffled=5"))
 
@@ -104,3 +106,36 @@ def test_what_cannot_be_is_refused(mtp, checkpoint, tmp_path):
                                 (checkpoint("qwen3_next", "a"), ["draft=mtp"], "not initialized from checkpoint: draft.")):
         done = run(folder, 1, 0, "none", tmp_path / "served", "way=path", *words)
         assert done.returncode == 1 and said in done.stderr, done.stderr
+
+
+def stages_of(folder, expected, draft, stages):
+    """What each stage of a pipeline has: the last one the draft model too, and the embedding that it shares."""
+    config, _ = disk_names.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
+    sizes = oracle.stage_sizes(disk_names.layers_of(config), stages)
+    of_stages = [oracle.of_stage(expected, config, sizes, stage) for stage in range(stages)]
+    of_stages[-1] |= draft | {EMBEDDING: expected[EMBEDDING]}
+    return of_stages
+
+
+@pytest.mark.parametrize("recipe", ["none", "fp8_per_channel", "fp8_per_block"])
+@pytest.mark.parametrize("spec", drafts.MTP)
+def test_draft_layers_beside_the_last_stage_of_a_pipeline(spec, recipe, mtp, tmp_path):
+    for (tp, rank), way in zip(((1, 0), (2, 1), (4, 3)), WAYS):
+        target = oracle.served_tensors(mtp(spec), tp, rank, recipe)
+        draft = oracle.served_draft(mtp(spec), tp, rank, recipe)
+        for stage, expected in enumerate(stages_of(mtp(spec), target, draft, 2)):
+            got = served(mtp(spec), tp, rank, recipe, tmp_path / "served", "draft=mtp", "pp=2", f"stage={stage}", *way)
+            assert oracle.differences(got, expected) == []
+
+
+@pytest.mark.parametrize("kind", EAGLES)
+def test_a_checkpoint_of_its_own_beside_the_last_stage(kind, checkpoint, checkpoint_cache, tmp_path):
+    folder = checkpoint("llama", "a")
+    eagle = EAGLES[kind](checkpoint_cache, tmp_path / kind)
+    for (tp, rank), way in zip(((1, 0), (2, 1), (4, 3)), WAYS):
+        target = oracle.served_tensors(folder, tp, rank, "fp8_per_tensor")
+        draft = oracle.served_draft(folder, tp, rank, "fp8_per_tensor", eagle)
+        for stage, expected in enumerate(stages_of(folder, target, draft, 2)):
+            got = served(folder, tp, rank, "fp8_per_tensor", tmp_path / "served", f"draft={eagle}", "pp=2",
+                         f"stage={stage}", *way)
+            assert oracle.differences(got, expected) == []

@@ -54,13 +54,14 @@ void ExpectServed(const Stages& stages, std::uint32_t seed, const Version& versi
 }
 
 // Where versions are staged, the last stage fails before any of them commits; where layers are written and undone,
-// after the first one has.
-TEST(PipelineCommit, AllStagesServeTheOldVersionWhereOneOfThemFails) {
+// after the first one has. So it is with a draft model, which the last stage holds, as with its target.
+void ExpectAllOrNone(bool draft, const std::string& tensor, const std::string& layer) {
   for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo}) {
     SCOPED_TRACE(CommitPolicyName(policy));
     Stages stages;
     for (int stage = 0; stage < 2; ++stage) {
-      const RigOptions options{.recipe = "fp8_per_channel", .parallel = {.pp_rank = stage, .pp_size = 2}, .layers = 2};
+      const RigOptions options{
+          .recipe = "fp8_per_channel", .parallel = {.pp_rank = stage, .pp_size = 2}, .layers = 2, .draft = draft};
       stages.push_back(std::make_unique<ReceiverRig>(options, true, false, policy));
     }
     const auto weights = [&](std::uint32_t seed) { return stages[0]->Version(seed); };
@@ -68,12 +69,23 @@ TEST(PipelineCommit, AllStagesServeTheOldVersionWhereOneOfThemFails) {
     const Version first = *stages[0]->receiver->version();
     Weights bad = weights(2);
     const std::uint16_t nan = 0x7FC0;
-    std::memcpy(bad.bytes(testing::IndexOf(bad, "model.layers.1.mlp.down_proj.weight")).data(), &nan, sizeof(nan));
-    EXPECT_THAT(ReloadAll(stages, weights(2), bad), HasSubstr("model.layers.1.mlp.down_proj"));
+    std::memcpy(bad.bytes(testing::IndexOf(bad, tensor)).data(), &nan, sizeof(nan));
+    EXPECT_THAT(ReloadAll(stages, weights(2), bad), HasSubstr(layer));
     ExpectServed(stages, 1, first);
     ASSERT_EQ(ReloadAll(stages, weights(3), weights(3)), "");
     ExpectServed(stages, 3, *stages[0]->receiver->version());
+    EXPECT_EQ(stages[1]->engine.Served().contains("draft.fc.weight"), draft);
+    EXPECT_FALSE(stages[0]->engine.Served().contains("draft.fc.weight"));
+    EXPECT_EQ(stages[1]->engine.Served().contains("model.embed_tokens.weight"), draft);
   }
+}
+
+TEST(PipelineCommit, AllStagesServeTheOldVersionWhereOneOfThemFails) {
+  ExpectAllOrNone(false, "model.layers.1.mlp.down_proj.weight", "model.layers.1.mlp.down_proj");
+}
+
+TEST(PipelineCommit, AllStagesServeTheOldVersionWhereTheDraftModelFails) {
+  ExpectAllOrNone(true, "draft.fc.weight", "draft.fc");
 }
 
 }  // namespace

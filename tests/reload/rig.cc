@@ -130,6 +130,28 @@ void QuantizeInto(const RigOptions& options, const std::string& name, const Para
   }
 }
 
+std::unique_ptr<Module> Decoder(const RigOptions& options) {
+  const ModelConfig config = ModelConfig::Parse(Config(options));
+  const ModelRegistry registry = ModelRegistry::Builtin();
+  if (!options.draft) return registry.Build(config, options.parallel);
+  ModelConfig eagle = config;
+  eagle.architectures = {"EagleLlamaForCausalLM"};
+  eagle.num_hidden_layers = 1;
+  return registry.BuildWithDraft(config, eagle, options.parallel);
+}
+
+void AddDraft(const std::function<void(const std::string& name, Shape shape)>& add) {
+  add("draft.fc.weight", {128, 256});
+  for (const auto& [name, rows] : {std::pair("q", 256), std::pair("k", 128), std::pair("v", 128)}) {
+    add("draft.layers.0.self_attn." + std::string(name) + "_proj.weight", {rows, 128});
+  }
+  add("draft.layers.0.self_attn.o_proj.weight", {128, 256});
+  add("draft.layers.0.post_attention_layernorm.weight", {128});
+  add("draft.layers.0.mlp.gate_proj.weight", {256, 128});
+  add("draft.layers.0.mlp.up_proj.weight", {256, 128});
+  add("draft.layers.0.mlp.down_proj.weight", {128, 256});
+}
+
 void AddScales(Weights& weights, const RigOptions& options, std::uint32_t seed) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const std::string path = "model.layers." + std::to_string(i) + ".";
@@ -160,9 +182,7 @@ std::vector<std::byte> BytesOf(const Parameter& parameter) {
 }  // namespace
 
 std::unique_ptr<Module> RigModel(const RigOptions& options) {
-  std::unique_ptr<Module> model =
-      options.experts ? ExpertModel(options)
-                      : ModelRegistry::Builtin().Build(ModelDescription::FromJson(Config(options)), options.parallel);
+  std::unique_ptr<Module> model = options.experts ? ExpertModel(options) : Decoder(options);
   model->SetTransforms(options.transforms);
   HoldScales(*model, options.scales);
   return model;
@@ -197,6 +217,7 @@ Weights RigWeights(const RigOptions& options, std::uint32_t seed) {
   AddScales(weights, options, seed);
   add("model.norm.weight", {128});
   if (!options.tied) add("lm_head.weight", {options.vocab, 128});
+  if (options.draft) AddDraft(add);
   return weights;
 }
 

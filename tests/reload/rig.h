@@ -47,6 +47,7 @@ struct RigOptions {
   DType source = DType::kBF16;  // of the weights
   bool tied = false;
   std::int64_t layers = 1;
+  bool draft = false;  // with an EAGLE of one layer beside it
   // Of 65 words padded to 128, four ranks have 32, 32, 1 and 0: the last two are mostly and only padding.
   std::int64_t vocab = 65;
   std::string failpoints{};

@@ -16,7 +16,8 @@ namespace layercast {
 
 // Every stage has neighbouring layers, at least one: those of `pp_layer_partition`, or else equal numbers of them,
 // where what remains goes to the stages before the last one, one each from back to front (vLLM's get_pp_indices). The
-// first stage has the embedding, the last one the final norm and lm_head; tied embeddings are on both. Value.
+// first stage has the embedding, the last one the final norm and lm_head, and the draft model where there is one; the
+// embedding is on both where it is tied or a draft model shares it. Value.
 class LAYERCAST_PUBLIC PipelineStages {
  public:
   // Throws kInvalidArgument, naming both numbers, for a rank that is none, more stages than layers, and a partition
@@ -35,6 +36,9 @@ class LAYERCAST_PUBLIC PipelineStages {
   int stage_;
   std::vector<std::int64_t> ends_;  // the layer behind the last one of each stage
 };
+
+// "pipeline stage 1": who holds what other stages do not.
+LAYERCAST_PUBLIC std::string StageName(int stage);
 
 // A part of the model that other stages hold: has no parameters, and takes every name below it without a look.
 class LAYERCAST_PUBLIC PPMissingLayer final : public Module {

@@ -47,8 +47,8 @@ class LAYERCAST_PUBLIC ModelRegistry {
   std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel,
                                 const WeightsMapper& names = {}) const;
   // The same, with a second tree for the draft model that speculates for it, under kDraftRoot: of the layers that the
-  // target's own checkpoint holds for that (MTP), or as `draft` describes it. Throws kUnsupported, naming those known,
-  // for one that nobody has registered, and beside pipeline stages.
+  // target's own checkpoint holds for that (MTP), or as `draft` describes it. Of a pipeline the last stage has it, and
+  // the embedding that it shares. Throws kUnsupported, naming those known, for one that nobody has registered.
   std::unique_ptr<Module> BuildWithDraft(const ModelConfig& target, const std::optional<ModelConfig>& draft,
                                          const ParallelConfig& parallel, const WeightsMapper& names = {}) const;
 
