@@ -124,9 +124,11 @@ class PlanReport {
     const PlannedLayer& layer = plan.layers()[parameter.layer];
     const std::string name = parameter.spec.name.substr(layer.path.empty() ? 0 : layer.path.size() + 1);
     const std::vector<std::string> rules = RulesOf(tensor);
+    const Shape& read_as = plan.SourceShape(manifest_, placement.tensor);
     json_["placements"].push_back({{"tensor", tensor.name},
                                    {"dtype", Name(tensor.dtype)},
                                    {"shape", tensor.shape},
+                                   {"read_as", read_as},
                                    {"source", RangesOf(placement.source)},
                                    {"layer", layer.path},
                                    {"class", layer.class_name},
@@ -136,8 +138,9 @@ class PlanReport {
                                    {"transposed", placement.order.transposed},
                                    {"interleaved", placement.order.interleaved},
                                    {"rules", rules}});
-    text_ += tensor.name + " " + TextOf(placement.source) + " -> " + parameter.spec.name + " " +
-             TextOf(placement.destination) + "  " + layer.class_name;
+    text_ += tensor.name + (read_as == tensor.shape ? "" : " read as " + ToString(read_as)) + " " +
+             TextOf(placement.source) + " -> " + parameter.spec.name + " " + TextOf(placement.destination) + "  " +
+             layer.class_name;
     if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
     if (placement.order.transposed) text_ += " transposed";
     if (placement.order.interleaved) text_ += " interleaved";

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import checkpoints
+import drafts
 import oracle
 
 
@@ -40,7 +41,7 @@ def test_carrying_out_a_plan_makes_what_is_served(spec, tp, program, checkpoint)
             assert list(tensor.shape) == placement["shape"]
             target = f"{placement['layer']}.{placement['parameter']}"
             part(made[target], placement["destination"]).copy_(
-                laid_out(part(tensor, placement["source"]), placement))
+                laid_out(part(tensor.reshape(placement["read_as"]), placement["source"]), placement))
             part(written[target], placement["destination"]).add_(1)
         assert oracle.differences(made, expected) == []
         for name, times in written.items():
@@ -68,6 +69,21 @@ def test_a_plan_against_a_publisher_says_what_would_not_fit(program, start, chec
     assert fits["problems"] == []
     outcome = program.run("plan", "--model", checkpoint("qwen3_tied", "b"), "--publisher", publisher.endpoint, status=1)
     assert any("model.layers.0.self_attn.q_proj.weight" in problem for problem in outcome.json["problems"])
+
+
+def test_a_plan_of_a_pipeline_has_the_draft_model_on_the_last_stage(program, checkpoint_cache, tmp_path):
+    folder = drafts.target_with_draft_layers("glm4_moe", checkpoint_cache, tmp_path / "target")
+    stages = [program.run("plan", "--model", folder, "--draft", "mtp", "--pp", 2, "--stage", stage).json
+              for stage in range(2)]
+    names = set(oracle.read_tensors(folder))
+    of_draft = set()
+    for stage, plan in enumerate(stages):
+        placed = {placement["tensor"] for placement in plan["placements"]}
+        assert placed | {tensor["name"] for tensor in plan["elsewhere"] + plan["skipped"]} == names
+        of_draft |= {(p["tensor"], stage) for p in plan["placements"] if p["layer"].startswith("draft")}
+        assert "model.embed_tokens.weight" in placed
+    assert len(of_draft) > 5 and {stage for _, stage in of_draft} == {1}
+    assert {name for name, _ in of_draft} <= {tensor["name"] for tensor in stages[0]["elsewhere"]}
 
 
 @pytest.mark.parametrize("spec", checkpoints.SPECS)
