@@ -64,8 +64,9 @@ std::set<std::string> Module::load_weights(WeightsIterator& weights) {
       Refuse(ErrorCode::kUnsupported, next->name, "is not in host memory");
     }
     if (!loaded.insert(next->name).second) Refuse(ErrorCode::kInvalidArgument, next->name, "came twice");
-    for (const auto& [name, view, to] : parts) {
+    for (const auto& [view, to] : parts) {
       if (to.owner == nullptr) continue;
+      const std::string& name = view.spec.name;
       tensor.shape = view.read_as;
       Module& owner = *FindModule(to.owner_path);
       const std::string& own_name = to.tree_name.empty() ? name : to.tree_name;

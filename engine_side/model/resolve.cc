@@ -112,12 +112,13 @@ std::vector<SourceResolution> Module::ResolveSource(const TensorSpec& spec) cons
   for (SourceView& view : transforms_.Apply(spec)) {
     Resolution to = Resolve(view.spec);
     for (PlacedPiece& piece : to.pieces) piece = view.InSource(piece);
-    resolved.push_back({view.spec.name, std::move(view), std::move(to)});
+    resolved.push_back({std::move(view), std::move(to)});
   }
   for (const SourceResolution& part : resolved) {
     if (resolved.size() == 1 || part.to.alias_of.empty()) continue;
-    throw Error(ErrorCode::kUnsupported, Quote(part.name) + ", a part of " + Quote(spec.name) + ", is tied to " +
-                                             Quote(part.to.alias_of) + ": expected a tensor of its own");
+    throw Error(ErrorCode::kUnsupported, Quote(part.view.spec.name) + ", a part of " + Quote(spec.name) +
+                                             ", is tied to " + Quote(part.to.alias_of) +
+                                             ": expected a tensor of its own");
   }
   return resolved;
 }

@@ -122,8 +122,8 @@ void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
 void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts) {
   NoteRead(tensor, parts);
   if (parts.size() == 1) {
-    auto& [name, view, to] = parts.front();
-    if (to.tree_name.empty() && name != manifest_.entry(tensor).spec.name) to.tree_name = name;
+    auto& [view, to] = parts.front();
+    if (to.tree_name.empty() && view.spec.name != manifest_.entry(tensor).spec.name) to.tree_name = view.spec.name;
     return PlaceResolved(tensor, std::move(to));
   }
   std::optional<std::uint32_t> first;  // layer

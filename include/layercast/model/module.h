@@ -59,8 +59,7 @@ struct LAYERCAST_PUBLIC Resolution {
 
 // Of one of the tensors that transforms make of a checkpoint tensor.
 struct SourceResolution {
-  std::string name;  // of that tensor
-  SourceView view;   // what it is of the checkpoint tensor: the source boxes of `to` are of `view.read_as`
+  SourceView view;  // what it is of the checkpoint tensor: the source boxes of `to` are of `view.read_as`
   Resolution to;
 };
 
