@@ -84,7 +84,7 @@ class Engine {
   Times Reload() {
     const auto begin = Deadline::Clock::now();
     Times times;
-    stager_.Open(FromPublisher(publisher_), ++attempt_);
+    stager_.Open(FromPublisher(publisher_), ++attempt_, {});
     const StagedVersion staged = stager_.Receive();
     times.staged = MillisecondsSince(begin);
     stager_.committer().Commit();
