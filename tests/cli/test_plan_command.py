@@ -59,7 +59,7 @@ def test_the_fields_of_a_plan(model):
     assert (plan["tp"], plan["rank"], plan["problems"]) == (2, 1, [])
     key = next(p for p in plan["placements"] if p["tensor"].endswith("k_proj.weight"))
     assert key == {"tensor": "model.layers.0.self_attn.k_proj.weight", "dtype": "f32", "shape": [8, 16],
-                   "source": [[4, 8], [0, 16]], "layer": "model.layers.0.self_attn.qkv_proj",
+                   "read_as": [8, 16], "source": [[4, 8], [0, 16]], "layer": "model.layers.0.self_attn.qkv_proj",
                    "class": "QKVParallelLinear", "parameter": "weight", "destination": [[8, 12], [0, 16]], "shard": "k",
                    "transposed": False, "interleaved": False, "rules": []}
     assert {s["name"]: s["rule"] for s in plan["skipped"]} == {
