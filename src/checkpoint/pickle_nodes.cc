@@ -66,7 +66,7 @@ void Pickle::Extend(std::uint32_t node, std::span<const std::uint32_t> items) {
                       items_.begin() + static_cast<std::ptrdiff_t>(begin));
     range.begin = Narrow(begin);
   }
-  std::ranges::copy(items, items_.begin() + static_cast<std::ptrdiff_t>(range.begin + range.count));
+  std::ranges::copy(items, std::span(items_).subspan(std::size_t{range.begin} + range.count).begin());
   range.count = Narrow(needed);
 }
 
