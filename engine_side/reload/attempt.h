@@ -80,6 +80,7 @@ class ReloadAttempt final : public FetchSink {
   void Finish();
 
   const PreparedLayout& prepared() const { return *prepared_; }
+  const Manifest& manifest() const { return manifest_; }
   // With the digests of whole tensors that were seen: what names the version.
   Manifest FinalManifest() const;
   void Describe(ReloadReport& report) const;

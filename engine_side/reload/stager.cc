@@ -111,7 +111,6 @@ void Stager::Abandon() {
 
 void Stager::BeginAttempt(Manifest manifest, Arrival arrival, HeldParts parts) {
   std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest, std::move(parts));
-  last_layout_ = manifest.layout();
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
 
@@ -134,6 +133,7 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
 StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
   attempt_->Finish();
   attempt_->Describe(report_);
+  last_layout_ = attempt_->manifest().layout();
   if (published) {
     report_.version = *std::move(published);
   } else {

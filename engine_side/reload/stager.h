@@ -118,7 +118,7 @@ class Stager {
   ChannelChooser channels_;     // with the mappings and measurements of earlier sessions
   LayoutsByPublisher layouts_;  // of the last session
 
-  std::shared_ptr<const ManifestLayout> last_layout_;  // of the last load
+  std::shared_ptr<const ManifestLayout> last_layout_;  // of the last load that was whole
   std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is an attempt
   std::optional<const KernelLayout> layout_;           // of the model in full precision
   std::unique_ptr<Committer> committer_;               // refers to layout_

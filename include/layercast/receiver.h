@@ -149,7 +149,7 @@ class LAYERCAST_PUBLIC Receiver {
   // Drops what is staged or half received, and rolls back what was half written. Does nothing when there is nothing.
   void Abort();
   // Reads the served bytes back and holds them against what was staged; after Commit, while the engine runs. Throws
-  // kInternal when they differ: the engine is torn() then.
+  // kCorrupt when they differ: the engine is torn() then.
   void VerifyServed();
 
   // What users of layerwise reload know, call by call. Under kUndo and kInPlace no forward pass may run from

@@ -225,6 +225,18 @@ TEST(Receiver, AnIteratorsOwnFailureIsPassedOnAndForgotten) {
   EXPECT_NO_THROW(rig.receiver->ReloadWeights(EagerSource(a)));
 }
 
+TEST(Receiver, ALoadThatFailedIsNotTheOneWhoseSpecsHoldForTheNext) {
+  ReceiverRig rig;
+  const Weights a = rig.Version(1);
+  rig.receiver->ReloadWeights(EagerSource(a));
+  std::vector<TensorSpec> of_another_dtype = SpecsOf(a);
+  for (TensorSpec& spec : of_another_dtype) spec.dtype = DType::kF32;
+  const auto broken = []() -> std::optional<NamedTensor> { throw std::runtime_error("the generator broke"); };
+  EXPECT_THROW(rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(broken), of_another_dtype)),
+               std::runtime_error);
+  EXPECT_NO_THROW(rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(TensorsOf(a)))));
+}
+
 TEST(Receiver, ATiedHeadMustHoldTheEmbeddingsBytes) {
   ReceiverRig rig({.tied = true});
   Weights weights = rig.Version(1);
