@@ -234,6 +234,34 @@ TEST(StreamedParts, WhatIsWrongIsNamedAndChangesNothing) {
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(served)), IsEmpty());
 }
 
+TEST(StreamedParts, OneThatIsLostInTheMiddleIsNamed) {
+  std::promise<void> in_the_middle;
+  std::promise<void> go_on;
+  const auto stops = [&](int rank, Weights shard) {
+    if (rank == 0) return shard;
+    auto next = [&, at = std::size_t{0}, tensors = All(shard)]() mutable -> std::optional<NamedTensor> {
+      if (at == 2) {
+        in_the_middle.set_value();
+        go_on.get_future().wait();
+        throw Error(ErrorCode::kUnavailable, "this rank's process ends");  // where it has not yet
+      }
+      return at == tensors.size() ? std::nullopt : std::optional(tensors[at++]);
+    };
+    return Weights::Once(shard.specs, MakeWeightsIterator(std::move(next)), shard.parts);
+  };
+  ReceiverRig rig;
+  ShardedTrainer trainer(2);
+  trainer.Publish(rig.Version(2), RowsOf, PublishAs::kStream, stops);
+  const std::vector<std::string> endpoints = trainer.endpoints();  // the last rank's first
+  const std::jthread loses([&] {
+    in_the_middle.get_future().wait();
+    const std::jthread ends([&] { trainer.End(1); });
+    go_on.set_value();
+  });
+  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(FromPublishers(endpoints)); }), HasSubstr(endpoints[0]));
+  EXPECT_FALSE(rig.receiver->version());
+}
+
 TEST(StreamedParts, AStreamAndASnapshotAreNotOneVersion) {
   const ReceiverRig rig;
   const testing::Weights weights = rig.Version(1);
