@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <future>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,7 +55,9 @@ class PublishTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(rig.engine.CanariesAreAlive());
   }
 
+  // The publisher walks them, and no test sees when it is through: they go after it.
   const std::vector<testing::Weights> versions_ = {testing::RigWeights({}, 1), testing::RigWeights({}, 2)};
+  std::list<testing::Weights> others_;
   Publisher publisher_{PublisherOptions{}};
 };
 
@@ -126,7 +129,8 @@ TEST_P(PublishTest, RanksFindTheirPartsInTensorsThatAreLaidOutOtherwise) {
   std::uint64_t step = 4;
   for (const bool shared : {true, false}) {
     options.transforms = shared ? testing::SharedTransforms(2) : testing::ScatteredTransforms();
-    const testing::Weights other = shared ? testing::Shared(weights) : testing::Scattered(weights);
+    const testing::Weights& other =
+        others_.emplace_back(shared ? testing::Shared(weights) : testing::Scattered(weights));
     for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
       for (const char* recipe : {"fp8_per_tensor", "fp8_per_channel"}) {
         publisher_.Publish({.lineage = "run", .step = ++step, .mode = mode}, Published(other));
