@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "layercast/model/source_transforms.h"
 #include "tests/reload/rig.h"
@@ -20,5 +21,10 @@ Weights Shared(const Weights& usual);
 
 // What a pipeline stages of them, chunk by chunk in the order of a snapshot.
 ServedBytes LoadByPieces(const RigOptions& options, const Weights& weights, bool direct, std::uint64_t chunk_bytes);
+
+// That tests of every recipe go through; under sanitizers, which look for other things, one of them.
+inline std::vector<DType> ModelDTypes() {
+  return kUnderSanitizer ? std::vector{DType::kBF16} : std::vector{DType::kBF16, DType::kF32};
+}
 
 }  // namespace layercast::testing

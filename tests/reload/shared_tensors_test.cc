@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "nvfp4"),
                        ::testing::Values(ParallelConfig{}, ParallelConfig{.tp_rank = 1, .tp_size = 2},
                                          ParallelConfig{.tp_rank = 3, .tp_size = 4}, kTwoStages[0], kTwoStages[1]),
-                       ::testing::Values(DType::kBF16, DType::kF32)));
+                       ::testing::ValuesIn(testing::ModelDTypes())));
 
 RigOptions Declared(const char* recipe) {
   return {.recipe = recipe, .layers = kLayers, .transforms = testing::SharedTransforms(kLayers)};

@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TransformsOfEveryRecipe,
                          ::testing::Combine(::testing::Values("none", "fp8_per_tensor", "fp8_per_channel",
                                                               "fp8_per_block", "mxfp8"),
                                             ::testing::Values(std::pair(0, 1), std::pair(1, 2), std::pair(3, 4)),
-                                            ::testing::Values(DType::kBF16, DType::kF32)));
+                                            ::testing::ValuesIn(testing::ModelDTypes())));
 
 TEST_P(TransformsOfEveryRecipe, FindElementsAndTheirScalesWhereverTheyAre) {
   const auto [recipe, rank, source] = GetParam();
