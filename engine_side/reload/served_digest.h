@@ -16,7 +16,7 @@ struct NamedDigest {
   Digest digest;  // of the row-major bytes
 };
 
-// XXH3-128 of one line for each tensor, "<name> <digest in hex>\n", in the order of their names.
+// Of one line for each tensor, "<name> <digest in hex>\n", in the order of their names.
 Digest CombineDigests(std::vector<NamedDigest> tensors);
 // `digests`: by kernel tensor, in the layout's order.
 Digest CombineDigests(const KernelLayout& layout, std::span<const Digest> digests);

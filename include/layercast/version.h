@@ -10,7 +10,7 @@
 
 namespace layercast {
 
-// A 128-bit XXH3 digest. All zero: none.
+// 128 bits of XXH3, by leaves (src/base/digest.h). All zero: none.
 struct LAYERCAST_PUBLIC Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

@@ -2,9 +2,12 @@
 // the shared library (docs/build.md).
 #include "src/base/digest.h"
 
+#include <bit>
 #include <charconv>
 #include <cstdint>
 #include <utility>
+
+#include "src/base/check.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -12,7 +15,12 @@
 namespace layercast {
 namespace {
 
+// A digest's bytes in memory are those that are digested above leaves.
+static_assert(std::endian::native == std::endian::little && sizeof(Digest) == 16);
+
 Digest ToDigest(XXH128_hash_t hash) { return Digest{hash.high64, hash.low64}; }
+
+Digest LeafDigest(std::span<const std::byte> bytes) { return ToDigest(XXH3_128bits(bytes.data(), bytes.size())); }
 
 void AppendHex(std::uint64_t value, std::string& out) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -48,24 +56,78 @@ std::string Version::ToString() const {
   return lineage + "@" + std::to_string(step) + ":" + digest.ToHex().substr(0, 16);
 }
 
-Digest DigestOf(std::span<const std::byte> bytes) { return ToDigest(XXH3_128bits(bytes.data(), bytes.size())); }
+Digest DigestOf(std::span<const std::byte> bytes) {
+  if (bytes.size() <= kLeafBytes) return LeafDigest(bytes);
+  Digester digester;
+  digester.Update(bytes);
+  return digester.Finish();
+}
+
+Digest DigestOfLeaves(std::span<const Digest> leaves) {
+  LAYERCAST_CHECK(!leaves.empty());
+  return leaves.size() == 1 ? leaves.front() : ToDigest(XXH3_128bits(leaves.data(), leaves.size_bytes()));
+}
 
 struct Digester::State {
-  alignas(64) XXH3_state_t xxh;
+  alignas(64) XXH3_state_t leaf;   // that is not whole yet
+  alignas(64) XXH3_state_t above;  // of the whole leaves' digests
+  std::size_t leaf_bytes = 0;
+  std::size_t leaves = 0;  // that are whole
+  Digest last_leaf;        // of these
 };
 
 Digester::Digester() : state_(std::make_unique<State>()) { Reset(); }
-Digester::Digester(const Digester& other) : Digester() { XXH3_copyState(&state_->xxh, &other.state_->xxh); }
+Digester::Digester(const Digester& other) : state_(std::make_unique<State>()) {
+  XXH3_copyState(&state_->leaf, &other.state_->leaf);
+  XXH3_copyState(&state_->above, &other.state_->above);
+  state_->leaf_bytes = other.state_->leaf_bytes;
+  state_->leaves = other.state_->leaves;
+  state_->last_leaf = other.state_->last_leaf;
+}
 Digester::~Digester() = default;
 Digester::Digester(Digester&&) noexcept = default;
 Digester& Digester::operator=(Digester&&) noexcept = default;
 
 void Digester::Update(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(&state_->xxh, bytes.data(), bytes.size());
+  if (state_->leaf_bytes != 0) bytes = bytes.subspan(FillLeaf(bytes));
+  for (; bytes.size() >= kLeafBytes; bytes = bytes.subspan(kLeafBytes)) AddLeaf(LeafDigest(bytes.first(kLeafBytes)));
+  if (!bytes.empty()) FillLeaf(bytes);
 }
 
-Digest Digester::Finish() const { return ToDigest(XXH3_128bits_digest(&state_->xxh)); }
+// How many of the bytes the leaf that is open takes.
+std::size_t Digester::FillLeaf(std::span<const std::byte> bytes) {
+  const std::size_t taken = std::min(bytes.size(), kLeafBytes - state_->leaf_bytes);
+  XXH3_128bits_update(&state_->leaf, bytes.data(), taken);
+  state_->leaf_bytes += taken;
+  if (state_->leaf_bytes == kLeafBytes) {
+    AddLeaf(ToDigest(XXH3_128bits_digest(&state_->leaf)));
+    XXH3_128bits_reset(&state_->leaf);
+    state_->leaf_bytes = 0;
+  }
+  return taken;
+}
 
-void Digester::Reset() { XXH3_128bits_reset(&state_->xxh); }
+void Digester::AddLeaf(const Digest& leaf) {
+  XXH3_128bits_update(&state_->above, &leaf, sizeof(leaf));
+  state_->last_leaf = leaf;
+  ++state_->leaves;
+}
+
+Digest Digester::Finish() const {
+  if (state_->leaves == 0) return ToDigest(XXH3_128bits_digest(&state_->leaf));
+  if (state_->leaf_bytes == 0) {
+    return state_->leaves == 1 ? state_->last_leaf : ToDigest(XXH3_128bits_digest(&state_->above));
+  }
+  Digester whole(*this);
+  whole.AddLeaf(ToDigest(XXH3_128bits_digest(&state_->leaf)));
+  return ToDigest(XXH3_128bits_digest(&whole.state_->above));
+}
+
+void Digester::Reset() {
+  XXH3_128bits_reset(&state_->leaf);
+  XXH3_128bits_reset(&state_->above);
+  state_->leaf_bytes = 0;
+  state_->leaves = 0;
+}
 
 }  // namespace layercast
