@@ -1,0 +1,54 @@
+#include "src/cuda/leaf_digests.h"
+
+#include <cuda_runtime.h>
+
+#include "src/cuda/call.h"
+#include "src/cuda/xxh3_body.cuh"
+
+namespace layercast {
+namespace {
+
+constexpr unsigned kThreads = 64;  // few: a tensor of some MiB still spreads over all multiprocessors
+
+// Of the four lanes of a team; all lanes of a warp call it.
+__device__ std::uint64_t SumOfTeam(std::uint64_t value) {
+  for (unsigned lane = 1; lane < xxh3::kTeam; lane *= 2) {
+    value += __shfl_xor_sync(0xffffffffU, static_cast<unsigned long long>(value), static_cast<int>(lane));
+  }
+  return value;
+}
+
+template <class Body>
+__global__ void __launch_bounds__(kThreads) DigestLeaves(const __grid_constant__ xxh3::LeafArguments arguments) {
+  const std::uint64_t thread = std::uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const Body body(arguments, thread / xxh3::kTeam, threadIdx.x % xxh3::kTeam);
+  const xxh3::Uint128 fold = body.Fold();
+  body.Finish({SumOfTeam(fold.low), SumOfTeam(fold.high)});
+}
+
+class OnDevice {
+ public:
+  explicit OnDevice(CUstream_st* stream) : stream_(stream) {}
+
+  template <class Body>
+  void Run(const xxh3::LeafArguments& arguments, std::uint64_t leaves) const {
+    constexpr unsigned kTeams = kThreads / xxh3::kTeam;
+    DigestLeaves<Body><<<static_cast<unsigned>((leaves - 1) / kTeams + 1), kThreads, 0, stream_>>>(arguments);
+    const cudaError_t started = cudaGetLastError();
+    int device = 0;
+    static_cast<void>(cudaGetDevice(&device));
+    CheckCuda(started, "start of the kernel for leaf digests", device);
+  }
+
+ private:
+  CUstream_st* stream_;
+};
+
+}  // namespace
+
+void CudaLeafDigests(const std::byte* bytes, std::uint64_t count, Digest* leaves, CUstream_st* stream) {
+  xxh3::RunLeafDigests(OnDevice(stream), {reinterpret_cast<const unsigned char*>(bytes), count,
+                                          reinterpret_cast<xxh3::LeafDigest*>(leaves)});
+}
+
+}  // namespace layercast
