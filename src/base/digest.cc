@@ -2,6 +2,7 @@
 // the shared library (docs/build.md).
 #include "src/base/digest.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstdint>

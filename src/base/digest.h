@@ -4,21 +4,14 @@
 // them: 0.98 of plain XXH3 from memory.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
 
 #include "layercast/version.h"
+#include "src/base/leaves.h"
 
 namespace layercast {
-
-inline constexpr std::size_t kLeafBytes = 8192;
-
-// One at least: no bytes are an empty leaf.
-constexpr std::size_t NumLeaves(std::size_t bytes) {
-  return std::max<std::size_t>(1, bytes / kLeafBytes + (bytes % kLeafBytes != 0 ? 1 : 0));
-}
 
 Digest DigestOf(std::span<const std::byte> bytes);
 // Of the bytes that have these leaves. `leaves`: one at least.

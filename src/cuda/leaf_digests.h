@@ -1,7 +1,6 @@
-// Digests of bytes in device memory, made there. Bytes are cut into leaves of 8192, the last of which may be shorter;
-// no bytes are one leaf of none. As engine_side/quant/cuda_kernels.h: the call puts one kernel on the stream and
-// returns, so it may be captured into a graph; the calling thread's device is the stream's, and all pointers are of its
-// memory. Includes nothing of CUDA, and is C++17 too.
+// Digests of the leaves of bytes in device memory, made there (src/base/digest.h). As engine_side/quant/cuda_kernels.h:
+// the call puts one kernel on the stream and returns, so it may be captured into a graph; the calling thread's device
+// is the stream's, and all pointers are of its memory. Includes nothing of CUDA, and is C++17 too.
 //
 // What bounds it, as it is written: reading the bytes, once, from memory. A thread needs 12 instructions for 16 bytes;
 // in the time that memory needs for them an H100 or A100 issues ten times as many. So much for bytes aligned to 16, and
@@ -12,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/base/host_device.h"
+#include "src/base/leaves.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
@@ -20,14 +19,7 @@ namespace layercast {
 
 struct Digest;  // layercast/version.h
 
-inline constexpr std::uint64_t kLeafBytes = 8192;
-
-// How many leaves so many bytes are cut into.
-LAYERCAST_HOST_DEVICE constexpr std::uint64_t LeavesOf(std::uint64_t count) {
-  return count == 0 ? 1 : (count - 1) / kLeafBytes + 1;
-}
-
-// leaves[i] becomes XXH3-128 (default secret, seed 0) of leaf i alone, for each of LeavesOf(count). Throws Error where
+// leaves[i] becomes XXH3-128 (default secret, seed 0) of leaf i alone, for each of NumLeaves(count). Throws Error where
 // the launch fails.
 void CudaLeafDigests(const std::byte* bytes, std::uint64_t count, Digest* leaves, CUstream_st* stream);
 

@@ -27,7 +27,7 @@ class LeafBody {
  public:
   LAYERCAST_HOST_DEVICE LeafBody(const LeafArguments& arguments, std::uint64_t leaf, unsigned thread)
       : thread_(thread) {
-    if (leaf >= LeavesOf(arguments.count)) return;
+    if (leaf >= NumLeaves(arguments.count)) return;
     const std::uint64_t left = arguments.count - leaf * kLeafBytes;
     input_ = arguments.bytes + leaf * kLeafBytes;
     length_ = left < kLeafBytes ? left : kLeafBytes;
@@ -57,7 +57,7 @@ class LeafBody {
 // Where: `void Run<Body>(arguments, leaves)`, a device or the host. The widest loads that the address allows.
 template <class Where>
 void RunLeafDigests(const Where& where, const LeafArguments& arguments) {
-  const std::uint64_t leaves = LeavesOf(arguments.count);
+  const std::uint64_t leaves = NumLeaves(arguments.count);
   const auto address = reinterpret_cast<std::uintptr_t>(arguments.bytes);
   if (address % 16 == 0) return where.template Run<LeafBody<16>>(arguments, leaves);
   if (address % 4 == 0) return where.template Run<LeafBody<4>>(arguments, leaves);

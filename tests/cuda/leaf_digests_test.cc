@@ -34,7 +34,7 @@ void Copy(void* to, const void* from, std::size_t count, cudaMemcpyKind kind, co
 // Of bytes that lie `shift` past an aligned address of the device; behind the digests, one that must stay as it is.
 std::vector<Digest> ByDevice(std::span<const std::byte> bytes, std::size_t shift, const CudaStream& stream) {
   CudaMemory device(stream);
-  std::vector<Digest> digests(LeavesOf(bytes.size()) + 1);
+  std::vector<Digest> digests(NumLeaves(bytes.size()) + 1);
   const std::size_t digest_bytes = digests.size() * sizeof(Digest);
   const Buffer there(device, shift + bytes.size());
   const Buffer leaves(device, digest_bytes);

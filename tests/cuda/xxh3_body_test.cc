@@ -38,7 +38,7 @@ struct OnHost {
 };
 
 std::vector<Digest> ByBodies(std::span<const std::byte> bytes) {
-  std::vector<Digest> digests(LeavesOf(bytes.size()));
+  std::vector<Digest> digests(NumLeaves(bytes.size()));
   xxh3::RunLeafDigests(OnHost(), {reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
                                   reinterpret_cast<xxh3::LeafDigest*>(digests.data())});
   return digests;
@@ -118,12 +118,12 @@ TEST(Xxh3Body, EqualsXxHashOnRandomLengthsOfALeaf) {
   for (int i = 0; i < 1000; ++i) ExpectXxHashs(random() % (kLeafBytes + 1), random() % 16, Pattern::kRandom);
 }
 
-TEST(LeavesOf, CutsAtEvery8192BytesAndNoBytesAreOneLeaf) {
-  EXPECT_EQ(LeavesOf(0), 1U);
-  EXPECT_EQ(LeavesOf(1), 1U);
-  EXPECT_EQ(LeavesOf(8192), 1U);
-  EXPECT_EQ(LeavesOf(8193), 2U);
-  EXPECT_EQ(LeavesOf(std::numeric_limits<std::uint64_t>::max()), std::uint64_t{1} << 51);
+TEST(NumLeaves, CutsAtEvery8192BytesAndNoBytesAreOneLeaf) {
+  EXPECT_EQ(NumLeaves(0), 1U);
+  EXPECT_EQ(NumLeaves(1), 1U);
+  EXPECT_EQ(NumLeaves(8192), 1U);
+  EXPECT_EQ(NumLeaves(8193), 2U);
+  EXPECT_EQ(NumLeaves(std::numeric_limits<std::uint64_t>::max()), std::uint64_t{1} << 51);
 }
 
 }  // namespace

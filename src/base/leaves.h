@@ -1,0 +1,17 @@
+// How bytes are cut into the leaves of their digest (digest.h). C++17, for CUDA compilers too.
+#pragma once
+
+#include <cstddef>
+
+#include "src/base/host_device.h"
+
+namespace layercast {
+
+inline constexpr std::size_t kLeafBytes = 8192;
+
+// The last may be shorter. One at least: no bytes are an empty leaf.
+LAYERCAST_HOST_DEVICE constexpr std::size_t NumLeaves(std::size_t bytes) {
+  return bytes == 0 ? 1 : (bytes - 1) / kLeafBytes + 1;
+}
+
+}  // namespace layercast
