@@ -67,7 +67,7 @@ class Publisher::Impl {
                   .peer_timeout = options.peer_timeout,
                   .channels = options.channels,
                   .nccl_fleet = options.nccl_fleet},
-                 pool_, failpoints_) {}
+                 pool_, failpoints_, &device_tensors_) {}
 
   ~Impl() {
     service_.Stop();
@@ -109,10 +109,14 @@ class Publisher::Impl {
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
     WorkClock clock;
-    state->memory = TakeSnapshot(options, weights, last_layout_, service_.arena(), pool_);
+    state->memory = TakeSnapshot(options, weights, last_layout_,
+                                 {.host = service_.arena(),
+                                  .device = device_tensors_,
+                                  .keeps_on_device = service_.carries({Device::Kind::kCuda, 0}),
+                                  .pool = pool_});
     const WorkCost cost = clock.Lap();
     const struct Offer offer {
-      .id = service_.NextOfferId(), .tensors = state->memory.tensors
+      .id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device
     };
     state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost);
     return state;
@@ -153,6 +157,7 @@ class Publisher::Impl {
   WorkerPool pool_;
   FailPoints failpoints_;
   std::mutex mutex_;
+  DeviceTensors device_tensors_{OpenCudaStream, pool_};
   OfferService service_;
   // The second owner is the caller's handle.
   std::deque<std::shared_ptr<PublishedVersion::State>> current_;    // oldest first; guarded by mutex_

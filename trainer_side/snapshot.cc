@@ -21,6 +21,11 @@ void ParallelCopy(std::byte* to, const std::byte* from, std::size_t bytes, Worke
   });
 }
 
+std::string Describe(const Device& device) {
+  if (device.kind == Device::Kind::kHost) return "in host memory";
+  return "on CUDA device " + std::to_string(device.index);
+}
+
 // Holds a walk against the specs that were declared for it.
 class Declared {
  public:
@@ -68,36 +73,97 @@ class Declared {
   std::unordered_map<std::string_view, const TensorSpec*> awaited_;  // once it looks up
 };
 
+// The version as it grows.
+class Growing {
+ public:
+  Growing(bool borrowed, const SnapshotPlaces& places) : borrowed_(borrowed), places_(places) {}
+
+  void Add(NamedTensor named) {
+    CheckHasBytes(named.name, named.tensor);
+    if (named_.empty()) device_ = PlaceOf(named);
+    if (borrowed_) {
+      ExpectHere(named);
+      snapshot_.owners.push_back(named.owner);
+    } else {
+      Copy(named);
+    }
+    // What is described is the copy: the source may not stand still.
+    snapshot_.tensors.push_back({named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())});
+    if (!OnDevice()) entries_.push_back(EntryOf(named.name, named.tensor, places_.pool));
+    named_.push_back(std::move(named));
+  }
+
+  Snapshot Finish(const PublishOptions& options, std::shared_ptr<const ManifestLayout> known) {
+    if (OnDevice()) entries_ = places_.device.EntriesOf(device_, named_);
+    for (std::size_t i = 0; i < named_.size(); ++i) entries_[i].part = std::move(named_[i].part);
+    snapshot_.device = device_;
+    snapshot_.manifest = Manifest(options.lineage, options.step, std::move(entries_), options.part, std::move(known));
+    return std::move(snapshot_);
+  }
+
+  bool empty() const { return named_.empty(); }
+
+ private:
+  bool OnDevice() const { return device_.kind != Device::Kind::kHost; }
+
+  Device PlaceOf(const NamedTensor& named) const {
+    if (places_.keeps_on_device || named.tensor.device.kind == Device::Kind::kHost) return named.tensor.device;
+    if (!borrowed_) return {};
+    throw Error(ErrorCode::kUnsupported, "'" + named.name + "' is borrowed " + Describe(named.tensor.device) +
+                                             ", where not all of the publisher's channels reach: name those that do "
+                                             "(cuda_ipc, nccl), or have it copied");
+  }
+
+  void ExpectHere(const NamedTensor& named) const {
+    if (named.tensor.device == device_) return;
+    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' is borrowed " + Describe(named.tensor.device) +
+                                                 ": expected all tensors of the version " + Describe(device_));
+  }
+
+  void Copy(NamedTensor& named) {
+    TensorView& tensor = named.tensor;
+    const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
+    Buffer copy;
+    if (OnDevice()) {
+      copy = places_.device.CopyTo(device_, tensor);
+    } else {
+      copy = Buffer(places_.host, std::max<std::size_t>(bytes, 1));
+      if (tensor.device.kind == Device::Kind::kHost) {
+        ParallelCopy(copy.data(), tensor.data, bytes, places_.pool);
+      } else {
+        places_.device.ToHost(tensor.device, tensor.data, bytes, copy.data());
+      }
+    }
+    tensor.data = copy.data();
+    tensor.device = device_;
+    named.owner.reset();  // what was gathered for this step of the walk may go
+    snapshot_.copies.push_back(std::move(copy));
+  }
+
+  const bool borrowed_;
+  const SnapshotPlaces places_;
+  Device device_;
+  Snapshot snapshot_;
+  std::vector<NamedTensor> named_;
+  std::vector<ManifestEntry> entries_;  // those on a device are made together, in the end
+};
+
 }  // namespace
 
 Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
-                      std::shared_ptr<const ManifestLayout> known, MemoryResource& memory, WorkerPool& pool) {
-  Snapshot snapshot;
-  std::vector<ManifestEntry> entries;
+                      std::shared_ptr<const ManifestLayout> known, const SnapshotPlaces& places) {
+  Growing version(weights.borrowed, places);
   Declared declared(weights.specs);
   const std::unique_ptr<WeightsIterator> walk = weights.walk({});
   while (std::optional<NamedTensor> named = walk->Next()) {
     declared.Check(*named);
-    CheckReadable(named->name, named->tensor);
-    const auto bytes = static_cast<std::size_t>(named->tensor.num_bytes());
-    if (weights.borrowed) {
-      snapshot.owners.push_back(named->owner);
-    } else {
-      Buffer copy(memory, std::max<std::size_t>(bytes, 1));
-      ParallelCopy(copy.data(), named->tensor.data, bytes, pool);
-      named->tensor.data = copy.data();  // what is described below is the copy: the source may not stand still
-      snapshot.copies.push_back(std::move(copy));
-    }
-    entries.push_back(EntryOf(named->name, named->tensor, pool));
-    entries.back().part = std::move(named->part);
-    snapshot.tensors.push_back({named->tensor.data, bytes});
+    version.Add(*std::move(named));
   }
   declared.CheckEnd();
-  if (entries.empty() && options.part.ranks == 1) {
+  if (version.empty() && options.part.ranks == 1) {
     throw Error(ErrorCode::kInvalidArgument, "a version without a single tensor");
   }
-  snapshot.manifest = Manifest(options.lineage, options.step, std::move(entries), options.part, std::move(known));
-  return snapshot;
+  return version.Finish(options, std::move(known));
 }
 
 }  // namespace layercast

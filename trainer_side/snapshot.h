@@ -10,6 +10,7 @@
 #include "src/base/worker_pool.h"
 #include "src/tensor/manifest.h"
 #include "src/transport/channel.h"
+#include "trainer_side/device_tensors.h"
 
 namespace layercast {
 
@@ -17,15 +18,25 @@ namespace layercast {
 struct Snapshot {
   Manifest manifest;
   std::vector<OfferedTensor> tensors;               // by manifest index
+  Device device;                                    // where they all lie
   std::vector<Buffer> copies;                       // the memory, unless it is borrowed
   std::vector<std::shared_ptr<const void>> owners;  // of borrowed tensors; the second owner is their source
 };
 
+// Where snapshots are made. Borrows all of it.
+struct SnapshotPlaces {
+  MemoryResource& host;
+  DeviceTensors& device;
+  bool keeps_on_device = false;  // what lies there stays there; else it is brought to the host
+  WorkerPool& pool;
+};
+
 // Walks the weights once; copies each tensor (or keeps it, when the weights are borrowed), and reads it for its digest
-// and largest magnitude. Of a version that several publishers hold, `part` may be of no tensor. Throws kCorrupt naming
-// tensor and index on NaN or infinity; kInvalidArgument on a repeated name, on a tensor that was declared and not
-// yielded, or differently, and on weights without a tensor. `known`: the layout is probably that.
+// and largest magnitude. A version lies in one place, where the first tensor does. Of a version that several publishers
+// hold, `part` may be of no tensor. Throws kCorrupt naming tensor and index on NaN or infinity; kInvalidArgument on a
+// repeated name, on a tensor that was declared and not yielded, or differently, on borrowed tensors in several places,
+// and on weights without a tensor. `known`: the layout is probably that.
 Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
-                      std::shared_ptr<const ManifestLayout> known, MemoryResource& memory, WorkerPool& pool);
+                      std::shared_ptr<const ManifestLayout> known, const SnapshotPlaces& places);
 
 }  // namespace layercast

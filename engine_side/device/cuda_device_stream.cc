@@ -1,6 +1,7 @@
 // DeviceStream by CUDA: copies by the copy engines, all else by kernels.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/cuda/call.h"
+#include "src/cuda/leaf_digests.h"
 #include "src/cuda/memory.h"
 #include "src/cuda/stream.h"
 
@@ -51,6 +53,12 @@ class CudaDeviceStream final : public DeviceStream {
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
     Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle()), "cudaMemcpyAsync");
   }
+  void Pack(const RegionView& view, std::byte* to) override {
+    if (view.num_bytes() == 0) return;
+    Check(cudaMemcpy2DAsync(to, view.row_bytes, view.base, std::max(view.stride, view.row_bytes), view.row_bytes,
+                            view.rows, cudaMemcpyDeviceToDevice, stream_.handle()),
+          "cudaMemcpy2DAsync");
+  }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override {
     Check(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, stream_.handle()), "cudaMemsetAsync");
   }
@@ -74,6 +82,15 @@ class CudaDeviceStream final : public DeviceStream {
   }
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaAmax({dtype, from, 1, count, count * BitsPerElement(dtype) / 8, 0}, amax,
+             reinterpret_cast<CudaFaultWord*>(fault), stream_.handle());
+  }
+  void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaLeafDigests(from, bytes, leaves, stream_.handle());
+  }
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
 
   Ticket Record() override;

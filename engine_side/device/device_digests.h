@@ -1,47 +1,48 @@
-// Digests of tensors that lie on a device: the host computes them, of bytes that are brought to it once.
+// Digests of tensors that lie on a device, which makes their leaves; the host puts those together, a few thousandths of
+// the bytes.
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <vector>
 
+#include "engine_side/device/device_stream.h"
 #include "engine_side/device/download.h"
-#include "src/base/digest.h"
+#include "layercast/memory.h"
+#include "layercast/version.h"
+#include "src/tensor/region.h"
 
 namespace layercast {
 
 // Resource; one thread only. What it borrows outlives it.
-class DigestDownload {
+class DeviceDigests {
  public:
-  explicit DigestDownload(Download& download) : download_(download) {}
-  DigestDownload(const DigestDownload&) = delete;
-  DigestDownload& operator=(const DigestDownload&) = delete;
-  ~DigestDownload() { download_.Drop(); }
+  // `memory`: of the device, for what the bytes go through.
+  DeviceDigests(DeviceStream& stream, Download& download, MemoryResource& memory)
+      : stream_(stream), download_(download), memory_(memory) {}
+  DeviceDigests(const DeviceDigests&) = delete;
+  DeviceDigests& operator=(const DeviceDigests&) = delete;
+  ~DeviceDigests() { download_.Drop(); }
 
-  // `digest` is there after Finish.
-  void Add(const std::byte* from, std::size_t bytes, Digest& digest) {
-    download_.Read(from, bytes, Into(digest, bytes));
-  }
-  // Of the elements of a walk, packed: `bytes` of them.
-  void Add(DType dtype, const std::byte* from, const ElementWalk& walk, std::size_t bytes, Digest& digest) {
-    download_.Read(dtype, from, walk, Into(digest, bytes));
-  }
+  // `digest` is there after Finish. Until then the bytes stay as they are.
+  void Add(const std::byte* from, std::size_t bytes, Digest& digest);
+  // Of the views' bytes, one after the other.
+  void Add(std::span<const RegionView> views, Digest& digest);
+  // Of the elements of a walk, packed.
+  void Add(DType dtype, const std::byte* from, const ElementWalk& walk, Digest& digest);
   void Finish() { download_.Finish(); }
 
  private:
-  // Tensors come one behind the other, each in as many parts as it takes.
-  Download::Visit Into(Digest& digest, std::size_t total) {
-    return [this, &digest, total](std::span<const std::byte> bytes) {
-      digester_.Update(bytes);
-      seen_ += bytes.size();
-      if (seen_ != total) return;
-      digest = digester_.Finish();
-      digester_.Reset();
-      seen_ = 0;
-    };
-  }
+  // Makes the leaves of a part of a tensor, and brings them to the host: the last part's make its digest.
+  void AddPart(const std::byte* from, std::size_t bytes, std::size_t tensor_bytes, Digest& digest);
 
+  DeviceStream& stream_;
   Download& download_;
-  Digester digester_;
-  std::size_t seen_ = 0;  // of the tensor that is coming
+  MemoryResource& memory_;
+  Buffer leaves_;                // on the device, of one part: the stream keeps its uses apart
+  Buffer packed_;                // so are these
+  std::vector<Digest> arrived_;  // leaves of the tensor that is coming
+  std::size_t arrived_bytes_ = 0;
 };
 
 }  // namespace layercast

@@ -11,6 +11,8 @@
 #include "engine_side/device/element_walk.h"
 #include "engine_side/quant/recipe.h"
 #include "layercast/memory.h"
+#include "layercast/version.h"
+#include "src/tensor/region.h"
 
 namespace layercast {
 
@@ -31,6 +33,8 @@ class DeviceStream {
 
   // From or to pinned memory, or between places on the device.
   virtual void Copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
+  // Between places on the device, packed.
+  virtual void Pack(const RegionView& view, std::byte* to) = 0;
   virtual void Fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   // `count` packed elements to elements first, first + 1, ... of the walk over the tensor at `to`, cast.
   virtual void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
@@ -46,6 +50,12 @@ class DeviceStream {
   // decodes.
   virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, std::uint64_t* fault) = 0;
+
+  // The largest finite magnitude of packed f16, bf16 or f32, merged into `amax`, of device memory as `fault` is, which
+  // becomes what Quantize makes it where there is NaN or infinity among them.
+  virtual void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) = 0;
+  // The digests of the leaves of these bytes (src/base/digest.h): NumLeaves(bytes) of them, in device memory.
+  virtual void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) = 0;
 
   // The index of the first NaN or infinity among packed elements (of integers: none), merged into `fault` in the same
   // way.

@@ -1,5 +1,5 @@
 // Brings bytes from a device to the host, a block at a time, in order: while one is looked at the next is on its way.
-// For what only the host computes: digests, and captured buffers read back.
+// For what the host computes of them, and for captured buffers read back.
 #pragma once
 
 #include <array>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine_side/device/device_digests.h"
 #include "engine_side/device/walks.h"
 #include "src/base/check.h"
 
@@ -35,16 +36,16 @@ void CapturedOnDevice::Read(const CapturedBuffer& buffer, std::span<std::byte> b
 
 void CapturedOnDevice::Digests(std::span<const CapturedBuffer* const> buffers, std::span<Digest> digests) {
   const std::scoped_lock lock(mutex_);
-  DigestDownload download(download_);
+  DeviceDigests on_device(*stream_, download_, scratch_);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const CapturedBuffer& buffer = *buffers[i];
     if (IsPacked(buffer)) {
-      download.Add(buffer.address, ReadSize(buffer), digests[i]);
+      on_device.Add(buffer.address, ReadSize(buffer), digests[i]);
     } else {
-      download.Add(buffer.dtype, buffer.address, WalkOver(buffer).value(), ReadSize(buffer), digests[i]);
+      on_device.Add(buffer.dtype, buffer.address, WalkOver(buffer).value(), digests[i]);
     }
   }
-  download.Finish();
+  on_device.Finish();
 }
 
 }  // namespace layercast

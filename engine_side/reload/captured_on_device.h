@@ -5,8 +5,9 @@
 #include <mutex>
 
 #include "engine_side/device/device_stream.h"
-#include "engine_side/device/digest_download.h"
+#include "engine_side/device/download.h"
 #include "layercast/captured_buffers.h"
+#include "src/base/caching_memory.h"
 
 namespace layercast {
 
@@ -33,6 +34,7 @@ class CapturedOnDevice {
   std::mutex mutex_;
   const std::shared_ptr<DeviceStream> stream_;  // whoever opened it may share it with this alone
   Download download_;                           // guarded by mutex_, as the stream
+  CachingMemory scratch_{stream_->memory()};
 };
 
 }  // namespace layercast

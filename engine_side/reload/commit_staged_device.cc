@@ -1,6 +1,6 @@
 // `staged` for an engine on a device: as commit_staged.cc, on the stream. The host waits once for the digests and once
 // for the commit, whatever the number of tensors.
-#include "engine_side/device/digest_download.h"
+#include "engine_side/device/device_digests.h"
 #include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/committer.h"
@@ -37,16 +37,16 @@ class DeviceStagedCommitter final : public Committer {
     work_.stream().Wait(queued);
   }
 
-  // The host computes it, of bytes that are brought to it once.
+  // Leaves are made where the bytes lie.
   Digest digest() const override {
     const auto& tensors = parts_.layout.tensors();
     std::vector<Digest> digests(tensors.size());
-    DigestDownload download(work_.download());
+    DeviceDigests on_device(work_.stream(), work_.download(), work_.layer_memory());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const std::span<std::byte> staged = staging_.Staged(tensors[i]);
-      if (IsOnDevice(tensors[i].destination)) download.Add(staged.data(), staged.size(), digests[i]);
+      if (IsOnDevice(tensors[i].destination)) on_device.Add(staged.data(), staged.size(), digests[i]);
     }
-    download.Finish();
+    on_device.Finish();
     work_.stream().Wait(work_.stream().Record());
     parts_.pool.For(tensors.size(), [&](std::size_t i) {
       if (!IsOnDevice(tensors[i].destination)) digests[i] = DigestOf(staging_.Staged(tensors[i]));

@@ -54,25 +54,52 @@ DeviceWork::DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block
       pool_(pool),
       layer_memory_(stream.memory()),
       pinned_memory_(stream.pinned()),
+      chunks_(stream),
       uploads_(stream, block_bytes),
       download_(stream, block_bytes) {}
 
 DeviceWork::~DeviceWork() { WaitQuietly(); }
 
-UploadRing::Slot DeviceWork::Packed(const RegionView& view, std::size_t first, std::size_t bytes) {
+// Bytes [first, first + bytes) of a view, packed, where the stream can copy them from.
+const std::byte* DeviceWork::ForCopying(const RegionView& view, std::size_t first, std::size_t bytes) {
+  if (chunks_.Has(view.base)) return view.base + first;
+  std::byte* const pinned = uploads_.Take(bytes).pinned;
+  Pack(view, first, bytes, pinned);
+  return pinned;
+}
+
+// The same, where kernels can read elements of that alignment.
+const std::byte* DeviceWork::ForKernels(const RegionView& view, std::size_t first, std::size_t bytes,
+                                        std::size_t alignment) {
+  const bool on_device = chunks_.Has(view.base);
+  const std::byte* const from = view.base + first;
+  if (on_device && reinterpret_cast<std::uintptr_t>(from) % alignment == 0) return from;
   const UploadRing::Slot slot = uploads_.Take(bytes);
+  if (!on_device) Pack(view, first, bytes, slot.pinned);
+  stream_.Copy(on_device ? from : slot.pinned, slot.device, bytes);
+  return slot.device;
+}
+
+void DeviceWork::Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to) {
   pool_.For(CeilDivide(bytes, kPackedAtOnce), [&](std::size_t job) {
     const std::size_t begin = job * kPackedAtOnce;
-    PackPart(view, first + begin, std::min(kPackedAtOnce, bytes - begin), slot.pinned + begin);
+    PackPart(view, first + begin, std::min(kPackedAtOnce, bytes - begin), to + begin);
   });
-  return slot;
+}
+
+RegionView DeviceWork::Readable(const RegionView& view, Buffer& memory) {
+  if (!chunks_.Has(view.base)) return view;
+  memory = Buffer(pinned_memory_, view.num_bytes());
+  stream_.Copy(view.base, memory.data(), view.num_bytes());
+  stream_.Wait(stream_.Record());
+  return PackedAt(memory.data(), view.row_bytes, view.rows);
 }
 
 void DeviceWork::Write(const RegionView& view, std::byte* to) {
   const std::size_t bytes = view.num_bytes();
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t count = std::min(uploads_.block_bytes(), bytes - done);
-    stream_.Copy(Packed(view, done, count).pinned, to + done, count);
+    stream_.Copy(ForCopying(view, done, count), to + done, count);
     done += count;
   }
 }
@@ -81,7 +108,8 @@ void DeviceWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory)
   if (box.num_elements() != 0) stream_.Zero(spec.dtype, memory, WalkInto(spec.shape, box, {}));
 }
 
-// One run of bytes goes straight to its place; all else is scattered from beside the ring.
+// One run of bytes goes straight to its place; all else is scattered, from a chunk on the device or from beside the
+// ring.
 void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                               const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
@@ -92,12 +120,12 @@ void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DT
   for (std::size_t done = 0; done < elements;) {
     const std::size_t count = std::min(most, elements - done);
     const auto first = static_cast<std::int64_t>(piece.begin / size + done);
-    const UploadRing::Slot slot = Packed(view, done * size, count * size);
     if (source == parameter.dtype && IsOneRun(walk, first, static_cast<std::int64_t>(count))) {
-      stream_.Copy(slot.pinned, memory + static_cast<std::size_t>(walk.At(first)) * size, count * size);
+      std::byte* const to = memory + static_cast<std::size_t>(walk.At(first)) * size;
+      stream_.Copy(ForCopying(view, done * size, count * size), to, count * size);
     } else {
-      stream_.Copy(slot.pinned, slot.device, count * size);
-      stream_.Scatter(source, slot.device, parameter.dtype, memory, walk, first, static_cast<std::int64_t>(count));
+      stream_.Scatter(source, ForKernels(view, done * size, count * size, size), parameter.dtype, memory, walk, first,
+                      static_cast<std::int64_t>(count));
     }
     done += count;
   }

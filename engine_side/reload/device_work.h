@@ -1,4 +1,5 @@
-// The stages' work on a device: uploads through pinned blocks, then kernels on one stream. The host waits for a block
+// The stages' work on a device: uploads through pinned blocks, unless a channel has brought chunks there, then kernels
+// on one stream. The host waits for a block
 // to be free, and at the end of a layer for the one before it; never for a tensor.
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine_side/device/device_chunks.h"
 #include "engine_side/device/device_stream.h"
 #include "engine_side/device/download.h"
 #include "engine_side/device/upload_ring.h"
@@ -24,10 +26,13 @@ class DeviceWork final : public StageWork {
   ~DeviceWork() override;
 
   DeviceStream& stream() { return stream_; }
+  // Where chunks may come to at once: views of these are taken from there.
+  DeviceChunks& chunks() { return chunks_; }
   Download& download() { return download_; }
 
   // Blocks that are given back are kept for the next ones, also of the next reload.
   MemoryResource& layer_memory() override { return layer_memory_; }
+  RegionView Readable(const RegionView& view, Buffer& memory) override;
   void Write(const RegionView& view, std::byte* to) override;
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
   void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
@@ -54,7 +59,9 @@ class DeviceWork final : public StageWork {
     DeviceStream::Ticket arrived = 0;
   };
 
-  UploadRing::Slot Packed(const RegionView& view, std::size_t first, std::size_t bytes);
+  const std::byte* ForCopying(const RegionView& view, std::size_t first, std::size_t bytes);
+  const std::byte* ForKernels(const RegionView& view, std::size_t first, std::size_t bytes, std::size_t alignment);
+  void Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to);
   std::uint64_t* WordFor(const PlacedMatrix& place, std::int64_t cols);
   AmaxInput OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place);
   void Check(Faults& faults);
@@ -64,6 +71,7 @@ class DeviceWork final : public StageWork {
   WorkerPool& pool_;
   CachingMemory layer_memory_;
   CachingMemory pinned_memory_;
+  DeviceChunks chunks_;
   UploadRing uploads_;
   Download download_;
   std::array<Faults, 2> faults_;  // of the layer that is worked on, and of the one before

@@ -103,8 +103,10 @@ std::string QuantizeStage::WordsFor(std::uint32_t parameter, const TensorSpec& t
   return "layer " + plan_.layers()[plan_.parameters()[parameter].layer].path + ": '" + tensor.name + "': ";
 }
 
-void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const {
+void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
+  Buffer memory;
+  const RegionView view = work_.Readable(scales, memory);
   const std::size_t count = view.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype));
   for (std::size_t row = 0; row < view.rows; ++row) {
     CheckScales(tensor.dtype, view.row(row), count, planned.sign, plan_.layers()[planned.layer].path, tensor.name);

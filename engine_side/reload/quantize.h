@@ -30,7 +30,7 @@ class QuantizeStage {
   // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
   // For scales: throws kCorrupt, likewise, when one is none that the parameter may have.
-  void CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
+  void CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const;
   // For a layer that is in the sink: looks for NaN among exponents (e8m0) that came with their codes. Their bytes are
   // not floating point to anyone else.
   void CheckExponents(const PlannedLayer& layer) const;

@@ -26,8 +26,9 @@ struct PlacedMatrix {
 
 [[noreturn]] void ThrowNanExponent(const PlacedMatrix& place, std::int64_t element);
 
-// One thread only. Memory that it is given is the layers' and the sink's, on the device where it works; views, and what
-// they show, are in host memory, and not used after a call returns.
+// One thread only. Memory that it is given is the layers' and the sink's, on the device where it works. Views show host
+// memory, or chunks that a channel has brought to the device (device_chunks.h); what they show in host memory is not
+// used after a call returns.
 class StageWork {
  public:
   virtual ~StageWork() = default;
@@ -35,6 +36,8 @@ class StageWork {
   // Where a layer's parameters are materialized. What is given back may still be used by what was asked for before.
   virtual MemoryResource& layer_memory() = 0;
 
+  // A view of the same bytes for the host to read: itself, or a copy in `memory`.
+  virtual RegionView Readable(const RegionView& view, Buffer& memory) = 0;
   // Copies a view's bytes, packed.
   virtual void Write(const RegionView& view, std::byte* to) = 0;
   virtual void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) = 0;

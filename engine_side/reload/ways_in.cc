@@ -208,6 +208,7 @@ FetchOptions Stager::HowToFetch() {
   fetch.layouts = &layouts_;
   fetch.channel = channel_;
   fetch.memory = &layer_memory_;
+  if (device_work_) fetch.device = &device_work_->chunks();
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = options_.peer_timeout;
   return fetch;

@@ -98,9 +98,13 @@ class LAYERCAST_PUBLIC Publisher {
   std::string endpoint() const;
 
   // Snapshot: copies (or borrows) every tensor, checks it, and offers the version; what was copied may change when this
-  // returns. Stream: offers the version; each session of receivers walks it. Throws kCorrupt naming tensor and index on
-  // NaN or infinity, kInvalidArgument on a step that is not newer than the lineage's last, a repeated name, a part
-  // that leaves its tensor, a tensor without bytes, or no tensor; kUnsupported on a tensor in device memory.
+  // returns. What lies on a device stays there, in a copy of its own, where all of the publisher's channels reach
+  // device memory (PublisherOptions::channels); else, and in a stream, it is brought to the host. It must be written by
+  // the time that a walk yields it: no stream of the trainer's is waited for. Stream: offers the version; each session
+  // of receivers walks it. Throws kCorrupt naming tensor and index on NaN or infinity, kInvalidArgument on a step that
+  // is not newer than the lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no
+  // tensor; kUnsupported on a tensor in device memory where the build has no CUDA, or where it is borrowed and a
+  // channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

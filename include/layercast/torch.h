@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstddef>
 #include <functional>
@@ -55,37 +56,47 @@ inline TensorSpec SpecOf(const std::string& name, const at::Tensor& tensor) {
   return {.name = name, .dtype = DTypeOf(tensor.scalar_type()), .shape = tensor.sizes().vec()};
 }
 
-// The tensor's bytes, row-major on the host: where it lies if it is so already, else a copy. Keeps them alive.
-inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tensor) {
+// Where a walk gives the bytes of tensors on CUDA devices. kStay: there, for a Layercast that was built with CUDA: a
+// publisher over channels that reach devices ("cuda_ipc", "nccl") sends them from there.
+enum class CudaTensors : std::uint8_t { kToHost, kStay };
+
+// The tensor's bytes, row-major, on the host or where it is: where it lies if it is so already, else a copy. Keeps them
+// alive. Of one that stays on its device, waits until torch's current stream there has written it.
+inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tensor,
+                                 CudaTensors cuda = CudaTensors::kToHost) {
   TensorSpec spec = SpecOf(name, tensor);
-  auto host = std::make_shared<const at::Tensor>(tensor.detach().cpu().contiguous());
-  const auto* data = static_cast<const std::byte*>(host->const_data_ptr());
+  const bool stays = tensor.is_cuda() && cuda == CudaTensors::kStay;
+  auto packed = std::make_shared<const at::Tensor>((stays ? tensor.detach() : tensor.detach().cpu()).contiguous());
+  if (stays) c10::impl::VirtualGuardImpl(at::kCUDA).getStream(tensor.device()).synchronize();
+  const auto* data = static_cast<const std::byte*>(packed->const_data_ptr());
+  const Device device = stays ? Device{Device::Kind::kCuda, tensor.device().index()} : Device();
   return {.name = std::move(spec.name),
-          .tensor = {.dtype = spec.dtype, .shape = std::move(spec.shape), .data = data, .device = {}},
-          .owner = std::move(host)};  // the second owner is whoever holds the tensor past the next step
+          .tensor = {.dtype = spec.dtype, .shape = std::move(spec.shape), .data = data, .device = device},
+          .owner = std::move(packed)};  // the second owner is whoever holds the tensor past the next step
 }
 
 // A list that is already there; walked any number of times, in any order. The values are read when a walk reaches them:
 // a snapshot's walk is over when Publish returns, a stream's when PublishedVersion says so.
-inline Weights TorchWeights(std::vector<NamedAtTensor> tensors) {
+inline Weights TorchWeights(std::vector<NamedAtTensor> tensors, CudaTensors cuda = CudaTensors::kToHost) {
   Weights weights;
   std::unordered_map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     weights.specs.push_back(SpecOf(tensors[i].first, tensors[i].second));
     places.emplace(tensors[i].first, i);
   }
-  weights.walk = [tensors = std::move(tensors), places = std::move(places)](std::span<const std::string> order) {
+  weights.walk = [tensors = std::move(tensors), places = std::move(places), cuda](std::span<const std::string> order) {
     std::vector<NamedAtTensor> list = order.empty() ? tensors : std::vector<NamedAtTensor>{};
     for (const std::string& name : order) {
       const auto place = places.find(name);
       if (place == places.end()) throw Error(ErrorCode::kNotFound, "no tensor '" + name + "' to publish");
       list.push_back(tensors[place->second]);
     }
-    return MakeWeightsIterator([list = std::move(list), next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
-      if (next == list.size()) return std::nullopt;
-      const NamedAtTensor& tensor = list[next++];
-      return NamedTensorOf(tensor.first, tensor.second);
-    });
+    return MakeWeightsIterator(
+        [list = std::move(list), cuda, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+          if (next == list.size()) return std::nullopt;
+          const NamedAtTensor& tensor = list[next++];
+          return NamedTensorOf(tensor.first, tensor.second, cuda);
+        });
   };
   return weights;
 }
@@ -100,17 +111,17 @@ struct TorchShard {
 
 // For PublishOptions::part. Walked as a list that is already there; of tensors that several ranks have alike, one of
 // them publishes.
-inline Weights TorchShards(std::vector<TorchShard> shards) {
+inline Weights TorchShards(std::vector<TorchShard> shards, CudaTensors cuda = CudaTensors::kToHost) {
   Weights weights;
   for (const TorchShard& shard : shards) {
     weights.specs.push_back(SpecOf(shard.name, shard.local));
     weights.parts.push_back(shard.part);
   }
-  weights.walk = [shards = std::move(shards)](std::span<const std::string> /*order*/) {
-    return MakeWeightsIterator([shards, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+  weights.walk = [shards = std::move(shards), cuda](std::span<const std::string> /*order*/) {
+    return MakeWeightsIterator([shards, cuda, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
       if (next == shards.size()) return std::nullopt;
       const TorchShard& shard = shards[next++];
-      NamedTensor tensor = NamedTensorOf(shard.name, shard.local);
+      NamedTensor tensor = NamedTensorOf(shard.name, shard.local, cuda);
       tensor.part = shard.part;
       return tensor;
     });
@@ -121,19 +132,21 @@ inline Weights TorchShards(std::vector<TorchShard> shards) {
 // A torch::nn::Module's parameters. (A template, so that this header need not include torch's larger ones.)
 template <typename TorchModule>
   requires requires(const TorchModule& module) { module.named_parameters().begin()->key(); }
-Weights TorchWeights(const TorchModule& module) {
+Weights TorchWeights(const TorchModule& module, CudaTensors cuda = CudaTensors::kToHost) {
   std::vector<NamedAtTensor> tensors;
   for (const auto& parameter : module.named_parameters()) tensors.emplace_back(parameter.key(), parameter.value());
-  return TorchWeights(std::move(tensors));
+  return TorchWeights(std::move(tensors), cuda);
 }
 
 // A generator that can be walked only once: what a layer-by-layer gather gives. `specs`: what it will yield, for a
 // stream; a snapshot learns them as it walks.
-inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, std::vector<TensorSpec> specs = {}) {
-  return Weights::Once(std::move(specs), MakeWeightsIterator([next = std::move(next)]() -> std::optional<NamedTensor> {
+inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, std::vector<TensorSpec> specs = {},
+                            CudaTensors cuda = CudaTensors::kToHost) {
+  return Weights::Once(std::move(specs),
+                       MakeWeightsIterator([next = std::move(next), cuda]() -> std::optional<NamedTensor> {
                          const std::optional<NamedAtTensor> tensor = next();
                          if (!tensor) return std::nullopt;
-                         return NamedTensorOf(tensor->first, tensor->second);
+                         return NamedTensorOf(tensor->first, tensor->second, cuda);
                        }));
 }
 

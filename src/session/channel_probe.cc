@@ -70,10 +70,10 @@ Pass TimeOnePass(ChunkWindow& window, Deadline deadline) {
     window.Submit(i, kProbeOffer, {&whole_chunk, 1}, kProbeChunk);
   }
   while (!window.empty()) {
-    const std::optional<ChunkCompletion> completion = window.Poll(deadline);
-    if (!completion) break;
-    const auto chunk = static_cast<std::uint32_t>(completion->ticket);
-    if (DigestOfViews(completion->views) != ProbeDigests()[chunk]) {
+    const std::optional<ArrivedChunk> arrived = window.Poll(deadline);
+    if (!arrived) break;
+    const std::uint32_t chunk = arrived->chunk;
+    if (arrived->digest() != ProbeDigests()[chunk]) {
       throw Error(ErrorCode::kCorrupt, "chunk " + std::to_string(chunk) + " of the probe arrived with other bytes");
     }
     window.Done(chunk);
@@ -103,7 +103,8 @@ Offer ProbeOffer::offer() const { return {.id = kProbeOffer, .tensors = {{bytes_
 
 double MeasureChannel(FetchingEnd& end, MemoryResource& memory, Deadline deadline) {
   ProbeDigests();  // not a part of the measurement
-  ChunkWindow window(end, {.slots = kProbeChunks, .resource = memory});
+  HostChunkMemory place(memory);
+  ChunkWindow window(end, {.slots = kProbeChunks, .places = {place}});
   const Closing closing(end);
   // The first pass maps and faults in memory, and lets TCP open its window: it counts only where no second is worth
   // while.

@@ -16,11 +16,15 @@ RegionView ViewOf(const OfferedTensor& tensor, const Region& region) {
           .stride = static_cast<std::size_t>(region.rows > 1 ? region.stride : region.row_bytes)};
 }
 
-Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
+std::vector<RegionView> ViewsOf(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
   std::vector<RegionView> views;
   views.reserve(regions.size());
   for (const Region& region : regions) views.push_back(ViewOf(tensors[region.tensor], region));
-  return DigestOfViews(views);
+  return views;
+}
+
+Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
+  return DigestOfViews(ViewsOf(regions, tensors));
 }
 
 Digest DigestOfViews(std::span<const RegionView> views) {

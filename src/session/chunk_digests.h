@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "src/tensor/manifest.h"
 #include "src/tensor/region.h"
@@ -13,7 +14,9 @@ namespace layercast {
 // Where a region of an offered tensor lies. Throws kInvalidArgument when it leaves the tensor.
 RegionView ViewOf(const OfferedTensor& tensor, const Region& region);
 
-// Of a chunk: its regions' bytes, one after the other, rows packed.
+std::vector<RegionView> ViewsOf(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
+
+// Of a chunk in host memory: its regions' bytes, one after the other, rows packed.
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
 Digest DigestOfViews(std::span<const RegionView> views);
 

@@ -4,9 +4,7 @@
 #include <optional>
 
 #include "layercast/error.h"
-#include "src/session/chunk_digests.h"
 #include "src/session/naming_peer.h"
-#include "src/tensor/region.h"
 
 namespace layercast {
 namespace {
@@ -14,22 +12,6 @@ namespace {
 using Clock = Deadline::Clock;
 
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-// A copy of the views with one byte flipped, in memory that is ours.
-std::vector<RegionView> Corrupted(std::span<const RegionView> views, std::vector<std::byte>& memory) {
-  std::size_t bytes = 0;
-  for (const RegionView& view : views) bytes += view.num_bytes();
-  memory.resize(bytes);
-  std::vector<RegionView> copies;
-  std::byte* at = memory.data();
-  for (const RegionView& view : views) {
-    Pack(view, at);
-    copies.push_back(PackedAt(at, view.row_bytes, view.rows));
-    at += view.num_bytes();
-  }
-  if (!memory.empty()) memory[memory.size() / 2] ^= std::byte{1};
-  return copies;
-}
 
 }  // namespace
 
@@ -59,12 +41,11 @@ void ChunkReceiver::ExpectOffered(std::uint64_t offer) {
   NamingPeer(peer(), [&] { window_.ExpectOffered(offer); });
 }
 
-std::optional<ChunkCompletion> ChunkReceiver::PollChunk(const std::string& stage) {
+std::optional<ArrivedChunk> ChunkReceiver::PollChunk(const std::string& stage) {
   const auto begin = Clock::now();
-  std::optional<ChunkCompletion> completion =
-      NamingPeer(peer(), [&] { return window_.Poll(deadline_.AtMost(kPollStep)); });
+  std::optional<ArrivedChunk> arrived = NamingPeer(peer(), [&] { return window_.Poll(deadline_.AtMost(kPollStep)); });
   parts_.stats.receive_seconds += SecondsSince(begin);
-  if (completion) return completion;
+  if (arrived) return arrived;
   if (!deadline_.Passed()) return std::nullopt;
   throw Error(ErrorCode::kDeadlineExceeded, peer().text() + ", " + stage + ": no chunk before the deadline");
 }
@@ -73,19 +54,20 @@ void ChunkReceiver::LookAtLink(const std::string& stage) {
   parts_.publisher.link().TakeIn(manifest().size() + 1, stage);  // each tensor, and the end
 }
 
-std::vector<RegionView> ChunkReceiver::Verified(std::uint32_t chunk, const ChunkCompletion& completion,
-                                                const Digest& expected) {
-  std::vector<RegionView> views = completion.views;
-  if (parts_.failpoints.Hit("receive.chunk")) views = Corrupted(views, corrupted_);
+std::vector<RegionView> ChunkReceiver::Verified(ArrivedChunk& arrived, const Digest& expected) {
+  if (parts_.failpoints.Hit("receive.chunk")) {
+    arrived.views = arrived.memory->Corrupted(arrived.views);
+    arrived.digest = arrived.memory->BeginDigest(arrived.views);
+  }
   const auto begin = Clock::now();
-  const Digest digest = DigestOfViews(views);
+  const Digest digest = arrived.digest();
   parts_.stats.verify_seconds += SecondsSince(begin);
-  parts_.stats.bytes += schedule().chunks()[chunk].num_bytes;
-  parts_.share.bytes += schedule().chunks()[chunk].num_bytes;
-  CheckDigest(chunk, expected, digest);
+  parts_.stats.bytes += schedule().chunks()[arrived.chunk].num_bytes;
+  parts_.share.bytes += schedule().chunks()[arrived.chunk].num_bytes;
+  CheckDigest(arrived.chunk, expected, digest);
   ++parts_.stats.chunks;
-  parts_.stats.regions += views.size();
-  return views;
+  parts_.stats.regions += arrived.views.size();
+  return arrived.views;
 }
 
 void ChunkReceiver::NoteRelayed(std::uint32_t chunk, const std::string& relay) {

@@ -68,7 +68,7 @@ class ChunkReceiver {
 
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);
   // Waits a little for a chunk; nullopt: it is time for LookAtLink.
-  std::optional<ChunkCompletion> PollChunk(const std::string& stage);
+  std::optional<ArrivedChunk> PollChunk(const std::string& stage);
   // Of a stream, while only chunks are due. A dead publisher shows on the control link, whatever the channel; a live
   // one may be ahead of its chunks: what it says of the next ones is kept for PollMessage. Throws what
   // PublisherLink::TakeIn throws.
@@ -80,7 +80,7 @@ class ChunkReceiver {
   // Throws unless the offer's views are still its bytes (ChunkWindow).
   void ExpectOffered(std::uint64_t offer);
   // Its views, checked against its digest; valid until the next call.
-  std::vector<RegionView> Verified(std::uint32_t chunk, const ChunkCompletion& completion, const Digest& expected);
+  std::vector<RegionView> Verified(ArrivedChunk& arrived, const Digest& expected);
   // Throws unless so many magnitudes of that tensor were asked for.
   void CheckAmax(std::uint32_t tensor, std::size_t values) const;
 
@@ -95,7 +95,6 @@ class ChunkReceiver {
   const ChunkReceiverParts parts_;
   ChunkWindow window_;
   const Deadline deadline_;
-  std::vector<std::byte> corrupted_;  // what a failpoint made of a chunk
 };
 
 }  // namespace layercast

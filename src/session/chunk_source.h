@@ -18,7 +18,7 @@ class ChunkSource {
   virtual bool HasRoom() const = 0;
   virtual void Submit(std::uint32_t chunk) = 0;
   // Waits a little; nullopt: nothing came.
-  virtual std::optional<ChunkCompletion> Poll(const std::string& stage) = 0;
+  virtual std::optional<ArrivedChunk> Poll(const std::string& stage) = 0;
   // The chunk has been consumed.
   virtual void Done(std::uint32_t chunk) = 0;
   // Keeps the session there alive, and sees that it is.
@@ -39,7 +39,7 @@ class PublisherSource final : public ChunkSource {
     const Chunk& wanted = schedule.chunks()[chunk];
     receiver_.Submit(chunk, offer_, schedule.RegionsOf(wanted), wanted.num_bytes);
   }
-  std::optional<ChunkCompletion> Poll(const std::string& stage) override { return receiver_.PollChunk(stage); }
+  std::optional<ArrivedChunk> Poll(const std::string& stage) override { return receiver_.PollChunk(stage); }
   void Done(std::uint32_t chunk) override { receiver_.window().Done(chunk); }
   void LookAtLink(const std::string& /*stage*/) override {}
   void End() override { receiver_.ExpectOffered(offer_); }

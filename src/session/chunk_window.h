@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -10,21 +11,30 @@
 #include <vector>
 
 #include "layercast/memory.h"
+#include "src/session/chunk_memory.h"
 #include "src/session/relayed_chunks.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
+
+// A chunk that has come. Its bytes stay until it is Done.
+struct ArrivedChunk {
+  std::uint32_t chunk = 0;
+  std::vector<RegionView> views;  // one for each region
+  PendingDigest digest;
+  ChunkMemory* memory = nullptr;
+};
 
 // Resource; one thread only. The channel's end and the memory outlive it; the end is closed before it goes.
 class ChunkWindow {
  public:
   struct Memory {
     std::size_t slots = 4;
-    MemoryResource& resource;
+    ChunkPlaces places;
     RelayedChunks* kept = nullptr;  // where chunks go that are served on; null: to slots, which are used again
     bool copies_out = false;        // also what a channel hands out views of: `kept` needs it, and who trusts nobody
   };
-  ChunkWindow(FetchingEnd& end, const Memory& memory) : end_(end), memory_(memory) {}
+  ChunkWindow(FetchingEnd& end, const Memory& memory) : end_(end), memory_(memory), place_(PlaceOf(end, memory)) {}
 
   bool HasRoom() const { return in_flight_ < memory_.slots; }
   bool empty() const { return in_flight_ == 0; }
@@ -35,10 +45,13 @@ class ChunkWindow {
     end_.Submit({.ticket = chunk, .offer_id = offer, .regions = regions, .destination = destination});
     ++in_flight_;
   }
-  std::optional<ChunkCompletion> Poll(Deadline deadline) {
+  std::optional<ArrivedChunk> Poll(Deadline deadline) {
     std::optional<ChunkCompletion> completion = end_.Poll(deadline);
-    if (completion && memory_.copies_out && end_.attaches()) CopyOut(*completion);
-    return completion;
+    if (!completion) return std::nullopt;
+    if (memory_.copies_out && end_.attaches()) CopyOut(*completion);
+    PendingDigest digest = place_.BeginDigest(completion->views);
+    return ArrivedChunk{static_cast<std::uint32_t>(completion->ticket), std::move(completion->views), std::move(digest),
+                        &place_};
   }
   // What was read from views of this offer was its bytes: the publisher has not let go of it meanwhile, which it does
   // with a receiver that was silent for long (a frozen one). Throws kNotFound. To be called once nothing is under way.
@@ -47,31 +60,45 @@ class ChunkWindow {
     end_.Submit({.ticket = ~std::uint64_t{0}, .offer_id = offer, .regions = {}, .destination = {}});
     end_.Poll(Deadline(Deadline::Clock::now()));
   }
-  // The chunk has been consumed: its slot is free.
+  // The chunk was given to its consumer, who reads it no more once the memory is past this: its slot is free.
   void Done(std::uint32_t chunk) {
     --in_flight_;
     const auto used = used_.find(chunk);
     if (used == used_.end()) return;
-    free_.push_back(std::move(used->second));
+    free_.push_back({std::move(used->second), place_.Now()});
     used_.erase(used);
   }
 
  private:
+  struct FreeSlot {
+    Buffer memory;
+    ChunkMemory::Mark read = 0;  // when its last chunk has been
+  };
+
+  // What is served on lies in the host's.
+  static ChunkMemory& PlaceOf(const FetchingEnd& end, const Memory& memory) {
+    const ChunkPlaces& places = memory.places;
+    const bool device = places.device != nullptr && memory.kept == nullptr && !end.attaches() &&
+                        end.writes_to(places.device->resource().device());
+    return device ? *places.device : places.host;
+  }
   std::span<std::byte> PlaceFor(std::uint32_t chunk, std::uint64_t bytes) {
     return memory_.kept != nullptr ? memory_.kept->Place(chunk) : SlotFor(chunk, bytes);
   }
+  // The slot that has been free for longest; one that is too small is replaced, so that all grow to the largest chunk
+  // and stay.
   std::span<std::byte> SlotFor(std::uint32_t chunk, std::uint64_t bytes) {
-    // The largest free slot; one that is too small is replaced, so that all grow to the largest chunk and stay.
-    Buffer slot;
+    FreeSlot slot;
     if (!free_.empty()) {
-      slot = std::move(free_.back());
-      free_.pop_back();
+      slot = std::move(free_.front());
+      free_.pop_front();
     }
-    if (slot.size() < bytes) {
-      slot = Buffer();
-      slot = Buffer(memory_.resource, static_cast<std::size_t>(bytes));
+    if (slot.memory.size() < bytes) {
+      slot.memory = Buffer();
+      slot = {Buffer(place_.resource(), static_cast<std::size_t>(bytes)), place_.Now()};
     }
-    return (used_[chunk] = std::move(slot)).span().first(static_cast<std::size_t>(bytes));
+    place_.Await(slot.read);
+    return (used_[chunk] = std::move(slot.memory)).span().first(static_cast<std::size_t>(bytes));
   }
   void CopyOut(ChunkCompletion& completion) {
     std::uint64_t bytes = 0;
@@ -86,9 +113,10 @@ class ChunkWindow {
 
   FetchingEnd& end_;
   const Memory memory_;
+  ChunkMemory& place_;
   std::size_t in_flight_ = 0;
   std::map<std::uint32_t, Buffer> used_;
-  std::vector<Buffer> free_;
+  std::deque<FreeSlot> free_;
 };
 
 }  // namespace layercast

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 
+#include "layercast/error.h"
+
 namespace layercast {
 
 CorruptedOffer::CorruptedOffer(const OfferedVersion& version, std::span<const Region> chunk, std::uint64_t id,
                                MemoryResource& arena, std::span<OfferingEnd* const> ends) {
+  if (version.offer().device.kind != Device::Kind::kHost) {
+    throw Error(ErrorCode::kUnsupported, "failpoint send.chunk corrupts versions in host memory alone, and " +
+                                             version.manifest().version().ToString() + " lies on a device");
+  }
   Offer offer = version.offer();
   offer.id = id;
   OfferedTensor& tensor = offer.tensors[chunk.front().tensor];

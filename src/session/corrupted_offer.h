@@ -17,7 +17,7 @@ namespace layercast {
 class CorruptedOffer {
  public:
   // Flips the first byte of `chunk` in a copy of its tensor. The copy lies in `arena`: a channel that hands over its
-  // own memory without copying can carry it too.
+  // own memory without copying can carry it too. Throws kUnsupported where the version lies on a device.
   CorruptedOffer(const OfferedVersion& version, std::span<const Region> chunk, std::uint64_t id, MemoryResource& arena,
                  std::span<OfferingEnd* const> ends);
 

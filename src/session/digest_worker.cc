@@ -21,7 +21,7 @@ constexpr std::uint64_t kBytesAtOnce = 32U << 20;  // digested between two messa
 constexpr std::size_t kMostMessages = 256;         // for one schedule; the socket holds a thousand
 
 // Behind `digests`, which are of the first chunks, those of the next few.
-void AddDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors, WorkerPool& pool,
+void AddDigests(const Schedule& schedule, const Offer& offer, WorkerPool& pool, DeviceBytes* device,
                 std::vector<Digest>& digests) {
   const std::span<const Chunk> chunks = schedule.chunks();
   const std::size_t first = digests.size();
@@ -30,9 +30,16 @@ void AddDigests(const Schedule& schedule, std::span<const OfferedTensor> tensors
     if (bytes >= kBytesAtOnce && end - first >= chunks.size() / kMostMessages) break;
     bytes += chunks[end].num_bytes;
   }
+  if (offer.device.kind != Device::Kind::kHost) {
+    std::vector<std::vector<RegionView>> views;
+    for (std::size_t i = first; i < end; ++i) views.push_back(ViewsOf(schedule.RegionsOf(chunks[i]), offer.tensors));
+    std::ranges::copy(device->DigestsOf(offer.device, views), std::back_inserter(digests));
+    return;
+  }
   digests.resize(end);
-  pool.For(end - first,
-           [&](std::size_t i) { digests[first + i] = ChunkDigest(schedule.RegionsOf(chunks[first + i]), tensors); });
+  pool.For(end - first, [&](std::size_t i) {
+    digests[first + i] = ChunkDigest(schedule.RegionsOf(chunks[first + i]), offer.tensors);
+  });
 }
 
 }  // namespace
@@ -100,7 +107,7 @@ std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& 
   std::vector<Digest>& known = KnownDigests(work.job, version);
   // Fewer may be known than were sent: where so many schedules are in use that some are forgotten.
   while (known.size() < chunks && known.size() <= work.sent) {
-    AddDigests(*work.job.schedule, version.offer().tensors, parts_.pool, known);
+    AddDigests(*work.job.schedule, version.offer(), parts_.pool, parts_.device, known);
   }
   std::vector<Digest> next(known.begin() + static_cast<std::ptrdiff_t>(work.sent), known.end());
   work.sent = known.size();
@@ -114,7 +121,7 @@ std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVe
   for (; work.sent_amax < requests.size(); ++work.sent_amax) {
     const AmaxRequest& request = requests[work.sent_amax];
     if (!all && request.before_chunk >= work.sent) break;
-    next.push_back({request.tensor, known_amax_.Of(version, request, parts_.pool)});
+    next.push_back({request.tensor, known_amax_.Of(version, request, parts_.pool, parts_.device)});
   }
   return next;
 }

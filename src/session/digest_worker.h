@@ -21,6 +21,7 @@
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"
 #include "src/session/corrupted_offer.h"
+#include "src/session/device_bytes.h"
 #include "src/session/known_amax.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
@@ -45,6 +46,7 @@ class DigestWorker {
     FailPoints& failpoints;
     Outbox& outbox;
     MemoryResource& arena;  // for what a failpoint corrupts
+    DeviceBytes* device;    // null: no version lies on one
     std::span<OfferingEnd* const> ends;
     std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;
   };

@@ -79,7 +79,7 @@ class Session final : public FetchSession {
                                      .share = stats_.publishers[i],
                                      .failpoints = failpoints_,
                                      .memory = {.slots = slots_each,
-                                                .resource = Memory(),
+                                                .places = {host_chunks_, options_.device},
                                                 .kept = served[i].chunks,
                                                 .copies_out = served[i].chunks != nullptr}};
       receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
@@ -108,8 +108,6 @@ class Session final : public FetchSession {
   }
 
  private:
-  MemoryResource& Memory() { return options_.memory != nullptr ? *options_.memory : host_memory_; }
-
   void ExpectSameMode(const PublisherSession& publisher) const {
     const PublisherSession& first = *publishers_.front();
     if (publisher.mode() == first.mode()) return;
@@ -249,6 +247,7 @@ class Session final : public FetchSession {
   FailPoints& failpoints_;
   ReceiverIdentity self_;
   HostMemory host_memory_;
+  HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_};
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
   std::vector<Manifest> manifests_;                            // theirs
   FetchStats stats_;

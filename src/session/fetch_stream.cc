@@ -82,32 +82,31 @@ class StreamPart {
     }
     std::size_t submitted = 0;
     for (const std::uint32_t chunk : chunks) {
-      const ChunkCompletion completion = NextChunk(chunk, [&] {
+      ArrivedChunk arrived = NextChunk(chunk, [&] {
         for (; submitted < chunks.size() && receiver_.window().HasRoom(); ++submitted) {
           Submit(chunks[submitted], ready.offer_id);
         }
       });
-      const auto index = static_cast<std::uint32_t>(completion.ticket);
-      const auto of_tensor = std::ranges::lower_bound(chunks, index) - chunks.begin();
+      const auto of_tensor = std::ranges::lower_bound(chunks, arrived.chunk) - chunks.begin();
       const Digest& expected = ready.chunk_digests[static_cast<std::size_t>(of_tensor)];
-      receiver_.sink().OnChunk(schedule_.WholeOf(publisher_, index), receiver_.Verified(index, completion, expected));
-      receiver_.window().Done(index);
-      bytes_ += receiver_.schedule().chunks()[index].num_bytes;
+      receiver_.sink().OnChunk(schedule_.WholeOf(publisher_, arrived.chunk), receiver_.Verified(arrived, expected));
+      receiver_.window().Done(arrived.chunk);
+      bytes_ += receiver_.schedule().chunks()[arrived.chunk].num_bytes;
     }
     receiver_.ExpectOffered(ready.offer_id);
   }
 
   // Any of those that were asked for; `chunk` is what errors are about.
   template <typename Ask>
-  ChunkCompletion NextChunk(std::uint32_t chunk, const Ask& ask) {
+  ArrivedChunk NextChunk(std::uint32_t chunk, const Ask& ask) {
     const std::string stage = receiver_.StageOf(chunk);
     while (true) {
-      std::optional<ChunkCompletion> completion = NamingTensor(chunk, [&] {
+      std::optional<ArrivedChunk> arrived = NamingTensor(chunk, [&] {
         ask();
         return receiver_.PollChunk(stage);
       });
       look_at_links_(stage);
-      if (completion) return *std::move(completion);
+      if (arrived) return *std::move(arrived);
     }
   }
 
@@ -123,7 +122,7 @@ class StreamPart {
   // The channel knows the tensor by a number of the offer alone. A region that is not there was in the manifest: then
   // the publisher does not hold what it promised.
   template <typename Receive>
-  std::optional<ChunkCompletion> NamingTensor(std::uint32_t chunk, const Receive& receive) const {
+  std::optional<ArrivedChunk> NamingTensor(std::uint32_t chunk, const Receive& receive) const {
     try {
       return receive();
     } catch (const Error& error) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/worker_pool.h"
+#include "src/session/device_bytes.h"
 #include "src/session/offered_version.h"
 #include "src/tensor/axis_amax.h"
 
@@ -18,7 +19,9 @@ namespace layercast {
 class KnownAmax {
  public:
   // Of an offered snapshot's bytes. The request fits it.
-  std::vector<float> Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool);
+  // `device`: for a version on one, whose bytes come to the host for this.
+  std::vector<float> Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool,
+                        DeviceBytes* device);
 
  private:
   using Request = std::tuple<std::uint32_t, KeptAxes, Shape>;

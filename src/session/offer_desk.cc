@@ -40,6 +40,7 @@ OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
                 .failpoints = parts.failpoints,
                 .outbox = parts.outbox,
                 .arena = parts.arena,
+                .device = parts.device,
                 .ends = parts.ends,
                 .take_offer_ids = parts.take_offer_ids}) {}
 
@@ -266,6 +267,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
   std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
   const StreamEnvironment environment{.ends = parts_.ends,
                                       .memory = parts_.arena,
+                                      .device = parts_.device,
                                       .pool = parts_.pool,
                                       .outbox = parts_.outbox,
                                       .failpoints = parts_.failpoints,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/session/device_bytes.h"
 #include "src/session/digest_worker.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
@@ -37,6 +38,7 @@ class OfferDesk {
     FailPoints& failpoints;
     Outbox& outbox;
     MemoryResource& arena;  // of stream windows
+    DeviceBytes* device;    // of whoever offers what lies on devices; else null
     std::span<OfferingEnd* const> ends;
     // The channels that carry a version, by name and address.
     std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;

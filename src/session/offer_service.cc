@@ -1,5 +1,6 @@
 #include "src/session/offer_service.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <map>
@@ -33,8 +34,9 @@ constexpr int kLeaseInTimeouts = 6;              // FORMAT.md
 
 class OfferService::Impl {
  public:
-  Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints)
-      : transports_(TransportsNamed(options.channels)),
+  Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints, DeviceBytes* device,
+       std::vector<std::unique_ptr<Transport>> transports)
+      : transports_(std::move(transports)),
         context_(1),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
@@ -51,6 +53,7 @@ class OfferService::Impl {
                          .failpoints = failpoints,
                          .outbox = outbox_,
                          .arena = *arena_,
+                         .device = device,
                          .ends = end_pointers_,
                          .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
                          .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); },
@@ -71,6 +74,9 @@ class OfferService::Impl {
 
   const std::string& endpoint() const { return bound_; }
   MemoryResource& arena() { return *arena_; }
+  bool carries(const Device& device) const {
+    return std::ranges::all_of(end_pointers_, [&](const OfferingEnd* end) { return end->reads_from(device); });
+  }
   std::uint64_t NextOfferId() { return next_offer_id_.fetch_add(1); }
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
@@ -203,12 +209,17 @@ class OfferService::Impl {
   std::jthread thread_;
 };
 
-OfferService::OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints)
-    : impl_(std::make_unique<Impl>(options, pool, failpoints)) {}
+OfferService::OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints,
+                           DeviceBytes* device)
+    : OfferService(options, pool, failpoints, device, TransportsNamed(options.channels)) {}
+OfferService::OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints,
+                           DeviceBytes* device, std::vector<std::unique_ptr<Transport>> transports)
+    : impl_(std::make_unique<Impl>(options, pool, failpoints, device, std::move(transports))) {}
 OfferService::~OfferService() = default;
 void OfferService::Stop() { impl_->Stop(); }
 std::string OfferService::endpoint() const { return impl_->endpoint(); }
 MemoryResource& OfferService::arena() { return impl_->arena(); }
+bool OfferService::carries(const Device& device) const { return impl_->carries(device); }
 std::uint64_t OfferService::NextOfferId() { return impl_->NextOfferId(); }
 void OfferService::Offer(std::shared_ptr<OfferedVersion> version) { impl_->Offer(std::move(version)); }
 void OfferService::Withdraw(const std::shared_ptr<OfferedVersion>& version) { impl_->Withdraw(version); }

@@ -10,6 +10,7 @@
 
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"
+#include "src/session/device_bytes.h"
 #include "src/session/offered_version.h"
 
 namespace layercast {
@@ -31,7 +32,12 @@ struct OfferServiceOptions {
 class OfferService {
  public:
   // Throws kInvalidArgument or kUnavailable naming the endpoint. What it borrows outlives it.
-  OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints);
+  // `device`: for versions, and tensors of streams, that lie on devices; null: there are none.
+  OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints,
+               DeviceBytes* device = nullptr);
+  // Over these transports, whatever channels the options name.
+  OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints, DeviceBytes* device,
+               std::vector<std::unique_ptr<Transport>> transports);
   ~OfferService();
   OfferService(const OfferService&) = delete;
   OfferService& operator=(const OfferService&) = delete;
@@ -42,6 +48,8 @@ class OfferService {
   std::string endpoint() const;
   // Memory that every channel can hand over; copies of versions belong there.
   MemoryResource& arena();
+  // Whether every channel can hand over memory of that device.
+  bool carries(const Device& device) const;
   std::uint64_t NextOfferId();
 
   // The newest version from now on. Receivers may ask for it until it is withdrawn.

@@ -58,9 +58,12 @@ bool OfferedVersion::WaitReleased(Deadline deadline) const {
 }
 
 std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends) {
+  const bool on_host = version.offer().device.kind == Device::Kind::kHost;
   std::vector<OfferingEnd*> carriers;
-  std::ranges::copy_if(ends, std::back_inserter(carriers),
-                       [&](OfferingEnd* end) { return end->arena() == nullptr || !version.borrowed(); });
+  std::ranges::copy_if(ends, std::back_inserter(carriers), [&](OfferingEnd* end) {
+    if (!on_host) return end->reads_from(version.offer().device);
+    return end->arena() == nullptr || !version.borrowed();
+  });
   return carriers;
 }
 

@@ -72,7 +72,7 @@ class OfferedVersion {
 };
 
 // Those of the ends that can carry the version: borrowed memory lies where the trainer has it, and a channel that hands
-// over its own arena cannot.
+// over its own arena cannot; nor can most where it lies on a device.
 std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends);
 
 // A reader of a version, as long as it lives: till then the version's memory stays where it is.

@@ -47,19 +47,18 @@ RelaySource::RelaySource(const RelayPlace& place, const ChunkReceiver& receiver,
   const wire::Message answer = session_.link().Expect(receiver.deadline(), stage);
   if (!std::holds_alternative<wire::Subscribed>(answer)) session_.link().RefuseAnswer(stage, "'subscribed'", answer);
   const ChunkReceiverParts& of = receiver.parts();
-  chunks_.emplace(ChunkReceiverParts{.publisher = session_,
-                                     .schedule = packed_,
-                                     .amax_requests = {},
-                                     .first_tensor = of.first_tensor,
-                                     .sink = of.sink,
-                                     .stats = of.stats,
-                                     .share = of.share,
-                                     .failpoints = of.failpoints,
-                                     .memory = {.slots = of.memory.slots,
-                                                .resource = of.memory.resource,
-                                                .kept = of.memory.kept,
-                                                .copies_out = true}},
-                  receiver.deadline());
+  chunks_.emplace(
+      ChunkReceiverParts{
+          .publisher = session_,
+          .schedule = packed_,
+          .amax_requests = {},
+          .first_tensor = of.first_tensor,
+          .sink = of.sink,
+          .stats = of.stats,
+          .share = of.share,
+          .failpoints = of.failpoints,
+          .memory = {.slots = of.memory.slots, .places = of.memory.places, .kept = of.memory.kept, .copies_out = true}},
+      receiver.deadline());
 }
 
 void RelaySource::Submit(std::uint32_t chunk) {
@@ -67,17 +66,17 @@ void RelaySource::Submit(std::uint32_t chunk) {
   chunks_->Submit(chunk, place_.offer, packed_.RegionsOf(wanted), wanted.num_bytes);
 }
 
-std::optional<ChunkCompletion> RelaySource::Poll(const std::string& stage) {
+std::optional<ArrivedChunk> RelaySource::Poll(const std::string& stage) {
   if (chunks_->window().empty()) {  // until the relay has more
     if (const std::optional<wire::Message> message = chunks_->PollMessage(stage)) Take(*message, stage);
     return std::nullopt;
   }
-  std::optional<ChunkCompletion> completion = chunks_->PollChunk(stage);
-  if (completion) {
-    const Chunk& chunk = schedule_.chunks()[completion->ticket];
-    completion->views = ViewsAt(completion->views.front().base, schedule_.RegionsOf(chunk));
+  std::optional<ArrivedChunk> arrived = chunks_->PollChunk(stage);
+  if (arrived) {
+    const Chunk& chunk = schedule_.chunks()[arrived->chunk];
+    arrived->views = ViewsAt(arrived->views.front().base, schedule_.RegionsOf(chunk));
   }
-  return completion;
+  return arrived;
 }
 
 void RelaySource::LookAtLink(const std::string& stage) {

@@ -24,7 +24,7 @@ class RelaySource final : public ChunkSource {
   std::uint32_t ready() const override { return ready_; }
   bool HasRoom() const override { return chunks_->window().HasRoom(); }
   void Submit(std::uint32_t chunk) override;
-  std::optional<ChunkCompletion> Poll(const std::string& stage) override;
+  std::optional<ArrivedChunk> Poll(const std::string& stage) override;
   void Done(std::uint32_t chunk) override { chunks_->window().Done(chunk); }
   void LookAtLink(const std::string& stage) override;
   void End() override {}

@@ -49,11 +49,11 @@ bool SnapshotPart::Wait(const std::string& stage) {
   }
   bool came = false;
   OrLoseRelay([&] {
-    std::optional<ChunkCompletion> completion = source_->Poll(stage);
-    came = completion.has_value();
+    std::optional<ArrivedChunk> arrived = source_->Poll(stage);
+    came = arrived.has_value();
     if (!came) return;
-    const std::uint64_t chunk = completion->ticket;
-    here_.emplace(chunk, *std::move(completion));
+    const std::uint32_t chunk = arrived->chunk;
+    here_.emplace(chunk, *std::move(arrived));
   });
   return came;
 }
@@ -71,7 +71,7 @@ std::optional<std::vector<RegionView>> SnapshotPart::Verified(std::uint32_t chun
   }
   std::optional<std::vector<RegionView>> views;
   OrLoseRelay([&] {
-    views = receiver_.Verified(chunk, here_.at(chunk), digests_[chunk]);
+    views = receiver_.Verified(here_.at(chunk), digests_[chunk]);
     if (relay_ != nullptr) receiver_.NoteRelayed(chunk, relay_->place().endpoint);
     receiver_.NoteKept(chunk);
   });

@@ -61,9 +61,9 @@ class SnapshotPart {
   std::set<std::uint32_t> known_amax_;  // tensors, in the sink's numbers
   ChunkReceiver& receiver_;
   const RelayAccess access_;
-  std::unique_ptr<ChunkSource> source_;            // null: the publisher has not said yet where from
-  RelaySource* relay_ = nullptr;                   // what source_ is, if it is one
-  std::map<std::uint64_t, ChunkCompletion> here_;  // completed, and not yet delivered
+  std::unique_ptr<ChunkSource> source_;         // null: the publisher has not said yet where from
+  RelaySource* relay_ = nullptr;                // what source_ is, if it is one
+  std::map<std::uint32_t, ArrivedChunk> here_;  // and not yet delivered
   std::uint32_t submitted_ = 0;
   std::uint32_t done_ = 0;
   std::uint64_t bytes_done_ = 0;

@@ -124,7 +124,7 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
       throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + spec.name + "' twice");
     }
     yielded[static_cast<std::size_t>(tensor)] = true;
-    CheckReadable(spec.name, named->tensor);
+    CheckHasBytes(spec.name, named->tensor);
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
     Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
   }
@@ -162,10 +162,10 @@ void StreamWalk::RetireDoneSlots() {
 }
 
 void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
-  const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
-  const auto bytes = static_cast<std::size_t>(entry.spec.num_bytes());
+  const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
   Slot slot{.memory = Buffer(environment_.memory, std::max<std::size_t>(bytes, 1)), .offer = {}, .awaited = {}};
-  if (bytes != 0) std::memcpy(slot.memory.data(), named.tensor.data, bytes);
+  const TensorView readable = CopyIn(named, slot.memory);
+  const ManifestEntry entry = EntryOf(named.name, readable, environment_.pool);
   Offer offer{.id = environment_.first_offer_id + sequence, .tensors = {{slot.memory.data(), bytes}}};
 
   std::vector<std::vector<Digest>> digests;
@@ -191,10 +191,25 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
                             .chunk_digests = std::move(digests[i])};
     if (const auto asked = reader.amax_requests.find(tensor); asked != reader.amax_requests.end()) {
       const AmaxRequest& request = asked->second;
-      ready.axis_amax = AmaxOver(AsRead(entry.spec, request), named.tensor.data, request.kept, environment_.pool);
+      ready.axis_amax = AmaxOver(AsRead(entry.spec, request), readable.data, request.kept, environment_.pool);
     }
     environment_.outbox.Put(reader.key, std::move(ready));
   }
+}
+
+// What the host can read of it: where it lies, or, of a tensor on a device, the copy.
+TensorView StreamWalk::CopyIn(const NamedTensor& named, const Buffer& slot) const {
+  TensorView tensor = named.tensor;
+  const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
+  if (tensor.device.kind != Device::Kind::kHost && environment_.device != nullptr) {
+    environment_.device->ToHost(tensor.device, tensor.data, bytes, slot.data());
+    tensor.data = slot.data();
+    tensor.device = {};
+    return tensor;
+  }
+  CheckReadable(named.name, tensor);
+  if (bytes != 0) std::memcpy(slot.data(), tensor.data, bytes);
+  return tensor;
 }
 
 std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot) {

@@ -17,6 +17,7 @@
 #include "layercast/memory.h"
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"
+#include "src/session/device_bytes.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
 #include "src/tensor/axis_amax.h"
@@ -36,6 +37,7 @@ struct StreamReader {
 struct StreamEnvironment {
   std::span<OfferingEnd* const> ends;
   MemoryResource& memory;  // of the window: a channel's arena, if one has any
+  DeviceBytes* device;     // for tensors that are yielded on one: they go through the window too
   WorkerPool& pool;
   Outbox& outbox;
   FailPoints& failpoints;
@@ -66,6 +68,7 @@ class StreamWalk {
   std::vector<std::string> Order() const;
   void WalkAll(const std::stop_token& stop);
   void Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named);
+  TensorView CopyIn(const NamedTensor& named, const Buffer& slot) const;
   std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot);
   bool MakeRoom(std::uint64_t bytes, const std::stop_token& stop);
   void RetireDoneSlots();

@@ -27,27 +27,34 @@ std::string IndexOf(std::int64_t flat, const Shape& shape) {
   return ToString(index);
 }
 
+std::string What(const std::string& name, const TensorView& tensor) {
+  return "'" + name + "' (" + Describe(tensor.dtype, tensor.shape) + "): ";
+}
+
 }  // namespace
 
+void CheckHasBytes(const std::string& name, const TensorView& tensor) {
+  if (tensor.data != nullptr || tensor.num_bytes() == 0) return;
+  throw Error(ErrorCode::kInvalidArgument, What(name, tensor) + "expected the address of its bytes, got null");
+}
+
 void CheckReadable(const std::string& name, const TensorView& tensor) {
-  const auto what = [&] { return "'" + name + "' (" + Describe(tensor.dtype, tensor.shape) + "): expected "; };
   if (tensor.device.kind != Device::Kind::kHost) {
-    throw Error(ErrorCode::kUnsupported, what() + "host memory, got CUDA device " +
+    throw Error(ErrorCode::kUnsupported, What(name, tensor) + "expected host memory, got CUDA device " +
                                              std::to_string(tensor.device.index) + ": copy it to the host first");
   }
-  if (tensor.data == nullptr && tensor.num_bytes() > 0) {
-    throw Error(ErrorCode::kInvalidArgument, what() + "the address of its bytes, got null");
-  }
+  CheckHasBytes(name, tensor);
+}
+
+void ThrowNonFinite(const std::string& name, const TensorView& tensor, std::int64_t element) {
+  throw Error(ErrorCode::kCorrupt,
+              What(name, tensor) + "expected finite values, got NaN or infinity at " + IndexOf(element, tensor.shape));
 }
 
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
   CheckReadable(name, tensor);
   const ScanResult scan = Scan(Matrix(tensor), pool);
-  if (scan.first_non_finite >= 0) {
-    throw Error(ErrorCode::kCorrupt, "'" + name + "' (" + Describe(tensor.dtype, tensor.shape) +
-                                         "): expected finite values, got NaN or infinity at " +
-                                         IndexOf(scan.first_non_finite, tensor.shape));
-  }
+  if (scan.first_non_finite >= 0) ThrowNonFinite(name, tensor, scan.first_non_finite);
   return {.spec = {.name = name, .dtype = tensor.dtype, .shape = tensor.shape},
           .digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}),
           .amax = scan.amax};

@@ -7,9 +7,13 @@
 
 namespace layercast {
 
-// For whoever is about to read a tensor that a host program gave. Throws kInvalidArgument naming a tensor without
-// bytes, kUnsupported one on a device.
+// For whoever was given a tensor by a host program. Throws kInvalidArgument naming a tensor without bytes.
+void CheckHasBytes(const std::string& name, const TensorView& tensor);
+// For whoever is about to read it, too: throws kUnsupported where it lies on a device.
 void CheckReadable(const std::string& name, const TensorView& tensor);
+
+// kCorrupt, naming the tensor and the index of that element, row-major.
+[[noreturn]] void ThrowNonFinite(const std::string& name, const TensorView& tensor, std::int64_t element);
 
 // Host tensors, checked so. Throws kCorrupt naming the tensor and the index of its first NaN or infinity.
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool);

@@ -37,6 +37,7 @@ inline constexpr std::uint64_t kProbeOffer = ~std::uint64_t{0};
 struct Offer {
   std::uint64_t id = 0;                // unique within a publisher
   std::vector<OfferedTensor> tensors;  // tensors[i] is tensor i of the manifest; empty (null, 0): not in this offer
+  Device device{};                     // where they all lie
 };
 
 // The publisher's end; serves any number of receivers. Thread-safe. Its destructor ends every connection; nobody
@@ -50,6 +51,8 @@ class OfferingEnd {
   // Memory that this channel can hand over without a copy; null when any host memory will do. Offers of such a
   // channel must lie in it.
   virtual MemoryResource* arena() { return nullptr; }
+  // Whether offers may lie in that device's memory too; host memory always may.
+  virtual bool reads_from(const Device& /*device*/) const { return false; }
   // Throws kInvalidArgument when memory lies outside the arena, or the identifier is offered already.
   virtual void Add(const Offer& offer) = 0;
   // After it returns, no receiver reads the offer's memory through a copying channel any more, and a new request for it
@@ -83,6 +86,8 @@ class FetchingEnd {
  public:
   virtual ~FetchingEnd() = default;
   virtual bool attaches() const = 0;  // hands out views of the publisher's memory: requests need no destination
+  // Whether destinations may lie in that device's memory too; host memory always may.
+  virtual bool writes_to(const Device& /*device*/) const { return false; }
   // What the bytes go by, where a library has chosen that ("tcp/eth0"); empty: as the transport's name says.
   virtual std::string lane() const { return {}; }
   // Asks for a chunk. Throws what Poll throws.

@@ -1,9 +1,12 @@
 // The first device of this machine.
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "src/base/counting_memory.h"
+#include "src/cuda/call.h"
 #include "src/cuda/memory.h"
 #include "src/cuda/probe.h"
 #include "tests/device/test_device.h"
@@ -24,6 +27,7 @@ class CountedStream final : public DeviceStream {
   std::size_t allocations() const { return memory_.allocations() + pinned_.allocations(); }
 
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override { stream_->Copy(from, to, bytes); }
+  void Pack(const RegionView& view, std::byte* to) override { stream_->Pack(view, to); }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override { stream_->Fill(to, value, bytes); }
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
                std::int64_t first, std::int64_t count) override {
@@ -37,6 +41,12 @@ class CountedStream final : public DeviceStream {
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override {
     stream_->Quantize(recipe, rows, first_row, amax, outputs, fault);
+  }
+  void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override {
+    stream_->FindAmax(dtype, from, count, amax, fault);
+  }
+  void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override {
+    stream_->LeafDigests(from, bytes, leaves);
   }
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override {
     stream_->FindNonFinite(dtype, from, count, fault);
@@ -70,6 +80,13 @@ class CudaDevice final : public TestDevice {
       streams_.push_back(stream);
       return stream;
     };
+  }
+  void Carry(const RegionView& from, std::byte* to) override {
+    if (from.num_bytes() == 0) return;
+    CheckCuda(cudaMemcpy2DAsync(to, from.row_bytes, from.base, std::max(from.stride, from.row_bytes), from.row_bytes,
+                                from.rows, cudaMemcpyDefault, stream_.handle()),
+              "cudaMemcpy2DAsync", stream_.device());
+    stream_.Synchronize();
   }
   std::size_t allocations() const override {
     std::size_t sum = of_gone_;

@@ -9,6 +9,7 @@
 #include "engine_side/device/walks.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "layercast/error.h"
+#include "src/base/digest.h"
 #include "src/base/rounding.h"
 #include "src/tensor/cast.h"
 
@@ -33,7 +34,9 @@ std::uint64_t WordOf(const MatrixView& rows, std::int64_t first_row, WorkerPool&
 
 class DeferredDevice::Working {
  public:
-  explicit Working(const DeferredDevice& device) : device_(device) { Protect(PROT_READ | PROT_WRITE); }
+  explicit Working(const DeferredDevice& device) : device_(device), lock_(device.mutex_) {
+    Protect(PROT_READ | PROT_WRITE);
+  }
   ~Working() { Protect(PROT_NONE); }
   Working(const Working&) = delete;
   Working& operator=(const Working&) = delete;
@@ -43,6 +46,7 @@ class DeferredDevice::Working {
     if (device_.used_ != 0 && mprotect(device_.memory_, device_.used_, protection) != 0) std::abort();
   }
   const DeferredDevice& device_;
+  const std::scoped_lock<std::recursive_mutex> lock_;
 };
 
 DeferredDevice::DeferredDevice() {
@@ -55,6 +59,7 @@ DeferredDevice::~DeferredDevice() { munmap(memory_, kDeviceBytes); }
 
 // Never the same twice: what is used too long finds what it was overwritten with. Each in pages of its own.
 std::byte* DeferredDevice::Allocate(std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
   std::byte* address = memory_ + used_;
   used_ += RoundUp<std::size_t>(std::max<std::size_t>(bytes, 1), 4096);
   if (used_ > kDeviceBytes) throw Error(ErrorCode::kResourceExhausted, "the device that is played is full");
@@ -65,7 +70,14 @@ OpenDeviceStream DeferredDevice::Opener() {
   return [this](const Device&) { return std::make_shared<DeferredStream>(*this); };
 }
 
+// What was queued before and is not done yet comes after it: whoever waits too little finds other bytes.
+void DeferredDevice::Carry(const RegionView& from, std::byte* to) {
+  const Working working(*this);
+  Pack(from, to);
+}
+
 bool DeferredDevice::Has(const std::byte* address, std::size_t bytes) const {
+  const std::scoped_lock lock(mutex_);
   return address >= memory_ && address + bytes <= memory_ + used_;
 }
 
@@ -120,6 +132,13 @@ void DeferredStream::Copy(const std::byte* from, std::byte* to, std::size_t byte
   ExpectReachable(from, bytes);
   ExpectReachable(to, bytes);
   Queue([=] { std::memmove(to, from, bytes); });
+}
+
+void DeferredStream::Pack(const RegionView& view, std::byte* to) {
+  if (view.num_bytes() == 0) return;
+  ExpectReachable(view.base, (view.rows - 1) * view.stride + view.row_bytes);
+  ExpectReachable(to, view.num_bytes());
+  Queue([=] { layercast::Pack(view, to); });
 }
 
 void DeferredStream::Fill(std::byte* to, std::byte value, std::size_t bytes) {
@@ -178,6 +197,30 @@ void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std:
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCorrupt) throw;
       *fault = std::min(*fault, WordOf(rows, first_row, pool_));
+    }
+  });
+}
+
+void DeferredStream::FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax,
+                              std::uint64_t* fault) {
+  ExpectReachable(from, static_cast<std::size_t>(count) * Size(dtype));
+  ExpectReachable(reinterpret_cast<const std::byte*>(amax), sizeof(*amax));
+  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  Queue([=, this] {
+    const MatrixView elements{dtype, from, 1, count, 0};
+    const ScanResult scan = Scan(elements, pool_);
+    *amax = std::max(*amax, scan.amax);
+    if (scan.first_non_finite >= 0) *fault = std::min(*fault, WordOf(elements, 0, pool_));
+  });
+}
+
+void DeferredStream::LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) {
+  ExpectReachable(from, bytes);
+  ExpectReachable(reinterpret_cast<const std::byte*>(leaves), NumLeaves(bytes) * sizeof(Digest));
+  Queue([=] {
+    for (std::size_t leaf = 0; leaf < NumLeaves(bytes); ++leaf) {
+      const std::size_t begin = leaf * kLeafBytes;
+      leaves[leaf] = DigestOf({from + begin, std::min(kLeafBytes, bytes - begin)});
     }
   });
 }

@@ -3,10 +3,12 @@
 // is overwritten at once, device memory in the order of its stream. So what only works when things happen early fails.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "src/base/worker_pool.h"
@@ -23,6 +25,7 @@ class DeferredDevice final : public TestDevice {
 
   std::byte* Allocate(std::size_t bytes) override;
   OpenDeviceStream Opener() override;
+  void Carry(const RegionView& from, std::byte* to) override;
   std::size_t allocations() const override { return allocations_; }
   std::size_t waits() const override { return waits_; }
 
@@ -34,9 +37,10 @@ class DeferredDevice final : public TestDevice {
   bool Has(const std::byte* address, std::size_t bytes) const;
 
   std::byte* memory_ = nullptr;
-  std::size_t used_ = 0;
-  std::size_t allocations_ = 0;
-  std::size_t waits_ = 0;
+  mutable std::recursive_mutex mutex_;  // of whoever works: streams of several threads take turns
+  std::size_t used_ = 0;                // guarded by mutex_
+  std::atomic<std::size_t> allocations_ = 0;
+  std::atomic<std::size_t> waits_ = 0;
 };
 
 class DeferredStream final : public DeviceStream {
@@ -47,6 +51,7 @@ class DeferredStream final : public DeviceStream {
   MemoryResource& memory() override { return memory_; }
   MemoryResource& pinned() override { return pinned_; }
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override;
+  void Pack(const RegionView& view, std::byte* to) override;
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override;
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
                std::int64_t first, std::int64_t count) override;
@@ -55,6 +60,8 @@ class DeferredStream final : public DeviceStream {
   void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override;
+  void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override;
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
   Ticket Record() override { return queued_; }
   void Wait(Ticket ticket) override;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine_side/device/device_stream.h"
+#include "src/tensor/region.h"
 
 namespace layercast::testing {
 
@@ -16,6 +17,9 @@ class TestDevice {
   // Memory of an engine, for as long as the device lives.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
   virtual OpenDeviceStream Opener() = 0;
+  // Copies bytes, packed, as somebody else would, a channel: past every stream, from and to its memory or the host's.
+  // Done when it returns.
+  virtual void Carry(const RegionView& from, std::byte* to) = 0;
 
   // Blocks of device and of pinned memory that its streams were asked for, so far.
   virtual std::size_t allocations() const = 0;

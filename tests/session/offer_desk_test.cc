@@ -24,6 +24,7 @@ class OfferDeskTest : public ::testing::Test {
                                                      .failpoints = failpoints_,
                                                      .outbox = outbox_,
                                                      .arena = memory_,
+                                                     .device = nullptr,
                                                      .ends = {},
                                                      .channels = std::move(channels),
                                                      .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; },

@@ -28,7 +28,9 @@ Snapshot Take(const std::vector<TensorSpec>& declared, const std::vector<NamedTe
   const Weights weights{.specs = declared,
                         .walk = [&](std::span<const std::string>) { return MakeWeightsIterator(yielded); },
                         .borrowed = borrowed};
-  return TakeSnapshot({.lineage = "run", .step = 1}, weights, nullptr, memory, pool);
+  DeviceTensors device(OpenCudaStream, pool);
+  return TakeSnapshot({.lineage = "run", .step = 1}, weights, nullptr,
+                      {.host = memory, .device = device, .pool = pool});
 }
 
 std::string Refusal(const std::vector<TensorSpec>& declared, const std::vector<NamedTensor>& yielded) {

@@ -30,6 +30,7 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
   ~CudaIpcFetchingEnd() override { Close(); }
 
   bool attaches() const override { return false; }
+  bool writes_to(const Device& device) const override { return device.kind == Device::Kind::kCuda; }
   std::string lane() const override { return lane_; }
   void Submit(const ChunkRequest& request) override;
   std::optional<ChunkCompletion> Poll(Deadline deadline) override;

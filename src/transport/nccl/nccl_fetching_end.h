@@ -32,6 +32,7 @@ class NcclFetchingEnd final : public FetchingEnd {
   ~NcclFetchingEnd() override { Close(); }
 
   bool attaches() const override { return false; }
+  bool writes_to(const Device& device) const override { return device.kind == Device::Kind::kCuda; }
   std::string lane() const override { return "NCCL " + VersionText(parts_.library->version()); }
   void Submit(const ChunkRequest& request) override;
   std::optional<ChunkCompletion> Poll(Deadline deadline) override;

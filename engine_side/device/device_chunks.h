@@ -1,0 +1,61 @@
+// Chunks that a channel brings to an engine's device, without a way through host memory: slots there, and digests whose
+// leaves the device makes. Nothing waits for a chunk: its digest is asked for when it comes, and waited for when it is
+// needed; a slot is written again once the stream is past all that reads it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "engine_side/device/device_stream.h"
+#include "src/base/caching_memory.h"
+#include "src/session/chunk_memory.h"
+
+namespace layercast {
+
+// Resource; one thread only. The stream, on which all consumers' work is queued too, outlives it.
+class DeviceChunks final : public ChunkMemory {
+ public:
+  explicit DeviceChunks(DeviceStream& stream) : stream_(stream), slots_(stream.memory()) {}
+  ~DeviceChunks() override;
+
+  // Whether that lies in one of the slots; else it is host memory.
+  bool Has(const std::byte* address) const { return slots_.Has(address); }
+
+  MemoryResource& resource() override { return slots_; }
+  PendingDigest BeginDigest(std::span<const RegionView> views) override;
+  // In place.
+  std::vector<RegionView> Corrupted(std::span<const RegionView> views) override;
+  Mark Now() override { return stream_.Record(); }
+  void Await(Mark mark) override { stream_.Wait(mark); }
+
+ private:
+  // What is given back is kept for the next reload.
+  class Slots final : public MemoryResource {
+   public:
+    explicit Slots(MemoryResource& upstream) : memory_(upstream) {}
+    std::byte* Allocate(std::size_t bytes) override;
+    void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
+    Device device() const override { return memory_.device(); }
+    bool Has(const std::byte* address) const;
+
+   private:
+    CachingMemory memory_;
+    std::map<const std::byte*, std::size_t, std::greater<>> used_;  // bytes
+  };
+  // Where the leaves of a chunk go.
+  struct Leaves {
+    Buffer device;
+    Buffer pinned;
+    DeviceStream::Ticket arrived = 0;
+  };
+  std::shared_ptr<Leaves> FreeLeaves(std::size_t bytes);
+
+  DeviceStream& stream_;
+  Slots slots_;
+  std::vector<std::shared_ptr<Leaves>> leaves_;  // the second owner is a digest under way
+};
+
+}  // namespace layercast

@@ -1,0 +1,73 @@
+#include "engine_side/device/device_digests.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine_side/device/walks.h"
+#include "src/base/digest.h"
+
+namespace layercast {
+namespace {
+
+// At once: whole leaves, of whatever elements.
+constexpr std::size_t kPartBytes = std::size_t{32} << 20;
+constexpr std::size_t kPackedBytes = std::size_t{4} << 20;
+
+}  // namespace
+
+void DeviceDigests::Add(const std::byte* from, std::size_t bytes, Digest& digest) {
+  std::size_t done = 0;
+  do {
+    const std::size_t count = std::min(kPartBytes, bytes - done);
+    AddPart(from + done, count, bytes, digest);
+    done += count;
+  } while (done < bytes);
+}
+
+void DeviceDigests::Add(std::span<const RegionView> views, Digest& digest) {
+  if (views.size() == 1 && (views.front().rows <= 1 || views.front().stride == views.front().row_bytes)) {
+    return Add(views.front().base, views.front().num_bytes(), digest);
+  }
+  std::size_t bytes = 0;
+  for (const RegionView& view : views) bytes += view.num_bytes();
+  if (packed_.size() < bytes) packed_ = Buffer(memory_, std::max(bytes, kPackedBytes));
+  std::byte* to = packed_.data();
+  for (const RegionView& view : views) {
+    stream_.Pack(view, to);
+    to += view.num_bytes();
+  }
+  Add(packed_.data(), bytes, digest);
+}
+
+void DeviceDigests::Add(DType dtype, const std::byte* from, const ElementWalk& walk, Digest& digest) {
+  const auto size = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
+  const auto elements = static_cast<std::size_t>(NumElements(walk));
+  if (!packed_) packed_ = Buffer(memory_, kPackedBytes);
+  std::size_t done = 0;
+  do {
+    const std::size_t count = std::min(kPackedBytes / size, elements - done);
+    if (count != 0) {
+      stream_.Gather(dtype, from, walk, static_cast<std::int64_t>(done), static_cast<std::int64_t>(count),
+                     packed_.data());
+    }
+    AddPart(packed_.data(), count * size, elements * size, digest);
+    done += count;
+  } while (done < elements);
+}
+
+// Tensors come one behind the other, each in as many visits as it takes.
+void DeviceDigests::AddPart(const std::byte* from, std::size_t bytes, std::size_t tensor_bytes, Digest& digest) {
+  if (!leaves_) leaves_ = Buffer(memory_, NumLeaves(kPartBytes) * sizeof(Digest));
+  stream_.LeafDigests(from, bytes, reinterpret_cast<Digest*>(leaves_.data()));
+  const auto take = [this, &digest, total = NumLeaves(tensor_bytes)](std::span<const std::byte> part) {
+    arrived_.resize(total);
+    std::memcpy(reinterpret_cast<std::byte*>(arrived_.data()) + arrived_bytes_, part.data(), part.size());
+    arrived_bytes_ += part.size();
+    if (arrived_bytes_ != total * sizeof(Digest)) return;
+    digest = DigestOfLeaves(arrived_);
+    arrived_bytes_ = 0;
+  };
+  download_.Read(leaves_.data(), NumLeaves(bytes) * sizeof(Digest), take);
+}
+
+}  // namespace layercast
