@@ -17,8 +17,16 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-constexpr std::size_t kProbeChunk = std::size_t{1} << 20;  // a copying channel's piece: a slow link brings some in time
-constexpr std::uint32_t kProbeChunks = kProbeBytes / kProbeChunk;
+// What one pass fetches: the probe's first bytes, in chunks of one size.
+struct Cut {
+  std::size_t chunk_bytes;
+  std::uint32_t chunks;
+  constexpr std::size_t bytes() const { return chunk_bytes * chunks; }
+};
+constexpr Cut kWhole{.chunk_bytes = std::size_t{1} << 20, .chunks = 16};   // a copying channel's pieces
+constexpr Cut kBegin{.chunk_bytes = std::size_t{64} << 10, .chunks = 16};  // a slow link brings some of it in time
+static_assert(kWhole.bytes() == kProbeBytes);
+
 // Long enough that one late wake-up does not decide; a pass that takes longer than the second is measurement enough.
 constexpr std::chrono::milliseconds kMeasuredTime{20};
 constexpr std::chrono::milliseconds kSlowPass{200};
@@ -35,25 +43,32 @@ void FillProbe(std::span<std::byte> bytes) {
   }
 }
 
-// Of the probe's chunks; the same in every process.
-const std::array<Digest, kProbeChunks>& ProbeDigests() {
-  static const std::array<Digest, kProbeChunks> digests = [] {
-    std::vector<std::byte> bytes(kProbeBytes);
-    FillProbe(bytes);
-    std::array<Digest, kProbeChunks> made;
-    for (std::uint32_t i = 0; i < kProbeChunks; ++i) {
-      made[i] = DigestOf(std::span(bytes).subspan(i * kProbeChunk, kProbeChunk));
-    }
-    return made;
-  }();
-  return digests;
+// Of the chunks of a cut; the same in every process.
+std::vector<Digest> DigestsOf(const Cut& cut, std::span<const std::byte> probe) {
+  std::vector<Digest> made;
+  for (std::uint32_t i = 0; i < cut.chunks; ++i) {
+    made.push_back(DigestOf(probe.subspan(i * cut.chunk_bytes, cut.chunk_bytes)));
+  }
+  return made;
 }
+
+struct ProbeDigests {
+  std::vector<Digest> begin;
+  std::vector<Digest> whole;
+  static const ProbeDigests& Known() {
+    static const ProbeDigests digests = [] {
+      std::vector<std::byte> bytes(kProbeBytes);
+      FillProbe(bytes);
+      return ProbeDigests{DigestsOf(kBegin, bytes), DigestsOf(kWhole, bytes)};
+    }();
+    return digests;
+  }
+};
 
 // What was fetched and digested, and how long it took.
 struct Pass {
   std::size_t bytes = 0;
   Clock::duration elapsed{};
-  bool whole() const { return bytes == kProbeBytes; }
   double gb_per_s() const { return static_cast<double>(bytes) * 1e-9 / std::chrono::duration<double>(elapsed).count(); }
   void operator+=(const Pass& other) {
     bytes += other.bytes;
@@ -61,25 +76,26 @@ struct Pass {
   }
 };
 
-// Where the deadline ends it, what has come by then; the rest stays under way.
-Pass TimeOnePass(ChunkWindow& window, Deadline deadline) {
+// Where the deadline ends it, what had come by then, and when the last of it did; the rest stays under way.
+Pass TimeOnePass(ChunkWindow& window, const Cut& cut, std::span<const Digest> digests, Deadline deadline) {
   const auto begin = Clock::now();
   Pass pass;
-  for (std::uint32_t i = 0; i < kProbeChunks; ++i) {
-    const Region whole_chunk{.tensor = 0, .offset = i * kProbeChunk, .row_bytes = kProbeChunk, .rows = 1, .stride = 0};
-    window.Submit(i, kProbeOffer, {&whole_chunk, 1}, kProbeChunk);
+  for (std::uint32_t i = 0; i < cut.chunks; ++i) {
+    const Region chunk{
+        .tensor = 0, .offset = i * cut.chunk_bytes, .row_bytes = cut.chunk_bytes, .rows = 1, .stride = 0};
+    window.Submit(i, kProbeOffer, {&chunk, 1}, cut.chunk_bytes);
   }
   while (!window.empty()) {
     const std::optional<ArrivedChunk> arrived = window.Poll(deadline);
     if (!arrived) break;
     const std::uint32_t chunk = arrived->chunk;
-    if (arrived->digest() != ProbeDigests()[chunk]) {
+    if (arrived->digest() != digests[chunk]) {
       throw Error(ErrorCode::kCorrupt, "chunk " + std::to_string(chunk) + " of the probe arrived with other bytes");
     }
     window.Done(chunk);
-    pass.bytes += kProbeChunk;
+    pass.bytes += cut.chunk_bytes;
+    pass.elapsed = Clock::now() - begin;
   }
-  pass.elapsed = Clock::now() - begin;
   return pass;
 }
 
@@ -102,20 +118,24 @@ ProbeOffer::ProbeOffer(MemoryResource& arena) : bytes_(arena, kProbeBytes) { Fil
 Offer ProbeOffer::offer() const { return {.id = kProbeOffer, .tensors = {{bytes_.data(), bytes_.size()}}}; }
 
 double MeasureChannel(FetchingEnd& end, MemoryResource& memory, Deadline deadline) {
-  ProbeDigests();  // not a part of the measurement
+  const ProbeDigests& digests = ProbeDigests::Known();  // not a part of the measurement
   HostChunkMemory place(memory);
-  ChunkWindow window(end, {.slots = kProbeChunks, .places = {place}});
+  ChunkWindow window(end, {.slots = kWhole.chunks, .places = {place}});
   const Closing closing(end);
+  const Pass begin = TimeOnePass(window, kBegin, digests.begin, deadline);
+  if (begin.bytes == 0) throw Error(ErrorCode::kDeadlineExceeded, "nothing of the probe arrived in time");
+  if (begin.bytes < kBegin.bytes()) return begin.gb_per_s();
+  const auto time_whole = [&] { return TimeOnePass(window, kWhole, digests.whole, deadline); };
   // The first pass maps and faults in memory, and lets TCP open its window: it counts only where no second is worth
   // while.
-  const Pass first = TimeOnePass(window, deadline);
-  if (first.bytes == 0) throw Error(ErrorCode::kDeadlineExceeded, "nothing of the probe arrived in time");
-  if (!first.whole() || first.elapsed >= kSlowPass) return first.gb_per_s();
+  const Pass first = time_whole();
+  if (first.bytes == 0) return begin.gb_per_s();
+  if (first.bytes < kProbeBytes || first.elapsed >= kSlowPass) return first.gb_per_s();
   Pass all;
   for (int passes = 0; all.elapsed < kMeasuredTime && passes < kMostPasses; ++passes) {
-    const Pass pass = TimeOnePass(window, deadline);
+    const Pass pass = time_whole();
     all += pass;
-    if (!pass.whole()) break;
+    if (pass.bytes < kProbeBytes) break;
   }
   return (all.bytes == 0 ? first : all).gb_per_s();
 }

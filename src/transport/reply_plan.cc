@@ -6,19 +6,18 @@
 
 namespace layercast {
 
-ReplyPlan::ReplyPlan(std::vector<RegionView> views, std::size_t piece_bytes)
-    : views_(std::move(views)), piece_bytes_(piece_bytes) {
+ReplyPlan::ReplyPlan(std::vector<RegionView> views) : views_(std::move(views)) {
   for (RegionView& view : views_) {
     if (view.stride == view.row_bytes) view = {view.base, view.num_bytes(), 1, view.num_bytes()};
   }
   SkipEmpty();
 }
 
-ReplyPlan::Next ReplyPlan::Take() {
+ReplyPlan::Next ReplyPlan::Take(std::size_t most) {
   started_ = true;
   const std::span<const std::byte> run = Run();
   if (run.size() < kInPlaceFrom) return {{}, offset_};
-  const Next next{run.first(std::min(run.size(), piece_bytes_)), offset_};
+  const Next next{run.first(std::min(run.size(), most)), offset_};
   Advance(next.in_place.size());
   return next;
 }
@@ -30,10 +29,10 @@ std::span<const std::byte> ReplyPlan::TakeRun(std::size_t most) {
   return run;
 }
 
-std::size_t ReplyPlan::Gather(std::byte* destination) {
+std::size_t ReplyPlan::Gather(std::byte* destination, std::size_t most) {
   std::size_t size = 0;
   for (std::span<const std::byte> run = Run(); !run.empty() && run.size() < kInPlaceFrom; run = Run()) {
-    const std::size_t bytes = std::min(run.size(), piece_bytes_ - size);
+    const std::size_t bytes = std::min(run.size(), most - size);
     if (bytes == 0) break;
     std::memcpy(destination + size, run.data(), bytes);
     size += bytes;

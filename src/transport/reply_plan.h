@@ -15,8 +15,7 @@ constexpr std::size_t kInPlaceFrom = std::size_t{64} << 10;  // shorter runs are
 // Value; one thread only; the viewed memory is borrowed.
 class ReplyPlan {
  public:
-  // No piece is longer than `piece_bytes`, which is at least kInPlaceFrom.
-  ReplyPlan(std::vector<RegionView> views, std::size_t piece_bytes);
+  explicit ReplyPlan(std::vector<RegionView> views);
 
   struct Next {
     std::span<const std::byte> in_place;  // a piece to send as it lies, or empty: then call Gather
@@ -24,13 +23,14 @@ class ReplyPlan {
   };
   bool done() const { return started_ && view_ == views_.size(); }
   std::uint64_t offset() const { return offset_; }  // inside the chunk, of what comes next
-  // The next piece. An empty chunk has one, empty.
-  Next Take();
+  // The next piece, no longer than `most`, which is at least kInPlaceFrom. An empty chunk has one, empty.
+  Next Take(std::size_t most);
   // For who packs pieces itself, instead of the others here: the next bytes that lie together, at most so many, which
   // is not 0. Empty at the end.
   std::span<const std::byte> TakeRun(std::size_t most);
-  // After a Take that was not in place: copies the piece to `destination` (piece_bytes) and returns its size.
-  std::size_t Gather(std::byte* destination);
+  // After a Take that was not in place: copies the piece, no longer than `most`, to `destination`, and returns its
+  // size.
+  std::size_t Gather(std::byte* destination, std::size_t most);
 
  private:
   std::span<const std::byte> Run() const;  // what is left of the contiguous run at the cursor; empty at the end
@@ -38,7 +38,6 @@ class ReplyPlan {
   void SkipEmpty();
 
   std::vector<RegionView> views_;
-  std::size_t piece_bytes_;
   std::size_t view_ = 0;
   std::size_t row_ = 0;
   std::size_t column_ = 0;  // bytes of the run that are taken

@@ -5,14 +5,13 @@
 
 namespace layercast {
 
-void ReplyQueue::Push(const Request& request, const OfferBook& book, std::size_t piece_bytes, FailPoints* failpoints) {
+void ReplyQueue::Push(const Request& request, const OfferBook& book, FailPoints* failpoints) {
   if (failpoints != nullptr && request.offer_id != kProbeOffer) failpoints->Hit("serve.chunk");
   if (replies_.size() == kMaxRequestsUnderWay || regions_ + request.regions.size() > kMaxRegionsUnderWay) {
     throw Error(ErrorCode::kCorrupt, "too many requests under way");
   }
   const std::shared_ptr<Offered> offered = book.Find(request.offer_id);
-  replies_.push_back(
-      {request.ticket, offered, request.regions, ReplyPlan(ViewsOf(offered->tensors, request.regions), piece_bytes)});
+  replies_.push_back({request.ticket, offered, request.regions, ReplyPlan(ViewsOf(offered->tensors, request.regions))});
   regions_ += request.regions.size();
   ++pushed_;
 }

@@ -29,7 +29,7 @@ class ReplyQueue {
  public:
   // Throws kCorrupt (more under way than the protocol allows), kNotFound and kInvalidArgument (what was asked for).
   // `failpoints`: OfferingEnd::Arm's, or null.
-  void Push(const Request& request, const OfferBook& book, std::size_t piece_bytes, FailPoints* failpoints);
+  void Push(const Request& request, const OfferBook& book, FailPoints* failpoints);
   bool empty() const { return replies_.empty(); }
   Reply& front() { return replies_.front(); }
   const std::deque<Reply>& all() const { return replies_; }

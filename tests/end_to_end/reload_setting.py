@@ -16,9 +16,9 @@ class Setting:
         self.program, self.start, self.assert_serves = program, start, assert_serves
         self.folders = {version: checkpoint("qwen3", version) for version in ("a", "b")}
 
-    def serve(self, commit="staged", failpoints="", tp=2):
+    def serve(self, commit="staged", failpoints="", tp=2, chunk_bytes=16384):
         self.engine = self.start("serve", "--model", self.folders["a"], "--tp", tp, "--quantization", RECIPE,
-                                 "--chunk-bytes", 16384, "--commit", commit, failpoints=failpoints)
+                                 "--chunk-bytes", chunk_bytes, "--commit", commit, failpoints=failpoints)
         self.versions = {"a": self.engine.version}
         self.answer_of_a = self.answer()["tokens"]
 

@@ -81,6 +81,38 @@ def test_a_slow_link(channel, setting, network):
     assert passed > report["bytes"]
 
 
+# A chunk of a MiB takes longer on it than the silence that anybody bears.
+CRAWLING = 150_000
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_link_on_which_one_chunk_takes_longer_than_silence_is_borne(channel, setting, network):
+    setting.serve(tp=1, chunk_bytes=1 << 20)
+    publisher = setting.publish()
+    with network.limited(CRAWLING):
+        report = setting.assert_takes_b(publisher, "--channel", channel)
+        passed = network.limited_bytes()
+    assert report["channel"]["probed_gb_per_s"] > 0
+    assert passed > report["bytes"] > 1 << 20
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_publisher_that_freezes_behind_such_a_link_is_noticed(channel, setting, network):
+    """What its kernel still sends by itself is soon through."""
+    setting.serve(tp=1, chunk_bytes=1 << 20)
+    publisher = setting.publish()
+    with network.limited(CRAWLING):
+        waiting = setting.program.start("reload", "--engine", setting.engine.endpoint, "--publisher", publisher.endpoint,
+                                        "--channel", channel)
+        # More than is measured by, in the five seconds that there are for that.
+        layercast_program.wait_until(lambda: network.limited_bytes() > 8 * CRAWLING, 30, "nothing of the version came")
+        publisher.signal(signal.SIGSTOP)
+        done = setting.program.finish(waiting, status=1).json["engines"][0]
+        publisher.signal(signal.SIGCONT)
+    assert done["error"]["code"] == "unavailable" and "silent for" in done["error"]["message"]
+    setting.assert_failed_and_still_serving_a(done, publisher.endpoint)
+
+
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_a_link_that_delays_and_loses(channel, setting, network):
     setting.serve()

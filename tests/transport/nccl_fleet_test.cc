@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 class NcclSharing : public ::testing::Test {
  protected:
   NcclSharing() { book_.Add({1, {{memory_.data(), memory_.size()}}}); }
-  void Ask(ReplyQueue& queue, std::uint64_t offset) { queue.Push({1, 1, {{0, offset, 1, 1, 1}}}, book_, 1, nullptr); }
+  void Ask(ReplyQueue& queue, std::uint64_t offset) { queue.Push({1, 1, {{0, offset, 1, 1, 1}}}, book_, nullptr); }
 
   std::array<std::byte, 8> memory_{};
   WakeFd wake_;

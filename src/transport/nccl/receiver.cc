@@ -100,7 +100,7 @@ void Receiver::TakeRequest(const Request& request) {
   if (state_ == State::kCalled) return;
   if (awaited_ > 0) --awaited_;
   try {
-    replies_.Push(request, context_.book, kPieceBytes, context_.failpoints.load());
+    replies_.Push(request, context_.book, context_.failpoints.load());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     Refuse({request.ticket, error.code(), error.what()});

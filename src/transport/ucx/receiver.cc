@@ -12,7 +12,6 @@ namespace layercast::ucx_channel {
 namespace {
 
 constexpr std::chrono::seconds kTimeToGreet{5};
-constexpr std::size_t kPiecesUnderWay = 16;  // keeps a connection busy, and is what a removal waits for
 // Shorter pieces go with their announcement; longer ones when the receiver has said where to, with no copy on its way.
 constexpr std::size_t kRendezvousFrom = std::size_t{32} << 10;
 // So much of what a receiver was told may lie here for it to take, before anything else is granted.
@@ -104,7 +103,7 @@ void Receiver::TakeRequest(const Request& request) {
     throw Error(ErrorCode::kCorrupt, "too many requests under way");
   }
   try {
-    replies_.Push(request, context_.book, kPieceBytes, context_.failpoints.load());
+    replies_.Push(request, context_.book, context_.failpoints.load());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     Refuse({request.ticket, error.code(), error.what()});
@@ -152,7 +151,7 @@ bool Receiver::Holds(const Offered& offered) const {
 }
 
 void Receiver::Feed() {
-  while (!replies_.empty() && under_way_.size() < kPiecesUnderWay) {
+  while (!replies_.empty() && under_way_.size() < kPiecesUnderWay && window_.HasRoom()) {
     Reply& reply = replies_.front();
     if (!context_.book.Begin(*reply.offered)) {
       return Refuse({reply.ticket, ErrorCode::kNotFound, "the offer was removed"});
@@ -165,11 +164,11 @@ void Receiver::Feed() {
 void Receiver::SendPiece(Reply& reply) {
   std::unique_ptr<Piece> piece = TakeSpare();
   piece->offered = reply.offered;
-  const ReplyPlan::Next next = reply.plan.Take();
+  const ReplyPlan::Next next = reply.plan.Take(window_.piece_bytes());
   std::span<const std::byte> data = next.in_place;
   if (data.empty()) {
     if (piece->gathered.size() == 0) piece->gathered = Buffer(memory_, kPieceBytes);
-    data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data()));
+    data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data(), window_.piece_bytes()));
   }
   piece->header = EncodeActiveHeader({Kind::kPiece, token_, reply.ticket, next.offset});
   Send(std::move(piece), data);
@@ -187,7 +186,11 @@ void Receiver::Send(std::unique_ptr<Piece> piece, std::span<const std::byte> dat
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   params.cb.send = &OnSent;
   params.user_data = piece.get();
-  params.flags = data.size() < kRendezvousFrom ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+  const bool rendezvous = data.size() >= kRendezvousFrom;
+  params.flags = rendezvous ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
+  piece->windowed = rendezvous ? data.size() : 0;
+  piece->sent = Deadline::Clock::now();
+  window_.Sent(piece->windowed);
   const Piece& sent = *under_way_.emplace_back(std::move(piece));
   const ucs_status_ptr_t request = ucp_am_send_nbx(link_->endpoint(), kActiveMessage, sent.header.data(),
                                                    sent.header.size(), data.data(), data.size(), &params);
@@ -214,6 +217,7 @@ void Receiver::OnSent(void* request, ucs_status_t /*status*/, void* piece) {
 }
 
 void Receiver::End(const Piece& piece) {
+  window_.Came(piece.windowed, Deadline::Clock::now() - piece.sent);
   const auto at = std::ranges::find(under_way_, &piece, [](const auto& owned) { return owned.get(); });
   if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr)
     context_.book.End(*offered);

@@ -19,6 +19,7 @@
 #include "src/transport/ucx/granted_reads.h"
 #include "src/transport/ucx/messages.h"
 #include "src/transport/ucx/readable_offers.h"
+#include "src/transport/ucx/send_window.h"
 #include "src/transport/ucx/ucx_link.h"
 
 namespace layercast::ucx_channel {
@@ -66,6 +67,8 @@ class Receiver {
     std::shared_ptr<Offered> offered;  // second owner: the book; null: not a piece but a PONG
     std::vector<std::byte> header;     // UCX reads it until the message has left
     Buffer gathered;                   // kPieceBytes, made when it is needed first
+    std::size_t windowed = 0;          // its bytes in the window; 0: UCX says when it has left, not when it has come
+    Deadline::Clock::time_point sent;
   };
 
   void Take(std::span<const std::byte> message);
@@ -97,6 +100,7 @@ class Receiver {
   bool spins_ = false;
   bool pong_owed_ = false;
   ReplyQueue replies_;
+  SendWindow window_;
   std::vector<std::unique_ptr<Piece>> under_way_;
   std::vector<std::unique_ptr<Piece>> spare_;  // keeps buffers that are faulted in
   std::optional<UcxLink> link_;

@@ -1,11 +1,21 @@
 #include "src/transport/zmq/peer.h"
 
+#include <linux/tcp.h>  // glibc's lacks what has been received
+#include <netinet/in.h>
+
 namespace layercast::zmq_channel {
 
 PeerConnection::PeerConnection(int fd) : fd_(fd), addresses_(Addresses(fd)) {}
 
 void PeerConnection::Cut() const {
-  if (!addresses_.empty() && Addresses(fd_) == addresses_) ::shutdown(fd_, SHUT_RDWR);
+  if (StillOurs()) ::shutdown(fd_, SHUT_RDWR);
+}
+
+std::uint64_t PeerConnection::BytesReceived() const {
+  tcp_info told{};
+  socklen_t length = sizeof(told);
+  if (!StillOurs() || ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &told, &length) != 0) return 0;
+  return told.tcpi_bytes_received;
 }
 
 std::string PeerConnection::Addresses(int fd) {

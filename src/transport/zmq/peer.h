@@ -1,10 +1,12 @@
-// A receiver with work at the publisher: who it is to ZeroMQ, and which TCP connection it came on.
+// A peer at the other end of a TCP connection that ZeroMQ owns: the connection itself; and, at the publisher, a
+// receiver with work.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace layercast::zmq_channel {
@@ -17,9 +19,12 @@ class PeerConnection {
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
   // one slow peer's messages without closing the socket that all peers share.
   void Cut() const;
+  // What has come by it so far, by the kernel's count; 0 where that cannot be told any more.
+  std::uint64_t BytesReceived() const;
 
  private:
   static std::string Addresses(int fd);  // empty when it is no connected TCP socket
+  bool StillOurs() const { return !addresses_.empty() && Addresses(fd_) == addresses_; }
   int fd_;
   std::string addresses_;
 };

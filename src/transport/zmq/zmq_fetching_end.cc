@@ -118,8 +118,9 @@ void ZmqFetchingEnd::TakePiece(const PieceHeader& header, std::span<const std::b
 }
 
 void ZmqFetchingEnd::Wait(Deadline deadline) {
-  const bool ask = liveness_.ShouldAsk(requests_.size());  // the socket is drained
   ExpectConnected();
+  if (monitor_.Moved()) liveness_.Heard();
+  const bool ask = liveness_.ShouldAsk(requests_.size());  // the socket is drained
   if (ask) Send(EncodePing());
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
   PollSockets(items, deadline.AtMost(Liveness::kAskAfter / 2).Remaining());

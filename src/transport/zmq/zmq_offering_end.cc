@@ -74,7 +74,7 @@ void Service::HandleRequest(const std::string& routing_id, int fd, const Request
       if (work_.size() == kMaxPeers) throw Error(ErrorCode::kResourceExhausted, "too many receivers at one time");
       work_[routing_id].peer = std::make_shared<Peer>(routing_id, PeerConnection(fd));
     }
-    work_.at(routing_id).replies.Push(request, book_, kPieceBytes, failpoints_.load());
+    work_.at(routing_id).replies.Push(request, book_, failpoints_.load());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     work_.erase(routing_id);
@@ -105,10 +105,10 @@ bool Service::SendPiece(Work& work) {
     Send(work.peer->routing_id, EncodeRefusal({reply.ticket, ErrorCode::kNotFound, "the offer was removed"}));
     return false;
   }
-  const ReplyPlan::Next next = reply.plan.Take();
+  const ReplyPlan::Next next = reply.plan.Take(kPieceBytes);
   std::span<const std::byte> data = next.in_place;
   if (data.empty()) {
-    data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data()));
+    data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data(), kPieceBytes));
   }
   piece->header = EncodePieceHeader({reply.ticket, next.offset, static_cast<std::uint32_t>(data.size())});
   PiecePool::HandOver(*piece);
