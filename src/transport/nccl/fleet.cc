@@ -26,6 +26,7 @@ bool Fleet::HasPlaceFor(const Receiver& receiver) const {
 void Fleet::Leave(const Receiver& receiver) {
   std::erase(apart_, &receiver);
   std::erase(members_, &receiver);
+  std::erase_if(owed_, [&](const Owed& owed) { return owed.receiver == &receiver; });
   if (std::erase(crew_, &receiver) == 0) return;
   lost_ = true;
   if (!dispatch_) return;
@@ -60,26 +61,47 @@ bool Fleet::Step() {
 
 bool Fleet::IsOutside(const Receiver& receiver) const { return receiver.wants() && !Has(crew_, receiver); }
 
+bool Fleet::MayAdmit() const {
+  return crew_.empty() || owed_until_.Passed() || std::ranges::none_of(owed_, [](const Owed& owed) {
+           return owed.receiver->wants() && owed.receiver->done() == owed.done;
+         });
+}
+
 bool Fleet::Due() const {
+  const bool admits = MayAdmit();
   const auto now = Deadline::Clock::now();
+  const Patience& patience = context_.patience;
   bool outside = false;
   for (const Receiver* const member : members_) {
-    if (!IsOutside(*member)) continue;
-    if (!member->is_new() || now - member->since() >= context_.patience.to_gather) return true;
+    if (!IsOutside(*member) || (member->is_new() && !admits)) continue;
+    if (now - member->wants_since() >= (member->is_new() ? patience.to_gather : patience.to_regroup)) return true;
     outside = true;
   }
-  return outside && members_.size() == size_ &&
-         std::ranges::all_of(members_, [](const Receiver* member) { return member->wants(); });
+  const bool more_may_come = members_.size() < size_ && std::ranges::any_of(members_, &Receiver::is_new);
+  return outside && !more_may_come && std::ranges::all_of(members_, &Receiver::wants);
 }
 
 void Fleet::Call() {
+  const bool admits = MayAdmit();
+  const std::vector<Receiver*> before = crew_;
   End();
-  std::ranges::copy_if(members_, std::back_inserter(crew_), &Receiver::wants);
-  if (crew_.empty()) return;
+  std::ranges::copy_if(members_, std::back_inserter(crew_), [&](const Receiver* member) {
+    return member->wants() && (admits || !member->is_new() || Has(before, *member));
+  });
+  if (crew_.empty()) return;  // whoever is outside is called next
+  if (admits) OweEach(before);
   number_ = ++context_.epochs;
   for (Receiver* const member : crew_) member->Call(number_);
   calling_ = true;
   answer_by_ = Deadline::After(context_.patience.to_answer);
+}
+
+void Fleet::OweEach(const std::vector<Receiver*>& before) {
+  owed_.clear();
+  for (const Receiver* const member : crew_) {
+    if (Has(before, *member) && !member->is_new()) owed_.push_back({member, member->done()});
+  }
+  owed_until_ = Deadline::After(context_.patience.to_bring);
 }
 
 void Fleet::End() {
@@ -193,6 +215,7 @@ void Fleet::BreakUp(const Error& error) {
 void Fleet::PutApart(Receiver& receiver, const char* why) {
   log::warn("nccl: receiver {} goes on by itself: {}", receiver.number(), why);
   Leave(receiver);
+  receiver.standing().PutApart();
   apart_.push_back(&receiver);
 }
 

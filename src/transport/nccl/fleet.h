@@ -37,6 +37,7 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
 
   bool empty() const { return members_.empty(); }
+  const std::vector<Receiver*>& members() const { return members_; }
   // NCCL takes one rank for a GPU.
   bool HasPlaceFor(const Receiver& receiver) const;
   void Join(Receiver& receiver) { members_.push_back(&receiver); }
@@ -51,7 +52,9 @@ class Fleet {
   bool Step();
   // An epoch is made in three steps: its members are called, they answer, a communicator is set up.
   bool Due() const;
+  bool MayAdmit() const;
   void Call();
+  void OweEach(const std::vector<Receiver*>& before);
   bool Gather();
   void Begin();
   bool SetUp();
@@ -76,6 +79,14 @@ class Fleet {
   std::vector<Receiver*> crew_;  // by rank; those that have not gone
   std::uint64_t number_ = 0;
   bool calling_ = false;
+  // Of the crew, those that nothing has come to since others were taken in: until then, or for so long, nobody new is.
+  // So members get on, however fast others come and go.
+  struct Owed {
+    const Receiver* receiver;
+    std::uint64_t done;  // its, at that time
+  };
+  std::vector<Owed> owed_;
+  Deadline owed_until_{Deadline::Clock::time_point{}};
   Deadline answer_by_{Deadline::Clock::time_point{}};
   Deadline stand_by_{Deadline::Clock::time_point{}};
   Deadline finish_by_{Deadline::Clock::time_point{}};

@@ -4,10 +4,12 @@
 #include <iterator>
 #include <vector>
 
+#include "src/base/log.h"
+
 namespace layercast::nccl_channel {
 
 void Fleets::Join(Receiver& receiver) {
-  Fleet& fleet = fleets_.front().HasPlaceFor(receiver) ? fleets_.front() : fleets_.emplace_back(context_, 1);
+  Fleet& fleet = shared().HasPlaceFor(receiver) ? shared() : fleets_.emplace_back(context_, 1);
   fleet.Join(receiver);
 }
 
@@ -20,10 +22,22 @@ bool Fleets::Progress() {
   for (auto fleet = fleets_.begin(); fleet != fleets_.end();) {
     moved = fleet->Progress() || moved;
     for (Receiver* const receiver : fleet->TakeApart()) fleets_.emplace_back(context_, 1).Join(*receiver);
+    if (fleet != fleets_.begin()) LetReturn(*fleet);
     const bool gone = fleet->empty() && fleet != fleets_.begin();
     fleet = gone ? fleets_.erase(fleet) : std::next(fleet);
   }
   return moved;
+}
+
+// Between what it has asked for and what it asks for next: it takes part in the epoch that is made for that.
+void Fleets::LetReturn(Fleet& own) {
+  const std::vector<Receiver*> members = own.members();
+  for (Receiver* const receiver : members) {
+    if (!receiver->rests() || !receiver->standing().MayReturn() || !shared().HasPlaceFor(*receiver)) continue;
+    log::info("nccl: receiver {} shares a communicator with others from its next request on", receiver->number());
+    own.Leave(*receiver);
+    shared().Join(*receiver);
+  }
 }
 
 Attention Fleets::attention() const {

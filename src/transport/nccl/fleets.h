@@ -1,5 +1,5 @@
 // All receivers of a publisher's end, in fleets: one of the size that the publisher was told, and each receiver beyond
-// it in a fleet of its own.
+// it, or that it went on without, in a fleet of its own, until there is a place for it.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,9 @@ class Fleets {
   Attention attention() const;
 
  private:
+  Fleet& shared() { return fleets_.front(); }
+  void LetReturn(Fleet& own);
+
   FleetContext context_;
   std::list<Fleet> fleets_;  // the first is that of the size, the others are of one
 };

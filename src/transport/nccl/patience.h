@@ -8,6 +8,8 @@ namespace layercast::nccl_channel {
 // Value. Tests have less of it, or more.
 struct Patience {
   std::chrono::milliseconds to_gather{2000};  // a receiver that is new, for the rest of its fleet
+  std::chrono::milliseconds to_regroup{250};  // one that was in an epoch before, for the rest of its fleet
+  std::chrono::milliseconds to_bring{5000};   // whoever is new, until this epoch has brought something
   std::chrono::milliseconds to_answer{3000};  // the others, for a member that was called
   std::chrono::milliseconds to_stand{30000};  // for a communicator: NCCL looks at the whole machine first
   std::chrono::milliseconds to_move{10000};   // for a GO, and for what NCCL was told to move

@@ -96,6 +96,7 @@ void Receiver::TakeReady(const Ready& ready) {
 
 // Of one that is called, and has not answered, counts only whether it waits for something.
 void Receiver::TakeRequest(const Request& request) {
+  if (!wants()) wants_since_ = Deadline::Clock::now();
   ++unfinished_;
   if (state_ == State::kCalled) return;
   if (awaited_ > 0) --awaited_;
@@ -117,6 +118,10 @@ void Receiver::TakeGroupsGo() {
 void Receiver::TakeDone() {
   if (unfinished_ == 0) throw Error(ErrorCode::kCorrupt, "DONE: more than it asked for");
   --unfinished_;
+  ++done_;
+  if (waits_for_bytes()) return;
+  rested_at_ = done_;
+  standing_.Rested();
 }
 
 void Receiver::Announce(const PieceGroup& group) {

@@ -14,6 +14,7 @@
 #include "src/transport/control_socket.h"
 #include "src/transport/nccl/communicator.h"
 #include "src/transport/nccl/messages.h"
+#include "src/transport/nccl/standing.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_queue.h"
 
@@ -54,11 +55,16 @@ class Receiver {
   bool answered() const { return answered_ && awaited_ == 0; }
   // It is where it was called to.
   void Admit(const Membership& membership) { control_.Send(EncodeEpoch(membership)); }
-  bool failed() const { return failed_; }                       // NCCL did, at its end
-  bool is_new() const { return !stood_; }                       // has been in no epoch that stood at its end
-  Deadline::Clock::time_point since() const { return since_; }  // it is here
+  bool failed() const { return failed_; }  // NCCL did, at its end
+  bool is_new() const { return !stood_; }  // has been in no epoch that stood at its end
   // Whether it waits for what wants an epoch: to be in its first, or bytes.
-  bool wants() const { return is_new() || awaited_ > 0 || unfinished_ > 0; }
+  bool wants() const { return is_new() || waits_for_bytes(); }
+  Deadline::Clock::time_point wants_since() const { return wants_since_; }
+  std::uint64_t done() const { return done_; }  // requests of which it has had all, so far
+  // It has been in an epoch, and nothing has come to it since it had all that it had asked for.
+  bool rests() const { return !is_new() && done_ == rested_at_; }
+  // Whether its fleet goes on without it.
+  Standing& standing() { return standing_; }
 
   ReplyQueue& replies() { return replies_; }
   // The next that goes to it. But for a piece of nothing, it will say GO.
@@ -82,17 +88,21 @@ class Receiver {
   void TakeRequest(const Request& request);
   void TakeGroupsGo();
   void TakeDone();
+  bool waits_for_bytes() const { return awaited_ > 0 || unfinished_ > 0; }
 
   ControlSocket control_;
   const ReceiverContext& context_;
   const std::uint64_t number_;
   const Deadline greet_by_;
-  const Deadline::Clock::time_point since_ = Deadline::Clock::now();
   State state_ = State::kGreets;
   DeviceUuid device_{};
   bool cut_ = false;
   bool more_ = false;
   bool stood_ = false;
+  Deadline::Clock::time_point wants_since_ = Deadline::Clock::now();
+  std::uint64_t done_ = 0;
+  std::uint64_t rested_at_ = 0;  // what done_ was then
+  Standing standing_;
   // Of this epoch.
   std::uint64_t epoch_ = 0;
   bool answered_ = false;
