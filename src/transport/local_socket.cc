@@ -101,6 +101,7 @@ UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline) {
 
 bool IsOurUser(int socket) { return PeerOf(socket).uid == ::geteuid(); }
 
-bool IsWithinThisProcess(int socket) { return PeerOf(socket).pid == ::getpid(); }
+bool IsWithinThisProcess(int socket) { return ProcessOf(socket) == ::getpid(); }
+pid_t ProcessOf(int socket) { return PeerOf(socket).pid; }
 
 }  // namespace layercast

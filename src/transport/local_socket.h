@@ -25,5 +25,7 @@ UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline);
 // Whether the other end of a connection is this user's, and this very process.
 bool IsOurUser(int socket);
 bool IsWithinThisProcess(int socket);
+// The process at the other end, as this process's PID namespace numbers it; 0: it has no number there.
+pid_t ProcessOf(int socket);
 
 }  // namespace layercast

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
@@ -192,6 +193,21 @@ TEST_F(CudaIpc, BetweenProcessesBothKindsOfHandlesAndEventsAreOpened) {
     EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
     EXPECT_EQ(receiver->lane(), kind == test::kFakeCudaIpc ? "VMM" : "legacy IPC");
   }
+}
+
+TEST_F(CudaIpc, WhatAnIdleReceiverKeepsMappedGoesWhenThePublisherDies) {
+  test::ChildProcess publisher(
+      {test::FolderOfThisProgram() + "/../conformance/conformance_peer", "offer", std::string(test::kFakeCudaIpc)});
+  const std::string address = publisher.ReadLine();
+  for (int version = 0; version < 3; ++version) {
+    const auto receiver = here_.transport->Connect(address, InPatience());
+    Fetch fetch({{0, 1, 2'900'000, 1, 2'900'000}});
+    EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
+  }
+  EXPECT_EQ(here_.driver->live_mappings, 1);
+  EXPECT_EQ(here_.driver->mapped, 1);  // across versions
+  publisher.Signal(SIGKILL);           // and it is not reaped
+  EXPECT_TRUE(Becomes([&] { return here_.driver->live_mappings == 0; }));
 }
 
 TEST_F(CudaIpc, OtherHostsAndUsersAreNotViable) {

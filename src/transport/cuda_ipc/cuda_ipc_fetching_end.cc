@@ -59,6 +59,7 @@ CudaIpcFetchingEnd::CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappi
     liveness_.Heard();
   });
   mappings_->Begin(address);
+  mappings_->Watch(address, control_->fd());
 }
 
 bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadline deadline) {

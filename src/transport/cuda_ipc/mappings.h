@@ -1,5 +1,5 @@
 // A receiver's mappings of publishers' segments, kept between connections: a publisher uses a segment again for the
-// next version, and to map one takes milliseconds. Thread-safe.
+// next version, and to map one takes milliseconds. What a process offered that has ended goes at once. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/transport/cuda_ipc/driver.h"
+#include "src/transport/process_watch.h"
 
 namespace layercast::cuda_ipc_channel {
 
@@ -22,6 +23,8 @@ class Mappings {
  public:
   // A connection to `address` begins: mappings of other publishers that nobody uses go.
   void Begin(const std::string& address);
+  // It is this one.
+  void Watch(const std::string& address, int socket) { watch_.Watch(address, socket); }
   // The mapping of this segment; where there is none, what `map` makes.
   Mapping Get(const std::string& address, std::uint32_t number, const std::function<Mapping()>& map);
   // The publisher will not use it again.
@@ -33,6 +36,7 @@ class Mappings {
  private:
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::uint32_t>, Mapping> kept_;  // guarded by mutex_
+  ProcessWatch watch_{[this](const std::string& address) { DropAll(address); }};
 };
 
 }  // namespace layercast::cuda_ipc_channel

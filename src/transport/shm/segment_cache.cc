@@ -40,6 +40,11 @@ std::shared_ptr<const Mapping> SegmentCache::Map(const std::string& address, con
   return entry.mapping;
 }
 
+void SegmentCache::DropAll(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [&](const auto& entry) { return entry.second.address == address; });
+}
+
 std::size_t SegmentCache::size() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();

@@ -1,5 +1,5 @@
 // A receiver's mappings, kept between connections: a publisher uses its segments again for the next version, and
-// mapping a gigabyte anew costs its page faults again. Thread-safe.
+// mapping a gigabyte anew costs its page faults again. What a process offered that has ended goes at once. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "src/transport/process_watch.h"
 #include "src/transport/shm/memfd.h"
 
 namespace layercast::shm_channel {
@@ -17,6 +18,8 @@ class SegmentCache {
  public:
   // A connection to `address` begins: mappings of other publishers that nobody uses go.
   void Begin(const std::string& address);
+  // It is this one.
+  void Watch(const std::string& address, int socket) { watch_.Watch(address, socket); }
   // Ends one: mappings that nobody uses, and that the last few connections did not use, go.
   void End();
   // The mapping of this segment, a new one if need be. Throws kCorrupt on a file that is no sealed segment. Shared by
@@ -25,6 +28,9 @@ class SegmentCache {
   std::size_t size() const;
 
  private:
+  // Connections keep what they use until they end.
+  void DropAll(const std::string& address);
+
   struct Entry {
     std::shared_ptr<const Mapping> mapping;
     std::string address;
@@ -33,6 +39,7 @@ class SegmentCache {
   mutable std::mutex mutex_;
   std::map<FileIdentity, Entry> entries_;  // guarded by mutex_; an inode number is not used again while it is mapped
   std::uint64_t ended_ = 0;                // guarded by mutex_
+  ProcessWatch watch_{[this](const std::string& address) { DropAll(address); }};
 };
 
 }  // namespace layercast::shm_channel

@@ -29,6 +29,7 @@ ShmFetchingEnd::ShmFetchingEnd(const std::string& address, std::shared_ptr<Segme
     }
   });
   cache_->Begin(address_);
+  cache_->Watch(address_, socket_.get());
 }
 
 void ShmFetchingEnd::Submit(const ChunkRequest& request) {
