@@ -19,7 +19,7 @@ struct Size {
 };
 inline constexpr Size kLarge{2, 2048, 8192, 16, 4, 128};  // layers of 122 MB
 
-inline std::unique_ptr<Module> ModelOf(const Size& size) {
+inline std::unique_ptr<Module> ModelOf(const Size& size, const ParallelConfig& parallel = {}) {
   const std::string config = R"({"architectures": ["Qwen2ForCausalLM"], "vocab_size": 64, "torch_dtype": "bfloat16",
       "hidden_size": )" + std::to_string(size.hidden) +
                              ", \"intermediate_size\": " + std::to_string(size.intermediate) +
@@ -27,7 +27,7 @@ inline std::unique_ptr<Module> ModelOf(const Size& size) {
                              ", \"num_key_value_heads\": " + std::to_string(size.kv_heads) +
                              ", \"head_dim\": " + std::to_string(size.head_dim) +
                              ", \"num_hidden_layers\": " + std::to_string(size.layers) + "}";
-  return ModelRegistry::Builtin().Build(ModelDescription::FromJson(config), ParallelConfig{});
+  return ModelRegistry::Builtin().Build(ModelDescription::FromJson(config), parallel);
 }
 
 inline std::vector<TensorSpec> SpecsOf(const Size& size) {

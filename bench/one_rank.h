@@ -75,10 +75,11 @@ struct Times {
 class Engine {
  public:
   // `recipe` by name; `rate` as in throttled_transport.h.
-  Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher, const double& rate)
+  Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher, const double& rate,
+         const ParallelConfig& parallel = {})
       : publisher_(std::move(publisher)),
-        captured_(MakeBuffers(model, recipe)),
-        stager_(ModelOf(model), {}, {recipe}, captured_, Options(commit), failpoints_, report_,
+        captured_(MakeBuffers(*ModelOf(model, parallel), model, recipe)),
+        stager_(ModelOf(model, parallel), parallel, {recipe}, captured_, Options(commit), failpoints_, report_,
                 Throttled("inproc", rate)) {}
 
   Times Reload() {
@@ -101,11 +102,10 @@ class Engine {
     options.commit = commit;
     return options;
   }
-  CapturedBuffers MakeBuffers(const Size& size, const std::string& recipe) {
-    const std::unique_ptr<Module> model = ModelOf(size);
+  CapturedBuffers MakeBuffers(const Module& model, const Size& size, const std::string& recipe) {
     const Manifest manifest = Manifest::OfSpecs("bench", 0, SpecsOf(size));
     std::vector<CapturedBuffer> table;
-    for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::Build(*model, manifest), *MakeRecipe(recipe))) {
+    for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::Build(model, manifest), *MakeRecipe(recipe))) {
       memory_.emplace_back(host_, static_cast<std::size_t>(spec.num_bytes()));
       std::fill(memory_.back().span().begin(), memory_.back().span().end(), std::byte{0});
       table.push_back({spec.name, memory_.back().data(), spec.dtype, spec.shape, {}, {}});

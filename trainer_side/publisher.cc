@@ -7,6 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/session/offer_service.h"
+#include "trainer_side/declared_weights.h"
 #include "trainer_side/snapshot.h"
 
 namespace layercast {
@@ -136,11 +137,7 @@ class Publisher::Impl {
   }
 
   static std::vector<LaidOutTensor> LaidOut(const Weights& weights) {
-    if (!weights.parts.empty() && weights.parts.size() != weights.specs.size()) {
-      throw Error(ErrorCode::kInvalidArgument, "weights of " + std::to_string(weights.specs.size()) + " specs and " +
-                                                   std::to_string(weights.parts.size()) +
-                                                   " parts: expected a part of each, or none");
-    }
+    CheckOnePartEach(weights);
     std::vector<LaidOutTensor> tensors;
     tensors.reserve(weights.specs.size());
     for (const TensorSpec& spec : weights.specs) tensors.push_back({spec});

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 #include <utility>
 
 #include "layercast/error.h"
 #include "src/base/rounding.h"
 #include "src/tensor/manifest_entry.h"
+#include "trainer_side/declared_weights.h"
 
 namespace layercast {
 namespace {
@@ -25,53 +25,6 @@ std::string Describe(const Device& device) {
   if (device.kind == Device::Kind::kHost) return "in host memory";
   return "on CUDA device " + std::to_string(device.index);
 }
-
-// Holds a walk against the specs that were declared for it.
-class Declared {
- public:
-  explicit Declared(const std::vector<TensorSpec>& specs) : specs_(specs) {}
-
-  void Check(const NamedTensor& named) {
-    if (specs_.empty()) return;
-    const TensorSpec& declared = Take(named.name);
-    if (declared.dtype != named.tensor.dtype || declared.shape != named.tensor.shape) {
-      throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "': declared " + Describe(declared) + ", yielded " +
-                                                   Describe(named.tensor.dtype, named.tensor.shape));
-    }
-  }
-
-  void CheckEnd() {
-    if (in_order_ == specs_.size()) return;
-    AwaitRest();
-    if (awaited_.empty()) return;
-    throw Error(ErrorCode::kInvalidArgument, "the walk ended without '" + std::string(awaited_.begin()->first) +
-                                                 "' and " + std::to_string(awaited_.size() - 1) +
-                                                 " more declared tensors");
-  }
-
- private:
-  // Walks mostly yield in the order that they declare: names are looked up from where one does not.
-  const TensorSpec& Take(const std::string& name) {
-    if (!looks_up_ && in_order_ < specs_.size() && specs_[in_order_].name == name) return specs_[in_order_++];
-    AwaitRest();
-    const auto spec = awaited_.find(name);
-    if (spec == awaited_.end()) {
-      throw Error(ErrorCode::kInvalidArgument, "'" + name + "' was yielded, but not declared or twice");
-    }
-    return *awaited_.extract(spec).mapped();
-  }
-
-  void AwaitRest() {
-    if (looks_up_) return;
-    looks_up_ = true;
-    for (const TensorSpec& spec : std::span(specs_).subspan(in_order_)) awaited_.emplace(spec.name, &spec);
-  }
-
-  const std::vector<TensorSpec>& specs_;
-  std::size_t in_order_ = 0;  // have come
-  bool looks_up_ = false;
-  std::unordered_map<std::string_view, const TensorSpec*> awaited_;  // once it looks up
-};
 
 // The version as it grows.
 class Growing {
@@ -152,8 +105,9 @@ class Growing {
 
 Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
                       std::shared_ptr<const ManifestLayout> known, const SnapshotPlaces& places) {
+  CheckOnePartEach(weights);
   Growing version(weights.borrowed, places);
-  Declared declared(weights.specs);
+  DeclaredWeights declared(weights);
   const std::unique_ptr<WeightsIterator> walk = weights.walk({});
   while (std::optional<NamedTensor> named = walk->Next()) {
     declared.Check(*named);

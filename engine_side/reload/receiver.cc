@@ -95,8 +95,11 @@ class Receiver::Impl {
     if (served_.torn()) throw Error(ErrorCode::kFailedPrecondition, "the captured buffers are torn: nothing to verify");
     if (!served_.version())
       throw Error(ErrorCode::kFailedPrecondition, "nothing was committed yet that could be verified");
-    const StageClock::Scope timing(report_.stage_ms["verify"]);
-    report_.served_digest = captured_.ServedDigest();
+    {
+      const StageClock::Scope all(report_.total_ms);
+      const StageClock::Scope timing(report_.stage_ms["verify"]);
+      report_.served_digest = captured_.ServedDigest();
+    }
     if (report_.served_digest == served_.digest()) return;
     const Digest expected = served_.digest();
     served_.Lose();

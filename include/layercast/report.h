@@ -66,8 +66,8 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::vector<SkippedName> skipped;
   std::uint64_t elsewhere = 0;  // tensors that other stages of the pipeline hold
   std::map<std::string, double>
-      stage_ms;  // receive, layer_buffer, materialize, fuse_and_shard, quantize, verify, commit
-  double total_ms = 0;
+      stage_ms;           // receive, layer_buffer, materialize, fuse_and_shard, quantize, verify, commit
+  double total_ms = 0;    // from the beginning to the commit, and what reading back took
   Digest served_digest;   // read back from the captured buffers after the commit
   Digest buffers_digest;  // of the table of addresses
 

@@ -10,23 +10,9 @@
 #include "src/session/chunk_digests.h"
 #include "src/session/trainer_cost.h"
 #include "src/tensor/manifest_entry.h"
+#include "src/tensor/tensor_part.h"
 
 namespace layercast {
-namespace {
-
-std::string TextOf(const std::optional<TensorPart>& part) {
-  return part ? "a part at " + ToString(part->offsets) + " of " + ToString(part->whole) : "all of it";
-}
-
-void CheckPart(const Manifest::Entry& declared, const std::optional<TensorPart>& part) {
-  const bool whole = !part || part->whole == declared.spec.shape;
-  if (whole ? !declared.part : part == declared.part) return;
-  throw Error(ErrorCode::kInvalidArgument, "'" + declared.spec.name + "': the source declared " +
-                                               TextOf(declared.part) + ", and yielded " + TextOf(part));
-}
-
-}  // namespace
-
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
                        const StreamEnvironment& environment)
     : version_(std::move(version)), readers_(std::move(readers)), environment_(environment) {
@@ -114,7 +100,7 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     }
     const Manifest::Entry declared = manifest.entry(static_cast<std::uint32_t>(tensor));
     const TensorSpec& spec = declared.spec;
-    CheckPart(declared, named->part);
+    CheckYielded(spec, declared.part, named->part);
     if (named->tensor.dtype != spec.dtype || named->tensor.shape != spec.shape) {
       throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) +
                                                    ", and yielded " +

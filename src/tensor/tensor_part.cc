@@ -3,6 +3,18 @@
 #include "layercast/error.h"
 
 namespace layercast {
+namespace {
+
+bool IsWhole(const TensorSpec& spec, const std::optional<TensorPart>& part) {
+  return !part || part->whole == spec.shape;
+}
+
+std::string TextOf(const TensorSpec& spec, const std::optional<TensorPart>& part) {
+  if (IsWhole(spec, part)) return "all of it";
+  return "a part at " + ToString(part->offsets) + " of " + ToString(part->whole);
+}
+
+}  // namespace
 
 std::string PartProblem(const TensorSpec& spec, const TensorPart& part) {
   const std::size_t rank = spec.shape.size();
@@ -23,6 +35,13 @@ std::string PartProblem(const TensorSpec& spec, const TensorPart& part) {
     return "a part of " + ToString(part.whole) + ": " + error.what();
   }
   return {};
+}
+
+void CheckYielded(const TensorSpec& spec, const std::optional<TensorPart>& declared,
+                  const std::optional<TensorPart>& yielded) {
+  if (IsWhole(spec, yielded) ? IsWhole(spec, declared) : yielded == declared) return;
+  throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + TextOf(spec, declared) +
+                                               ", and yielded " + TextOf(spec, yielded));
 }
 
 std::string Describe(const Shape& shape, const TensorPart& part) {

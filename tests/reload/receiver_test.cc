@@ -319,6 +319,19 @@ TEST(Receiver, ReportsTheFieldsOfAReload) {
   EXPECT_GT(report.total_ms, 0);
 }
 
+TEST(Receiver, TheTimeOfAReloadHoldsThatOfReadingBack) {
+  ReceiverRig rig;
+  rig.receiver->Stage(EagerSource(rig.Version(1)));
+  rig.receiver->Prepare();
+  rig.receiver->Commit();
+  const ReloadReport committed = rig.receiver->report();
+  rig.receiver->VerifyServed();
+  const ReloadReport verified = rig.receiver->report();
+  const double read_back = verified.stage_ms.at("verify") - committed.stage_ms.at("verify");
+  EXPECT_GT(read_back, 0);
+  EXPECT_GE(verified.total_ms, committed.total_ms + read_back);
+}
+
 TEST(Receiver, KernelFormatIsCopiedStraightAndCheckedJustAsHard) {
   ReceiverRig rig;
   rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));

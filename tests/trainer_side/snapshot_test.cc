@@ -59,6 +59,43 @@ TEST(Snapshot, KeepsTheOrderOfTheWalkWhateverWasDeclared) {
   }
 }
 
+std::string RefusalOfPart(const std::vector<std::optional<TensorPart>>& declared,
+                          const std::optional<TensorPart>& yielded) {
+  WorkerPool pool(1);
+  HostMemory memory;
+  NamedTensor tensor = Tensor("a");
+  tensor.part = yielded;
+  const Weights weights{.specs = {{"a", DType::kF32, {4}}},
+                        .parts = declared,
+                        .walk = [&](std::span<const std::string>) { return MakeWeightsIterator(std::vector{tensor}); },
+                        .borrowed = true};
+  try {
+    TakeSnapshot({.lineage = "run", .step = 1, .part = {0, 2}}, weights, nullptr, memory, pool);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Snapshot, RefusesAnotherPartThanWasDeclared) {
+  const TensorPart first{.whole = {8}, .offsets = {0}};
+  const TensorPart second{.whole = {8}, .offsets = {4}};
+  const TensorPart all{.whole = {4}, .offsets = {0}};
+  EXPECT_EQ(RefusalOfPart({second}, second), "none");
+  EXPECT_EQ(RefusalOfPart({}, std::nullopt), "none");
+  EXPECT_EQ(RefusalOfPart({all}, std::nullopt), "none");
+  EXPECT_EQ(RefusalOfPart({std::nullopt}, all), "none");
+  EXPECT_EQ(RefusalOfPart({second}, first),
+            "'a': the source declared a part at [4] of [8], and yielded a part at [0] of [8]");
+  EXPECT_EQ(RefusalOfPart({second}, std::nullopt),
+            "'a': the source declared a part at [4] of [8], and yielded all of it");
+  EXPECT_EQ(RefusalOfPart({std::nullopt}, first),
+            "'a': the source declared all of it, and yielded a part at [0] of [8]");
+  EXPECT_EQ(RefusalOfPart({}, first), "none");  // learnt from the walk
+  EXPECT_THAT(RefusalOfPart({first, second}, first), HasSubstr("1 specs and 2 parts"));
+}
+
 TEST(Snapshot, RefusesWhatIsNotDeclaredOrComesTwice) {
   const auto b = Tensor("b", {2, 2});
   EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("x")}), HasSubstr("'x' was yielded, but not declared or twice"));

@@ -1,0 +1,54 @@
+#include "trainer_side/declared_weights.h"
+
+#include <span>
+
+#include "layercast/error.h"
+#include "src/tensor/tensor_part.h"
+
+namespace layercast {
+
+void CheckOnePartEach(const Weights& weights) {
+  if (weights.parts.empty() || weights.parts.size() == weights.specs.size()) return;
+  throw Error(ErrorCode::kInvalidArgument, "weights of " + std::to_string(weights.specs.size()) + " specs and " +
+                                               std::to_string(weights.parts.size()) +
+                                               " parts: expected a part of each, or none");
+}
+
+void DeclaredWeights::Check(const NamedTensor& named) {
+  if (specs_.empty()) return;
+  const TensorSpec& declared = Take(named.name);
+  if (declared.dtype != named.tensor.dtype || declared.shape != named.tensor.shape) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "': declared " + Describe(declared) + ", yielded " +
+                                                 Describe(named.tensor.dtype, named.tensor.shape));
+  }
+  if (parts_.empty()) return;
+  CheckYielded(declared, parts_[static_cast<std::size_t>(&declared - specs_.data())], named.part);
+}
+
+void DeclaredWeights::CheckEnd() {
+  if (in_order_ == specs_.size()) return;
+  AwaitRest();
+  if (awaited_.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, "the walk ended without '" + std::string(awaited_.begin()->first) +
+                                               "' and " + std::to_string(awaited_.size() - 1) +
+                                               " more declared tensors");
+}
+
+// Walks mostly yield in the order that they declare: names are looked up from where one does not.
+const TensorSpec& DeclaredWeights::Take(const std::string& name) {
+  if (!looks_up_ && in_order_ < specs_.size() && specs_[in_order_].name == name) return specs_[in_order_++];
+  AwaitRest();
+  const auto spec = awaited_.find(name);
+  if (spec == awaited_.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + name + "' was yielded, but not declared or twice");
+  }
+  return *awaited_.extract(spec).mapped();
+}
+
+void DeclaredWeights::AwaitRest() {
+  if (looks_up_) return;
+  looks_up_ = true;
+  for (const TensorSpec& spec : std::span(specs_).subspan(in_order_)) awaited_.emplace(spec.name, &spec);
+}
+
+}  // namespace layercast
