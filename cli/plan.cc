@@ -14,8 +14,8 @@
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/quant/kernel_tensors.h"
-#include "engine_side/quant/recipe.h"
+#include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "engine_side/reload/quantized_checkpoint.h"
 #include "layercast/model/config.h"
 #include "layercast/model_description.h"
@@ -50,12 +50,12 @@ MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& p
 
 // What a recipe says to the weights that it would have to hold.
 std::vector<std::string> RecipeProblems(const LoadPlan& plan, const std::string& name) {
-  const std::unique_ptr<const Recipe> recipe = MakeRecipe(name);
+  const LayerRecipes recipes(name);
   std::vector<std::string> problems;
   for (const PlannedParameter& parameter : plan.parameters()) {
     if (!parameter.quantize) continue;
     try {
-      (void)KernelTensorsOf(parameter.spec, *recipe);
+      (void)KernelTensorsOf(parameter, recipes);
     } catch (const Error& error) {
       problems.push_back(name + ": '" + parameter.spec.name + "': " + error.what());
     }

@@ -17,8 +17,8 @@
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
-#include "engine_side/quant/recipe.h"
 #include "engine_side/reload/kernel_format.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
 #include "src/base/thread_name.h"
@@ -82,8 +82,10 @@ class Serve final : public Subcommand {
     app.add_flag("--expert-parallel", options_.ranks.expert_parallel,
                  "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
     app.add_option("--pp", pp_size_, "Pipeline stages")->check(CLI::Range(1, 64))->capture_default_str();
-    app.add_option("--quantization", options_.ranks.recipe, "The recipe of what is served")
-        ->check(CLI::IsMember(KnownRecipes()))
+    app.add_option(
+           "--quantization", options_.ranks.recipe,
+           "The recipe of what is served; checkpoint: of each layer that of the form in which config.json says it is")
+        ->check(CLI::IsMember(LayerRecipes::KnownNames()))
         ->capture_default_str();
     app.add_flag("--power-of-two-scales", options_.ranks.power_of_two_scales,
                  "fp8_per_block: scales rounded up to powers of two");

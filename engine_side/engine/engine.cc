@@ -71,11 +71,11 @@ struct Engine::Tensors {
   std::vector<Named> all;
 
   // `memory`: where they lie; null: torch's own, of the device.
-  static std::unique_ptr<Tensors> Make(const Module& model, const Recipe& recipe, const Device& device,
+  static std::unique_ptr<Tensors> Make(const Module& model, const LayerRecipes& recipes, const Device& device,
                                        MemoryResource* memory) {
     auto tensors = std::make_unique<Tensors>();
     tensors->device = device;
-    for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), recipe)) {
+    for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), recipes)) {
       Buffer buffer = memory == nullptr ? Buffer() : Buffer(*memory, static_cast<std::size_t>(spec.num_bytes()));
       at::Tensor tensor = buffer ? at::from_blob(buffer.data(), spec.shape, TorchType(spec)) : ZerosOn(device, spec);
       tensors->all.push_back({std::move(spec), std::move(buffer), std::move(tensor)});
@@ -85,16 +85,16 @@ struct Engine::Tensors {
   }
 };
 
-Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective,
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective,
                MemoryResource& memory)
-    : Engine(Tensors::Make(model, recipe, Device(), &memory), model, parallel, DecoderOver(collective)) {}
+    : Engine(Tensors::Make(model, recipes, Device(), &memory), model, parallel, DecoderOver(collective)) {}
 
-Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective)
-    : Engine(Tensors::Make(model, recipe, Device(), nullptr), model, parallel, DecoderOver(collective)) {}
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective)
+    : Engine(Tensors::Make(model, recipes, Device(), nullptr), model, parallel, DecoderOver(collective)) {}
 
-Engine::Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, const Device& device,
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Device& device,
                const MakeForwardPass& make)
-    : Engine(Tensors::Make(model, recipe, CheckedDevice(device), nullptr), model, parallel, make) {}
+    : Engine(Tensors::Make(model, recipes, CheckedDevice(device), nullptr), model, parallel, make) {}
 
 Engine::Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel,
                const MakeForwardPass& make)

@@ -10,7 +10,7 @@
 
 #include "engine_side/engine/collective.h"
 #include "engine_side/engine/forward_pass.h"
-#include "engine_side/quant/recipe.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
 #include "layercast/model/module.h"
@@ -26,12 +26,12 @@ class Engine {
   // the addresses. The tensors hold what `memory` gives: a file that outlives a rank brings back what it served;
   // without `memory` they are zero. `collective` and `memory` outlive the engine; the tree and the recipe need not.
   // Throws kUnsupported for a model that the forward pass cannot compute.
-  Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective,
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective,
          MemoryResource& memory);
-  Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, Collective& collective);
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective);
   // The tensors in torch's memory of that device, zero, and what `make` makes to compute with them. Throws kUnsupported
   // where there is no such device, kResourceExhausted naming the tensor that it has no room for.
-  Engine(const Module& model, const ParallelConfig& parallel, const Recipe& recipe, const Device& device,
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Device& device,
          const MakeForwardPass& make);
   ~Engine();
 

@@ -34,7 +34,10 @@ void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedFor
   why_no_form_ = quantize_ ? std::move(why_no_form) : "no recipe applies to it";
   form_ = quantize_ ? std::move(form) : std::nullopt;  // a layer that is exempt is served in full precision
   takes_recipe_ = quantize_ && quantize;
-  for (Parameter& weight : parameters().first(num_weights_)) weight.quantize = takes_recipe_;
+  for (Parameter& weight : parameters().first(num_weights_)) {
+    weight.quantize = takes_recipe_;
+    weight.form = form_ ? &*form_ : nullptr;
+  }
   HoldInputScales(holds_input_scales_);
 }
 

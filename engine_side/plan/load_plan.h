@@ -35,7 +35,8 @@ struct PlannedParameter {
   bool quantize = false;
   std::vector<Box> padding;  // zero, whatever the checkpoint says
   Sign sign = Sign::kAny;
-  std::optional<float> fallback{};  // what every element is: nothing is there for its layer
+  std::optional<float> fallback{};      // what every element is: nothing is there for its layer
+  const QuantizedForm* form = nullptr;  // of a weight, as checkpoints may hold it; lives as long as the module tree
   std::uint32_t first_placement = 0, num_placements = 0;
 };
 

@@ -102,7 +102,8 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
                                  parameter.quantize,
                                  module.Padding(i),
                                  parameter.sign,
-                                 parameter.fallback});
+                                 parameter.fallback,
+                                 parameter.form});
   }
 }
 

@@ -80,11 +80,11 @@ Box KeptOf(const Box& box, KeptAxes kept) {
   return of;
 }
 
-std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Manifest& manifest, const Recipe& recipe) {
+std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Manifest& manifest, const LayerRecipes& recipes) {
   std::map<std::uint32_t, AmaxRequest> requests;
   for (const Placement& placement : plan.placements()) {
     const PlannedParameter& parameter = plan.parameters()[placement.parameter];
-    const AmaxNeed need = parameter.quantize ? recipe.Needs(parameter.shard_axis) : AmaxNeed::kNone;
+    const AmaxNeed need = parameter.quantize ? recipes.Of(parameter).Needs(parameter.shard_axis) : AmaxNeed::kNone;
     if (need == AmaxNeed::kNone) continue;
     const SourceMatrices source = SourceMatrices::Of(plan, manifest, placement);
     const KeptAxes needed = source.Needed(need);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/quant/recipe.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "src/tensor/axis_amax.h"
 
 namespace layercast {
@@ -33,6 +33,6 @@ Box KeptOf(const Box& box, KeptAxes kept);
 // What a rank needs under `recipe` beyond the manifest, by tensor: magnitudes by row of weights that are sharded over
 // columns, by matrix of tensors that hold a stack of them, and by part of tensors that are split. Throws kUnsupported,
 // naming tensor and axes, where that is each of its elements.
-std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Manifest& manifest, const Recipe& recipe);
+std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Manifest& manifest, const LayerRecipes& recipes);
 
 }  // namespace layercast

@@ -10,18 +10,12 @@
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
-namespace {
-
-std::int64_t RowMultiple(const Recipe& recipe) { return std::max<std::int64_t>(recipe.row_granularity(), 1); }
-
-}  // namespace
-
 PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const KernelLayout& model_kernel,
-                               const Recipe& recipe, std::uint64_t chunk_bytes)
-    : plan(std::move(of)), kernel(model_kernel.For(plan, recipe)) {
+                               const LayerRecipes& recipes, std::uint64_t chunk_bytes)
+    : plan(std::move(of)), kernel(model_kernel.For(plan, recipes)) {
   ScheduleOptions options;
   options.chunk_bytes = chunk_bytes;
-  options.row_multiple = static_cast<std::uint64_t>(RowMultiple(recipe));
+  options.row_multiple = static_cast<std::uint64_t>(recipes.RowMultiple(plan));
   snapshot = MakeSchedule(plan, manifest, options);
   options.one_tensor_per_chunk = true;
   stream = MakeSchedule(plan, manifest, options);
@@ -33,7 +27,7 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
     const std::vector<HeldPart>& parts = plan.parts()[tensor];
     for (std::size_t i = 0; i < parts.size(); ++i) part_places[parts[i].number] = {tensor, i};
   }
-  amax_requests = AmaxRequests(plan, manifest, recipe);
+  amax_requests = AmaxRequests(plan, manifest, recipes);
   SayWhenNeeded();
   ShareRequests(manifest);
 }
@@ -85,7 +79,7 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
       pipeline_({.plan = prepared_->plan,
                  .manifest = manifest_,
                  .layout = prepared_->kernel,
-                 .recipe = environment.recipe,
+                 .recipes = environment.recipes,
                  .sink = environment.sink,
                  .work = environment.work,
                  .host_memory = environment.host_memory,

@@ -22,7 +22,7 @@ namespace layercast {
 // What is made once for a layout of tensors, and replayed for every version of it. Immutable.
 struct PreparedLayout {
   // `of`: made for `manifest`.
-  PreparedLayout(LoadPlan of, const Manifest& manifest, const KernelLayout& kernel, const Recipe& recipe,
+  PreparedLayout(LoadPlan of, const Manifest& manifest, const KernelLayout& kernel, const LayerRecipes& recipes,
                  std::uint64_t chunk_bytes);
 
   LoadPlan plan;
@@ -55,7 +55,7 @@ class ReloadAttempt final : public FetchSink {
  public:
   struct Environment {
     const Module& model;
-    const Recipe& recipe;
+    LayerRecipes recipes;
     LayerSink& sink;
     StageWork& work;
     MemoryResource& host_memory;

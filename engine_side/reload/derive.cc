@@ -42,15 +42,23 @@ std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, co
   if (std::ranges::any_of(host.tensors, is_whole)) return host.BytesOf(whole.name);
 
   std::vector<std::byte*> stacks;
-  for (const TensorSpec& spec : KernelTensorsOf(whole, recipe_)) stacks.push_back(host.BytesOf(spec.name).data());
+  const Recipe& recipe = RecipeOf(layer, whole.name);
+  for (const TensorSpec& spec : KernelTensorsOf(whole, recipe)) stacks.push_back(host.BytesOf(spec.name).data());
   memory = Buffer(memory_, static_cast<std::size_t>(whole.num_bytes()));
   const MatrixStack stack = MatrixStack::Of(whole.shape);
   const std::int64_t matrix_bytes = NumBytes(whole.dtype, {stack.rows, stack.cols});
   for (std::int64_t i = 0; i < stack.count; ++i) {
-    Dequantize(recipe_.Read(KernelTensorsOfMatrix(whole, recipe_, i, stacks)), whole.dtype,
+    Dequantize(recipe.Read(KernelTensorsOfMatrix(whole, recipe, i, stacks)), whole.dtype,
                memory.data() + i * matrix_bytes, pool_);
   }
   return memory.span();
+}
+
+const Recipe& DeriveStage::RecipeOf(const PlannedLayer& layer, const std::string& weight) const {
+  const std::span<const PlannedParameter> parameters = plan_.ParametersOf(layer);
+  const auto found = std::ranges::find(parameters, weight, [](const auto& parameter) { return parameter.spec.name; });
+  LAYERCAST_CHECK(found != parameters.end());
+  return recipes_.Of(*found);
 }
 
 std::span<std::byte> DeriveStage::HostTensors::BytesOf(const std::string& name) const {

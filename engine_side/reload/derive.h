@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/quant/recipe.h"
 #include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "engine_side/reload/layer_sink.h"
 #include "engine_side/reload/stage_work.h"
 #include "layercast/memory.h"
@@ -19,9 +19,9 @@ namespace layercast {
 class DeriveStage {
  public:
   // `memory`: the host's, for sources that are served quantized, one layer's at a time.
-  DeriveStage(const KernelLayout& layout, const Recipe& recipe, const LayerSink& sink, StageWork& work,
-              MemoryResource& memory, WorkerPool& pool)
-      : layout_(layout), recipe_(recipe), sink_(sink), work_(work), memory_(memory), pool_(pool) {}
+  DeriveStage(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes, const LayerSink& sink,
+              StageWork& work, MemoryResource& memory, WorkerPool& pool)
+      : plan_(plan), layout_(layout), recipes_(recipes), sink_(sink), work_(work), memory_(memory), pool_(pool) {}
 
   // Every parameter of the layer is in the sink, where the layer is open. Throws kCorrupt, naming layer and tensor,
   // where a NaN or infinity comes of them.
@@ -40,8 +40,11 @@ class DeriveStage {
                                         Buffer& memory) const;
   void CheckFinite(const PlannedLayer& layer, const KernelTensor& tensor, const std::byte* bytes) const;
 
+  const Recipe& RecipeOf(const PlannedLayer& layer, const std::string& weight) const;
+
+  const LoadPlan& plan_;
   const KernelLayout& layout_;
-  const Recipe& recipe_;
+  const LayerRecipes recipes_;
   const LayerSink& sink_;
   StageWork& work_;
   MemoryResource& memory_;

@@ -24,12 +24,12 @@ std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
 }
 
 // Of every kernel tensor of the plan, in order. What a weight becomes is its codes, and then their scales.
-std::vector<Sign> SignsOf(const LoadPlan& plan, const Recipe& recipe) {
+std::vector<Sign> SignsOf(const LoadPlan& plan, const LayerRecipes& recipes) {
   std::vector<Sign> signs;
   for (const PlannedLayer& layer : plan.layers()) {
     for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
       signs.push_back(parameter.sign);
-      signs.insert(signs.end(), KernelTensorsOf(parameter, recipe).size() - 1, Sign::kNotNegative);
+      signs.insert(signs.end(), KernelTensorsOf(parameter, recipes).size() - 1, Sign::kNotNegative);
     }
     signs.insert(signs.end(), layer.derived.size(), Sign::kAny);
   }
@@ -42,32 +42,32 @@ TensorSpec FullSpec(const PlannedLayer& layer, const DerivedTensor& derived) {
 
 }  // namespace
 
-std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe) {
+std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const LayerRecipes& recipes) {
   if (!parameter.quantize) return {parameter.spec};
-  return KernelTensorsOf(parameter.spec, recipe);
+  return KernelTensorsOf(parameter.spec, recipes.Of(parameter));
 }
 
-std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& recipe) {
+std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const LayerRecipes& recipes) {
   std::vector<TensorSpec> tensors;
   for (const PlannedLayer& layer : plan.layers()) {
     for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
-      for (TensorSpec& spec : KernelTensorsOf(parameter, recipe)) tensors.push_back(std::move(spec));
+      for (TensorSpec& spec : KernelTensorsOf(parameter, recipes)) tensors.push_back(std::move(spec));
     }
     for (const DerivedTensor& derived : layer.derived) tensors.push_back(FullSpec(layer, derived));
   }
   return tensors;
 }
 
-KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured,
+KernelLayout::KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, const CapturedBuffers& captured,
                            const WeightLayout& weights)
     : num_layers_(plan.layers().size()) {
   std::string problems;
   std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;
-  const std::vector<Shape> padded = PaddedShapesOf(plan, recipe, weights);
-  const std::vector<Sign> signs = SignsOf(plan, recipe);
+  const std::vector<Shape> padded = PaddedShapesOf(plan, recipes, weights);
+  const std::vector<Sign> signs = SignsOf(plan, recipes);
   std::size_t next = 0;
-  for (TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
+  for (TensorSpec& spec : KernelTensorsOf(plan, recipes)) {
     const Shape& memory = padded[next];
     const Sign sign = signs[next++];
     const CapturedBuffer* buffer = captured.Find(spec.name);
@@ -87,19 +87,19 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const Recipe& recipe, const Cap
   }
   if (!problems.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "the engine's captured buffers do not fit the model under recipe '" +
-                                                 std::string(recipe.name()) + "':" + problems);
+                                                 std::string(recipes.name()) + "':" + problems);
   }
   tensors_ = std::make_shared<const std::vector<KernelTensor>>(std::move(tensors));
-  FindRanges(plan, recipe);
+  FindRanges(plan, recipes);
 }
 
-KernelLayout KernelLayout::For(const LoadPlan& plan, const Recipe& recipe) const {
+KernelLayout KernelLayout::For(const LoadPlan& plan, const LayerRecipes& recipes) const {
   KernelLayout other = *this;
-  other.FindRanges(plan, recipe);
+  other.FindRanges(plan, recipes);
   return other;
 }
 
-void KernelLayout::FindRanges(const LoadPlan& plan, const Recipe& recipe) {
+void KernelLayout::FindRanges(const LoadPlan& plan, const LayerRecipes& recipes) {
   ranges_.clear();
   std::size_t next = 0;
   const auto pass = [&](const TensorSpec& spec) {
@@ -109,7 +109,7 @@ void KernelLayout::FindRanges(const LoadPlan& plan, const Recipe& recipe) {
   for (const PlannedLayer& layer : plan.layers()) {
     for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
       const std::size_t first = next;
-      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) pass(spec);
+      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipes)) pass(spec);
       ranges_.push_back({first, next - first});
     }
     for (const DerivedTensor& derived : layer.derived) pass(FullSpec(layer, derived));

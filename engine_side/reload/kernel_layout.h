@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/quant/recipe.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/weight_layout.h"
 
@@ -27,11 +27,11 @@ class KernelLayout {
  public:
   // Throws kInvalidArgument naming every kernel tensor without a captured buffer, every captured buffer that nothing
   // writes, and every dtype or shape that differs. `captured`: as TensorsIn sees them (weight_layout.h).
-  KernelLayout(const LoadPlan& plan, const Recipe& recipe, const CapturedBuffers& captured,
+  KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, const CapturedBuffers& captured,
                const WeightLayout& weights = {});
   // The same tensors, of the parameters of another plan of the same model: a weight that comes as codes and scales has
   // a parameter for each, in the order of the recipe's kernel tensors.
-  KernelLayout For(const LoadPlan& plan, const Recipe& recipe) const;
+  KernelLayout For(const LoadPlan& plan, const LayerRecipes& recipes) const;
 
   const std::vector<KernelTensor>& tensors() const { return *tensors_; }  // by layer
   std::span<const KernelTensor> TensorsOf(std::uint32_t parameter) const;
@@ -49,7 +49,7 @@ class KernelLayout {
   struct Range {
     std::size_t first, count;
   };
-  void FindRanges(const LoadPlan& plan, const Recipe& recipe);
+  void FindRanges(const LoadPlan& plan, const LayerRecipes& recipes);
 
   std::shared_ptr<const std::vector<KernelTensor>>
       tensors_;                                  // the other owners are copies, and layouts For other plans
@@ -60,7 +60,7 @@ class KernelLayout {
 
 // The kernel tensors of one parameter, and of a whole plan, with full names: those that derive from parameters
 // come behind their layer's.
-std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const Recipe& recipe);
-std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const Recipe& recipe);
+std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const LayerRecipes& recipes);
+std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const LayerRecipes& recipes);
 
 }  // namespace layercast

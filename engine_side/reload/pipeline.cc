@@ -32,8 +32,8 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
     : parts_(parts),
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.work, parts.buffer_limit),
-      quantize_(parts.plan, parts.layout, parts.recipe, amax_, parts.sink, parts.work, parts.pool),
-      derive_(parts.layout, parts.recipe, parts.sink, parts.work, parts.host_memory, parts.pool),
+      quantize_(parts.plan, parts.layout, parts.recipes, amax_, parts.sink, parts.work, parts.pool),
+      derive_(parts.plan, parts.layout, parts.recipes, parts.sink, parts.work, parts.host_memory, parts.pool),
       direct_(parts.plan.layers().size(), !pieces.empty()),
       begun_(parts.plan.layers().size()) {
   if (!pieces.empty()) ChooseDirect(pieces);
@@ -57,9 +57,9 @@ void ReloadPipeline::ChooseDirect(std::span<const Piece> pieces) {
 bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
   const PlannedParameter& planned = parts_.plan.parameters()[parameter];
   if (!planned.quantize) return true;
-  if (parts_.recipe.row_granularity() <= 0 || !planned.padding.empty()) return false;
+  if (parts_.recipes.Of(planned).row_granularity() <= 0 || !planned.padding.empty()) return false;
   // A scale of the whole weight must be known before its first row is.
-  return parts_.recipe.Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.IsAnnounced(parameter);
+  return parts_.recipes.Of(planned).Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.IsAnnounced(parameter);
 }
 
 // Quantized rows must come whole, ...
@@ -70,7 +70,7 @@ bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
   const Box& box = placement.destination;
   const std::size_t rows = box.rank - 2U;
   const std::size_t cols = box.rank - 1U;
-  const std::int64_t unit = std::max<std::int64_t>(parts_.recipe.row_granularity(), 1);
+  const std::int64_t unit = std::max<std::int64_t>(parts_.recipes.Of(planned).row_granularity(), 1);
   const std::int64_t end = box.begin[rows] + box.extent[rows];
   const bool whole_rows = box.begin[cols] == 0 && box.extent[cols] == planned.spec.shape[cols];
   // A view of the source is a matrix of this parameter's rows.
@@ -88,7 +88,7 @@ bool ReloadPipeline::PieceAllowsDirect(const Piece& piece) const {
   const Box& box = placement.destination;
   const auto row_bytes = static_cast<std::uint64_t>(box.extent[box.rank - 1U] * BitsPerElement(planned.spec.dtype) / 8);
   const auto rows = static_cast<std::uint64_t>(box.extent[box.rank - 2U]);  // of each matrix that it fills
-  const auto unit = static_cast<std::uint64_t>(std::max<std::int64_t>(parts_.recipe.row_granularity(), 1));
+  const auto unit = static_cast<std::uint64_t>(std::max<std::int64_t>(parts_.recipes.Of(planned).row_granularity(), 1));
   if (row_bytes == 0) return false;
   const auto fits = [&](std::uint64_t byte) { return byte % row_bytes == 0 && byte / row_bytes % rows % unit == 0; };
   return fits(piece.begin) && fits(piece.end);
@@ -213,7 +213,7 @@ bool ReloadPipeline::LacksMagnitudes(std::uint32_t layer) const {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   for (std::uint32_t i = planned.first_parameter; i < planned.first_parameter + planned.num_parameters; ++i) {
     const PlannedParameter& parameter = parts_.plan.parameters()[i];
-    if (!parameter.quantize || parts_.recipe.Needs(parameter.shard_axis) == AmaxNeed::kNone) continue;
+    if (!parameter.quantize || parts_.recipes.Of(parameter).Needs(parameter.shard_axis) == AmaxNeed::kNone) continue;
     if (amax_.IsAwaited(i)) return true;
   }
   return false;

@@ -29,7 +29,7 @@ struct PipelineParts {
   const LoadPlan& plan;
   const Manifest& manifest;
   const KernelLayout& layout;
-  const Recipe& recipe;
+  LayerRecipes recipes;
   LayerSink& sink;
   StageWork& work;
   MemoryResource& host_memory;  // for what the host computes

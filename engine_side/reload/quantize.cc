@@ -33,11 +33,11 @@ MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
           .row_stride = cols * BitsPerElement(spec.dtype) / 8};
 }
 
-QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe,
+QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes,
                              const AmaxTable& amax, const LayerSink& sink, StageWork& work, WorkerPool& pool)
     : plan_(plan),
       layout_(layout),
-      recipe_(recipe),
+      recipes_(recipes),
       copy_(MakeRecipe("none")),
       amax_(amax),
       sink_(sink),
@@ -48,7 +48,7 @@ std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, 
   const PlannedParameter& planned = plan_.parameters()[parameter];
   std::vector<std::byte*> stacks;
   for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) stacks.push_back(sink_.BytesOf(tensor).data());
-  if (planned.quantize) return KernelTensorsOfMatrix(planned.spec, recipe_, matrix, stacks);
+  if (planned.quantize) return KernelTensorsOfMatrix(planned.spec, recipes_.Of(planned), matrix, stacks);
   const MatrixStack whole = StackOf(planned);
   return {{{planned.spec.name, planned.spec.dtype, {whole.rows, whole.cols}}, stacks.front()}};
 }
@@ -57,7 +57,7 @@ std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, 
 // scale would not be the other ranks'.
 AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
-  const AmaxNeed need = planned.quantize ? recipe_.Needs(planned.shard_axis) : AmaxNeed::kNone;
+  const AmaxNeed need = planned.quantize ? recipes_.Of(planned).Needs(planned.shard_axis) : AmaxNeed::kNone;
   AmaxInput amax;
   if (need == AmaxNeed::kTensor) amax.tensor = amax_.OfMatrix(parameter, matrix);
   if (need == AmaxNeed::kRows) amax.rows = rows = amax_.RowsOfMatrix(parameter, matrix);
@@ -87,7 +87,8 @@ void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, cons
                               std::int64_t first_row) {
   std::vector<float> row_amax;
   const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
-  const Recipe& recipe = plan_.parameters()[parameter].quantize ? recipe_ : *copy_;
+  const PlannedParameter& planned = plan_.parameters()[parameter];
+  const Recipe& recipe = planned.quantize ? recipes_.Of(planned) : *copy_;
   work_.Quantize(recipe, rows, first_row, amax, OutputsOf(parameter, matrix), {plan_, parameter, matrix});
 }
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/quant/recipe.h"
 #include "engine_side/reload/amax_table.h"
 #include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "engine_side/reload/layer_sink.h"
 #include "engine_side/reload/stage_work.h"
 #include "src/tensor/region.h"
@@ -19,7 +19,7 @@ namespace layercast {
 // Resource; one thread only.
 class QuantizeStage {
  public:
-  QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const Recipe& recipe, const AmaxTable& amax,
+  QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes, const AmaxTable& amax,
                 const LayerSink& sink, StageWork& work, WorkerPool& pool);
 
   // Rows [first_row, first_row + rows) of a parameter, counted through all of its matrices: all of them, or a piece
@@ -43,7 +43,7 @@ class QuantizeStage {
 
   const LoadPlan& plan_;
   const KernelLayout& layout_;
-  const Recipe& recipe_;
+  const LayerRecipes recipes_;
   const std::unique_ptr<const Recipe> copy_;  // for what is not quantized
   const AmaxTable& amax_;
   const LayerSink& sink_;

@@ -9,6 +9,7 @@
 
 #include "engine_side/model/path.h"
 #include "engine_side/reload/code_names.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "engine_side/reload/missing_parts.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
@@ -169,9 +170,10 @@ class LayerFinder {
 // Empty: its codes and scales are what the recipe makes.
 std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationConfig& quantization) {
   const QuantizedForm& form = *layer.quantized_form();
-  if (form.recipe() != quantization.recipe) {
+  const std::string_view recipe = RecipeOf(&form, quantization.recipe);
+  if (form.recipe() != recipe) {
     const std::string blocks = std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
-    return "expected weights for " + quantization.recipe + ", got codes of " +
+    return "expected weights for " + std::string(recipe) + ", got codes of " +
            (form.recipe().empty() ? "blocks of " + blocks : std::string(form.recipe()));
   }
   if (quantization.power_of_two_scales && !form.power_of_two) {

@@ -186,8 +186,8 @@ class Receiver::Impl {
   static CapturedBuffers InLayout(CapturedBuffers captured, const Module& model,
                                   const QuantizationConfig& quantization) {
     if (quantization.layout == WeightLayout()) return captured;
-    const auto recipe = MakeRecipe(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales});
-    return TensorsIn(captured, LoadPlan::WithoutTensors(model), *recipe, quantization.layout);
+    const LayerRecipes recipes(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales});
+    return TensorsIn(captured, LoadPlan::WithoutTensors(model), recipes, quantization.layout);
   }
 
   static double MillisecondsSince(Clock::time_point begin) {

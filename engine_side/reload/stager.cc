@@ -24,7 +24,7 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
     : model_(std::move(model)),
       parallel_(parallel),
       quantization_(quantization),
-      recipe_(MakeRecipe(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales})),
+      recipes_(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales}),
       captured_(captured),
       options_(options),
       failpoints_(failpoints),
@@ -118,7 +118,7 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
   report_.staged_bytes = layout().staged_bytes();
   attempt_ =
       std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
-                                                                 .recipe = *recipe_,
+                                                                 .recipes = recipes_,
                                                                  .sink = committer().Begin(),
                                                                  .work = work(),
                                                                  .host_memory = layer_memory_,
@@ -150,7 +150,7 @@ StagedVersion Stager::Digested(const Version& version) {
 const KernelLayout& Stager::layout() {
   if (!layout_) {
     TakeInFullPrecision(*model_);
-    layout_.emplace(LoadPlan::WithoutTensors(*model_), *recipe_, captured_, quantization_.layout);
+    layout_.emplace(LoadPlan::WithoutTensors(*model_), recipes_, captured_, quantization_.layout);
   }
   return *layout_;
 }
@@ -176,7 +176,7 @@ std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, 
   const KernelLayout& kernel = layout();  // before the model takes the form that this manifest has
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, {}, std::move(parts)), manifest,
-                                                     kernel, *recipe_, options_.chunk_bytes);
+                                                     kernel, recipes_, options_.chunk_bytes);
   return prepared_;
 }
 

@@ -97,7 +97,7 @@ class Stager {
   const std::unique_ptr<Module> model_;
   const ParallelConfig parallel_;
   const QuantizationConfig quantization_;
-  const std::unique_ptr<const Recipe> recipe_;
+  const LayerRecipes recipes_;
   const CapturedBuffers& captured_;
   const ReceiverOptions options_;
   FailPoints& failpoints_;

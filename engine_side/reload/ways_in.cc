@@ -69,7 +69,7 @@ void Stager::OpenDummy() {
   Manifest manifest = Manifest::OfSpecs("dummy", seed, specs);
   const std::uint64_t bytes = manifest.total_bytes();
   auto prepared = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest, kernel,
-                                                         *recipe_, options_.chunk_bytes);
+                                                         recipes_, options_.chunk_bytes);
   BeginPrepared(std::move(prepared), std::move(manifest), {.in_order = true, .snapshot = false});
   receive_ = [this, parameters, seed, bytes] {
     TakeAll(*Watched(std::make_unique<DummyWeights>(*parameters, parallel_.tp_rank, seed), bytes));

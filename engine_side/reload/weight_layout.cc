@@ -62,15 +62,15 @@ std::optional<CapturedBuffer> TensorIn(const CapturedBuffer& buffer, const Laid&
 }
 
 // Values come first among what a weight becomes.
-LaidByName LaidOut(const LoadPlan& plan, const Recipe& recipe, const WeightLayout& layout) {
+LaidByName LaidOut(const LoadPlan& plan, const LayerRecipes& recipes, const WeightLayout& layout) {
   LaidByName laid;
-  const std::vector<Shape> padded = PaddedShapesOf(plan, recipe, layout);
+  const std::vector<Shape> padded = PaddedShapesOf(plan, recipes, layout);
   std::size_t next = 0;
   for (const PlannedLayer& layer : plan.layers()) {
     for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
       const PlannedParameter& parameter = plan.parameters()[layer.first_parameter + i];
       bool values = parameter.quantize;
-      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipe)) {
+      for (const TensorSpec& spec : KernelTensorsOf(parameter, recipes)) {
         Laid one{spec.shape, padded[next++], values && layout.transposed, values && layout.column_major};
         if (one.transposed) SwapLastTwo(one.memory);
         laid.emplace(spec.name, std::move(one));
@@ -89,7 +89,7 @@ std::string Describe(const Laid& laid) {
 
 }  // namespace
 
-std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const Recipe& recipe, const WeightLayout& layout) {
+std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const LayerRecipes& recipes, const WeightLayout& layout) {
   CheckAlignments(layout);
   std::vector<Shape> shapes;
   for (const PlannedLayer& layer : plan.layers()) {
@@ -100,16 +100,16 @@ std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const Recipe& recipe, co
         shape[shape.size() - 2] = RoundUp(shape[shape.size() - 2], layout.row_alignment);
         shape.back() = RoundUp(shape.back(), layout.column_alignment);
       }
-      for (TensorSpec& spec : KernelTensorsOf(parameter, recipe)) shapes.push_back(std::move(spec.shape));
+      for (TensorSpec& spec : KernelTensorsOf(parameter, recipes)) shapes.push_back(std::move(spec.shape));
     }
     for (const DerivedTensor& derived : layer.derived) shapes.push_back(derived.spec.shape);
   }
   return shapes;
 }
 
-CapturedBuffers TensorsIn(const CapturedBuffers& captured, const LoadPlan& plan, const Recipe& recipe,
+CapturedBuffers TensorsIn(const CapturedBuffers& captured, const LoadPlan& plan, const LayerRecipes& recipes,
                           const WeightLayout& layout) {
-  const auto laid = std::make_shared<const LaidByName>(LaidOut(plan, recipe, layout));  // for as long as it is asked
+  const auto laid = std::make_shared<const LaidByName>(LaidOut(plan, recipes, layout));  // for as long as it is asked
   const auto laid_out = [laid](const CapturedBuffer& buffer) {
     const auto found = laid->find(buffer.name);
     return found == laid->end() ? nullptr : &found->second;

@@ -50,12 +50,12 @@ class RankProcess {
         serves_(!on_device) {
     std::unique_ptr<Module> model = BuildModel();
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
-    const auto recipe = MakeRecipe(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
+    const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     if (on_device) {
-      engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, on_device->device, on_device->make);
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, on_device->device, on_device->make);
     } else {
       MakeCollective();
-      engine_ = std::make_unique<Engine>(*model, parallel_, *recipe, *collective_, weights_);
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *collective_, weights_);
     }
     ReceiverOptions receiver;
     receiver.engine = options.engine;

@@ -26,7 +26,8 @@
 namespace layercast {
 
 struct QuantizationConfig {
-  // "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "mxfp4", "nvfp4", "int8_per_channel".
+  // "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "mxfp4", "nvfp4", "int8_per_channel"; or
+  // "checkpoint": of each layer that of the form in which config.json says that it is, and none where it says nothing.
   std::string recipe = "none";
   bool power_of_two_scales = false;  // fp8_per_block: scales rounded up to a power of two
   // Layers of a checkpoint on disk that are quantized already, and not as the recipe would have them or not so that

@@ -7,9 +7,12 @@ import pytest
 import safetensors.torch
 import torch
 
+import mixed_checkpoints
+import mxfp4_checkpoints
 import oracle
 import quantized_checkpoints
-from quantized_checkpoints import FORMS
+import quantized_forms
+from quantized_forms import FORMS
 
 RANKS = 2
 
@@ -50,7 +53,7 @@ def quantized_by_the_engine(folder, form, rank):
 def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, program, start, checkpoint, tmp_path,
                                                     assert_exports):
     form = FORMS[name]
-    codes = quantized_checkpoints.make(checkpoint(spec, "a"), tmp_path / "codes", name)
+    codes = quantized_forms.make(checkpoint(spec, "a"), tmp_path / "codes", name)
     plain = checkpoint(spec, "b")
 
     def of_codes(rank):
@@ -75,7 +78,7 @@ def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, p
 def test_scales_of_activations_and_caches_are_held_reloaded_and_lent(program, start, checkpoint, tmp_path, assert_exports):
     holds = ("input_scales", "kv_cache_scales")
     flags = ("--tp", RANKS, "--quantization", "fp8_per_tensor", "--input-scales", "--kv-cache-scales")
-    first, second = (quantized_checkpoints.make(checkpoint("qwen3_wide", version), tmp_path / version, "fp8")
+    first, second = (quantized_forms.make(checkpoint("qwen3_wide", version), tmp_path / version, "fp8")
                      for version in "ab")
     tensors = oracle.read_tensors(second)
     attention = "model.layers.1.self_attn"
@@ -98,18 +101,18 @@ def test_scales_of_activations_and_caches_are_held_reloaded_and_lent(program, st
 
 
 def test_what_cannot_be_served_as_it_is_ends_serve_with_the_numbers(program, checkpoint, tmp_path):
-    codes = quantized_checkpoints.make(checkpoint("qwen3_wide", "a"), tmp_path / "codes", "deepseek")
+    codes = quantized_forms.make(checkpoint("qwen3_wide", "a"), tmp_path / "codes", "deepseek")
     refused = program.run("serve", "--model", codes, "--tp", RANKS, "--quantization", "fp8_per_block", status=1)
     message = refused.json["error"]["message"]
     assert "expected whole blocks of 128 rows of 'gate_proj' on each of 2 ranks" in message and "requantize" in message
 
 
 def test_mxfp4_experts_then_a_trainers_then_mxfp4_again(program, start, checkpoint, tmp_path, assert_exports):
-    packed, plain = quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
+    packed, plain = mxfp4_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
     recipe = "fp8_per_channel"
 
     def of(folder):
-        return lambda rank: quantized_checkpoints.with_experts_alone_quantized(folder, RANKS, rank, recipe)
+        return lambda rank: mxfp4_checkpoints.with_experts_alone_quantized(folder, RANKS, rank, recipe)
 
     engine = start("serve", "--model", packed, "--tp", RANKS, "--quantization", recipe, "--requantize")
     assert_exports(engine, of(plain))
@@ -124,19 +127,39 @@ def test_mxfp4_experts_then_a_trainers_then_mxfp4_again(program, start, checkpoi
 
 
 def test_mxfp4_experts_as_they_are_then_a_trainers_then_they_again(program, start, checkpoint, tmp_path, assert_exports):
-    packed, plain = quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
+    packed, plain = mxfp4_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "mxfp4")
 
     def of_blocks(rank):
-        return quantized_checkpoints.with_experts_in_blocks(packed, plain, RANKS, rank)
+        return mxfp4_checkpoints.with_experts_in_blocks(packed, plain, RANKS, rank)
 
     engine = start("serve", "--model", packed, "--tp", RANKS, "--quantization", "mxfp4")
     first = program.status(engine)
     assert_exports(engine, of_blocks)
     trained = checkpoint("gpt_oss_blocks", "b")
     assert program.reload(engine, "--publisher", start("publish", "--checkpoint", trained).endpoint)["ok"]
-    assert_exports(engine, lambda rank: quantized_checkpoints.with_experts_alone_quantized(trained, RANKS, rank, "mxfp4"))
+    assert_exports(engine, lambda rank: mxfp4_checkpoints.with_experts_alone_quantized(trained, RANKS, rank, "mxfp4"))
     assert program.reload(engine, "--publisher", start("publish", "--checkpoint", packed).endpoint)["ok"]
     assert_exports(engine, of_blocks)
     assert program.reload(engine, "--weights-path", packed)["version"] == first["version"]
     assert program.run("verify", "--engine", engine.endpoint, "--against", packed).json["equal"]
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+
+
+def test_each_layer_in_its_own_form_then_a_trainers_weights(program, start, checkpoint, tmp_path, assert_exports):
+    forms = {"self_attn": "compressed channels", "mlp": "nvfp4 packed"}
+    (_, attention), (_, rest) = ((form, FORMS[form].config["config_groups"]["group_0"]) for form in forms.values())
+    config = {"quant_method": "compressed-tensors", "ignore": ["lm_head"],
+              "config_groups": {"attention": {**attention, "targets": ["re:.*self_attn"]}, "rest": rest}}
+    codes = mixed_checkpoints.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "codes", forms, config)
+    plain = checkpoint("deepseek_v3_wide", "b")
+
+    def of(folder):
+        return lambda rank: mixed_checkpoints.served_tensors(folder, forms, RANKS, rank, "checkpoint")
+
+    engine = start("serve", "--model", codes, "--tp", RANKS, "--quantization", "checkpoint")
+    assert_exports(engine, of(codes))
+    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", plain).endpoint)["ok"]
+    assert_exports(engine, of(plain))
+    assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+    assert program.reload(engine, "--weights-path", codes)["ok"]
+    assert program.run("verify", "--engine", engine.endpoint, "--against", codes).json["equal"]

@@ -8,10 +8,10 @@ import os
 import subprocess
 
 import checkpoints
+import mxfp4_checkpoints
 import oracle
 import recipes
 import pytest
-import quantized_checkpoints
 import safetensors.torch
 import torch
 import transformers
@@ -204,12 +204,12 @@ def test_each_quantized_expert_is_read_with_its_own_scales(checkpoint, tmp_path,
 
 @pytest.mark.parametrize("tp_size", [1, 4])
 def test_experts_in_mxfp4_give_the_logits_of_what_transformers_makes_of_them(checkpoint, tmp_path, tp_size):
-    packed, plain = quantized_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "checkpoints")
+    packed, plain = mxfp4_checkpoints.make_mxfp4(checkpoint("gpt_oss_blocks", "a"), tmp_path / "checkpoints")
     packed = with_config(packed, tmp_path / "packed", dtype="float32", torch_dtype=None)
     plain = with_config(plain, tmp_path / "plain", dtype="float32", torch_dtype=None)
     prompts = prompts_for(checkpoints.SPECS["gpt_oss_blocks"].config["vocab_size"], (2, 40))
     got = engine_logits(packed, tmp_path, tp_size, "mxfp4", prompts, served_by=lambda folder, tp, rank, _:
-                        quantized_checkpoints.with_experts_in_blocks(folder, plain, tp, rank))
+                        mxfp4_checkpoints.with_experts_in_blocks(folder, plain, tp, rank))
     assert_close(got, reference_logits(reference_model(plain, torch.float32), prompts))
 
 

@@ -6,6 +6,8 @@ import subprocess
 import pytest
 import safetensors.torch
 
+import quantized_forms
+
 
 @pytest.fixture
 def load(tmp_path):
@@ -18,3 +20,15 @@ def load(tmp_path):
         return safetensors.torch.load_file(out) if done.returncode == 0 else done.stderr
 
     return run
+
+
+@pytest.fixture
+def made(checkpoint, tmp_path):
+    """A dense checkpoint in a form of quantized_forms.FORMS."""
+    return lambda form: quantized_forms.make(checkpoint("qwen3_wide", "a"), tmp_path / "checkpoint", form)
+
+
+@pytest.fixture
+def made_experts(checkpoint, tmp_path):
+    """One of experts and latent attention."""
+    return lambda form: quantized_forms.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)

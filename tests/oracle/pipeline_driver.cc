@@ -99,8 +99,8 @@ std::unique_ptr<testing::TestDevice> DeviceOf(const Job& job) {
 
 // An engine's buffers for every kernel tensor of the plan, on the device if there is one.
 struct EngineMemory {
-  EngineMemory(const LoadPlan& plan, const Recipe& recipe, MemoryResource& memory, testing::TestDevice* device) {
-    for (const TensorSpec& spec : KernelTensorsOf(plan, recipe)) {
+  EngineMemory(const LoadPlan& plan, const LayerRecipes& recipes, MemoryResource& memory, testing::TestDevice* device) {
+    for (const TensorSpec& spec : KernelTensorsOf(plan, recipes)) {
       const auto bytes = static_cast<std::size_t>(spec.num_bytes());
       if (device != nullptr) {
         table.push_back({spec.name, device->Allocate(bytes), spec.dtype, spec.shape, {}, {Device::Kind::kCuda, 0}});
@@ -124,11 +124,11 @@ struct Bench {
         memory(host, static_cast<std::byte>(given.fill)),
         checkpoint(Checkpoint::Open(CheckpointOf(given))),
         manifest(MakeManifest(checkpoint, "driver", 0, pool)),
-        recipe(MakeRecipe(given.recipe, {.power_of_two_scales = given.power_of_two})),
+        recipes(given.recipe, {.power_of_two_scales = given.power_of_two}),
         model(BuildModel(given)),
         plan(given.way == "pieces" ? LoadPlan::Build(*model, manifest) : LoadPlan::WithoutTensors(*model)),
         device(DeviceOf(given)),
-        engine(plan, *recipe, memory, device.get()),
+        engine(plan, recipes, memory, device.get()),
         captured(CapturedBuffers::Adopt(engine.table, nullptr, device != nullptr ? device->Opener() : nullptr)) {}
 
   static std::unique_ptr<Module> BuildModel(const Job& job);
@@ -140,7 +140,7 @@ struct Bench {
   FailPoints failpoints;
   Checkpoint checkpoint;
   Manifest manifest;
-  std::unique_ptr<const Recipe> recipe;
+  LayerRecipes recipes;
   std::unique_ptr<Module> model;
   LoadPlan plan;
   std::unique_ptr<testing::TestDevice> device;  // null: host memory
@@ -156,7 +156,7 @@ std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
 }
 
 void GiveAmax(Bench& bench, AmaxTable& amax) {
-  for (const AmaxRequest& request : AmaxRequests(bench.plan, bench.manifest, *bench.recipe)) {
+  for (const AmaxRequest& request : AmaxRequests(bench.plan, bench.manifest, bench.recipes)) {
     const TensorSpec& spec = bench.manifest.entry(request.tensor).spec;
     amax.AddAxes(request.tensor, request.kept, Box::Whole(spec.shape),
                  AmaxOver(spec, bench.checkpoint.Tensor(spec.name).tensor.data, request.kept, bench.pool));
@@ -164,17 +164,17 @@ void GiveAmax(Bench& bench, AmaxTable& amax) {
 }
 
 void LoadPieces(Bench& bench) {
-  const KernelLayout layout(bench.plan, *bench.recipe, bench.captured);
+  const KernelLayout layout(bench.plan, bench.recipes, bench.captured);
   const std::unique_ptr<Committer> committer = MakeCommitter(CommitPolicy::kStaged, {.layout = layout,
                                                                                      .kept_memory = bench.memory,
                                                                                      .layer_memory = bench.memory,
                                                                                      .pool = bench.pool,
                                                                                      .failpoints = bench.failpoints});
   ScheduleOptions options = bench.job.schedule;
-  options.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity());
+  options.row_multiple = static_cast<std::uint64_t>(bench.recipes.RowMultiple(bench.plan));
   std::vector<Piece> pieces = MakeSchedule(bench.plan, bench.manifest, options).pieces;
   HostWork work(bench.memory, bench.pool);
-  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, committer->Begin(), work, bench.memory,
+  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, bench.recipes, committer->Begin(), work, bench.memory,
                            bench.pool, bench.failpoints},
                           bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
   GiveAmax(bench, pipeline.amax());

@@ -11,6 +11,7 @@ import disk_names
 import drafts
 import oracle
 import quantized_checkpoints
+import quantized_forms
 
 EMBEDDING = "model.embed_tokens.weight"
 EAGLES = {"eagle": drafts.eagle, "eagle3": drafts.eagle3}
@@ -54,12 +55,12 @@ def test_draft_layers_of_the_targets_checkpoint(spec, recipe, mtp, tmp_path):
 @pytest.mark.parametrize("form", ["deepseek", "compressed channels"])
 def test_draft_layers_of_an_fp8_checkpoint_are_served_as_they_are(form, checkpoint_cache, tmp_path):
     target = drafts.target_with_draft_layers("deepseek_v3_wide", checkpoint_cache, tmp_path / "target")
-    folder = quantized_checkpoints.make(target, tmp_path / "quantized", form)
-    recipe = quantized_checkpoints.FORMS[form].recipe
+    folder = quantized_forms.make(target, tmp_path / "quantized", form)
+    recipe = quantized_forms.FORMS[form].recipe
     for (tp, rank), way in zip(((1, 0), (2, 0), (2, 1)), (("way=path", "direct"), ("way=iterator",), ("way=path",))):
         expected = quantized_checkpoints.served_tensors(folder, form, tp, rank, recipe)
         draft = quantized_checkpoints.served_draft(folder, form, tp, rank, recipe)
-        assert any(tensor.dtype == quantized_checkpoints.FP8 for tensor in draft.values())
+        assert any(tensor.dtype == quantized_forms.FP8 for tensor in draft.values())
         got = served(folder, tp, rank, recipe, tmp_path / "served", "draft=mtp", *way)
         assert oracle.differences(got, expected | draft) == []
 

@@ -8,6 +8,7 @@ import torch
 
 import oracle
 import quantized_checkpoints
+import quantized_forms
 
 ATTENTION = "model.layers.{}.self_attn"
 CACHE, INPUTS = "kv_cache_scales", "input_scales"
@@ -110,7 +111,7 @@ def test_scales_that_cannot_be_are_named(value, words, copied, load):
 
 @pytest.fixture
 def made(checkpoint, tmp_path):
-    return lambda form, spec="qwen3_wide": quantized_checkpoints.make(checkpoint(spec, "a"), tmp_path / "made", form)
+    return lambda form, spec="qwen3_wide": quantized_forms.make(checkpoint(spec, "a"), tmp_path / "made", form)
 
 
 def assert_quantized(load, folder, form, tp, recipe, *words):

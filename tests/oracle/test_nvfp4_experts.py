@@ -9,6 +9,7 @@ import torch
 
 import oracle
 import quantized_checkpoints
+import quantized_forms
 import recipes
 
 FORMS = {"nvfp4": "weight_scale_2", "nvfp4 packed": "weight_global_scale"}
@@ -19,7 +20,7 @@ COUNT = 6
 @pytest.fixture
 def made(checkpoint, tmp_path):
     def make(form, version="a"):
-        return quantized_checkpoints.make(checkpoint("deepseek_v3_wide", version), tmp_path / f"{form} {version}", form)
+        return quantized_forms.make(checkpoint("deepseek_v3_wide", version), tmp_path / f"{form} {version}", form)
 
     return make
 

@@ -7,6 +7,7 @@ import torch
 
 import oracle
 import quantized_checkpoints
+import quantized_forms
 
 RECIPE = "fp8_per_tensor"
 FORMS = ("fp8", "compressed tensors")  # scales of no dimension, and of one
@@ -15,7 +16,7 @@ COUNT = 6
 
 
 def make_of(checkpoint, folder, form, version):
-    return quantized_checkpoints.make(checkpoint("deepseek_v3_wide", version), folder, form)
+    return quantized_forms.make(checkpoint("deepseek_v3_wide", version), folder, form)
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_the_order_of_gate_and_up_in_the_file_says_nothing(made, load):
 def test_experts_without_a_gate_are_served_as_they_are(checkpoint, tmp_path, load):
     """Their names on disk are not those of the tree."""
     plain = checkpoint("nemotron_h_moe", "a")
-    folder = quantized_checkpoints.make(plain, tmp_path / "made", "compressed tensors")
+    folder = quantized_forms.make(plain, tmp_path / "made", "compressed tensors")
     own = oracle.read_tensors(folder)
     names = [name for name in own if ".experts." in name and name.endswith("up_proj.weight")]
     assert names

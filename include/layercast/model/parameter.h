@@ -12,6 +12,8 @@
 
 namespace layercast {
 
+struct QuantizedForm;
+
 // Which axis of the whole weight a rank holds a part of.
 enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
 
@@ -27,6 +29,8 @@ struct LAYERCAST_PUBLIC Parameter {
   Sign sign = Sign::kAny;
   // What every element is in a version that has nothing for this layer; empty: that is an error.
   std::optional<float> fallback = {};
+  // How config.json says that checkpoints may hold this weight; null: in full precision. The layer's.
+  const QuantizedForm* form = nullptr;
 
   bool on_meta() const { return !storage; }
   // Gives it memory of its size, uninitialized but for what the memory resource does.

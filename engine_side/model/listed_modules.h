@@ -1,4 +1,5 @@
-// The modules that a `quantization_config` leaves in full precision. Used where it is applied to a tree.
+// Modules that a `quantization_config` lists: those that it leaves in full precision, or that a group is of. Used where
+// it is applied to a tree.
 #pragma once
 
 #include <functional>
@@ -14,14 +15,14 @@
 namespace layercast {
 
 // Immutable value. A list may name each of many thousand experts: names are looked up, patterns alone are tried.
-class IgnoredModules {
+class ListedModules {
  public:
   // Entries are whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*', or, after "re:", a regular
   // expression. Throws kInvalidArgument naming one that is none, or where patterns and expressions are more than 4096.
-  explicit IgnoredModules(std::span<const std::string> entries);
+  explicit ListedModules(std::span<const std::string> entries);
 
   bool empty() const { return names_.empty() && patterns_.empty() && expressions_.empty(); }
-  // The entry that leaves out `path`: its segments are among those of the path, one after another, a pattern is one of
+  // The entry that `path` is by: its segments are among those of the path, one after another, a pattern is one of
   // it or of what lies above it, or an expression matches from its beginning. Lives as long as this; nullopt: none
   // does.
   std::optional<std::string_view> Find(std::string_view path) const;

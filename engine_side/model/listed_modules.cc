@@ -1,4 +1,4 @@
-#include "engine_side/model/ignored_modules.h"
+#include "engine_side/model/listed_modules.h"
 
 #include <algorithm>
 
@@ -44,7 +44,7 @@ bool MatchesWildcards(std::string_view text, std::string_view pattern) {
 
 }  // namespace
 
-IgnoredModules::IgnoredModules(std::span<const std::string> entries) {
+ListedModules::ListedModules(std::span<const std::string> entries) {
   for (const std::string& entry : entries) {
     if (entry.starts_with(kExpression)) {
       expressions_.push_back({entry, ExpressionOf(entry)});
@@ -60,7 +60,7 @@ IgnoredModules::IgnoredModules(std::span<const std::string> entries) {
   }
 }
 
-std::optional<std::string_view> IgnoredModules::Find(std::string_view path) const {
+std::optional<std::string_view> ListedModules::Find(std::string_view path) const {
   if (const auto name = FindName(path)) return name;
   for (const std::string& pattern : patterns_) {
     if (MatchesWildcards(path, pattern) || MatchesWildcards(path, pattern + ".*")) return pattern;
@@ -72,7 +72,7 @@ std::optional<std::string_view> IgnoredModules::Find(std::string_view path) cons
 }
 
 // Every run of whole segments is looked up: paths have few.
-std::optional<std::string_view> IgnoredModules::FindName(std::string_view path) const {
+std::optional<std::string_view> ListedModules::FindName(std::string_view path) const {
   if (names_.empty()) return std::nullopt;
   for (std::size_t begin = 0; begin <= path.size();) {
     std::size_t end = begin;

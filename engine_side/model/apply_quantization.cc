@@ -1,0 +1,155 @@
+// CheckpointQuantization: what it says of each layer of a tree.
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "engine_side/model/checkpoint_quantization.h"
+#include "engine_side/model/config_fields.h"
+#include "engine_side/model/listed_modules.h"
+#include "engine_side/model/path.h"
+#include "layercast/model/quantizable_layer.h"
+
+namespace layercast {
+namespace {
+
+using Group = CheckpointQuantization::Group;
+
+[[noreturn]] void Refuse(const std::string& what) { ConfigFields::Refuse("quantization_config: " + what); }
+
+std::vector<std::string> AllOf(const std::vector<QuantizableLayer::FusedModules>& way) {
+  std::vector<std::string> modules;
+  for (const QuantizableLayer::FusedModules& fused : way) std::ranges::copy(fused, std::back_inserter(modules));
+  return modules;
+}
+
+// In the checkpoint's names, and in the tree's.
+ListedModules Listed(const std::vector<std::string>& entries, const Module& root) {
+  std::vector<std::string> all = entries;
+  for (const std::string& entry : entries) {
+    const bool is_name = !entry.empty() && !entry.starts_with("re:");
+    if (is_name && root.mapper().Matches(entry)) all.push_back(root.mapper().Map(entry).name);
+  }
+  return ListedModules(all);
+}
+
+// "Linear" is every layer that a recipe applies to: experts are linear layers of checkpoints. Others are (part of) what
+// the layer's own class is called.
+bool IsOfClass(const QuantizableLayer& layer, const std::string& name) {
+  return name == "Linear" || layer.class_name().find(name) != std::string::npos;
+}
+
+class Applier {
+ public:
+  Applier(const CheckpointQuantization& quantization, const Module& root)
+      : quantization_(quantization), ignored_(Listed(quantization.ignored, root)) {
+    for (const Group& group : quantization.groups) groups_.push_back(Listed(group.modules, root));
+  }
+
+  void ApplyBelow(Module& module, const std::string& path) const {
+    if (auto* layer = dynamic_cast<QuantizableLayer*>(&module)) Apply(*layer, path);
+    for (const auto& [name, child] : module.children()) ApplyBelow(*child, JoinPath(path, name));
+  }
+
+ private:
+  void Apply(QuantizableLayer& layer, const std::string& path) const {
+    const std::string out = WhatIsIgnored(layer, path);
+    if (!out.empty()) {
+      return layer.SetQuantization(false, std::nullopt, quantization_.said_by + " leaves out " + out);
+    }
+    if (quantization_.groups.empty()) {
+      return layer.SetQuantization(true, quantization_.form, quantization_.why_no_form);
+    }
+    const Group* group = GroupOf(layer, path);
+    if (group == nullptr) {
+      return layer.SetQuantization(false, std::nullopt, quantization_.said_by + " has no group of it");
+    }
+    layer.SetQuantization(true, group->form, group->why_no_form);
+  }
+
+  // What of the layer is ignored, by which entry: it itself, or all its parts, of which one is named. Empty: nothing.
+  // Parts go first: an expression of "v_proj" alone matches "qkv_proj" too.
+  std::string WhatIsIgnored(const QuantizableLayer& layer, const std::string& path) const {
+    if (ignored_.empty()) return {};
+    const auto by_entry = [&](const std::string& module) {
+      return module + " (by its entry '" + std::string(ignored_.Find(module).value_or("")) + "')";
+    };
+    std::string all;
+    std::string some;
+    for (const std::vector<QuantizableLayer::FusedModules>& way : layer.CheckpointModules(path)) {
+      const std::vector<std::string> parts = AllOf(way);
+      const auto is_ignored = [&](const std::string& part) { return ignored_.Contains(part); };
+      const auto left_out = std::ranges::find_if(parts, is_ignored);
+      if (left_out == parts.end()) continue;
+      const auto kept = std::ranges::find_if_not(parts, is_ignored);
+      if (kept == parts.end()) {
+        all = by_entry(parts.front()) + (parts.size() > 1 ? " and all others of its parts" : "");
+        break;
+      }
+      if (some.empty()) some = *kept + " is, " + *left_out + " is ignored";
+    }
+    if (!all.empty() || some.empty()) return ignored_.Contains(path) ? by_entry(path) : all;
+    Refuse("some but not all parts of " + path + " are quantized: " + some + "; a fused layer has one precision");
+  }
+
+  // By the names of its parts, then by its own, then by its class. Null: none.
+  const Group* GroupOf(const QuantizableLayer& layer, const std::string& path) const {
+    std::string several;
+    for (const std::vector<QuantizableLayer::FusedModules>& way : layer.CheckpointModules(path)) {
+      const std::vector<std::string> parts = AllOf(way);
+      if (std::ranges::none_of(parts, [&](const std::string& part) { return Naming(part) != nullptr; })) continue;
+      const auto group_of = [&](const std::string& part) {
+        const Group* named = Naming(part);
+        return named != nullptr ? named : OfItsClass(layer);
+      };
+      const Group* first = group_of(parts.front());
+      const auto other =
+          std::ranges::find_if_not(parts, [&](const std::string& part) { return IsSame(first, group_of(part)); });
+      if (other == parts.end()) return first;
+      if (several.empty()) several = Placed(parts.front(), first) + ", " + Placed(*other, group_of(*other));
+    }
+    if (!several.empty()) {
+      Refuse("parts of " + path + " have several forms: " + several + "; a fused layer has one precision");
+    }
+    const Group* named = Naming(path);
+    return named != nullptr ? named : OfItsClass(layer);
+  }
+
+  const Group* Naming(const std::string& module) const {
+    const auto found =
+        std::ranges::find_if(groups_, [&](const ListedModules& group) { return group.Contains(module); });
+    return found == groups_.end() ? nullptr : &quantization_.groups[static_cast<std::size_t>(found - groups_.begin())];
+  }
+
+  const Group* OfItsClass(const QuantizableLayer& layer) const {
+    const auto found = std::ranges::find_if(quantization_.groups, [&](const Group& group) {
+      return std::ranges::any_of(group.classes, std::bind_front(IsOfClass, std::cref(layer)));
+    });
+    return found == quantization_.groups.end() ? nullptr : &*found;
+  }
+
+  static bool IsSame(const Group* one, const Group* other) {
+    if (one == other) return true;
+    return one != nullptr && other != nullptr && one->form && one->form == other->form;
+  }
+
+  static std::string Placed(const std::string& module, const Group* group) {
+    if (group == nullptr) return module + " is in no group";
+    const std::string form = group->form ? std::string(group->form->recipe()) : group->why_no_form;
+    return module + " is in " + group->said_by + (form.empty() ? "" : " (" + form + ")");
+  }
+
+  const CheckpointQuantization& quantization_;
+  const ListedModules ignored_;
+  std::vector<ListedModules> groups_;  // of each of its groups
+};
+
+}  // namespace
+
+void CheckpointQuantization::ApplyTo(Module& root) const {
+  if (!method.empty()) Applier(*this, root).ApplyBelow(root, "");
+}
+
+}  // namespace layercast

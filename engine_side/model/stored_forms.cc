@@ -1,0 +1,135 @@
+#include "engine_side/model/stored_forms.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+namespace layercast {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
+
+char UpperCase(char letter) { return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter; }
+
+// [block rows, block columns]
+void ReadBlocks(const ConfigFields& fields, const char* key, QuantizedForm& form) {
+  const std::vector<std::int64_t> sizes = fields.Integers(key);
+  const bool good = sizes.size() == 2 && std::ranges::min(sizes) > 0 && std::ranges::max(sizes) <= kLargestBlock;
+  if (!good) fields.Refuse(key, "two sizes", *fields.Find(key));
+  form.scales = QuantizedForm::Scales::kBlock;
+  form.block_rows = sizes[0];
+  form.block_cols = sizes[1];
+}
+
+StoredForm WhyNot(const ConfigFields& fields, const char* key, const std::string& expected) {
+  const Json* got = fields.Find(key);
+  return {.why_not = fields.Mismatch(key, expected, got == nullptr ? Json() : *got)};
+}
+
+StoredForm FormOfFp8(const ConfigFields& config) {
+  QuantizedForm form;
+  if (config.Find("weight_block_size") != nullptr) {
+    ReadBlocks(config, "weight_block_size", form);
+    form.power_of_two = config.Text("scale_fmt", "") == "ue8m0";
+    form.checkpoint_scale = "weight_scale_inv";
+  }
+  return {form};
+}
+
+// As SGLang has it, whose scales are called like those of larger blocks.
+StoredForm FormOfMxfp8(const ConfigFields& config) {
+  QuantizedForm form = QuantizedForm::Mxfp8();
+  form.checkpoint_scale = "weight_scale_inv";
+  if (config.Find("weight_block_size") != nullptr) {
+    QuantizedForm blocks;
+    ReadBlocks(config, "weight_block_size", blocks);
+    if (blocks.block_rows != form.block_rows || blocks.block_cols != form.block_cols) {
+      return WhyNot(config, "weight_block_size", "[1,32]");
+    }
+  }
+  if (config.Text("scale_fmt", "ue8m0") != "ue8m0") return WhyNot(config, "scale_fmt", "'ue8m0'");
+  return {std::move(form)};
+}
+
+// `sizes`: what may have "group_size", which has to be that of `form`'s blocks.
+StoredForm OfGroups(QuantizedForm form, const ConfigFields& sizes) {
+  if (sizes.Integer("group_size", 1, kLargestBlock).value_or(form.block_cols) != form.block_cols) {
+    return WhyNot(sizes, "group_size", std::to_string(form.block_cols));
+  }
+  return {std::move(form)};
+}
+
+StoredForm FormOfCompressedFloats(const ConfigFields& weights) {
+  QuantizedForm form;
+  const std::string strategy = weights.Text("strategy", "");
+  if (strategy == "group") return OfGroups(QuantizedForm::Mxfp8(), weights);
+  if (strategy == "block") {
+    if (weights.Find("block_structure") == nullptr) return WhyNot(weights, "block_structure", "two sizes");
+    ReadBlocks(weights, "block_structure", form);
+  } else if (strategy == "channel") {
+    form.scales = QuantizedForm::Scales::kChannel;
+  } else if (strategy != "tensor") {
+    return WhyNot(weights, "strategy", "'tensor', 'channel', 'block' or 'group'");
+  }
+  return {form};
+}
+
+// `format`: where it is said how the codes are stored, of the group or of all.
+StoredForm FormOfCompressedIntegers(const ConfigFields& weights, const ConfigFields& format) {
+  const std::string stored = format.Text("format", "int-quantized");
+  if (stored != "int-quantized" && stored != "naive-quantized") {
+    return WhyNot(format, "format", "'int-quantized', a code in a byte");
+  }
+  if (weights.Text("strategy", "") != "channel") return WhyNot(weights, "strategy", "'channel' of 8-bit integers");
+  if (!weights.Flag("symmetric", true)) return WhyNot(weights, "symmetric", "true");
+  return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel, .codes = DType::kI8}};
+}
+
+}  // namespace
+
+StoredForm FormOfGroup(const ConfigFields& group, const std::string& name, const ConfigFields& config) {
+  const Json* of_weights = group.Find("weights");
+  if (of_weights == nullptr) return WhyNot(group, "weights", "an object");
+  const ConfigFields weights(*of_weights, name + "weights.");
+  const std::string type = weights.Text("type", "");
+  const auto bits = weights.Integer("num_bits", 1, 64);
+  if (type == "float" && bits == 4) {
+    if (weights.Text("strategy", "") != "tensor_group") return WhyNot(weights, "strategy", "'tensor_group' of e2m1");
+    return OfGroups(QuantizedForm::Nvfp4(), weights);
+  }
+  if (bits != 8) return WhyNot(weights, "num_bits", type == "float" ? "8 or 4" : "8");
+  if (type == "float") return FormOfCompressedFloats(weights);
+  if (type != "int") return WhyNot(weights, "type", "'float' or 'int'");
+  return FormOfCompressedIntegers(weights, group.Find("format") == nullptr ? config : group);
+}
+
+std::string ModelOptAlgorithm(const ConfigFields& config) {
+  std::string algorithm = config.Text("quant_algo", "");
+  std::ranges::transform(algorithm, algorithm.begin(), UpperCase);
+  return algorithm;
+}
+
+StoredForm FormOfModelOpt(const ConfigFields& config) {
+  const std::string algorithm = ModelOptAlgorithm(config);
+  if (algorithm == "FP8") return {QuantizedForm{}};
+  if (algorithm == "FP8_PER_CHANNEL_PER_TOKEN") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
+  if (algorithm == "FP8_PB_WO") return OfGroups(QuantizedForm{.scales = QuantizedForm::Scales::kBlock}, config);
+  if (algorithm == "MXFP8") return OfGroups(QuantizedForm::Mxfp8(), config);
+  if (algorithm == "NVFP4" || algorithm == "W4A16_NVFP4") return OfGroups(QuantizedForm::Nvfp4(), config);
+  return WhyNot(config, "quant_algo",
+                "'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8', 'NVFP4' or 'W4A16_NVFP4'");
+}
+
+StoredForm FormOf(const std::string& method, const ConfigFields& config) {
+  if (method == "fp8") return FormOfFp8(config);
+  if (method == "mxfp8") return FormOfMxfp8(config);
+  if (method == "modelopt") return FormOfModelOpt(config);
+  if (method == "mxfp4") return {QuantizedForm::Mxfp4()};
+  if (method == "fbgemm_fp8") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
+  return WhyNot(config, "quant_method", "'fp8', 'mxfp8', 'compressed-tensors', 'modelopt', 'mxfp4' or 'fbgemm_fp8'");
+}
+
+}  // namespace layercast
