@@ -25,13 +25,14 @@ KvCacheScales::KvCacheScales() : Module("KvCacheScales") {}
 
 void KvCacheScales::Hold(bool hold) {
   if (hold == !parameters().empty()) return;
-  for (const char* name : {"k_scale", "v_scale"}) {
-    if (hold) {
-      AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive, .fallback = kUnscaled});
-    } else {
-      RemoveParameter(0);
-    }
+  if (!hold) {
+    for (std::size_t i = parameters().size(); i-- > 0;) RemoveParameter(static_cast<std::uint32_t>(i));
+    return;
   }
+  for (const char* name : {"k_scale", "v_scale"}) {
+    AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive, .fallback = kUnscaled});
+  }
+  parameters()[1].stand_in = 0;  // as engines of the field have it: a scale of keys alone is one for both
 }
 
 std::vector<PlacedPiece> KvCacheScales::Place(std::string_view name, std::string_view shard_id,

@@ -1,6 +1,7 @@
 #include "engine_side/plan/plan_builder.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -11,6 +12,7 @@
 #include "engine_side/plan/cut_piece.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/log.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
@@ -41,6 +43,7 @@ CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
   touched_.resize(plan_.parameters_.size());
   for (std::uint32_t tensor = 0; tensor < manifest_.size(); ++tensor) PlaceTensor(tensor);
   for (const auto& [tensor, to] : tied_) PlaceTied(tensor, to);
+  PlaceStandIns();
   OrderPlacements();
   IndexTensors();
   // A group's first layer comes before it.
@@ -257,54 +260,27 @@ std::uint32_t LoadPlan::Builder::LayerOf(const Module* owner) {
   return static_cast<std::uint32_t>(last_layer_);
 }
 
-// By layer, then by destination. Parameters are numbered by layer, so one counting sort over them does most of it; in
-// place, because memory for a second copy would cost more than the sort.
-void LoadPlan::Builder::OrderPlacements() {
-  std::vector<Placement>& placements = plan_.placements_;
-  for (const Placement& placement : placements) ++plan_.parameters_[placement.parameter].num_placements;
-  std::vector<std::uint32_t> next;  // place of each parameter's next placement
-  next.reserve(plan_.parameters_.size());
-  std::uint32_t first = 0;
-  for (PlannedParameter& parameter : plan_.parameters_) {
-    next.push_back(parameter.first_placement = first);
-    first += parameter.num_placements;
+// Where a parameter has no tensor of its own.
+void LoadPlan::Builder::PlaceStandIns() {
+  std::string first;
+  std::size_t count = 0;
+  std::map<std::uint32_t, std::uint32_t> filled_by_too;  // parameter -> the one that its tensors fill as well
+  for (std::uint32_t i = 0; i < plan_.parameters_.size(); ++i) {
+    const PlannedLayer& layer = plan_.layers_[plan_.parameters_[i].layer];
+    const auto stand_in = owners_[plan_.parameters_[i].layer]->parameters()[i - layer.first_parameter].stand_in;
+    if (!stand_in || touched_[i] || !touched_[layer.first_parameter + *stand_in]) continue;
+    filled_by_too.emplace(layer.first_parameter + *stand_in, i);
+    touched_[i] = true;
+    if (count++ == 0) first = plan_.parameters_[i].spec.name;
   }
-  std::vector<std::uint32_t> to;  // of each placement
-  to.reserve(placements.size());
-  for (const Placement& placement : placements) to.push_back(next[placement.parameter]++);
-  for (std::uint32_t i = 0; i < to.size(); ++i) {
-    while (to[i] != i) {
-      std::swap(placements[i], placements[to[i]]);
-      std::swap(to[i], to[to[i]]);
-    }
+  for (std::size_t i = 0, own = plan_.placements_.size(); count != 0 && i < own; ++i) {
+    const auto found = filled_by_too.find(plan_.placements_[i].parameter);
+    if (found == filled_by_too.end()) continue;
+    Placement placement = plan_.placements_[i];
+    placement.parameter = found->second;
+    plan_.placements_.push_back(placement);
   }
-  const auto destination = [](const Placement& placement) { return placement.destination.begin; };
-  for (const PlannedParameter& parameter : plan_.parameters_) {
-    const auto into = std::span(placements).subspan(parameter.first_placement, parameter.num_placements);
-    if (!std::ranges::is_sorted(into, {}, destination)) std::ranges::stable_sort(into, {}, destination);
-  }
-  for (PlannedLayer& layer : plan_.layers_) {
-    layer.first_placement = plan_.parameters_[layer.first_parameter].first_placement;
-    for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
-      layer.num_placements += plan_.parameters_[layer.first_parameter + i].num_placements;
-    }
-    if (layer.num_placements == 0) continue;
-    for (std::uint32_t i = 0; i < layer.num_parameters; ++i) {
-      plan_.parameters_[layer.first_parameter + i].fallback.reset();
-    }
-  }
-}
-
-void LoadPlan::Builder::IndexTensors() {
-  std::vector<std::uint32_t>& offsets = plan_.tensor_offsets_;
-  offsets.assign(manifest_.size() + 1, 0);
-  for (const Placement& placement : plan_.placements_) ++offsets[placement.tensor + 1];
-  for (std::size_t i = 1; i < offsets.size(); ++i) offsets[i] += offsets[i - 1];
-  std::vector<std::uint32_t> next = offsets;
-  plan_.tensor_placements_.resize(plan_.placements_.size());
-  for (std::uint32_t i = 0; i < plan_.placements_.size(); ++i) {
-    plan_.tensor_placements_[next[plan_.placements_[i].tensor]++] = i;
-  }
+  if (count != 0) log::warn("{} and {} more have no tensor, and take that of the scale beside them", first, count - 1);
 }
 
 }  // namespace layercast

@@ -38,6 +38,7 @@ class LoadPlan::Builder {
   std::uint32_t LayerOf(const Module* owner);
   std::uint32_t GroupOf(std::uint32_t layer);
   void JoinGroups(std::uint32_t one, std::uint32_t other);
+  void PlaceStandIns();
   void OrderPlacements();
   void IndexTensors();
 

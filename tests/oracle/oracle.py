@@ -124,8 +124,9 @@ class _Served:
         """One for keys and one for values, the same one, or 1."""
         if "kv_cache_scales" not in self.holds:
             return
-        for name in ("k_scale", "v_scale"):
-            scale = self.source.get(f"{module}.{name}", self.source.get(f"{module}.kv_scale", torch.tensor(1.0)))
+        for name in ("k_scale", "v_scale"):  # one for keys alone is one for both
+            names = (f"{module}.{name}", f"{module}.kv_scale", f"{module}.k_scale")
+            scale = next((self.source[name] for name in names if name in self.source), torch.tensor(1.0))
             self.out[f"{module}.{name}"] = scale.float().reshape(1)
 
     def latent_attention(self, layer):

@@ -93,9 +93,19 @@ def test_scales_in_another_dtype_and_shape(copied, load):
     assert name in message and "[1] f32" in message and "[4] bf16" in message
 
 
-def test_a_scale_for_keys_alone_is_refused(copied, load):
-    message = load(copied("qwen3", cache_scales(("k_scale",), layers=(0,))), 1, 0, "none", CACHE)
-    assert "model.layers.0.self_attn.attn.v_scale" in message and "model.layers.1" not in message
+@pytest.mark.parametrize("words", [(), ("direct",)])
+def test_a_scale_for_keys_alone_is_that_of_values_too(words, copied, load):
+    folder = copied("qwen3", cache_scales(("k_scale",), layers=(0,)))
+    assert_served(load, folder, 2, "none", *words)
+    assert_served(load, folder, 2, "none", *words, way="iterator")
+    served = load(folder, 1, 0, "none", CACHE, *words)
+    own = oracle.read_tensors(folder)["model.layers.0.self_attn.k_scale"].item()
+    assert own != 1 and [served[f"model.layers.{i}.self_attn.attn.v_scale"].item() for i in (0, 1)] == [own, 1]
+
+
+def test_a_scale_for_values_alone_is_refused(copied, load):
+    message = load(copied("qwen3", cache_scales(("v_scale",), layers=(0,))), 1, 0, "none", CACHE)
+    assert "model.layers.0.self_attn.attn.k_scale" in message and "model.layers.1" not in message
 
 
 @pytest.mark.parametrize("words", [(), ("direct",)])

@@ -29,6 +29,8 @@ struct LAYERCAST_PUBLIC Parameter {
   Sign sign = Sign::kAny;
   // What every element is in a version that has nothing for this layer; empty: that is an error.
   std::optional<float> fallback = {};
+  // The parameter of its module whose tensors fill this one too where none of its own come, and some of that one's do.
+  std::optional<std::uint32_t> stand_in = {};
   // How config.json says that checkpoints may hold this weight; null: in full precision. The layer's.
   const QuantizedForm* form = nullptr;
 
