@@ -27,10 +27,12 @@ std::array<float, 256> ValuesOf(DType elements) {
   return value_of;
 }
 
-std::uint8_t CodeAt(const QuantizedWeight& weight, std::int64_t index) {
+std::uint8_t CodeAt(const QuantizedWeight& weight, std::int64_t row, std::int64_t col) {
+  const std::int64_t index = row * weight.cols + col;
   if (weight.elements != DType::kF4) return weight.codes[index];
-  const std::uint8_t pair = weight.codes[index / 2];
-  return static_cast<std::uint8_t>(index % 2 == 0 ? pair & 15U : pair >> 4U);
+  const std::uint8_t pair = weight.codes[weight.pairs_rows ? row / 2 * weight.cols + col : index / 2];
+  const bool low = (weight.pairs_rows ? row : index) % 2 == 0;
+  return static_cast<std::uint8_t>(low ? pair & 15U : pair >> 4U);
 }
 
 constexpr std::size_t kNvfp4BlockBytes = kNvfp4Block / 2;
@@ -92,7 +94,7 @@ void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, W
     std::vector<float> products(static_cast<std::size_t>(weight.cols));
     for (std::int64_t c = 0; c < weight.cols; ++c) {
       products[static_cast<std::size_t>(c)] =
-          value_of[CodeAt(weight, row * weight.cols + c)] * scales[c / weight.block_cols];
+          value_of[CodeAt(weight, row, c)] * scales[c / weight.block_cols];
     }
     Cast(DType::kF32, reinterpret_cast<const std::byte*>(products.data()), dtype, values + row * row_bytes,
          products.size());

@@ -106,7 +106,7 @@ void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
   const DType dtype = layer.layer->parameters()[0].spec.dtype;
   for (const QuantizedLayer::Part& part : layer.parts) {
     Shape shape = checkpoint_.specs()[part.weight].shape;
-    shape.back() *= layer.layer->quantized_form()->codes_per_byte();
+    shape[shape.size() - (part.transposed ? 2 : 1)] *= layer.layer->quantized_form()->codes_per_byte();
     AddMade({part.name, dtype, std::move(shape)},
             [this, &layer, &part, dtype](std::byte* values) { Dequantized(layer, part, dtype, values); });
   }
@@ -202,14 +202,15 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   const std::vector<float> scales = ScalesOf(layer, part);
   const QuantizedForm& form = *layer.layer->quantized_form();
   MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
-  stack.cols *= form.codes_per_byte();
+  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_byte();
   QuantizedWeight weight{.codes = nullptr,
                          .rows = stack.rows,
                          .cols = stack.cols,
                          .scales = {},
                          .block_rows = form.block_rows,
                          .block_cols = form.block_cols,
-                         .elements = form.codes};
+                         .elements = form.codes,
+                         .pairs_rows = part.transposed && form.codes_per_byte() > 1};
   if (form.scales != QuantizedForm::Scales::kBlock) {
     const std::int64_t rows = part.transposed ? weight.cols : weight.rows;  // of the weight, where outputs are rows
     weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? rows : 1;

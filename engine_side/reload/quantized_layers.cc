@@ -188,15 +188,6 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
                   "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
-void CheckCanDequantize(const QuantizedLayer& layer) {
-  if (layer.way != Way::kDequantize || layer.layer->quantized_form()->codes_per_byte() == 1) return;
-  const auto transposed = std::ranges::find_if(layer.parts, &QuantizedLayer::Part::transposed);
-  if (transposed == layer.parts.end()) return;
-  throw Error(ErrorCode::kUnsupported, "layer " + layer.path + ": '" + transposed->name +
-                                           "': transposed stacks whose codes share bytes are served as they are, "
-                                           "and not dequantized");
-}
-
 // Of whole tensors, where several are to have one scale, or one is called otherwise than the engine's.
 std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
   if (!layer.layer->quantized_form()->has_number()) return {};
@@ -244,7 +235,6 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
     experts.unpacked = !why.empty();
   }
   if (!problems.empty() && !quantization.requantize) RefuseAll(problems);
-  for (const QuantizedLayer& layer : found.layers) CheckCanDequantize(layer);
   for (const QuantizedLayer& layer : found.layers) layer.layer->TakeQuantized(layer.way != Way::kDequantize);
   for (const PackedExperts& experts : found.experts) experts.layer->TakeQuantized(!experts.unpacked);
   return found;

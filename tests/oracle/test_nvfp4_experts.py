@@ -204,9 +204,24 @@ def test_transposed_stacks_are_served_as_they_are(words, transposed, load):
             assert torch.cat([*gates, *ups], dim=1).equal(tensor.view(torch.uint8))
 
 
-def test_transposed_stacks_are_not_dequantized(transposed, load):
-    message = load(transposed[0], 1, 0, "none", "requantize")
-    assert "layer model.layers.0.mlp.experts: 'model.layers.0.mlp.experts." in message and "and not dequantized" in message
+@pytest.mark.parametrize("recipe", ["none", "fp8_per_channel"])
+def test_transposed_stacks_are_dequantized_if_asked_for(recipe, transposed, tmp_path, load):
+    """As a checkpoint of the dequantized weights is loaded."""
+    folder, _ = transposed
+    tensors, config = oracle.read_tensors(folder), oracle.read_config(folder)
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        weight, scale, number = (tensors.pop(name + suffix) for suffix in ("", "_scale", "_scale_2"))
+        served = {"weight": weight.mT.contiguous(), "weight_scale": scale.view(torch.uint8).mT.contiguous().view(scale.dtype),
+                  "weight_scale_2": number}
+        tensors[name] = recipes.dequantized(served, "weight").to(torch.bfloat16).mT.contiguous()
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    safetensors.torch.save_file(tensors, plain / "model.safetensors")
+    (plain / "config.json").write_text(json.dumps(config))
+    for tp, rank in ((1, 0), (2, 1)):
+        expected = load(plain, tp, rank, recipe)
+        assert not isinstance(expected, str), expected
+        assert_same(load(folder, tp, rank, recipe, "requantize", "direct"), expected)
 
 
 @pytest.mark.parametrize("suffix, edit, expected", [
