@@ -219,6 +219,7 @@ class Plan final : public Subcommand {
     app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(CLI::NonNegativeNumber);
     app.add_option("--pp-layers", parallel_.pp_layer_partition, "Layers of each stage: 4,3,3; by default about as many")
         ->delimiter(',');
+    app.add_flag("--partial", partial_, "The tensors may be of a part of the model");
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
         ->check(CLI::IsMember(KnownRecipes()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
@@ -245,7 +246,7 @@ class Plan final : public Subcommand {
     const auto [manifest, parts] =
         publisher_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
                            : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_);
-    const CheckedPlan checked = LoadPlan::Check(*tree, manifest, {}, parts);
+    const CheckedPlan checked = LoadPlan::Check(*tree, manifest, partial_, parts);
     std::vector<std::string> problems = checked.problems.Lines();
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 
@@ -262,6 +263,7 @@ class Plan final : public Subcommand {
   CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
   bool expert_parallel_ = false;
+  bool partial_ = false;
   QuantizationConfig quantization_;
   HeldScales scales_;
   std::string publisher_;

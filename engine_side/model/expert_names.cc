@@ -74,6 +74,22 @@ std::span<const StackedTensor> StackedTensors(bool gated) {
   return gated ? std::span<const StackedTensor>(kStackedTensors) : kUngatedStackedTensors;
 }
 
+// What a stack's tensors of codes and scales are called beyond its own name.
+struct Suffixes {
+  explicit Suffixes(const QuantizedForm* form) {
+    if (form == nullptr) return;
+    scales = form->StackedScales();
+    global_scales = form->StackedGlobalScales();
+    global_reciprocals = form->StackedGlobalReciprocals();
+    if (form->has_global_scale) packed = {"_packed", "_weight_packed", ".weight_packed"};
+  }
+  std::vector<std::string> scales, global_scales, global_reciprocals, packed;
+};
+
+bool Has(const std::vector<std::string>& suffixes, std::string_view suffix) {
+  return std::ranges::find(suffixes, suffix) != suffixes.end();
+}
+
 // A number as checkpoints write it; nullopt for anything else.
 std::optional<std::int64_t> ParseNumber(std::string_view text) {
   std::int64_t number = 0;
@@ -106,32 +122,33 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
     named.order.interleaved = options_.interleaved && blocks->shards == kW13;
     return named;
   }
-  const std::string_view suffix = name.substr(std::min(name.find('.'), name.size()));
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  const std::string_view suffix = name.substr(std::min(dot + 1, name.size()));
   const auto projections = Projections(options_.gated);
-  const auto found = std::ranges::find(projections, name.substr(0, name.size() - suffix.size()), &Projection::name);
+  const auto found = std::ranges::find(projections, name.substr(0, dot), &Projection::name);
   if (found == projections.end()) return std::nullopt;
-  const ExpertName named{
-      .expert = std::nullopt,
-      .shards = found->shards,
-      .bias = suffix == ".bias",
-      .scale = form_ != nullptr && suffix == "." + form_->checkpoint_scale,
-      .global_scale = form_ != nullptr && form_->has_global_scale &&
-                      suffix.substr(std::min<std::size_t>(1, suffix.size())) == QuantizedForm::kGlobalScale};
-  const bool weight = suffix == ".weight" || named.scale || named.global_scale;
-  if (named.bias || (weight && !TakesBlocks())) return named;
+  const bool two_levels = form_ != nullptr && form_->has_global_scale;
+  ExpertName named{.expert = std::nullopt,
+                   .shards = found->shards,
+                   .bias = suffix == "bias",
+                   .scale = form_ != nullptr && suffix == form_->checkpoint_scale,
+                   .global_scale = two_levels && suffix == QuantizedForm::kGlobalScale,
+                   .reciprocal = two_levels && suffix == QuantizedForm::kGlobalReciprocal};
+  named.global_scale = named.global_scale || named.reciprocal;
+  const bool codes = suffix == "weight" || (two_levels && suffix == QuantizedForm::kPackedCodes);
+  if (named.bias || ((codes || named.scale || named.global_scale) && !TakesBlocks())) return named;
   return std::nullopt;
 }
 
 std::optional<ExpertName> ExpertNames::ParseStacked(std::string_view name) const {
-  const std::vector<std::string> scales = form_ != nullptr ? form_->StackedScales() : std::vector<std::string>();
-  const std::vector<std::string> global_scales =
-      form_ != nullptr ? form_->StackedGlobalScales() : std::vector<std::string>();
+  const Suffixes suffixes(form_);
   for (const StackedTensor& tensor : StackedTensors(options_.gated)) {
     if (!name.starts_with(tensor.name)) continue;
     const std::string_view suffix = name.substr(tensor.name.size());
-    const bool scale = !tensor.bias && std::ranges::find(scales, suffix) != scales.end();
-    const bool global_scale = !tensor.bias && std::ranges::find(global_scales, suffix) != global_scales.end();
-    const bool whole = suffix.empty() || (suffix == ".weight" && !tensor.bias);
+    const bool scale = !tensor.bias && Has(suffixes.scales, suffix);
+    const bool reciprocal = !tensor.bias && Has(suffixes.global_reciprocals, suffix);
+    const bool global_scale = reciprocal || (!tensor.bias && Has(suffixes.global_scales, suffix));
+    const bool whole = suffix.empty() || (!tensor.bias && (suffix == ".weight" || Has(suffixes.packed, suffix)));
     if (!scale && !global_scale && !whole) continue;
     const bool blocks = tensor.origin == Origin::kBlocks;
     if (whole && !tensor.bias && blocks != TakesBlocks()) return std::nullopt;
@@ -140,6 +157,7 @@ std::optional<ExpertName> ExpertNames::ParseStacked(std::string_view name) const
                      .bias = tensor.bias,
                      .scale = scale,
                      .global_scale = global_scale,
+                     .reciprocal = reciprocal,
                      .blocks = blocks};
     named.order.transposed =
         options_.transposed && !tensor.bias && tensor.origin == Origin::kCheckpoint && !TakesBlocks();

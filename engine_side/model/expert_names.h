@@ -23,6 +23,7 @@ struct ExpertName {
   bool bias = false;
   bool scale = false;
   bool global_scale = false;  // the second one of NVFP4
+  bool reciprocal = false;    // one divided by that
   bool blocks = false;        // of MXFP4: [.., columns / 32, 16]
   ElementOrder order = {};
 };

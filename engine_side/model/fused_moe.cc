@@ -89,6 +89,13 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
   const bool scalar = spec.shape.empty() && named->expert && is_one_number(*named);
   CheckFits(spec, parameters()[index].spec.dtype, scalar ? spec.shape : ShapeOf(*named));
 
+  if (named->reciprocal && spec.dtype != DType::kF32) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "expected " + Describe(DType::kF32, ShapeOf(*named)) + ", got " + Describe(spec));
+  }
+  const bool shared = is_one_number(*named) && options_.gated &&  // gate's, and up's
+                      (named->shards == ExpertName::kW1 || named->shards == ExpertName::kW3);
+
   std::vector<PlacedPiece> pieces;
   const std::optional<std::int64_t> local = named->expert ? local_.LocalOf(*named->expert) : std::nullopt;
   for (Part part : PartsOf(*named)) {
@@ -101,7 +108,8 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
       std::swap(part.source.extent[0], part.source.extent[1]);
     }
     const auto add = [&](const Box& source, std::int64_t first, std::int64_t count) {
-      pieces.push_back({part.parameter, source, Stack(part.destination, first, count), part.id, named->order});
+      pieces.push_back({part.parameter, source, Stack(part.destination, first, count), part.id, named->order, shared,
+                        named->reciprocal});
     };
     if (local) {  // a number may come as a tensor of one
       add(part.source.rank < spec.shape.size() ? Stack(part.source, 0, 1) : part.source, *local, 1);
@@ -209,12 +217,9 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
   const bool down = named.shards == ExpertName::kW2;
   const std::uint32_t index = IndexOf({down, named.bias, named.scale, named.global_scale});
   if (is_one_number(named)) {
-    if (!down && options_.gated && named.shards != ExpertName::kW13) {
-      throw Error(ErrorCode::kInvalidArgument, "expected one scale of gate and up of an expert together, got one of " +
-                                                   std::string(named.shards == ExpertName::kW1 ? "gate" : "up") +
-                                                   " alone");
-    }
-    return {{index, down ? "w2" : options_.gated ? "w13" : "w1", {}, {}}};
+    if (down) return {{index, "w2", {}, {}}};
+    if (!options_.gated || named.shards == ExpertName::kW1) return {{index, "w1", {}, {}}};
+    return {{index, named.shards == ExpertName::kW3 ? "w3" : "w13", {}, {}}};
   }
   const Units unit = named.blocks ? Units{1, kBlockColumns} : UnitsOf(index);
   const bool of_rows = named.scale && quantized_form()->scales == QuantizedForm::Scales::kChannel;

@@ -43,7 +43,7 @@ ReplicatedLinear::ReplicatedLinear(const LayerContext& context, std::int64_t inp
 
 std::vector<PlacedPiece> ReplicatedLinear::Place(std::string_view name, std::string_view shard_id,
                                                  const TensorSpec& spec) const {
-  return Module::Place(parameters()[IndexOf(name)].spec.name, shard_id, spec);
+  return PlaceWhole(name, shard_id, spec);
 }
 
 RowParallelLinear::RowParallelLinear(const LayerContext& context, std::int64_t input_size, std::int64_t output_size,
@@ -59,7 +59,7 @@ std::vector<PlacedPiece> RowParallelLinear::Place(std::string_view name, std::st
                                                   const TensorSpec& spec) const {
   const std::uint32_t index = IndexOf(name);
   const TensorSpec& local = parameters()[index].spec;
-  if (parameters()[index].shard_axis != ShardAxis::kCols) return Module::Place(local.name, shard_id, spec);
+  if (parameters()[index].shard_axis != ShardAxis::kCols) return PlaceWhole(name, shard_id, spec);
   const std::int64_t unit = UnitsOf(index).cols;
   CheckFits(spec, local.dtype, {local.shape[0], CeilDivide(input_size_, unit)});
   return {{index, Box::Slice(spec.shape, 1, first_column_ / unit, local.shape[1]), Box::Whole(local.shape), {}}};
@@ -104,11 +104,7 @@ std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std:
   const std::uint32_t index = IndexOf(name);
   const TensorSpec& local = parameters()[index].spec;
   const bool fused = shard_id.empty();
-  if (parameters()[index].shard_axis == ShardAxis::kNone) {  // the scale of the whole
-    if (fused) return Module::Place(local.name, shard_id, spec);
-    throw Error(ErrorCode::kInvalidArgument, "expected one scale of the whole fused layer, got one of its part '" +
-                                                 std::string(shard_id) + "' alone");
-  }
+  if (parameters()[index].shard_axis == ShardAxis::kNone) return PlaceWhole(name, shard_id, spec);
   const std::int64_t unit = UnitsOf(index).rows;
   Shape expected = local.shape;
   expected[0] = 0;

@@ -1,6 +1,7 @@
 // LinearLayer: the names of a linear layer's parameters.
 #include <utility>
 
+#include "layercast/error.h"
 #include "layercast/model/linear.h"
 
 namespace layercast {
@@ -10,8 +11,33 @@ void LinearLayer::AddBias(std::int64_t rows, ShardAxis axis) {
 }
 
 std::uint32_t LinearLayer::IndexOf(std::string_view name) const {
-  const bool is_scale = takes_quantized() && name == quantized_form()->checkpoint_scale;
-  return ParameterIndex(is_scale ? quantized_form()->kernel_scale() : name);
+  if (!takes_quantized()) return ParameterIndex(name);
+  const QuantizedForm& form = *quantized_form();
+  if (name == form.checkpoint_scale) return ParameterIndex(form.kernel_scale());
+  if (form.has_global_scale && name == QuantizedForm::kPackedCodes) return ParameterIndex("weight");
+  if (NamesReciprocal(name)) return ParameterIndex(QuantizedForm::kGlobalScale);
+  return ParameterIndex(name);
+}
+
+bool LinearLayer::NamesReciprocal(std::string_view name) const {
+  return takes_quantized() && quantized_form()->has_global_scale && name == QuantizedForm::kGlobalReciprocal;
+}
+
+std::vector<PlacedPiece> LinearLayer::PlaceWhole(std::string_view name, std::string_view shard_id,
+                                                 const TensorSpec& spec) const {
+  const std::uint32_t index = IndexOf(name);
+  if (!shard_id.empty() && IsInputScale(index)) {
+    throw Error(ErrorCode::kInvalidArgument, "expected one scale of the whole fused layer, got one of its part '" +
+                                                 std::string(shard_id) + "' alone");
+  }
+  std::vector<PlacedPiece> pieces = Module::Place(parameters()[index].spec.name, shard_id, spec);
+  PlacedPiece& piece = pieces.front();
+  piece.shared = !shard_id.empty();
+  piece.reciprocal = NamesReciprocal(name);
+  if (piece.reciprocal && spec.dtype != DType::kF32) {
+    throw Error(ErrorCode::kInvalidArgument, "expected " + Describe(DType::kF32, {1}) + ", got " + Describe(spec));
+  }
+  return pieces;
 }
 
 std::string_view LinearLayer::CheckpointNameOf(std::uint32_t index) const {

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "engine_side/model/box_runs.h"
+#include "engine_side/model/path.h"
+#include "engine_side/model/reciprocals.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/utf8.h"
@@ -24,6 +26,19 @@ HostMemory& Host() {
 void Materialize(const Module& owner, std::uint32_t index, Parameter& parameter) {
   parameter.MaterializeOn(Host());
   for (const Box& box : owner.Padding(index)) ZeroBox(parameter.spec, box, parameter.storage.data());
+}
+
+// What of a tensor is stored: its numbers, or one divided by each, which `reciprocals` then holds.
+TensorView Stored(const std::string& name, const std::vector<PlacedPiece>& pieces, TensorView tensor,
+                  std::vector<float>& reciprocals) {
+  if (pieces.empty() || !pieces.front().reciprocal) return tensor;
+  try {
+    reciprocals = Reciprocals(tensor.data, static_cast<std::size_t>(tensor.num_bytes()) / sizeof(float));
+  } catch (const Error& error) {
+    Refuse(error.code(), name, error.what());
+  }
+  tensor.data = reinterpret_cast<const std::byte*>(reciprocals.data());
+  return tensor;
 }
 
 void Store(Module& owner, const std::vector<PlacedPiece>& pieces, const TensorView& tensor) {
@@ -51,6 +66,15 @@ bool IsStored(const Module& owner, const std::vector<PlacedPiece>& pieces, const
   return true;
 }
 
+// What tensors that must hold the same have in common: the tied one's owner's name, or what parts of a layer share.
+std::string CalledTogether(const Module& owner, const Resolution& to, const std::string& own_name) {
+  if (!to.alias_of.empty()) return to.alias_of;
+  if (to.pieces.empty() || !to.pieces.front().shared || to.pieces.front().source.num_elements() == 0) return own_name;
+  const PlacedPiece& piece = to.pieces.front();
+  return JoinPath(to.owner_path, owner.parameters()[piece.parameter].spec.name) + " " +
+         std::to_string(piece.destination.begin[0]);
+}
+
 }  // namespace
 
 std::set<std::string> Module::load_weights(WeightsIterator& weights) {
@@ -70,10 +94,12 @@ std::set<std::string> Module::load_weights(WeightsIterator& weights) {
       tensor.shape = view.read_as;
       Module& owner = *FindModule(to.owner_path);
       const std::string& own_name = to.tree_name.empty() ? name : to.tree_name;
-      const auto [first, is_first] = tied.try_emplace(to.alias_of.empty() ? own_name : to.alias_of, name);
+      const auto [first, is_first] = tied.try_emplace(CalledTogether(owner, to, own_name), name);
+      std::vector<float> reciprocals;
+      const TensorView stored = Stored(name, to.pieces, tensor, reciprocals);
       if (is_first) {
-        Store(owner, to.pieces, tensor);
-      } else if (!IsStored(owner, to.pieces, tensor)) {
+        Store(owner, to.pieces, stored);
+      } else if (!IsStored(owner, to.pieces, stored)) {
         Refuse(ErrorCode::kCorrupt, name, "is tied to " + Quote(first->second) + " and holds other bytes");
       }
     }

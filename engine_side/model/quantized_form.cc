@@ -57,6 +57,10 @@ std::vector<std::string> QuantizedForm::StackedGlobalScales() const {
   return has_global_scale ? StackedNames(std::string(kGlobalScale)) : std::vector<std::string>();
 }
 
+std::vector<std::string> QuantizedForm::StackedGlobalReciprocals() const {
+  return has_global_scale ? StackedNames(std::string(kGlobalReciprocal)) : std::vector<std::string>();
+}
+
 std::string_view QuantizedForm::kernel_scale() const {
   return scales == Scales::kBlock && scale_dtype == DType::kF32 ? "weight_scale_inv" : "weight_scale";
 }

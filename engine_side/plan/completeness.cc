@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <unordered_set>
 
 #include "engine_side/plan/coverage.h"
 #include "src/base/utf8.h"
@@ -17,11 +16,9 @@ class Check {
       : plan_(plan), origins_(origins), problems_(problems) {}
 
   void Run() {
-    const std::unordered_set<std::string_view> partial(origins_.partial.begin(), origins_.partial.end());
     for (std::uint32_t i = 0; i < plan_.parameters().size(); ++i) {
-      if (origins_.touched[i] || !partial.contains(plan_.parameters()[i].spec.name)) CheckParameter(i);
+      if (!plan_.layers()[plan_.parameters()[i].layer].kept) CheckParameter(i);
     }
-    if (!partial.empty()) CheckPartial();
   }
 
  private:
@@ -70,14 +67,6 @@ class Check {
       const std::array both = {placement.destination, box};
       return !Cover(both).overlaps.empty();
     });
-  }
-
-  void CheckPartial() {
-    std::unordered_set<std::string_view> names;
-    for (const PlannedParameter& parameter : plan_.parameters()) names.insert(parameter.spec.name);
-    for (const std::string& name : origins_.partial) {
-      if (!names.contains(name)) problems_.unexpected.push_back("partial: no parameter is called " + Quote(name));
-    }
   }
 
   bool IsThere(std::string_view name) const { return origins_.manifest.Find(name) >= 0; }

@@ -16,10 +16,9 @@ struct PlanOrigins {
   const Manifest& manifest;
   std::span<const Module* const> owners;  // of each layer
   const std::vector<bool>& touched;       // by parameter: some tensor is a part of it, of this rank's or another's
-  std::span<const std::string> partial;   // names of parameters that may stay without a tensor
 };
 
-// Adds what is missing and repeated, and names in `partial` that are no parameter's.
+// Adds what is missing and repeated, but for layers that are kept.
 void CheckCompleteness(const LoadPlan& plan, const PlanOrigins& origins, PlanProblems& problems);
 
 }  // namespace layercast

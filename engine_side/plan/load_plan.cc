@@ -22,13 +22,11 @@ LoadPlan LoadPlan::OfItsParameters(const Module& model, const Manifest& manifest
   return Builder(model, manifest).RunOfItsParameters();
 }
 
-CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial,
-                            HeldParts parts) {
+CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, bool partial, HeldParts parts) {
   return Builder(model, manifest, std::move(parts)).Run(partial);
 }
 
-LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial,
-                         HeldParts parts) {
+LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, bool partial, HeldParts parts) {
   if (manifest.size() == 0) {
     throw Error(ErrorCode::kInvalidArgument, "load plan of " + model.class_name() + ": the manifest holds no tensors");
   }

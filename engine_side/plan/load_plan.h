@@ -26,6 +26,7 @@ struct Placement {
   std::string_view shard_id;    // lives as long as the module tree
   ElementOrder order{};         // of the source's elements in the destination
   std::uint32_t part = 0;       // of the tensor, where publishers have it in parts: the one that the source lies in
+  bool reciprocal = false;      // what lands is one divided by each element
 };
 
 struct PlannedParameter {
@@ -49,6 +50,7 @@ struct PlannedLayer {
   // Layers that tensors have parts of in common: no order of whole tensors fills one of them after the other. Called
   // by the first of them, mostly the layer alone.
   std::uint32_t group = 0;
+  bool kept = false;  // no tensor of a partial version is of it: what is served of it stays
 };
 
 struct SkippedTensor {
@@ -59,7 +61,8 @@ struct SkippedTensor {
 // A tensor that stands for another one (a tied lm_head): not placed, but must hold the same bytes.
 struct AliasedTensor {
   std::uint32_t tensor = 0;
-  std::uint32_t owner = 0;  // index of the tensor that is placed
+  std::uint32_t owner = 0;      // index of the tensor that is placed
+  bool scale_of_parts = false;  // both are the one scale of parts of a fused layer
 };
 
 // A tensor of a part of the model that other ranks hold: not sent, not buffered, not held here.
@@ -83,15 +86,13 @@ struct CheckedPlan;
 
 class LoadPlan {
  public:
-  // `partial`: names of parameters that may stay without a tensor; everything else must be covered exactly
-  // once. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor. Takes time
+  // Every parameter must be covered exactly once. `partial`: but for those of layers that no tensor at all is of, which
+  // are kept. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor. Takes time
   // linear in the number of tensors.
   // `parts`: of the manifest's tensors; placements are cut at their borders.
-  static LoadPlan Build(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {},
-                        HeldParts parts = {});
+  static LoadPlan Build(const Module& model, const Manifest& manifest, bool partial = false, HeldParts parts = {});
   // The same, with what is wrong beside the placements that could be made.
-  static CheckedPlan Check(const Module& model, const Manifest& manifest, std::span<const std::string> partial = {},
-                           HeldParts parts = {});
+  static CheckedPlan Check(const Module& model, const Manifest& manifest, bool partial = false, HeldParts parts = {});
 
   // The layers and parameters of a model alone, with no tensors that go there.
   static LoadPlan WithoutTensors(const Module& model);
@@ -136,6 +137,7 @@ class LoadPlan {
     return std::span(placements_).subspan(parameter.first_placement, parameter.num_placements);
   }
 
+  bool partial() const { return partial_; }
   const Digest& layout_digest() const { return layout_digest_; }  // of the manifest it was made for
   std::uint64_t placed_bytes() const { return placed_bytes_; }    // source bytes that this rank keeps
 
@@ -155,6 +157,7 @@ class LoadPlan {
   std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end
   Digest layout_digest_;
   std::uint64_t placed_bytes_ = 0;
+  bool partial_ = false;
 };
 
 struct CheckedPlan {

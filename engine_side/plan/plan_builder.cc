@@ -1,7 +1,6 @@
 #include "engine_side/plan/plan_builder.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,7 +11,6 @@
 #include "engine_side/plan/cut_piece.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
-#include "src/base/log.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
@@ -32,7 +30,7 @@ bool FillOneParameter(std::span<const SourceResolution> parts) {
 
 }  // namespace
 
-CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
+CheckedPlan LoadPlan::Builder::Run(bool partial) {
   plan_.layout_digest_ = manifest_.layout_digest();
   // A model has about as many parts as its checkpoint has tensors, or fewer.
   plan_.placements_.reserve(manifest_.size());
@@ -44,11 +42,12 @@ CheckedPlan LoadPlan::Builder::Run(std::span<const std::string> partial) {
   for (std::uint32_t tensor = 0; tensor < manifest_.size(); ++tensor) PlaceTensor(tensor);
   for (const auto& [tensor, to] : tied_) PlaceTied(tensor, to);
   PlaceStandIns();
+  if (partial) KeepUntouchedLayers();
   OrderPlacements();
   IndexTensors();
   // A group's first layer comes before it.
   for (PlannedLayer& layer : plan_.layers_) layer.group = plan_.layers_[layer.group].group;
-  CheckCompleteness(plan_, {manifest_, owners_, touched_, partial}, problems_);
+  CheckCompleteness(plan_, {manifest_, owners_, touched_}, problems_);
   return {std::move(plan_), std::move(problems_)};
 }
 
@@ -178,21 +177,6 @@ void LoadPlan::Builder::PlaceResolved(std::uint32_t tensor, Resolution to) {
   }
 }
 
-// A tied tensor stands for its owner where the owner itself is not there.
-void LoadPlan::Builder::PlaceTied(std::uint32_t tensor, const Resolution& to) {
-  const auto [owner, first] = renamed_.try_emplace(to.alias_of, tensor);
-  const std::int64_t named_so = first ? manifest_.Find(to.alias_of) : -1;
-  if (named_so >= 0) owner->second = static_cast<std::uint32_t>(named_so);
-  if (owner->second == tensor) return AddPlacements(tensor, to);
-  const TensorSpec& expected = manifest_.entry(owner->second).spec;
-  const TensorSpec& spec = manifest_.entry(tensor).spec;
-  if (spec.dtype != expected.dtype) {
-    problems_.misfits.push_back(Quote(spec.name) + " is tied to " + Quote(expected.name) + ": expected " +
-                                Describe(expected) + ", got " + Describe(spec));
-  }
-  plan_.aliases_.push_back({tensor, owner->second});
-}
-
 void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to) {
   const TensorSpec& spec = manifest_.entry(tensor).spec;
   const PlannedLayer& layer = plan_.layers_[LayerOf(to.owner)];
@@ -200,6 +184,7 @@ void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to
   for (const PlacedPiece& piece : to.pieces) {
     const std::uint32_t parameter = layer.first_parameter + piece.parameter;
     touched_[parameter] = true;
+    if (SharesPlaceOf(tensor, parameter, piece)) continue;
     cast = cast || plan_.parameters_[parameter].spec.dtype != spec.dtype;
     if (piece.source.num_elements() == 0) continue;
     if (plan_.CutsOf(tensor).empty()) {
@@ -222,7 +207,7 @@ void LoadPlan::Builder::AddPlacement(std::uint32_t tensor, const PlannedLayer& l
   }
   plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
   plan_.placements_.push_back({tensor, layer.first_parameter + piece.parameter, piece.source, piece.destination,
-                               piece.shard_id, piece.order, part});
+                               piece.shard_id, piece.order, part, piece.reciprocal});
 }
 
 // Each piece then lies in what one publisher has.
@@ -260,27 +245,13 @@ std::uint32_t LoadPlan::Builder::LayerOf(const Module* owner) {
   return static_cast<std::uint32_t>(last_layer_);
 }
 
-// Where a parameter has no tensor of its own.
-void LoadPlan::Builder::PlaceStandIns() {
-  std::string first;
-  std::size_t count = 0;
-  std::map<std::uint32_t, std::uint32_t> filled_by_too;  // parameter -> the one that its tensors fill as well
-  for (std::uint32_t i = 0; i < plan_.parameters_.size(); ++i) {
-    const PlannedLayer& layer = plan_.layers_[plan_.parameters_[i].layer];
-    const auto stand_in = owners_[plan_.parameters_[i].layer]->parameters()[i - layer.first_parameter].stand_in;
-    if (!stand_in || touched_[i] || !touched_[layer.first_parameter + *stand_in]) continue;
-    filled_by_too.emplace(layer.first_parameter + *stand_in, i);
-    touched_[i] = true;
-    if (count++ == 0) first = plan_.parameters_[i].spec.name;
+// The same ones on every rank: what is touched is, of this rank's part or another's.
+void LoadPlan::Builder::KeepUntouchedLayers() {
+  plan_.partial_ = true;
+  for (PlannedLayer& layer : plan_.layers_) {
+    const auto first = touched_.begin() + layer.first_parameter;
+    layer.kept = std::find(first, first + layer.num_parameters, true) == first + layer.num_parameters;
   }
-  for (std::size_t i = 0, own = plan_.placements_.size(); count != 0 && i < own; ++i) {
-    const auto found = filled_by_too.find(plan_.placements_[i].parameter);
-    if (found == filled_by_too.end()) continue;
-    Placement placement = plan_.placements_[i];
-    placement.parameter = found->second;
-    plan_.placements_.push_back(placement);
-  }
-  if (count != 0) log::warn("{} and {} more have no tensor, and take that of the scale beside them", first, count - 1);
 }
 
 }  // namespace layercast

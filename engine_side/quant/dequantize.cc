@@ -93,8 +93,7 @@ void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, W
     const float* scales = weight.scales.data() + row / weight.block_rows * blocks_per_row;
     std::vector<float> products(static_cast<std::size_t>(weight.cols));
     for (std::int64_t c = 0; c < weight.cols; ++c) {
-      products[static_cast<std::size_t>(c)] =
-          value_of[CodeAt(weight, row, c)] * scales[c / weight.block_cols];
+      products[static_cast<std::size_t>(c)] = value_of[CodeAt(weight, row, c)] * scales[c / weight.block_cols];
     }
     Cast(DType::kF32, reinterpret_cast<const std::byte*>(products.data()), dtype, values + row * row_bytes,
          products.size());

@@ -10,9 +10,18 @@
 namespace layercast {
 namespace {
 
-constexpr std::string_view kPacked = ".weight_packed";
-constexpr std::string_view kReciprocal = "weight_global_scale";
+constexpr std::string_view kPacked = "_packed";
 constexpr std::int64_t kMostPerElement = 8;  // codes
+
+// What a weight is called whose packed codes are called so: "w13_weight_packed" is "w13_weight", and
+// "gate_up_proj_weight_packed" "gate_up_proj".
+std::vector<std::string> NamesWithoutPacked(std::string_view codes) {
+  codes.remove_suffix(kPacked.size());
+  std::vector<std::string> names = {std::string(codes)};
+  constexpr std::string_view kOfStack = "_weight";
+  if (codes.ends_with(kOfStack)) names.emplace_back(codes.substr(0, codes.size() - kOfStack.size()));
+  return names;
+}
 
 }  // namespace
 
@@ -21,18 +30,18 @@ bool NamesPackedCodes(std::string_view codes) { return codes.ends_with(kPacked);
 std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
   if (spec.dtype == DType::kF8E4M3 || spec.dtype == DType::kI8) return {{spec.name, DType::kBF16, spec.shape}};
   const bool packed = NamesPackedCodes(spec.name);
-  const bool stacked = spec.shape.size() == 3 && !packed;
+  const bool stacked = spec.shape.size() == 3;
   if (!packed && (spec.dtype != DType::kU8 || (!stacked && !spec.name.ends_with(kWeightSuffix)))) return {};
   if (!stacked && spec.shape.size() != 2) return {};
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / kMostPerElement;
   if (std::ranges::max(spec.shape) > kMost) return {};
-  const std::string name =
-      packed ? spec.name.substr(0, spec.name.size() - kPacked.size()) + std::string(kWeightSuffix) : spec.name;
   std::vector<TensorSpec> weights;
-  for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
-    for (std::size_t axis = 1; axis < spec.shape.size(); ++axis) {
-      TensorSpec& weight = weights.emplace_back(TensorSpec{name, DType::kBF16, spec.shape});
-      weight.shape[axis] *= per_element;
+  for (const std::string& name : packed ? NamesWithoutPacked(spec.name) : std::vector<std::string>{spec.name}) {
+    for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
+      for (std::size_t axis = 1; axis < spec.shape.size(); ++axis) {
+        TensorSpec& weight = weights.emplace_back(TensorSpec{name, DType::kBF16, spec.shape});
+        weight.shape[axis] *= per_element;
+      }
     }
   }
   return weights;
@@ -48,15 +57,16 @@ std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm
 }
 
 std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed) {
-  if (packed) return {JoinPath(ParentPath(name), kReciprocal)};
-  if (name.ends_with(kWeightSuffix)) return {JoinPath(ParentPath(name), QuantizedForm::kGlobalScale)};
-  std::vector<std::string> names = form.StackedGlobalScales();
+  if (name.ends_with(kWeightSuffix)) {
+    return {JoinPath(ParentPath(name), packed ? QuantizedForm::kGlobalReciprocal : QuantizedForm::kGlobalScale)};
+  }
+  std::vector<std::string> names = packed ? form.StackedGlobalReciprocals() : form.StackedGlobalScales();
   for (std::string& suffix : names) suffix.insert(0, name);
   return names;
 }
 
 std::string InputScaleNameOf(const std::string& weight, bool packed) {
-  if (packed) return JoinPath(ParentPath(weight), "input_global_scale");
+  if (packed && weight.ends_with(kWeightSuffix)) return JoinPath(ParentPath(weight), "input_global_scale");
   if (!weight.ends_with(kWeightSuffix)) return weight + "_input_scale";  // experts, stacked
   return weight.substr(0, weight.size() - kWeightSuffix.size()) + ".input_scale";
 }

@@ -8,6 +8,8 @@
 
 #include "engine_side/device/walks.h"
 #include "engine_side/quant/cuda_kernels.h"
+#include "engine_side/reload/captured_on_device.h"
+#include "engine_side/reload/commit.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
@@ -191,6 +193,18 @@ std::vector<std::span<std::byte>> DeviceWork::ReadBack(std::span<const std::span
 
 void DeviceWork::PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) {
   Write(AsView(read), tensor.data());
+}
+
+void DeviceWork::CopyServed(const CapturedBuffer& served, std::span<std::byte> to) {
+  if (to.empty()) return;
+  if (!IsOnDevice(served)) {
+    std::vector<std::byte> bytes(to.size());
+    ReadCaptured(served, bytes);
+    return Write(AsView(bytes), to.data());
+  }
+  if (IsPacked(served)) return stream_.Copy(served.address, to.data(), to.size());
+  const ElementWalk walk = WalkOver(served).value();
+  stream_.Gather(served.dtype, served.address, walk, 0, NumElements(walk), to.data());
 }
 
 void DeviceWork::EndLayer() {

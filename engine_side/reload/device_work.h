@@ -42,6 +42,7 @@ class DeviceWork final : public StageWork {
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
   std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
   void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) override;
+  void CopyServed(const CapturedBuffer& served, std::span<std::byte> to) override;
   void EndLayer() override;
   void Finish() override;
   void Drop() override;

@@ -2,6 +2,7 @@
 
 #include "engine_side/model/box_runs.h"
 #include "engine_side/reload/check_scales.h"
+#include "engine_side/reload/commit.h"
 #include "engine_side/reload/fuse_and_shard.h"
 #include "layercast/error.h"
 
@@ -32,5 +33,7 @@ std::vector<std::span<std::byte>> HostWork::ReadBack(std::span<const std::span<s
                                                      Buffer& /*memory*/) {
   return {tensors.begin(), tensors.end()};
 }
+
+void HostWork::CopyServed(const CapturedBuffer& served, std::span<std::byte> to) { ReadCaptured(served, to); }
 
 }  // namespace layercast

@@ -124,6 +124,15 @@ void ReloadPipeline::FillUnsuppliedInSink(std::uint32_t layer) {
 void ReloadPipeline::Accept(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
+  if (!placement.reciprocal) return AcceptValues(piece, view);
+  const std::vector<float> values = quantize_.ReciprocalsOf(placement, parts_.manifest, view);
+  const std::uint64_t bytes = values.size() * sizeof(float);
+  AcceptValues(piece, {reinterpret_cast<const std::byte*>(values.data()), bytes, 1, bytes});
+}
+
+// As they are to land.
+void ReloadPipeline::AcceptValues(const Piece& piece, const RegionView& view) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
   const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
   parts_.failpoints.Hit("layer_buffer");
   if (parts_.plan.parameters()[placement.parameter].sign != Sign::kAny) {
@@ -250,8 +259,11 @@ void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
 // for them.
 void ReloadPipeline::ProcessUnsuppliedLayers() {
   for (std::uint32_t layer = 0; layer < parts_.plan.layers().size(); ++layer) {
-    if (buffer_.ExpectsBytes(layer)) continue;
-    if (direct_[layer]) {
+    if (parts_.plan.layers()[layer].kept) {
+      KeepServed(parts_.plan.layers()[layer]);
+    } else if (buffer_.ExpectsBytes(layer)) {
+      continue;
+    } else if (direct_[layer]) {
       OpenInSink(layer);
       FillUnsuppliedInSink(layer);
       FinishInSink(layer);
@@ -260,6 +272,19 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
       ProcessLayer(layer);
     }
   }
+}
+
+// Into the sink, like what came: every commit policy and digest then sees a whole version.
+void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
+  const StageClock::Scope timing(clock_[Stage::kCommit]);
+  const std::span<const KernelTensor> tensors = parts_.layout.TensorsOf(layer);
+  parts_.sink.Open(tensors);
+  for (const KernelTensor& tensor : tensors) {
+    parts_.work.CopyServed(tensor.destination, parts_.sink.BytesOf(tensor));
+  }
+  parts_.sink.Close(tensors);
+  parts_.work.EndLayer();
+  ++layers_kept_;
 }
 
 void ReloadPipeline::Finish() {

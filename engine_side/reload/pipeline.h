@@ -57,6 +57,7 @@ class ReloadPipeline {
   void Finish();
 
   std::uint64_t layers_done() const { return layers_done_; }
+  std::uint64_t layers_kept() const { return layers_kept_; }  // of a partial version
   const LayerBuffer& buffer() const { return buffer_; }
   bool IsDirect(std::uint32_t layer) const { return direct_[layer]; }
 
@@ -65,6 +66,7 @@ class ReloadPipeline {
   bool ParameterAllowsDirect(std::uint32_t parameter) const;
   bool PlacementAllowsDirect(const Placement& placement) const;
   bool PieceAllowsDirect(const Piece& piece) const;
+  void AcceptValues(const Piece& piece, const RegionView& view);
   void AcceptDirect(const Piece& piece, const RegionView& view);
   void ProcessDirect(const Piece& piece, const RegionView& view);
   void QuantizePiece(const Piece& piece, const MatrixView& rows);
@@ -73,6 +75,7 @@ class ReloadPipeline {
   void ProcessLayer(std::uint32_t layer);
   void QuantizeLayer(std::uint32_t layer);
   void ProcessUnsuppliedLayers();
+  void KeepServed(const PlannedLayer& layer);
   void OpenInSink(std::uint32_t layer);
   void FinishInSink(std::uint32_t layer);
   void FillUnsuppliedInSink(std::uint32_t layer);
@@ -87,6 +90,7 @@ class ReloadPipeline {
   std::vector<bool> begun_;          // by layer, of the direct ones
   std::set<std::uint32_t> waiting_;  // layers that are covered, and lack magnitudes
   std::uint64_t layers_done_ = 0;
+  std::uint64_t layers_kept_ = 0;
 };
 
 }  // namespace layercast

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/model/reciprocals.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe_parts.h"
 #include "engine_side/reload/check_scales.h"
@@ -102,6 +103,21 @@ void QuantizeStage::CheckExponents(const PlannedLayer& layer) const {
 
 std::string QuantizeStage::WordsFor(std::uint32_t parameter, const TensorSpec& tensor) const {
   return "layer " + plan_.layers()[plan_.parameters()[parameter].layer].path + ": '" + tensor.name + "': ";
+}
+
+std::vector<float> QuantizeStage::ReciprocalsOf(const Placement& placement, const Manifest& manifest,
+                                                const RegionView& divisors) const {
+  Buffer memory;
+  const RegionView view = work_.Readable(divisors, memory);
+  std::vector<float> values;
+  try {
+    for (std::size_t row = 0; row < view.rows; ++row) {
+      std::ranges::copy(Reciprocals(view.row(row), view.row_bytes / sizeof(float)), std::back_inserter(values));
+    }
+  } catch (const Error& error) {
+    throw Error(error.code(), WordsFor(placement.parameter, manifest.entry(placement.tensor).spec) + error.what());
+  }
+  return values;
 }
 
 void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const {

@@ -31,6 +31,9 @@ class QuantizeStage {
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
   // For scales: throws kCorrupt, likewise, when one is none that the parameter may have.
   void CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const;
+  // Of a placement whose values are to land as one divided by each. Throws kCorrupt, naming layer and tensor.
+  std::vector<float> ReciprocalsOf(const Placement& placement, const Manifest& manifest,
+                                   const RegionView& divisors) const;
   // For a layer that is in the sink: looks for NaN among exponents (e8m0) that came with their codes. Their bytes are
   // not floating point to anyone else.
   void CheckExponents(const PlannedLayer& layer) const;

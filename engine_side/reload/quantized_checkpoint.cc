@@ -1,8 +1,6 @@
 #include "engine_side/reload/quantized_checkpoint.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -11,11 +9,8 @@
 #include "engine_side/model/path.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
-#include "engine_side/reload/check_scales.h"
 #include "engine_side/reload/nvfp4_parts.h"
-#include "layercast/error.h"
-#include "src/tensor/cast.h"
-#include "src/tensor/value_tables.h"
+#include "engine_side/reload/quantized_scales.h"
 
 namespace layercast {
 namespace {
@@ -24,21 +19,6 @@ using Way = QuantizedLayer::Way;
 
 const std::uint8_t* CodesOf(const NamedTensor& weight) {
   return reinterpret_cast<const std::uint8_t*>(weight.tensor.data);
-}
-
-// Scales of a byte each, e4m3 or exponents (e8m0).
-std::vector<float> ValuesOfBytes(const NamedTensor& tensor) {
-  const ValueTables& tables = GetValueTables();
-  const std::array<float, 256>& table = tensor.tensor.dtype == DType::kU8 ? tables.f8_e8m0 : tables.f8_e4m3;
-  std::vector<float> values(static_cast<std::size_t>(tensor.tensor.num_bytes()));
-  std::transform(CodesOf(tensor), CodesOf(tensor) + values.size(), values.begin(),
-                 [&](std::uint8_t code) { return table[code]; });
-  return values;
-}
-
-Shape WithoutOnes(Shape shape) {
-  std::erase(shape, 1);
-  return shape;
 }
 
 }  // namespace
@@ -53,7 +33,7 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
   for (const QuantizedLayer& layer : quantized_.layers) {
     for (const QuantizedLayer::InputScale& scale : layer.input_scales) {
       for (const std::uint32_t part : scale.parts) replaced[part] = true;
-      AddNumber(JoinPath(layer.path, scale.name), [this, &layer, &scale] { return LargestScale(layer, scale); });
+      AddNumber(JoinPath(layer.path, scale.name), [this, &layer, &scale] { return QuantizedScales(checkpoint_, layer).Largest(scale); });
     }
     const auto replace = [&](const QuantizedLayer::Part& part) {
       replaced[part.weight] = replaced[part.scale] = true;
@@ -74,7 +54,7 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
         AddScaleOfEach(layer, part, *for_all);
       }
       if (replaced[part.scale]) continue;
-      if (HasScalesInAnotherShape(layer, part)) {
+      if (QuantizedScales(checkpoint_, layer).HaveAnotherShape(part)) {
         replaced[part.scale] = true;
         AddScalesInShape(layer, part);
       }
@@ -129,7 +109,7 @@ void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedL
     return;
   }
   AddMade(std::move(spec), [this, &layer, &fused](std::byte* codes) { AtLargestScale(layer, fused, codes); });
-  AddNumber(JoinPath(fused.path, form.checkpoint_scale), [this, &layer, &fused] { return LargestScale(layer, fused); });
+  AddNumber(JoinPath(fused.path, form.checkpoint_scale), [this, &layer, &fused] { return QuantizedScales(checkpoint_, layer).Largest(fused); });
 }
 
 // The one number of a stack of experts, whose layer has one for each.
@@ -145,25 +125,18 @@ std::optional<std::uint32_t> QuantizedCheckpoint::ScaleForAll(const QuantizedLay
 void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part,
                                          std::uint32_t for_all) {
   const std::int64_t count = checkpoint_.specs()[part.weight].shape[0];
-  AddMade({checkpoint_.specs()[for_all].name, DType::kF32, {count}}, [this, &layer, &part](std::byte* values) {
+  AddMade({checkpoint_.specs()[for_all].name, DType::kF32, {count}}, [this, &layer, &part, for_all](std::byte* values) {
     const bool global = layer.layer->quantized_form()->has_global_scale;
-    const std::vector<float> scales =
-        global ? Nvfp4Parts(checkpoint_, layer).GlobalScales(part) : ScalesOf(layer, part);
-    std::memcpy(values, scales.data(), scales.size() * sizeof(float));
+    if (global) (void)Nvfp4Parts(checkpoint_, layer).GlobalScales(part);  // that it can be one
+    const std::vector<float> number = global ? QuantizedScales(checkpoint_, layer).NumbersOf(for_all) : QuantizedScales(checkpoint_, layer).Of(part);
+    const auto bytes = static_cast<std::size_t>(checkpoint_.specs()[part.weight].shape[0]) * sizeof(float);
+    for (std::size_t at = 0; at < bytes; at += sizeof(float)) std::memcpy(values + at, number.data(), sizeof(float));
   });
-}
-
-// ModelOpt's: [rows], not [rows, 1], and of blocks [rows / 128, 1, columns / 128, 1].
-bool QuantizedCheckpoint::HasScalesInAnotherShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
-  const Shape& got = checkpoint_.specs()[part.scale].shape;
-  const Shape expected = ScaleShapeOf(layer, part);
-  return layer.layer->quantized_form()->scales != QuantizedForm::Scales::kTensor && got != expected &&
-         WithoutOnes(got) == WithoutOnes(expected);
 }
 
 void QuantizedCheckpoint::AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
   TensorSpec spec = checkpoint_.specs()[part.scale];
-  spec.shape = ScaleShapeOf(layer, part);
+  spec.shape = QuantizedScales(checkpoint_, layer).ShapeOf(part);
   AddMade(std::move(spec), [this, &part](std::byte* values) {
     const NamedTensor scales = checkpoint_.Tensor(std::size_t{part.scale});
     std::memcpy(values, scales.tensor.data, static_cast<std::size_t>(scales.tensor.num_bytes()));
@@ -199,7 +172,7 @@ NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
 void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype,
                                       std::byte* values) const {
   const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
-  const std::vector<float> scales = ScalesOf(layer, part);
+  const std::vector<float> scales = QuantizedScales(checkpoint_, layer).Of(part);
   const QuantizedForm& form = *layer.layer->quantized_form();
   MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
   (part.transposed ? stack.rows : stack.cols) *= form.codes_per_byte();
@@ -225,87 +198,17 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   }
 }
 
-float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& of) const {
-  float largest = 0.0F;
-  for (const QuantizedLayer::Part& part : of.parts) largest = std::max(largest, ScalesOf(layer, part)[0]);
-  return largest;
-}
-
-float QuantizedCheckpoint::LargestScale(const QuantizedLayer& layer, const QuantizedLayer::InputScale& of) const {
-  float largest = 0.0F;
-  for (const std::uint32_t part : of.parts) {
-    const std::string& name = checkpoint_.specs()[part].name;
-    std::vector<float> scales = NumbersOf(part);
-    CheckScales(scales, Sign::kPositive, layer.path, name);
-    if (of.reciprocal) {
-      for (float& scale : scales) scale = 1.0F / scale;
-      CheckScales(scales, Sign::kPositive, layer.path, "1 / " + name);
-    }
-    for (const float scale : scales) largest = std::max(largest, scale);
-  }
-  return largest;
-}
-
-std::vector<float> QuantizedCheckpoint::NumbersOf(std::uint32_t tensor) const {
-  const TensorSpec& spec = checkpoint_.specs()[tensor];
-  if (!CanCast(spec.dtype, DType::kF32)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "'" + spec.name + "' expected floating-point scales, got " + Describe(spec));
-  }
-  std::vector<float> numbers(static_cast<std::size_t>(spec.num_elements()));
-  Cast(spec.dtype, checkpoint_.Tensor(std::size_t{tensor}).tensor.data, DType::kF32,
-       reinterpret_cast<std::byte*>(numbers.data()), numbers.size());
-  return numbers;
-}
-
 // All parts, one after another.
 void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused,
                                          std::byte* codes) const {
-  const float largest = LargestScale(layer, fused);
+  const float largest = QuantizedScales(checkpoint_, layer).Largest(fused);
   auto* to = reinterpret_cast<std::uint8_t*>(codes);
   for (const QuantizedLayer::Part& part : fused.parts) {
     const NamedTensor weight = checkpoint_.Tensor(std::size_t{part.weight});
     const auto count = static_cast<std::size_t>(weight.tensor.num_bytes());
-    Rescale(CodesOf(weight), count, ScalesOf(layer, part)[0], largest, to);
+    Rescale(CodesOf(weight), count, QuantizedScales(checkpoint_, layer).Of(part)[0], largest, to);
     to += count;
   }
-}
-
-// As the layer takes them.
-Shape QuantizedCheckpoint::ScaleShapeOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
-  const Shape& weight = checkpoint_.specs()[part.weight].shape;
-  const QuantizedForm& form = *layer.layer->quantized_form();
-  MatrixStack stack = MatrixStack::Of(weight);
-  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_byte();
-  Shape shape = form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
-  if (part.transposed) std::swap(shape.front(), shape.back());
-  if (weight.size() == 3) shape.insert(shape.begin(), stack.count);
-  return shape;
-}
-
-// In the form's shape but for ones, or one for a whole stack of experts, none of them negative, NaN or infinite: what
-// others fill scales with that never came.
-std::vector<float> QuantizedCheckpoint::ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const {
-  const TensorSpec& spec = checkpoint_.specs()[part.scale];
-  const QuantizedForm& form = *layer.layer->quantized_form();
-  const Shape expected = ScaleShapeOf(layer, part);
-  const std::string where = "layer " + layer.path + ": '" + spec.name + "' expected ";
-  const bool one_for_all = form.scales == QuantizedForm::Scales::kTensor && spec.num_elements() == 1;
-  const bool readable = spec.dtype == form.scale_dtype || CanCast(spec.dtype, form.scale_dtype);
-  if ((WithoutOnes(spec.shape) != WithoutOnes(expected) && !one_for_all) || !readable) {
-    throw Error(ErrorCode::kInvalidArgument, where + Describe(form.scale_dtype, expected) + ", got " + Describe(spec));
-  }
-  std::vector<float> scales = form.scale_dtype == DType::kF32
-                                  ? NumbersOf(part.scale)
-                                  : ValuesOfBytes(checkpoint_.Tensor(std::size_t{part.scale}));
-  if (one_for_all) scales.resize(static_cast<std::size_t>(NumElements(expected)), scales.front());
-  CheckScales(scales, Sign::kNotNegative, layer.path, spec.name);
-  if (form.has_global_scale) {
-    const std::vector<float> global_scales = Nvfp4Parts(checkpoint_, layer).GlobalScales(part);
-    const std::size_t of_each = scales.size() / global_scales.size();
-    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] *= global_scales[i / of_each];
-  }
-  return scales;
 }
 
 }  // namespace layercast

@@ -45,17 +45,11 @@ class QuantizedCheckpoint {
   void AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused);
   std::optional<std::uint32_t> ScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part, std::uint32_t for_all);
-  bool HasScalesInAnotherShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
-  Shape ScaleShapeOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddNumber(std::string name, std::function<float()> make);
   NamedTensor Make(std::uint32_t index) const;
   void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;
-  float LargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& of) const;
-  float LargestScale(const QuantizedLayer& layer, const QuantizedLayer::InputScale& of) const;
   void AtLargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused, std::byte* codes) const;
-  std::vector<float> NumbersOf(std::uint32_t tensor) const;
-  std::vector<float> ScalesOf(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
 
   Checkpoint checkpoint_;
   MemoryResource& memory_;

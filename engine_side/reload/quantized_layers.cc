@@ -188,7 +188,7 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
                   "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
-// Of whole tensors, where several are to have one scale, or one is called otherwise than the engine's.
+// Of whole tensors, where several are to have one scale.
 std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
   if (!layer.layer->quantized_form()->has_number()) return {};
   std::map<std::string_view, std::vector<QuantizedLayer::Part>> modules;
@@ -199,10 +199,9 @@ std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
   };
   std::vector<QuantizedLayer::Fused> fused;
   for (auto& [path, parts] : modules) {
-    if (parts.size() == 1 && !parts.front().packed) continue;
+    if (parts.size() == 1) continue;
     std::ranges::stable_sort(parts, {}, place);
-    std::string module(parts.size() == 1 ? ParentPath(parts.front().name) : path);
-    fused.push_back({std::move(module), std::move(parts)});
+    fused.push_back({std::string(path), std::move(parts)});
   }
   return fused;
 }

@@ -33,8 +33,7 @@ struct QuantizedLayer {
     bool packed = false;                  // compressed-tensors' NVFP4: that number is the reciprocal of the scale
   };
 
-  // Parts of one scale each that are served with one together: they are brought to the largest. Or (compressed-tensors'
-  // NVFP4) one part whose tensors have other names than the recipe's.
+  // Parts of one scale each that are served with one together: they are brought to the largest.
   struct Fused {
     std::string path;         // of their module
     std::vector<Part> parts;  // in the order of its weight

@@ -41,6 +41,7 @@ class Receiver::Impl {
     failpoints_.Suspend(!served_.version() && !served_.torn() && source.kind != ReloadSource::Kind::kPublisher);
     attempt_ = attempt != 0 ? attempt : attempt_ + 1;
     OrFail([&] {
+      if (source.partial) CheckMayBePartial(source);
       stager_.Open(std::move(source), attempt_, served_.origin());
       if (!WritesLayers()) staged_ = stager_.Receive();
     });
@@ -188,6 +189,19 @@ class Receiver::Impl {
     if (quantization.layout == WeightLayout()) return captured;
     const LayerRecipes recipes(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales});
     return TensorsIn(captured, LoadPlan::WithoutTensors(model), recipes, quantization.layout);
+  }
+
+  void CheckMayBePartial(const ReloadSource& source) const {
+    if (!source.is_checkpoint_format || source.kind == ReloadSource::Kind::kEngine ||
+        source.kind == ReloadSource::Kind::kDummy) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a partial version: expected tensors of a checkpoint, got kernel tensors");
+    }
+    if (served_.version()) return;
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        "a partial version keeps what is served of the layers that it leaves out: expected a whole version to be "
+        "served, got none");
   }
 
   static double MillisecondsSince(Clock::time_point begin) {

@@ -16,6 +16,7 @@ std::string ReloadReport::ToJson() const {
   json["bytes"] = bytes;
   json["bytes_total"] = bytes_total;
   json["layers"] = layers;
+  json["layers_kept"] = layers_kept;
   json["peak_buffered_bytes"] = peak_buffered_bytes;
   json["staged_bytes"] = staged_bytes;
   json["publishers"] = Json::array();

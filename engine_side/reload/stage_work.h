@@ -10,6 +10,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/plan/piece.h"
 #include "engine_side/quant/recipe.h"
+#include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
 #include "src/tensor/region.h"
 
@@ -54,6 +55,9 @@ class StageWork {
   // Tensors for the host to read, and to write: themselves, or copies in `memory` that PutBack takes to their place.
   virtual std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) = 0;
   virtual void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) = 0;
+
+  // What a captured buffer holds, into the sink's memory.
+  virtual void CopyServed(const CapturedBuffer& served, std::span<std::byte> to) = 0;
 
   // Everything was asked for that makes a layer whole.
   virtual void EndLayer() = 0;

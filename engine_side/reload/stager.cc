@@ -133,7 +133,7 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
 StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
   attempt_->Finish();
   attempt_->Describe(report_);
-  last_layout_ = attempt_->manifest().layout();
+  if (!source_.partial) last_layout_ = attempt_->manifest().layout();
   if (published) {
     report_.version = *std::move(published);
   } else {
@@ -170,13 +170,14 @@ Committer& Stager::committer() {
 // The plan of this layout of tensors and parts: made at its first version, replayed for the rest.
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, HeldParts parts) {
   const bool same = prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest() &&
-                    prepared_->plan.parts() == parts;
+                    prepared_->plan.parts() == parts && prepared_->plan.partial() == source_.partial;
   if (same) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
   const KernelLayout& kernel = layout();  // before the model takes the form that this manifest has
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
-  prepared_ = std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, {}, std::move(parts)), manifest,
-                                                     kernel, recipes_, options_.chunk_bytes);
+  prepared_ =
+      std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, source_.partial, std::move(parts)),
+                                             manifest, kernel, recipes_, options_.chunk_bytes);
   return prepared_;
 }
 

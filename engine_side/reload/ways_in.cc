@@ -34,6 +34,10 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
   report_.channel = "path";
   report_.version.lineage = lineage;
   if (is_checkpoint_format && !IsKernelFormat(source)) return OpenCheckpoint(source);
+  if (source_.partial) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a partial version: expected tensors of a checkpoint, got kernel tensors in " + source.path);
+  }
   KernelFiles files(source.path, parallel_.engine_rank(), parallel_.engine_size());
   CheckKernelFormat(files.specs(), layout());
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
@@ -51,7 +55,7 @@ void Stager::OpenCheckpoint(const CheckpointSource& source) {
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
     StagedVersion staged = FinishAttempt(std::nullopt);
-    staged.origin = {source, true};
+    if (!source_.partial) staged.origin = {source, true};
     return staged;
   };
 }

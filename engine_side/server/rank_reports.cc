@@ -79,9 +79,9 @@ Json MergeReports(const std::vector<Json>& reports) {
   merged["channel"] = MergeChannels(reports);
   merged["out_of_order"] = Json::array();
   merged["publishers"] = Json::array();
-  for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) merged[sum] = 0;
+  for (const char* sum : {"bytes", "bytes_total", "layers", "layers_kept", "staged_bytes"}) merged[sum] = 0;
   for (const Json& report : reports) {
-    for (const char* sum : {"bytes", "bytes_total", "layers", "staged_bytes"}) {
+    for (const char* sum : {"bytes", "bytes_total", "layers", "layers_kept", "staged_bytes"}) {
       merged[sum] = merged[sum].get<std::uint64_t>() + report[sum].get<std::uint64_t>();
     }
     merged["peak_buffered_bytes"] = std::max(merged["peak_buffered_bytes"].get<std::uint64_t>(),

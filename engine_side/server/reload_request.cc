@@ -37,6 +37,13 @@ ReloadSource LentFromJson(const Json& lent, int tp_rank) {
                         Digest::FromHex(twin.at("served_digest").get<std::string>()).value_or(Digest{}));
 }
 
+ReloadSource WholeFromJson(const Json& params, int tp_rank) {
+  if (IsGiven(params, "weights_path")) return PathFromJson(params);
+  if (IsGiven(params, "publisher")) return PublisherFromJson(params);
+  if (IsGiven(params, "lent")) return LentFromJson(params["lent"], tp_rank);
+  return IsDummy(params) ? FromDummy(params.value("seed", std::uint64_t{0})) : FromOrigin();
+}
+
 }  // namespace
 
 bool IsGiven(const Json& params, const char* field) { return params.contains(field) && !params[field].is_null(); }
@@ -82,10 +89,9 @@ bool HoldsKernelFormat(const Json& params) {
 
 ReloadSource SourceFromJson(const Json& params, int tp_rank) {
   return Parsed([&] {
-    if (IsGiven(params, "weights_path")) return PathFromJson(params);
-    if (IsGiven(params, "publisher")) return PublisherFromJson(params);
-    if (IsGiven(params, "lent")) return LentFromJson(params["lent"], tp_rank);
-    return IsDummy(params) ? FromDummy(params.value("seed", std::uint64_t{0})) : FromOrigin();
+    ReloadSource source = WholeFromJson(params, tp_rank);
+    source.partial = params.value("partial", false);
+    return source;
   });
 }
 

@@ -95,7 +95,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
 }
 
 void Reloader::KeepOrigin(const Json& params) {
-  if (!IsGiven(params, "weights_path")) return;
+  if (!IsGiven(params, "weights_path") || params.value("partial", false)) return;
   origin_ = Json::object();
   for (const char* field : {"weights_path", "load_format", "secondary_weights", "is_checkpoint_format"}) {
     if (params.contains(field)) origin_[field] = params[field];

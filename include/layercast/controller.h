@@ -27,8 +27,9 @@ struct ReloadRequest {
   std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md
   std::vector<CheckpointSource::Secondary> secondary_weights{};  // beside weights_path
   bool is_checkpoint_format = true;                              // of weights_path
-  std::string channel{};                                         // "shm", "zmq", ..., or an error; empty: the fastest
-  std::string pause_mode{};                                      // "wait", "abort" or "keep"; empty: the engine's own
+  bool partial = false;      // checkpoint tensors of a part of the model: other layers keep what they serve
+  std::string channel{};     // "shm", "zmq", ..., or an error; empty: the fastest
+  std::string pause_mode{};  // "wait", "abort" or "keep"; empty: the engine's own
   // All engines commit it, or none: each waits with the whole version staged, and stands still between two forward
   // steps until all of them do. Needs engines whose commit policy is "staged". Nothing can help where an engine dies in
   // the moment of the commit: the others have the new version then, and it has none until it is started again.

@@ -54,6 +54,10 @@ struct LAYERCAST_PUBLIC ReloadSource {
   // False: names, shapes and dtypes are the captured buffers' own ("...qkv_proj.weight_scale"), this rank's, and are
   // copied straight; checked just as hard.
   bool is_checkpoint_format = true;
+  // Of checkpoint tensors: they may be a part of the model. A layer that none of them is of keeps the bytes that it
+  // serves, and so its digests; one that some are of needs all that are of it, on whatever rank they end up. What is
+  // served then is called by the version that came last.
+  bool partial = false;
 };
 
 // Re-reads the path that was committed last.

@@ -58,6 +58,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::uint64_t bytes = 0;        // received
   std::uint64_t bytes_total = 0;  // that the schedule holds
   std::uint64_t layers = 0;       // processed
+  std::uint64_t layers_kept = 0;  // as they were served: a partial version has nothing of them
   std::uint64_t peak_buffered_bytes = 0;
   std::uint64_t staged_bytes = 0;          // of the kernel tensors: what a staged copy or an undo log takes
   std::vector<PublisherShare> publishers;  // by rank; empty without any

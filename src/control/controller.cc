@@ -24,6 +24,7 @@ Json ReloadParams(const ReloadRequest& request) {
     params["step"] = request.version->step;
   }
   if (!request.engine.empty()) params["engine"] = request.engine;
+  if (request.partial) params["partial"] = true;
   if (!request.weights_path.empty()) {
     params["weights_path"] = request.weights_path;
     params["is_checkpoint_format"] = request.is_checkpoint_format;

@@ -140,9 +140,12 @@ TEST(QuantizedExperts, AnExpertHasOneScaleOfGateAndUpAndOneOfDown) {
   EXPECT_EQ(experts.Expected(1, "mlp.experts").at(1).name, "mlp.experts.3.gate_up_proj.weight_scale");
   EXPECT_EQ(experts.Expected(1, "mlp.experts").at(1).destination, Box::Slice({2}, 0, 1, 1));
   const auto refusal = [&](const char* name, const Shape& shape) { return ErrorOf([&] { placed(name, shape); }); };
-  for (const char* name : {"0.up_proj.weight_scale", "3.w3.weight_scale"}) {  // ranks decide alike
-    EXPECT_EQ(refusal(name, {1}), "expected one scale of gate and up of an expert together, got one of up alone");
+  for (const char* name : {"3.gate_proj.weight_scale", "3.w3.weight_scale"}) {  // one of both, which they bring each
+    EXPECT_TRUE(placed(name, {1}).at(0).shared);
+    EXPECT_EQ(placed(name, {1}).at(0).destination, Box::Slice({2}, 0, 1, 1));
   }
+  EXPECT_FALSE(placed("3.down_proj.weight_scale", {1}).at(0).shared);
+  EXPECT_EQ(placed("0.up_proj.weight_scale", {1}).at(0).source.num_elements(), 0);
   EXPECT_EQ(refusal("3.down_proj.weight_scale", {3}), "expected [1] f32, got [3] f32");
   EXPECT_EQ(refusal("gate_up_proj_scale", {}), "expected [4] f32, got [] f32");
 }
@@ -163,8 +166,12 @@ TEST(QuantizedExperts, ExpertsOfNvfp4HaveOneGlobalScaleOfGateAndUpAndOneOfDown) 
   EXPECT_EQ(placed("3.down_proj.weight_scale_2", DType::kF32, {}).destination, Box::Slice({4}, 0, 3, 1));
   EXPECT_EQ(placed("1.gate_up_proj.weight_scale_2", DType::kF32, {1}).parameter, 2U);
   EXPECT_EQ(experts.Expected(5, "mlp.experts").at(2).name, "mlp.experts.2.down_proj.weight_scale_2");
-  EXPECT_EQ(ErrorOf([&] { placed("1.up_proj.weight_scale_2", DType::kF32, {}); }),
-            "expected one scale of gate and up of an expert together, got one of up alone");
+  EXPECT_TRUE(placed("1.up_proj.weight_scale_2", DType::kF32, {}).shared);
+  EXPECT_EQ(placed("3.down_proj.weight_packed", DType::kU8, {300, 32}).parameter, 3U);
+  const PlacedPiece reciprocal = placed("1.up_proj.weight_global_scale", DType::kF32, {1});
+  EXPECT_EQ(reciprocal.parameter, 2U);
+  EXPECT_TRUE(reciprocal.reciprocal && reciprocal.shared);
+  EXPECT_THROW(placed("1.up_proj.weight_global_scale", DType::kBF16, {1}), Error);
 }
 
 TEST(QuantizedExperts, ExpertsWithoutAGateHaveTheScaleOfUp) {
@@ -283,6 +290,13 @@ TEST(QuantizedExperts, StacksOfNvfp4HaveTheirSecondScalesBesideThem) {
   EXPECT_EQ(placed("down_proj_weight_scale", DType::kF8E4M3, {4, 300, 4}).at(0).parameter, 4U);
   for (const char* name : {"gate_up_proj_weight_scale_2", "gate_up_proj.weight_scale_2", "w13_weight_scale_2"}) {
     EXPECT_EQ(placed(name, DType::kF32, {4}).at(0).parameter, 2U) << name;
+  }
+  for (const char* name :
+       {"gate_up_proj_weight_global_scale", "gate_up_proj.weight_global_scale", "w13_weight_global_scale"}) {
+    EXPECT_TRUE(placed(name, DType::kF32, {4}).at(0).reciprocal) << name;
+  }
+  for (const char* name : {"gate_up_proj.weight_packed", "gate_up_proj_packed", "w13_weight_packed"}) {
+    EXPECT_EQ(placed(name, DType::kU8, {4, 128, 150}).at(0).parameter, 0U) << name;
   }
   EXPECT_THROW(placed("gate_up_proj_weight_scale_2", DType::kF32, {}), Error);  // one for all: from files
 }

@@ -41,7 +41,8 @@ struct Job {
   ParallelConfig parallel;
   ScheduleOptions schedule;
   HeldScales scales;
-  bool power_of_two = false, requantize = false, direct = false, device = false;
+  bool power_of_two = false, requantize = false, direct = false, device = false, partial = false;
+  CommitPolicy commit = CommitPolicy::kStaged;
   long shuffle_seed = -1;
   int fill = 0;
 };
@@ -66,6 +67,8 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word == "requantize") job.requantize = true;
     if (word == "direct") job.direct = true;
     if (word == "device") job.device = true;
+    if (word == "partial") job.partial = true;
+    if (word.starts_with("commit=")) job.commit = CommitPolicyNamed(value);
     if (word == "experts") job.parallel.SpreadExperts();
     if (word == "input_scales") job.scales.inputs = true;
     if (word == "kv_cache_scales") job.scales.kv_cache = true;
@@ -202,11 +205,14 @@ void LoadThroughReceiver(Bench& bench) {
   options.direct = bench.job.direct;
   options.chunk_bytes = bench.job.schedule.chunk_bytes;
   options.channel = bench.job.channel;
+  options.commit = bench.job.commit;
   if (bench.device == nullptr) options.staging_memory = options.layer_memory = &bench.memory;
   Receiver receiver(Bench::BuildModel(bench.job), bench.job.parallel,
                     {bench.job.recipe, bench.job.power_of_two, bench.job.requantize}, bench.captured, options);
   if (!bench.job.before.empty()) receiver.ReloadWeights(FromCheckpoint({.path = bench.job.before}));
-  receiver.Stage(SourceOf(bench), 1);
+  ReloadSource source = SourceOf(bench);
+  source.partial = bench.job.partial;
+  receiver.Stage(std::move(source), 1);
   receiver.Commit();
   receiver.VerifyServed();
 }

@@ -117,7 +117,10 @@ STACKED = {
     "modelopt's": lambda kind, suffix: kind if suffix == "weight" else f"{kind}_{suffix}",
     "modules": lambda kind, suffix: f"{kind}.{suffix}",
     "an engine's": lambda kind, suffix: {"gate_up_proj": "w13", "down_proj": "w2"}[kind] + f"_{suffix}",
+    "compressed-tensors'": lambda kind, suffix: f"{kind}.{PACKED[suffix]}",
+    "compressed-tensors', of an engine": lambda kind, suffix: STACKED["an engine's"](kind, PACKED[suffix]),
 }
+PACKED = {"weight": "weight_packed", "weight_scale": "weight_scale", "weight_scale_2": "weight_global_scale"}
 
 
 def stack(folder, form, names, shape=(COUNT,)):
@@ -131,7 +134,8 @@ def stack(folder, form, names, shape=(COUNT,)):
                 tensor = served[f"{EXPERTS}.{own}_{suffix}"]
                 if suffix == "weight_scale_2" and shape != (COUNT,):
                     tensor = tensor[0].reshape(shape)
-                kept[f"{EXPERTS}.{STACKED[names](kind, suffix)}"] = tensor.clone()
+                name = STACKED[names](kind, suffix)
+                kept[f"{EXPERTS}.{name}"] = 1.0 / tensor if name.endswith("global_scale") else tensor.clone()
         return kept
 
     return change(folder, edit)
@@ -144,19 +148,24 @@ def test_experts_that_are_stacked_are_served_as_they_are(names, made, load):
              for tp in (1, 2, 4) for rank in range(tp)}
     spread = [quantized_checkpoints.with_whole_experts(folder, "nvfp4", 4, rank, "nvfp4") for rank in range(4)]
     stack(folder, "nvfp4", names)
+    if names.startswith("compressed"):  # whose reciprocals need not come back to the same number
+        for expected in (*split.values(), *spread):
+            for name in ("w13", "w2"):
+                expected[f"{EXPERTS}.{name}_weight_scale_2"] = 1.0 / (1.0 / expected[f"{EXPERTS}.{name}_weight_scale_2"])
     for (tp, rank), expected in split.items():
         assert_same(load(folder, tp, rank, "nvfp4", *(("direct",) if rank % 2 else ())), expected)
     for rank, expected in enumerate(spread):
         assert_same(load(folder, 4, rank, "nvfp4", "experts", *(("direct",) if rank % 2 else ())), expected)
 
 
+@pytest.mark.parametrize("names", ["modelopt's", "compressed-tensors'"])
 @pytest.mark.parametrize("shape", [(), (1,), (COUNT,)])
-def test_one_global_scale_for_a_stack_is_that_of_each_expert(shape, made, load):
+def test_one_global_scale_for_a_stack_is_that_of_each_expert(shape, names, made, load):
     """All weights of this form have the same."""
     folder = made("nvfp4 packed")
     expected = {(tp, recipe): quantized_checkpoints.served_tensors(folder, "nvfp4 packed", tp, tp - 1, recipe)
                 for tp in (1, 2) for recipe in ("nvfp4", "none", "fp8_per_channel")}
-    stack(folder, "nvfp4 packed", "modelopt's", shape)
+    stack(folder, "nvfp4 packed", names, shape)
     for (tp, recipe), tensors in expected.items():
         assert_same(load(folder, tp, tp - 1, recipe, *(() if recipe == "nvfp4" else ("requantize",))), tensors)
 

@@ -36,11 +36,6 @@ def test_another_recipe_is_refused_unless_asked_for(made, load):
     assert "expected weights for none, got codes of fp8_per_block" in message and "requantize" in message
 
 
-def test_one_scale_of_a_part_alone_is_refused_where_parts_come_one_by_one(made, load):
-    message = load(made("fp8"), 1, 0, "fp8_per_tensor", way="iterator")
-    assert "model.layers.0.self_attn.qkv_proj" in message and "one scale of the whole fused layer" in message
-
-
 def test_a_missing_scale_is_named(made, load):
     folder = made("deepseek")
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
@@ -242,11 +237,6 @@ def test_modelopts_file_that_says_nothing_is_refused_by_its_name(text, made, loa
     (folder / "hf_quant_config.json").write_text(text)
     message = load(folder, 1, 0, "fp8_per_tensor")
     assert "hf_quant_config.json: expected a JSON object with the field 'quantization'" in message, message
-
-
-def test_one_global_scale_of_a_part_alone_is_refused_where_parts_come_one_by_one(made, load):
-    message = load(made("nvfp4"), 1, 0, "nvfp4", way="iterator")
-    assert "model.layers.0.self_attn.qkv_proj" in message and "one scale of the whole fused layer" in message
 
 
 def weights_of_group(**fields):

@@ -162,13 +162,6 @@ def test_experts_that_are_fused_already_are_served_as_they_are_in_any_order(name
             assert_same(load(folder, 4, rank, RECIPE, "experts", *words, way=way), expected)
 
 
-def test_a_scale_of_gate_or_up_alone_is_refused_where_parts_come_one_by_one(made, load):
-    message = load(made("compressed tensors"), 1, 0, RECIPE, way="iterator")
-    for part in ("gate", "up"):
-        assert (f"layer {EXPERTS}: '{EXPERTS}.3.{part}_proj.weight_scale' expected one scale of gate and up of an expert "
-                f"together, got one of {part} alone") in message
-
-
 def test_other_recipes_are_those_of_the_dequantized_weights(made, load):
     folder = made("fp8")
     assert "expected weights for fp8_per_channel, got codes of fp8_per_tensor" in load(folder, 1, 0, "fp8_per_channel")

@@ -22,6 +22,7 @@ using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 using testing::TinyModel;
 using testing::TinyOptions;
 using testing::TinySpecs;
@@ -38,8 +39,7 @@ void Remove(std::vector<TensorSpec>& specs, const std::string& name) {
   std::erase_if(specs, [&](const TensorSpec& spec) { return spec.name == name; });
 }
 
-PlanProblems ProblemsOf(const std::vector<TensorSpec>& specs, const TinyOptions& options = {},
-                        const std::vector<std::string>& partial = {}) {
+PlanProblems ProblemsOf(const std::vector<TensorSpec>& specs, const TinyOptions& options = {}, bool partial = false) {
   return LoadPlan::Check(*TinyModel(options), ManifestOf(specs), partial).problems;
 }
 
@@ -288,16 +288,19 @@ TEST(LoadPlan, CapsWhatItListsAndSaysHowMuchMore) {
   EXPECT_THAT(error, AllOf(Not(HasSubstr("missing")), HasSubstr("30 that do not fit"), HasSubstr("and 10 more")));
 }
 
-TEST(LoadPlan, LetsNamedParametersStayWithoutATensor) {
+TEST(LoadPlan, OfAPartialVersionKeepsLayersThatNoTensorIsOf) {
   std::vector<TensorSpec> specs = TinySpecs({});
   Remove(specs, "model.norm.weight");
-  EXPECT_TRUE(ProblemsOf(specs, {}, {"model.norm.weight"}).empty());
-  EXPECT_THAT(ProblemsOf(specs, {}, {"model.norm.weight", "model.nrom.weight"}).unexpected,
-              ElementsAre("partial: no parameter is called 'model.nrom.weight'"));
+  EXPECT_FALSE(ProblemsOf(specs).empty());
+  EXPECT_TRUE(ProblemsOf(specs, {}, true).empty());
+  const auto model = TinyModel({});
+  const CheckedPlan checked = LoadPlan::Check(*model, ManifestOf(specs), true);
+  for (const PlannedLayer& layer : checked.plan.layers())
+    EXPECT_EQ(layer.kept, layer.path == "model.norm") << layer.path;
   // A part of a fused one is still too little.
   Remove(specs, "model.layers.0.self_attn.k_proj.weight");
-  EXPECT_THAT(ProblemsOf(specs, {}, {"model.norm.weight", "model.layers.0.self_attn.qkv_proj.weight"}).missing,
-              ElementsAre("model.layers.0.self_attn.k_proj.weight"));
+  EXPECT_THAT(ProblemsOf(specs, {}, true).missing, ElementsAre("model.layers.0.self_attn.k_proj.weight"));
+  EXPECT_THAT(ProblemsOf({{"model.nrom.weight", DType::kBF16, {16}}}, {}, true).unexpected, SizeIs(1));
 }
 
 TEST(LoadPlan, RefusesAManifestWithoutTensors) {

@@ -30,6 +30,10 @@ class LAYERCAST_PUBLIC LinearLayer : public QuantizableLayer {
   // As Module::ParameterIndex, by the name that checkpoints use, also for the scales; and the way back.
   std::uint32_t IndexOf(std::string_view name) const;
   std::string_view CheckpointNameOf(std::uint32_t index) const;
+  bool NamesReciprocal(std::string_view name) const;
+  // A tensor that all of a parameter comes from, of the part `shard_id` where that says so: the number of a whole
+  // weight, which a part may bring too.
+  std::vector<PlacedPiece> PlaceWhole(std::string_view name, std::string_view shard_id, const TensorSpec& spec) const;
 };
 
 // Every rank holds all of it.

@@ -42,6 +42,8 @@ struct PlacedPiece {
   Box destination;
   std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
   ElementOrder order = {};
+  bool shared = false;      // other tensors fill the same elements, and must hold the same
+  bool reciprocal = false;  // what lands is one divided by each of the source's elements, which are f32
 };
 
 }  // namespace layercast

@@ -39,8 +39,9 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   // What a checkpoint adds to the name of a stack of experts to call their scales, what it usually adds first:
   // "_scale_inv", "_weight_scale_inv", ".weight_scale_inv".
   std::vector<std::string> StackedScales() const;
-  // And its second ones, where the form has them: "_weight_scale_2".
+  // And its second ones, where the form has them: "_weight_scale_2"; or their reciprocals: "_weight_global_scale".
   std::vector<std::string> StackedGlobalScales() const;
+  std::vector<std::string> StackedGlobalReciprocals() const;
 
   // Exponents (e8m0) of blocks of 1 x 32: of GPT-OSS's experts, and of ModelOpt's e4m3 codes.
   static QuantizedForm Mxfp4();
@@ -49,6 +50,9 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   // e4m3 scales of blocks of 1 x 16, and one of the whole weight.
   static QuantizedForm Nvfp4();
   static constexpr std::string_view kGlobalScale = "weight_scale_2";  // what that one is called
+  // By compressed-tensors, which stores one divided by it; and what it calls the codes.
+  static constexpr std::string_view kGlobalReciprocal = "weight_global_scale";
+  static constexpr std::string_view kPackedCodes = "weight_packed";
 
   bool operator==(const QuantizedForm&) const = default;
 };

@@ -1,0 +1,61 @@
+// The load plan's builder: tensors that stand for each other, and for parameters that nothing of their own comes for.
+#include <map>
+#include <string>
+
+#include "engine_side/plan/plan_builder.h"
+#include "src/base/log.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+
+// A tied tensor stands for its owner where the owner itself is not there.
+void LoadPlan::Builder::PlaceTied(std::uint32_t tensor, const Resolution& to) {
+  const auto [owner, first] = renamed_.try_emplace(to.alias_of, tensor);
+  const std::int64_t named_so = first ? manifest_.Find(to.alias_of) : -1;
+  if (named_so >= 0) owner->second = static_cast<std::uint32_t>(named_so);
+  if (owner->second == tensor) return AddPlacements(tensor, to);
+  AddAlias(tensor, owner->second, false);
+}
+
+void LoadPlan::Builder::AddAlias(std::uint32_t tensor, std::uint32_t owner, bool scale_of_parts) {
+  const TensorSpec& expected = manifest_.entry(owner).spec;
+  const TensorSpec& spec = manifest_.entry(tensor).spec;
+  if (spec.dtype != expected.dtype) {
+    problems_.misfits.push_back(Quote(spec.name) + " is tied to " + Quote(expected.name) + ": expected " +
+                                Describe(expected) + ", got " + Describe(spec));
+  }
+  plan_.aliases_.push_back({tensor, owner, scale_of_parts});
+}
+
+// Another tensor is placed there, which this one has to be equal to.
+bool LoadPlan::Builder::SharesPlaceOf(std::uint32_t tensor, std::uint32_t parameter, const PlacedPiece& piece) {
+  if (!piece.shared || piece.source.num_elements() == 0) return false;
+  const auto [first, is_first] = shared_.try_emplace({parameter, piece.destination.begin[0]}, tensor);
+  if (!is_first) AddAlias(tensor, first->second, true);
+  return !is_first;
+}
+
+// Where a parameter has no tensor of its own.
+void LoadPlan::Builder::PlaceStandIns() {
+  std::string first;
+  std::size_t count = 0;
+  std::map<std::uint32_t, std::uint32_t> filled_by_too;  // parameter -> the one that its tensors fill as well
+  for (std::uint32_t i = 0; i < plan_.parameters_.size(); ++i) {
+    const PlannedLayer& layer = plan_.layers_[plan_.parameters_[i].layer];
+    const auto stand_in = owners_[plan_.parameters_[i].layer]->parameters()[i - layer.first_parameter].stand_in;
+    if (!stand_in || touched_[i] || !touched_[layer.first_parameter + *stand_in]) continue;
+    filled_by_too.emplace(layer.first_parameter + *stand_in, i);
+    touched_[i] = true;
+    if (count++ == 0) first = plan_.parameters_[i].spec.name;
+  }
+  for (std::size_t i = 0, own = plan_.placements_.size(); count != 0 && i < own; ++i) {
+    const auto found = filled_by_too.find(plan_.placements_[i].parameter);
+    if (found == filled_by_too.end()) continue;
+    Placement placement = plan_.placements_[i];
+    placement.parameter = found->second;
+    plan_.placements_.push_back(placement);
+  }
+  if (count != 0) log::warn("{} and {} more have no tensor, and take that of the scale beside them", first, count - 1);
+}
+
+}  // namespace layercast
