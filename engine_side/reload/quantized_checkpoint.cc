@@ -33,7 +33,8 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
   for (const QuantizedLayer& layer : quantized_.layers) {
     for (const QuantizedLayer::InputScale& scale : layer.input_scales) {
       for (const std::uint32_t part : scale.parts) replaced[part] = true;
-      AddNumber(JoinPath(layer.path, scale.name), [this, &layer, &scale] { return QuantizedScales(checkpoint_, layer).Largest(scale); });
+      AddNumber(JoinPath(layer.path, scale.name),
+                [this, &layer, &scale] { return QuantizedScales(checkpoint_, layer).Largest(scale); });
     }
     const auto replace = [&](const QuantizedLayer::Part& part) {
       replaced[part.weight] = replaced[part.scale] = true;
@@ -109,7 +110,8 @@ void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedL
     return;
   }
   AddMade(std::move(spec), [this, &layer, &fused](std::byte* codes) { AtLargestScale(layer, fused, codes); });
-  AddNumber(JoinPath(fused.path, form.checkpoint_scale), [this, &layer, &fused] { return QuantizedScales(checkpoint_, layer).Largest(fused); });
+  AddNumber(JoinPath(fused.path, form.checkpoint_scale),
+            [this, &layer, &fused] { return QuantizedScales(checkpoint_, layer).Largest(fused); });
 }
 
 // The one number of a stack of experts, whose layer has one for each.
@@ -128,7 +130,8 @@ void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const Quan
   AddMade({checkpoint_.specs()[for_all].name, DType::kF32, {count}}, [this, &layer, &part, for_all](std::byte* values) {
     const bool global = layer.layer->quantized_form()->has_global_scale;
     if (global) (void)Nvfp4Parts(checkpoint_, layer).GlobalScales(part);  // that it can be one
-    const std::vector<float> number = global ? QuantizedScales(checkpoint_, layer).NumbersOf(for_all) : QuantizedScales(checkpoint_, layer).Of(part);
+    const std::vector<float> number =
+        global ? QuantizedScales(checkpoint_, layer).NumbersOf(for_all) : QuantizedScales(checkpoint_, layer).Of(part);
     const auto bytes = static_cast<std::size_t>(checkpoint_.specs()[part.weight].shape[0]) * sizeof(float);
     for (std::size_t at = 0; at < bytes; at += sizeof(float)) std::memcpy(values + at, number.data(), sizeof(float));
   });
