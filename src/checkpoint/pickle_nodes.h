@@ -48,6 +48,7 @@ class Pickle {
 
   std::uint32_t root = 0;
 
+  std::size_t num_bytes() const { return bytes_.size(); }
   const PickleNode& operator[](std::uint32_t node) const { return nodes_[node]; }
   // Of a kText or kGlobal.
   std::string_view TextOf(std::uint32_t node) const;

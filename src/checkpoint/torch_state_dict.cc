@@ -102,6 +102,7 @@ class StateDictReader {
       name_ = pickle_.TextOf(items[i]);
       if (!names.insert(name_).second) Fail(items[i], "expected each name once, got this one twice");
       tensors.push_back(ReadTensor(items[i + 1]));
+      CountDescription(tensors.back(), items[i + 1]);
     }
     return tensors;
   }
@@ -114,6 +115,16 @@ class StateDictReader {
 
   void Expect(std::uint32_t node, Kind kind, const std::string& what) const {
     if (pickle_[node].kind != kind) Fail(node, "expected " + what + ", got " + Describe(pickle_, node));
+  }
+
+  // What a pickle says once, its memo names again in two bytes, and each time it is described anew. Weights that are
+  // tied are named twice or thrice; were there no limit, a file of some MB would ask for gigabytes.
+  void CountDescription(const TorchTensor& tensor, std::uint32_t node) {
+    described_ += tensor.spec.shape.size() + tensor.strides.size() + tensor.storage.size();
+    if (described_ <= pickle_.num_bytes()) return;
+    Fail(node, "expected no more sizes, strides and letters of storages' keys in all tensors than the pickle has " +
+                   ("bytes (" + std::to_string(pickle_.num_bytes()) + "), got " + std::to_string(described_)) +
+                   " up to this one: few are named over and over");
   }
 
   std::optional<std::uint32_t> FindWrapped(std::uint32_t dict) const {
@@ -273,7 +284,8 @@ class StateDictReader {
   const Pickle& pickle_;
   const std::function<std::optional<std::uint64_t>(const std::string&)>& storage_bytes_;
   const std::string& subject_;
-  std::string_view name_;  // of the tensor that is being read
+  std::string_view name_;        // of the tensor that is being read
+  std::uint64_t described_ = 0;  // by the tensors so far
 };
 
 // Dimension `d` and those after it; at most kMostDimensions deep.

@@ -31,7 +31,8 @@ std::span<const std::string_view> TorchGlobals();
 
 // The tensors of the dict that the pickle is, or of the one under "model", "state_dict" or "module" where its own
 // values are no tensors; in its order. `storage_bytes`: how large the storage of that key is; nothing: there is none.
-// Throws kCorrupt naming tensor, byte, expected and got; kUnsupported for what is understood and not read.
+// Throws kCorrupt naming tensor, byte, expected and got, also where the memo makes more of the
+// pickle than its bytes; kUnsupported for what is understood and not read.
 std::vector<TorchTensor> ReadStateDict(
     const Pickle& pickle, const std::function<std::optional<std::uint64_t>(const std::string&)>& storage_bytes,
     const std::string& subject);

@@ -157,6 +157,19 @@ TEST_F(PtLoader, AStorageThatIsNotWhatItSaysIsRefused) {
   EXPECT_THAT(message(Tuple({Text("module"), "N", "N", "N", "N"}) + "Q"), HasSubstr("expected 'storage'"));
 }
 
+// Two bytes of a pickle name again what its memo holds.
+TEST_F(PtLoader, ATensorThatIsNamedOverAndOverIsRefusedBeforeItIsManyTimesItsFile) {
+  const auto message = [&](std::size_t dimensions, int times) {
+    const std::vector<std::int64_t> ones(dimensions, 1);
+    std::string dict = "}(" + Text("w") + Tensor(Storage("FloatStorage", "0", 6), 0, ones, ones) + "q\1";
+    for (int i = 0; i < times; ++i) dict += Text(std::to_string(i)) + "h\1";
+    return MessageOf(ErrorCode::kCorrupt, File(Pickled(dict + "u"), {kBytes}));
+  };
+  EXPECT_EQ(message(2, 30), "no error");  // tied weights
+  EXPECT_THAT(message(64, 1000), HasSubstr("expected no more sizes, strides and letters of storages' keys in all "
+                                           "tensors than the pickle has bytes ("));
+}
+
 TEST_F(PtLoader, WhatIsNoStateDictIsRefused) {
   const auto message = [&](const std::string& object, ErrorCode code = ErrorCode::kCorrupt) {
     return MessageOf(code, File(Pickled(object), {kBytes}));
