@@ -32,12 +32,17 @@ class Parser {
   Parser(std::span<const std::byte> file, const std::string& subject)
       : file_(file), subject_(subject), reader_(subject, file) {}
 
-  GgufHeader Parse() {
+  // What a file opens with.
+  std::uint64_t CountTensors() {
     const auto magic = reader_.Get<std::uint32_t>("the magic number");
     if (magic != kMagic) reader_.Fail("expected a file that begins with 'GGUF'");
     const auto version = reader_.Get<std::uint32_t>("the version");
     if (version != 2 && version != 3) reader_.Fail("expected version 2 or 3, got " + std::to_string(version));
-    const auto tensors = reader_.Get<std::uint64_t>("the number of tensors");
+    return reader_.Get<std::uint64_t>("the number of tensors");
+  }
+
+  GgufHeader Parse() {
+    const std::uint64_t tensors = CountTensors();
     const auto entries = reader_.Get<std::uint64_t>("the number of entries");
     for (std::uint64_t i = 0; i < entries; ++i) ReadEntry();
     for (std::uint64_t i = 0; i < tensors; ++i) ReadTensor();
@@ -65,7 +70,7 @@ class Parser {
       SkipArray(key);
     } else {
       const std::span<const std::byte> bytes = reader_.GetBytes(Width(type, key), key);
-      if (type == kU8 || type == kU16 || type == kU32 || type == kU64) header_.numbers.emplace(key, Unsigned(bytes));
+      if (IsWholeNumber(type, bytes)) header_.numbers.emplace(key, Unsigned(bytes));
     }
   }
 
@@ -73,6 +78,21 @@ class Parser {
     if (type < kTypes && kBytesOf[type] != 0) return kBytesOf[type];
     reader_.Fail("entry " + Quote(key) + ": expected a type below " + std::to_string(kTypes) + ", got " +
                  std::to_string(type));
+  }
+
+  // None that is negative.
+  static bool IsWholeNumber(std::uint32_t type, std::span<const std::byte> bytes) {
+    switch (type) {
+      case kU8:
+      case kU16:
+      case kU32:
+      case kU64: return true;
+      case kI8:
+      case kI16:
+      case kI32:
+      case kI64: return (bytes.back() & std::byte{0x80}) == std::byte{0};
+      default: return false;
+    }
   }
 
   static std::uint64_t Unsigned(std::span<const std::byte> bytes) {
@@ -198,6 +218,10 @@ std::uint64_t GgufHeader::Number(const std::string& key, const std::string& subj
 
 GgufHeader ParseGguf(std::span<const std::byte> file, const std::string& subject) {
   return Parser(file, subject).Parse();
+}
+
+std::uint64_t CountGgufTensors(std::span<const std::byte> file, const std::string& subject) {
+  return Parser(file, subject).CountTensors();
 }
 
 }  // namespace layercast

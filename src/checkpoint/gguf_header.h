@@ -48,4 +48,7 @@ struct GgufHeader {
 // kUnsupported naming an encoding that is not read. Never reads outside `file`.
 GgufHeader ParseGguf(std::span<const std::byte> file, const std::string& subject);
 
+// How many tensors the file lists, of its first bytes alone. Throws kCorrupt where those are no GGUF's.
+std::uint64_t CountGgufTensors(std::span<const std::byte> file, const std::string& subject);
+
 }  // namespace layercast

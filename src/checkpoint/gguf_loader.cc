@@ -168,7 +168,7 @@ class GgufFile final : public TensorFile {
     const std::optional<GgufSplit> split = GgufSplit::Of(path, header_, subject_);
     if (!split) return ReadArchitecture(header_, subject_);
     if (split->IsFirst()) {  // once for all of them
-      split->CheckAllThere(subject_);
+      split->CheckComplete(header_, subject_);
       return ReadArchitecture(header_, subject_);
     }
     const std::string first = Quote(split->First().native());

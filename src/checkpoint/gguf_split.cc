@@ -7,9 +7,12 @@
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/mapped_file.h"
 
 namespace layercast {
 namespace {
+
+constexpr char kTensors[] = "split.tensors.count";
 
 std::uint64_t NumberOr0(const GgufHeader& header, const std::string& key) {
   const auto found = header.numbers.find(key);
@@ -34,6 +37,26 @@ std::optional<GgufSplit> GgufSplit::Of(const std::filesystem::path& file, const 
   }
   split.stem_ = file.native().substr(0, file.native().size() - ending.size());
   return split;
+}
+
+void GgufSplit::CheckComplete(const GgufHeader& header, const std::string& subject) const {
+  CheckAllThere(subject);
+  if (!header.keys.contains(kTensors)) return;
+  const std::uint64_t expected = header.Number(kTensors, subject);
+  const std::uint64_t got = CountTensors();
+  if (got == expected) return;
+  throw Error(ErrorCode::kCorrupt, subject + ": " + kTensors + ": expected " + std::to_string(expected) +
+                                       " tensors in the " + std::to_string(count_) + " parts, got " +
+                                       std::to_string(got));
+}
+
+std::uint64_t GgufSplit::CountTensors() const {
+  std::uint64_t tensors = 0;
+  for (std::uint64_t number = 0; number < count_; ++number) {
+    const MappedFile file(Part(number));
+    tensors += CountGgufTensors(file.bytes(), Quote(Part(number).native()));
+  }
+  return tensors;
 }
 
 // The first that is missing ends it, so a count of any size costs no more than the files there are.

@@ -22,12 +22,15 @@ class GgufSplit {
   bool IsFirst() const { return number_ == 0; }
   std::filesystem::path First() const { return Part(0); }
 
-  // Throws kNotFound, naming the first part that is not there.
-  void CheckAllThere(const std::string& subject) const;
+  // Of the first part, whose header is `header`. Throws kNotFound, naming the first part that is not there; kCorrupt
+  // where the parts together hold another number of tensors than it says.
+  void CheckComplete(const GgufHeader& header, const std::string& subject) const;
 
  private:
   GgufSplit(std::uint64_t number, std::uint64_t count) : number_(number), count_(count) {}
 
+  void CheckAllThere(const std::string& subject) const;
+  std::uint64_t CountTensors() const;  // of all parts, which are there
   std::string Ending(std::uint64_t number) const;
   std::filesystem::path Part(std::uint64_t number) const { return stem_ + Ending(number); }
 

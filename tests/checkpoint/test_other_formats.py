@@ -85,6 +85,25 @@ def test_a_gguf_in_parts(tmp_path, checkpoint):
     assert "model-00001-of-00003.gguf': cannot open" in refusal(tmp_path / "gguf")
 
 
+def test_a_gguf_whose_parts_hold_another_number_of_tensors(tmp_path):
+    folder = tmp_path / "gguf"
+    folder.mkdir()
+
+    def write(**said):
+        for part, name in enumerate(("output", "output_norm")):
+            split = {"split.no": part, "split.count": 2} | {key.replace("_", "."): n for key, n in said.items()}
+            write_one(folder / f"a-{part + 1:05d}-of-00002.gguf", f"{name}.weight", torch.ones(1, 32), "F32", split)
+
+    write(split_tensors_count=2)
+    assert len(read(folder, tmp_path)) == 2
+    write()  # not every writer says it
+    assert len(read(folder, tmp_path)) == 2
+    write(split_tensors_count=3)
+    assert ("a-00001-of-00002.gguf': split.tensors.count: expected 3 tensors in the 2 parts, got 2" in refusal(folder))
+    write(split_tensors_count=-2)
+    assert "a-00001-of-00002.gguf': expected the entry split.tensors.count, got none that is a whole number" in refusal(folder)
+
+
 def test_what_a_gguf_says_of_its_parts(tmp_path):
     folder = tmp_path / "gguf"
     folder.mkdir()
@@ -105,7 +124,7 @@ def write_one(path, name, tensor, encoding, numbers=None):
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_head_count(2)
     for key, number in (numbers or {}).items():
-        writer.add_uint16(key, number)
+        (writer.add_int32 if key == "split.tensors.count" else writer.add_uint16)(key, number)
     kind = gguf.GGMLQuantizationType[encoding]
     writer.add_tensor(name, gguf.quantize(tensor.numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()

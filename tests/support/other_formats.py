@@ -160,6 +160,7 @@ def write_gguf(folder, out, encoding, architecture=None, parts=1):
         if parts > 1:
             writer.add_uint16("split.no", part)
             writer.add_uint16("split.count", parts)
+            writer.add_int32("split.tensors.count", len(listed) + 1)
         if part == 0:
             writer.add_head_count(config["num_attention_heads"])
             writer.add_head_count_kv(config["num_key_value_heads"])
