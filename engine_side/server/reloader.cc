@@ -46,9 +46,10 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     Stage(params, deadline);
     Enter("staged");
     if (held != nullptr) Hold(*held, HeldReload::Word::kPrepare, deadline);
+    const std::optional<Version> before = LastWholeVersion();
     Commit(mode, held, deadline);
     KeepOrigin(params);
-    report_ = Verify();
+    report_ = Verify(before);
     outcome["ok"] = true;
   } catch (const std::exception& error) {
     log::error("reload: {}", error.what());
@@ -137,10 +138,12 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
 
 Version Reloader::CommitOnRanks(Deadline deadline) {
   const std::optional<Version> before = version();
+  const Json staged = report_.at("version");
   const RankCommitOutcome outcome = commit_.Run(kernel_format_, ServedDigests(), deadline);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
+  if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // of ranks that are all lost
   const Version version = VersionFromJson(report_.at("version"));
-  if (outcome.torn) Tear(version, outcome.ranks.error->what());
+  if (outcome.torn) Tear(LastWholeVersion(), version, outcome.ranks.error->what());
   if (outcome.ranks.error) {
     if (!outcome.torn) ServeOldVersionAgain();
     throw Error(*outcome.ranks.error);
@@ -152,13 +155,13 @@ Version Reloader::CommitOnRanks(Deadline deadline) {
 
 // Reads the served bytes back. A rank that was started anew knows nothing of the commit: what its memory holds must be
 // what it said then.
-Json Reloader::Verify() {
+Json Reloader::Verify(const std::optional<Version>& before) {
   const Deadline deadline = Deadline::After(kCommitTimeout);
   try {
     reports_ = ranks_.Call("verify", Json::object(), deadline);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) {  // what is served is no version
-      Tear(version().value(), error.what());
+      Tear(before, version().value(), error.what());
       throw;
     }
     if (!ranks_.RestartIfLost()) throw;
@@ -218,11 +221,16 @@ void Reloader::Serve(const std::optional<Version>& expected, const Version& vers
   torn_.reset();
 }
 
-void Reloader::Tear(const Version& to, const std::string& why) {
+std::optional<Version> Reloader::LastWholeVersion() const {
   const std::lock_guard lock(mutex_);
-  torn_ = NotWhole{torn_ ? torn_->from : version_, to};
+  return torn_ ? torn_->from : version_;
+}
+
+void Reloader::Tear(const std::optional<Version>& from, const Version& to, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  torn_ = NotWhole{from, to};
   version_.reset();
-  generator_.SetTorn("between " + NameOf(torn_->from) + " and " + to.ToString() +
+  generator_.SetTorn("between " + NameOf(from) + " and " + to.ToString() +
                      ", and answers nothing until a whole version lands: " + why);
 }
 

@@ -43,13 +43,15 @@ class Reloader {
   void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
   void KeepOrigin(const Json& params);
   Version CommitOnRanks(Deadline deadline);
-  Json Verify();
+  // `before`: what was served, whole, before the version that is now.
+  Json Verify(const std::optional<Version>& before);
   std::vector<std::string> ServedDigests() const;
 
   void StartLostRanks();
   void Enter(const std::string& state);
   void Serve(const std::optional<Version>& expected, const Version& version);
-  void Tear(const Version& to, const std::string& why);
+  std::optional<Version> LastWholeVersion() const;
+  void Tear(const std::optional<Version>& from, const Version& to, const std::string& why);
   void ServeOldVersionAgain();
 
   RankGroup& ranks_;

@@ -1,7 +1,8 @@
 // A rank process that does as its calls say: what the tests of the parent's side start instead of layercast-rank.
 //
 // `echo` answers its parameters and the rank. `fail`, `die`, `hang` (over that call) and `stop` (over everything) name
-// the ranks that do so; the others answer. A
+// the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is the version's step; `fails_in`
+// names the phase in which all ranks fail as on corrupt bytes. A
 // step gives each sequence the token after its last one, and as log-probability the number of tokens that were fed.
 // With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
 // (step_gate.h).
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "engine_side/server/json_stream.h"
+#include "layercast/report.h"
 
 namespace {
 
@@ -55,14 +57,28 @@ class ScriptedRank {
     if (method == "end") return false;
     if (method == "step") return TakeStep(message);
     const Json& params = message["params"];
+    if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
+      return TakePhase(message, method);
+    }
     const bool mine = params.contains("ranks") && std::ranges::count(params["ranks"], Json(rank_)) != 0;
     if (method == "die" && mine) ::_exit(1);
     if (method == "hang" && mine) return true;
     if (method == "stop" && mine) ::raise(SIGSTOP);
-    if (method == "fail" && mine) {
-      return stream_.Send({{"id", message["id"]}, {"error", {{"code", "corrupt"}, {"message", "it was to fail"}}}});
-    }
+    if (method == "fail" && mine) return Fail(message);
     return stream_.Send({{"id", message["id"]}, {"result", {{"rank", rank_}, {"params", params}}}});
+  }
+
+  bool TakePhase(const Json& message, const std::string& method) {
+    if (method == "stage") reload_ = message["params"];
+    if (reload_.value("fails_in", std::string()) == method) return Fail(message);
+    layercast::ReloadReport report;
+    report.version.step = reload_["seed"];
+    const Json made = Json::parse(report.ToJson());
+    return stream_.Send({{"id", message["id"]}, {"result", method == "verify" ? made : Json{{"report", made}}}});
+  }
+
+  bool Fail(const Json& message) {
+    return stream_.Send({{"id", message["id"]}, {"error", {{"code", "corrupt"}, {"message", "it was to fail"}}}});
   }
 
   bool TakeStep(const Json& message) {
@@ -90,6 +106,7 @@ class ScriptedRank {
   const int rank_;
   const int link_;
   layercast::JsonStream stream_;
+  Json reload_;  // what the latest one was asked for
   int asked_ = -1;
   int go_ = -1;
   std::deque<Json> steps_;  // that wait for leave
