@@ -8,6 +8,7 @@
 #include "layercast/error.h"
 #include "src/base/as_error.h"
 #include "src/base/log.h"
+#include "src/session/ask_limits.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/chunk_digests.h"
 #include "src/session/trainer_cost.h"
@@ -191,14 +192,9 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   const bool stream = session.version()->mode() == PublishMode::kStream;
   const Manifest& manifest = session.version()->manifest();
   CheckSchedule(*schedule, manifest, stream);
-  for (const AmaxRequest& request : subscribe.amax_requests) {
-    if (request.tensor >= manifest.size()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "magnitudes of tensor " + std::to_string(request.tensor) + ": there is no such tensor");
-    }
-    CheckKept(AsRead(manifest.entry(request.tensor).spec, request).shape, request.kept);
-    session.amax_requests.emplace(request.tensor, request);
-  }
+  CheckReadings(*schedule, manifest);
+  CheckAmaxRequests(subscribe.amax_requests, manifest);
+  for (const AmaxRequest& request : subscribe.amax_requests) session.amax_requests.emplace(request.tensor, request);
   session.schedule = schedule;
   if (!stream) {
     session.tree = relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe);

@@ -73,6 +73,35 @@ TEST_F(HostileReceiverTest, AScheduleThatIsNotTheOneOfItsDigestIsRefused) {
   EXPECT_THAT(receiver.Refusal(), HasSubstr("digest expected"));
 }
 
+// A subscription of a few bytes is an order to read the version.
+TEST_F(HostileReceiverTest, WhatASessionMayAskForIsBounded) {
+  const auto service = MakeService();
+  const PublishedWeights published(*service, SomeWeights(), "run", 1);  // 24 778 bytes
+  RawReceiver receiver(service->endpoint());
+  const auto refusal = [&](const Schedule& schedule, std::vector<AmaxRequest> requests) {
+    receiver.Send(wire::Hello{});
+    receiver.Receive();
+    receiver.Send(wire::Subscribe{
+        .schedule_digest = schedule.digest(), .schedule = schedule.Encode(), .amax_requests = std::move(requests)});
+    return receiver.Refusal();
+  };
+  Schedule greedy;
+  const Region c{.tensor = 2, .offset = 0, .row_bytes = 24'000, .rows = 1, .stride = 0};
+  for (int i = 0; i < 17; ++i) greedy.Add({{c}});
+  EXPECT_THAT(refusal(greedy, {}),
+              HasSubstr("the schedule asks for 408000 bytes, expected at most 396448: 16 times the "
+                        "version's 24778"));
+  const Schedule schedule = SomeSchedule(false);
+  EXPECT_THAT(refusal(schedule, {{.tensor = 2}, {.tensor = 2}}),
+              HasSubstr("magnitudes of tensor 'c': expected to be asked for them once, got it twice"));
+  EXPECT_THAT(
+      refusal(schedule, {{.tensor = 2, .read_as = {12'000, 1}}}),
+      HasSubstr("magnitudes: expected at most as many bytes of them as the version has (24778), got 48000 up to "
+                "tensor 'c'"));
+  EXPECT_THAT(refusal(schedule, {{.tensor = 3}}), HasSubstr("magnitudes of tensor 3: there is no such tensor"));
+  ExpectServiceWorks(*service, SomeWeights());
+}
+
 TEST_F(HostileReceiverTest, SessionsAreBounded) {
   const Weights weights = SomeWeights();
   const auto service = MakeService();

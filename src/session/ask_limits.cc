@@ -1,0 +1,51 @@
+#include "src/session/ask_limits.h"
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "layercast/error.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+// Of each byte, on average. Tied weights and drafts take some twice; modules that share one layer's weights, as often
+// as there are of them.
+constexpr std::uint64_t kMostReadings = 16;
+
+}  // namespace
+
+void CheckReadings(const Schedule& schedule, const Manifest& manifest) {
+  const std::uint64_t most = kMostReadings * manifest.total_bytes();
+  if (schedule.total_bytes() <= most) return;
+  throw Error(ErrorCode::kResourceExhausted, "the schedule asks for " + std::to_string(schedule.total_bytes()) +
+                                                 " bytes, expected at most " + std::to_string(most) + ": " +
+                                                 std::to_string(kMostReadings) + " times the version's " +
+                                                 std::to_string(manifest.total_bytes()));
+}
+
+void CheckAmaxRequests(std::span<const AmaxRequest> requests, const Manifest& manifest) {
+  std::set<std::uint32_t> asked;
+  std::uint64_t bytes = 0;
+  for (const AmaxRequest& request : requests) {
+    if (request.tensor >= manifest.size()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "magnitudes of tensor " + std::to_string(request.tensor) + ": there is no such tensor");
+    }
+    const TensorSpec spec = AsRead(manifest.entry(request.tensor).spec, request);
+    CheckKept(spec.shape, request.kept);
+    if (!asked.insert(request.tensor).second) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "magnitudes of tensor " + Quote(spec.name) + ": expected to be asked for them once, got it twice");
+    }
+    bytes += static_cast<std::uint64_t>(NumKept(spec.shape, request.kept)) * sizeof(float);
+    if (bytes <= manifest.total_bytes()) continue;
+    throw Error(ErrorCode::kResourceExhausted,
+                "magnitudes: expected at most as many bytes of them as the version has (" +
+                    std::to_string(manifest.total_bytes()) + "), got " + std::to_string(bytes) + " up to tensor " +
+                    Quote(spec.name));
+  }
+}
+
+}  // namespace layercast
