@@ -26,7 +26,7 @@ class Fp8PerBlock final : public Recipe {
 
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& /*amax*/,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
-    CheckPiece(*this, piece, first_row, outputs);
+    CheckPiece(*this, piece, first_row, outputs, 2, piece.cols);
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
     auto* scales = OutputRow<float>(outputs[1], first_row / kFp8Block, Blocks(piece.cols));
     const bool good = ForBands(piece, kFp8Block, pool, [&](std::int64_t first, std::int64_t count) {

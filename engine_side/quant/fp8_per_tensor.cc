@@ -23,7 +23,7 @@ class Fp8PerTensor final : public Recipe {
 
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
-    CheckPiece(*this, piece, first_row, outputs);
+    CheckPiece(*this, piece, first_row, outputs, 2, piece.cols);
     const float tensor_amax = TensorAmax(*this, piece, amax, outputs[0].spec.shape[0], pool);
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
     float scale = 0.0F;

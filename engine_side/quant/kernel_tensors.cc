@@ -37,16 +37,18 @@ std::vector<TensorSpec> KernelTensorsOf(const TensorSpec& weight, const Recipe& 
   return tensors;
 }
 
-std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe, std::int64_t index,
-                                                    std::span<std::byte* const> stacks) {
+std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe) {
   const MatrixStack stack = MatrixStack::Of(weight.shape);
-  LAYERCAST_CHECK(index >= 0 && index < stack.count);
   std::vector<KernelTensorView> views;
   for (TensorSpec& tensor : recipe.KernelTensors(weight.dtype, stack.rows, stack.cols)) {
-    std::byte* data = stacks[views.size()] + index * tensor.num_bytes();
-    views.push_back({std::move(tensor), data});
+    views.push_back({std::move(tensor), nullptr});
   }
   return views;
+}
+
+void PointAtMatrix(std::int64_t index, std::span<std::byte* const> stacks, std::span<KernelTensorView> tensors) {
+  LAYERCAST_CHECK(index >= 0 && stacks.size() == tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = stacks[i] + index * tensors[i].spec.num_bytes();
 }
 
 }  // namespace layercast

@@ -25,8 +25,9 @@ struct MatrixStack {
 // kInvalidArgument as Recipe::KernelTensors does.
 std::vector<TensorSpec> KernelTensorsOf(const TensorSpec& weight, const Recipe& recipe);
 
-// The kernel tensors of matrix number `index`, whose stacks begin at `stacks`, in the order of KernelTensorsOf.
-std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe, std::int64_t index,
-                                                    std::span<std::byte* const> stacks);
+// The kernel tensors of any one of a weight's matrices, in the order of KernelTensorsOf; they lie nowhere yet.
+std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe);
+// Makes them those of matrix number `index`, whose stacks begin at `stacks`.
+void PointAtMatrix(std::int64_t index, std::span<std::byte* const> stacks, std::span<KernelTensorView> tensors);
 
 }  // namespace layercast

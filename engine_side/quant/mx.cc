@@ -19,7 +19,7 @@ std::vector<TensorSpec> Mx::KernelTensors(DType dtype, std::int64_t rows, std::i
 
 void Mx::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& /*amax*/,
                   std::span<const KernelTensorView> outputs, WorkerPool& pool) const {
-  CheckPiece(*this, piece, first_row, outputs);
+  CheckPiece(*this, piece, first_row, outputs, 2, elements_ == DType::kF4 ? piece.cols / 2 : piece.cols);
   const std::int64_t row_bytes = outputs[0].spec.shape[1];
   const std::int64_t blocks = outputs[1].spec.shape[1];
   auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, row_bytes);

@@ -28,7 +28,7 @@ class None final : public Recipe {
 
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& /*amax*/,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
-    CheckPiece(*this, piece, first_row, outputs);
+    CheckPiece(*this, piece, first_row, outputs, 1, piece.cols);
     const std::int64_t row_bytes = piece.cols * BitsPerElement(piece.dtype) / 8;
     auto* values = OutputRow<std::byte>(outputs[0], first_row, row_bytes);
     const bool one_pass =

@@ -31,7 +31,7 @@ class Nvfp4 final : public Recipe {
 
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
-    CheckPiece(*this, piece, first_row, outputs);
+    CheckPiece(*this, piece, first_row, outputs, 3, piece.cols / 2);
     const std::int64_t row_bytes = piece.cols / 2;
     const std::int64_t blocks = piece.cols / kNvfp4Block;
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, row_bytes);

@@ -16,7 +16,7 @@ std::vector<TensorSpec> PerChannel::KernelTensors(DType dtype, std::int64_t rows
 
 void PerChannel::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                           std::span<const KernelTensorView> outputs, WorkerPool& pool) const {
-  CheckPiece(*this, piece, first_row, outputs);
+  CheckPiece(*this, piece, first_row, outputs, 2, piece.cols);
   CheckRows(amax.rows, outputs[0].spec.shape[0]);
   auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
   const std::span scales(OutputRow<float>(outputs[1], first_row, 1), static_cast<std::size_t>(piece.rows));

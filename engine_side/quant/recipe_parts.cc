@@ -74,11 +74,10 @@ std::vector<float> Floats(const KernelTensorView& tensor) {
 }
 
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
-                std::span<const KernelTensorView> outputs) {
-  LAYERCAST_CHECK(!outputs.empty() && outputs[0].spec.shape.size() == 2);
+                std::span<const KernelTensorView> outputs, std::size_t count, std::int64_t code_cols) {
+  LAYERCAST_CHECK(outputs.size() == count && outputs[0].spec.shape.size() == 2);
+  LAYERCAST_CHECK(outputs[0].spec.shape[1] == code_cols);
   const std::int64_t rows = outputs[0].spec.shape[0];
-  const std::vector<TensorSpec> expected = recipe.KernelTensors(piece.dtype, rows, piece.cols);
-  LAYERCAST_CHECK(outputs.size() == expected.size() && outputs[0].spec.shape == expected[0].shape);
   LAYERCAST_CHECK(first_row >= 0 && piece.rows >= 0 && first_row + piece.rows <= rows);
   LAYERCAST_CHECK(first_row % recipe.row_granularity() == 0);
   LAYERCAST_CHECK(first_row + piece.rows == rows || piece.rows % recipe.row_granularity() == 0);

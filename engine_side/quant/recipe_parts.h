@@ -41,9 +41,10 @@ QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::v
 std::vector<float> Floats(const KernelTensorView& tensor);
 
 // Checks (LAYERCAST_CHECK: the caller is ours) that `piece` lies inside the weight whose kernel tensors are
-// `outputs`, and begins and ends where the recipe's row_granularity allows.
+// `outputs`, as many as `count`, the first with rows of `code_cols` elements; and that it begins and ends where the
+// recipe's row_granularity allows.
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
-                std::span<const KernelTensorView> outputs);
+                std::span<const KernelTensorView> outputs, std::size_t count, std::int64_t code_cols);
 
 // The largest magnitude of a weight of `rows` rows: the one given, or else that of the piece, if it is all of the
 // weight. Throws kInvalidArgument where neither is there, kCorrupt where it is no number.

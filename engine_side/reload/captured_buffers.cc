@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "engine_side/device/walks.h"
@@ -59,10 +60,12 @@ void CheckOne(const CapturedBuffer& buffer) {
   if (bytes != 0) CheckApart(buffer);
 }
 
+// Addresses of two devices say nothing about each other: those of one stand together.
 void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
   std::erase_if(buffers, [](const CapturedBuffer* buffer) { return ExtentBytes(*buffer) == 0; });
-  std::sort(buffers.begin(), buffers.end(),
-            [](const CapturedBuffer* a, const CapturedBuffer* b) { return a->address < b->address; });
+  std::ranges::sort(buffers, {}, [](const CapturedBuffer* buffer) {
+    return std::tuple(buffer->device.kind, buffer->device.index, buffer->address);
+  });
   for (std::size_t i = 1; i < buffers.size(); ++i) {
     const CapturedBuffer& before = *buffers[i - 1];
     if (before.device == buffers[i]->device && before.address + ExtentBytes(before) > buffers[i]->address) {

@@ -47,9 +47,10 @@ std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, co
   memory = Buffer(memory_, static_cast<std::size_t>(whole.num_bytes()));
   const MatrixStack stack = MatrixStack::Of(whole.shape);
   const std::int64_t matrix_bytes = NumBytes(whole.dtype, {stack.rows, stack.cols});
+  std::vector<KernelTensorView> tensors = KernelTensorsOfMatrix(whole, recipe);
   for (std::int64_t i = 0; i < stack.count; ++i) {
-    Dequantize(recipe.Read(KernelTensorsOfMatrix(whole, recipe, i, stacks)), whole.dtype,
-               memory.data() + i * matrix_bytes, pool_);
+    PointAtMatrix(i, stacks, tensors);
+    Dequantize(recipe.Read(tensors), whole.dtype, memory.data() + i * matrix_bytes, pool_);
   }
   return memory.span();
 }

@@ -22,6 +22,12 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
   return {1, whole.rows, whole.cols};
 }
 
+std::vector<KernelTensorView> MatrixOf(const PlannedParameter& parameter, const LayerRecipes& recipes) {
+  if (parameter.quantize) return KernelTensorsOfMatrix(parameter.spec, recipes.Of(parameter));
+  const MatrixStack whole = StackOf(parameter);
+  return {{{parameter.spec.name, parameter.spec.dtype, {whole.rows, whole.cols}}, nullptr}};
+}
+
 }  // namespace
 
 MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
@@ -43,15 +49,15 @@ QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, c
       amax_(amax),
       sink_(sink),
       work_(work),
-      pool_(pool) {}
+      pool_(pool) {
+  for (const PlannedParameter& parameter : plan.parameters()) outputs_.push_back(MatrixOf(parameter, recipes));
+}
 
-std::vector<KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, std::int64_t matrix) const {
-  const PlannedParameter& planned = plan_.parameters()[parameter];
+std::span<const KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, std::int64_t matrix) {
   std::vector<std::byte*> stacks;
   for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) stacks.push_back(sink_.BytesOf(tensor).data());
-  if (planned.quantize) return KernelTensorsOfMatrix(planned.spec, recipes_.Of(planned), matrix, stacks);
-  const MatrixStack whole = StackOf(planned);
-  return {{{planned.spec.name, planned.spec.dtype, {whole.rows, whole.cols}}, stacks.front()}};
+  PointAtMatrix(matrix, stacks, outputs_[parameter]);
+  return outputs_[parameter];
 }
 
 // What the recipe asks for, with `rows` to live in. A rank that holds a part of a weight must not look for itself: its

@@ -42,7 +42,8 @@ class QuantizeStage {
   std::string WordsFor(std::uint32_t parameter, const TensorSpec& tensor) const;
   void RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
   AmaxInput AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const;
-  std::vector<KernelTensorView> OutputsOf(std::uint32_t parameter, std::int64_t matrix) const;
+  // In the sink. Until the next call.
+  std::span<const KernelTensorView> OutputsOf(std::uint32_t parameter, std::int64_t matrix);
 
   const LoadPlan& plan_;
   const KernelLayout& layout_;
@@ -52,6 +53,7 @@ class QuantizeStage {
   const LayerSink& sink_;
   StageWork& work_;
   WorkerPool& pool_;
+  std::vector<std::vector<KernelTensorView>> outputs_;  // by parameter, of any of its matrices: described once
 };
 
 // A contiguous parameter as the matrix that recipes work on: the last dimension is a row.

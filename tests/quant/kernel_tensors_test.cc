@@ -36,7 +36,8 @@ TEST(KernelTensors, OfOneMatrixLieBehindThoseOfTheMatricesBeforeIt) {
   std::byte values[3 * 24], scales[3 * 4 * 4];
   std::byte* const stacks[] = {values, scales};
   const TensorSpec weight{"w2_weight", DType::kBF16, {3, 4, 6}};
-  const std::vector<KernelTensorView> views = KernelTensorsOfMatrix(weight, *MakeRecipe("fp8_per_channel"), 2, stacks);
+  std::vector<KernelTensorView> views = KernelTensorsOfMatrix(weight, *MakeRecipe("fp8_per_channel"));
+  PointAtMatrix(2, stacks, views);
   ASSERT_EQ(views.size(), 2U);
   EXPECT_EQ(views[0].spec.shape, (Shape{4, 6}));
   EXPECT_EQ(views[0].data, values + 2 * 24);

@@ -92,5 +92,18 @@ TEST_F(CapturedBuffersTest, RefusesWhatCannotBeWrittenSafely) {
   refused({null}, "null");
 }
 
+// The same number is an address of one device's memory and of the host's.
+TEST_F(CapturedBuffersTest, BuffersOfADeviceOverlapEachOtherWhateverTheHostHasBetweenThem) {
+  const auto on_device = [](CapturedBuffer buffer) {
+    buffer.device = {Device::Kind::kCuda, 999};
+    return buffer;
+  };
+  const CapturedBuffer host = Make("host", 2, {4});
+  EXPECT_THAT([&] { CapturedBuffers::Adopt({on_device(Make("a", 0, {8})), host, on_device(Make("b", 4, {8}))}); },
+              ThrowsMessage<Error>(HasSubstr("'b': it overlaps 'a'")));
+  EXPECT_THAT([&] { CapturedBuffers::Adopt({on_device(Make("a", 0, {8})), host}); },
+              ThrowsMessage<Error>(HasSubstr("CUDA device 999: ")));  // they do not overlap
+}
+
 }  // namespace
 }  // namespace layercast

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/quant/recipe_parts.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 #include "tests/reload/rig.h"
@@ -102,6 +103,40 @@ TEST(Quantize, CopiesWhatIsNotQuantized) {
   stage.quantize.Run(stage.parameter, stage.rows(), 0);
   const auto staged = stage.rig.staging.BytesOf(stage.rig.layout.TensorsOf(stage.parameter)[0]);
   EXPECT_EQ(std::memcmp(staged.data(), stage.weight.data(), staged.size()), 0);
+}
+
+// Of another recipe; counts how often it was asked what a weight becomes.
+class CountedRecipe final : public Recipe {
+ public:
+  explicit CountedRecipe(const Recipe& of) : of_(of) {}
+  std::string_view name() const override { return of_.name(); }
+  std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const override {
+    ++asked;
+    return of_.KernelTensors(dtype, rows, cols);
+  }
+  AmaxNeed Needs(ShardAxis axis) const override { return of_.Needs(axis); }
+  std::int64_t row_granularity() const override { return of_.row_granularity(); }
+  void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
+    of_.Quantize(piece, first_row, amax, outputs, pool);
+  }
+  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override { return of_.Read(tensors); }
+
+  mutable int asked = 0;
+
+ private:
+  const Recipe& of_;
+};
+
+TEST(Quantize, NamesKernelTensorsOnceHoweverManyPiecesCome) {
+  Stage stage({.recipe = "fp8_per_channel"}, kQkv);
+  const CountedRecipe recipe(*stage.rig.recipe);
+  QuantizeStage quantize(stage.rig.plan, stage.rig.layout, recipe, stage.amax, stage.rig.staging, stage.rig.work,
+                         stage.rig.pool);
+  const int asked = recipe.asked;
+  const MatrixView rows = stage.rows();
+  for (std::int64_t row = 0; row < rows.rows; ++row) quantize.Run(stage.parameter, RowsOf(rows, row, 1), row);
+  EXPECT_EQ(recipe.asked, asked);
 }
 
 TEST(Quantize, ChecksWhatGoesToStagingAsItIs) {
