@@ -22,21 +22,25 @@ void DeriveStage::Run(const PlannedLayer& layer) const {
   Buffer copies;
   host.bytes = work_.ReadBack(in_sink, copies);
   for (std::size_t i = 0; i < derived.size(); ++i) {
-    const DerivedTensor& made = layer.derived[i];
-    std::vector<Buffer> memory(made.sources.size());
-    std::vector<std::span<const std::byte>> sources;
-    for (std::size_t s = 0; s < memory.size(); ++s) {
-      sources.push_back(ReadSource(layer, made.sources[s], host, memory[s]));
-    }
     const std::span<std::byte> bytes = host.BytesOf(derived[i].spec.name);
-    made.compute(sources, bytes);
+    derivation_.Compute(layer, layer.derived[i], host, bytes);
     CheckFinite(layer, derived[i], bytes.data());
     work_.PutBack(bytes, sink_.BytesOf(derived[i]));
   }
 }
 
-std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, const TensorSpec& source,
-                                                   const HostTensors& host, Buffer& memory) const {
+void Derivation::Compute(const PlannedLayer& layer, const DerivedTensor& derived, const HostTensors& host,
+                         std::span<std::byte> bytes) const {
+  std::vector<Buffer> memory(derived.sources.size());
+  std::vector<std::span<const std::byte>> sources;
+  for (std::size_t s = 0; s < memory.size(); ++s) {
+    sources.push_back(ReadSource(layer, derived.sources[s], host, memory[s]));
+  }
+  derived.compute(sources, bytes);
+}
+
+std::span<const std::byte> Derivation::ReadSource(const PlannedLayer& layer, const TensorSpec& source,
+                                                  const HostTensors& host, Buffer& memory) const {
   const TensorSpec whole{JoinPath(layer.path, source.name), source.dtype, source.shape};
   const auto is_whole = [&](const KernelTensor& tensor) { return tensor.spec == whole; };
   if (std::ranges::any_of(host.tensors, is_whole)) return host.BytesOf(whole.name);
@@ -55,14 +59,14 @@ std::span<const std::byte> DeriveStage::ReadSource(const PlannedLayer& layer, co
   return memory.span();
 }
 
-const Recipe& DeriveStage::RecipeOf(const PlannedLayer& layer, const std::string& weight) const {
+const Recipe& Derivation::RecipeOf(const PlannedLayer& layer, const std::string& weight) const {
   const std::span<const PlannedParameter> parameters = plan_.ParametersOf(layer);
   const auto found = std::ranges::find(parameters, weight, [](const auto& parameter) { return parameter.spec.name; });
   LAYERCAST_CHECK(found != parameters.end());
   return recipes_.Of(*found);
 }
 
-std::span<std::byte> DeriveStage::HostTensors::BytesOf(const std::string& name) const {
+std::span<std::byte> HostTensors::BytesOf(const std::string& name) const {
   const auto found = std::ranges::find(tensors, name, [](const KernelTensor& tensor) { return tensor.spec.name; });
   LAYERCAST_CHECK(found != tensors.end());
   return bytes[static_cast<std::size_t>(found - tensors.begin())];

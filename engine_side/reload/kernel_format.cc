@@ -130,7 +130,7 @@ void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& la
 }
 
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          LayerSink& sink, StageWork& work, WorkerPool& pool) {
+                          DerivedCheck& derived, LayerSink& sink, StageWork& work, WorkerPool& pool) {
   Awaited awaited(layout);
   std::vector<ManifestEntry> entries;
   while (std::optional<NamedTensor> named = weights.Next()) {
@@ -141,6 +141,7 @@ Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, 
     sink.Open({tensor, 1});
     const std::span<std::byte> bytes = sink.BytesOf(*tensor);
     work.Write(AsView({named->tensor.data, bytes.size()}), bytes.data());
+    derived.Take(*tensor, {named->tensor.data, bytes.size()});
     sink.Close({tensor, 1});
   }
   awaited.CheckAllCame();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/reload/derived_check.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
 #include "engine_side/reload/stage_work.h"
@@ -45,9 +46,9 @@ class KernelFiles {
 void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
 
 // Every kernel tensor exactly once, each closed in the sink by itself. Throws naming every missing, repeated,
-// unexpected or differently shaped one, any NaN or infinity, and a scale that cannot be. Returns the manifest of what
-// was loaded.
+// unexpected or differently shaped one, any NaN or infinity, a scale that cannot be, and what `derived` refuses.
+// Returns the manifest of what was loaded.
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          LayerSink& sink, StageWork& work, WorkerPool& pool);
+                          DerivedCheck& derived, LayerSink& sink, StageWork& work, WorkerPool& pool);
 
 }  // namespace layercast

@@ -1,6 +1,7 @@
 // The ways in: what is known of a source before its bytes move, and how they do.
 #include <utility>
 
+#include "engine_side/reload/derived_check.h"
 #include "engine_side/reload/dummy_weights.h"
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/reload/lent_weights.h"
@@ -185,7 +186,10 @@ void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_r
 }
 
 StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage) {
-  Manifest manifest = LoadKernelFormat(weights, lineage, layout(), committer().Begin(), work(), pool_);
+  TakeInFullPrecision(*model_);
+  const LoadPlan plan = LoadPlan::WithoutTensors(*model_);
+  DerivedCheck derived(plan, layout(), recipes_, layer_memory_, pool_);
+  Manifest manifest = LoadKernelFormat(weights, lineage, layout(), derived, committer().Begin(), work(), pool_);
   report_.version = manifest.version();
   DescribeKernelTensors(manifest.total_bytes());
   return Digested(manifest.version());

@@ -145,7 +145,8 @@ TEST(LayeredFuzz, DamagedFoldersReadAsEveryOtherWayReadsThem) {
 ServedBytes Staged(Rig& rig, const std::filesystem::path& folder) {
   const KernelFiles files(folder.native(), 0, 1);
   CheckKernelFormat(files.specs(), rig.layout);
-  LoadKernelFormat(*files.Weights(), "k", rig.layout, rig.staging, rig.work, rig.pool);
+  DerivedCheck derived(rig.plan, rig.layout, *rig.recipe, rig.host, rig.pool);
+  LoadKernelFormat(*files.Weights(), "k", rig.layout, derived, rig.staging, rig.work, rig.pool);
   return rig.Staged();
 }
 

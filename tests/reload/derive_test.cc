@@ -145,26 +145,54 @@ TEST(Derive, IsDoneOnceForEachVersionFromWhatIsServed) {
   }
 }
 
-TEST(Derive, IsNotDoneOfKernelTensorsWhichHaveThemAlready) {
-  DeriveRig rig("fp8_per_channel");
-  rig.receiver.ReloadWeights(EagerSource(VersionOf(1)));
-  ServedBytes served = rig.engine.Served();
-  std::vector<NamedTensor> tensors;
-  std::vector<TensorSpec> specs;
-  for (const CapturedBuffer& buffer : rig.receiver.captured().buffers()) {
-    specs.push_back({buffer.name, buffer.dtype, buffer.shape});
-    tensors.push_back({buffer.name, {buffer.dtype, buffer.shape, served.at(buffer.name).data(), {}}, nullptr});
+// What an engine serves of a version, as kernel tensors for another.
+struct KernelTensors {
+  explicit KernelTensors(const std::string& recipe) {
+    DeriveRig rig(recipe);
+    rig.receiver.ReloadWeights(EagerSource(VersionOf(1)));
+    served = rig.engine.Served();
+    for (const CapturedBuffer& buffer : rig.receiver.captured().buffers()) {
+      specs.push_back({buffer.name, buffer.dtype, buffer.shape});
+      tensors.push_back({buffer.name, {buffer.dtype, buffer.shape, served.at(buffer.name).data(), {}}, nullptr});
+    }
   }
-  DeriveRig twin("fp8_per_channel");
-  twin.receiver.ReloadWeights(FromIterator(MakeWeightsIterator(tensors), specs, false));
-  EXPECT_EQ(twin.engine.Served(), served);
-  EXPECT_EQ(twin.calls, 0);
+  void LoadInto(DeriveRig& rig) const {
+    rig.receiver.ReloadWeights(FromIterator(MakeWeightsIterator(tensors), specs, false));
+  }
 
-  const auto found = std::ranges::find(specs, "first.ratio", &TensorSpec::name);
-  tensors.erase(tensors.begin() + (found - specs.begin()));
-  specs.erase(found);
-  EXPECT_THAT(ErrorOf([&] { twin.receiver.ReloadWeights(FromIterator(MakeWeightsIterator(tensors), specs, false)); }),
-              HasSubstr("missing: 'first.ratio'"));
+  ServedBytes served;
+  std::vector<TensorSpec> specs;
+  std::vector<NamedTensor> tensors;
+};
+
+TEST(Derive, OfKernelTensorsComesWithThemAndIsComparedWithWhatTheyMake) {
+  for (const std::string& recipe : KnownRecipes()) {
+    KernelTensors kernel(recipe);
+    DeriveRig twin(recipe);
+    kernel.LoadInto(twin);
+    EXPECT_EQ(twin.engine.Served(), kernel.served);
+    EXPECT_EQ(twin.calls, 1);
+
+    std::ranges::reverse(kernel.tensors);  // in whatever order
+    std::ranges::reverse(kernel.specs);
+    kernel.LoadInto(twin);
+    kernel.served.at("first.weight_T")[17] ^= std::byte{1};
+    EXPECT_THAT(ErrorOf([&] { kernel.LoadInto(twin); }, ErrorCode::kCorrupt),
+                HasSubstr("layer first: 'first.weight_T': expected what derives from the layer's parameters that came "
+                          "with it, got another byte at 17"));
+    kernel.served.at("first.weight_T")[17] ^= std::byte{1};
+    kernel.served.at("first.bias")[0] ^= std::byte{1};
+    EXPECT_THAT(ErrorOf([&] { kernel.LoadInto(twin); }, ErrorCode::kCorrupt), HasSubstr("'first.ratio'"));
+  }
+}
+
+TEST(Derive, OfKernelTensorsMustComeWithThem) {
+  KernelTensors kernel("fp8_per_channel");
+  DeriveRig twin("fp8_per_channel");
+  const auto found = std::ranges::find(kernel.specs, "first.ratio", &TensorSpec::name);
+  kernel.tensors.erase(kernel.tensors.begin() + (found - kernel.specs.begin()));
+  kernel.specs.erase(found);
+  EXPECT_THAT(ErrorOf([&] { kernel.LoadInto(twin); }), HasSubstr("missing: 'first.ratio'"));
 }
 
 TEST(Derive, RefusesAVersionThatMakesInfinitiesOfFiniteWeights) {

@@ -36,8 +36,9 @@ class KernelFormatTest : public ::testing::Test {
     return tensors;
   }
   Manifest Load(std::vector<NamedTensor> tensors) {
-    return LoadKernelFormat(*MakeWeightsIterator(std::move(tensors)), "k", rig_.layout, rig_.staging, rig_.work,
-                            rig_.pool);
+    DerivedCheck derived(rig_.plan, rig_.layout, *rig_.recipe, rig_.host, rig_.pool);
+    return LoadKernelFormat(*MakeWeightsIterator(std::move(tensors)), "k", rig_.layout, derived, rig_.staging,
+                            rig_.work, rig_.pool);
   }
 
   Rig rig_{{.recipe = "none", .tied = true}};
