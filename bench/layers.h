@@ -29,49 +29,53 @@ inline Memory Allocate(std::int64_t bytes) {
   return Memory(static_cast<std::byte*>(memory), Unmap{size});
 }
 
-// `count` layers of `rows` x 4096 normal bf16 weights. A resource; filled once, read by the threads of a pool.
+struct LayersShape {
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t count;
+  std::int64_t values_offset = 0;  // values begin so far behind a page: kernels stream to whole cache lines alone
+  std::int64_t zeros_every = 0;    // of so many elements the first 16 are 0, as where weights were pruned; 0: of none
+};
+
+// `count` layers of `rows` x `cols` normal bf16 weights. A resource; filled once, read by the threads of a pool.
 class Layers {
  public:
-  static constexpr std::int64_t kCols = 4096;
-
-  // Values begin `values_offset` bytes behind a page: kernels stream to whole cache lines alone.
-  Layers(std::int64_t rows, std::int64_t count, std::int64_t values_offset)
-      : rows_(rows), count_(count), values_offset_(values_offset), row_amax_(static_cast<std::size_t>(rows)) {
+  explicit Layers(const LayersShape& shape) : shape_(shape), row_amax_(static_cast<std::size_t>(shape.rows)) {
     const std::vector<std::uint16_t> some = NormalBf16(std::size_t{1} << 20);
     auto* to = reinterpret_cast<std::uint16_t*>(source_.get());
-    const std::int64_t elements = count * rows * kCols;
+    const std::int64_t elements = shape.count * shape.rows * shape.cols;
     for (std::int64_t i = 0, n = 0; i < elements; i += n) {
       n = std::min(static_cast<std::int64_t>(some.size()), elements - i);
       std::copy_n(some.begin(), n, to + i);
     }
-    std::fill_n(values_.get(), count * layer_bytes() + values_offset, std::byte{1});
+    for (std::int64_t i = 0; i < elements && shape.zeros_every != 0; i += shape.zeros_every) std::fill_n(to + i, 16, 0);
+    std::fill_n(values_.get(), shape.count * layer_bytes() + shape.values_offset, std::byte{1});
     WorkerPool pool(1);
     amax_ = Scan(layer(0), pool).amax;
     std::fill(row_amax_.begin(), row_amax_.end(), amax_);
   }
 
-  std::int64_t rows() const { return rows_; }
-  std::int64_t count() const { return count_; }
-  std::int64_t layer_bytes() const { return rows_ * kCols * 2; }
+  std::int64_t rows() const { return shape_.rows; }
+  std::int64_t cols() const { return shape_.cols; }
+  std::int64_t count() const { return shape_.count; }
+  std::int64_t layer_bytes() const { return rows() * cols() * 2; }
   float amax() const { return amax_; }
   const std::vector<float>& row_amax() const { return row_amax_; }
 
   MatrixView layer(std::int64_t index) const {
-    return {DType::kBF16, source_.get() + index * layer_bytes(), rows_, kCols, kCols * 2};
+    return {DType::kBF16, source_.get() + index * layer_bytes(), rows(), cols(), cols() * 2};
   }
   // Of a layer whose values take `bytes`, at most as many as its weights.
   std::byte* values(std::int64_t index, std::int64_t bytes) const {
-    return values_.get() + values_offset_ + index * bytes;
+    return values_.get() + shape_.values_offset + index * bytes;
   }
   // Of any one layer, under any recipe.
   std::byte* scales() const { return scales_.get(); }
 
  private:
-  std::int64_t rows_;
-  std::int64_t count_;
-  std::int64_t values_offset_;
-  Memory source_ = Allocate(count_ * layer_bytes());
-  Memory values_ = Allocate(count_ * layer_bytes() + values_offset_);
+  const LayersShape shape_;
+  Memory source_ = Allocate(count() * layer_bytes());
+  Memory values_ = Allocate(count() * layer_bytes() + shape_.values_offset);
   Memory scales_ = Allocate(layer_bytes() / 16);
   std::vector<float> row_amax_;
   float amax_ = 0.0F;

@@ -29,16 +29,21 @@ namespace {
 
 constexpr int kSamples = 200;
 
-// 256 MiB of bf16, as much again of values: far more than the caches.
-const Layers& LayersInMemory() {
-  static const Layers layers(4096, 8, 0);
-  return layers;
-}
+// What a pass is measured on.
+struct Ground {
+  LayersShape in_memory{.rows = 4096, .cols = 4096, .count = 8};  // 256 MiB, as much again of values: no cache holds it
+  LayersShape in_cache{.rows = 64, .cols = 4096, .count = 1};     // 512 KiB
+};
 
-// 512 KiB of bf16. Values lie across cache lines, so that they are not streamed to memory.
-const Layers& LayersInCache() {
-  static const Layers layers(64, 1, 32);
-  return layers;
+// A pass over blocks of 128 rows encodes one tile while it scans the next: where there is one alone, it never does.
+// Four tiles, since in narrower ones every row costs more.
+Ground ByBlocks() { return {.in_cache = {.rows = 512, .cols = 512, .count = 1}}; }
+
+// Of each tile of the small blocks' pass (2048 elements), one block is 0.
+Ground WithZeroBlocks() {
+  Ground ground;
+  ground.in_memory.zeros_every = ground.in_cache.zeros_every = 2048;
+  return ground;
 }
 
 // `pass` handles one layer.
@@ -102,20 +107,23 @@ LayerPass FastestLimit(Sampler& sampler, const std::vector<Writes>& passes) {
 }
 
 // Source bytes per second from the cache: one thread's, the fastest of many.
-double CachedSpeed(const LayerPass& pass) {
+double CachedSpeed(const LayerPass& pass, LayersShape shape) {
   constexpr int kTries = 300;
+  shape.values_offset = 32;  // across cache lines, so that they are not streamed to memory
   WorkerPool pool(1);
-  Sampler sampler(LayersInCache(), pool);
+  const Layers layers(shape);
+  Sampler sampler(layers, pool);
   double fastest = 1.0;
   for (int i = 0; i < kTries; ++i) fastest = std::min(fastest, sampler.Take(pass).seconds);
-  return static_cast<double>(LayersInCache().layer_bytes()) / fastest;
+  return static_cast<double>(layers.layer_bytes()) / fastest;
 }
 
 // `limit` says what the pass must at least do to memory: for each time it reads its source, what it writes.
-void Measure(benchmark::State& state, const LayerPass& pass, const std::vector<Writes>& limit) {
+void Measure(benchmark::State& state, const LayerPass& pass, const std::vector<Writes>& limit, const Ground& ground) {
   const auto threads = static_cast<std::size_t>(state.range(0));
   WorkerPool pool(threads);
-  Sampler sampler(LayersInMemory(), pool);
+  const Layers layers(ground.in_memory);
+  Sampler sampler(layers, pool);
   const LayerPass limit_pass = FastestLimit(sampler, limit);
   std::vector<double> ratios;
   std::vector<double> processor_ratios;
@@ -135,8 +143,8 @@ void Measure(benchmark::State& state, const LayerPass& pass, const std::vector<W
     }
     before = after;
   }
-  const double gigabytes = static_cast<double>(LayersInMemory().layer_bytes()) / 1e9;
-  const double cached = CachedSpeed(pass) / 1e9 * static_cast<double>(threads);
+  const double gigabytes = static_cast<double>(layers.layer_bytes()) / 1e9;
+  const double cached = CachedSpeed(pass, ground.in_cache) / 1e9 * static_cast<double>(threads);
   state.counters["quiet"] = static_cast<double>(ratios.size());
   state.counters["ratio_processor"] = Median(processor_ratios);
   state.counters["cached_GBps"] = cached;
@@ -153,7 +161,7 @@ LayerPass Quantize(const std::string& name, bool amax_given) {
   return [recipe, amax_given](const Layers& layers, std::int64_t layer, WorkerPool& pool) {
     std::vector<KernelTensorView> outputs;
     std::byte* scales = layers.scales();
-    for (const TensorSpec& spec : recipe->KernelTensors(DType::kBF16, layers.rows(), Layers::kCols)) {
+    for (const TensorSpec& spec : recipe->KernelTensors(DType::kBF16, layers.rows(), layers.cols())) {
       if (outputs.empty()) {
         outputs.push_back({spec, layers.values(layer, spec.num_bytes())});
       } else {
@@ -171,8 +179,8 @@ void ScanLayer(const Layers& layers, std::int64_t layer, WorkerPool& pool) {
   benchmark::DoNotOptimize(Scan(layers.layer(layer), pool));
 }
 
-void Register(const char* name, const LayerPass& pass, const std::vector<Writes>& limit) {
-  benchmark::RegisterBenchmark(name, [pass, limit](benchmark::State& state) { Measure(state, pass, limit); })
+void Register(const char* name, const LayerPass& pass, const std::vector<Writes>& limit, const Ground& ground = {}) {
+  benchmark::RegisterBenchmark(name, [=](benchmark::State& state) { Measure(state, pass, limit, ground); })
       ->Arg(1)
       ->Arg(2)
       ->ArgName("threads")
@@ -187,10 +195,11 @@ void RegisterAll() {
   Register("fp8_per_tensor/amax_unknown", Quantize("fp8_per_tensor", false), {Writes::kNone, Writes::kHalf});
   Register("fp8_per_channel", Quantize("fp8_per_channel", false), half);
   Register("fp8_per_channel/amax_given", Quantize("fp8_per_channel", true), half);
-  Register("fp8_per_block", Quantize("fp8_per_block", false), half);
+  Register("fp8_per_block", Quantize("fp8_per_block", false), half, ByBlocks());
   Register("mxfp8", Quantize("mxfp8", false), half);
   Register("mxfp4", Quantize("mxfp4", false), {Writes::kQuarter});
   Register("nvfp4/amax_given", Quantize("nvfp4", true), {Writes::kQuarter});
+  Register("nvfp4/zero_blocks", Quantize("nvfp4", true), {Writes::kQuarter}, WithZeroBlocks());
   Register("int8_per_channel", Quantize("int8_per_channel", false), half);
   Register("none", Quantize("none", false), {Writes::kAll});
   Register("scan", ScanLayer, {Writes::kNone});

@@ -79,22 +79,22 @@ class Nvfp4 {
   }
 
   void PrepareBits(const float* /*amax*/, const std::uint8_t* scales, std::size_t blocks) {
-    std::uint8_t smallest = table_.min_code;
-    for (std::size_t b = 0; b < blocks; ++b) smallest = std::min(smallest, scales[b]);
-    by_table_ = smallest == table_.min_code;
+    std::uint8_t smallest = Nvfp4Table::kScaleCodes;
+    std::uint8_t smallest_less_1 = Nvfp4Table::kScaleCodes;  // but for 0, which is the largest then
+    for (std::size_t b = 0; b < blocks; ++b) {
+      smallest = std::min(smallest, scales[b]);
+      smallest_less_1 = std::min(smallest_less_1, static_cast<std::uint8_t>(scales[b] - 1));
+    }
+    by_table_ = smallest_less_1 >= table_.min_code - 1;
+    zero_blocks_ = smallest == 0;
     scales_ = scales;
   }
 
   HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
                               hn::Vec<ByteTag>& codes) const {
     if (!by_table_) return false;
-    const auto two = [&](std::size_t part) HWY_ATTR {
-      const std::size_t at = part * hn::Lanes(D16());
-      const auto one = CodeByTable(constants, source + 2 * at, first + at);
-      const auto next = CodeByTable(constants, source + 2 * (at + hn::Lanes(D16())), first + at + hn::Lanes(D16()));
-      return hn::Or(one, hn::ShiftLeft<8>(next));
-    };
-    codes = constants.in_order(two(0), two(2));
+    codes = HWY_UNLIKELY(zero_blocks_) ? CodesByTable<true>(constants, source, first)
+                                       : CodesByTable<false>(constants, source, first);
     return true;
   }
 #endif
@@ -112,7 +112,20 @@ class Nvfp4 {
     }
   }
 
+  template <bool kZeroBlocks>
+  HWY_INLINE hn::Vec<ByteTag> CodesByTable(const Constants& constants, const std::byte* source,
+                                           std::size_t first) const {
+    const auto code = [&](std::size_t at)
+                          HWY_ATTR { return CodeByTable<kZeroBlocks>(constants, source + 2 * at, first + at); };
+    const auto two = [&](std::size_t part) HWY_ATTR {
+      const std::size_t at = part * hn::Lanes(D16());
+      return hn::Or(code(at), hn::ShiftLeft<8>(code(at + hn::Lanes(D16()))));
+    };
+    return constants.in_order(two(0), two(2));
+  }
+
   // Four bits in each lane; see nvfp4_table.h. High bytes are garbage until the last but one line.
+  template <bool kZeroBlocks>
   HWY_INLINE hn::Vec<D16> CodeByTable(const Constants& constants, const std::byte* source, std::size_t at) const {
     const D16 d;
     const auto w = LoadAny(d, source);
@@ -132,14 +145,17 @@ class Nvfp4 {
     const auto sum = hn::Add(hn::BitCast(d, step), hn::And(above, constants.in_group));
     const auto code = hn::And(hn::ShiftRight<5>(sum), constants.code);
     const auto reached = hn::SaturatedSub(magnitude, first);
-    return hn::OrAnd(hn::Min(code, reached), hn::ShiftRight<12>(w), constants.sign);
+    auto sign = constants.sign;
+    if constexpr (kZeroBlocks) sign = hn::IfThenZeroElse(hn::Eq(origin, hn::Set(d, Nvfp4Table::kNoOrigin)), sign);
+    return hn::OrAnd(hn::Min(code, reached), hn::ShiftRight<12>(w), sign);
   }
 #endif
 
   float global_;
   Nvfp4Table table_;
 #if HWY_TARGET != HWY_SCALAR
-  bool by_table_ = false;  // all blocks of the tile
+  bool by_table_ = false;     // all blocks of the tile
+  bool zero_blocks_ = false;  // some of them
   const std::uint8_t* scales_ = nullptr;
 #endif
 };

@@ -47,6 +47,7 @@ Nvfp4Table::Nvfp4Table(float global_factor) {
   for (unsigned code = 1; code < kScaleCodes - 1; ++code) {
     factor[code] = global_factor / static_cast<float>(DecodeElement(DType::kF8E4M3, code));
   }
+  origin[0] = below_first[0] = kNoOrigin * 0x10001U;
   constexpr unsigned kNormal = 128;  // the first bits of a bf16 with all of its mantissa
   constexpr unsigned kSmallestExponent = 1;
   const float smallest = kTies[0] / factor[kSmallestExponent << 3];
@@ -68,6 +69,7 @@ Nvfp4Table::Nvfp4Table(float global_factor) {
 }
 
 std::uint8_t CodeByTable(const Nvfp4Table& table, std::uint8_t scale_code, std::uint16_t bf16_bits) {
+  if (scale_code == 0) return 0;
   const unsigned magnitude = bf16_bits & 0x7fffU;
   const unsigned origin = table.origin[scale_code] & 0xffffU;
   const unsigned above = magnitude > origin ? magnitude - origin : 0;

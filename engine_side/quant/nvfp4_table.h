@@ -5,7 +5,8 @@
 // exponent sf has one of eight values; its exponent moves all thresholds by whole exponents of u. From the second
 // threshold on they are at least 51 apart. So with u counted from an origin below the second one, 16 groups of 32 cover
 // all that a block has (up to 6.375 times 1 / factor), and each has one threshold at most:
-// code = (u % 32 + steps[u / 32]) / 32, or 0 below the first threshold.
+// code = (u % 32 + steps[u / 32]) / 32, or 0 below the first threshold. In a block whose sf is 0, no weight reaches
+// any, and none has a sign.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@ namespace layercast {
 struct Nvfp4Table {
   static constexpr std::size_t kScaleCodes = 128;  // of sf, without the sign
   static constexpr std::size_t kMantissas = 8;
+  static constexpr std::uint16_t kNoOrigin = 0xffff;  // of sf's code 0
 
   // For a weight of whose values g is made.
   explicit Nvfp4Table(float global_factor);
@@ -27,7 +29,7 @@ struct Nvfp4Table {
   std::uint8_t min_code = kScaleCodes - 1;              // codes of sf from here on have thresholds
 };
 
-// What the vector code computes, for one element of a block that has thresholds.
+// What the vector code computes, for one element of a block that has thresholds, or whose sf is 0.
 std::uint8_t CodeByTable(const Nvfp4Table& table, std::uint8_t scale_code, std::uint16_t bf16_bits);
 
 }  // namespace layercast

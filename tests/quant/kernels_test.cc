@@ -71,6 +71,22 @@ TEST(Kernels, EqualsTheReferenceForOddSizesAndStrides) {
   }
 }
 
+// Such tiles go the way of the others, by the table. Nothing but 0 comes of zeros of either sign, and of what is too
+// small for its block's scale.
+TEST(Kernels, BlocksOfNvfp4WhoseScaleIs0LieBesideOthersInATile) {
+  for (const std::int64_t cols : {16, 144, 2048, 2320}) {
+    Weight weight = MakeWeight("random", DType::kBF16, 6, cols);
+    constexpr std::uint16_t kSmall[] = {0x0000, 0x8000, 0x9f80};  // 0, -0, -2^-64
+    for (std::int64_t block = 0; block < 6 * cols / 16; block += 3) {
+      const std::uint16_t small = kSmall[block / 3 % 3];
+      for (std::int64_t i = block * 16; i < (block + 1) * 16; ++i) {
+        weight.SetBits(i / cols, i % cols, i % 2 == 0 ? small : std::uint16_t{0x8000});
+      }
+    }
+    ExpectLikeReference(kNvfp4, weight.view(), {});
+  }
+}
+
 TEST(Kernels, TilesOfSeveralWidthsJoinUp) {
   for (const std::int64_t cols : {1024, 1152, 2100, 4096, 4300}) {
     const Weight weight = MakeWeight("mixed", DType::kBF16, 131, cols);

@@ -16,6 +16,7 @@ float Bf16(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
 void ExpectTheCodesOfTheArithmetic(std::uint32_t amax_bits) {
   const Nvfp4Table table(Nvfp4GlobalFactor(Bf16(amax_bits)));
   ASSERT_EQ(table.min_code, 8);
+  ASSERT_EQ(CodeByTable(table, 0, 0xbf80), 0);
   for (std::uint8_t scale = table.min_code; scale < 127; ++scale) {
     for (std::uint32_t bits = 0; Bf16(bits) * table.factor[scale] <= 6.375F * 1.0001F; ++bits) {
       const std::uint8_t expected = EncodeE2M1(-Bf16(bits) * table.factor[scale]);
