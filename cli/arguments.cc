@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <system_error>
 
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
@@ -10,6 +11,16 @@
 #include "src/session/channel_chooser.h"
 
 namespace layercast::cli {
+
+CLI::Validator WholeNumber(std::uint64_t least) {
+  const auto check = [least](const std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size() && number >= least) return {};
+    return "expected a whole number from " + std::to_string(least) + ", got '" + text + "'";
+  };
+  return {check, "from " + std::to_string(least)};
+}
 
 void Timeout::Declare(CLI::App& app) {
   app.add_option("--timeout", seconds_, "Seconds that the whole command may take")

@@ -14,6 +14,9 @@
 
 namespace layercast::cli {
 
+// What an option of a whole number is checked by. (CLI11's own checks spell the bounds of the type out.)
+CLI::Validator WholeNumber(std::uint64_t least);
+
 // Of a subcommand that asks one engine, or a publisher: --timeout SECONDS, the deadline of the whole command.
 class Timeout {
  public:

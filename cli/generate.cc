@@ -39,14 +39,14 @@ class Generate final : public Subcommand {
 
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->required();
-    app.add_option("--tokens", tokens_, "The prompt: 3,11,4")->required()->delimiter(',');
+    app.add_option("--tokens", tokens_, "The prompt: 3,11,4")->required()->delimiter(',')->check(WholeNumber(0));
     app.add_option("--max-new", max_new_, "The most tokens that are generated")
-        ->check(CLI::PositiveNumber)
+        ->check(WholeNumber(1))
         ->capture_default_str();
     app.add_option("--temperature", temperature_, "0 is greedy")->check(CLI::NonNegativeNumber)->capture_default_str();
-    app.add_option("--seed", seed_, "Of sampling")->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--seed", seed_, "Of sampling")->check(WholeNumber(0))->capture_default_str();
     app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
-    app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(CLI::PositiveNumber);
+    app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));
     timeout_.Declare(app);
   }
 

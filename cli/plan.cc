@@ -213,10 +213,10 @@ class Plan final : public Subcommand {
     checkpoint_.Declare(app);
     app.add_option("--draft", draft_, "With a draft model, as `serve` has it: `mtp`, or the folder of an EAGLE one");
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
-    app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(CLI::NonNegativeNumber);
+    app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(WholeNumber(0));
     app.add_flag("--expert-parallel", expert_parallel_, "As `serve` has it: whole experts on each rank");
     app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
-    app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(CLI::NonNegativeNumber);
+    app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(WholeNumber(0));
     app.add_option("--pp-layers", parallel_.pp_layer_partition, "Layers of each stage: 4,3,3; by default about as many")
         ->delimiter(',');
     app.add_flag("--partial", partial_, "The tensors may be of a part of the model");

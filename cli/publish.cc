@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,14 +59,12 @@ class Publish final : public Subcommand {
     app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
     app.add_option("--stream-window", options_.stream_window_bytes,
                    "Of a stream: the most bytes that wait for engines before the walk does; one tensor always may")
-        ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+        ->check(WholeNumber(0))
         ->capture_default_str();
     app.add_option("--part", part_,
                    "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
-    app.add_option("--step", step_, "The version's step in its lineage")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+    app.add_option("--step", step_, "The version's step in its lineage")->check(WholeNumber(0))->capture_default_str();
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
     app.add_option("--channel", options_.channels, "The data channels that engines may choose from; by default all")
         ->delimiter(',');

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <future>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -76,8 +75,7 @@ class Serve final : public Subcommand {
                    "With --load-format remote: the engine of the same layout that lends what it serves")
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
-    app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")
-        ->check(CLI::NonNegativeNumber);
+    app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")->check(WholeNumber(0));
     app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
     app.add_flag("--expert-parallel", options_.ranks.expert_parallel,
                  "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
@@ -103,7 +101,7 @@ class Serve final : public Subcommand {
         ->check(CLI::Range(1, 4096));
     app.add_option("--max-model-len", options_.ranks.max_model_len,
                    "Tokens of a sequence, prompt and all; by default as many as the model allows, on cuda at most 4096")
-        ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
+        ->check(WholeNumber(1));
     app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")->capture_default_str();
     app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
@@ -111,7 +109,7 @@ class Serve final : public Subcommand {
         ->capture_default_str();
     app.add_option("--buffer-limit", options_.ranks.buffer_limit,
                    "The most bytes of incomplete layers that a rank holds; 0: no bound")
-        ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+        ->check(WholeNumber(0))
         ->capture_default_str();
     app.add_option("--channel", options_.ranks.channel,
                    "The data channel from publishers, where a reload names none; by default the fastest");
