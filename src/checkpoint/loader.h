@@ -18,8 +18,9 @@ namespace layercast {
 // own are. Resource; immutable, so any thread may read.
 class TensorFile {
  public:
-  // Throws as MappedFile does; whoever derives from it reads the file's head, and throws kCorrupt and kUnsupported.
-  explicit TensorFile(const std::filesystem::path& path) : path_(path), mapping_(path) {}
+  // Throws as MappedFile does, and kNotFound on what git-lfs leaves in the place of a file. Whoever derives from it
+  // reads the file's head, and throws kCorrupt and kUnsupported.
+  explicit TensorFile(const std::filesystem::path& path);
   virtual ~TensorFile() = default;
   TensorFile(const TensorFile&) = delete;
   TensorFile& operator=(const TensorFile&) = delete;

@@ -71,6 +71,13 @@ def test_every_encoding_of_gguf(tmp_path, checkpoint, spec, encoding):
     assert_same(read(tmp_path / "gguf", tmp_path), held)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "consolidated.safetensors", "pytorch_model.bin", "model.gguf"])
+def test_what_git_lfs_leaves_in_the_place_of_weights(tmp_path, name):
+    (tmp_path / "params.json").write_text('{"n_heads": 2}')
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4976698672\n")
+    assert f"{name}': expected weights, got a pointer of git-lfs" in refusal(tmp_path)
+
+
 def test_a_gguf_in_parts(tmp_path, checkpoint):
     held = other_formats.write_gguf(checkpoint("llama", "a"), tmp_path / "gguf", "Q8_0", parts=3)
     assert_same(read(tmp_path / "gguf", tmp_path), held)
