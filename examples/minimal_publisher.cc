@@ -35,7 +35,10 @@ void OptimizerStep(std::vector<Weight>& weights) {  // flips every sign of a bf1
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 2) return 2;
+  if (argc != 2) {
+    std::cerr << "usage: minimal_publisher CHECKPOINT\n";
+    return 2;
+  }
   std::vector<Weight> weights = Initial(argv[1]);
   layercast::Publisher publisher({.endpoint = "tcp://127.0.0.1:0"});
   std::string enter;

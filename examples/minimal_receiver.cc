@@ -36,7 +36,10 @@ struct Engine {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 3) return 2;
+  if (argc != 3) {
+    std::cerr << "usage: minimal_receiver PUBLISHER MODEL\n";
+    return 2;
+  }
   auto model = layercast::ModelRegistry::Builtin().Build(layercast::ModelDescription::FromDirectory(argv[2]), {});
   Engine engine;
   engine.Allocate(*model, "");

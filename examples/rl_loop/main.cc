@@ -33,7 +33,11 @@ int main(int argc, char** argv) try {
   app.add_option("--tp", options.tp_size, "Ranks of the engine")->check(CLI::IsMember({1, 2}))->capture_default_str();
   app.add_option("--layercast", options.program, "The program")->capture_default_str();
   app.add_flag("--reverse", reverse, "Learn to reverse the digits instead of copying them");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   if (reverse) options.task = rl_loop::TaskKind::kReverse;
   options.folder = out / "untrained";
   at::set_num_threads(1);  // matrices this small gain nothing from more

@@ -69,4 +69,10 @@ def test_a_receiver_without_a_publisher_says_so_and_fails(start):
 def test_a_controller_says_what_became_of_an_engine_that_is_not_there(start):
     controller = start("minimal_controller", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
     assert re.match(r"tcp://127.0.0.1:2: failed, and serves an unknown version; .*silent", controller.line())
-    assert controller.end() == 0
+    assert controller.end() == 1
+
+
+@pytest.mark.parametrize("name", ["minimal_publisher", "minimal_receiver", "minimal_controller", "own_family"])
+def test_without_arguments_each_says_what_it_takes(name):
+    done = subprocess.run([PROGRAMS / name], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith(f"usage: {name} ")

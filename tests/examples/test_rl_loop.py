@@ -20,3 +20,8 @@ def test_a_short_run_learns_what_the_engine_samples_only_where_it_syncs(tmp_path
     assert report["sync"]["bytes"] > 0
     assert report["sync"]["total_ms"] > 0
     assert len(report["history"]) == 9
+
+
+def test_a_flag_that_it_does_not_have_is_wrong_usage():
+    done = subprocess.run([PROGRAM, "--stepz", "1"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--stepz" in done.stderr
