@@ -54,7 +54,11 @@ int RankMain(int argc, char** argv, const std::function<int(const RankOptions& o
   RankOptions options;
   std::string commit;
   Declare(app, options, commit);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   const std::string role = "rank" + std::to_string(options.tp_rank);
   log::SetUp(role.c_str());
   try {

@@ -19,9 +19,10 @@ std::string ChannelText(const Json& channel) {
 }
 
 std::string EngineText(const Json& status) {
-  std::string text = status.at("state").get<std::string>() + " " + VersionText(status.at("version")) + ", " +
-                     status.at("tp").dump() + " ranks, quantization " + status.at("quantization").get<std::string>() +
-                     "\n";
+  const bool waits = status.at("version").is_null() && status.at("torn").is_null();  // for its first version
+  std::string text = status.at("state").get<std::string>() + " " +
+                     (waits ? "its first version" : VersionText(status.at("version"))) + ", " + status.at("tp").dump() +
+                     " ranks, quantization " + status.at("quantization").get<std::string>() + "\n";
   for (const Json& rank : status.at("ranks")) {
     text += "  rank " + rank.at("rank").dump() + " (process " + rank.at("pid").dump() + "): serves " +
             rank.at("served_digest").get<std::string>() + "\n";

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/model/named_draft.h"
 #include "engine_side/server/generate_call.h"
 #include "engine_side/server/generator.h"
 #include "engine_side/server/reloader.h"
@@ -46,6 +47,19 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
   return ranks.on_device ? std::min(own, kMostTokensOnDevice) : own;
 }
 
+// What every rank would refuse is said once, and before any is started.
+ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelDescription& description) {
+  const ModelConfig config = ModelConfig::Parse(description);
+  ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
+  if (ranks.expert_parallel) parallel.SpreadExperts();
+  try {
+    BuildWithNamedDraft(config, parallel, ranks.draft);
+  } catch (const Error& error) {
+    throw Error(error.code(), ranks.model + ": " + error.what());
+  }
+  return config;
+}
+
 }  // namespace
 
 class EngineService::Impl {
@@ -53,7 +67,7 @@ class EngineService::Impl {
   explicit Impl(const EngineServiceOptions& options)
       : options_(options),
         description_(ModelDescription::FromDirectory(options.ranks.model)),
-        config_(ModelConfig::Parse(description_)),
+        config_(CheckedConfig(options.ranks, description_)),
         max_model_len_(ModelLength(options.ranks, config_)),
         ranks_(RankOptions()),
         generator_(ranks_),

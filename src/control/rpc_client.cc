@@ -48,6 +48,7 @@ class RpcClient::Impl {
       zmq::message_t raw;
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
         last_heard = Clock::now();
+        heard_ = true;
         Json message = ParseShallowJson<Json>(raw.to_string_view());
         if (message.is_discarded()) {
           throw Error(
@@ -58,7 +59,10 @@ class RpcClient::Impl {
       }
       if (Clock::now() - last_heard >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
-                                                 " ms, calling '" + method + "'");
+                                                 " ms, calling '" + method + "'" +
+                                                 (heard_ ? ""
+                                                         : ": it has never answered; does it run, and is this its "
+                                                           "endpoint?"));
       }
       if (deadline.Passed()) {
         throw Error(ErrorCode::kDeadlineExceeded, peer_ + " did not answer '" + method + "' before the deadline");
@@ -88,6 +92,7 @@ class RpcClient::Impl {
   zmq::context_t context_;
   zmq::socket_t socket_;
   std::uint64_t last_id_ = 0;
+  bool heard_ = false;  // from the peer, at all
 };
 
 RpcClient::RpcClient(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)

@@ -86,8 +86,7 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::st
     const std::optional<std::size_t> picked = PickChannel(trials);
     if (!picked) {
       ThrowWhatFailed(welcome, forced);
-      throw Error(ErrorCode::kUnsupported,
-                  "no data channel to publisher " + welcome.publisher + ": " + Join(trials, false, "; "));
+      throw Error(ErrorCode::kUnsupported, "no data channel to it works: " + Join(trials, false, "; "));
     }
     const ChannelTrial& trial = trials[*picked];
     const std::string& address = FindOffered(welcome, trial.name)->address;

@@ -110,7 +110,8 @@ void PublisherLink::KeepAlive(const std::string& stage) {
   }
   if (now - last_heard_ >= peer_timeout_) {
     throw Error(ErrorCode::kUnavailable,
-                peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) + " ms, " + stage);
+                peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) + " ms, " + stage +
+                    (heard_ ? "" : ": it has never answered; does it run, and is this its endpoint?"));
   }
 }
 
@@ -121,6 +122,7 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // of an obsolete attempt
     last_heard_ = Deadline::Clock::now();
+    heard_ = true;
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
       throw Error(refused->code, peer_.text() + ", " + stage + ": " + refused->message);
     }

@@ -50,6 +50,7 @@ class PublisherLink {
   zmq::context_t context_;
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;
+  bool heard_ = false;  // at all
   Deadline::Clock::time_point last_ping_;
   std::deque<wire::Message> taken_in_;  // and not received yet
 };

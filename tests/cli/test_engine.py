@@ -1,6 +1,7 @@
 """The subcommands around a running engine and a publisher keep to docs/cli.md: flags, fields, exit statuses, readiness.
 What the bytes must be, tests/end_to_end shows."""
 
+import json
 import os
 import pathlib
 import re
@@ -103,10 +104,23 @@ def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
     assert equal["equal"] and equal["differences"] == [] and equal["bytes"] > 0
 
 
-def test_ranks_that_cannot_start_say_why(program, folders):
-    refused = program.run("serve", "--model", folders["a"], "--tp", 3, status=1)
-    assert refused.json["error"]["code"] == "invalid_argument"
-    assert "is not divisible by tp_size 3" in refused.json["error"]["message"]
+def test_ranks_that_cannot_start_say_why(program, folders, monkeypatch):
+    monkeypatch.setenv("LAYERCAST_FAILPOINTS", "what")
+    error = program.run("serve", "--model", folders["a"], "--tp", 2, status=1).json["error"]
+    assert error["code"] == "invalid_argument"
+    assert "rank 0: LAYERCAST_FAILPOINTS: expected [role:]name=" in error["message"] and "got 'what'" in error["message"]
+
+
+@pytest.mark.parametrize("change, flags, words", [({}, ["--tp", 3], "is not divisible by tp_size 3"),
+                                                  ({"architectures": []}, [], "has no `architectures`"),
+                                                  ({"architectures": ["Qwen3"]}, [], "[Qwen3] are not supported")])
+def test_a_model_that_no_rank_could_build_is_refused_before_any_is_started(change, flags, words, program, tmp_path, folders):
+    config = json.loads((folders["a"] / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    outcome = program.run("serve", "--model", tmp_path, *flags, status=1)
+    message = outcome.json["error"]["message"]
+    assert message.startswith(f"{tmp_path}: ") and words in message
+    assert len(outcome.errors.splitlines()) == 1  # and no process says it again
 
 
 def test_a_reload_that_fails_leaves_what_was_served(engine, program, publisher, tmp_path):
@@ -186,6 +200,17 @@ def test_wrong_usage(arguments, program):
     assert refused(program, *arguments, status=2)["code"] == "invalid_argument"
 
 
+@pytest.mark.parametrize("arguments, words", [
+    (["publish", "--checkpoint", "x", "--step", "-1"], "--step: expected a whole number from 0, got '-1'"),
+    (["publish", "--checkpoint", "x", "--step", "1e3"], "--step: expected a whole number from 0, got '1e3'"),
+    (["serve", "--model", "x", "--max-model-len", "0"], "--max-model-len: expected a whole number from 1, got '0'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3,x"], "--tokens: expected a whole number from 0, got 'x'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", ""], "--tokens: expected a whole number from 0, got ''"),
+])
+def test_a_number_that_is_none_is_shown_beside_what_was_expected(arguments, words, program):
+    assert words in refused(program, *arguments, status=2)["message"]
+
+
 def test_a_flag_that_is_misspelt_is_named_even_where_it_was_required(program):
     message = refused(program, "serve", "--modle", "x", status=2)["message"]
     assert "--model is required" in message and "'--modle'" in message
@@ -213,6 +238,13 @@ def test_a_peer_that_is_not_there_is_named(program):
     for command in (["status", "--engine"], ["status", "--publisher"], ["generate", "--tokens", "1", "--engine"]):
         error = refused(program, *command, "tcp://127.0.0.1:9", "--timeout", "0.3")
         assert error["code"] in ("unavailable", "deadline_exceeded") and "tcp://127.0.0.1:9" in error["message"]
+
+
+@pytest.mark.parametrize("command", [["status", "--engine"], ["status", "--publisher"]], ids=" ".join)
+def test_a_peer_that_never_answers_is_asked_for_by_its_endpoint(program, command):
+    error = refused(program, *command, "tcp://127.0.0.1:9")
+    assert error["code"] == "unavailable"
+    assert "it has never answered; does it run, and is this its endpoint?" in error["message"]
 
 
 def test_an_engine_is_no_publisher_and_the_other_way_round(engine, publisher, program):
