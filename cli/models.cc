@@ -91,7 +91,7 @@ std::string WhyNotComputed(const Module& tree) {
   };
   SingleRank alone;
   try {
-    const Decoder decoder(tree, {}, buffers, alone, no_rope);
+    const Decoder decoder(tree, {}, buffers, {alone}, no_rope);
   } catch (const Error& error) {
     return error.what();
   }

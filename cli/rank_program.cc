@@ -17,6 +17,8 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--draft", options.draft);
   app.add_option("--tp-rank", options.tp_rank)->required();
   app.add_option("--tp", options.tp_size)->required();
+  app.add_option("--pp-rank", options.pp_rank)->required();
+  app.add_option("--pp", options.pp_size)->required();
   app.add_flag("--expert-parallel", options.expert_parallel);
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);
@@ -59,7 +61,7 @@ int RankMain(int argc, char** argv, const std::function<int(const RankOptions& o
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const std::string role = "rank" + std::to_string(options.tp_rank);
+  const std::string role = "rank" + std::to_string(options.pp_rank * options.tp_size + options.tp_rank);
   log::SetUp(role.c_str());
   try {
     options.commit = CommitPolicyNamed(commit);

@@ -23,40 +23,50 @@ std::size_t LongestSequence(const DecoderForCausalLM& model, std::optional<std::
 }  // namespace
 
 Decoder::Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-                 Collective& collective, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
-    : Decoder(AsKind<DecoderForCausalLM>(&model, "the model"), parallel, CapturedWeights(buffers), collective,
+                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
+    : Decoder(AsKind<DecoderForCausalLM>(&model, "the model"), parallel, CapturedWeights(buffers), peers,
               std::move(make_rope), max_tokens) {}
 
 Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel, CapturedWeights weights,
-                 Collective& collective, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
-    : collective_(collective),
+                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
+    : peers_(peers),
       dtype_(model.dtype()),
       residual_dtype_(model.options().fp32_residual ? DType::kF32 : dtype_),
       hidden_size_(static_cast<std::size_t>(model.hidden_size())),
       vocab_size_(static_cast<std::size_t>(model.vocab_size())),
-      embedding_scale_(EmbeddingScaleOf(model)),
       logit_softcap_(static_cast<float>(model.options().logit_softcap)),
       rotary_(std::move(make_rope), dtype_),
-      embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens")),
-      vocabulary_(EmbeddingOf(model).range()),
-      final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights),
-      lm_head_(FindHead(model, weights).value_or(embedding_)),
+      is_first_stage_(parallel.pp_rank == 0),
       lengths_(vocab_size_, LongestSequence(model, max_tokens)) {
-  LAYERCAST_CHECK(collective.size() == parallel.tp_size && collective.rank() == parallel.tp_rank);
+  LAYERCAST_CHECK(peers.collective.size() == parallel.tp_size && peers.collective.rank() == parallel.tp_rank);
+  LAYERCAST_CHECK((peers.stage_link != nullptr) == (parallel.pp_size > 1));
   // Sums over experts are sums over the ranks of the collective.
   if (parallel.ep_size != 1 && (parallel.ep_size != parallel.tp_size || parallel.ep_rank != parallel.tp_rank)) {
     throw Error(ErrorCode::kUnsupported, "expert parallelism: the built-in engine computes with ep_size 1 or tp_size " +
                                              std::to_string(parallel.tp_size) + ", got ep_size " +
                                              std::to_string(parallel.ep_size));
   }
-  const BlockContext context{weights, rotary_, collective, dtype_};
+  FindEnds(model, weights);
+  const BlockContext context{weights, rotary_, peers.collective, dtype_};
   for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
-    AddSteps(*layer, "model.layers." + name, context);
+    if (layer->held_by().empty()) AddSteps(*layer, "model.layers." + name, context);
   }
   weights.CheckAllUsed();
 }
 
 Decoder::~Decoder() = default;
+
+// The embedding on the last stage is that of a tied head, or of a draft model, which is not computed here.
+void Decoder::FindEnds(const DecoderForCausalLM& model, CapturedWeights& weights) {
+  const Module& parts = *model.FindChild("model");
+  if (parts.FindChild("embed_tokens")->held_by().empty()) {
+    const VocabParallelEmbedding& embedding = EmbeddingOf(model);
+    embedding_ = {weights.Find(embedding, "model.embed_tokens"), embedding.range(), EmbeddingScaleOf(model)};
+  }
+  if (!parts.FindChild("norm")->held_by().empty()) return;
+  const std::optional<WeightView> own = FindHead(model, weights);
+  head_ = {Norm(*parts.FindChild("norm"), "model.norm", weights), own ? *own : embedding_->rows};
+}
 
 void Decoder::AddSteps(const Module& layer, const std::string& path, const BlockContext& context) {
   for (const ResidualStep& step : AsKind<DecoderLayer>(&layer, path).steps()) {
@@ -97,21 +107,29 @@ void Decoder::DropAll() {
 }
 
 void Decoder::Pass(std::span<const TokenRow> rows, Logits& logits) {
-  Embed(rows);
+  hidden_.Reset(rows.size(), hidden_size_);
+  if (is_first_stage_) {
+    Embed(rows);
+  } else {
+    peers_.stage_link->Receive(hidden_.values());
+  }
   for (Step& step : steps_) Take(step, rows);
-  AppendLogits(rows, logits);
+  if (head_) {
+    AppendLogits(rows, logits);
+  } else {
+    peers_.stage_link->Send(hidden_.values());
+  }
 }
 
 void Decoder::Embed(std::span<const TokenRow> rows) {
-  hidden_.Reset(rows.size(), hidden_size_);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int64_t token = rows[i].token;
-    if (token < vocabulary_.org_begin || token >= vocabulary_.org_end) continue;
-    ReadRow(embedding_, static_cast<std::size_t>(token - vocabulary_.org_begin), hidden_.row(i));
+    if (token < embedding_->range.org_begin || token >= embedding_->range.org_end) continue;
+    ReadRow(embedding_->rows, static_cast<std::size_t>(token - embedding_->range.org_begin), hidden_.row(i));
   }
-  collective_.AllReduceSum(hidden_.values());  // exact: one rank has the row, the others zeros
-  if (embedding_scale_ == 1.0F) return;
-  for (float& value : hidden_.values()) value *= embedding_scale_;
+  peers_.collective.AllReduceSum(hidden_.values());  // exact: one rank has the row, the others zeros
+  if (embedding_->scale == 1.0F) return;
+  for (float& value : hidden_.values()) value *= embedding_->scale;
   RoundTo(dtype_, hidden_.values());
 }
 
@@ -140,13 +158,13 @@ void Decoder::AppendLogits(std::span<const TokenRow> rows, Logits& logits) {
   for (std::size_t i = 0, to = 0; i < rows.size(); ++i) {
     if (rows[i].wants_logits) std::copy_n(hidden_.row(i), hidden_size_, last.row(to++));
   }
-  final_norm_.Apply(last, residual_dtype_, normed_);
+  head_->norm.Apply(last, residual_dtype_, normed_);
   RoundTo(dtype_, normed_.values());
-  Activations mine(wanted, lm_head_.rows);
-  Multiply(normed_, lm_head_, mine);
+  Activations mine(wanted, head_->rows.rows);
+  Multiply(normed_, head_->rows, mine);
   if (logit_softcap_ > 0.0F) SoftCap(logit_softcap_, mine.values());
-  std::vector<float> all(mine.values().size() * static_cast<std::size_t>(collective_.size()));
-  collective_.AllGather(mine.values(), all);
+  std::vector<float> all(mine.values().size() * static_cast<std::size_t>(peers_.collective.size()));
+  peers_.collective.AllGather(mine.values(), all);
   const std::size_t before = logits.values.size();
   logits.values.resize(before + wanted * vocab_size_);
   for (std::size_t i = 0; i < wanted; ++i) {

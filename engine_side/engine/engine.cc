@@ -53,9 +53,9 @@ void AwaitQueued(const Device& device) {
   c10::impl::VirtualGuardImpl(place.type()).getStream(place).synchronize();
 }
 
-MakeForwardPass DecoderOver(Collective& collective) {
-  return [&collective](const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers) {
-    return std::make_unique<Decoder>(model, parallel, buffers, collective, MakeRope);
+MakeForwardPass DecoderOver(const Peers& peers) {
+  return [peers](const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers) {
+    return std::make_unique<Decoder>(model, parallel, buffers, peers, MakeRope);
   };
 }
 
@@ -85,12 +85,12 @@ struct Engine::Tensors {
   }
 };
 
-Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective,
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers,
                MemoryResource& memory)
-    : Engine(Tensors::Make(model, recipes, Device(), &memory), model, parallel, DecoderOver(collective)) {}
+    : Engine(Tensors::Make(model, recipes, Device(), &memory), model, parallel, DecoderOver(peers)) {}
 
-Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective)
-    : Engine(Tensors::Make(model, recipes, Device(), nullptr), model, parallel, DecoderOver(collective)) {}
+Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers)
+    : Engine(Tensors::Make(model, recipes, Device(), nullptr), model, parallel, DecoderOver(peers)) {}
 
 Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Device& device,
                const MakeForwardPass& make)

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine_side/engine/collective.h"
 #include "engine_side/engine/forward_pass.h"
+#include "engine_side/engine/peers.h"
 #include "engine_side/reload/layer_recipes.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
@@ -24,11 +24,11 @@ class Engine {
  public:
   // Allocates every kernel tensor that the recipe makes of this rank's module tree, in the tree's order, and records
   // the addresses. The tensors hold what `memory` gives: a file that outlives a rank brings back what it served;
-  // without `memory` they are zero. `collective` and `memory` outlive the engine; the tree and the recipe need not.
+  // without `memory` they are zero. `peers` and `memory` outlive the engine; the tree and the recipe need not.
   // Throws kUnsupported for a model that the forward pass cannot compute.
-  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective,
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers,
          MemoryResource& memory);
-  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, Collective& collective);
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers);
   // The tensors in torch's memory of that device, zero, and what `make` makes to compute with them. Throws kUnsupported
   // where there is no such device, kResourceExhausted naming the tensor that it has no room for.
   Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Device& device,

@@ -23,7 +23,7 @@ struct SequenceStep {
 };
 
 // fp32, not rounded, over the whole vocabulary without padding; the same bits on every rank. Rows are those of the
-// steps, in order. Value.
+// steps, in order. Of a pipeline the last stage has them, the others get no rows. Value.
 struct Logits {
   std::size_t vocab_size = 0;
   std::vector<float> values;

@@ -24,10 +24,12 @@ Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline dead
   const Json lent = RpcClient("engine", endpoint).Call("lend_weights", Json::object(), deadline);
   try {
     ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
+    ExpectSame(engine, "pp", std::to_string(mine.pp_size), lent.at("pp").dump());
     ExpectSame(engine, "expert_parallel", mine.expert_parallel ? "true" : "false", lent.at("expert_parallel").dump());
     ExpectSame(engine, "quantization", mine.recipe, lent.at("quantization").get<std::string>());
-    if (lent.at("ranks").size() != static_cast<std::size_t>(mine.tp_size)) {
-      throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: expected " + std::to_string(mine.tp_size) +
+    const int expected = mine.tp_size * mine.pp_size;
+    if (lent.at("ranks").size() != static_cast<std::size_t>(expected)) {
+      throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: expected " + std::to_string(expected) +
                                            " ranks, got " + std::to_string(lent["ranks"].size()));
     }
     Json ranks = lent["ranks"];

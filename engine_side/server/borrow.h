@@ -12,6 +12,7 @@ namespace layercast {
 // What must be equal for kernel tensors to be the same.
 struct EngineLayout {
   int tp_size = 1;
+  int pp_size = 1;
   bool expert_parallel = false;
   std::string recipe;
 };

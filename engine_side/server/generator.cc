@@ -209,7 +209,7 @@ void Generator::Step() {
   }
   try {
     const std::vector<Json> answers = ranks_.Call("step", {{"steps", std::move(steps)}}, Deadline::After(kStepTimeout));
-    Take(answers.front(), batch);
+    Take(answers.at(static_cast<std::size_t>(ranks_.parallel().sampling_rank())), batch);
     failures_ = 0;
   } catch (const std::exception& error) {
     Recover(error.what());

@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kGrace{2000};
 }  // namespace
 
 RankGroup::RankGroup(const RankGroupOptions& options) : options_(options) {
-  for (int rank = 0; rank < options_.tp_size; ++rank) {
+  for (int rank = 0; rank < parallel().engine_size(); ++rank) {
     const std::string suffix = "-rank-" + std::to_string(rank);
     memory_.push_back({MemoryFile::Create("layercast-weights" + suffix),
                        MemoryFile::Create("layercast-staging" + suffix),
@@ -33,9 +33,10 @@ void RankGroup::End() {
 }
 
 RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
-  if (options_.tp_size > 1) segment_ = std::make_unique<CollectiveSegment>(CollectiveSegment::Create(options_.tp_size));
+  const int size = parallel().engine_size();
+  if (size > 1) segment_ = std::make_unique<CollectiveSegment>(CollectiveSegment::Create(size));
   auto ranks = std::make_shared<std::vector<std::unique_ptr<RankHandle>>>();
-  for (int rank = 0; rank < options_.tp_size; ++rank) {
+  for (int rank = 0; rank < size; ++rank) {
     const Memory& memory = memory_[static_cast<std::size_t>(rank)];
     RankLaunch launch;
     launch.program = options_.program;
@@ -51,8 +52,10 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     };
     flag("--model", options_.model);
     if (!options_.draft.empty()) flag("--draft", options_.draft);
-    flag("--tp-rank", std::to_string(rank));
+    flag("--tp-rank", std::to_string(rank % options_.tp_size));
     flag("--tp", std::to_string(options_.tp_size));
+    flag("--pp-rank", std::to_string(rank / options_.tp_size));
+    flag("--pp", std::to_string(options_.pp_size));
     flag("--quantization", options_.recipe);
     flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
     flag("--buffer-limit", std::to_string(options_.buffer_limit));
@@ -110,7 +113,7 @@ void RankGroup::Restart() {
 
 void RankGroup::RestartLocked() {
   if (ended_) return;
-  log::warn("starting all {} ranks anew{}", options_.tp_size, weights_outlive_ranks() ? " over their memory" : "");
+  log::warn("starting all {} ranks anew{}", memory_.size(), weights_outlive_ranks() ? " over their memory" : "");
   for (const auto& rank : *ranks_) rank->Kill();
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
   ranks_ = Start(false);

@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/engine/collective_segment.h"
 #include "engine_side/server/borrow.h"
 #include "engine_side/server/rank_handle.h"
 #include "layercast/commit_policy.h"
 #include "layercast/model/held_scales.h"
+#include "layercast/parallel.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
@@ -22,6 +23,7 @@ struct RankGroupOptions {
   std::string model;
   std::string draft{};  // of `layercast-rank`
   int tp_size = 1;
+  int pp_size = 1;               // stages, of tp_size ranks each
   bool expert_parallel = false;  // of `layercast-rank`
   std::string recipe = "none";
   bool power_of_two_scales = false;
@@ -64,8 +66,12 @@ class RankGroup {
   std::vector<int> pids() const;
   CommitPolicy commit_policy() const { return options_.commit; }
   bool weights_outlive_ranks() const { return !options_.on_device; }
+  // What follows from the options, of the ranks together: which of them they are is nobody's.
+  ParallelConfig parallel() const { return {.tp_size = options_.tp_size, .pp_size = options_.pp_size}; }
   std::int64_t max_num_seqs() const { return options_.max_num_seqs; }
-  EngineLayout layout() const { return {options_.tp_size, options_.expert_parallel, options_.recipe}; }
+  EngineLayout layout() const {
+    return {options_.tp_size, options_.pp_size, options_.expert_parallel, options_.recipe};
+  }
 
  private:
   struct Memory {

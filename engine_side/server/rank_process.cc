@@ -10,6 +10,7 @@
 #include "engine_side/engine/engine.h"
 #include "engine_side/engine/sampler.h"
 #include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/engine/shared_memory_stage_link.h"
 #include "engine_side/model/named_draft.h"
 #include "engine_side/server/call_queue.h"
 #include "engine_side/server/export.h"
@@ -30,9 +31,13 @@ namespace layercast {
 namespace {
 
 constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
+// The stages before this one compute a whole pass meanwhile. A little less than the parent has for a step, so that a
+// rank can still say whom it waited for.
+constexpr std::chrono::milliseconds kStageTimeout{55'000};
 
 ParallelConfig ParallelOf(const RankOptions& options) {
-  ParallelConfig parallel{.tp_rank = options.tp_rank, .tp_size = options.tp_size};
+  ParallelConfig parallel{
+      .tp_rank = options.tp_rank, .tp_size = options.tp_size, .pp_rank = options.pp_rank, .pp_size = options.pp_size};
   if (options.expert_parallel) parallel.SpreadExperts();
   return parallel;
 }
@@ -54,8 +59,8 @@ class RankProcess {
     if (on_device) {
       engine_ = std::make_unique<Engine>(*model, parallel_, recipes, on_device->device, on_device->make);
     } else {
-      MakeCollective();
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *collective_, weights_);
+      MeetPeers();
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, Peers{*collective_, stage_link_.get()}, weights_);
     }
     ReceiverOptions receiver;
     receiver.engine = options.engine;
@@ -87,13 +92,17 @@ class RankProcess {
   }
 
  private:
-  void MakeCollective() {
-    if (options_.collective_fd < 0) {
-      collective_ = std::make_unique<SingleRank>();
-      return;
+  void MeetPeers() {
+    if (options_.collective_fd >= 0) {
+      segment_.emplace(CollectiveSegment::Attach(options_.collective_fd));
+      seat_.emplace(*segment_, parallel_.engine_rank());
     }
-    segment_.emplace(CollectiveSegment::Attach(options_.collective_fd));
-    collective_ = std::make_unique<SharedMemoryCollective>(*segment_, options_.tp_rank, kCollectiveTimeout);
+    if (parallel_.pp_size > 1) stage_link_ = std::make_unique<SharedMemoryStageLink>(*seat_, parallel_, kStageTimeout);
+    if (parallel_.tp_size > 1) {
+      collective_ = std::make_unique<SharedMemoryCollective>(*seat_, parallel_, kCollectiveTimeout);
+    } else {
+      collective_ = std::make_unique<SingleRank>();
+    }
   }
 
   // The reading thread does nothing else, so that it answers pings whatever the rank is doing.
@@ -146,7 +155,7 @@ class RankProcess {
     receiver_->SetChannel(params.value("channel", options_.channel));
     TakeTimeout(params);
     return Reported([&] {
-      receiver_->Stage(SourceFromJson(params, parallel_.tp_rank), params.value("attempt", std::uint64_t{0}));
+      receiver_->Stage(SourceFromJson(params, parallel_.engine_rank()), params.value("attempt", std::uint64_t{0}));
       if (options_.commit == CommitPolicy::kStaged) WriteVersion(options_.version_fd, receiver_->staged_version());
     });
   }
@@ -242,7 +251,8 @@ class RankProcess {
       steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(), .tokens = tokens[index++]});
     }
     const Logits logits = engine_->Forward(steps);
-    if (options_.tp_rank != 0) return Json::object();  // all ranks have the same logits; one answer is enough
+    // All ranks of the last stage have the same logits; one answer is enough.
+    if (parallel_.engine_rank() != parallel_.sampling_rank()) return Json::object();
     Json picked = {{"tokens", Json::array()}, {"logprobs", Json::array()}};
     for (std::size_t row = 0; row < logits.rows(); ++row) {
       const Json& step = params["steps"][row];
@@ -270,6 +280,8 @@ class RankProcess {
   const ModelConfig config_;
   const ParallelConfig parallel_;
   std::optional<CollectiveSegment> segment_;
+  std::optional<SegmentSeat> seat_;
+  std::unique_ptr<StageLink> stage_link_;  // of a pipeline
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Receiver> receiver_;

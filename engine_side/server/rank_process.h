@@ -18,6 +18,8 @@ struct RankOptions {
   std::string draft;  // BuildWithNamedDraft's
   int tp_rank = 0;
   int tp_size = 1;
+  int pp_rank = 0;
+  int pp_size = 1;
   bool expert_parallel = false;  // experts are spread over the ranks
   std::string recipe = "none";
   bool power_of_two_scales = false;
@@ -37,7 +39,7 @@ struct RankOptions {
   int weights_fd = -1;     // MemoryFile: captured buffers, in host memory
   int staging_fd = -1;     // MemoryFile: what the commit policy keeps of them
   int version_fd = -1;     // a file: the version that is staged
-  int collective_fd = -1;  // CollectiveSegment; -1 for a single rank
+  int collective_fd = -1;  // CollectiveSegment of all ranks; -1 for a single one
 };
 
 // A rank whose weights lie in the memory of a device: they end with its process.

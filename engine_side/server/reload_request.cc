@@ -31,16 +31,16 @@ ReloadSource PublisherFromJson(const Json& params) {
                         step);
 }
 
-ReloadSource LentFromJson(const Json& lent, int tp_rank) {
-  const Json& twin = lent.at("ranks").at(static_cast<std::size_t>(tp_rank));
+ReloadSource LentFromJson(const Json& lent, int engine_rank) {
+  const Json& twin = lent.at("ranks").at(static_cast<std::size_t>(engine_rank));
   return FromEngineRank(twin.at("endpoint").get<std::string>(), VersionFromJson(lent.at("version")),
                         Digest::FromHex(twin.at("served_digest").get<std::string>()).value_or(Digest{}));
 }
 
-ReloadSource WholeFromJson(const Json& params, int tp_rank) {
+ReloadSource WholeFromJson(const Json& params, int engine_rank) {
   if (IsGiven(params, "weights_path")) return PathFromJson(params);
   if (IsGiven(params, "publisher")) return PublisherFromJson(params);
-  if (IsGiven(params, "lent")) return LentFromJson(params["lent"], tp_rank);
+  if (IsGiven(params, "lent")) return LentFromJson(params["lent"], engine_rank);
   return IsDummy(params) ? FromDummy(params.value("seed", std::uint64_t{0})) : FromOrigin();
 }
 
@@ -87,9 +87,9 @@ bool HoldsKernelFormat(const Json& params) {
   });
 }
 
-ReloadSource SourceFromJson(const Json& params, int tp_rank) {
+ReloadSource SourceFromJson(const Json& params, int engine_rank) {
   return Parsed([&] {
-    ReloadSource source = WholeFromJson(params, tp_rank);
+    ReloadSource source = WholeFromJson(params, engine_rank);
     source.partial = params.value("partial", false);
     return source;
   });

@@ -27,6 +27,6 @@ bool HoldsKernelFormat(const nlohmann::ordered_json& params);
 // `{}`: the origin. A checkpoint or random weights as above, or `{"publisher": "EP1,EP2", "lineage": L, "step": N}`, or
 // what another engine lends: `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`, of
 // which a rank takes its own.
-ReloadSource SourceFromJson(const nlohmann::ordered_json& params, int tp_rank);
+ReloadSource SourceFromJson(const nlohmann::ordered_json& params, int engine_rank);
 
 }  // namespace layercast

@@ -31,6 +31,8 @@ struct ParallelConfig {
   // This rank among all ranks of the engine: stage by stage.
   int engine_rank() const { return pp_rank * tp_size + tp_rank; }
   int engine_size() const { return pp_size * tp_size; }
+  // The first rank of the last stage: it has the logits, and picks tokens.
+  int sampling_rank() const { return (pp_size - 1) * tp_size; }
 };
 
 }  // namespace layercast

@@ -19,13 +19,21 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// One rank's end of a group that is a segment.
+struct RankOf {
+  RankOf(CollectiveSegment& segment, int rank, milliseconds timeout)
+      : seat(segment, rank), collective(seat, {.tp_rank = rank, .tp_size = segment.size()}, timeout) {}
+  SegmentSeat seat;
+  SharedMemoryCollective collective;
+};
+
 // Runs one thread per rank on a segment.
 void RunRanks(CollectiveSegment& segment, const std::function<void(SharedMemoryCollective&)>& body) {
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < segment.size(); ++rank) {
     threads.emplace_back([&, rank] {
-      SharedMemoryCollective collective(segment, rank, seconds(30));
-      body(collective);
+      RankOf end(segment, rank, seconds(30));
+      body(end.collective);
     });
   }
 }
@@ -78,11 +86,11 @@ TEST(SharedMemoryCollective, NamesTheRankThatDoesNotCome) {
   CollectiveSegment segment = CollectiveSegment::Create(3);
   std::string message;
   {
-    SharedMemoryCollective zero(segment, 0, milliseconds(50));
-    SharedMemoryCollective two(segment, 2, milliseconds(50));
+    RankOf zero(segment, 0, milliseconds(50));
+    const RankOf two(segment, 2, milliseconds(50));
     std::vector<float> values(4);
     try {
-      zero.AllReduceSum(values);
+      zero.collective.AllReduceSum(values);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDeadlineExceeded);
       message = error.what();
@@ -93,10 +101,10 @@ TEST(SharedMemoryCollective, NamesTheRankThatDoesNotCome) {
 
 TEST(SharedMemoryCollective, TellsTheOthersThatARankHasLeft) {
   CollectiveSegment segment = CollectiveSegment::Create(2);
-  SharedMemoryCollective stays(segment, 0, seconds(60));
-  { SharedMemoryCollective leaves(segment, 1, seconds(60)); }
+  RankOf stays(segment, 0, seconds(60));
+  { const SegmentSeat leaves(segment, 1); }
   std::vector<float> values(1);
-  EXPECT_THAT([&] { stays.AllReduceSum(values); },
+  EXPECT_THAT([&] { stays.collective.AllReduceSum(values); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("rank 1 has left the group")));
 }
 
@@ -116,9 +124,9 @@ TEST(SharedMemoryCollective, RefusesRanksThatDisagreeOnTheOperation) {
 
 TEST(SharedMemoryCollective, RefusesARankTwiceAndARankBeyondTheGroup) {
   CollectiveSegment segment = CollectiveSegment::Create(2);
-  SharedMemoryCollective one(segment, 1, seconds(1));
-  EXPECT_THROW(SharedMemoryCollective(segment, 1, seconds(1)), Error);
-  EXPECT_THROW(SharedMemoryCollective(segment, 2, seconds(1)), Error);
+  const SegmentSeat one(segment, 1);
+  EXPECT_THROW(SegmentSeat(segment, 1), Error);
+  EXPECT_THROW(SegmentSeat(segment, 2), Error);
 }
 
 TEST(SharedMemoryCollective, RefusesADescriptorOfSomethingElse) {
@@ -136,17 +144,17 @@ TEST(SharedMemoryCollective, WorksBetweenProcessesAndNoticesADeath) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     CollectiveSegment attached = CollectiveSegment::Attach(segment.fd());
-    auto* collective = new SharedMemoryCollective(attached, 1, seconds(30));  // never destroyed: it dies
+    auto* end = new RankOf(attached, 1, seconds(30));  // never destroyed: it dies
     std::vector<float> values = {1.0F, 2.0F};
-    collective->AllReduceSum(values);
+    end->collective.AllReduceSum(values);
     ::_exit(values == std::vector<float>{11.0F, 22.0F} ? 0 : 1);
   }
-  SharedMemoryCollective collective(segment, 0, seconds(30));
+  RankOf end(segment, 0, seconds(30));
   std::vector<float> values = {10.0F, 20.0F};
-  collective.AllReduceSum(values);
+  end.collective.AllReduceSum(values);
   EXPECT_EQ(values, (std::vector<float>{11.0F, 22.0F}));
   // The child is a zombie until it is waited for below.
-  EXPECT_THAT([&] { collective.AllReduceSum(values); },
+  EXPECT_THAT([&] { end.collective.AllReduceSum(values); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("rank 1 has died (process " + std::to_string(child))));
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -39,7 +39,7 @@ at::Tensor RandomValues(const CapturedBuffer& buffer, std::mt19937& random) {
 DecodeRig::DecodeRig(const std::string& recipe, const std::string& dtype)
     : config_(ModelConfig::Parse(std::string_view(ConfigOf(dtype)))),
       tree_(ModelRegistry::Builtin().Build(config_, {})),
-      engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), collective_)),
+      engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), Peers{collective_})),
       receiver_(std::make_unique<Receiver>(ModelRegistry::Builtin().Build(config_, {}), ParallelConfig(),
                                            QuantizationConfig{.recipe = recipe}, engine_->Capture())) {}
 

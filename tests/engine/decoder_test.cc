@@ -42,7 +42,7 @@ const std::vector<TinyOptions> kKinds = {
 // A model on one rank.
 struct OneRank {
   explicit OneRank(const TinyOptions& options)
-      : model(options, {}), decoder(model.tree(), {}, model.buffers(), collective, TinyRope) {}
+      : model(options, {}), decoder(model.tree(), {}, model.buffers(), {collective}, TinyRope) {}
 
   std::vector<float> Run(std::uint64_t sequence, const Tokens& tokens, bool all = false) {
     const SequenceStep step{sequence, tokens, all};
@@ -183,9 +183,10 @@ std::vector<std::vector<float>> RunRanks(const TinyOptions& options, int tp_size
   for (int rank = 0; rank < tp_size; ++rank) {
     threads.emplace_back([&, rank] {
       const ParallelConfig parallel{rank, tp_size};
-      SharedMemoryCollective collective(segment, rank, std::chrono::seconds(60));
+      SegmentSeat seat(segment, rank);
+      SharedMemoryCollective collective(seat, parallel, std::chrono::seconds(60));
       const TinyModel model(options, parallel);
-      Decoder decoder(model.tree(), parallel, model.buffers(), collective, TinyRope);
+      Decoder decoder(model.tree(), parallel, model.buffers(), {collective}, TinyRope);
       const SequenceStep step{0, tokens, true};
       logits[static_cast<std::size_t>(rank)] = decoder.Forward({&step, 1}).values;
     });
@@ -232,7 +233,7 @@ TEST(Decoder, NamesTheBufferThatIsMissingWrongStridedOrUnknown) {
   const auto refusal = [&](const std::vector<CapturedBuffer>& buffers) -> std::string {
     SingleRank collective;
     try {
-      Decoder decoder(model.tree(), {}, buffers, collective, TinyRope);
+      Decoder decoder(model.tree(), {}, buffers, {collective}, TinyRope);
     } catch (const Error& error) {
       return error.what();
     }

@@ -26,8 +26,8 @@ struct Tiny {
   explicit Tiny(const std::string& recipe, MemoryResource* memory = nullptr) {
     const auto tree = ModelRegistry::Builtin().Build(config, {});
     const auto made = MakeRecipe(recipe);
-    engine = memory == nullptr ? std::make_unique<Engine>(*tree, ParallelConfig(), *made, collective)
-                               : std::make_unique<Engine>(*tree, ParallelConfig(), *made, collective, *memory);
+    engine = memory == nullptr ? std::make_unique<Engine>(*tree, ParallelConfig(), *made, Peers{collective})
+                               : std::make_unique<Engine>(*tree, ParallelConfig(), *made, Peers{collective}, *memory);
   }
 
   std::vector<float> Run() {

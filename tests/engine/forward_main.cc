@@ -1,8 +1,9 @@
 // Test program: the built-in engine's logits, or its greedy tokens, for the oracle in test_forward.py.
-//   engine_forward MODEL_DIR RANKS_DIR TP RECIPE decoder|step   reads one JSON object from standard input:
+//   engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step   reads one JSON object from standard input:
 //     {"prompts": [[1, 2], ...]}               logits of every token, each prompt in steps of a few tokens
 //   and writes them to standard output as raw fp32, prompt after prompt.
-// RANKS_DIR/rank-R.safetensors hold the kernel tensors of rank R: this program loads nothing by the pipeline.
+// RANKS_DIR/rank-R.safetensors hold the kernel tensors of rank R of TP, of all layers: this program loads nothing by
+// the pipeline. Each of the PP stages takes those of its layers.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "engine_side/engine/engine.h"
 #include "engine_side/engine/rope.h"
 #include "engine_side/engine/shared_memory_collective.h"
+#include "engine_side/engine/shared_memory_stage_link.h"
 #include "engine_side/engine/torch/decode_graph.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
@@ -29,14 +32,15 @@ namespace {
 using namespace layercast;
 using Prompts = std::vector<std::vector<std::int32_t>>;
 
-void Fill(const Engine& engine, const std::filesystem::path& file) {
+std::filesystem::path FileOf(const std::filesystem::path& ranks, int tp_rank) {
+  return ranks / ("rank-" + std::to_string(tp_rank) + ".safetensors");
+}
+
+// Returns the names of what it has filled.
+std::set<std::string> Fill(const Engine& engine, const std::filesystem::path& file) {
   const Checkpoint kernel_tensors = Checkpoint::Open(file);
-  const std::vector<CapturedBuffer> buffers = engine.Buffers();
-  if (buffers.size() != kernel_tensors.specs().size()) {
-    throw Error(ErrorCode::kInvalidArgument, "the engine has " + std::to_string(buffers.size()) +
-                                                 " buffers, expected " + std::to_string(kernel_tensors.specs().size()));
-  }
-  for (const CapturedBuffer& buffer : buffers) {
+  std::set<std::string> filled;
+  for (const CapturedBuffer& buffer : engine.Buffers()) {
     const NamedTensor tensor = kernel_tensors.Tensor(buffer.name);
     if (tensor.tensor.dtype != buffer.dtype || tensor.tensor.shape != buffer.shape) {
       throw Error(ErrorCode::kInvalidArgument, buffer.name + ": the engine has " +
@@ -44,7 +48,17 @@ void Fill(const Engine& engine, const std::filesystem::path& file) {
                                                    Describe(tensor.tensor.dtype, tensor.tensor.shape));
     }
     std::memcpy(buffer.address, tensor.tensor.data, static_cast<std::size_t>(tensor.tensor.num_bytes()));
+    filled.insert(buffer.name);
   }
+  return filled;
+}
+
+// The stages together have every tensor of the file.
+void ExpectAllFilled(const std::filesystem::path& file, const std::set<std::string>& filled) {
+  const std::size_t expected = Checkpoint::Open(file).specs().size();
+  if (filled.size() == expected) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "the engine has " + std::to_string(filled.size()) + " buffers, expected " + std::to_string(expected));
 }
 
 // All prompts side by side, each in steps of 1, 2, 3, ... tokens, so that prefill, decode and batching are all in it.
@@ -108,49 +122,73 @@ std::vector<float> AllLogitsByStep(const Engine& engine, const Module& tree, con
   return AllLogits(graph, kRows, prompts);
 }
 
-int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, const std::string& recipe,
-        bool by_step) {
+// What one rank has come to.
+struct Outcome {
+  std::set<std::string> filled;
+  std::vector<float> logits;
+  std::string failure;
+};
+
+Outcome RunRank(const ModelConfig& config, const ParallelConfig& parallel, CollectiveSegment& segment,
+                const std::string& recipe, const std::filesystem::path& file, const Prompts& prompts, bool by_step) {
+  Outcome outcome;
+  try {
+    SegmentSeat seat(segment, parallel.engine_rank());
+    SharedMemoryCollective collective(seat, parallel, std::chrono::seconds(60));
+    SharedMemoryStageLink stage_link(seat, parallel, std::chrono::seconds(60));
+    const auto tree = ModelRegistry::Builtin().Build(config, parallel);
+    Engine engine(*tree, parallel, *MakeRecipe(recipe), {collective, parallel.pp_size > 1 ? &stage_link : nullptr});
+    outcome.filled = Fill(engine, file);
+    outcome.logits = by_step ? AllLogitsByStep(engine, *tree, parallel, prompts) : AllLogits(engine, prompts);
+  } catch (const std::exception& error) {
+    outcome.failure = error.what();
+  }
+  return outcome;
+}
+
+int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, int pp_size,
+        const std::string& recipe, bool by_step) {
   const auto input = nlohmann::json::parse(std::cin);
   const auto prompts = input.at("prompts").get<Prompts>();
   const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model));
-  CollectiveSegment segment = CollectiveSegment::Create(tp_size);
-  std::vector<std::vector<float>> logits(static_cast<std::size_t>(tp_size));
-  std::vector<std::string> failures(logits.size());
+  const int size = tp_size * pp_size;
+  CollectiveSegment segment = CollectiveSegment::Create(size);
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
   std::vector<std::jthread> threads;
-  for (int rank = 0; rank < tp_size; ++rank) {
-    threads.emplace_back([&, rank, index = static_cast<std::size_t>(rank)] {
-      try {
-        const ParallelConfig parallel{rank, tp_size};
-        SharedMemoryCollective collective(segment, rank, std::chrono::seconds(60));
-        const auto tree = ModelRegistry::Builtin().Build(config, parallel);
-        Engine engine(*tree, parallel, *MakeRecipe(recipe), collective);
-        Fill(engine, ranks / ("rank-" + std::to_string(rank) + ".safetensors"));
-        logits[index] = by_step ? AllLogitsByStep(engine, *tree, parallel, prompts) : AllLogits(engine, prompts);
-      } catch (const std::exception& error) {
-        failures[index] = error.what();
-      }
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const ParallelConfig parallel{
+          .tp_rank = rank % tp_size, .tp_size = tp_size, .pp_rank = rank / tp_size, .pp_size = pp_size};
+      outcomes[static_cast<std::size_t>(rank)] =
+          RunRank(config, parallel, segment, recipe, FileOf(ranks, parallel.tp_rank), prompts, by_step);
     });
   }
   threads.clear();
-  for (const std::string& failure : failures) {
-    if (!failure.empty()) throw Error(ErrorCode::kInternal, failure);
+  std::vector<std::set<std::string>> filled(static_cast<std::size_t>(tp_size));
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    if (!outcomes[rank].failure.empty()) throw Error(ErrorCode::kInternal, outcomes[rank].failure);
+    filled[rank % filled.size()].merge(outcomes[rank].filled);
+    const bool last_stage = rank + filled.size() >= outcomes.size();
+    if (outcomes[rank].logits == (last_stage ? outcomes.back().logits : std::vector<float>())) continue;
+    throw Error(ErrorCode::kInternal, "the ranks' logits differ");
   }
-  for (const auto& of_rank : logits) {
-    if (of_rank != logits[0]) throw Error(ErrorCode::kInternal, "the ranks' logits differ");
+  for (int rank = 0; rank < tp_size; ++rank) {
+    ExpectAllFilled(FileOf(ranks, rank), filled[static_cast<std::size_t>(rank)]);
   }
-  return std::fwrite(logits[0].data(), sizeof(float), logits[0].size(), stdout) == logits[0].size() ? 0 : 1;
+  const std::vector<float>& logits = outcomes.back().logits;
+  return std::fwrite(logits.data(), sizeof(float), logits.size(), stdout) == logits.size() ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view computed_by = argc == 6 ? argv[5] : "";
+  const std::string_view computed_by = argc == 7 ? argv[6] : "";
   if (computed_by != "decoder" && computed_by != "step") {
-    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP RECIPE decoder|step\n";
+    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step\n";
     return 2;
   }
   try {
-    return Run(argv[1], argv[2], std::stoi(argv[3]), argv[4], computed_by == "step");
+    return Run(argv[1], argv[2], std::stoi(argv[3]), std::stoi(argv[4]), argv[5], computed_by == "step");
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

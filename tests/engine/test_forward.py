@@ -27,19 +27,28 @@ def prompts_for(vocab_size, lengths=LENGTHS):
     return [torch.randint(vocab_size, (length,), generator=generator).tolist() for length in lengths]
 
 
-def engine_logits(folder, tmp_path, tp_size, recipe, prompts, *, served_by=oracle.served_tensors, computed_by="decoder"):
-    """One [tokens, vocabulary] tensor for each prompt. computed_by: "decoder", or "step", the one in tensors."""
+def serve(folder, tmp_path, tp_size, recipe, served_by=oracle.served_tensors):
+    """What each of tp_size ranks serves, as the program takes it."""
     for rank in range(tp_size):
-        served = served_by(folder, tp_size, rank, recipe)
-        safetensors.torch.save_file(served, tmp_path / f"rank-{rank}.safetensors")
+        safetensors.torch.save_file(served_by(folder, tp_size, rank, recipe), tmp_path / f"rank-{rank}.safetensors")
+
+
+def computed_logits(folder, tmp_path, tp_size, recipe, prompts, *, pp_size=1, computed_by="decoder"):
+    """Of what was served there: one [tokens, vocabulary] tensor for each prompt."""
     done = subprocess.run(
-        [PROGRAM, folder, tmp_path, str(tp_size), recipe, computed_by],
+        [PROGRAM, folder, tmp_path, str(tp_size), str(pp_size), recipe, computed_by],
         input=json.dumps({"prompts": prompts}).encode(), capture_output=True, timeout=100, check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     rows = torch.frombuffer(bytearray(done.stdout), dtype=torch.float32)
     rows = rows.view(sum(map(len, prompts)), -1)
     return list(rows.split([len(prompt) for prompt in prompts]))
+
+
+def engine_logits(folder, tmp_path, tp_size, recipe, prompts, *, served_by=oracle.served_tensors, **how):
+    """computed_by: "decoder", or "step", the one in tensors."""
+    serve(folder, tmp_path, tp_size, recipe, served_by)
+    return computed_logits(folder, tmp_path, tp_size, recipe, prompts, **how)
 
 
 def reference_model(folder, dtype):
@@ -79,17 +88,31 @@ def with_config(folder, tmp_path, **changes):
     return other
 
 
-@pytest.mark.parametrize("spec", ["llama_plain", "llama", "qwen2_untied", "qwen3_tied", "mistral", "phi3", "gemma2",
-                                  "gemma3", "gemma3_vision", *checkpoints.MIXTURES, "glm4_moe_stacked",
-                                  *checkpoints.LATENT, *SCANNED])
+FAMILIES = ("llama_plain", "llama", "qwen2_untied", "qwen3_tied", "mistral", "phi3", "gemma2", "gemma3",
+            "gemma3_vision", *checkpoints.MIXTURES, "glm4_moe_stacked", *checkpoints.LATENT, *SCANNED)
+
+
+@pytest.mark.parametrize("spec", FAMILIES)
 def test_fp32_logits_agree(checkpoint, tmp_path, spec):
     folder = with_config(checkpoint(spec, "a"), tmp_path, dtype="float32", torch_dtype=None)
     prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"] - 3)  # the last three may stand for images
     expected = reference_logits(reference_model(folder, torch.float32), prompts)
-    for tp_size in (1, 2, 4):
+    for tp_size, pp_size in ((1, 1), (2, 2), (4, 1)):
         kernel_tensors = tmp_path / f"tp-{tp_size}"
         kernel_tensors.mkdir()
-        assert_close(engine_logits(folder, kernel_tensors, tp_size, "none", prompts), expected, limit_of(spec))
+        got = engine_logits(folder, kernel_tensors, tp_size, "none", prompts, pp_size=pp_size)
+        assert_close(got, expected, limit_of(spec))
+
+
+@pytest.mark.parametrize("tp_size", [1, 2], ids=["tp1", "tp2"])
+@pytest.mark.parametrize("spec", FAMILIES)
+def test_stages_of_a_pipeline_compute_the_same_bits(checkpoint, tmp_path, spec, tp_size):
+    folder = checkpoint(spec, "a")
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"] - 3, (1, 9, 23))
+    serve(folder, tmp_path, tp_size, "none")
+    alone, staged = (torch.cat(computed_logits(folder, tmp_path, tp_size, "none", prompts, pp_size=pp_size))
+                     for pp_size in (1, 2))
+    assert torch.equal(staged.view(torch.int32), alone.view(torch.int32))
 
 
 def assert_rounded_alike(got, expected, bits):
@@ -267,7 +290,7 @@ def test_a_sliding_window_agrees(checkpoint, tmp_path):
 ])
 def test_what_it_cannot_compute_is_refused(checkpoint, tmp_path, changes, message):
     folder = with_config(checkpoint("llama_plain", "a"), tmp_path, **changes)
-    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "none", "decoder"], input=b'{"prompts": [[1]]}',
+    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "1", "none", "decoder"], input=b'{"prompts": [[1]]}',
                           capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     assert message in done.stderr.decode()
