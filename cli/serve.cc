@@ -76,10 +76,14 @@ class Serve final : public Subcommand {
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")->check(WholeNumber(0));
-    app.add_option("--tp", options_.ranks.tp_size, "Ranks")->check(CLI::Range(1, 64))->capture_default_str();
+    app.add_option("--tp", options_.ranks.tp_size, "Ranks over which each layer is split")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
     app.add_flag("--expert-parallel", options_.ranks.expert_parallel,
                  "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
-    app.add_option("--pp", pp_size_, "Pipeline stages")->check(CLI::Range(1, 64))->capture_default_str();
+    app.add_option("--pp", options_.ranks.pp_size, "Pipeline stages, of --tp ranks each")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
     app.add_option(
            "--quantization", options_.ranks.recipe,
            "The recipe of what is served; checkpoint: of each layer that of the form in which config.json says it is")
@@ -124,11 +128,6 @@ class Serve final : public Subcommand {
 
   void Run(Output& output) override {
     if (device_ == "cuda") CheckDevice();
-    if (pp_size_ != 1) {
-      throw Error(ErrorCode::kUnsupported, "--pp " + std::to_string(pp_size_) +
-                                               " is not offered: the built-in engine computes all layers on each rank; "
-                                               "pipeline stages are for engines that use the library");
-    }
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.on_device = device_ == "cuda";
     options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");
@@ -138,7 +137,7 @@ class Serve final : public Subcommand {
     options_.ranks.draft = AbsoluteDraft(draft_);
     options_.first_load = FirstLoad();
     ProgressBar bar("loading", !output.json());
-    LoadProgress progress(options_.ranks.tp_size, bar);
+    LoadProgress progress(options_.ranks.tp_size * options_.ranks.pp_size, bar);
     options_.ranks.on_progress = [&](int rank, std::uint64_t bytes, std::uint64_t total) {
       progress.Show(rank, bytes, total);
     };
@@ -148,7 +147,7 @@ class Serve final : public Subcommand {
     bar.End();
     const Json ready = service.Ready();
     output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
-                            ready.at("tp").dump() + " ranks, quantization " + options_.ranks.recipe);
+                            std::to_string(ready.at("pids").size()) + " ranks, quantization " + options_.ranks.recipe);
     end.Wait();
   }
 
@@ -202,6 +201,9 @@ class Serve final : public Subcommand {
     if (options_.ranks.tp_size != 1) {
       refuse("one rank computes the whole model: expected --tp 1, got " + std::to_string(options_.ranks.tp_size));
     }
+    if (options_.ranks.pp_size != 1) {
+      refuse("one rank computes the whole model: expected --pp 1, got " + std::to_string(options_.ranks.pp_size));
+    }
     if (commit_ != "staged") refuse("expected --commit staged, got " + commit_);
   }
 
@@ -226,7 +228,6 @@ class Serve final : public Subcommand {
   std::string commit_ = "staged";
   std::string device_ = "cpu";
   std::optional<std::int64_t> max_num_seqs_;
-  int pp_size_ = 1;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "engine_side/server/served_weights.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
+#include "layercast/model/pipeline_stages.h"
 #include "layercast/model_description.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
@@ -35,6 +36,11 @@ constexpr std::chrono::milliseconds kPauseLease{60'000};
 
 // Of a decode graph's cache, which is there in full from the start.
 constexpr std::int64_t kMostTokensOnDevice = 4096;
+
+// Refused before any rank is started.
+void CheckStages(const RankGroupOptions& ranks, const ModelConfig& config) {
+  static_cast<void>(PipelineStages({.pp_size = ranks.pp_size}, config.num_hidden_layers));
+}
 
 // How long a sequence may be, held against what the model can.
 std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& config) {
@@ -114,6 +120,7 @@ class EngineService::Impl {
 
  private:
   RankGroupOptions RankOptions() {
+    CheckStages(options_.ranks, config_);
     RankGroupOptions ranks = options_.ranks;
     ranks.max_model_len = max_model_len_;
     ranks.on_weights_lost = [this] { reloader_.LoseWeights(); };
@@ -129,6 +136,7 @@ class EngineService::Impl {
     return {{"pid", ::getpid()},
             {"pids", ranks_.pids()},
             {"tp", options_.ranks.tp_size},
+            {"pp", options_.ranks.pp_size},
             {"expert_parallel", options_.ranks.expert_parallel},
             {"quantization", options_.ranks.recipe},
             {"device", options_.ranks.on_device ? "cuda" : "cpu"}};

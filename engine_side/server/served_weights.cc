@@ -28,7 +28,8 @@ Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescripti
                          {"step", std::to_string(version.step)},
                          {"digest", version.digest.ToHex()},
                          {"quantization", layout.recipe},
-                         {"tp_size", std::to_string(layout.tp_size)}};
+                         {"tp_size", std::to_string(layout.tp_size)},
+                         {"pp_size", std::to_string(layout.pp_size)}};
   Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
   for (const Json& rank : ranks.Call("export", {{"directory", folder.unfinished().string()}, {"metadata", metadata}},
                                      Deadline::After(kRankTimeout))) {
@@ -63,11 +64,9 @@ Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoin
   const Json params = {{"version", status["version"]},
                        {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
                        {"allow_remote", allow_remote}};
-  Json result = {{"version", status["version"]},
-                 {"tp", layout.tp_size},
-                 {"expert_parallel", layout.expert_parallel},
-                 {"quantization", layout.recipe},
-                 {"ranks", Json::array()}};
+  Json result = {{"version", status["version"]},  {"tp", layout.tp_size},
+                 {"pp", layout.pp_size},          {"expert_parallel", layout.expert_parallel},
+                 {"quantization", layout.recipe}, {"ranks", Json::array()}};
   for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
     const Json& served = status["ranks"][result["ranks"].size()];
     result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});

@@ -219,7 +219,7 @@ def test_a_flag_that_is_misspelt_is_named_even_where_it_was_required(program):
 @pytest.mark.parametrize("arguments, code, words", [
     (["--bind", "tcp://127.0.0.1:99999"], "invalid_argument", "tcp://127.0.0.1:99999"),
     (["--max-model-len", "1000000"], "invalid_argument", "a sequence of 1000000 tokens: the model has "),
-    (["--pp", "2"], "unsupported", "--pp 2"),
+    (["--pp", "9"], "invalid_argument", "pp_size 9 exceeds num_hidden_layers"),
     (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
     (["--model", "/nowhere"], "not_found", "/nowhere"),
 ])

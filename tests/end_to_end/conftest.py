@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+import disk_names
 import oracle
 import program as layercast_program
 from reload_setting import Setting
@@ -57,8 +58,12 @@ def start_shared(program):
 
 
 @functools.cache
-def expected_tensors(folder, tp, recipe):
-    return [oracle.served_tensors(folder, tp, rank, recipe) for rank in range(tp)]
+def expected_tensors(folder, tp, pp, recipe):
+    """By rank of the engine: stage by stage."""
+    config, _ = disk_names.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
+    sizes = oracle.stage_sizes(disk_names.layers_of(config), pp)
+    of_ranks = [oracle.served_tensors(folder, tp, rank, recipe) for rank in range(tp)]
+    return [oracle.of_stage(served, config, sizes, stage) for stage in range(pp) for served in of_ranks]
 
 
 @pytest.fixture
@@ -69,11 +74,11 @@ def assert_serves(program, tmp_path):
     def check(engine, folder, recipe):
         out = tmp_path / f"export-{next(count)}"
         said = program.export(engine, out)
-        tp = engine.ready["tp"]
+        tp, pp = engine.ready["tp"], engine.ready["pp"]
         assert sorted(path.name for path in out.glob("*.safetensors")) == sorted(said["files"])
-        for rank, expected in enumerate(expected_tensors(folder, tp, recipe)):
+        for rank, expected in enumerate(expected_tensors(folder, tp, pp, recipe)):
             lines = oracle.differences(oracle.read_export(out, rank), expected)
-            assert not lines, f"rank {rank} of {tp}, {recipe}, {folder.name}:\n" + "\n".join(lines)
+            assert not lines, f"rank {rank} of {tp * pp}, {recipe}, {folder.name}:\n" + "\n".join(lines)
 
     return check
 

@@ -16,8 +16,8 @@ class Setting:
         self.program, self.start, self.assert_serves = program, start, assert_serves
         self.folders = {version: checkpoint("qwen3", version) for version in ("a", "b")}
 
-    def serve(self, commit="staged", failpoints="", tp=2, chunk_bytes=16384):
-        self.engine = self.start("serve", "--model", self.folders["a"], "--tp", tp, "--quantization", RECIPE,
+    def serve(self, commit="staged", failpoints="", tp=2, pp=1, chunk_bytes=16384):
+        self.engine = self.start("serve", "--model", self.folders["a"], "--tp", tp, "--pp", pp, "--quantization", RECIPE,
                                  "--chunk-bytes", chunk_bytes, "--commit", commit, failpoints=failpoints)
         self.versions = {"a": self.engine.version}
         self.answer_of_a = self.answer()["tokens"]
