@@ -80,7 +80,8 @@ void MambaBlock::Scan(const Values& values, std::span<const float> projected, st
   }
 }
 
-// In place: y := round(weight * round(g / sqrt(mean(g^2) + epsilon))) with g = y * silu(gate), over each group.
+// In place: y := round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate), over each group. As in the
+// kernels of mamba_ssm, what is scanned is rounded here for the first time.
 void MambaBlock::Normalize(std::span<const float> weight) {
   const std::size_t groups = Size(sizes_.num_groups), group_size = Size(sizes_.group_inner());
   std::vector<float> sums(scanned_.rows() * groups, 0.0F);
@@ -97,7 +98,7 @@ void MambaBlock::Normalize(std::span<const float> weight) {
     for (std::size_t g = 0; g < groups; ++g) {
       const std::span<float> y = scanned_[i].subspan(g * group_size, group_size);
       NormalizeBy(sums[i * groups + g] / static_cast<float>(norm_size_), y, weight.subspan(g * group_size, group_size),
-                  static_cast<float>(options_.norm_epsilon), NormStyle::kWeight, dtype_, y);
+                  static_cast<float>(options_.norm_epsilon), NormStyle::kFp32Weight, dtype_, y);
     }
   }
 }

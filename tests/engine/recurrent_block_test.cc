@@ -7,13 +7,16 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine_side/engine/block.h"
+#include "engine_side/engine/row_kernels.h"
 #include "layercast/error.h"
 #include "layercast/model/gated_delta_net.h"
 #include "layercast/model/mamba_mixer.h"
@@ -30,9 +33,9 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
-std::unique_ptr<Module> MakeMamba() {
+std::unique_ptr<Module> MakeMamba(const MambaOptions& options = {}) {
   constexpr MambaSizes kSizes{.num_heads = 4, .head_dim = 6, .state_size = 5, .num_groups = 2, .conv_kernel = 3};
-  return std::make_unique<MambaMixer>(kContext, kSizes, kHidden, MambaOptions());
+  return std::make_unique<MambaMixer>(kContext, kSizes, kHidden, options);
 }
 
 std::unique_ptr<Module> MakeDeltaNet(DeltaNetRows rows) {
@@ -159,8 +162,64 @@ TEST_P(RecurrentBlock, WeightsAreReadWhereTheyWereCaptured) {
   }
 }
 
+// What is scanned is fp32 until the gated norm has multiplied it by its weight: rounded once, not twice. The mixer's
+// other weights are such that x is known, B and C are zero, and out_proj changes nothing.
+TEST(MambaBlock, RoundsOnceInItsGatedNorm) {
+  const std::unique_ptr<Module> mixer = MakeMamba(MambaOptions{.bias = true});
+  std::map<std::string, std::vector<float>> values;
+  std::vector<CapturedBuffer> buffers;
+  const auto add = [&](const std::string& name, const TensorSpec& spec) {
+    std::vector<float>& zeros = values[name];
+    zeros.resize(static_cast<std::size_t>(spec.num_elements()));
+    buffers.push_back({name, reinterpret_cast<std::byte*>(zeros.data()), DType::kF32, spec.shape, {}, {}});
+  };
+  for (const Parameter& parameter : mixer->parameters()) add("mixer." + parameter.spec.name, parameter.spec);
+  for (const DerivedTensor& derived : mixer->derived()) add("mixer." + derived.spec.name, derived.spec);
+  for (const auto& [name, child] : mixer->children()) {
+    for (const Parameter& parameter : child->parameters())
+      add("mixer." + name + "." + parameter.spec.name, parameter.spec);
+  }
+  std::vector<float> x(kHidden), weight(kHidden);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = 0.37F * static_cast<float>(i % 7) - 0.9F;
+    weight[i] = 1.0F + 0.013F * static_cast<float>(i);
+    values["mixer.conv1d.bias"][i] = x[i];
+    values["mixer.in_proj.bias"][i] = 1.0F;  // the gate
+    values["mixer.out_proj.weight"][i * kHidden + i] = 1.0F;
+  }
+  std::ranges::copy(weight, values["mixer.norm.weight"].begin());
+  std::ranges::fill(values["mixer.D"], 1.0F);
+  CapturedWeights weights(buffers);
+  SingleRank alone;
+  RotaryTables rotary([](const RotaryEmbedding&) { return Rope(); }, DType::kBF16);
+  const auto block = MakeBlock(*mixer, "mixer", BlockContext{weights, rotary, alone, DType::kBF16});
+  const TokenRow row;
+  Activations out;
+  block->Forward({&row, 1}, Activations(1, kHidden), out);
+
+  RoundTo(DType::kBF16, x);
+  Activate(Activation::kSilu, x, DType::kBF16);
+  std::vector<float> expected(kHidden), twice(kHidden);
+  for (std::size_t group = 0; group < 2; ++group) {
+    const auto of_group = std::span(x).subspan(group * 12, 12);
+    const double silu = 1.0 / (1.0 + std::exp(-1.0));
+    double mean = 0.0;
+    for (const float value : of_group) mean += value * silu * value * silu / 12.0;
+    for (std::size_t i = group * 12; i < (group + 1) * 12; ++i) {
+      auto normed = static_cast<float>(x[i] * silu / std::sqrt(mean + MambaOptions().norm_epsilon));
+      expected[i] = weight[i] * normed;
+      RoundTo(DType::kBF16, {&normed, 1});
+      twice[i] = weight[i] * normed;
+    }
+  }
+  RoundTo(DType::kBF16, expected);
+  RoundTo(DType::kBF16, twice);
+  EXPECT_NE(expected, twice);
+  EXPECT_EQ(std::vector<float>(out[0].begin(), out[0].end()), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, RecurrentBlock,
-                         ::testing::Values(Kind{"Mamba", MakeMamba},
+                         ::testing::Values(Kind{"Mamba", [] { return MakeMamba(); }},
                                            Kind{"DeltaNetByKeyHead",
                                                 [] { return MakeDeltaNet(DeltaNetRows::kByKeyHead); }},
                                            Kind{"DeltaNetByPart", [] { return MakeDeltaNet(DeltaNetRows::kByPart); }}),

@@ -115,31 +115,46 @@ def test_stages_of_a_pipeline_compute_the_same_bits(checkpoint, tmp_path, spec, 
     assert torch.equal(staged.view(torch.int32), alone.view(torch.int32))
 
 
-def assert_rounded_alike(got, expected, bits):
-    """The gap is the reference's, in units of the last place of its larger logit."""
-    top = expected.topk(2).values
-    ulp = torch.exp2(torch.floor(torch.log2(top[:, 0].abs())) - (bits - 1))
-    differs = got.argmax(-1) != expected.argmax(-1)
-    gaps = ((top[:, 0] - top[:, 1]) / ulp)[differs]
-    assert (gaps < 4).all(), gaps
-    assert differs.float().mean() < 0.2  # and they are the exception
-    # Rounding everywhere, and nothing worse.
-    assert (got - expected).abs().max() / expected.abs().max() < 2.0 ** -(bits - 4)
+# What is computed in 16 bits. The step in tensors computes some of them.
+IN_TENSORS_ROUNDED = ("llama", "qwen2", "qwen3", "llama_fp16", "phi3", "gemma3")
+ROUNDED = tuple(spec for spec in dict.fromkeys((*FAMILIES, *IN_TENSORS_ROUNDED))
+                if checkpoints.SPECS[spec].dtype != "float32")
 
 
-@pytest.mark.parametrize("tp_size", [1, 2])
-@pytest.mark.parametrize("spec, dtype, bits", [("llama", torch.bfloat16, 8), ("qwen2", torch.bfloat16, 8),
-                                               ("qwen3", torch.bfloat16, 8), ("llama_fp16", torch.float16, 11),
-                                               ("phi3", torch.bfloat16, 8), ("gemma3", torch.bfloat16, 8),
-                                               ("qwen3_5", torch.bfloat16, 8), ("mamba2", torch.bfloat16, 8),
-                                               ("mistral", torch.bfloat16, 8), ("qwen2_moe", torch.bfloat16, 8),
-                                               ("minimax_m2", torch.bfloat16, 8)])
-def test_rounded_argmax_differs_only_where_the_top_two_are_close(checkpoint, tmp_path, spec, dtype, bits, tp_size):
-    """Teacher-forced."""
-    folder = checkpoint(spec, "a")
-    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
-    got = torch.cat(engine_logits(folder, tmp_path, tp_size, "none", prompts))
-    assert_rounded_alike(got, torch.cat(reference_logits(reference_model(folder, dtype), prompts)), bits)
+def row_errors(logits, expected, truth):
+    """For each token, against the size of its true logits."""
+    return ((logits - expected).square().mean(-1) / truth.square().mean(-1)).sqrt()
+
+
+def assert_rounds_as_well(got, theirs, truth, has_experts):
+    """transformers rounds a little elsewhere than any engine, and its 16-bit logits are no truth: that is its own model
+    in fp32. Ours may not be further from it than 1.15 times as far as transformers' own; most roundings are the same
+    ones, so both lie closer together than the 1.41 times of two that round independently. A router turns a near tie over
+    when it is rounded, and the token goes to other experts: such rows are few, and theirs as well as ours."""
+    ours_off, theirs_off = row_errors(got, truth, truth), row_errors(theirs, truth, truth)
+    apart = row_errors(got, theirs, truth)
+    for quantile in (0.5, 0.9):
+        assert ours_off.quantile(quantile) < 1.15 * theirs_off.quantile(quantile), quantile
+    assert apart.median() < 1.2 * theirs_off.median()
+    limit = 4 * theirs_off.quantile(0.9)
+    jumps = [(off > limit).float().mean() for off in (ours_off, theirs_off)]
+    assert jumps[0] <= jumps[1] + (0.04 if has_experts else 0), jumps
+
+
+def check_rounding(folder, tmp_path, spec, *, tp_sizes=(1,), computed_by="decoder"):
+    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"] - 3)
+    dtype = getattr(torch, checkpoints.SPECS[spec].dtype)
+    theirs, truth = (torch.cat(reference_logits(reference_model(folder, kind), prompts)).double()
+                     for kind in (dtype, torch.float32))
+    has_experts = any(".experts." in name for name in oracle.read_tensors(folder))
+    for tp_size in tp_sizes:
+        got = torch.cat(engine_logits(folder, tmp_path, tp_size, "none", prompts, computed_by=computed_by)).double()
+        assert_rounds_as_well(got, theirs, truth, has_experts)
+
+
+@pytest.mark.parametrize("spec", ROUNDED)
+def test_rounded_logits_are_as_close_to_the_truth_as_those_of_transformers(checkpoint, tmp_path, spec):
+    check_rounding(checkpoint(spec, "a"), tmp_path, spec, tp_sizes=(1, 2))
 
 
 def dequantized(folder, recipe):
@@ -309,14 +324,9 @@ def test_fp32_logits_of_the_step_in_tensors_agree(checkpoint, tmp_path, spec):
     assert_close(engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="step"), expected)
 
 
-@pytest.mark.parametrize("spec, dtype, bits", [("llama", torch.bfloat16, 8), ("qwen2", torch.bfloat16, 8),
-                                               ("qwen3", torch.bfloat16, 8), ("llama_fp16", torch.float16, 11),
-                                               ("phi3", torch.bfloat16, 8), ("gemma3", torch.bfloat16, 8)])
-def test_the_step_in_tensors_rounds_as_transformers_does(checkpoint, tmp_path, spec, dtype, bits):
-    folder = checkpoint(spec, "a")
-    prompts = prompts_for(checkpoints.SPECS[spec].config["vocab_size"])
-    got = torch.cat(engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="step"))
-    assert_rounded_alike(got, torch.cat(reference_logits(reference_model(folder, dtype), prompts)), bits)
+@pytest.mark.parametrize("spec", IN_TENSORS_ROUNDED)
+def test_the_step_in_tensors_rounds_as_well_as_transformers(checkpoint, tmp_path, spec):
+    check_rounding(checkpoint(spec, "a"), tmp_path, spec, computed_by="step")
 
 
 @pytest.mark.parametrize("recipe", ["fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "nvfp4",

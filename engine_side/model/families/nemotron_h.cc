@@ -45,7 +45,7 @@ void UseLayerTypes(nlohmann::json& config) {
 }  // namespace
 
 std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
-  const LayerContext context{.parallel = parallel, .dtype = dtype};
+  const LayerContext context{.parallel = parallel, .dtype = dtype, .norm = NormStyle::kFp32Weight};
   const ConfigFields fields = ConfigFields::Of(config);
   const MambaSizes sizes{.num_heads = fields.Size("mamba_num_heads", 128),
                          .head_dim = fields.Size("mamba_head_dim", 64),

@@ -9,7 +9,8 @@
 namespace layercast {
 
 // What a norm multiplies by: its weight, or (Gemma, Qwen3-Next) one plus its weight. Stored bytes are the same.
-// kFp32Weight (GPT-OSS) and kOnePlusWeight round to the model's dtype once, kWeight also before it multiplies.
+// kFp32Weight (GPT-OSS, Nemotron-H) and kOnePlusWeight round to the model's dtype once, kWeight also before it
+// multiplies.
 enum class NormStyle : std::uint8_t { kWeight, kFp32Weight, kOnePlusWeight };
 
 struct LayerContext {
