@@ -104,6 +104,11 @@ void DeclareScales(CLI::App& app, HeldScales& scales) {
   app.add_flag("--kv-cache-scales", scales.kv_cache, "Also holds the scales of each attention layer's cache");
 }
 
+void DeclareWeightRules(CLI::App& app, std::string& path) {
+  app.add_option("--weight-rules", path,
+                 "A JSON file that says how the trainer calls its tensors and lays them out (docs/checkpoints.md)");
+}
+
 std::string AbsoluteDraft(const std::string& draft) {
   return draft.empty() || draft == kOwnDraftLayers ? draft : AbsolutePath(draft);
 }

@@ -55,6 +55,8 @@ std::string RateText(const Json& gb_per_s);
 std::string AbsolutePath(const std::string& path);
 // --input-scales, --kv-cache-scales.
 void DeclareScales(CLI::App& app, HeldScales& scales);
+// --weight-rules FILE.
+void DeclareWeightRules(CLI::App& app, std::string& path);
 // What --draft names: the draft layers of the checkpoint, or a folder, which is made absolute.
 std::string AbsoluteDraft(const std::string& draft);
 

@@ -18,6 +18,7 @@
 #include "engine_side/reload/layer_recipes.h"
 #include "engine_side/reload/quantized_checkpoint.h"
 #include "layercast/model/config.h"
+#include "layercast/model/weight_rules.h"
 #include "layercast/model_description.h"
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
@@ -224,6 +225,7 @@ class Plan final : public Subcommand {
         ->check(CLI::IsMember(KnownRecipes()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
     DeclareScales(app, scales_);
+    DeclareWeightRules(app, weight_rules_);
     app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint");
     timeout_.Declare(app);
   }
@@ -243,6 +245,7 @@ class Plan final : public Subcommand {
     const std::string draft = AbsoluteDraft(draft_);
     const auto tree = BuildWithNamedDraft(config, parallel_, draft);
     HoldScales(*tree, scales_);
+    if (!weight_rules_.empty()) WeightRules::FromFile(weight_rules_).ApplyTo(*tree);
     const auto [manifest, parts] =
         publisher_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
                            : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_);
@@ -266,6 +269,7 @@ class Plan final : public Subcommand {
   bool partial_ = false;
   QuantizationConfig quantization_;
   HeldScales scales_;
+  std::string weight_rules_;
   std::string publisher_;
   Timeout timeout_;
 };

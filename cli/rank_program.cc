@@ -25,6 +25,7 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_flag("--requantize", options.requantize);
   app.add_flag("--input-scales", options.scales.inputs);
   app.add_flag("--kv-cache-scales", options.scales.kv_cache);
+  app.add_option("--weight-rules", options.weight_rules);
   app.add_option("--chunk-bytes", options.chunk_bytes)->required();
   app.add_option("--buffer-limit", options.buffer_limit)->required();
   app.add_option("--channel", options.channel);

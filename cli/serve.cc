@@ -20,6 +20,7 @@
 #include "engine_side/reload/layer_recipes.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
+#include "layercast/model/weight_rules.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 
@@ -94,6 +95,7 @@ class Serve final : public Subcommand {
     app.add_flag("--requantize", options_.ranks.requantize,
                  "Layers of a quantized checkpoint that cannot be served as they are: dequantize, and quantize anew");
     DeclareScales(app, options_.ranks.scales);
+    DeclareWeightRules(app, weight_rules_);
     app.add_option("--commit", commit_, "How a version is put in place")
         ->check(CLI::IsMember(KnownCommitPolicies()))
         ->capture_default_str();
@@ -135,6 +137,10 @@ class Serve final : public Subcommand {
     options_.ranks.engine = EngineName();
     options_.ranks.allow_remote = options_.allow_remote;
     options_.ranks.draft = AbsoluteDraft(draft_);
+    if (!weight_rules_.empty()) {
+      options_.ranks.weight_rules = AbsolutePath(weight_rules_);
+      (void)WeightRules::FromFile(options_.ranks.weight_rules);  // what is wrong with it is said here, not by each rank
+    }
     options_.first_load = FirstLoad();
     ProgressBar bar("loading", !output.json());
     LoadProgress progress(options_.ranks.tp_size * options_.ranks.pp_size, bar);
@@ -221,6 +227,7 @@ class Serve final : public Subcommand {
   EngineServiceOptions options_;
   CheckpointFlags checkpoint_;
   std::string draft_;
+  std::string weight_rules_;
   std::string publisher_;
   std::string engine_;
   std::string version_;

@@ -71,6 +71,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     if (options_.requantize) launch.arguments.emplace_back("--requantize");
     if (options_.scales.inputs) launch.arguments.emplace_back("--input-scales");
     if (options_.scales.kv_cache) launch.arguments.emplace_back("--kv-cache-scales");
+    if (!options_.weight_rules.empty()) flag("--weight-rules", options_.weight_rules);
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
                           {"--version-fd", memory.version.get()}};

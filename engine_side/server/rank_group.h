@@ -29,6 +29,7 @@ struct RankGroupOptions {
   bool power_of_two_scales = false;
   bool requantize = false;
   HeldScales scales{};
+  std::string weight_rules{};            // of `layercast-rank`: a file, or empty
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   std::uint64_t buffer_limit = 0;        // of each rank: ReceiverOptions'
   std::string channel;                   // of a reload that names none; empty: the fastest

@@ -22,6 +22,7 @@
 #include "engine_side/server/weights_lender.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
+#include "layercast/model/weight_rules.h"
 #include "layercast/model_description.h"
 #include "layercast/receiver.h"
 #include "src/base/log.h"
@@ -216,6 +217,7 @@ class RankProcess {
   std::unique_ptr<Module> BuildModel() const {
     std::unique_ptr<Module> model = BuildWithNamedDraft(config_, parallel_, options_.draft);
     HoldScales(*model, options_.scales);
+    if (!options_.weight_rules.empty()) WeightRules::FromFile(options_.weight_rules).ApplyTo(*model);
     return model;
   }
 

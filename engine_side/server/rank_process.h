@@ -25,6 +25,7 @@ struct RankOptions {
   bool power_of_two_scales = false;
   bool requantize = false;
   HeldScales scales;
+  std::string weight_rules;  // a file (WeightRules), or empty
   std::uint64_t chunk_bytes = 4U << 20;
   std::uint64_t buffer_limit = 0;  // ReceiverOptions'
   std::string channel;             // where a reload names none; empty: the fastest

@@ -1,12 +1,15 @@
 """What tests of the pipeline share."""
 
 import os
+import select
 import subprocess
 
 import pytest
 import safetensors.torch
 
 import quantized_forms
+
+READY_SECONDS = 30
 
 
 @pytest.fixture
@@ -32,3 +35,24 @@ def made(checkpoint, tmp_path):
 def made_experts(checkpoint, tmp_path):
     """One of experts and latent attention."""
     return lambda form: quantized_forms.make(checkpoint("deepseek_v3_wide", "a"), tmp_path / "checkpoint", form)
+
+
+@pytest.fixture
+def publish():
+    """publish(folder, "stream", "layer") -> the endpoint of a publisher's process, which ends with the test."""
+    running = []
+
+    def start(folder, mode, order, **environment):
+        command = [os.environ["LAYERCAST_PUBLISHER_DRIVER"], folder, mode, order]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, **environment})
+        running.append(process)
+        readable, _, _ = select.select([process.stdout], [], [], READY_SECONDS)
+        endpoint = process.stdout.readline().strip() if readable else ""
+        assert endpoint.startswith("tcp://"), f"no endpoint; exit status {process.poll()}"
+        return endpoint
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()

@@ -3,6 +3,7 @@
 //   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [before=FOLDER] [channel=C] [pow2]
 //                   [requantize] [direct] [device] [experts] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES]
 //                   [stage=STAGE] [layers=OF_A_STAGE,...] [draft=mtp|FOLDER] [input_scales] [kv_cache_scales]
+//                   [rules=FILE]
 // pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver,
 // which takes the version of before=FOLDER first where that is given.
 // experts: each is whole on one rank. device: the engine's buffers are on the device that this program is linked with;
@@ -25,6 +26,7 @@
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "layercast/model/held_scales.h"
+#include "layercast/model/weight_rules.h"
 #include "layercast/model_description.h"
 #include "layercast/receiver.h"
 #include "src/base/counting_memory.h"
@@ -37,7 +39,7 @@ namespace layercast {
 namespace {
 
 struct Job {
-  std::string folder, recipe, out, way = "pieces", before, channel, draft;
+  std::string folder, recipe, out, way = "pieces", before, channel, draft, rules;
   ParallelConfig parallel;
   ScheduleOptions schedule;
   HeldScales scales;
@@ -81,6 +83,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word.starts_with("pp=")) job.parallel.pp_size = std::stoi(value);
     if (word.starts_with("stage=")) job.parallel.pp_rank = std::stoi(value);
     if (word.starts_with("draft=")) job.draft = value;
+    if (word.starts_with("rules=")) job.rules = value;
     if (word.starts_with("layers=")) job.parallel.pp_layer_partition = Numbers(value);
   }
   return job;
@@ -155,6 +158,7 @@ std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
   const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(job.folder));
   std::unique_ptr<Module> model = BuildWithNamedDraft(config, job.parallel, job.draft);
   HoldScales(*model, job.scales);
+  if (!job.rules.empty()) WeightRules::FromFile(job.rules).ApplyTo(*model);
   return model;
 }
 

@@ -2,7 +2,6 @@
 an engine is built around the ranks."""
 
 import os
-import select
 import subprocess
 
 import pytest
@@ -10,29 +9,8 @@ import safetensors.torch
 
 import oracle
 
-READY_SECONDS = 30
 RANK_SECONDS = 60
 ORDERS = [("snapshot", "layer"), ("stream", "layer"), ("stream", "checkpoint"), ("stream", "11")]
-
-
-@pytest.fixture
-def publish(tmp_path):
-    running = []
-
-    def start(folder, mode, order, **environment):
-        command = [os.environ["LAYERCAST_PUBLISHER_DRIVER"], folder, mode, order]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   env={**os.environ, **environment})
-        running.append(process)
-        readable, _, _ = select.select([process.stdout], [], [], READY_SECONDS)
-        endpoint = process.stdout.readline().strip() if readable else ""
-        assert endpoint.startswith("tcp://"), f"no endpoint; exit status {process.poll()}"
-        return endpoint
-
-    yield start
-    for process in running:
-        process.kill()
-        process.communicate()
 
 
 def start_ranks(folder, tp, recipe, out, *words, **environment):

@@ -1,0 +1,31 @@
+// What a trainer's tensors are called and how they are laid out, as one JSON file says it (engine_side/model/
+// WEIGHT_RULES.md): how who has no host program declares name rules and transforms. `layercast plan` and `layercast
+// serve` take it.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "layercast/export.h"
+#include "layercast/model/module.h"
+#include "layercast/model/source_transforms.h"
+#include "layercast/model/weights_mapper.h"
+
+namespace layercast {
+
+// Immutable value.
+struct LAYERCAST_PUBLIC WeightRules {
+  SourceTransforms transforms{};  // of the checkpoint's names
+  WeightsMapper names{};          // of what the transforms make, before the family's own rules
+
+  // Throws kInvalidArgument, naming the field ("transforms[2].split.axis: expected an integer of at least 0, got -1"),
+  // the rule, or the place where the text is no JSON.
+  static WeightRules Parse(std::string_view json);
+  // Throws kNotFound as well; messages begin with the path.
+  static WeightRules FromFile(const std::filesystem::path& path);
+
+  // Sets the transforms of `root` and puts the names before its mapper. Before a Receiver takes the tree.
+  void ApplyTo(Module& root) const;
+};
+
+}  // namespace layercast

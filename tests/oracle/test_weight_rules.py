@@ -1,0 +1,78 @@
+"""Checkpoints that lie otherwise than the model does, and the file of rules that says how: cold, live from another
+version, live from a publisher, and the oracle are the same bytes."""
+
+import os
+import subprocess
+
+import pytest
+import safetensors.torch
+
+import foreign
+import oracle
+
+RANK_SECONDS = 60
+SPECS = ("llama", "qwen2")
+# Of the recipes, those whose scales follow from magnitudes in each way there is, and one of small blocks.
+RECIPES = {"none": SPECS, "fp8_per_tensor": ("qwen2",), "fp8_per_channel": SPECS, "fp8_per_block": ("llama",),
+           "mxfp8": ("qwen3_blocks",), "nvfp4": ("qwen3_blocks",)}
+
+
+@pytest.fixture(scope="module")
+def laid_out(checkpoint, tmp_path_factory):
+    made = {}
+
+    def make(spec, version, layout):
+        key = (spec, version, layout)
+        if key not in made:
+            made[key] = foreign.make(checkpoint(spec, version), tmp_path_factory.mktemp(spec) / layout, layout)
+        return made[key]
+
+    return make
+
+
+def start(folder, tp, rank, recipe, out, *words):
+    command = [os.environ["LAYERCAST_PIPELINE_DRIVER"], folder, tp, rank, recipe, out, f"rules={folder / foreign.FILE}",
+               *words]
+    return subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+
+
+def served(folder, tp, recipe, out, *words):
+    """By rank. They run together: a stream is walked once for all of them."""
+    ranks = [start(folder, tp, rank, recipe, out / f"rank-{rank}", *words) for rank in range(tp)]
+    for rank in ranks:
+        errors = rank.communicate(timeout=RANK_SECONDS)[1]
+        assert rank.returncode == 0, errors
+    return [safetensors.torch.load_file(out / f"rank-{rank}") for rank in range(tp)]
+
+
+def assert_served(folder, usual, tp, recipe, out, *words):
+    for rank, got in enumerate(served(folder, tp, recipe, out, *words)):
+        assert oracle.differences(got, oracle.served_tensors(usual, tp, rank, recipe)) == [], f"rank {rank}, {words}"
+
+
+@pytest.mark.parametrize("layout", foreign.LAYOUTS)
+@pytest.mark.parametrize("spec", SPECS)
+def test_torch_undoes_what_the_rules_declare(spec, layout, laid_out, checkpoint):
+    usual, read = oracle.read_tensors(checkpoint(spec, "b")), foreign.undo(laid_out(spec, "b", layout))
+    assert read.keys() == usual.keys()
+    assert oracle.differences(read, usual) == []
+
+
+@pytest.mark.parametrize("layout", foreign.LAYOUTS)
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("spec, recipe", [(spec, recipe) for recipe, specs in RECIPES.items() for spec in specs])
+def test_cold_and_live_and_oracle_are_the_same_bytes(spec, recipe, tp, layout, laid_out, checkpoint, tmp_path):
+    old, new = laid_out(spec, "a", layout), laid_out(spec, "b", layout)
+    usual = checkpoint(spec, "b")
+    assert_served(new, usual, tp, recipe, tmp_path, "way=path", "direct", "fill=165")
+    assert_served(new, usual, tp, recipe, tmp_path, "way=path", "fill=90", f"before={old}")
+
+
+@pytest.mark.parametrize("layout", foreign.LAYOUTS)
+@pytest.mark.parametrize("mode", ["snapshot", "stream"])
+@pytest.mark.parametrize("recipe", ["none", "fp8_per_channel"])
+def test_from_a_publisher_and_in_pieces(recipe, mode, layout, laid_out, checkpoint, publish, tmp_path):
+    folder, usual = laid_out("llama", "b", layout), checkpoint("llama", "b")
+    words = {"snapshot": ("channel=shm", "direct"), "stream": ("channel=zmq", "chunk=5000")}[mode]
+    assert_served(folder, usual, 2, recipe, tmp_path, f"way={publish(folder, mode, 'layer')}", "fill=165", *words)
+    assert_served(folder, usual, 2, recipe, tmp_path, "way=iterator", "shuffled=5", "fill=165")
