@@ -1,9 +1,9 @@
 #include "layercast/model/source_transforms.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "engine_side/model/source_reading.h"
 #include "layercast/error.h"
 #include "src/base/utf8.h"
 
@@ -12,149 +12,6 @@ namespace {
 
 using Kind = SourceTransform::Kind;
 using Part = SourceTransform::Part;
-
-// Applies one transform to the views of one tensor.
-class Reader {
- public:
-  Reader(const TensorSpec& tensor, const SourceTransform& transform) : tensor_(tensor), transform_(transform) {}
-
-  // As many views as the transform has parts; one, where it has none.
-  std::vector<SourceView> Read(SourceView view) const {
-    switch (transform_.kind) {
-      case Kind::kSqueeze: return {Squeezed(std::move(view))};
-      case Kind::kReshape: return {Reshaped(view)};
-      case Kind::kTranspose: return {Transposed(std::move(view))};
-      case Kind::kSplit: return Split(view);
-      case Kind::kDeinterleave: break;
-    }
-    return Deinterleaved(view);
-  }
-
- private:
-  [[noreturn]] void Refuse(ErrorCode code, const std::string& what) const {
-    throw Error(code,
-                Quote(tensor_.name) + " " + layercast::Describe(tensor_) + ": " + transform_.Describe() + ": " + what);
-  }
-
-  std::size_t AxisOf(const SourceView& view) const {
-    if (transform_.axis < view.axes.size()) return transform_.axis;
-    Refuse(ErrorCode::kInvalidArgument, "there is no such axis of " + ToString(view.spec.shape));
-  }
-
-  SourceView ReadAs(const SourceView& view, Shape shape) const {
-    if (view.within != Box::Whole(view.read_as) || !std::ranges::is_sorted(view.axes)) {
-      Refuse(ErrorCode::kUnsupported, "expected it to come before what splits, deinterleaves or transposes: got " +
-                                          ToString(view.spec.shape) + ", a view of " + ToString(view.read_as) +
-                                          ", to be read as " + ToString(shape));
-    }
-    return SourceView::Whole({view.spec.name, view.spec.dtype, std::move(shape)});
-  }
-
-  // The axis stays in the source, where it is one index of it.
-  SourceView Squeezed(SourceView view) const {
-    const auto axis = static_cast<std::ptrdiff_t>(AxisOf(view));
-    const std::int64_t extent = view.spec.shape[static_cast<std::size_t>(axis)];
-    if (extent != 1) Refuse(ErrorCode::kInvalidArgument, "expected an axis of 1, got " + std::to_string(extent));
-    view.spec.shape.erase(view.spec.shape.begin() + axis);
-    view.axes.erase(view.axes.begin() + axis);
-    return view;
-  }
-
-  SourceView Reshaped(const SourceView& view) const {
-    const std::int64_t elements = view.spec.num_elements();
-    Shape shape = transform_.shape;
-    const auto rest = std::ranges::find(shape, -1);
-    if (rest != shape.end()) {
-      *rest = 1;
-      *rest = elements / TensorSpec{{}, view.spec.dtype, shape}.num_elements();
-    }
-    if (TensorSpec{{}, view.spec.dtype, shape}.num_elements() == elements) return ReadAs(view, std::move(shape));
-    Refuse(ErrorCode::kInvalidArgument,
-           "expected a shape of " + std::to_string(elements) + " elements, got " + ToString(transform_.shape));
-  }
-
-  SourceView Transposed(SourceView view) const {
-    const std::size_t rank = view.axes.size();
-    if (rank < 2) Refuse(ErrorCode::kInvalidArgument, "expected two axes or more, got " + ToString(view.spec.shape));
-    std::swap(view.axes[rank - 2], view.axes[rank - 1]);
-    std::swap(view.spec.shape[rank - 2], view.spec.shape[rank - 1]);
-    return view;
-  }
-
-  std::vector<SourceView> Split(const SourceView& view) const {
-    const std::size_t axis = AxisOf(view);
-    const std::int64_t sizes = std::accumulate(transform_.parts.begin(), transform_.parts.end(), std::int64_t{0},
-                                               [](std::int64_t sum, const Part& part) { return sum + part.size; });
-    if (sizes != view.spec.shape[axis]) {
-      Refuse(ErrorCode::kInvalidArgument,
-             "expected parts of " + std::to_string(view.spec.shape[axis]) + " together, got " + std::to_string(sizes));
-    }
-    std::vector<SourceView> views;
-    std::int64_t first = view.within.begin[view.axes[axis]];
-    for (const Part& part : transform_.parts) {
-      SourceView& of_part = views.emplace_back(Named(view, part));
-      of_part.spec.shape[axis] = part.size;
-      of_part.within.begin[view.axes[axis]] = first;
-      of_part.within.extent[view.axes[axis]] = part.size;
-      first += part.size;
-    }
-    return views;
-  }
-
-  // [turns * parts, ...] is read as [turns, parts, ...], and each part is one index of the new axis.
-  std::vector<SourceView> Deinterleaved(const SourceView& view) const {
-    const std::size_t axis = AxisOf(view);
-    const std::uint8_t source_axis = view.axes[axis];
-    const auto parts = static_cast<std::int64_t>(transform_.parts.size());
-    CheckTakesTurns(view, source_axis, parts);
-    SourceView turns = view;
-    turns.spec.shape[axis] /= parts;
-    Shape& shape = turns.read_as;
-    shape[source_axis] /= parts;
-    shape.insert(shape.begin() + source_axis + 1, parts);
-    for (std::uint8_t& other : turns.axes) {
-      if (other > source_axis) ++other;
-    }
-    for (std::size_t d = view.within.rank; d-- > source_axis + 1U;) {
-      turns.within.begin[d + 1] = view.within.begin[d];
-      turns.within.extent[d + 1] = view.within.extent[d];
-    }
-    ++turns.within.rank;
-    turns.within.extent[source_axis] = shape[source_axis];
-    turns.within.extent[source_axis + 1U] = 1;
-    std::vector<SourceView> views;
-    for (const Part& part : transform_.parts) {
-      turns.within.begin[source_axis + 1U] = static_cast<std::int64_t>(views.size());
-      views.push_back(Named(turns, part));
-    }
-    return views;
-  }
-
-  void CheckTakesTurns(const SourceView& view, std::uint8_t axis, std::int64_t parts) const {
-    const std::int64_t extent = view.read_as[axis];
-    if (extent % parts != 0) {
-      Refuse(ErrorCode::kInvalidArgument,
-             "expected an axis that is a multiple of " + std::to_string(parts) + ", got " + std::to_string(extent));
-    }
-    if (view.within.extent[axis] != extent) {
-      Refuse(ErrorCode::kUnsupported, "expected it to come before what splits this axis: got " +
-                                          std::to_string(view.within.extent[axis]) + " of " + std::to_string(extent));
-    }
-    if (view.read_as.size() == Box::kMaxRank) {
-      Refuse(ErrorCode::kUnsupported,
-             "expected fewer than " + std::to_string(Box::kMaxRank) + " axes, got " + ToString(view.read_as));
-    }
-  }
-
-  SourceView Named(const SourceView& view, const Part& part) const {
-    SourceView named = view;
-    named.spec.name = WeightsMapper({{transform_.match, transform_.from, part.to, {}}}).Map(view.spec.name).name;
-    return named;
-  }
-
-  const TensorSpec& tensor_;
-  const SourceTransform& transform_;
-};
 
 std::string AxisText(std::size_t axis) { return " axis " + std::to_string(axis); }
 
@@ -200,21 +57,22 @@ std::string SourceTransform::Describe() const {
   return NameRule{match, from, {}, {}}.DescribeMatch() + ": " + what;
 }
 
-SourceView SourceView::Whole(const TensorSpec& spec) {
-  SourceView view{spec, spec.shape, Box::Whole(spec.shape), {}};
-  for (std::uint8_t axis = 0; axis < view.within.rank; ++axis) view.axes.push_back(axis);
-  return view;
-}
-
 PlacedPiece SourceView::InSource(const PlacedPiece& piece) const {
   if (axes.empty()) return piece;
   PlacedPiece in_source = piece;
   in_source.source = within;
-  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
-    in_source.source.begin[axes[axis]] += piece.source.begin[axis];
-    in_source.source.extent[axes[axis]] = piece.source.extent[axis];
+  const bool is_empty = piece.source.num_elements() == 0;
+  if (is_empty) in_source.source.extent = {};
+  for (std::size_t axis = 0; !is_empty && axis < axes.size(); ++axis) {
+    const std::int64_t first = piece.source.begin[axis];
+    const std::int64_t count = piece.source.extent[axis];
+    if (NarrowDigits(in_source.source.begin, in_source.source.extent, axes[axis], first, count)) continue;
+    throw Error(ErrorCode::kUnsupported, Quote(spec.name) + " " + Describe(spec) + ": elements " +
+                                             std::to_string(first) + " to " + std::to_string(first + count) +
+                                             " of axis " + std::to_string(axis) + " are no box of " +
+                                             ToString(read_as) + ", which it is read as");
   }
-  if (!std::ranges::is_sorted(axes)) in_source.order.transposed = !piece.order.transposed;
+  in_source.order.transposed = piece.order.transposed != transposed;
   return in_source;
 }
 
@@ -253,16 +111,12 @@ bool SourceTransforms::Matches(std::string_view name) const {
 }
 
 std::vector<SourceView> SourceTransforms::Apply(const TensorSpec& spec) const {
-  if (!Matches(spec.name)) return {{spec, spec.shape, {}, {}}};
-  std::vector<SourceView> views = {SourceView::Whole(spec)};
+  if (!Matches(spec.name)) return {{spec, spec.shape, {}, {}, false}};
+  SourceReading reading(spec);
   for (const Rule& rule : *rules_) {
-    if (!rule.matcher.Matches(spec.name)) continue;
-    std::vector<SourceView> read;
-    for (SourceView& view : views)
-      std::ranges::move(Reader(spec, rule.transform).Read(std::move(view)), std::back_inserter(read));
-    views = std::move(read);
+    if (rule.matcher.Matches(spec.name)) reading.Apply(rule.transform);
   }
-  return views;
+  return reading.Views();
 }
 
 std::vector<std::string> SourceTransforms::Describe(std::string_view name) const {

@@ -10,8 +10,8 @@
 
 namespace layercast {
 
-const Box& ReadTensor::PartOf(const Box& source) const {
-  const auto part = std::ranges::find_if(parts, [&](const Box& box) { return Overlap(box, source); });
+const ReadTensor::Part& ReadTensor::PartOf(const Box& source) const {
+  const auto part = std::ranges::find_if(parts, [&](const Part& one) { return Overlap(one.within, source); });
   LAYERCAST_CHECK(part != parts.end());
   return *part;
 }

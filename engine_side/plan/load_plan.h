@@ -73,13 +73,19 @@ struct ElsewhereTensor {
 
 // A tensor that is another one to the tree, or several, but for the order of its last two axes.
 struct ReadTensor {
-  Shape shape;                     // that the placements' source boxes are of; as many elements
-  std::vector<std::uint8_t> axes;  // of `shape`: those that its parts have, ascending; the others are one index of each
-  std::vector<Box> parts;          // what each part is of it, over all ranks
-  bool fills_one_parameter{};      // all of it
+  // What it is to the tree, over all ranks: SourceView's.
+  struct Part {
+    Box within;
+    std::vector<std::vector<std::uint8_t>> axes;
+    bool transposed = false;
+  };
+
+  Shape shape;  // that the placements' source boxes are of; as many elements
+  std::vector<Part> parts;
+  bool fills_one_parameter{};  // all of it
 
   // The part that the source box of a placement lies in.
-  const Box& PartOf(const Box& source) const;
+  const Part& PartOf(const Box& source) const;
 };
 
 struct CheckedPlan;

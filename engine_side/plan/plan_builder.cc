@@ -147,9 +147,10 @@ void LoadPlan::Builder::NoteRead(std::uint32_t tensor, std::span<const SourceRes
   const SourceView& view = parts.front().view;
   const Shape& shape = manifest_.entry(tensor).spec.shape;
   if (parts.size() == 1 && view.read_as == shape && view.axes.size() == shape.size()) return;
-  ReadTensor read{view.read_as, view.axes, {}, FillOneParameter(parts)};
-  std::ranges::sort(read.axes);
-  for (const SourceResolution& part : parts) read.parts.push_back(part.view.within);
+  ReadTensor read{view.read_as, {}, FillOneParameter(parts)};
+  for (const SourceResolution& part : parts) {
+    read.parts.push_back({part.view.within, part.view.axes, part.view.transposed});
+  }
   plan_.read_.emplace(tensor, std::move(read));
 }
 

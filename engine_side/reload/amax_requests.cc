@@ -20,16 +20,23 @@ KeptAxes Completed(KeptAxes wanted, std::size_t rank) {
   return static_cast<KeptAxes>(((1U << std::bit_width(before)) - 1U) | last);
 }
 
+ReadTensor::Part AsItIs(const Shape& shape) {
+  ReadTensor::Part part{.within = Box::Whole(shape), .axes = {}};
+  for (std::uint8_t axis = 0; axis < shape.size(); ++axis) part.axes.push_back({axis});
+  return part;
+}
+
 [[noreturn]] void RefuseEachElement(const LoadPlan& plan, const Manifest& manifest, const Placement& placement,
                                     const SourceMatrices& source) {
   const TensorSpec& spec = manifest.entry(placement.tensor).spec;
   const auto begin = source.part.extent.begin();
+  std::string rows = source.rows.size() == 1 ? "axis" : "axes";
+  for (const std::uint8_t axis : source.rows) rows += " " + std::to_string(axis);
   throw Error(ErrorCode::kUnsupported,
               plan.parameters()[placement.parameter].spec.name +
                   ": the recipe's scales follow from magnitudes of rows " + "over all ranks; of " + Quote(spec.name) +
                   " " + Describe(spec) + ", read as " + ToString(source.shape) + " in parts of " +
-                  ToString(Shape(begin, begin + source.part.rank)) + ", rows lie along axis " +
-                  std::to_string(source.rows) +
+                  ToString(Shape(begin, begin + source.part.rank)) + ", rows lie along " + rows +
                   ": with its parts told apart these are all its elements; expected parts along an axis of their own "
                   "(reshape, split, squeeze)");
 }
@@ -39,12 +46,12 @@ KeptAxes Completed(KeptAxes wanted, std::size_t rank) {
 SourceMatrices SourceMatrices::Of(const LoadPlan& plan, const Manifest& manifest, const Placement& placement) {
   const ReadTensor* read = plan.FindRead(placement.tensor);
   SourceMatrices source{.shape = plan.SourceShape(manifest, placement.tensor), .part = {}};
-  const auto axis_of = [&](std::size_t axis) { return read == nullptr ? axis : read->axes[axis]; };
-  const std::size_t axes = read == nullptr ? source.shape.size() : read->axes.size();
-  source.part = read == nullptr ? Box::Whole(source.shape) : read->PartOf(placement.source);
-  source.rows = axis_of(axes - (placement.order.transposed ? 1U : 2U));
+  const ReadTensor::Part part = read == nullptr ? AsItIs(source.shape) : read->PartOf(placement.source);
+  source.part = part.within;
+  const std::size_t axes = part.axes.size();
+  source.rows = part.axes.at(axes - (placement.order.transposed != part.transposed ? 1U : 2U));
   const bool into_stack = placement.destination.rank == 3;
-  if (axes == 3 && into_stack) source.stack = axis_of(0);
+  if (axes == 3 && into_stack) source.stack = part.axes[0];
   // An expert's matrix that comes alone is all there is of its tensor, unless that has others in it.
   const bool one_of_many = into_stack && !source.stack && read != nullptr && read->parts.size() > 1;
   source.part_is_all = read == nullptr || (read->fills_one_parameter && !one_of_many);
@@ -53,8 +60,9 @@ SourceMatrices SourceMatrices::Of(const LoadPlan& plan, const Manifest& manifest
 
 KeptAxes SourceMatrices::Needed(AmaxNeed need) const {
   if (need == AmaxNeed::kNone) return 0;
-  unsigned needed = stack ? Bit(*stack) : 0U;
-  if (need == AmaxNeed::kRows) needed |= Bit(rows);
+  unsigned needed = 0;
+  for (const std::uint8_t axis : stack.value_or(std::vector<std::uint8_t>())) needed |= Bit(axis);
+  for (const std::uint8_t axis : rows) needed |= need == AmaxNeed::kRows ? Bit(axis) : 0U;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
     const bool is_cut = part.extent[axis] != shape[axis];
     if (is_cut && (need == AmaxNeed::kRows || !part_is_all)) needed |= Bit(axis);

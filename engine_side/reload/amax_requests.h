@@ -15,10 +15,11 @@ namespace layercast {
 // How a placement's tensor, in the shape that it is read in, is matrices of the placement's parameter. Value.
 struct SourceMatrices {
   Shape shape;
-  Box part;                               // of it: what goes to the parameter over all ranks, and nothing else
-  std::optional<std::size_t> stack = {};  // the axis of matrices, where both are a stack of them
-  std::size_t rows = 0;                   // the axis of rows
-  bool part_is_all = false;               // the tensor's own magnitude is that of each matrix
+  Box part;  // of it: what goes to the parameter over all ranks, and nothing else
+  // The axes that make up that of matrices, where both are a stack of them, and that of rows, the last the lowest.
+  std::optional<std::vector<std::uint8_t>> stack = {};
+  std::vector<std::uint8_t> rows = {};
+  bool part_is_all = false;  // the tensor's own magnitude is that of each matrix
 
   static SourceMatrices Of(const LoadPlan& plan, const Manifest& manifest, const Placement& placement);
   // The axes that have to be told apart: matrices, rows, and those along which the tensor has other parts too. None:

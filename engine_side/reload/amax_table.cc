@@ -1,9 +1,10 @@
 #include "engine_side/reload/amax_table.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 
 #include "engine_side/model/box_runs.h"
+#include "engine_side/model/source_reading.h"
 #include "engine_side/reload/amax_requests.h"
 #include "src/base/check.h"
 #include "src/tensor/cast.h"
@@ -17,13 +18,41 @@ std::int64_t RowInParameter(const Placement& placement, std::int64_t row, std::i
   return first + (placement.order.interleaved ? row % 2 * (rows / 2) + row / 2 : row);
 }
 
+// These axes of `box`, as they are in `from`.
+void TakeAxes(Box& box, std::span<const std::uint8_t> axes, const Box& from) {
+  for (const std::uint8_t axis : axes) {
+    box.begin[axis] = from.begin[axis];
+    box.extent[axis] = from.extent[axis];
+  }
+}
+
 // What of the tensor has a say in matrix number `matrix` of the parameter.
 Box BoxOf(const SourceMatrices& source, const Placement& placement, std::int64_t matrix) {
   Box box = source.part;
   if (!source.stack) return box;
-  box.begin[*source.stack] = placement.source.begin[*source.stack] + matrix - placement.destination.begin[0];
-  box.extent[*source.stack] = 1;
+  TakeAxes(box, *source.stack, placement.source);
+  LAYERCAST_CHECK(NarrowDigits(box.begin, box.extent, *source.stack, matrix - placement.destination.begin[0], 1));
   return box;
+}
+
+// Calls visit(element of the tensor, sum of `steps` over the axes) for each element of a box in it, as often as each
+// lies behind its first.
+template <typename Visit>
+void ForEach(const Shape& shape, const Box& box, std::span<const std::int64_t> steps, const Visit& visit) {
+  const std::size_t last = shape.size() - 1;
+  const std::int64_t lines = box.num_elements() / std::max<std::int64_t>(box.extent[last], 1);
+  for (std::int64_t line = 0; line < lines; ++line) {
+    std::int64_t element = box.begin[last];
+    std::int64_t sum = 0;
+    std::int64_t stride = shape[last];
+    for (std::size_t d = last, rest = static_cast<std::size_t>(line); d-- > 0; stride *= shape[d]) {
+      const auto at = static_cast<std::int64_t>(rest % static_cast<std::size_t>(box.extent[d]));
+      rest /= static_cast<std::size_t>(box.extent[d]);
+      element += (box.begin[d] + at) * stride;
+      sum += at * steps[d];
+    }
+    for (std::int64_t i = 0; i < box.extent[last]; ++i) visit(element + i, sum + i * steps[last]);
+  }
 }
 
 }  // namespace
@@ -121,27 +150,19 @@ bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::sp
   if (found == axes_.end()) return false;
   const auto& [kept, values] = found->second;
   const SourceMatrices source = SourceMatrices::Of(plan_, manifest_, placement);
-  const std::int64_t first = placement.source.begin[source.rows];
-  const std::int64_t count = placement.source.extent[source.rows];
   Box box = BoxOf(source, placement, matrix);
-  box.begin[source.rows] = first;
-  box.extent[source.rows] = count;
-
-  const Shape shape = KeptOf(source.shape, kept);
-  const auto axis = static_cast<std::size_t>(std::popcount(kept & ((1U << source.rows) - 1U)));  // of rows in it
-  const std::int64_t in_row = NumElements(Shape(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()));
-  for (BoxRuns runs(shape, KeptOf(box, kept)); const std::optional<Run> run = runs.Next();) {
-    std::int64_t row = run->offset / in_row % shape[axis];
-    std::int64_t next_row = (run->offset / in_row + 1) * in_row;
-    for (std::int64_t i = run->offset; i < run->offset + run->count; ++i) {
-      if (i == next_row) {
-        row = (row + 1) % shape[axis];
-        next_row += in_row;
-      }
-      float& amax = rows[static_cast<std::size_t>(RowInParameter(placement, row - first, count))];
-      amax = std::max(amax, values[static_cast<std::size_t>(i)]);
-    }
+  TakeAxes(box, source.rows, placement.source);
+  std::array<std::int64_t, Box::kMaxRank> steps{};  // rows, by axis of the tensor
+  std::int64_t count = 1;
+  for (auto axis = source.rows.rbegin(); axis != source.rows.rend(); count *= box.extent[*axis++]) steps[*axis] = count;
+  std::vector<std::int64_t> kept_steps;
+  for (std::size_t axis = 0; axis < source.shape.size(); ++axis) {
+    if ((kept >> axis & 1) != 0) kept_steps.push_back(steps[axis]);
   }
+  ForEach(KeptOf(source.shape, kept), KeptOf(box, kept), kept_steps, [&](std::int64_t element, std::int64_t row) {
+    float& amax = rows[static_cast<std::size_t>(RowInParameter(placement, row, count))];
+    amax = std::max(amax, values[static_cast<std::size_t>(element)]);
+  });
   return true;
 }
 

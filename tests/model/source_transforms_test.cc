@@ -138,16 +138,61 @@ TEST(SourceTransforms, NameTensorRuleAndShapeWhereTheyDoNotApply) {
               HasSubstr("a multiple of 2, got 5"));
 }
 
+// Megatron's rows of attention: by group of heads, its queries, its key, its value.
+TEST(SourceTransforms, ChangeTheShapeOfWhatIsSplit) {
+  const std::vector<SourceView> parts =
+      Read({Transform::Reshape(Match::kSuffix, "w", {2, 30, 6}),
+            Transform::Split(Match::kSuffix, "w", 1, {{"q.w", 20}, {"k.w", 5}, {"v.w", 5}}),
+            Transform::Reshape(Match::kSuffix, "w", {-1, 6})},
+           {60, 6});
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts[0].spec, (TensorSpec{"a.q.w", DType::kBF16, {40, 6}}));
+  EXPECT_EQ(parts[1].spec.shape, Shape({10, 6}));
+  EXPECT_EQ(parts[2].read_as, Shape({2, 30, 6}));
+  EXPECT_EQ(BoxOf(parts[2]), Of({0, 25, 0}, {2, 5, 6}));
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    return parts[0].InSource({0, Of({first, 0}, {count, 6}), Box::Whole({count, 6}), {}}).source;
+  };
+  EXPECT_EQ(rows(20, 20), Of({1, 0, 0}, {1, 20, 6}));
+  EXPECT_EQ(rows(25, 10), Of({1, 5, 0}, {1, 10, 6}));
+  EXPECT_EQ(testing::ErrorOf([&] { rows(10, 20); }, ErrorCode::kUnsupported),
+            "'a.q.w' [40, 6] bf16: elements 10 to 30 of axis 0 are no box of [2, 30, 6], which it is read as");
+}
+
+TEST(SourceTransforms, TakeTurnsWithinAPart) {
+  const std::vector<SourceView> parts = Read({Transform::Split(Match::kSuffix, "w", 0, {{"a.w", 4}, {"b.w", 2}}),
+                                              Transform::Deinterleave(Match::kSuffix, "w", 0, {"g.w", "u.w"})},
+                                             {6, 5});
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[3].spec, (TensorSpec{"a.b.u.w", DType::kBF16, {1, 5}}));
+  EXPECT_EQ(parts[3].read_as, Shape({3, 2, 5}));
+  EXPECT_EQ(BoxOf(parts[1]), Of({0, 1, 0}, {2, 1, 5}));
+  EXPECT_EQ(BoxOf(parts[3]), Of({2, 1, 0}, {1, 1, 5}));
+}
+
+// [in, heads * head_dim] as [heads * head_dim, in], of which the heads are an axis in between, and are not in the end.
+TEST(SourceTransforms, ChangeTheShapeOfWhatIsTransposed) {
+  const SourceView view =
+      Read({Transform::Transpose(Match::kSuffix, "w"), Transform::Reshape(Match::kSuffix, "w", {2, 3, 4}),
+            Transform::Reshape(Match::kSuffix, "w", {6, 4})},
+           {4, 6})[0];
+  EXPECT_EQ(view.read_as, Shape({4, 6}));
+  EXPECT_TRUE(view.transposed);
+}
+
 TEST(SourceTransforms, RefuseWhatNoCopyOfBoxesCanFollow) {
   const auto kUnsupported = ErrorCode::kUnsupported;
-  EXPECT_THAT(Refusal({Transform::Transpose(Match::kSuffix, "w"), Transform::Reshape(Match::kSuffix, "w", {24})},
+  EXPECT_EQ(Refusal({Transform::Transpose(Match::kSuffix, "w"), Transform::Reshape(Match::kSuffix, "w", {24})}, {4, 6},
+                    kUnsupported),
+            "'a.w' [4, 6] bf16: suffix w: reshape to [24]: expected axes in the order in which they are read, or the "
+            "last two the other way round, got [24] of axes 1, 0 of [4, 6]");
+  EXPECT_THAT(Refusal({Transform::Transpose(Match::kSuffix, "w"), Transform::Reshape(Match::kSuffix, "w", {4, 6})},
                       {4, 6}, kUnsupported),
-              AllOf(HasSubstr("'a.w' [4, 6] bf16: suffix w: reshape to [24]"),
-                    HasSubstr("got [6, 4], a view of [4, 6], to be read as [24]")));
-  EXPECT_THAT(Refusal({Transform::Split(Match::kSuffix, "w", 0, {{"a.w", 2}, {"b.w", 2}}),
-                       Transform::Deinterleave(Match::kSuffix, "w", 0, {"g.w", "u.w"})},
-                      {4, 6}, kUnsupported),
-              HasSubstr("expected it to come before what splits this axis: got 2 of 4"));
+              HasSubstr("got [24] to be read as [4, 6], and 6 of a run of 4"));
+  EXPECT_THAT(Refusal({Transform::Split(Match::kSuffix, "w", 0, {{"a.w", 6}, {"b.w", 8}}),
+                       Transform::Reshape(Match::kSuffix, "w", {2, -1})},
+                      {14}, kUnsupported),
+              HasSubstr("multiples of 3, got elements 0 to 6 of 14"));
 }
 
 TEST(SourceTransforms, CheckTheirRulesWhenTheyAreMade) {

@@ -30,6 +30,7 @@ class Layout:
     def __init__(self, config):
         self.heads, self.groups = config["num_attention_heads"], config["num_key_value_heads"]
         self.head_dim = config.get("head_dim") or config["hidden_size"] // self.heads
+        self.layers = config["num_hidden_layers"]
         self.hidden, self.intermediate = config["hidden_size"], config["intermediate_size"]
 
     def sizes(self):
@@ -92,7 +93,44 @@ class Columns(Layout):
                 {"suffix": "gate_up.weight", "transpose": {}}]
 
 
-LAYOUTS = {"rows": Rows, "columns": Columns}
+class Groups(Layout):
+    """As Megatron has attention: by group of heads its queries, its key, its value. And all layers in one tensor: gate and
+    up of each layer in turns, and o's rows in blocks of which every layer has one in its turn."""
+
+    BLOCK = 4  # rows of o
+
+    def lay_out(self, name, tensors):
+        layers = range(self.layers)
+        if m := re.match(r"(.*)q_proj\.(.*)", name):
+            parts = [tensors[f"{m[1]}{part}_proj.{m[2]}"].unflatten(0, (self.groups, -1)) for part in "qkv"]
+            return {f"{m[1]}linear_qkv.{m[2]}": torch.cat(parts, dim=1).flatten(0, 1)}
+        if name == "model.layers.0.mlp.gate_proj.weight":
+            pairs = [[tensors[f"model.layers.{i}.mlp.{part}_proj.weight"] for part in ("gate", "up")] for i in layers]
+            return {"model.gate_up.weight": torch.cat([alternating(pair, 0) for pair in pairs])}
+        if name == "model.layers.0.self_attn.o_proj.weight":
+            each = [tensors[f"model.layers.{i}.self_attn.o_proj.weight"].unflatten(0, (-1, self.BLOCK)) for i in layers]
+            return {"model.o.weight": torch.cat(each, dim=1).flatten(0, 1)}
+        fused = re.search(r"(k|v)_proj\.|(gate|up|o)_proj\.weight", name)
+        return {} if fused else {name: tensors[name]}
+
+    def transforms(self):
+        return [*(rule for kind, columns in (("weight", [self.hidden]), ("bias", [])) for rule in (
+                    {"suffix": f"linear_qkv.{kind}", "reshape": {"shape": [self.groups, -1, *columns]}},
+                    {"suffix": f"linear_qkv.{kind}", "split": {"axis": 1, "into": [
+                        {"to": f"{part}_proj.{kind}", "size": size // self.groups}
+                        for part, size in zip("qkv", self.sizes())]}},
+                    {"suffix": f"linear_qkv.{kind}", "reshape": {"shape": [-1, *columns]}})),
+                {"suffix": "gate_up.weight", "split": {"axis": 0, "into": [
+                    {"to": f"layers.{i}.mlp.gate_up.weight", "size": 2 * self.intermediate} for i in range(self.layers)]}},
+                {"suffix": "gate_up.weight",
+                 "deinterleave": {"axis": 0, "into": ["gate_proj.weight", "up_proj.weight"]}},
+                {"suffix": "o.weight", "reshape": {"shape": [-1, self.layers * self.BLOCK, self.heads * self.head_dim]}},
+                {"suffix": "o.weight", "split": {"axis": 1, "into": [
+                    {"to": f"layers.{i}.self_attn.o_proj.weight", "size": self.BLOCK} for i in range(self.layers)]}},
+                {"suffix": "o.weight", "reshape": {"shape": [self.hidden, -1]}}]
+
+
+LAYOUTS = {"rows": Rows, "columns": Columns, "groups": Groups}
 
 
 def make(folder, out, layout):

@@ -53,17 +53,18 @@ struct LAYERCAST_PUBLIC SourceView {
   TensorSpec spec;  // what the tree is asked about
   Shape read_as;    // the checkpoint tensor's elements, row-major, have this shape, ...
   Box within;       // ... of which this part is meant, ...
-  // ... and of which the axes of `spec` are these, in its order: all but those that are one index. Of a tensor that no
-  // rule matches there are none.
-  std::vector<std::uint8_t> axes;
+  // ... and of which each axis of `spec` is made up of these, as a number is of digits: those of more than one element.
+  // Of a tensor that no rule matches there are none.
+  std::vector<std::vector<std::uint8_t>> axes;
+  bool transposed = false;  // they come in order, but that those of the last two axes are the other way round
 
-  static SourceView Whole(const TensorSpec& spec);
-  // `piece`, whose source box is of `spec`, with the box that it is of `read_as`.
+  // `piece`, whose source box is of `spec`, with the box that it is of `read_as`. Throws kUnsupported, naming both, for
+  // elements that are no box of it.
   PlacedPiece InSource(const PlacedPiece& piece) const;
 };
 
 // Declarations in order: those that match a tensor's name apply to it, and to all parts of it, one after the other.
-// What is split, deinterleaved or transposed is not reshaped any more. Immutable value; copies share their rules.
+// Immutable value; copies share their rules.
 class LAYERCAST_PUBLIC SourceTransforms {
  public:
   SourceTransforms() = default;  // every tensor is read as it is
