@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/bytes.h"
+#include "src/transport/message_fields.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {
@@ -13,50 +14,28 @@ namespace {
 constexpr std::string_view kMagic = "LCCI";
 constexpr std::size_t kPlaceBytes = 4 + 8;
 
-void PutFlag(ByteWriter& writer, bool flag) { writer.Put(static_cast<std::uint8_t>(flag ? 1 : 0)); }
-
-bool GetFlag(ByteReader& reader, std::string_view field) {
-  const auto flag = reader.Get<std::uint8_t>(field);
-  if (flag > 1) reader.Fail(std::string(field) + ": " + std::to_string(flag));
-  return flag == 1;
-}
-
 void PutHandle(ByteWriter& writer, const std::optional<IpcHandle>& handle) {
   PutFlag(writer, handle.has_value());
-  if (handle) writer.PutBytes({reinterpret_cast<const char*>(handle->data()), handle->size()});
+  if (handle) PutRaw(writer, *handle);
 }
 
 std::optional<IpcHandle> GetHandle(ByteReader& reader) {
   if (!GetFlag(reader, "whether there is a handle")) return std::nullopt;
-  IpcHandle handle;
-  std::ranges::copy(reader.GetBytes(handle.size(), "handle"), handle.begin());
-  return handle;
-}
-
-ByteWriter OpenIpcGreeting(Kind kind, std::uint16_t version) {
-  ByteWriter writer = OpenMessage(kind);
-  writer.PutBytes(kMagic);
-  writer.Put(version);
-  return writer;
-}
-
-std::uint16_t GetIpcGreeting(ByteReader& reader) {
-  if (reader.GetText(kMagic.size(), "magic") != kMagic) reader.Fail("not the magic 'LCCI'");
-  const auto version = reader.Get<std::uint16_t>("version");
-  if (version == 0) reader.Fail("version 0");
-  return version;
+  return GetRaw<sizeof(IpcHandle)>(reader, "handle");
 }
 
 }  // namespace
 
 std::vector<std::byte> EncodeHello(const Hello& hello) {
-  ByteWriter writer = OpenIpcGreeting(Kind::kHello, hello.version);
+  ByteWriter writer = OpenMessage(Kind::kHello);
+  PutGreeting(writer, kMagic, hello.version);
   PutFlag(writer, hello.takes_events);
   return std::move(writer).Take();
 }
 
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome) {
-  ByteWriter writer = OpenIpcGreeting(Kind::kWelcome, welcome.version);
+  ByteWriter writer = OpenMessage(Kind::kWelcome);
+  PutGreeting(writer, kMagic, welcome.version);
   PutHandle(writer, welcome.event);
   return std::move(writer).Take();
 }
@@ -82,11 +61,7 @@ std::vector<std::byte> EncodeGranted(const Granted& granted) {
   return std::move(writer).Take();
 }
 
-std::vector<std::byte> EncodeDone(std::uint64_t ticket) {
-  ByteWriter writer = OpenMessage(kDone);
-  writer.Put(ticket);
-  return std::move(writer).Take();
-}
+std::vector<std::byte> EncodeDone(std::uint64_t ticket) { return EncodeTicket(kDone, ticket); }
 
 std::vector<std::byte> EncodeGone(std::uint32_t segment) {
   ByteWriter writer = OpenMessage(kGone);
@@ -97,7 +72,7 @@ std::vector<std::byte> EncodeGone(std::uint32_t segment) {
 Hello DecodeHello(std::span<const std::byte> message) {
   ByteReader reader = OpenMessage(message, Kind::kHello, "HELLO");
   Hello hello;
-  hello.version = GetIpcGreeting(reader);
+  hello.version = GetGreeting(reader, kMagic);
   hello.takes_events = GetFlag(reader, "takes events");
   reader.ExpectEnd();
   return hello;
@@ -106,7 +81,7 @@ Hello DecodeHello(std::span<const std::byte> message) {
 Welcome DecodeWelcome(std::span<const std::byte> message) {
   ByteReader reader = OpenMessage(message, Kind::kWelcome, "WELCOME");
   Welcome welcome;
-  welcome.version = GetIpcGreeting(reader);
+  welcome.version = GetGreeting(reader, kMagic);
   welcome.event = GetHandle(reader);
   reader.ExpectEnd();
   return welcome;
@@ -138,12 +113,7 @@ Granted DecodeGranted(std::span<const std::byte> message) {
   return granted;
 }
 
-std::uint64_t DecodeDone(std::span<const std::byte> message) {
-  ByteReader reader = OpenMessage(message, kDone, "DONE");
-  const auto ticket = reader.Get<std::uint64_t>("ticket");
-  reader.ExpectEnd();
-  return ticket;
-}
+std::uint64_t DecodeDone(std::span<const std::byte> message) { return DecodeTicket(message, kDone, "DONE"); }
 
 std::uint32_t DecodeGone(std::span<const std::byte> message) {
   ByteReader reader = OpenMessage(message, kGone, "GONE");

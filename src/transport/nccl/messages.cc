@@ -7,6 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/base/bytes.h"
+#include "src/transport/message_fields.h"
 
 namespace layercast::nccl_channel {
 namespace {
@@ -16,31 +17,6 @@ constexpr std::string_view kMagic = "LCNC";
 ByteWriter Open(NcclKind kind) { return OpenMessage(static_cast<Kind>(kind)); }
 ByteReader Open(std::span<const std::byte> message, NcclKind kind, std::string name) {
   return OpenMessage(message, static_cast<Kind>(kind), std::move(name));
-}
-
-void PutRaw(ByteWriter& writer, std::span<const std::byte> bytes) {
-  writer.PutBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
-template <std::size_t kSize>
-std::array<std::byte, kSize> GetRaw(ByteReader& reader, std::string_view field) {
-  std::array<std::byte, kSize> bytes;
-  std::ranges::copy(reader.GetBytes(kSize, field), bytes.begin());
-  return bytes;
-}
-
-ByteWriter OpenGreeting(NcclKind kind, std::uint16_t version) {
-  ByteWriter writer = Open(kind);
-  writer.PutBytes(kMagic);
-  writer.Put(version);
-  return writer;
-}
-
-std::uint16_t GetMagicAndVersion(ByteReader& reader) {
-  if (reader.GetText(kMagic.size(), "magic") != kMagic) reader.Fail("not the magic 'LCNC'");
-  const auto version = reader.Get<std::uint16_t>("version");
-  if (version == 0) reader.Fail("version 0");
-  return version;
 }
 
 // At most a fleet's ranks.
@@ -53,7 +29,8 @@ int GetRank(ByteReader& reader, std::string_view field) {
 }  // namespace
 
 std::vector<std::byte> EncodeHello(const Hello& hello) {
-  ByteWriter writer = OpenGreeting(NcclKind::kHello, hello.version);
+  ByteWriter writer = Open(NcclKind::kHello);
+  PutGreeting(writer, kMagic, hello.version);
   PutRaw(writer, hello.key);
   writer.Put(hello.nccl);
   PutRaw(writer, hello.device);
@@ -61,12 +38,14 @@ std::vector<std::byte> EncodeHello(const Hello& hello) {
 }
 
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome) {
-  return OpenGreeting(NcclKind::kWelcome, welcome.version).Take();
+  ByteWriter writer = Open(NcclKind::kWelcome);
+  PutGreeting(writer, kMagic, welcome.version);
+  return std::move(writer).Take();
 }
 
 std::vector<std::byte> EncodePieces(const PieceGroup& group) {
   ByteWriter writer = Open(NcclKind::kPieces);
-  writer.Put(static_cast<std::uint8_t>(group.broadcast ? 1 : 0));
+  PutFlag(writer, group.broadcast);
   writer.Put(static_cast<std::uint8_t>(group.pieces.size()));
   for (const Piece& piece : group.pieces) {
     writer.Put(piece.ticket);
@@ -111,7 +90,7 @@ void ExpectVersion(std::uint16_t version, const char* whose) {
 Hello DecodeHello(std::span<const std::byte> message) {
   ByteReader reader = Open(message, NcclKind::kHello, "HELLO");
   Hello hello;
-  hello.version = GetMagicAndVersion(reader);
+  hello.version = GetGreeting(reader, kMagic);
   hello.key = GetRaw<16>(reader, "key");
   hello.nccl = reader.Get<std::uint32_t>("version of NCCL");
   hello.device = GetRaw<16>(reader, "device");
@@ -121,7 +100,7 @@ Hello DecodeHello(std::span<const std::byte> message) {
 
 Welcome DecodeWelcome(std::span<const std::byte> message) {
   ByteReader reader = Open(message, NcclKind::kWelcome, "WELCOME");
-  const Welcome welcome{GetMagicAndVersion(reader)};
+  const Welcome welcome{GetGreeting(reader, kMagic)};
   ExpectVersion(welcome.version, "publisher");
   reader.ExpectEnd();
   return welcome;
@@ -130,9 +109,7 @@ Welcome DecodeWelcome(std::span<const std::byte> message) {
 PieceGroup DecodePieces(std::span<const std::byte> message) {
   ByteReader reader = Open(message, NcclKind::kPieces, "PIECES");
   PieceGroup group;
-  const auto broadcast = reader.Get<std::uint8_t>("how");
-  if (broadcast > 1) reader.Fail("how " + std::to_string(broadcast));
-  group.broadcast = broadcast == 1;
+  group.broadcast = GetFlag(reader, "how");
   group.pieces.resize(reader.Get<std::uint8_t>("number of pieces"));
   if (group.pieces.empty() || group.pieces.size() > kPiecesInGroup) {
     reader.Fail(std::to_string(group.pieces.size()) + " pieces");

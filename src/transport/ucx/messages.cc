@@ -5,16 +5,13 @@
 #include <utility>
 
 #include "src/base/bytes.h"
+#include "src/transport/message_fields.h"
 #include "src/transport/ucx/remote_key.h"
 
 namespace layercast::ucx_channel {
 namespace {
 
 constexpr std::string_view kMagic = "LCUX";
-
-void PutRaw(ByteWriter& writer, std::span<const std::byte> bytes) {
-  writer.PutBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
 
 void PutShort(ByteWriter& writer, std::string_view text) {
   const std::string_view kept = text.substr(0, 255);
@@ -25,22 +22,6 @@ void PutShort(ByteWriter& writer, std::string_view text) {
 void PutWorkerAddress(ByteWriter& writer, std::span<const std::byte> address) {
   writer.Put(static_cast<std::uint16_t>(address.size()));
   PutRaw(writer, address);
-}
-
-void GetMagic(ByteReader& reader) {
-  if (reader.GetText(kMagic.size(), "magic") != kMagic) reader.Fail("not the magic 'LCUX'");
-}
-
-std::uint16_t GetVersion(ByteReader& reader) {
-  const auto version = reader.Get<std::uint16_t>("version");
-  if (version == 0) reader.Fail("version 0");
-  return version;
-}
-
-Token GetToken(ByteReader& reader) {
-  Token token;
-  std::ranges::copy(reader.GetBytes(token.size(), "token"), token.begin());
-  return token;
 }
 
 std::string GetShort(ByteReader& reader) { return reader.GetText(reader.Get<std::uint8_t>("length"), "text"); }
@@ -68,20 +49,13 @@ RemotePlace GetPlace(ByteReader& reader) {
   return place;
 }
 
-bool GetFlag(ByteReader& reader, std::string_view field) {
-  const auto flag = reader.Get<std::uint8_t>(field);
-  if (flag > 1) reader.Fail(std::string(field) + ": " + std::to_string(flag));
-  return flag == 1;
-}
-
 }  // namespace
 
 std::vector<std::byte> EncodeHello(const Hello& hello) {
   ByteWriter writer = OpenMessage(Kind::kHello);
-  writer.PutBytes(kMagic);
-  writer.Put(hello.version);
+  PutGreeting(writer, kMagic, hello.version);
   PutRaw(writer, hello.key);
-  writer.Put(static_cast<std::uint8_t>(hello.reads));
+  PutFlag(writer, hello.reads);
   for (const std::string& text : {hello.host.boot_id, hello.host.network, hello.host.user, hello.host.process}) {
     PutShort(writer, text);
   }
@@ -90,8 +64,7 @@ std::vector<std::byte> EncodeHello(const Hello& hello) {
 
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome) {
   ByteWriter writer = OpenMessage(Kind::kWelcome);
-  writer.PutBytes(kMagic);
-  writer.Put(welcome.version);
+  PutGreeting(writer, kMagic, welcome.version);
   writer.Put(static_cast<std::uint8_t>(welcome.lanes));
   PutRaw(writer, welcome.token);
   PutWorkerAddress(writer, welcome.address);
@@ -116,7 +89,7 @@ std::vector<std::byte> EncodeActiveHeader(const ActiveHeader& header) {
 std::vector<std::byte> EncodeGranted(const Granted& granted) {
   ByteWriter writer = OpenMessage(kGranted);
   writer.Put(granted.ticket);
-  writer.Put(static_cast<std::uint8_t>(granted.last));
+  PutFlag(writer, granted.last);
   writer.Put(static_cast<std::uint32_t>(granted.tensors.size()));
   for (const GrantedTensor& each : granted.tensors) {
     writer.Put(each.tensor);
@@ -125,18 +98,13 @@ std::vector<std::byte> EncodeGranted(const Granted& granted) {
   return std::move(writer).Take();
 }
 
-std::vector<std::byte> EncodeRead(std::uint64_t ticket) {
-  ByteWriter writer = OpenMessage(kRead);
-  writer.Put(ticket);
-  return std::move(writer).Take();
-}
+std::vector<std::byte> EncodeRead(std::uint64_t ticket) { return EncodeTicket(kRead, ticket); }
 
 Hello DecodeHello(std::span<const std::byte> message) {
   ByteReader reader = OpenMessage(message, Kind::kHello, "HELLO");
-  GetMagic(reader);
   Hello hello;
-  hello.version = GetVersion(reader);
-  hello.key = GetToken(reader);
+  hello.version = GetGreeting(reader, kMagic);
+  hello.key = GetRaw<sizeof(Token)>(reader, "token");
   hello.reads = GetFlag(reader, "reads");
   for (std::string* text : {&hello.host.boot_id, &hello.host.network, &hello.host.user, &hello.host.process}) {
     *text = GetShort(reader);
@@ -147,13 +115,12 @@ Hello DecodeHello(std::span<const std::byte> message) {
 
 Welcome DecodeWelcome(std::span<const std::byte> message) {
   ByteReader reader = OpenMessage(message, Kind::kWelcome, "WELCOME");
-  GetMagic(reader);
   Welcome welcome;
-  welcome.version = GetVersion(reader);
+  welcome.version = GetGreeting(reader, kMagic);
   const auto lanes = reader.Get<std::uint8_t>("lanes");
   if (lanes < 1 || lanes > 3) reader.Fail("lanes of kind " + std::to_string(lanes));
   welcome.lanes = static_cast<Lanes>(lanes);
-  welcome.token = GetToken(reader);
+  welcome.token = GetRaw<sizeof(Token)>(reader, "token");
   welcome.address = GetWorkerAddress(reader);
   if (welcome.lanes == Lanes::kReads) welcome.token_place = GetPlace(reader);
   reader.ExpectEnd();
@@ -174,7 +141,7 @@ ActiveHeader DecodeActiveHeader(std::span<const std::byte> bytes) {
     throw Error(ErrorCode::kCorrupt, "an unknown kind of active message");
   }
   ByteReader reader = OpenMessage(bytes, header.kind, "active message");
-  header.token = GetToken(reader);
+  header.token = GetRaw<sizeof(Token)>(reader, "token");
   header.ticket = reader.Get<std::uint64_t>("ticket");
   header.offset = reader.Get<std::uint64_t>("offset");
   reader.ExpectEnd();
@@ -195,11 +162,6 @@ Granted DecodeGranted(std::span<const std::byte> message) {
   return granted;
 }
 
-std::uint64_t DecodeRead(std::span<const std::byte> message) {
-  ByteReader reader = OpenMessage(message, kRead, "READ");
-  const auto ticket = reader.Get<std::uint64_t>("ticket");
-  reader.ExpectEnd();
-  return ticket;
-}
+std::uint64_t DecodeRead(std::span<const std::byte> message) { return DecodeTicket(message, kRead, "READ"); }
 
 }  // namespace layercast::ucx_channel

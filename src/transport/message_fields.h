@@ -1,0 +1,63 @@
+// Fields that several channels' messages have alike: what greetings open with, yes or no, bytes of a fixed size, and
+// messages of a ticket alone. Part of the encoders and decoders of ucx, cuda_ipc and nccl.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/transport/messages.h"
+
+namespace layercast {
+
+// HELLO and WELCOME, after their kind.
+inline void PutGreeting(ByteWriter& writer, std::string_view magic, std::uint16_t version) {
+  writer.PutBytes(magic);
+  writer.Put(version);
+}
+// The version. This and the others throw kCorrupt.
+inline std::uint16_t GetGreeting(ByteReader& reader, std::string_view magic) {
+  if (reader.GetText(magic.size(), "magic") != magic) reader.Fail("not the magic '" + std::string(magic) + "'");
+  const auto version = reader.Get<std::uint16_t>("version");
+  if (version == 0) reader.Fail("version 0");
+  return version;
+}
+
+inline void PutFlag(ByteWriter& writer, bool flag) { writer.Put(static_cast<std::uint8_t>(flag ? 1 : 0)); }
+inline bool GetFlag(ByteReader& reader, std::string_view field) {
+  const auto flag = reader.Get<std::uint8_t>(field);
+  if (flag > 1) reader.Fail(std::string(field) + ": " + std::to_string(flag));
+  return flag == 1;
+}
+
+inline void PutRaw(ByteWriter& writer, std::span<const std::byte> bytes) {
+  writer.PutBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+template <std::size_t kSize>
+std::array<std::byte, kSize> GetRaw(ByteReader& reader, std::string_view field) {
+  std::array<std::byte, kSize> bytes;
+  std::ranges::copy(reader.GetBytes(kSize, field), bytes.begin());
+  return bytes;
+}
+
+inline std::vector<std::byte> EncodeTicket(Kind kind, std::uint64_t ticket) {
+  ByteWriter writer = OpenMessage(kind);
+  writer.Put(ticket);
+  return std::move(writer).Take();
+}
+// `name` opens its messages.
+inline std::uint64_t DecodeTicket(std::span<const std::byte> message, Kind kind, std::string name) {
+  ByteReader reader = OpenMessage(message, kind, std::move(name));
+  const auto ticket = reader.Get<std::uint64_t>("ticket");
+  reader.ExpectEnd();
+  return ticket;
+}
+
+}  // namespace layercast
