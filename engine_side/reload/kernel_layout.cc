@@ -1,5 +1,7 @@
 #include "engine_side/reload/kernel_layout.h"
 
+#include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -90,6 +92,9 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, co
                                                  std::string(recipes.name()) + "':" + problems);
   }
   tensors_ = std::make_shared<const std::vector<KernelTensor>>(std::move(tensors));
+  by_name_.resize(tensors_->size());
+  std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
+  std::ranges::sort(by_name_, {}, [this](std::size_t i) -> const std::string& { return (*tensors_)[i].spec.name; });
   FindRanges(plan, recipes);
 }
 

@@ -34,6 +34,8 @@ class KernelLayout {
   KernelLayout For(const LoadPlan& plan, const LayerRecipes& recipes) const;
 
   const std::vector<KernelTensor>& tensors() const { return *tensors_; }  // by layer
+  // The same by their numbers there, in the order of their names.
+  std::span<const std::size_t> by_name() const { return by_name_; }
   std::span<const KernelTensor> TensorsOf(std::uint32_t parameter) const;
   // Of its parameters, then those that derive from them.
   std::span<const KernelTensor> TensorsOf(const PlannedLayer& layer) const;
@@ -52,7 +54,8 @@ class KernelLayout {
   void FindRanges(const LoadPlan& plan, const LayerRecipes& recipes);
 
   std::shared_ptr<const std::vector<KernelTensor>>
-      tensors_;                                  // the other owners are copies, and layouts For other plans
+      tensors_;  // the other owners are copies, and layouts For other plans
+  std::vector<std::size_t> by_name_;
   std::vector<Range> ranges_;                    // of each parameter's tensors
   std::array<std::uint64_t, 2> staged_bytes_{};  // by kind of device
   std::size_t num_layers_ = 0;

@@ -8,21 +8,27 @@
 
 namespace layercast {
 
+namespace {
+
+void AddLine(std::string& lines, std::string_view name, const Digest& digest) {
+  lines += name;
+  lines += ' ' + digest.ToHex() + '\n';
+}
+
+}  // namespace
+
 Digest CombineDigests(std::vector<NamedDigest> tensors) {
   std::ranges::sort(tensors, {}, &NamedDigest::name);
   std::string lines;
-  for (const NamedDigest& tensor : tensors) {
-    lines += tensor.name;
-    lines += ' ' + tensor.digest.ToHex() + '\n';
-  }
+  for (const NamedDigest& tensor : tensors) AddLine(lines, tensor.name, tensor.digest);
   return DigestOf(std::as_bytes(std::span(lines)));
 }
 
 Digest CombineDigests(const KernelLayout& layout, std::span<const Digest> digests) {
   LAYERCAST_CHECK(digests.size() == layout.tensors().size());
-  std::vector<NamedDigest> tensors;
-  for (std::size_t i = 0; i < digests.size(); ++i) tensors.push_back({layout.tensors()[i].spec.name, digests[i]});
-  return CombineDigests(std::move(tensors));
+  std::string lines;
+  for (const std::size_t i : layout.by_name()) AddLine(lines, layout.tensors()[i].spec.name, digests[i]);
+  return DigestOf(std::as_bytes(std::span(lines)));
 }
 
 }  // namespace layercast

@@ -69,8 +69,10 @@ std::string RefusalOfPart(const std::vector<std::optional<TensorPart>>& declared
                         .parts = declared,
                         .walk = [&](std::span<const std::string>) { return MakeWeightsIterator(std::vector{tensor}); },
                         .borrowed = true};
+  DeviceTensors device(OpenCudaStream, pool);
   try {
-    TakeSnapshot({.lineage = "run", .step = 1, .part = {0, 2}}, weights, nullptr, memory, pool);
+    TakeSnapshot({.lineage = "run", .step = 1, .part = {0, 2}}, weights, nullptr,
+                 {.host = memory, .device = device, .pool = pool});
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return error.what();
