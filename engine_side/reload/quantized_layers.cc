@@ -13,6 +13,7 @@
 #include "engine_side/reload/missing_parts.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
+#include "src/base/utf8.h"
 
 namespace layercast {
 namespace {
@@ -50,9 +51,14 @@ class LayerFinder {
 
   std::vector<QuantizedLayer> Find() {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) {
-      for (const TensorSpec& weight : WeightsOf(specs_[i])) {
+      const std::vector<TensorSpec> weights = WeightsOf(specs_[i]);
+      if (!weights.empty()) CheckIsReadAsItIs(i);
+      for (const TensorSpec& weight : weights) {
         if (AddPart(i, weight)) break;
       }
+    }
+    for (const QuantizedLayer& layer : layers_) {
+      for (const QuantizedLayer::Part& part : layer.parts) CheckIsReadAsItIs(part.scale);
     }
     CheckForms();
     CheckParts();
@@ -61,6 +67,16 @@ class LayerFinder {
   }
 
  private:
+  // Which of its scales each code belongs to follows from where both lie.
+  void CheckIsReadAsItIs(std::uint32_t tensor) const {
+    const std::vector<std::string> rules = model_.transforms().Describe(specs_[tensor].name);
+    if (rules.empty()) return;
+    throw Error(ErrorCode::kUnsupported,
+                Quote(specs_[tensor].name) + " " + Describe(specs_[tensor]) + ": " + rules.front() +
+                    ": expected a tensor in full precision, got codes or scales of one that is quantized already, "
+                    "which are read as they are alone");
+  }
+
   // False: no layer takes `weight`, which these codes would be of.
   bool AddPart(std::uint32_t codes, const TensorSpec& weight) {
     const TensorSpec& spec = specs_[codes];

@@ -1,6 +1,7 @@
 """Checkpoints that lie otherwise than the model does, and the file of rules that says how: cold, live from another
 version, live from a publisher, and the oracle are the same bytes."""
 
+import json
 import os
 import subprocess
 
@@ -9,6 +10,7 @@ import safetensors.torch
 
 import foreign
 import oracle
+import quantized_checkpoints
 
 RANK_SECONDS = 60
 SPECS = ("llama", "qwen2")
@@ -76,3 +78,15 @@ def test_from_a_publisher_and_in_pieces(recipe, mode, layout, laid_out, checkpoi
     words = {"snapshot": ("channel=shm", "direct"), "stream": ("channel=zmq", "chunk=5000")}[mode]
     assert_served(folder, usual, 2, recipe, tmp_path, f"way={publish(folder, mode, 'layer')}", "fill=165", *words)
     assert_served(folder, usual, 2, recipe, tmp_path, "way=iterator", "shuffled=5", "fill=165")
+
+
+@pytest.mark.parametrize("words", [(), ("requantize",)])
+@pytest.mark.parametrize("suffix", ["o_proj.weight", "o_proj.weight_scale_inv"])
+def test_tensors_that_are_quantized_already_are_refused_by_name(suffix, words, checkpoint, tmp_path):
+    """Codes would be read beside scales that are not theirs: of a square matrix nothing else would show it."""
+    folder = quantized_checkpoints.make(checkpoint("qwen3_blocks", "a"), tmp_path / "quantized", "deepseek")
+    (folder / foreign.FILE).write_text(json.dumps({"transforms": [{"suffix": suffix, "transpose": {}}]}))
+    done = start(folder, 1, 0, "fp8_per_block", tmp_path / "served", "way=path", *words)
+    errors = done.communicate(timeout=RANK_SECONDS)[1]
+    assert done.returncode == 1 and f"{suffix}' [" in errors and f": suffix {suffix}: transpose: expected a tensor in " \
+        "full precision" in errors, errors
