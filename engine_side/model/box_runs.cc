@@ -100,6 +100,54 @@ void ReorderedBox::ScatterRow(const std::byte* values, std::int64_t col, std::in
   }
 }
 
+// Whole rows of the source, each of which is a column of the tensor, in turn: in tiles of a cache line by as many rows.
+// A tile is taken out of memory first: its rows may lie so far apart that a cache holds few of them at once.
+template <class Element>
+void ReorderedBox::TransposeRows(const std::byte* values, std::int64_t count, std::byte* first_row) const {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  constexpr std::int64_t kTile = 64 / kSize;
+  std::array<std::array<Element, kTile>, kTile> tile{};  // of which the last ones fill a part
+  std::array<Element, kTile> column;
+  for (std::int64_t row = 0; row < count; row += kTile) {
+    const std::int64_t rows = std::min(kTile, count - row);
+    for (std::int64_t col = 0; col < cols_.extent; col += kTile) {
+      const std::int64_t cols = std::min(kTile, cols_.extent - col);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        std::memcpy(tile[static_cast<std::size_t>(r)].data(), values + ((row + r) * cols_.extent + col) * kSize,
+                    static_cast<std::size_t>(cols * kSize));
+      }
+      for (std::int64_t c = 0; c < cols; ++c) {
+        for (std::size_t r = 0; r < kTile; ++r) column[r] = tile[r][static_cast<std::size_t>(c)];
+        std::memcpy(first_row + (cols_.OffsetOf(col + c) + row) * kSize, column.data(),
+                    static_cast<std::size_t>(rows * kSize));
+      }
+    }
+  }
+}
+
+template <class Element>
+void ReorderedBox::ScatterElements(const std::byte* values, std::int64_t first, std::int64_t count,
+                                   std::byte* destination) const {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  const bool rows_are_columns = rows_.stride == 1 && !rows_.interleaved;
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t col = (first + done) % cols_.extent;
+    const std::int64_t row = (first + done) / cols_.extent;
+    const std::int64_t offset = first_ + matrices_.OffsetOf(row / rows_.extent) + rows_.OffsetOf(row % rows_.extent);
+    const std::byte* part = values + done * kSize;
+    std::byte* place = destination + offset * kSize;
+    const std::int64_t whole = std::min((count - done) / cols_.extent, rows_.extent - row % rows_.extent);
+    if (rows_are_columns && col == 0 && whole > 0) {
+      TransposeRows<Element>(part, whole, place);
+      done += whole * cols_.extent;
+      continue;
+    }
+    const std::int64_t in_row = std::min(count - done, cols_.extent - col);
+    ScatterRow<Element>(part, col, in_row, place);
+    done += in_row;
+  }
+}
+
 void ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
                            std::byte* destination) const {
   std::vector<std::byte> cast;
@@ -108,20 +156,13 @@ void ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t fir
     CopyElements(from, values, to, cast.data(), count);
     values = cast.data();
   }
-  for (std::int64_t done = 0; done < count;) {
-    const std::int64_t col = (first + done) % cols_.extent;
-    const std::int64_t row = (first + done) / cols_.extent;
-    const std::int64_t in_row = std::min(count - done, cols_.extent - col);
-    const std::int64_t offset = first_ + matrices_.OffsetOf(row / rows_.extent) + rows_.OffsetOf(row % rows_.extent);
-    const std::byte* part = values + Bytes(to, done);
-    std::byte* place = destination + Bytes(to, offset);
-    switch (BitsPerElement(to)) {
-      case 8: ScatterRow<std::uint8_t>(part, col, in_row, place); break;
-      case 16: ScatterRow<std::uint16_t>(part, col, in_row, place); break;
-      default: LAYERCAST_CHECK(BitsPerElement(to) == 32); ScatterRow<std::uint32_t>(part, col, in_row, place);
-    }
-    done += in_row;
+  switch (BitsPerElement(to)) {
+    case 8: return ScatterElements<std::uint8_t>(values, first, count, destination);
+    case 16: return ScatterElements<std::uint16_t>(values, first, count, destination);
+    default: break;
   }
+  LAYERCAST_CHECK(BitsPerElement(to) == 32);
+  ScatterElements<std::uint32_t>(values, first, count, destination);
 }
 
 namespace {

@@ -68,6 +68,10 @@ class ReorderedBox {
   };
   template <class Element>
   void ScatterRow(const std::byte* values, std::int64_t col, std::int64_t count, std::byte* row) const;
+  template <class Element>
+  void TransposeRows(const std::byte* values, std::int64_t count, std::byte* first_row) const;
+  template <class Element>
+  void ScatterElements(const std::byte* values, std::int64_t first, std::int64_t count, std::byte* destination) const;
 
   std::int64_t first_ = 0;
   Axis matrices_, rows_, cols_;

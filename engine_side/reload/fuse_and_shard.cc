@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "engine_side/model/box_runs.h"
 #include "src/base/check.h"
@@ -12,15 +14,30 @@ namespace {
 
 std::uint64_t ElementBytes(DType dtype) { return static_cast<std::uint64_t>(BitsPerElement(dtype)) / 8; }
 
+constexpr std::size_t kShortRow = 64;      // bytes: a call for each row would cost more than to pack it
+constexpr std::size_t kBlock = 256 << 10;  // bytes: they stay in the second-level cache
+
+bool IsContiguous(const RegionView& view) { return view.rows == 1 || view.stride == view.row_bytes; }
+
+// Packs some rows at a time, and goes on with these.
+void FuseInBlocks(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+                  const TensorSpec& parameter, std::byte* memory) {
+  const std::size_t at_once = std::clamp<std::size_t>(kBlock / view.row_bytes, 1, view.rows);
+  std::vector<std::byte> packed(at_once * view.row_bytes);
+  for (std::size_t row = 0; row < view.rows; row += at_once) {
+    const RegionView rows{view.row(row), view.row_bytes, std::min(at_once, view.rows - row), view.stride};
+    Pack(rows, packed.data());
+    const std::uint64_t begin = piece.begin + row * view.row_bytes;
+    FuseAndShard(placement, {piece.placement, begin, begin + rows.num_bytes()}, source,
+                 AsView(std::span(packed).first(rows.num_bytes())), parameter, memory);
+  }
+}
+
 void FuseReordered(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                    const TensorSpec& parameter, std::byte* memory) {
   const ReorderedBox places(parameter.shape, placement.destination, placement.order);
-  const std::uint64_t per_row = view.row_bytes / ElementBytes(source);
-  std::uint64_t element = piece.begin / ElementBytes(source);  // of the placement, in row-major order
-  for (std::uint64_t row = 0; row < view.rows; ++row, element += per_row) {
-    places.Scatter(source, view.row(row), static_cast<std::int64_t>(element), static_cast<std::int64_t>(per_row),
-                   parameter.dtype, memory);
-  }
+  places.Scatter(source, view.base, static_cast<std::int64_t>(piece.begin / ElementBytes(source)),
+                 static_cast<std::int64_t>(view.num_bytes() / ElementBytes(source)), parameter.dtype, memory);
 }
 
 }  // namespace
@@ -29,7 +46,11 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
                   const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   if (view.num_bytes() == 0) return;
-  if (!placement.order.is_same()) return FuseReordered(placement, piece, source, view, parameter, memory);
+  const bool same_order = placement.order.is_same();
+  if (!IsContiguous(view) && (!same_order || view.row_bytes < kShortRow)) {
+    return FuseInBlocks(placement, piece, source, view, parameter, memory);
+  }
+  if (!same_order) return FuseReordered(placement, piece, source, view, parameter, memory);
   const BoxRuns destination(parameter.shape, placement.destination);
   const std::uint64_t source_size = ElementBytes(source);
   const std::uint64_t target_size = ElementBytes(parameter.dtype);

@@ -26,10 +26,27 @@ void CheckInside(const Region& region, std::uint64_t tensor_bytes) {
   if (region.rows - 1 > room / region.stride) fail("leaves the tensor");
 }
 
+namespace {
+
+// Rows of one element, which a copy of unknown size would take a call for.
+template <std::size_t kSize>
+void PackElements(const RegionView& view, std::byte* destination) {
+  for (std::size_t row = 0; row < view.rows; ++row) std::memcpy(destination + row * kSize, view.row(row), kSize);
+}
+
+}  // namespace
+
 void Pack(const RegionView& view, std::byte* destination) {
   if (view.stride == view.row_bytes || view.rows == 1) {
     if (view.num_bytes() != 0) std::memcpy(destination, view.base, view.num_bytes());
     return;
+  }
+  switch (view.row_bytes) {
+    case 1: return PackElements<1>(view, destination);
+    case 2: return PackElements<2>(view, destination);
+    case 4: return PackElements<4>(view, destination);
+    case 8: return PackElements<8>(view, destination);
+    default: break;
   }
   for (std::size_t row = 0; row < view.rows; ++row) {
     std::memcpy(destination + row * view.row_bytes, view.row(row), view.row_bytes);

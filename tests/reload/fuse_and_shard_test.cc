@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,101 @@ TEST_P(FuseAndShardTest, StridedRowsEqualElementByElement) {
                    memory.data());
     }
     EXPECT_EQ(memory, expected);
+  }
+}
+
+// Matrices that come the other way round, or with elements in turns: as many rows and columns as fill tiles and parts
+// of them. Each is the case of a source whose box is [matrices, rows, cols], and one index of a last axis if it has
+// one.
+struct Reordered {
+  Case c;
+  ElementOrder order;
+};
+
+std::vector<Reordered> ReorderedCases(DType from, DType to) {
+  const ElementOrder transposed{.transposed = true};
+  const ElementOrder both{.transposed = true, .interleaved = true};
+  const TensorSpec stack{"s", from, {3, 75, 140}};
+  const TensorSpec turns{"t", from, {1, 70, 133, 2}};
+  const Box of_stack{3, {1, 5, 4}, {2, 70, 132}};
+  const Box odd{4, {0, 0, 0, 1}, {1, 70, 133, 1}};
+  return {{{stack, {"w", to, {4, 150, 80}}, of_stack, Box{3, {2, 7, 9}, {2, 132, 70}}}, transposed},
+          {{stack, {"w", to, {2, 132, 70}}, of_stack, Box::Whole({2, 132, 70})}, both},
+          {{stack, {"w", to, {2, 70, 132}}, of_stack, Box::Whole({2, 70, 132})}, {.interleaved = true}},
+          {{turns, {"w", to, {1, 140, 71}}, odd, Box{3, {0, 3, 1}, {1, 133, 70}}}, transposed},
+          {{turns, {"w", to, {1, 70, 140}}, odd, Box{3, {0, 0, 2}, {1, 70, 133}}}, {}}};
+}
+
+// Element by element, where each of the source's comes to lie.
+void ReorderSlowly(const Reordered& reordered, const std::vector<std::byte>& source, std::vector<std::byte>& memory) {
+  const Case& c = reordered.c;
+  const std::int64_t rows = c.from.extent[1];
+  const std::int64_t cols = c.from.extent[2];
+  for (std::int64_t i = 0; i < c.from.num_elements(); ++i) {
+    std::array<std::int64_t, 3> at = {i / cols / rows, i / cols % rows, i % cols};
+    if (reordered.order.transposed) std::swap(at[1], at[2]);
+    if (reordered.order.interleaved) at[1] = at[1] % 2 * (c.to.extent[1] / 2) + at[1] / 2;
+    const std::int64_t place = (at[0] * c.to.extent[1] + at[1]) * c.to.extent[2] + at[2];
+    const std::byte* from = source.data() + Flat(c.source.shape, c.from, i) * Size(c.source.dtype);
+    std::byte* to = memory.data() + Flat(c.parameter.shape, c.to, place) * Size(c.parameter.dtype);
+    if (c.source.dtype == c.parameter.dtype) {
+      std::memcpy(to, from, Size(c.source.dtype));
+    } else {
+      Cast(c.source.dtype, from, c.parameter.dtype, to, 1);
+    }
+  }
+}
+
+TEST_P(FuseAndShardTest, ElementsInAnotherOrderEqualElementByElement) {
+  std::mt19937 random(5);
+  const auto [from, to] = GetParam();
+  for (const Reordered& reordered : ReorderedCases(from, to)) {
+    const Case& c = reordered.c;
+    const std::vector<std::byte> source = Random(c.source, random);
+    std::vector<std::byte> expected(static_cast<std::size_t>(c.parameter.num_bytes()), std::byte{0xEE});
+    ReorderSlowly(reordered, source, expected);
+    const std::vector<std::byte> packed = Packed(c, source);
+    const Placement placement{0, 0, c.from, c.to, {}, reordered.order};
+    for (const std::size_t elements : {1U, 100U, 133U, 999U, 9240U, 100'000U}) {
+      std::vector<std::byte> memory(expected.size(), std::byte{0xEE});
+      const std::size_t step = elements * Size(from);
+      for (std::size_t begin = 0; begin < packed.size(); begin += step) {
+        const std::size_t end = std::min(begin + step, packed.size());
+        FuseAndShard(placement, {0, begin, end}, from, AsView(std::span(packed).subspan(begin, end - begin)),
+                     c.parameter, memory.data());
+      }
+      ASSERT_EQ(memory, expected) << "pieces of " << elements;
+    }
+  }
+}
+
+// As they lie in the source: rows that are apart, and rows of one element each.
+TEST_P(FuseAndShardTest, StridedRowsInAnotherOrderEqualElementByElement) {
+  std::mt19937 random(6);
+  const auto [from, to] = GetParam();
+  for (const Reordered& reordered : ReorderedCases(from, to)) {
+    const Case& c = reordered.c;
+    const std::vector<std::byte> source = Random(c.source, random);
+    std::vector<std::byte> expected(static_cast<std::size_t>(c.parameter.num_bytes()), std::byte{0xEE});
+    ReorderSlowly(reordered, source, expected);
+    std::vector<std::byte> memory(expected.size(), std::byte{0xEE});
+    const std::size_t last = c.from.rank - 1U;
+    const std::size_t row = static_cast<std::size_t>(c.from.extent[last]) * Size(from);
+    const std::size_t stride = static_cast<std::size_t>(c.source.shape[last]) * Size(from);
+    const auto of_matrix = static_cast<std::size_t>(c.from.num_elements() / c.from.extent[0] / c.from.extent[last]);
+    const Placement placement{0, 0, c.from, c.to, {}, reordered.order};
+    for (std::size_t m = 0; m < static_cast<std::size_t>(c.from.extent[0]); ++m) {
+      const std::size_t element =
+          Flat(c.source.shape, c.from, static_cast<std::int64_t>(m * of_matrix * row / Size(from)));
+      for (std::size_t first = 0; first < of_matrix; first += 50) {
+        const std::size_t rows = std::min<std::size_t>(50, of_matrix - first);
+        const std::size_t begin = (m * of_matrix + first) * row;
+        FuseAndShard(placement, {0, begin, begin + rows * row}, from,
+                     {source.data() + element * Size(from) + first * stride, row, rows, stride}, c.parameter,
+                     memory.data());
+      }
+    }
+    ASSERT_EQ(memory, expected);
   }
 }
 

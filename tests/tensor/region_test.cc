@@ -32,5 +32,20 @@ TEST(Region, PacksStridedRows) {
   EXPECT_EQ(packed, (std::vector<std::byte>{std::byte{1}, std::byte{2}, std::byte{11}, std::byte{12}}));
 }
 
+TEST(Region, PacksRowsOfAnyLength) {
+  std::vector<std::byte> source(200);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i);
+  for (std::size_t row_bytes = 1; row_bytes <= 9; ++row_bytes) {
+    const RegionView view{.base = source.data() + 1, .row_bytes = row_bytes, .rows = 13, .stride = 15};
+    std::vector<std::byte> expected;
+    for (std::size_t row = 0; row < view.rows; ++row) {
+      expected.insert(expected.end(), view.row(row), view.row(row) + row_bytes);
+    }
+    std::vector<std::byte> packed(view.num_bytes());
+    Pack(view, packed.data());
+    EXPECT_EQ(packed, expected) << row_bytes;
+  }
+}
+
 }  // namespace
 }  // namespace layercast
