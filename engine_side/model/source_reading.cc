@@ -51,8 +51,8 @@ bool NarrowDigits(std::span<std::int64_t> begin, std::span<std::int64_t> extent,
 
 SourceReading::SourceReading(const TensorSpec& tensor) : tensor_(tensor), source_(tensor.shape) {
   Part whole{tensor, std::vector<std::int64_t>(source_.size()), source_, {}};
-  for (std::uint8_t axis = 0; axis < source_.size(); ++axis) {
-    whole.axes.push_back(source_[axis] == 1 ? Digits{} : Digits{axis});
+  for (std::size_t axis = 0; axis < source_.size(); ++axis) {
+    whole.axes.push_back(source_[axis] == 1 ? Digits{} : Digits{static_cast<std::uint8_t>(axis)});
   }
   parts_.push_back(std::move(whole));
 }

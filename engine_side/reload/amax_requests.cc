@@ -22,7 +22,7 @@ KeptAxes Completed(KeptAxes wanted, std::size_t rank) {
 
 ReadTensor::Part AsItIs(const Shape& shape) {
   ReadTensor::Part part{.within = Box::Whole(shape), .axes = {}};
-  for (std::uint8_t axis = 0; axis < shape.size(); ++axis) part.axes.push_back({axis});
+  for (std::uint8_t axis = 0; axis < part.within.rank; ++axis) part.axes.push_back({axis});
   return part;
 }
 
