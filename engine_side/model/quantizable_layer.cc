@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kWeight = "weight";  // what the names of scales replace
 constexpr std::string_view kInputScale = "input_scale";
 constexpr std::string_view kInputGlobalScale = "input_global_scale";  // compressed-tensors' of NVFP4, its reciprocal
+constexpr const char* kShapeOfPacked = "the shape of packed integers, which the layer has";
 constexpr const char* kNoInputScale = "scales of activations, which this engine does not have";
 
 }  // namespace
@@ -53,11 +54,11 @@ void QuantizableLayer::TakeQuantized(bool quantized) {
     std::int64_t& cols = weight.spec.shape.back();
     if (quantized) {
       Parameter scale = ScaleOf(weight);
-      cols /= form_->codes_per_byte();
+      cols /= form_->codes_per_element();
       if (form_->has_global_scale) InsertParameter(index + 1, GlobalScaleOf(weight));
       InsertParameter(index + 1, std::move(scale));
     } else {
-      cols *= form_->codes_per_byte();
+      cols *= form_->codes_per_element();
       RemoveParameter(index + 1);
       if (form_->has_global_scale) RemoveParameter(index + 1);
     }
@@ -90,6 +91,7 @@ std::span<const std::string_view> QuantizableLayer::input_scale_names() const { 
 
 void QuantizableLayer::SetSkipRules() {
   skip_rules_.clear();
+  if (form_ && form_->packed_bits != 0) skip_rules_.push_back({"weight_shape", kShapeOfPacked});
   if (!form_ || holds_input_scales_) return;
   if (form_->has_global_scale) skip_rules_.push_back({kInputGlobalScale, kNoInputScale});
   for (const std::string_view name : input_scale_names()) skip_rules_.push_back({name, kNoInputScale});
@@ -145,7 +147,7 @@ bool QuantizableLayer::IsGlobalScale(std::uint32_t index) const {
 
 QuantizableLayer::Units QuantizableLayer::UnitsOf(std::uint32_t index) const {
   const bool of_weight = takes_quantized_ && index < parameters_per_weight() * num_weights_;
-  if (of_weight && index % parameters_per_weight() == 0) return {1, form_->codes_per_byte()};
+  if (of_weight && index % parameters_per_weight() == 0) return {1, form_->codes_per_element()};
   if (!IsScale(index) || form_->scales != QuantizedForm::Scales::kBlock) return {};
   return {form_->block_rows, form_->block_cols};
 }

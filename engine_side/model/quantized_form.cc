@@ -40,6 +40,7 @@ QuantizedForm QuantizedForm::Nvfp4() {
 }
 
 std::string_view QuantizedForm::recipe() const {
+  if (packed_bits != 0) return "";
   if (codes == DType::kF4) return has_global_scale ? "nvfp4" : "mxfp4";
   if (codes == DType::kI8) return scales == Scales::kChannel ? "int8_per_channel" : "";
   switch (scales) {

@@ -77,6 +77,26 @@ StoredForm FormOfCompressedFloats(const ConfigFields& weights) {
   return {form};
 }
 
+// To dequantize: in groups of columns, or by rows.
+StoredForm FormOfPackedIntegers(const ConfigFields& weights, int bits) {
+  QuantizedForm form{.codes = DType::kI8, .packed_bits = bits};
+  const std::string strategy = weights.Text("strategy", "");
+  if (!weights.Flag("symmetric", true)) return WhyNot(weights, "symmetric", "true");
+  if (weights.Find("actorder") != nullptr && weights.Text("actorder", "") != "static") {
+    return WhyNot(weights, "actorder", "null or 'static', columns in their order");
+  }
+  if (strategy == "channel") {
+    form.scales = QuantizedForm::Scales::kChannel;
+  } else if (strategy == "group" && weights.Find("group_size") != nullptr) {
+    form.scales = QuantizedForm::Scales::kBlock;
+    form.block_rows = 1;
+    form.block_cols = weights.Integer("group_size", 1, kLargestBlock).value_or(1);
+  } else {
+    return WhyNot(weights, "strategy", "'channel', or 'group' with a group_size");
+  }
+  return {std::move(form)};
+}
+
 // `format`: where it is said how the codes are stored, of the group or of all.
 StoredForm FormOfCompressedIntegers(const ConfigFields& weights, const ConfigFields& format) {
   const std::string stored = format.Text("format", "int-quantized");
@@ -96,6 +116,10 @@ StoredForm FormOfGroup(const ConfigFields& group, const std::string& name, const
   const ConfigFields weights(*of_weights, name + "weights.");
   const std::string type = weights.Text("type", "");
   const auto bits = weights.Integer("num_bits", 1, 64);
+  const ConfigFields& format = group.Find("format") == nullptr ? config : group;
+  if (type == "int" && (bits == 4 || bits == 8) && format.Text("format", "") == "pack-quantized") {
+    return FormOfPackedIntegers(weights, static_cast<int>(*bits));
+  }
   if (type == "float" && bits == 4) {
     if (weights.Text("strategy", "") != "tensor_group") return WhyNot(weights, "strategy", "'tensor_group' of e2m1");
     return OfGroups(QuantizedForm::Nvfp4(), weights);
@@ -103,7 +127,7 @@ StoredForm FormOfGroup(const ConfigFields& group, const std::string& name, const
   if (bits != 8) return WhyNot(weights, "num_bits", type == "float" ? "8 or 4" : "8");
   if (type == "float") return FormOfCompressedFloats(weights);
   if (type != "int") return WhyNot(weights, "type", "'float' or 'int'");
-  return FormOfCompressedIntegers(weights, group.Find("format") == nullptr ? config : group);
+  return FormOfCompressedIntegers(weights, format);
 }
 
 std::string ModelOptAlgorithm(const ConfigFields& config) {

@@ -16,8 +16,16 @@ namespace layercast {
 namespace {
 
 // The value of a byte's, or (f4) of half a byte's code.
-std::array<float, 256> ValuesOf(DType elements) {
+std::array<float, 256> ValuesOf(DType elements, int packed_bits) {
   const ValueTables& tables = GetValueTables();
+  if (packed_bits != 0) {
+    std::array<float, 256> value_of{};
+    const int count = 1 << packed_bits;
+    for (int code = 0; code < count; ++code) {
+      value_of[static_cast<std::size_t>(code)] = static_cast<float>(code - count / 2);
+    }
+    return value_of;
+  }
   if (elements == DType::kF8E4M3) return tables.f8_e4m3;
   std::array<float, 256> value_of{};
   for (std::size_t code = 0; code < value_of.size(); ++code) {
@@ -29,7 +37,7 @@ std::array<float, 256> ValuesOf(DType elements) {
 
 std::uint8_t CodeAt(const QuantizedWeight& weight, std::int64_t row, std::int64_t col) {
   const std::int64_t index = row * weight.cols + col;
-  if (weight.elements != DType::kF4) return weight.codes[index];
+  if (weight.elements != DType::kF4 && weight.packed_bits != 4) return weight.codes[index];
   const std::uint8_t pair = weight.codes[weight.pairs_rows ? row / 2 * weight.cols + col : index / 2];
   const bool low = (weight.pairs_rows ? row : index) % 2 == 0;
   return static_cast<std::uint8_t>(low ? pair & 15U : pair >> 4U);
@@ -83,7 +91,7 @@ void RescaleNvfp4(const std::uint8_t* codes, const std::uint8_t* scales, std::si
 
 void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool) {
   if (weight.rows == 0 || weight.cols == 0) return;
-  const std::array<float, 256> value_of = ValuesOf(weight.elements);
+  const std::array<float, 256> value_of = ValuesOf(weight.elements, weight.packed_bits);
   const std::int64_t blocks_per_row = CeilDivide(weight.cols, weight.block_cols);
   LAYERCAST_CHECK(static_cast<std::int64_t>(weight.scales.size()) >=
                   CeilDivide(weight.rows, weight.block_rows) * blocks_per_row);

@@ -87,7 +87,7 @@ void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
   const DType dtype = layer.layer->parameters()[0].spec.dtype;
   for (const QuantizedLayer::Part& part : layer.parts) {
     Shape shape = checkpoint_.specs()[part.weight].shape;
-    shape[shape.size() - (part.transposed ? 2 : 1)] *= layer.layer->quantized_form()->codes_per_byte();
+    shape[shape.size() - (part.transposed ? 2 : 1)] *= layer.layer->quantized_form()->codes_per_element();
     AddMade({part.name, dtype, std::move(shape)},
             [this, &layer, &part, dtype](std::byte* values) { Dequantized(layer, part, dtype, values); });
   }
@@ -101,7 +101,7 @@ void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedL
   if (form.has_global_scale) {
     const Nvfp4Parts parts(checkpoint_, layer);
     const std::int64_t rows = spec.shape[0];
-    const std::int64_t cols = spec.shape[1] * form.codes_per_byte();
+    const std::int64_t cols = spec.shape[1] * form.codes_per_element();
     AddMade(std::move(spec), [parts, &fused](std::byte* codes) { parts.Codes(fused, codes); });
     AddMade({JoinPath(fused.path, form.checkpoint_scale), form.scale_dtype, form.ScaleShape(rows, cols)},
             [parts, &fused](std::byte* scales) { parts.Scales(fused, scales); });
@@ -178,7 +178,7 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   const std::vector<float> scales = QuantizedScales(checkpoint_, layer).Of(part);
   const QuantizedForm& form = *layer.layer->quantized_form();
   MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
-  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_byte();
+  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_element();
   QuantizedWeight weight{.codes = nullptr,
                          .rows = stack.rows,
                          .cols = stack.cols,
@@ -186,7 +186,8 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
                          .block_rows = form.block_rows,
                          .block_cols = form.block_cols,
                          .elements = form.codes,
-                         .pairs_rows = part.transposed && form.codes_per_byte() > 1};
+                         .packed_bits = form.packed_bits,
+                         .pairs_rows = part.transposed && form.codes_per_element() > 1};
   if (form.scales != QuantizedForm::Scales::kBlock) {
     const std::int64_t rows = part.transposed ? weight.cols : weight.rows;  // of the weight, where outputs are rows
     weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? rows : 1;
@@ -195,7 +196,7 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   if (part.transposed) std::swap(weight.block_rows, weight.block_cols);
   const std::int64_t of_matrix = stack.count == 0 ? 0 : static_cast<std::int64_t>(scales.size()) / stack.count;
   for (std::int64_t i = 0; i < stack.count; ++i) {
-    weight.codes = CodesOf(codes) + i * stack.rows * stack.cols / form.codes_per_byte();
+    weight.codes = CodesOf(codes) + i * NumBytes(codes.tensor.dtype, codes.tensor.shape) / stack.count;
     weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
     Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
   }

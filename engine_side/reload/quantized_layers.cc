@@ -106,6 +106,9 @@ class LayerFinder {
       throw Error(ErrorCode::kInvalidArgument,
                   what + ", but config.json says that its codes are " + std::string(Name(form.code_dtype())));
     }
+    if (form.packed_bits != 0 && transposed) {
+      throw Error(ErrorCode::kUnsupported, what + ", but packed integers are read of rows, not of transposed stacks");
+    }
     const bool packed = NamesPackedCodes(spec.name);
     const std::uint32_t scale = FindScale(what, ScaleNames(weight.name, form));
     const std::uint32_t global_scale =
@@ -190,7 +193,9 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
   if (form.recipe() != recipe) {
     const std::string blocks = std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
     return "expected weights for " + std::string(recipe) + ", got codes of " +
-           (form.recipe().empty() ? "blocks of " + blocks : std::string(form.recipe()));
+           (form.packed_bits != 0   ? std::to_string(form.packed_bits) + "-bit integers"
+            : form.recipe().empty() ? "blocks of " + blocks
+                                    : std::string(form.recipe()));
   }
   if (quantization.power_of_two_scales && !form.power_of_two) {
     return "expected scales that are powers of two, and config.json does not say that these are";

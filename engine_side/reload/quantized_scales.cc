@@ -74,7 +74,7 @@ Shape QuantizedScales::ShapeOf(const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const QuantizedForm& form = *layer_.layer->quantized_form();
   MatrixStack stack = MatrixStack::Of(weight);
-  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_byte();
+  (part.transposed ? stack.rows : stack.cols) *= form.codes_per_element();
   Shape shape = form.ScaleShape(part.transposed ? stack.cols : stack.rows, part.transposed ? stack.rows : stack.cols);
   if (part.transposed) std::swap(shape.front(), shape.back());
   if (weight.size() == 3) shape.insert(shape.begin(), stack.count);

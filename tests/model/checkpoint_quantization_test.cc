@@ -132,8 +132,11 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   EXPECT_EQ(of_group("{}"), "quantization_config.config_groups.all.weights: expected an object, got null");
   EXPECT_THAT(of_group(R"({"weights": {"type": "float", "num_bits": 8, "strategy": "block"}})"),
               HasSubstr("block_structure: expected two sizes, got null"));
-  EXPECT_THAT(of_group(R"({"format": "pack-quantized", "weights": {"type": "int", "num_bits": 8}})"),
-              HasSubstr("all.format: expected 'int-quantized', a code in a byte, got \"pack-quantized\""));
+  EXPECT_THAT(of_group(R"({"format": "marlin-24", "weights": {"type": "int", "num_bits": 8}})"),
+              HasSubstr("all.format: expected 'int-quantized', a code in a byte, got \"marlin-24\""));
+  EXPECT_THAT(
+      of_group(R"({"format": "pack-quantized", "weights": {"type": "int", "num_bits": 4, "strategy": "group"}})"),
+      HasSubstr("all.weights.strategy: expected 'channel', or 'group' with a group_size, got \"group\""));
   EXPECT_THAT(of_group(R"({"weights": {"type": "int", "num_bits": 8, "strategy": "tensor"}})"),
               HasSubstr("strategy: expected 'channel' of 8-bit integers, got \"tensor\""));
 }

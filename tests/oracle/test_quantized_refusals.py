@@ -257,7 +257,9 @@ GROUP = "quantization_config.config_groups.group_0"
     (weights_of_group(num_bits=4), f"{GROUP}.weights.num_bits: expected 8, got 4"),
     (weights_of_group(type=None), f"{GROUP}.weights.type: expected 'float' or 'int', got null"),
     (lambda config: config["quantization_config"].update(format="pack-quantized"),
-     "quantization_config.format: expected 'int-quantized', a code in a byte, got \"pack-quantized\""),
+     "but config.json says that its codes are i32"),
+    (lambda config: config["quantization_config"].update(format="marlin-24"),
+     "quantization_config.format: expected 'int-quantized', a code in a byte, got \"marlin-24\""),
     (weights_of_group(type="float"), "config.json says that its codes are f8_e4m3")])
 def test_integers_of_another_form_are_refused_naming_the_field(change, refusal, made, load):
     folder = made("int8 channels")

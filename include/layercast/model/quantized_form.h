@@ -23,6 +23,9 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   bool power_of_two = false;                        // the scales are powers of two
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
   bool has_global_scale = false;                    // a second one, of the whole weight (NVFP4)
+  // Integers of 4 or 8 bits, offset by half their range, packed into I32 from the low end on (compressed-tensors'
+  // pack-quantized); no recipe makes them. 0: none.
+  int packed_bits = 0;
 
   // Whether a whole weight has a number, its only scale or its second.
   bool has_number() const { return scales == Scales::kTensor || has_global_scale; }
@@ -33,8 +36,8 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   // Shape of the scales of a weight [rows, cols]. Blocks at the ends may be partial.
   Shape ScaleShape(std::int64_t rows, std::int64_t cols) const;
   // As they are stored.
-  DType code_dtype() const { return codes == DType::kF4 ? DType::kU8 : codes; }
-  std::int64_t codes_per_byte() const { return codes == DType::kF4 ? 2 : 1; }
+  DType code_dtype() const { return packed_bits != 0 ? DType::kI32 : codes == DType::kF4 ? DType::kU8 : codes; }
+  std::int64_t codes_per_element() const { return packed_bits != 0 ? 32 / packed_bits : codes == DType::kF4 ? 2 : 1; }
 
   // What a checkpoint adds to the name of a stack of experts to call their scales, what it usually adds first:
   // "_scale_inv", "_weight_scale_inv", ".weight_scale_inv".
