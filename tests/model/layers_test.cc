@@ -1,22 +1,17 @@
-// Every layer's sharding arithmetic: fixed vectors, and that all ranks together hold the original.
+// The sharding arithmetic of linear layers, embeddings and norms: fixed vectors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
 #include <ostream>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "layercast/error.h"
 #include "layercast/model/embedding.h"
-#include "layercast/model/gated_delta_net.h"
 #include "layercast/model/linear.h"
-#include "layercast/model/mamba_mixer.h"
 #include "layercast/model/norm.h"
+#include "tests/model/moves.h"
 #include "tests/support/error_of.h"
-#include "tests/support/tree.h"
 #include "tests/support/weights.h"
 
 namespace layercast {
@@ -25,32 +20,10 @@ namespace {
 using ::testing::ElementsAre;
 using testing::ErrorOf;
 using ::testing::HasSubstr;
-using testing::Tree;
-using testing::Weights;
-
-using Range = std::pair<std::int64_t, std::int64_t>;
-
-// Source and destination of each piece along `axis`.
-struct Move {
-  Range source, destination;
-  bool operator==(const Move&) const = default;
-};
-void PrintTo(const Move& move, std::ostream* out) {
-  *out << "(" << move.destination.first << "-" << move.destination.second << " <- " << move.source.first << "-"
-       << move.source.second << ")";
-}
-
-std::vector<Move> Moves(const Module& layer, const std::string& name, const std::string& shard, const Shape& shape,
-                        std::size_t axis = 0) {
-  std::vector<Move> moves;
-  for (const PlacedPiece& piece : layer.Place(name, shard, {name, DType::kF32, shape})) {
-    const auto range = [&](const Box& box) { return Range{box.begin[axis], box.begin[axis] + box.extent[axis]}; };
-    moves.push_back({range(piece.source), range(piece.destination)});
-  }
-  return moves;
-}
-
-LayerContext Rank(int rank, int size) { return {{rank, size}, DType::kF32, true}; }
+using testing::Move;
+using testing::Moves;
+using testing::Range;
+using testing::Rank;
 
 TEST(ColumnParallelLinear, TakesItsRowsOfWeightAndBias) {
   const ColumnParallelLinear layer(Rank(1, 2), 3, 8, true);
@@ -204,200 +177,6 @@ TEST(Layers, SayWhatTheyExpectedAndWhatTheyGot) {
   const QKVParallelLinear qkv(Rank(0, 1), 4, {1, 1, 4, 0}, false);
   EXPECT_THAT(ErrorOf([&] { (void)qkv.Place("weight", "w1", {"weight", DType::kF32, {4, 4}}); }),
               HasSubstr("Shard id for QKVParallelLinear should be 'q', 'k', or 'v', got shard id w1."));
-}
-
-// --- all ranks together hold the original -----------------------------------------------------------------------
-
-struct RoundTrip {
-  std::string name;
-  std::function<std::unique_ptr<Module>(const LayerContext&)> make;
-  std::vector<TensorSpec> tensors;
-};
-
-std::vector<RoundTrip> RoundTrips() {
-  const auto f32 = [](const char* name, Shape shape) { return TensorSpec{name, DType::kF32, std::move(shape)}; };
-  return {
-      {"replicated",
-       [](auto& c) { return std::make_unique<ReplicatedLinear>(c, 5, 16, true); },
-       {f32("layer.weight", {16, 5}), f32("layer.bias", {16})}},
-      {"column",
-       [](auto& c) { return std::make_unique<ColumnParallelLinear>(c, 5, 16, true); },
-       {f32("layer.weight", {16, 5}), f32("layer.bias", {16})}},
-      {"merged",
-       [](auto& c) {
-         return std::make_unique<MergedColumnParallelLinear>(
-             c, 5, std::vector<MergedShard>{{"gate_proj", 16}, {"up_proj", 8}}, true);
-       },
-       {f32("gate_proj.weight", {16, 5}), f32("up_proj.weight", {8, 5}), f32("gate_proj.bias", {16}),
-        f32("up_proj.bias", {8})}},
-      {"merged_on_disk",
-       [](auto& c) {
-         return std::make_unique<MergedColumnParallelLinear>(
-             c, 5, std::vector<MergedShard>{{"gate_proj", 16}, {"up_proj", 8}}, false);
-       },
-       {f32("layer.weight", {24, 5})}},
-      {"qkv",
-       [](auto& c) { return std::make_unique<QKVParallelLinear>(c, 5, AttentionHeads{8, 2, 4, 3}, true); },
-       {f32("q_proj.weight", {32, 5}), f32("k_proj.weight", {8, 5}), f32("v_proj.weight", {6, 5}),
-        f32("q_proj.bias", {32}), f32("k_proj.bias", {8}), f32("v_proj.bias", {6})}},
-      {"qkv_on_disk",
-       [](auto& c) { return std::make_unique<QKVParallelLinear>(c, 5, AttentionHeads{8, 8, 4, 0}, false); },
-       {f32("layer.weight", {96, 5})}},
-      {"row",
-       [](auto& c) { return std::make_unique<RowParallelLinear>(c, 16, 5, true); },
-       {f32("layer.weight", {5, 16}), f32("layer.bias", {5})}},
-      {"embedding",
-       [](auto& c) { return std::make_unique<VocabParallelEmbedding>(c, 100, 5); },
-       {f32("layer.weight", {100, 5})}},
-      {"lm_head",
-       [](auto& c) { return std::make_unique<ParallelLMHead>(c, 100, 5, true); },
-       {f32("layer.weight", {100, 5}), f32("layer.bias", {100})}},
-      {"norm", [](auto& c) { return std::make_unique<RMSNorm>(c, 7); }, {f32("layer.weight", {7})}},
-  };
-}
-
-class LayerRoundTrip : public ::testing::TestWithParam<std::tuple<std::size_t, int>> {};
-
-// Loads on every rank, then reads each rank's parameters back through the placements, element by element.
-TEST_P(LayerRoundTrip, AllRanksTogetherHoldEveryElementAndReplicasAgree) {
-  const RoundTrip trip = RoundTrips().at(std::get<0>(GetParam()));
-  const int tp = std::get<1>(GetParam());
-  Weights weights;
-  for (const TensorSpec& spec : trip.tensors) weights.AddRandom(spec, static_cast<std::uint32_t>(weights.size()));
-  std::vector<std::vector<int>> seen(weights.size());
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    seen[i].resize(static_cast<std::size_t>(weights.spec(i).num_elements()));
-  }
-
-  for (int rank = 0; rank < tp; ++rank) {
-    Tree tree;
-    Module& layer = tree.Add("layer", trip.make(Rank(rank, tp)));
-    EXPECT_EQ(tree.load_weights(*weights.Stream()).size(), weights.size());
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      for (const PlacedPiece& piece : tree.Resolve(weights.spec(i)).pieces) {
-        const Parameter& parameter = layer.parameters()[piece.parameter];
-        const auto* local = reinterpret_cast<const float*>(parameter.storage.data());
-        const auto* whole = reinterpret_cast<const float*>(weights.bytes(i).data());
-        const bool matrix = piece.source.rank == 2;
-        const std::int64_t cols = matrix ? piece.source.extent[1] : 1;
-        for (std::int64_t e = 0; e < piece.source.num_elements(); ++e) {
-          const auto index = [&](const Box& box, const Shape& shape) {
-            const std::int64_t row = box.begin[0] + e / cols;
-            return static_cast<std::size_t>(matrix ? row * shape[1] + box.begin[1] + e % cols : row);
-          };
-          const std::size_t at = index(piece.source, weights.spec(i).shape);
-          ASSERT_EQ(local[index(piece.destination, parameter.spec.shape)], whole[at]);
-          ++seen[i][at];
-        }
-      }
-    }
-    for (std::uint32_t p = 0; p < layer.parameters().size(); ++p) {
-      const Parameter& parameter = layer.parameters()[p];
-      const std::int64_t cols = parameter.spec.shape.size() == 2 ? parameter.spec.shape[1] : 1;
-      for (const Box& box : layer.Padding(p)) {
-        const auto* local = reinterpret_cast<const float*>(parameter.storage.data()) + box.begin[0] * cols;
-        for (std::int64_t e = 0; !parameter.on_meta() && e < box.num_elements(); ++e) ASSERT_EQ(local[e], 0.0F);
-      }
-    }
-  }
-  for (const std::vector<int>& counts : seen) {
-    for (const int count : counts) ASSERT_EQ(count, counts.front());  // all elements on equally many ranks
-    EXPECT_GE(counts.front(), 1);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(EveryLayerOnOneToEightRanks, LayerRoundTrip,
-                         ::testing::Combine(::testing::Range(std::size_t{0}, RoundTrips().size()),
-                                            ::testing::Values(1, 2, 4, 8)),
-                         [](const auto& parameters) {
-                           return RoundTrips().at(std::get<0>(parameters.param)).name + "_tp" +
-                                  std::to_string(std::get<1>(parameters.param));
-                         });
-
-// Of one group, which every rank holds whole: gate and x of 8, B and C of 3, 4 heads.
-TEST(MambaInProjection, SplitsHeadsAndRepeatsTheOnlyGroup) {
-  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 1};
-  EXPECT_THAT(Moves(MambaInProjection(Rank(0, 2), sizes, 5, false), "weight", "", {26, 5}),
-              ElementsAre(Move{{0, 4}, {0, 4}}, Move{{8, 12}, {4, 8}}, Move{{16, 19}, {8, 11}},
-                          Move{{19, 22}, {11, 14}}, Move{{22, 24}, {14, 16}}));
-  EXPECT_THAT(Moves(MambaInProjection(Rank(1, 2), sizes, 5, false), "weight", "", {26, 5}),
-              ElementsAre(Move{{4, 8}, {0, 4}}, Move{{12, 16}, {4, 8}}, Move{{16, 19}, {8, 11}},
-                          Move{{19, 22}, {11, 14}}, Move{{24, 26}, {14, 16}}));
-}
-
-TEST(MambaConv1d, SplitsGroups) {
-  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 2};
-  const MambaConv1d conv(Rank(1, 2), sizes, true);
-  const std::vector<Move> moves = {{{4, 8}, {0, 4}}, {{11, 14}, {4, 7}}, {{17, 20}, {7, 10}}};
-  EXPECT_EQ(Moves(conv, "weight", "", {20, 1, 4}), moves);
-  EXPECT_EQ(Moves(conv, "bias", "", {20}), moves);
-}
-
-TEST(MambaMixer, SplitsWhatHeadsHaveOfTheirOwn) {
-  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 2};
-  const MambaMixer mixer(Rank(1, 2), sizes, 5, {});
-  EXPECT_THAT(Moves(mixer, "A_log", "", {4}), ElementsAre(Move{{2, 4}, {0, 2}}));
-  EXPECT_THAT(Moves(*mixer.FindChild("norm"), "weight", "", {8}), ElementsAre(Move{{4, 8}, {0, 4}}));
-}
-
-TEST(MambaMixer, NamesWhatDoesNotDivide) {
-  const MambaSizes sizes{.num_heads = 12, .head_dim = 2, .state_size = 3, .num_groups = 3};
-  EXPECT_THAT(ErrorOf([&] { MambaMixer(Rank(0, 2), sizes, 5, {}); }),
-              HasSubstr("n_groups 3 is not divisible by tp_size 2"));
-  EXPECT_THAT(ErrorOf([&] { MambaMixer(Rank(0, 5), sizes, 5, {}); }),
-              HasSubstr("num_heads 12 is not divisible by tp_size 5"));
-}
-
-// Keys of 4 rows, values of 8, on two ranks.
-constexpr DeltaNetSizes kDeltaNet{.num_key_heads = 2, .num_value_heads = 4, .key_head_dim = 2, .value_head_dim = 2};
-
-GatedDeltaNet DeltaNet(int rank, int size, DeltaNetRows rows) {
-  return GatedDeltaNet(Rank(rank, size), kDeltaNet, 5, {.rows = rows});
-}
-
-TEST(GatedDeltaNet, TakesWholeKeyHeadsOfProjectionsThatAreOrderedByThem) {
-  const GatedDeltaNet net = DeltaNet(1, 2, DeltaNetRows::kByKeyHead);
-  EXPECT_THAT(Moves(*net.FindChild("in_proj_qkvz"), "weight", "", {24, 5}), ElementsAre(Move{{12, 24}, {0, 12}}));
-  EXPECT_THAT(Moves(*net.FindChild("in_proj_ba"), "weight", "", {8, 5}), ElementsAre(Move{{4, 8}, {0, 4}}));
-  EXPECT_TRUE(net.FindChild("in_proj_qkvz")->shard_names().empty());
-}
-
-TEST(GatedDeltaNet, TakesItsHeadsOfEachPartOtherwise) {
-  const GatedDeltaNet net = DeltaNet(1, 2, DeltaNetRows::kByPart);
-  const Module& qkvz = *net.FindChild("in_proj_qkvz");
-  const Move q{{2, 4}, {0, 2}}, k{{6, 8}, {2, 4}}, v{{12, 16}, {4, 8}};
-  EXPECT_THAT(Moves(qkvz, "weight", "0", {16, 5}), ElementsAre(q, k, v));
-  EXPECT_THAT(Moves(qkvz, "weight", "1", {8, 5}), ElementsAre(Move{{4, 8}, {8, 12}}));
-  EXPECT_THAT(Moves(qkvz, "weight", "", {24, 5}), ElementsAre(q, k, v, Move{{20, 24}, {8, 12}}));
-  EXPECT_THAT(Moves(*net.FindChild("in_proj_ba"), "weight", "1", {4, 5}), ElementsAre(Move{{2, 4}, {2, 4}}));
-}
-
-TEST(GatedDeltaNet, NamesEachTensorOnceWhereSeveralPartsComeInIt) {
-  const GatedDeltaNet net = DeltaNet(0, 2, DeltaNetRows::kByPart);
-  const std::vector<ExpectedTensor> tensors = net.FindChild("in_proj_qkvz")->Expected(0, "linear_attn.in_proj_qkvz");
-  ASSERT_EQ(tensors.size(), 2U);
-  EXPECT_EQ(tensors[0].name, "linear_attn.in_proj_qkv.weight");
-  EXPECT_EQ(tensors[0].destination, Box::Slice({12, 5}, 0, 0, 8));
-  EXPECT_EQ(tensors[1].name, "linear_attn.in_proj_z.weight");
-  EXPECT_EQ(tensors[1].destination, Box::Slice({12, 5}, 0, 8, 4));
-  EXPECT_EQ(net.FindChild("in_proj_qkvz")->shard_names().size(), 2U);
-}
-
-TEST(GatedDeltaNet, SplitsTheConvolutionInItsThreePartsAndVectorsByHeads) {
-  const GatedDeltaNet net = DeltaNet(1, 2, DeltaNetRows::kByPart);
-  EXPECT_THAT(Moves(*net.FindChild("conv1d"), "weight", "", {16, 1, 4}),
-              ElementsAre(Move{{2, 4}, {0, 2}}, Move{{6, 8}, {2, 4}}, Move{{12, 16}, {4, 8}}));
-  EXPECT_THAT(Moves(net, "A_log", "", {4}), ElementsAre(Move{{2, 4}, {0, 2}}));
-  EXPECT_THAT(Moves(net, "dt_bias", "", {4}), ElementsAre(Move{{2, 4}, {0, 2}}));
-  EXPECT_THAT(Moves(*net.FindChild("norm"), "weight", "", {2}), ElementsAre(Move{{0, 2}, {0, 2}}));
-}
-
-TEST(GatedDeltaNet, NamesWhatDoesNotDivide) {
-  EXPECT_EQ(ErrorOf([] { DeltaNet(0, 4, DeltaNetRows::kByPart); }),
-            "linear_num_key_heads 2 is not divisible by tp_size 4");
-  const DeltaNetSizes uneven{.num_key_heads = 4, .num_value_heads = 6, .key_head_dim = 2, .value_head_dim = 2};
-  EXPECT_EQ(ErrorOf([&] { GatedDeltaNet(Rank(0, 1), uneven, 5, {}); }),
-            "linear_num_value_heads 6 is not divisible by linear_num_key_heads 4");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ import torch
 import disk_names
 import oracle
 import recipes
+import served_model
 import shards
 from quantized_forms import CODES, FORMS, FP8
 
@@ -21,7 +22,7 @@ def _under_modelopts_names(tensors):
     return renamed
 
 
-class Served(oracle._Served):
+class Served(served_model.ServedModel):
     """Where a layer cannot be served as it is, its weights are dequantized to the model's dtype."""
 
     form = None

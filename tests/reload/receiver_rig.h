@@ -17,6 +17,9 @@
 
 namespace layercast::testing {
 
+// The policies that write layer by layer.
+inline constexpr CommitPolicy kLayerwise[] = {CommitPolicy::kUndo, CommitPolicy::kInPlace};
+
 struct ReceiverRig {
   // `caching`: layers' memory is used again, as by default.
   explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true, bool caching = false,
