@@ -20,12 +20,12 @@ namespace {
 
 constexpr int kSamples = 60;
 constexpr std::int64_t kRows = 4096;
-constexpr std::int64_t kCols = Layers::kCols;
+constexpr std::int64_t kCols = 4096;
 constexpr std::uint64_t kElement = 2;             // bytes: bf16
 constexpr std::uint64_t kPieceBytes = 4U << 20U;  // a chunk
 
 const Layers& LayersInMemory() {
-  static const Layers layers(kRows, 8, 0);
+  static const Layers layers({.rows = kRows, .cols = kCols, .count = 8});
   return layers;
 }
 

@@ -21,8 +21,9 @@ std::string ChannelText(const Json& channel) {
 std::string EngineText(const Json& status) {
   const bool waits = status.at("version").is_null() && status.at("torn").is_null();  // for its first version
   std::string text = status.at("state").get<std::string>() + " " +
-                     (waits ? "its first version" : VersionText(status.at("version"))) + ", " + std::to_string(status.at("pids").size()) +
-                     " ranks, quantization " + status.at("quantization").get<std::string>() + "\n";
+                     (waits ? "its first version" : VersionText(status.at("version"))) + ", " +
+                     std::to_string(status.at("pids").size()) + " ranks, quantization " +
+                     status.at("quantization").get<std::string>() + "\n";
   for (const Json& rank : status.at("ranks")) {
     text += "  rank " + rank.at("rank").dump() + " (process " + rank.at("pid").dump() + "): serves " +
             rank.at("served_digest").get<std::string>() + "\n";

@@ -19,8 +19,8 @@ namespace layercast {
 class DerivedCheck {
  public:
   // `layout` is of `plan`. `memory`: the host's.
-  DerivedCheck(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes,
-               MemoryResource& memory, WorkerPool& pool);
+  DerivedCheck(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes, MemoryResource& memory,
+               WorkerPool& pool);
 
   // Each of the layout's tensors once, in any order. Throws kCorrupt, naming a derived tensor and the byte, where it is
   // another than its layer's parameters make.

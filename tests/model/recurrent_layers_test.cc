@@ -56,10 +56,11 @@ TEST(MambaMixer, NamesWhatDoesNotDivide) {
 }
 
 // Keys of 4 rows, values of 8, on two ranks.
-constexpr DeltaNetSizes kDeltaNet{.num_key_heads = 2, .num_value_heads = 4, .key_head_dim = 2, .value_head_dim = 2};
+constexpr DeltaNetSizes kDeltaNetSizes{
+    .num_key_heads = 2, .num_value_heads = 4, .key_head_dim = 2, .value_head_dim = 2};
 
 GatedDeltaNet DeltaNet(int rank, int size, DeltaNetRows rows) {
-  return GatedDeltaNet(Rank(rank, size), kDeltaNet, 5, {.rows = rows});
+  return GatedDeltaNet(Rank(rank, size), kDeltaNetSizes, 5, {.rows = rows});
 }
 
 TEST(GatedDeltaNet, TakesWholeKeyHeadsOfProjectionsThatAreOrderedByThem) {
