@@ -116,6 +116,31 @@ TEST_F(OnDevice, ServesExpertsInEveryForm) {
   }
 }
 
+TEST_F(OnDevice, KeepsWhatAPartialVersionDoesNotTouch) {
+  const auto mlp = [](const std::string& name) { return name.find("mlp") != std::string::npos; };
+  for (const DeviceRigOptions& options : {DeviceRigOptions{.model = {.recipe = "fp8_per_channel"}},
+                                          DeviceRigOptions{.model = {.recipe = "nvfp4"}, .strided = true},
+                                          DeviceRigOptions{.model = {.recipe = "fp8_per_block"}, .on_host = mlp}}) {
+    DeviceRig rig(*device_, options);
+    Weights served = rig.Version(1);
+    rig.receiver->ReloadWeights(EagerSource(served));
+    const Weights next = rig.Version(2);
+    std::vector<NamedTensor> tensors;
+    std::vector<TensorSpec> specs;
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      if (next.spec(i).name.find("self_attn") == std::string::npos) continue;
+      served.bytes(i) = next.bytes(i);
+      tensors.push_back(next.at(i));
+      specs.push_back(next.spec(i));
+    }
+    ASSERT_FALSE(tensors.empty());
+    ReloadSource source = FromIterator(MakeWeightsIterator(tensors), specs);
+    source.partial = true;
+    rig.receiver->ReloadWeights(std::move(source));
+    EXPECT_THAT(Differences(rig.Served(), rig.Expected(served)), IsEmpty()) << options.model.recipe;
+  }
+}
+
 // The experts of GPT-OSS in MXFP4: codes and exponents of their own, the rest as the rig has it.
 struct Mxfp4Experts {
   Mxfp4Experts(Weights rest, std::uint32_t seed) : weights(std::move(rest)) {
