@@ -79,7 +79,7 @@ std::vector<ManifestEntry> DeviceTensors::EntriesOf(const Device& device, std::s
     const TensorView& tensor = tensors[i].tensor;
     entries[i].spec = {.name = tensors[i].name, .dtype = tensor.dtype, .shape = tensor.shape};
     digests.Add(tensor.data, static_cast<std::size_t>(tensor.num_bytes()), entries[i].digest);
-    if (!HasKernel(tensor.dtype)) continue;
+    if (!HasKernel(tensor.dtype) || NumElements(tensor.shape) == 0) continue;
     std::byte* const of_tensor = looked.data() + i * sizeof(Looked);
     place.stream->FindAmax(tensor.dtype, tensor.data, NumElements(tensor.shape), reinterpret_cast<float*>(of_tensor),
                            reinterpret_cast<std::uint64_t*>(of_tensor + offsetof(Looked, fault)));

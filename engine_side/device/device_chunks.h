@@ -32,7 +32,7 @@ class DeviceChunks final : public ChunkMemory {
   void Await(Mark mark) override { stream_.Wait(mark); }
 
  private:
-  // What is given back is kept for the next reload.
+  // What is given back is kept for the next reload. One thread only, as all of this.
   class Slots final : public MemoryResource {
    public:
     explicit Slots(MemoryResource& upstream) : memory_(upstream) {}

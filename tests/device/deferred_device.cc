@@ -215,7 +215,7 @@ void DeferredStream::FindAmax(DType dtype, const std::byte* from, std::int64_t c
 }
 
 void DeferredStream::LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) {
-  ExpectReachable(from, bytes);
+  if (bytes != 0) ExpectReachable(from, bytes);
   ExpectReachable(reinterpret_cast<const std::byte*>(leaves), NumLeaves(bytes) * sizeof(Digest));
   Queue([=] {
     for (std::size_t leaf = 0; leaf < NumLeaves(bytes); ++leaf) {

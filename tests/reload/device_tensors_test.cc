@@ -48,9 +48,12 @@ class TensorsOnDevice : public ::testing::Test {
 TEST_F(TensorsOnDevice, AreDescribedAsOnTheHost) {
   WorkerPool pool(1);
   for (const auto& [borrowed, keeps] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
-    const Snapshot snapshot = publisher_->Take(publisher_->Place(weights_), 1, borrowed, keeps);
+    std::vector<NamedTensor> tensors = publisher_->Place(weights_);
+    tensors.push_back({"empty", {DType::kBF16, {0, 4}, nullptr, kDevice}, nullptr});
+    const Snapshot snapshot = publisher_->Take(tensors, 1, borrowed, keeps);
     EXPECT_EQ(snapshot.device, keeps ? kDevice : Device{});
-    ASSERT_EQ(snapshot.manifest.size(), weights_.size());
+    ASSERT_EQ(snapshot.manifest.size(), weights_.size() + 1);
+    EXPECT_EQ(snapshot.manifest.entry(static_cast<std::uint32_t>(weights_.size())).amax, 0);
     for (std::uint32_t i = 0; i < weights_.size(); ++i) {
       const ManifestEntry expected = EntryOf(weights_.at(i).name, weights_.at(i).tensor, pool);
       EXPECT_EQ(snapshot.manifest.entry(i).spec, expected.spec);
