@@ -43,10 +43,7 @@ void Allocate(const Module& module, const std::string& path, std::vector<std::ve
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 2) {
-    std::cerr << "usage: own_family CHECKPOINT\n";
-    return 2;
-  }
+  if (argc != 2) return std::cerr << "usage: own_family CHECKPOINT\n", 2;
   ModelRegistry registry = ModelRegistry::Builtin();
   registry.Register("SeedOssForCausalLM", BuildSeedOss);  // the one call
   auto model = registry.Build(ModelDescription::FromDirectory(argv[1]), {});

@@ -134,10 +134,14 @@ def test_scales_of_caches_are_skipped_by_a_rule_or_held(model):
     plan, _ = run_json("--model", folder, "--kv-cache-scales", status=0)
     placed = {p["tensor"]: (p["layer"], p["parameter"]) for p in plan["placements"]}
     assert placed[f"{attention}.v_proj.v_scale"] == (f"{attention}.attn", "v_scale")
-    del weights[f"{attention}.v_proj.v_scale"]
-    plan, _ = run_json("--model", model(weights), "--kv-cache-scales", status=1)
-    assert plan["problems"] == [f"missing: {attention}.attn.v_scale"]
+    v_scale = weights.pop(f"{attention}.v_proj.v_scale")
+    plan, _ = run_json("--model", model(weights), "--kv-cache-scales", status=0)  # one of keys alone is that of both
+    placed = {(p["tensor"], p["parameter"]) for p in plan["placements"]}
+    assert {(f"{attention}.k_proj.k_scale", f"{name}_scale") for name in "kv"} <= placed
     del weights[f"{attention}.k_proj.k_scale"]
+    alone = {**weights, f"{attention}.v_proj.v_scale": v_scale}
+    plan, _ = run_json("--model", model(alone), "--kv-cache-scales", status=1)
+    assert plan["problems"] == [f"missing: {attention}.attn.k_scale"]
     run_json("--model", model(weights), "--kv-cache-scales", status=0)  # then they are 1
 
 

@@ -130,7 +130,7 @@ def test_what_stages_serve_is_lent_and_exported_to_engines_of_the_same_stages(pr
 
 @pytest.mark.parametrize("arguments, said", [
     (("--pp", 3), "pp_size 3 exceeds num_hidden_layers 2"),
-    (("--pp", 2, "--tp", 64), "a group of 128 ranks on one host: expected 1 to 64"),
+    (("--pp", 2, "--tp", 64), "intermediate_size 344 is not divisible by tp_size 64"),
     (("--pp", 2, "--device", "cuda"), "--device cuda: one rank computes the whole model: expected --pp 1, got 2"),
 ])
 def test_stages_that_cannot_be_are_refused(arguments, said, program, checkpoint):

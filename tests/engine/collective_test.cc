@@ -138,6 +138,15 @@ TEST(SharedMemoryCollective, RefusesADescriptorOfSomethingElse) {
 }
 
 // Real processes: fork is safe here, since no thread runs now.
+TEST(SharedMemoryCollective, OfMoreRanksThanAHostHoldsIsRefused) {
+  EXPECT_NO_THROW(CollectiveSegment::Create(64));
+  for (const int ranks : {0, 65}) {
+    EXPECT_THAT([&] { CollectiveSegment::Create(ranks); },
+                testing::ThrowsMessage<Error>(testing::HasSubstr("a group of " + std::to_string(ranks) +
+                                                                 " ranks on one host: expected 1 to 64")));
+  }
+}
+
 TEST(SharedMemoryCollective, WorksBetweenProcessesAndNoticesADeath) {
   CollectiveSegment segment = CollectiveSegment::Create(2);
   const pid_t child = ::fork();

@@ -10,7 +10,7 @@ import safetensors.torch
 
 import foreign
 import oracle
-import quantized_checkpoints
+import quantized_forms
 
 RANK_SECONDS = 60
 SPECS = ("llama", "qwen2")
@@ -84,7 +84,7 @@ def test_from_a_publisher_and_in_pieces(recipe, mode, layout, laid_out, checkpoi
 @pytest.mark.parametrize("suffix", ["o_proj.weight", "o_proj.weight_scale_inv"])
 def test_tensors_that_are_quantized_already_are_refused_by_name(suffix, words, checkpoint, tmp_path):
     """Codes would be read beside scales that are not theirs: of a square matrix nothing else would show it."""
-    folder = quantized_checkpoints.make(checkpoint("qwen3_blocks", "a"), tmp_path / "quantized", "deepseek")
+    folder = quantized_forms.make(checkpoint("qwen3_blocks", "a"), tmp_path / "quantized", "deepseek")
     (folder / foreign.FILE).write_text(json.dumps({"transforms": [{"suffix": suffix, "transpose": {}}]}))
     done = start(folder, 1, 0, "fp8_per_block", tmp_path / "served", "way=path", *words)
     errors = done.communicate(timeout=RANK_SECONDS)[1]
