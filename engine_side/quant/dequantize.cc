@@ -20,9 +20,9 @@ std::array<float, 256> ValuesOf(DType elements, int packed_bits) {
   const ValueTables& tables = GetValueTables();
   if (packed_bits != 0) {
     std::array<float, 256> value_of{};
-    const int count = 1 << packed_bits;
-    for (int code = 0; code < count; ++code) {
-      value_of[static_cast<std::size_t>(code)] = static_cast<float>(code - count / 2);
+    const int zero = 1 << (packed_bits - 1);  // the code of 0: half of all codes are below
+    for (int code = 0; code < 2 * zero; ++code) {
+      value_of[static_cast<std::size_t>(code)] = static_cast<float>(code - zero);
     }
     return value_of;
   }
