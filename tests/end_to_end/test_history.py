@@ -1,6 +1,8 @@
 """Answers that straddle commits. Each names the version that its tokens came from, and is, token for token, what a cold
 engine of that version says."""
 
+import itertools
+
 import pytest
 
 PROMPTS = ((3, 11, 4, 250), (7,), (101, 102, 103), (9, 8, 7, 6, 5, 4, 3, 2))
@@ -43,14 +45,16 @@ def straddle(program, start, checkpoint, *reload_arguments, commit="staged"):
         done = program.reload(engine, "--publisher", publishers[letter].endpoint, *reload_arguments)
         assert done["version"] == publishers[letter].version
 
-    answers, reloads = [], 0
-    for first in ("a", "b"):  # however long a reload takes beside an answer, each version is there to begin with once
+    answers = []
+    for first, other in ("ab", "ba"):  # however long a reload takes beside an answer, each version is there first once
         take(first)
+        turns = itertools.islice(itertools.cycle((first, other)), 100)
         asking = [program.start("generate", "--engine", engine.endpoint, *ask(prompt, "--repeat", ANSWERS_PER_PROMPT))
                   for prompt in PROMPTS]
-        while any(process.poll() is None for _, process in asking) and reloads < 200:
-            take("b" if reloads % 2 == 0 else "a")
-            reloads += 1
+        for letter in turns:
+            take(letter)
+            if all(process.poll() is not None for _, process in asking):
+                break
         answers += [(prompt, answer) for prompt, started in zip(PROMPTS, asking)
                     for answer in program.finish(started).json["answers"]]
     assert len(answers) >= 100
