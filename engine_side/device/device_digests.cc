@@ -5,6 +5,7 @@
 
 #include "engine_side/device/walks.h"
 #include "src/base/digest.h"
+#include "src/tensor/region_views.h"
 
 namespace layercast {
 namespace {
@@ -28,8 +29,7 @@ void DeviceDigests::Add(std::span<const RegionView> views, Digest& digest) {
   if (views.size() == 1 && (views.front().rows <= 1 || views.front().stride == views.front().row_bytes)) {
     return Add(views.front().base, views.front().num_bytes(), digest);
   }
-  std::size_t bytes = 0;
-  for (const RegionView& view : views) bytes += view.num_bytes();
+  const std::size_t bytes = NumBytes(views);
   if (packed_.size() < bytes) packed_ = Buffer(memory_, std::max(bytes, kPackedBytes));
   std::byte* to = packed_.data();
   for (const RegionView& view : views) {

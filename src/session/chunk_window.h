@@ -13,6 +13,7 @@
 #include "layercast/memory.h"
 #include "src/session/chunk_memory.h"
 #include "src/session/relayed_chunks.h"
+#include "src/tensor/region_views.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
@@ -101,14 +102,8 @@ class ChunkWindow {
     return (used_[chunk] = std::move(slot.memory)).span().first(static_cast<std::size_t>(bytes));
   }
   void CopyOut(ChunkCompletion& completion) {
-    std::uint64_t bytes = 0;
-    for (const RegionView& view : completion.views) bytes += view.num_bytes();
-    std::byte* at = PlaceFor(static_cast<std::uint32_t>(completion.ticket), bytes).data();
-    for (RegionView& view : completion.views) {
-      Pack(view, at);
-      view = PackedAt(at, view.row_bytes, view.rows);
-      at += view.num_bytes();
-    }
+    const auto chunk = static_cast<std::uint32_t>(completion.ticket);
+    completion.views = PackAll(completion.views, PlaceFor(chunk, NumBytes(completion.views)).data());
   }
 
   FetchingEnd& end_;

@@ -14,6 +14,7 @@
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
+#include "src/tensor/region_views.h"
 #include "src/transport/channel.h"
 #include "src/transport/messages.h"
 #include "src/transport/offer_views.h"
@@ -42,8 +43,7 @@ class RequestsUnderWay {
       throw Error(ErrorCode::kInvalidArgument, "more requests or regions under way than the channel allows");
     }
     std::vector<RegionView> views = PackedViews(request.regions, request.destination);
-    std::size_t bytes = 0;
-    for (const RegionView& view : views) bytes += view.num_bytes();
+    const std::size_t bytes = NumBytes(views);
     std::vector<std::byte> message = EncodeRequest(request.ticket, request.offer_id, request.regions);
     if (message.size() > kMaxRequestBytes) throw Error(ErrorCode::kInvalidArgument, "too many regions in one request");
     const auto [added, is_new] = chunks_.try_emplace(request.ticket);

@@ -12,6 +12,7 @@
 #include "layercast/error.h"
 #include "layercast/publisher.h"
 #include "src/base/counting_memory.h"
+#include "tests/device/device_test.h"
 #include "tests/reload/device_publishing.h"
 
 namespace layercast {
@@ -25,14 +26,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ServedBytes;
 
-class ChunksToDevice : public ::testing::Test {
+class ChunksToDevice : public testing::DeviceTest {
  protected:
-  void SetUp() override {
-    std::string why;
-    device_ = testing::MakeTestDevice(why);
-    if (device_ == nullptr) GTEST_SKIP() << "no CUDA: " << why;
-  }
-
   const testing::Weights& Publish(const testing::RigOptions& model, std::uint64_t step, PublishAs mode) {
     const testing::Weights& weights =
         versions_.emplace_back(testing::RigWeights(model, static_cast<std::uint32_t>(step)));
@@ -45,7 +40,6 @@ class ChunksToDevice : public ::testing::Test {
   HostMemory heap_;
   std::deque<testing::Weights> versions_;
   Publisher publisher_{{.channels = {"inproc"}}};
-  std::unique_ptr<testing::TestDevice> device_;
 };
 
 TEST_F(ChunksToDevice, AreServedLikeAnyOthers) {

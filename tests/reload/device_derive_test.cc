@@ -7,6 +7,7 @@
 #include <string>
 
 #include "layercast/model/linear.h"
+#include "tests/device/device_test.h"
 #include "tests/reload/device_rig.h"
 #include "tests/support/tree.h"
 
@@ -49,13 +50,12 @@ Weights VersionOf(std::uint32_t seed) {
   return weights;
 }
 
-TEST(DeriveOnDevice, GivesTheBytesOfTheHost) {
-  std::string why;
-  const auto device = testing::MakeTestDevice(why);
-  if (device == nullptr) GTEST_SKIP() << "no CUDA: " << why;
+using DeriveOnDevice = testing::DeviceTest;
+
+TEST_F(DeriveOnDevice, GivesTheBytesOfTheHost) {
   for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "nvfp4"}) {
     const EngineMemory host(*Model(), *MakeRecipe(recipe));
-    const DeviceEngine engine(*device, *Model(), {.model = {.recipe = recipe}});
+    const DeviceEngine engine(*device_, *Model(), {.model = {.recipe = recipe}});
     ReceiverOptions options;
     options.chunk_bytes = 5000;
     Receiver on_host(Model(), {1, 2}, {.recipe = recipe}, host.Adopt(), options);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/device/device_test.h"
 #include "tests/reload/device_rig.h"
 
 namespace layercast {
@@ -35,14 +36,8 @@ using testing::Weights;
 constexpr const char* kRecipes[] = {"none",  "fp8_per_tensor", "fp8_per_channel", "fp8_per_block",
                                     "mxfp8", "mxfp4",          "nvfp4",           "int8_per_channel"};
 
-class OnDevice : public ::testing::Test {
+class OnDevice : public testing::DeviceTest {
  protected:
-  void SetUp() override {
-    std::string why;
-    device_ = testing::MakeTestDevice(why);
-    if (device_ == nullptr) GTEST_SKIP() << "no CUDA: " << why;
-  }
-
   // Two versions, so that a byte that the second one leaves shows.
   void ExpectReloads(const DeviceRigOptions& options) {
     DeviceRig rig(*device_, options);
@@ -52,8 +47,6 @@ class OnDevice : public ::testing::Test {
       EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty()) << "version " << seed;
     }
   }
-
-  std::unique_ptr<testing::TestDevice> device_;
 };
 
 class OnDeviceByRecipe : public OnDevice,

@@ -13,6 +13,7 @@
 #include "layercast/error.h"
 #include "src/base/counting_memory.h"
 #include "src/tensor/manifest_entry.h"
+#include "tests/device/device_test.h"
 #include "tests/reload/device_publishing.h"
 
 namespace layercast {
@@ -29,19 +30,17 @@ using ::testing::IsEmpty;
 
 constexpr Device kDevice{Device::Kind::kCuda, 0};
 
-class TensorsOnDevice : public ::testing::Test {
+class TensorsOnDevice : public testing::DeviceTest {
  protected:
   void SetUp() override {
-    std::string why;
-    device_ = testing::MakeTestDevice(why);
-    if (device_ == nullptr) GTEST_SKIP() << "no CUDA: " << why;
+    DeviceTest::SetUp();
+    if (device_ == nullptr) return;
     publisher_.emplace(*device_, arena_);
   }
 
   const testing::Weights weights_ = testing::RigWeights({}, 1);
   HostMemory heap_;
   CountingMemory arena_{heap_};
-  std::unique_ptr<testing::TestDevice> device_;
   std::optional<DevicePublisher> publisher_;
 };
 

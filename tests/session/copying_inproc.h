@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "src/tensor/region_views.h"
 #include "tests/session/other_inproc.h"
 
 namespace layercast::testing {
@@ -28,12 +29,7 @@ class CopyingInproc final : public OtherInproc {
     std::optional<ChunkCompletion> Poll(Deadline deadline) override {
       std::optional<ChunkCompletion> completion = attached_->Poll(deadline);
       if (!completion) return completion;
-      std::byte* at = destinations_.extract(completion->ticket).mapped();
-      for (RegionView& view : completion->views) {
-        Pack(view, at);
-        view = PackedAt(at, view.row_bytes, view.rows);
-        at += view.num_bytes();
-      }
+      completion->views = PackAll(completion->views, destinations_.extract(completion->ticket).mapped());
       return completion;
     }
     void Close() noexcept override { attached_->Close(); }
