@@ -37,11 +37,6 @@ constexpr std::chrono::milliseconds kPauseLease{60'000};
 // Of a decode graph's cache, which is there in full from the start.
 constexpr std::int64_t kMostTokensOnDevice = 4096;
 
-// Refused before any rank is started.
-void CheckStages(const RankGroupOptions& ranks, const ModelConfig& config) {
-  static_cast<void>(PipelineStages({.pp_size = ranks.pp_size}, config.num_hidden_layers));
-}
-
 // How long a sequence may be, held against what the model can.
 std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& config) {
   const std::int64_t own = config.max_position_embeddings;
@@ -63,6 +58,7 @@ ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelDescription&
   } catch (const Error& error) {
     throw Error(error.code(), ranks.model + ": " + error.what());
   }
+  static_cast<void>(PipelineStages({.pp_size = ranks.pp_size}, config.num_hidden_layers));
   return config;
 }
 
@@ -120,7 +116,6 @@ class EngineService::Impl {
 
  private:
   RankGroupOptions RankOptions() {
-    CheckStages(options_.ranks, config_);
     RankGroupOptions ranks = options_.ranks;
     ranks.max_model_len = max_model_len_;
     ranks.on_weights_lost = [this] { reloader_.LoseWeights(); };
