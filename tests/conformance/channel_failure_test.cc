@@ -221,11 +221,13 @@ TEST_P(ChannelFailure, AThousandRoundsLeaveMemoryAndDescriptorsFlat) {
   const std::size_t files = OpenFiles();
   const std::size_t kib = ResidentKiB();
   for (std::uint64_t id = 200; id < 1200; ++id) round(id);
-  // The other end of the last connections closes in its own time.
-  for (const Deadline deadline = Deadline::After(kPatience); OpenFiles() > files && !deadline.Passed();) {
+  // The other end of the last connections closes in its own time. An arena has one file more once a version came before
+  // the word that the last one was read: such a file serves every version after it.
+  constexpr std::size_t kSpareFiles = 2;
+  for (const Deadline deadline = Deadline::After(kPatience); OpenFiles() > files + kSpareFiles && !deadline.Passed();) {
     std::this_thread::yield();
   }
-  EXPECT_LE(OpenFiles(), files);
+  EXPECT_LE(OpenFiles(), files + kSpareFiles);
   // Freed memory of two connections at a time may stay with the allocator: ucx's have 1.5 MiB each (ucx_link.cc), and a
   // new one comes before the last is gone. A hundred came and went.
   constexpr std::size_t kSpareKiB = 1024 + 2 * 1536;
