@@ -35,13 +35,14 @@ struct LAYERCAST_PUBLIC CapturedBuffer {
 // The table of them, fixed for the life of the engine. Reading is thread-safe; writing is the commit stage's alone.
 class LAYERCAST_PUBLIC CapturedBuffers {
  public:
-  // `current` is asked again around every commit and must return the same table, in any order: an engine whose buffers
-  // can move (a tensor's data_ptr) proves so that they did not. Without it the adopted addresses are taken on trust.
-  // Throws kInvalidArgument, naming the buffer: a repeated name, a null address, strides that do not match the shape, a
-  // negative stride, elements of less than a byte that are strided, elements or two buffers that overlap, buffers on
-  // two devices, one on a device in more than four irregular strides. Buffers on a device and in host memory may be
-  // mixed: an engine that keeps some layers in host memory. Throws kUnsupported, saying why, where there is no such
-  // device. `open_stream`: how that device is reached; null: by CUDA.
+  // `current` is called around every commit and must return the same table, in any order. An engine whose buffers could
+  // move (a tensor's data_ptr) proves by it that they did not. Without it the adopted addresses are taken on trust.
+  // `open_stream`: how the buffers' device is reached; null: by CUDA.
+  // Buffers on one device and in host memory may be mixed, for an engine that offloads some layers.
+  // Throws kInvalidArgument, naming the buffer, on a repeated name, a null address, strides that do not match the
+  // shape, a negative stride, strided elements of less than a byte, elements or buffers that overlap, buffers on two
+  // devices, or a buffer on a device with more than four irregular strides. Throws kUnsupported, saying why, if there
+  // is no such device.
   static CapturedBuffers Adopt(
       std::vector<CapturedBuffer> buffers, std::function<std::vector<CapturedBuffer>()> current = nullptr,
       std::function<std::shared_ptr<DeviceStream>(const Device& device)> open_stream = nullptr);
@@ -49,18 +50,18 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   std::span<const CapturedBuffer> buffers() const { return buffers_; }  // sorted by name
   const CapturedBuffer* Find(std::string_view name) const;              // null: none of that name
 
-  // Of names, devices, addresses, dtypes, shapes and strides: equal before and after every commit.
+  // Digest of names, devices, addresses, dtypes, shapes and strides: equal before and after every commit.
   Digest TableDigest() const;
   // Throws kFailedPrecondition naming the buffers that the engine has moved since it handed them over.
   void CheckUnmoved() const;
 
   // The bytes that are served now, read back: row-major, whatever the strides. Host memory.
   std::vector<std::byte> Read(const CapturedBuffer& buffer) const;
-  // Of every buffer's name and the digest of its bytes as Read gives them, in name order.
+  // Digest of every buffer's name and the digest of its bytes as Read gives them, in name order.
   Digest ServedDigest() const;
 
-  // The same memory, each buffer as `view` describes it: inside the one that it is given, under the same name. What the
-  // engine is asked again is seen in the same way.
+  // The same memory, with each buffer described anew by `view`, which must stay inside the buffer that it is given and
+  // keep its name. What `current` returns is seen through `view` as well.
   CapturedBuffers SeenAs(std::function<CapturedBuffer(CapturedBuffer)> view) const;
 
   // A new stream of the buffers' device; null: all of them are host memory.

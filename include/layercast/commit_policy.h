@@ -1,5 +1,5 @@
 // How a new version gets into the captured buffers, what that costs in memory, and what is served if it fails in the
-// middle.
+// middle. docs/commit.md says more.
 #pragma once
 
 #include <cstdint>

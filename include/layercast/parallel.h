@@ -16,13 +16,13 @@ struct ParallelConfig {
   int ep_rank = 0;
   int ep_size = 1;
   ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
-  // Pipeline parallelism: above 1, this rank holds one stage's layers alone (PipelineStages says which).
+  // Pipeline parallelism: above 1, this rank holds only the layers of its stage (PipelineStages says which).
   int pp_rank = 0;
   int pp_size = 1;
   std::vector<std::int64_t> pp_layer_partition{};  // layers of each stage; empty: spread as vLLM does
   bool pp_embeds_on_last = false;  // the last stage holds the embedding too: a draft model there embeds with it
 
-  // Spreads whole experts over the ranks over which each would be split.
+  // Expert parallelism over the tensor-parallel ranks: whole experts are spread, instead of splitting each.
   void SpreadExperts() {
     ep_rank = tp_rank;
     ep_size = tp_size;

@@ -12,7 +12,7 @@
 
 namespace layercast {
 
-// The stream went on to another layer while one was incomplete; ends when no more than one layer is open.
+// The stream opened another layer while one was incomplete. Ends when at most one layer is open.
 struct OutOfOrderEpisode {
   std::string warning;               // as logged
   std::vector<std::string> layers;   // paths, in the order in which they were opened
@@ -35,14 +35,14 @@ struct PublisherShare {
   std::string endpoint;
   std::string channel;
   std::uint64_t bytes = 0;
-  std::uint64_t relayed_bytes = 0;    // of them, from other receivers, where the publisher sent this one to them
-  std::vector<std::string> relays{};  // those receivers, in their order
-  // What the version cost its trainer: of a snapshot, the call that copied, checked and offered it; of a stream, all
-  // that came between two yields of its walk. 0: it did not say.
+  std::uint64_t relayed_bytes = 0;    // of `bytes`, those that came from other receivers (relays)
+  std::vector<std::string> relays{};  // these receivers, in the order in which they were taken from
+  // What the version cost its trainer. Of a snapshot: the call that copied, checked and offered it. Of a stream: all
+  // that was done between the yields of its walk. 0: the publisher did not say.
   double held_up_seconds = 0;
   double core_seconds = 0;
-  // What was computed in the trainer's process to serve this receiver, and whom else it served meanwhile: digests,
-  // magnitudes, sending. 0: it did not say.
+  // What was computed in the trainer's process to serve this receiver, and others meanwhile: digests, magnitudes,
+  // sending. 0: the publisher did not say.
   double serving_core_seconds = 0;
 };
 
@@ -58,7 +58,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::uint64_t bytes = 0;        // received
   std::uint64_t bytes_total = 0;  // that the schedule holds
   std::uint64_t layers = 0;       // processed
-  std::uint64_t layers_kept = 0;  // as they were served: a partial version has nothing of them
+  std::uint64_t layers_kept = 0;  // left as they were, because a partial version has nothing of them
   std::uint64_t peak_buffered_bytes = 0;
   std::uint64_t staged_bytes = 0;          // of the kernel tensors: what a staged copy or an undo log takes
   std::vector<PublisherShare> publishers;  // by rank; empty without any
@@ -68,7 +68,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::uint64_t elsewhere = 0;  // tensors that other stages of the pipeline hold
   std::map<std::string, double>
       stage_ms;           // receive, layer_buffer, materialize, fuse_and_shard, quantize, verify, commit
-  double total_ms = 0;    // from the beginning to the commit, and what reading back took
+  double total_ms = 0;    // from the beginning to the commit, plus reading back
   Digest served_digest;   // read back from the captured buffers after the commit
   Digest buffers_digest;  // of the table of addresses
 

@@ -58,10 +58,10 @@ struct TensorView {
   std::int64_t num_bytes() const { return NumBytes(dtype, shape); }
 };
 
-// Where bytes lie in a tensor that several holders have between them: they are a box of it, row-major.
+// A part of a tensor that is spread over several holders: a box of it, row-major.
 struct TensorPart {
-  Shape whole;    // of the tensor
-  Shape offsets;  // of the box's first element in it
+  Shape whole;    // the whole tensor's shape
+  Shape offsets;  // of the box's first element in the tensor
   bool operator==(const TensorPart&) const = default;
 };
 
@@ -73,7 +73,7 @@ struct NamedTensor {
   // (the second owner is whatever produced it: a torch storage, a mapped file). Null: valid only until
   // the iterator moves on.
   std::shared_ptr<const void> owner{};
-  // Of the tensor of this name, where `tensor` is a part of it alone. Empty: it is all of it.
+  // Which part of the tensor of this name `tensor` is. Empty: all of it.
   std::optional<TensorPart> part{};
 };
 

@@ -56,12 +56,14 @@ inline TensorSpec SpecOf(const std::string& name, const at::Tensor& tensor) {
   return {.name = name, .dtype = DTypeOf(tensor.scalar_type()), .shape = tensor.sizes().vec()};
 }
 
-// Where a walk gives the bytes of tensors on CUDA devices. kStay: there, for a Layercast that was built with CUDA: a
-// publisher over channels that reach devices ("cuda_ipc", "nccl") sends them from there.
+// Where a walk yields the bytes of tensors that lie on CUDA devices. kToHost: copied to the host. kStay: on the device,
+// from where a publisher sends them over channels that reach devices ("cuda_ipc", "nccl"); needs a Layercast that was
+// built with CUDA.
 enum class CudaTensors : std::uint8_t { kToHost, kStay };
 
-// The tensor's bytes, row-major, on the host or where it is: where it lies if it is so already, else a copy. Keeps them
-// alive. Of one that stays on its device, waits until torch's current stream there has written it.
+// The tensor's bytes, row-major, on the host or (kStay) on its device: the tensor's own memory if it is so already,
+// else a copy. Keeps them alive. For a tensor that stays on its device, waits until torch's current stream there has
+// written it.
 inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tensor,
                                  CudaTensors cuda = CudaTensors::kToHost) {
   TensorSpec spec = SpecOf(name, tensor);
@@ -75,8 +77,8 @@ inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tens
           .owner = std::move(packed)};  // the second owner is whoever holds the tensor past the next step
 }
 
-// A list that is already there; walked any number of times, in any order. The values are read when a walk reaches them:
-// a snapshot's walk is over when Publish returns, a stream's when PublishedVersion says so.
+// A list that is already there; may be walked any number of times, in any order. The values are read when a walk
+// reaches them. A snapshot's walk is over when Publish returns, a stream's when its PublishedVersion is released.
 inline Weights TorchWeights(std::vector<NamedAtTensor> tensors, CudaTensors cuda = CudaTensors::kToHost) {
   Weights weights;
   std::unordered_map<std::string, std::size_t> places;
@@ -101,7 +103,7 @@ inline Weights TorchWeights(std::vector<NamedAtTensor> tensors, CudaTensors cuda
   return weights;
 }
 
-// What one rank of a sharded trainer has of a tensor: `local`, all of it or the part that says where it lies. Of a
+// What one rank of a sharded trainer holds of a tensor: `local` is all of it, or the part that `part` describes. For a
 // DTensor: `to_local()`, and what `compute_local_shape_and_global_offset` says of it.
 struct TorchShard {
   std::string name;
@@ -109,8 +111,8 @@ struct TorchShard {
   std::optional<TensorPart> part{};
 };
 
-// For PublishOptions::part. Walked as a list that is already there; of tensors that several ranks have alike, one of
-// them publishes.
+// For PublishOptions::part. If several ranks hold the same tensor, only one of them may publish it. May be walked any
+// number of times.
 inline Weights TorchShards(std::vector<TorchShard> shards, CudaTensors cuda = CudaTensors::kToHost) {
   Weights weights;
   for (const TorchShard& shard : shards) {
@@ -138,8 +140,8 @@ Weights TorchWeights(const TorchModule& module, CudaTensors cuda = CudaTensors::
   return TorchWeights(std::move(tensors), cuda);
 }
 
-// A generator that can be walked only once: what a layer-by-layer gather gives. `specs`: what it will yield, for a
-// stream; a snapshot learns them as it walks.
+// A generator that can be walked only once, such as a layer-by-layer gather. `specs`: what it will yield. A stream
+// needs them; a snapshot learns them as it walks.
 inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, std::vector<TensorSpec> specs = {},
                             CudaTensors cuda = CudaTensors::kToHost) {
   return Weights::Once(std::move(specs),
@@ -150,8 +152,9 @@ inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, 
                        }));
 }
 
-// An engine's tensors as captured buffers, strides and all. The tensors are kept alive, and asked for their addresses
-// again around every commit. In host memory, or on one CUDA device: throws kUnsupported naming one that is elsewhere.
+// An engine's tensors as captured buffers, with their strides. The tensors are kept alive, and asked for their
+// addresses again around every commit. They may lie in host memory and on one CUDA device. Throws kUnsupported, naming
+// the tensor, on any other device.
 inline CapturedBuffers AdoptTensors(std::vector<NamedAtTensor> tensors) {
   auto table = [tensors = std::move(tensors)] {
     std::vector<CapturedBuffer> buffers;
