@@ -100,12 +100,13 @@ struct ReceiverOptions {
   // Called while bytes arrive from a publisher or a checkpoint, on the staging thread: so far, and in all. May be
   // empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
-  // Both memory resources must outlive the receiver. Null: host memory.
-  // Holds what the commit policy keeps, allocated at the first reload: the staged copy, the undo log, a byte for each
-  // buffer. An engine whose weights outlive its processes gives memory that does so too, and hands the same memory in
-  // again after a restart.
+  // Both memory resources must outlive the receiver.
+  // Holds what the commit policy keeps (null: in host memory), allocated at the first reload: the staged copy, the undo
+  // log, a byte for each buffer. An engine whose weights outlive its processes gives memory that does so too, and hands
+  // the same memory in again after a restart.
   MemoryResource* staging_memory = nullptr;
-  MemoryResource* layer_memory = nullptr;  // layer buffers and receive slots; null: host memory, reused until the reload ends
+  // Holds layer buffers and receive slots. Null: host memory that is reused until the reload ends.
+  MemoryResource* layer_memory = nullptr;
 };
 
 // Some captured buffers hold one version, some another: no forward pass may run until a whole version is committed.

@@ -1,5 +1,5 @@
-// Which scales an engine has beside those of its weights: what its kernels quantize activations and caches with. An
-// engine that has none, as the built-in one, needs nothing of this. Used where a tree is built.
+// Which static scales an engine holds beside those of its weights: those that its kernels quantize activations and KV
+// caches with. An engine whose kernels have none needs nothing of this. Used where a tree is built.
 #pragma once
 
 #include "layercast/export.h"
@@ -15,8 +15,8 @@ struct HeldScales {
   bool operator==(const HeldScales&) const = default;
 };
 
-// Gives the layers below `root` the parameters that such an engine has, which are then captured buffers like any
-// others. Before a Receiver takes the tree.
+// Gives the layers below `root` these scales as parameters, which then have captured buffers like any others. To be
+// called before a Receiver takes the tree.
 LAYERCAST_PUBLIC void HoldScales(Module& root, const HeldScales& scales);
 
 }  // namespace layercast

@@ -25,7 +25,7 @@ namespace layercast {
 
 // A checkpoint's name for a part of a fused layer: {"q_proj", "q"}; or, with an empty shard id, another name for a
 // module. The parent routes `q_proj.<rest>` to the module that declares it, with that shard id. Both views live as long
-// as it.
+// as that module.
 struct ShardName {
   std::string_view checkpoint_name;
   std::string_view shard_id;
@@ -37,8 +37,7 @@ struct SkipRule {
   std::string_view rule;    // "rotary_emb.inv_freq is computed, not loaded"
 };
 
-// A tensor that checkpoints hold for a part of a parameter, by its full name, and the box of the parameter that it
-// fills.
+// A checkpoint tensor, by its full name, and the box of a parameter that it fills.
 struct ExpectedTensor {
   std::string name;
   Box destination;
@@ -51,13 +50,13 @@ struct LAYERCAST_PUBLIC Resolution {
   const Module* owner = nullptr;    // the layer that takes it; null when skipped
   std::string owner_path;           // "model.layers.0.self_attn.qkv_proj"
   std::vector<PlacedPiece> pieces;  // empty with an owner: another rank's part
-  std::string tree_name;            // its name after mapping; empty: as it is
+  std::string tree_name;            // its name after mapping; empty: mapping changed nothing
   std::string skip_rule;            // the rule that skips it, when it is skipped
   std::string alias_of;             // the tied tensor it stands for ("model.embed_tokens.weight"), if it does
   std::string_view held_by;         // the other ranks that hold it ("pipeline stage 1"); lives as long as the tree
 };
 
-// Of one of the tensors that transforms make of a checkpoint tensor.
+// What the tree says of one of the tensors that transforms make of a checkpoint tensor.
 struct SourceResolution {
   SourceView view;  // what it is of the checkpoint tensor: the source boxes of `to` are of `view.read_as`
   Resolution to;
@@ -74,11 +73,12 @@ class LAYERCAST_PUBLIC Module {
   const std::string& class_name() const { return class_name_; }  // "QKVParallelLinear"
   const std::vector<std::pair<std::string, std::unique_ptr<Module>>>& children() const { return children_; }
   const Module* FindChild(std::string_view name) const;  // null: none
-  // Below this one, by the names of children ("model.layers.0.mlp"); itself for an empty path. Null: none.
+  // The module at `path` below this one, by the names of children ("model.layers.0.mlp"); this one for an empty path.
+  // Null: none.
   Module* FindModule(std::string_view path);
   std::span<const Parameter> parameters() const { return parameters_; }
   std::span<Parameter> parameters() { return parameters_; }
-  // What this layer computes from its parameters, once for each version: after the last of them is there.
+  // What this layer computes from its parameters, once for each version, after the last of them has come.
   std::span<const DerivedTensor> derived() const { return derived_; }
 
   // The one question an owner answers, for `load_weights` and for the load plan alike: where does the tensor
@@ -92,14 +92,14 @@ class LAYERCAST_PUBLIC Module {
   virtual std::span<const ShardName> shard_names() const { return {}; }
   // Elements of a parameter that no checkpoint tensor fills and that are zero: vocabulary padding.
   virtual std::vector<Box> Padding(std::uint32_t parameter) const;
-  // The tensors that together fill a parameter of this layer, which lies at `path`, as checkpoints usually name them:
-  // how what is missing is called. The default: one, of the parameter's own name.
+  // The tensors that together fill a parameter of this layer, which lies at `path`, as checkpoints usually name them.
+  // Errors name missing tensors by it. The default: one tensor, of the parameter's own name.
   virtual std::vector<ExpectedTensor> Expected(std::uint32_t parameter, std::string_view path) const;
   // What this module and those below it skip.
   virtual std::span<const SkipRule> skip_rules() const { return {}; }
   // Path, from the root, of the layer whose parameters this one shares (a tied lm_head, which has none itself).
   virtual std::string_view tied_to() const { return {}; }
-  // Other ranks that hold this module and all below it, of which this rank knows nothing more ("pipeline stage 1").
+  // The other ranks that hold this module and all below it ("pipeline stage 1"); this rank knows nothing more of it.
   virtual std::string_view held_by() const { return {}; }
 
   // What checkpoints call tensors -> the names below this module; asked of the root alone. A host program whose
@@ -112,18 +112,19 @@ class LAYERCAST_PUBLIC Module {
 
   // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
-  // Resolve, of all that the transforms make of a checkpoint tensor, each of which may be another layer's: of itself,
-  // where none applies. Throws kUnsupported for parts of a tied tensor.
+  // Resolve, for each tensor that the transforms make of a checkpoint tensor (the tensor itself, if no transform
+  // applies). They may belong to different layers. Throws kUnsupported for parts of a tied tensor.
   std::vector<SourceResolution> ResolveSource(const TensorSpec& spec) const;
 
-  // The recursive door that model authors know: every tensor of the stream is routed to its owner and copied
-  // into its parameter's storage (materialized on host memory if it is on meta), cast to the parameter's dtype.
+  // load_weights as vLLM's models have it: every tensor of the stream is routed to its owner and copied into its
+  // parameter's storage (materialized on host memory if it is on meta), cast to the parameter's dtype.
   // Returns the names that were loaded. A stream may hold any part of the model (a bucket), in any order; the
   // same name twice in one stream, or tied tensors with different bytes, are errors.
   std::set<std::string> load_weights(WeightsIterator& weights);
 
  protected:
-  // Children and parameters keep their order: it is that of the load plan. Throws on a name that is taken.
+  // Children and parameters keep the order in which they were added, which is the load plan's. Throws on a name that is
+  // taken.
   Module& AddChild(std::string name, std::unique_ptr<Module> child);
   Parameter& AddParameter(Parameter parameter) { return InsertParameter(parameters_.size(), std::move(parameter)); }
   // Before the parameter that is number `index` now, for layers whose parameters depend on what a checkpoint holds.

@@ -17,7 +17,7 @@ struct QuantizedForm;
 // Which axis of the whole weight a rank holds a part of.
 enum class ShardAxis : std::uint8_t { kNone, kRows, kCols };
 
-// What the elements of a parameter may be. Another one is an error.
+// Which values the elements of a parameter may have. Any other is an error.
 enum class Sign : std::uint8_t { kAny, kNotNegative, kPositive };
 
 // Resource: owns its storage once it has some. One thread at a time.
@@ -27,15 +27,16 @@ struct LAYERCAST_PUBLIC Parameter {
   bool quantize = false;  // a recipe applies (weights of linear layers, of experts); otherwise copied as it is
   Buffer storage;         // empty while on meta
   Sign sign = Sign::kAny;
-  // What every element is in a version that has nothing for this layer; empty: that is an error.
+  // The value of every element if a version has nothing for this layer; empty: that is an error.
   std::optional<float> fallback = {};
-  // The parameter of its module whose tensors fill this one too where none of its own come, and some of that one's do.
+  // Another parameter of the module, whose tensors fill this one too if some of them come and none of its own do.
   std::optional<std::uint32_t> stand_in = {};
-  // How config.json says that checkpoints may hold this weight; null: in full precision. The layer's.
+  // The quantized form in which checkpoints may hold this weight, by config.json; null: full precision. Owned by the
+  // layer.
   const QuantizedForm* form = nullptr;
 
   bool on_meta() const { return !storage; }
-  // Gives it memory of its size, uninitialized but for what the memory resource does.
+  // Gives it memory of its size, initialized only if the memory resource does so.
   void MaterializeOn(MemoryResource& memory);
   void ToMeta() { storage = Buffer(); }
 };

@@ -25,11 +25,11 @@ struct LAYERCAST_PUBLIC Box {
   bool operator==(const Box&) const = default;
 };
 
-// How the elements of a source box come to lie in a destination box of as many. The default: in the same row-major
+// How the elements of a source box are arranged in a destination box of equal size. The default: in the same row-major
 // order. Value.
 struct LAYERCAST_PUBLIC ElementOrder {
-  bool transposed = false;   // the last two dimensions of one box are those of the other the other way round
-  bool interleaved = false;  // along the destination's axis 1: first the source's even ones, then its odd ones
+  bool transposed = false;   // the last two dimensions of one box are those of the other, swapped
+  bool interleaved = false;  // along the destination's axis 1: first the source's even elements, then its odd ones
 
   bool is_same() const { return !transposed && !interleaved; }
 };
@@ -42,7 +42,7 @@ struct PlacedPiece {
   Box destination;
   std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
   ElementOrder order = {};
-  bool shared = false;      // other tensors fill the same elements, and must hold the same
+  bool shared = false;      // other tensors fill the same elements, and must hold the same values
   bool reciprocal = false;  // what lands is one divided by each of the source's elements, which are f32
 };
 

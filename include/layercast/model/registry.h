@@ -1,4 +1,5 @@
-// Which family builds the tree of which architecture. An object that main or the host builds, adds to, and hands over.
+// Which model family builds the tree for which architecture. The host program makes a registry, adds its own families,
+// and hands it over.
 #pragma once
 
 #include <functional>
@@ -29,26 +30,27 @@ class LAYERCAST_PUBLIC ModelRegistry {
   // With the families of this build: docs/models.md lists them.
   static ModelRegistry Builtin();
 
-  // `architecture`: as `architectures` in config.json names it. `limits`: what of the family is left out, in words.
+  // `architecture`: the name in config.json's `architectures`. `limits`: in words, what the family leaves out.
   // Throws kInvalidArgument if it is registered already.
   void Register(std::string architecture, ModelFactory factory, std::string limits = {});
-  // `architecture`: that of the target, for draft layers in its own checkpoint (`draft` is nothing in BuildWithDraft);
-  // else that of the draft model. Throws kInvalidArgument if it is registered already.
+  // For draft layers in the target's own checkpoint (`draft` empty in BuildWithDraft) `architecture` is the target's;
+  // for a draft model with a checkpoint of its own it is the draft model's. Throws kInvalidArgument if it is registered
+  // already.
   void RegisterDraftLayers(std::string architecture, DraftFactory factory);
   void RegisterDraftModel(std::string architecture, DraftFactory factory);
   std::vector<std::string> architectures() const;                    // sorted
   const std::string& limits(const std::string& architecture) const;  // of one that is registered
 
   // The tree of the first of the configuration's architectures that is known, in the configuration's dtype. `names`:
-  // what the trainer calls tensors -> what the family's checkpoints call them. Throws kUnsupported listing those known
-  // if none is, and kInvalidArgument on a configuration that cannot be.
+  // what the trainer calls tensors -> what the family's checkpoints call them. Throws kUnsupported, listing the known
+  // ones, if none is known, and kInvalidArgument on an invalid configuration.
   std::unique_ptr<Module> Build(const ModelConfig& config, const ParallelConfig& parallel,
                                 const WeightsMapper& names = {}) const;
   std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel,
                                 const WeightsMapper& names = {}) const;
-  // The same, with a second tree for the draft model that speculates for it, under kDraftRoot: of the layers that the
-  // target's own checkpoint holds for that (MTP), or as `draft` describes it. Of a pipeline the last stage has it, and
-  // the embedding that it shares. Throws kUnsupported, naming those known, for one that nobody has registered.
+  // The same, with a second tree under kDraftRoot, for the draft model that speculates for it: built from the draft
+  // layers of the target's own checkpoint (MTP), or as `draft` describes it. In a pipeline the last stage has it, and
+  // the embedding that it shares. Throws kUnsupported, listing the known ones, for one that is not registered.
   std::unique_ptr<Module> BuildWithDraft(const ModelConfig& target, const std::optional<ModelConfig>& draft,
                                          const ParallelConfig& parallel, const WeightsMapper& names = {}) const;
 

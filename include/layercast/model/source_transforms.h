@@ -1,6 +1,6 @@
-// How a checkpoint's tensors are to be read where a trainer lays them out otherwise than the model does: under another
-// shape, the other way round, or as several tensors in one. Declared by a family or a host program, by name; shapes are
-// never guessed from. (Another dtype needs no declaration: tensors are cast to the model's, and reported as cast.)
+// How a checkpoint's tensors are read if the trainer lays them out differently from the model: in another shape,
+// transposed, or several tensors in one. A family or a host program declares it by name; nothing is guessed from
+// shapes. (Another dtype needs no declaration: tensors are cast to the model's, and reported as cast.)
 #pragma once
 
 #include <cstddef>
@@ -33,38 +33,39 @@ struct LAYERCAST_PUBLIC SourceTransform {
   Shape shape{};
   std::vector<Part> parts{};
 
-  // Leaves out an axis of one: [C, 1, K] -> [C, K].
+  // Drops an axis of size one: [C, 1, K] -> [C, K].
   static SourceTransform Squeeze(NameRule::Match match, std::string from, std::size_t axis);
   // The same elements, row-major, in this shape; -1, at most once, stands for what is left.
   static SourceTransform Reshape(NameRule::Match match, std::string from, Shape shape);
-  // The last two axes the other way round: [in, out] -> [out, in].
+  // The last two axes swapped: [in, out] -> [out, in].
   static SourceTransform Transpose(NameRule::Match match, std::string from);
-  // One tensor for each part, one behind the other along the axis, which their sizes fill.
+  // One tensor for each part, consecutive along the axis, whose size is the sum of theirs.
   static SourceTransform Split(NameRule::Match match, std::string from, std::size_t axis, std::vector<Part> parts);
-  // One tensor for each part, in turns along the axis: of two parts, the first has the even ones, the second the odd.
+  // One tensor for each part, alternating along the axis: of two parts, the first has the even elements, the second the
+  // odd ones.
   static SourceTransform Deinterleave(NameRule::Match match, std::string from, std::size_t axis,
                                       std::vector<std::string> parts);
 
   std::string Describe() const;  // "suffix qkv.weight: split axis 0 into q.weight (8), k.weight (4), v.weight (4)"
 };
 
-// A tensor of the tree's making within one of the checkpoint. Value.
+// Where a tensor that transforms make lies within its checkpoint tensor. Value.
 struct LAYERCAST_PUBLIC SourceView {
-  TensorSpec spec;  // what the tree is asked about
-  Shape read_as;    // the checkpoint tensor's elements, row-major, have this shape, ...
-  Box within;       // ... of which this part is meant, ...
-  // ... and of which each axis of `spec` is made up of these, as a number is of digits: those of more than one element.
-  // Of a tensor that no rule matches there are none.
+  TensorSpec spec;  // the tensor that transforms make, which the tree is asked about
+  Shape read_as;    // the shape in which the checkpoint tensor's elements are read, row-major
+  Box within;       // the part of `read_as` that `spec` is
+  // For each axis of `spec` the axes of `read_as` that it is composed of, as a number is of its digits; those of a
+  // single element are left out. Empty for a tensor that no rule matches.
   std::vector<std::vector<std::uint8_t>> axes;
-  bool transposed = false;  // they come in order, but that those of the last two axes are the other way round
+  bool transposed = false;  // the axes come in order, except that those of the last two axes of `spec` are swapped
 
-  // `piece`, whose source box is of `spec`, with the box that it is of `read_as`. Throws kUnsupported, naming both, for
-  // elements that are no box of it.
+  // `piece`, whose source box refers to `spec`, with the box of `read_as` in its place. Throws kUnsupported, naming
+  // both, if its elements are not a box of `read_as`.
   PlacedPiece InSource(const PlacedPiece& piece) const;
 };
 
-// Declarations in order: those that match a tensor's name apply to it, and to all parts of it, one after the other.
-// Immutable value; copies share their rules.
+// Declarations, in order. All that match a tensor's name apply, one after the other, to it and to every part that
+// earlier ones made of it. Immutable value; copies share their rules.
 class LAYERCAST_PUBLIC SourceTransforms {
  public:
   SourceTransforms() = default;  // every tensor is read as it is
@@ -72,8 +73,8 @@ class LAYERCAST_PUBLIC SourceTransforms {
   explicit SourceTransforms(std::vector<SourceTransform> transforms);
 
   bool Matches(std::string_view name) const;
-  // Throws kInvalidArgument, naming tensor, rule and shape, where one does not apply to such a tensor, kUnsupported for
-  // an order of transforms that no copy of boxes can follow.
+  // Throws kInvalidArgument, naming tensor, rule and shape, if a rule cannot apply to such a tensor, and kUnsupported
+  // for an order of transforms that cannot be carried out by copying boxes.
   std::vector<SourceView> Apply(const TensorSpec& spec) const;
   // Those that match, as Describe says them.
   std::vector<std::string> Describe(std::string_view name) const;

@@ -1,6 +1,5 @@
-// What a trainer's tensors are called and how they are laid out, as one JSON file says it (engine_side/model/
-// WEIGHT_RULES.md): how who has no host program declares name rules and transforms. `layercast plan` and `layercast
-// serve` take it.
+// A trainer's names and layouts of tensors, from one JSON file (engine_side/model/WEIGHT_RULES.md). It declares name
+// rules and transforms without a host program: `layercast plan` and `layercast serve` take it.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +15,7 @@ namespace layercast {
 // Immutable value.
 struct LAYERCAST_PUBLIC WeightRules {
   SourceTransforms transforms{};  // of the checkpoint's names
-  WeightsMapper names{};          // of what the transforms make, before the family's own rules
+  WeightsMapper names{};          // of what the transforms make; applied before the family's own rules
 
   // Throws kInvalidArgument, naming the field ("transforms[2].split.axis: expected an integer of at least 0, got -1"),
   // the rule, or the place where the text is no JSON.
@@ -24,7 +23,7 @@ struct LAYERCAST_PUBLIC WeightRules {
   // Throws kNotFound as well; messages begin with the path.
   static WeightRules FromFile(const std::filesystem::path& path);
 
-  // Sets the transforms of `root` and puts the names before its mapper. Before a Receiver takes the tree.
+  // Sets the transforms of `root` and puts the names before its mapper. To be called before a Receiver takes the tree.
   void ApplyTo(Module& root) const;
 };
 

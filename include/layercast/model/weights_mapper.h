@@ -1,5 +1,5 @@
-// What checkpoints call a tensor -> what the module tree calls it: rules on names alone. A family has one for names of
-// its own making; a host program may put one before it.
+// What checkpoints call a tensor -> what the module tree calls it: rules on names only. A family may have one; a host
+// program may put its own before it.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 namespace layercast {
 
 // One rule. All but regular expressions match whole path segments: the prefix "model" begins "model.norm.weight", not
-// "models.norm.weight". A match that is a part of the rule's own result is left alone: of the suffix rule "k_scale" ->
-// "attn.k_scale", "self_attn.attn.k_scale" is no match. Value.
+// "models.norm.weight". A match that is already part of the rule's own result is left alone: the suffix rule "k_scale"
+// -> "attn.k_scale" does not match "self_attn.attn.k_scale". Value.
 struct LAYERCAST_PUBLIC NameRule {
   enum class Match : std::uint8_t { kSegments, kPrefix, kSuffix, kRegex };
 
@@ -26,7 +26,7 @@ struct LAYERCAST_PUBLIC NameRule {
   std::optional<std::string> to;  // nothing: the tensor is left out
   std::string reason;             // why it is left out
 
-  static NameRule Segments(std::string from, std::string to);  // wherever they are, every time
+  static NameRule Segments(std::string from, std::string to);  // anywhere in the name, every occurrence
   static NameRule Prefix(std::string from, std::string to);    // `to` may be empty
   static NameRule Suffix(std::string from, std::string to);
   static NameRule Regex(std::string pattern, std::string to);  // PCRE2's; every match, "$1" is its first group
