@@ -1,4 +1,5 @@
 // LinearLayer: the names of a linear layer's parameters.
+#include <algorithm>
 #include <utility>
 
 #include "layercast/error.h"
@@ -33,11 +34,19 @@ std::vector<PlacedPiece> LinearLayer::PlaceWhole(std::string_view name, std::str
   std::vector<PlacedPiece> pieces = Module::Place(parameters()[index].spec.name, shard_id, spec);
   PlacedPiece& piece = pieces.front();
   piece.shared = !shard_id.empty();
+  if (piece.shared) piece.shard_id = OwnShardId(shard_id);
   piece.reciprocal = NamesReciprocal(name);
   if (piece.reciprocal && spec.dtype != DType::kF32) {
     throw Error(ErrorCode::kInvalidArgument, "expected " + Describe(DType::kF32, {1}) + ", got " + Describe(spec));
   }
   return pieces;
+}
+
+// Lives as long as the layer.
+std::string_view LinearLayer::OwnShardId(std::string_view shard_id) const {
+  const auto own = std::ranges::find(shard_names(), shard_id, &ShardName::shard_id);
+  if (own != shard_names().end()) return own->shard_id;
+  throw Error(ErrorCode::kInvalidArgument, class_name() + " has no shard '" + std::string(shard_id) + "'");
 }
 
 std::string_view LinearLayer::CheckpointNameOf(std::uint32_t index) const {

@@ -26,7 +26,12 @@ class Check {
     const PlannedParameter& parameter = plan_.parameters()[index];
     if (parameter.fallback) return;
     boxes_.assign(parameter.padding.begin(), parameter.padding.end());
-    for (const Placement& placement : plan_.PlacementsInto(parameter)) boxes_.push_back(placement.destination);
+    placed_.clear();
+    for (const Placement& placement : plan_.PlacementsInto(parameter)) {
+      if (IsOfAnotherPart(placement)) continue;
+      boxes_.push_back(placement.destination);
+      placed_.push_back(&placement);
+    }
     const Coverage coverage = Cover(boxes_);
     if (origins_.touched[index] && coverage.Tiles(parameter.spec.shape)) return;
     for (const auto& [a, b] : coverage.overlaps) {
@@ -36,9 +41,20 @@ class Check {
     AddMissing(index, coverage);
   }
 
+  // Brings a number for elements that another part of the layer has brought one for, and its own has not.
+  bool IsOfAnotherPart(const Placement& placement) const {
+    bool another = false;
+    for (auto before = placed_.rbegin(); before != placed_.rend() && placement.shared; ++before) {
+      if (!(*before)->shared || (*before)->destination != placement.destination) break;
+      if ((*before)->shard_id == placement.shard_id) return false;
+      another = true;
+    }
+    return another;
+  }
+
   std::string NameOfBox(const PlannedParameter& parameter, std::size_t box) const {
     if (box < parameter.padding.size()) return "padding";
-    const Placement& placement = plan_.PlacementsInto(parameter)[box - parameter.padding.size()];
+    const Placement& placement = *placed_[box - parameter.padding.size()];
     return Quote(origins_.manifest.entry(placement.tensor).spec.name);
   }
 
@@ -74,7 +90,9 @@ class Check {
   const LoadPlan& plan_;
   const PlanOrigins& origins_;
   PlanProblems& problems_;
-  std::vector<Box> boxes_;  // scratch of CheckParameter
+  // Scratch of CheckParameter.
+  std::vector<Box> boxes_;
+  std::vector<const Placement*> placed_;  // whose boxes those are, behind padding
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Placement {
   ElementOrder order{};         // of the source's elements in the destination
   std::uint32_t part = 0;       // of the tensor, where publishers have it in parts: the one that the source lies in
   bool reciprocal = false;      // what lands is one divided by each element
+  bool shared = false;          // other parts of the layer fill the same elements: what lands is the largest
 };
 
 struct PlannedParameter {
@@ -61,8 +62,7 @@ struct SkippedTensor {
 // A tensor that stands for another one (a tied lm_head): not placed, but must hold the same bytes.
 struct AliasedTensor {
   std::uint32_t tensor = 0;
-  std::uint32_t owner = 0;      // index of the tensor that is placed
-  bool scale_of_parts = false;  // both are the one scale of parts of a fused layer
+  std::uint32_t owner = 0;  // index of the tensor that is placed
 };
 
 // A tensor of a part of the model that other ranks hold: not sent, not buffered, not held here.

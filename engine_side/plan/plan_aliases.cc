@@ -14,25 +14,17 @@ void LoadPlan::Builder::PlaceTied(std::uint32_t tensor, const Resolution& to) {
   const std::int64_t named_so = first ? manifest_.Find(to.alias_of) : -1;
   if (named_so >= 0) owner->second = static_cast<std::uint32_t>(named_so);
   if (owner->second == tensor) return AddPlacements(tensor, to);
-  AddAlias(tensor, owner->second, false);
+  AddAlias(tensor, owner->second);
 }
 
-void LoadPlan::Builder::AddAlias(std::uint32_t tensor, std::uint32_t owner, bool scale_of_parts) {
+void LoadPlan::Builder::AddAlias(std::uint32_t tensor, std::uint32_t owner) {
   const TensorSpec& expected = manifest_.entry(owner).spec;
   const TensorSpec& spec = manifest_.entry(tensor).spec;
   if (spec.dtype != expected.dtype) {
     problems_.misfits.push_back(Quote(spec.name) + " is tied to " + Quote(expected.name) + ": expected " +
                                 Describe(expected) + ", got " + Describe(spec));
   }
-  plan_.aliases_.push_back({tensor, owner, scale_of_parts});
-}
-
-// Another tensor is placed there, which this one has to be equal to.
-bool LoadPlan::Builder::SharesPlaceOf(std::uint32_t tensor, std::uint32_t parameter, const PlacedPiece& piece) {
-  if (!piece.shared || piece.source.num_elements() == 0) return false;
-  const auto [first, is_first] = shared_.try_emplace({parameter, piece.destination.begin[0]}, tensor);
-  if (!is_first) AddAlias(tensor, first->second, true);
-  return !is_first;
+  plan_.aliases_.push_back({tensor, owner});
 }
 
 // Where a parameter has no tensor of its own.

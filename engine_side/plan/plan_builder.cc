@@ -185,7 +185,6 @@ void LoadPlan::Builder::AddPlacements(std::uint32_t tensor, const Resolution& to
   for (const PlacedPiece& piece : to.pieces) {
     const std::uint32_t parameter = layer.first_parameter + piece.parameter;
     touched_[parameter] = true;
-    if (SharesPlaceOf(tensor, parameter, piece)) continue;
     cast = cast || plan_.parameters_[parameter].spec.dtype != spec.dtype;
     if (piece.source.num_elements() == 0) continue;
     if (plan_.CutsOf(tensor).empty()) {
@@ -208,7 +207,8 @@ void LoadPlan::Builder::AddPlacement(std::uint32_t tensor, const PlannedLayer& l
   }
   plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
   plan_.placements_.push_back({tensor, layer.first_parameter + piece.parameter, piece.source, piece.destination,
-                               piece.shard_id, piece.order, part, piece.reciprocal});
+                               piece.shard_id, piece.order, part, piece.reciprocal,
+                               piece.shared});
 }
 
 // Each piece then lies in what one publisher has.

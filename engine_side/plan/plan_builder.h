@@ -33,8 +33,7 @@ class LoadPlan::Builder {
   void PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts);
   void NoteRead(std::uint32_t tensor, std::span<const SourceResolution> parts);
   void PlaceTied(std::uint32_t tensor, const Resolution& to);
-  void AddAlias(std::uint32_t tensor, std::uint32_t owner, bool scale_of_parts);
-  bool SharesPlaceOf(std::uint32_t tensor, std::uint32_t parameter, const PlacedPiece& piece);
+  void AddAlias(std::uint32_t tensor, std::uint32_t owner);
   void AddPlacements(std::uint32_t tensor, const Resolution& to);
   void AddPlacement(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece, std::uint32_t part);
   void AddCut(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece);
@@ -55,8 +54,6 @@ class LoadPlan::Builder {
   std::unordered_map<const Module*, std::uint32_t> layer_of_;  // filled when it is first needed
   std::size_t last_layer_ = 0;
   std::vector<std::pair<std::uint32_t, Resolution>> tied_;  // placed when their owners are known
-  // What parts of a layer share: the parameter and the element of it -> the first tensor that has it.
-  std::map<std::pair<std::uint32_t, std::int64_t>, std::uint32_t> shared_;
   // Tensors by the name that the tree knows them by, where that is not their own: mapped, or standing for their owner.
   std::unordered_map<std::string, std::uint32_t> renamed_;
 };

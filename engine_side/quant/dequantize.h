@@ -1,5 +1,4 @@
-// Quantized weights, as codes and scales: back to full precision, or to another scale. RECIPES.md says what is
-// computed.
+// Quantized weights, as codes and scales: back to full precision. RECIPES.md says what is computed.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +24,5 @@ struct QuantizedWeight {
 
 // value * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
 void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool);
-
-// Blocks of NVFP4, 16 codes and an e4m3 scale each, of a weight whose global scale is `from`, quantized anew under a
-// larger one, as the recipe does for a weight of amax 448 * 6 * `to`: copies where the two are equal.
-struct Nvfp4Codes {
-  std::uint8_t* codes = nullptr;  // eight bytes a block
-  std::uint8_t* scales = nullptr;
-};
-void RescaleNvfp4(const std::uint8_t* codes, const std::uint8_t* scales, std::size_t blocks, float from, float to,
-                  const Nvfp4Codes& rescaled);
-
-// The codes of a weight of one scale under another one: cvt(clamp(code * from * (1/to), -448, 448)). With `to` 0, as
-// with `from` equal to `to`, a copy.
-void Rescale(const std::uint8_t* codes, std::size_t count, float from, float to, std::uint8_t* rescaled);
 
 }  // namespace layercast

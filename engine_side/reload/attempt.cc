@@ -201,22 +201,11 @@ void ReloadAttempt::CheckAliases() const {
     const Digest& owner = summaries_[alias.owner].digest;
     if (!one || !owner || one == owner) continue;
     if (!Comparable(alias.tensor, alias.owner)) continue;
-    if (alias.scale_of_parts) RefuseScales(alias);
     throw Error(ErrorCode::kCorrupt, "'" + manifest_.entry(alias.tensor).spec.name + "' is tied to '" +
                                          manifest_.entry(alias.owner).spec.name +
                                          "', but holds other bytes: digest expected " + owner.ToHex() + ", got " +
                                          one.ToHex());
   }
-}
-
-// A scale is not negative: the largest magnitude of a tensor that is one is its value.
-void ReloadAttempt::RefuseScales(const AliasedTensor& alias) const {
-  const auto number = [&](std::uint32_t tensor) {
-    return "'" + manifest_.entry(tensor).spec.name + "' of " + std::to_string(summaries_[tensor].amax);
-  };
-  throw Error(ErrorCode::kInvalidArgument, "expected one scale of all parts of a fused layer, got " +
-                                               number(alias.owner) + " and " + number(alias.tensor) +
-                                               ": parts of several are brought to one from a checkpoint on disk alone");
 }
 
 // The digest of a tensor in parts is of their digests, and where they are cut.

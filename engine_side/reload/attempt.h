@@ -93,7 +93,6 @@ class ReloadAttempt final : public FetchSink {
   void TakeUndeclared(const NamedTensor& named) const;
   void CheckTakes(std::uint32_t tensor, const NamedTensor& named);
   void CheckAliases() const;
-  [[noreturn]] void RefuseScales(const AliasedTensor& alias) const;
   bool Comparable(std::uint32_t tensor, std::uint32_t other) const;
 
   const Environment environment_;

@@ -33,6 +33,7 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.work, parts.buffer_limit),
       quantize_(parts.plan, parts.layout, parts.recipes, amax_, parts.sink, parts.work, parts.pool),
+      part_scales_(parts.plan, parts.layout, parts.sink, parts.work, parts.pool),
       derive_(parts.plan, parts.layout, parts.recipes, parts.sink, parts.work, parts.host_memory, parts.pool),
       direct_(parts.plan.layers().size(), !pieces.empty()),
       begun_(parts.plan.layers().size()) {
@@ -104,6 +105,7 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   {
     const StageClock::Scope timing(clock_[Stage::kQuantize]);
     quantize_.CheckExponents(planned);
+    part_scales_.Run(planned);
     derive_.Run(planned);
   }
   const StageClock::Scope timing(clock_[Stage::kCommit]);
@@ -135,14 +137,22 @@ void ReloadPipeline::AcceptValues(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
   parts_.failpoints.Hit("layer_buffer");
-  if (parts_.plan.parameters()[placement.parameter].sign != Sign::kAny) {
-    quantize_.CheckSign(placement.parameter, parts_.manifest.entry(placement.tensor).spec, view);
-  }
+  if (parts_.plan.parameters()[placement.parameter].sign != Sign::kAny) AcceptScales(piece, view);
   if (direct_[layer]) {
     AcceptDirect(piece, view);
   } else {
     AcceptBuffered(piece, view);
   }
+}
+
+// Of codes that came with them: they may be wrong, or one of several.
+void ReloadPipeline::AcceptScales(const Piece& piece, const RegionView& view) {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  const TensorSpec& spec = parts_.manifest.entry(placement.tensor).spec;
+  Buffer memory;
+  const RegionView scales = parts_.work.Readable(view, memory);
+  quantize_.CheckSign(placement.parameter, spec, scales);
+  if (placement.shared) part_scales_.Note(piece, spec.dtype, scales);
 }
 
 void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {

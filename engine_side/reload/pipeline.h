@@ -1,7 +1,8 @@
 // The layerwise pipeline: takes pieces as they arrive, and leaves whole layers in a sink. A layer is processed the
 // moment its last planned byte is here. First load and reload, files and wires, all go through it.
 //
-//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> derive -> sink
+//   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> part_scales -> derive
+//         -> sink
 //
 // Where a layer's recipe and pieces allow, its pieces go straight to the sink (`direct`): same bytes, one pass over
 // memory, nothing buffered.
@@ -18,6 +19,7 @@
 #include "engine_side/reload/amax_table.h"
 #include "engine_side/reload/derive.h"
 #include "engine_side/reload/layer_buffer.h"
+#include "engine_side/reload/part_scales.h"
 #include "engine_side/reload/quantize.h"
 #include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stage_work.h"
@@ -67,6 +69,7 @@ class ReloadPipeline {
   bool PlacementAllowsDirect(const Placement& placement) const;
   bool PieceAllowsDirect(const Piece& piece) const;
   void AcceptValues(const Piece& piece, const RegionView& view);
+  void AcceptScales(const Piece& piece, const RegionView& view);
   void AcceptDirect(const Piece& piece, const RegionView& view);
   void ProcessDirect(const Piece& piece, const RegionView& view);
   void QuantizePiece(const Piece& piece, const MatrixView& rows);
@@ -84,6 +87,7 @@ class ReloadPipeline {
   AmaxTable amax_;
   LayerBuffer buffer_;
   QuantizeStage quantize_;
+  PartScales part_scales_;
   DeriveStage derive_;
   StageClock clock_;
   std::vector<bool> direct_;         // by layer

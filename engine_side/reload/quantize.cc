@@ -128,11 +128,9 @@ std::vector<float> QuantizeStage::ReciprocalsOf(const Placement& placement, cons
 
 void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
-  Buffer memory;
-  const RegionView view = work_.Readable(scales, memory);
-  const std::size_t count = view.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype));
-  for (std::size_t row = 0; row < view.rows; ++row) {
-    CheckScales(tensor.dtype, view.row(row), count, planned.sign, plan_.layers()[planned.layer].path, tensor.name);
+  const std::size_t count = scales.row_bytes * 8 / static_cast<std::size_t>(BitsPerElement(tensor.dtype));
+  for (std::size_t row = 0; row < scales.rows; ++row) {
+    CheckScales(tensor.dtype, scales.row(row), count, planned.sign, plan_.layers()[planned.layer].path, tensor.name);
   }
 }
 

@@ -29,7 +29,7 @@ class QuantizeStage {
   // For bytes that go to the sink as they are, or cast: throws kCorrupt naming layer, tensor and index within `view`
   // when they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
-  // For scales: throws kCorrupt, likewise, when one is none that the parameter may have.
+  // For scales, which the host reads: throws kCorrupt, likewise, when one is none that the parameter may have.
   void CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const;
   // Of a placement whose values are to land as one divided by each. Throws kCorrupt, naming layer and tensor.
   std::vector<float> ReciprocalsOf(const Placement& placement, const Manifest& manifest,

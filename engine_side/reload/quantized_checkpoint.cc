@@ -9,7 +9,6 @@
 #include "engine_side/model/path.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
-#include "engine_side/reload/nvfp4_parts.h"
 #include "engine_side/reload/quantized_scales.h"
 
 namespace layercast {
@@ -36,17 +35,12 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       AddNumber(JoinPath(layer.path, scale.name),
                 [this, &layer, &scale] { return QuantizedScales(checkpoint_, layer).Largest(scale); });
     }
-    const auto replace = [&](const QuantizedLayer::Part& part) {
-      replaced[part.weight] = replaced[part.scale] = true;
-      if (layer.layer->quantized_form()->has_global_scale) replaced[part.global_scale] = true;
-    };
     if (layer.way == Way::kDequantize) {
-      std::ranges::for_each(layer.parts, replace);
+      for (const QuantizedLayer::Part& part : layer.parts) {
+        replaced[part.weight] = replaced[part.scale] = true;
+        if (layer.layer->quantized_form()->has_global_scale) replaced[part.global_scale] = true;
+      }
       AddDequantized(layer);
-    }
-    for (const QuantizedLayer::Fused& fused : layer.fused) {
-      std::ranges::for_each(fused.parts, replace);
-      AddFused(layer, fused);
     }
     for (const QuantizedLayer::Part& part : layer.parts) {
       if (replaced[part.scale]) continue;
@@ -93,27 +87,6 @@ void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
   }
 }
 
-void QuantizedCheckpoint::AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused) {
-  const QuantizedForm& form = *layer.layer->quantized_form();
-  TensorSpec spec{fused.path + ".weight", form.code_dtype(), checkpoint_.specs()[fused.parts[0].weight].shape};
-  spec.shape[0] = 0;
-  for (const QuantizedLayer::Part& part : fused.parts) spec.shape[0] += checkpoint_.specs()[part.weight].shape[0];
-  if (form.has_global_scale) {
-    const Nvfp4Parts parts(checkpoint_, layer);
-    const std::int64_t rows = spec.shape[0];
-    const std::int64_t cols = spec.shape[1] * form.codes_per_element();
-    AddMade(std::move(spec), [parts, &fused](std::byte* codes) { parts.Codes(fused, codes); });
-    AddMade({JoinPath(fused.path, form.checkpoint_scale), form.scale_dtype, form.ScaleShape(rows, cols)},
-            [parts, &fused](std::byte* scales) { parts.Scales(fused, scales); });
-    AddNumber(JoinPath(fused.path, QuantizedForm::kGlobalScale),
-              [parts, &fused] { return parts.LargestGlobalScale(fused); });
-    return;
-  }
-  AddMade(std::move(spec), [this, &layer, &fused](std::byte* codes) { AtLargestScale(layer, fused, codes); });
-  AddNumber(JoinPath(fused.path, form.checkpoint_scale),
-            [this, &layer, &fused] { return QuantizedScales(checkpoint_, layer).Largest(fused); });
-}
-
 // The one number of a stack of experts, whose layer has one for each.
 std::optional<std::uint32_t> QuantizedCheckpoint::ScaleForAll(const QuantizedLayer& layer,
                                                               const QuantizedLayer::Part& part) const {
@@ -129,7 +102,7 @@ void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const Quan
   const std::int64_t count = checkpoint_.specs()[part.weight].shape[0];
   AddMade({checkpoint_.specs()[for_all].name, DType::kF32, {count}}, [this, &layer, &part, for_all](std::byte* values) {
     const bool global = layer.layer->quantized_form()->has_global_scale;
-    if (global) (void)Nvfp4Parts(checkpoint_, layer).GlobalScales(part);  // that it can be one
+    if (global) (void)QuantizedScales(checkpoint_, layer).GlobalOf(part);  // that it can be one
     const std::vector<float> number =
         global ? QuantizedScales(checkpoint_, layer).NumbersOf(for_all) : QuantizedScales(checkpoint_, layer).Of(part);
     const auto bytes = static_cast<std::size_t>(checkpoint_.specs()[part.weight].shape[0]) * sizeof(float);
@@ -199,19 +172,6 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
     weight.codes = CodesOf(codes) + i * NumBytes(codes.tensor.dtype, codes.tensor.shape) / stack.count;
     weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
     Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
-  }
-}
-
-// All parts, one after another.
-void QuantizedCheckpoint::AtLargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused,
-                                         std::byte* codes) const {
-  const float largest = QuantizedScales(checkpoint_, layer).Largest(fused);
-  auto* to = reinterpret_cast<std::uint8_t*>(codes);
-  for (const QuantizedLayer::Part& part : fused.parts) {
-    const NamedTensor weight = checkpoint_.Tensor(std::size_t{part.weight});
-    const auto count = static_cast<std::size_t>(weight.tensor.num_bytes());
-    Rescale(CodesOf(weight), count, QuantizedScales(checkpoint_, layer).Of(part)[0], largest, to);
-    to += count;
   }
 }
 

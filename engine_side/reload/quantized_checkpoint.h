@@ -42,14 +42,12 @@ class QuantizedCheckpoint {
 
   void AddMade(TensorSpec spec, Maker make);
   void AddDequantized(const QuantizedLayer& layer);
-  void AddFused(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused);
   std::optional<std::uint32_t> ScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part, std::uint32_t for_all);
   void AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
   void AddNumber(std::string name, std::function<float()> make);
   NamedTensor Make(std::uint32_t index) const;
   void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;
-  void AtLargestScale(const QuantizedLayer& layer, const QuantizedLayer::Fused& fused, std::byte* codes) const;
 
   Checkpoint checkpoint_;
   MemoryResource& memory_;

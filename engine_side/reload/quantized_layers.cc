@@ -116,9 +116,8 @@ class LayerFinder {
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
-    const std::string_view shard_id = to.pieces.empty() ? std::string_view() : to.pieces.front().shard_id;
-    parts_of.parts.push_back({codes, scale, transposed, shard_id, std::move(fused_in), weight.name, std::move(module),
-                              global_scale, packed});
+    parts_of.parts.push_back(
+        {codes, scale, transposed, std::move(fused_in), weight.name, std::move(module), global_scale, packed});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
       const std::string of_part = InputScaleNameOf(weight.name, packed);
       AddInputScale(parts_of, {layer->InputScaleName(to.pieces.front().parameter), {}, packed}, of_part);
@@ -209,24 +208,6 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
                   "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
-// Of whole tensors, where several are to have one scale.
-std::vector<QuantizedLayer::Fused> FusedOf(const QuantizedLayer& layer) {
-  if (!layer.layer->quantized_form()->has_number()) return {};
-  std::map<std::string_view, std::vector<QuantizedLayer::Part>> modules;
-  for (const QuantizedLayer::Part& part : layer.parts) modules[part.fused_in].push_back(part);
-  // The order of the fused weight: that in which the layer names its shards; gate, w1, and up, w3, of an expert.
-  const auto place = [shards = layer.layer->shard_names()](const QuantizedLayer::Part& part) {
-    return std::pair(std::ranges::find(shards, part.shard_id, &ShardName::shard_id) - shards.begin(), part.shard_id);
-  };
-  std::vector<QuantizedLayer::Fused> fused;
-  for (auto& [path, parts] : modules) {
-    if (parts.size() == 1) continue;
-    std::ranges::stable_sort(parts, {}, place);
-    fused.push_back({std::string(path), std::move(parts)});
-  }
-  return fused;
-}
-
 }  // namespace
 
 void TakeInFullPrecision(Module& model) {
@@ -241,12 +222,9 @@ QuantizedTensors TakeQuantizedLayers(Module& model, std::span<const TensorSpec> 
   std::vector<std::string> problems;
   for (QuantizedLayer& layer : found.layers) {
     const std::string why = WhyNotAsTheyAre(*layer.layer, quantization);
-    if (why.empty()) {
-      layer.fused = FusedOf(layer);
-    } else {
-      problems.push_back("layer " + layer.path + ": " + why);
-      layer.way = Way::kDequantize;
-    }
+    if (why.empty()) continue;
+    problems.push_back("layer " + layer.path + ": " + why);
+    layer.way = Way::kDequantize;
   }
   for (PackedExperts& experts : found.experts) {
     const std::string why = experts.layer->quantized_form() ? WhyNotAsTheyAre(*experts.layer, quantization)

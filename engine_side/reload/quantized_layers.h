@@ -25,18 +25,11 @@ struct QuantizedLayer {
   struct Part {
     std::uint32_t weight = 0, scale = 0;  // indices of the tensors
     bool transposed = false;              // experts, stacked: columns are rows of the weight
-    std::string_view shard_id{};          // the first that it is; lives as long as the layer
     std::string fused_in{};               // the module that it is a part of, or is: "mlp.experts.3.gate_up_proj"
     std::string name{};                   // of the weight in full precision: "mlp.down_proj.weight"
     std::string module{};                 // what holds it, as the tree has it: "mlp.down_proj"
     std::uint32_t global_scale = 0;       // where the form has one, the index of that tensor
     bool packed = false;                  // compressed-tensors' NVFP4: that number is the reciprocal of the scale
-  };
-
-  // Parts of one scale each that are served with one together: they are brought to the largest.
-  struct Fused {
-    std::string path;         // of their module
-    std::vector<Part> parts;  // in the order of its weight
   };
 
   // The largest of these is the layer's.
@@ -50,7 +43,6 @@ struct QuantizedLayer {
   std::string path;
   Way way = Way::kAsTheyAre;
   std::vector<Part> parts;
-  std::vector<Fused> fused{};              // of `parts`, unless they are dequantized
   std::vector<InputScale> input_scales{};  // where the engine has them, and the version
 };
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/model/reciprocals.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/reload/check_scales.h"
-#include "engine_side/reload/nvfp4_parts.h"
 #include "layercast/error.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/value_tables.h"
@@ -35,12 +35,6 @@ Shape WithoutOnes(Shape shape) {
 }
 
 }  // namespace
-
-float QuantizedScales::Largest(const QuantizedLayer::Fused& of) const {
-  float largest = 0.0F;
-  for (const QuantizedLayer::Part& part : of.parts) largest = std::max(largest, Of(part)[0]);
-  return largest;
-}
 
 float QuantizedScales::Largest(const QuantizedLayer::InputScale& of) const {
   float largest = 0.0F;
@@ -107,10 +101,31 @@ std::vector<float> QuantizedScales::Of(const QuantizedLayer::Part& part) const {
   if (one_for_all) scales.resize(static_cast<std::size_t>(NumElements(expected)), scales.front());
   CheckScales(scales, Sign::kNotNegative, layer_.path, spec.name);
   if (form.has_global_scale) {
-    const std::vector<float> global_scales = Nvfp4Parts(checkpoint_, layer_).GlobalScales(part);
+    const std::vector<float> global_scales = GlobalOf(part);
     const std::size_t of_each = scales.size() / global_scales.size();
     for (std::size_t i = 0; i < scales.size(); ++i) scales[i] *= global_scales[i / of_each];
   }
+  return scales;
+}
+
+// As the recipe has them: where the checkpoint's is its reciprocal, what that is of. One for each expert of a stack, which
+// may have one for all.
+std::vector<float> QuantizedScales::GlobalOf(const QuantizedLayer::Part& part) const {
+  const TensorSpec& spec = checkpoint_.specs()[part.global_scale];
+  const std::int64_t count = MatrixStack::Of(checkpoint_.specs()[part.weight].shape).count;
+  const std::string where = "layer " + layer_.path + ": '" + spec.name + "' ";
+  if (spec.num_elements() != 1 && spec.num_elements() != count) {
+    throw Error(ErrorCode::kInvalidArgument,
+                where + "expected " + Describe(DType::kF32, {count}) + ", got " + Describe(spec));
+  }
+  std::vector<float> scales = NumbersOf(part.global_scale);
+  try {
+    if (part.packed) scales = Reciprocals(reinterpret_cast<const std::byte*>(scales.data()), scales.size());
+  } catch (const Error& error) {
+    throw Error(error.code(), where + error.what());
+  }
+  CheckScales(scales, Sign::kNotNegative, layer_.path, spec.name);
+  if (scales.size() == 1) scales.resize(static_cast<std::size_t>(count), scales.front());
   return scales;
 }
 

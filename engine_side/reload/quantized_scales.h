@@ -16,7 +16,7 @@ class QuantizedScales {
   QuantizedScales(const Checkpoint& checkpoint, const QuantizedLayer& layer) : checkpoint_(checkpoint), layer_(layer) {}
 
   std::vector<float> Of(const QuantizedLayer::Part& part) const;
-  float Largest(const QuantizedLayer::Fused& of) const;
+  std::vector<float> GlobalOf(const QuantizedLayer::Part& part) const;
   float Largest(const QuantizedLayer::InputScale& of) const;
   // As the layer takes them, and whether the checkpoint's have more or fewer dimensions of one.
   Shape ShapeOf(const QuantizedLayer::Part& part) const;

@@ -1,10 +1,10 @@
 // Loads a checkpoint in one process and over no wire, and writes what would be served: how test_pipeline.py compares
 // the load plan, the pipeline and the receiver with the oracle.
-//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT] [before=FOLDER] [channel=C] [pow2]
+//   pipeline_driver FOLDER TP RANK RECIPE OUT [way=pieces|path|iterator|ENDPOINT,...] [before=FOLDER] [channel=C] [pow2]
 //                   [requantize] [direct] [device] [experts] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES]
 //                   [stage=STAGE] [layers=OF_A_STAGE,...] [draft=mtp|FOLDER] [input_scales] [kv_cache_scales]
 //                   [rules=FILE]
-// pieces: straight into the pipeline, in order or shuffled; the others, and a publisher's endpoint, through a Receiver,
+// pieces: straight into the pipeline, in order or shuffled; the others, and publishers' endpoints, through a Receiver,
 // which takes the version of before=FOLDER first where that is given.
 // experts: each is whole on one rank. device: the engine's buffers are on the device that this program is linked with;
 // not for pieces.
@@ -197,7 +197,12 @@ void LoadPieces(Bench& bench) {
 
 ReloadSource SourceOf(const Bench& bench) {
   if (bench.job.way == "path") return FromCheckpoint(CheckpointOf(bench.job));
-  if (bench.job.way != "iterator") return FromPublisher(bench.job.way);
+  if (bench.job.way != "iterator") {
+    std::vector<std::string> endpoints;
+    std::istringstream list(bench.job.way);
+    for (std::string endpoint; std::getline(list, endpoint, ',');) endpoints.push_back(endpoint);
+    return FromPublishers(std::move(endpoints));
+  }
   std::vector<std::uint32_t> order(bench.checkpoint.specs().size());
   std::iota(order.begin(), order.end(), 0U);
   ShuffleIfAsked(bench.job, order);

@@ -33,14 +33,18 @@ Weights Shuffled(const std::string& folder, std::uint32_t seed) {
   return weights;
 }
 
+TensorPart PartOf(const nlohmann::json& parts, const std::string& name) {
+  const auto& part = parts.at(name);
+  return {.whole = part.at("whole").get<Shape>(), .offsets = part.at("offsets").get<Shape>()};
+}
+
 Weights WithParts(Weights weights, const std::string& folder) {
   const auto parts = nlohmann::json::parse(std::ifstream(folder + "/parts.json"));
+  for (const TensorSpec& spec : weights.specs) weights.parts.emplace_back(PartOf(parts, spec.name));
   weights.walk = [walk = std::move(weights.walk), parts](std::span<const std::string> order) {
     auto next = [whole = std::shared_ptr(walk(order)), parts]() -> std::optional<NamedTensor> {
       std::optional<NamedTensor> named = whole->Next();
-      if (!named) return named;
-      const auto& part = parts.at(named->name);
-      named->part = TensorPart{.whole = part.at("whole").get<Shape>(), .offsets = part.at("offsets").get<Shape>()};
+      if (named) named->part = PartOf(parts, named->name);
       return named;
     };
     return MakeWeightsIterator(std::move(next));

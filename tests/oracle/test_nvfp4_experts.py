@@ -270,7 +270,7 @@ def test_what_is_missing_is_named(form, suffix, expected, part, made, load):
 
 
 @pytest.mark.parametrize("form, suffix, edit, expected", [
-    ("nvfp4", "weight_scale_2", lambda scale: -scale, "expected a finite scale that is not negative, got -"),
+    ("nvfp4", "weight_scale_2", lambda scale: -scale, "expected finite scales that are not negative, got -"),
     ("nvfp4 packed", "weight_global_scale", lambda scale: scale * 0, "expected a finite number above zero"),
     ("nvfp4", "weight_scale", lambda scale: scale[:, :3].clone(), "expected [256, 16] f8_e4m3, got [256, 3] f8_e4m3")])
 def test_scales_that_cannot_be_are_named_with_the_expert(form, suffix, edit, expected, made, load):

@@ -146,7 +146,7 @@ def test_codes_of_a_layer_that_is_left_out_are_refused_naming_the_entry(form, en
 
 @pytest.mark.parametrize("form, suffix, change, refusal", [
     ("nvfp4", "weight_scale_2", lambda scale: None, "'{name}', are missing"),
-    ("nvfp4", "weight_scale_2", lambda scale: -scale, "expected a finite scale that is not negative, got -"),
+    ("nvfp4", "weight_scale_2", lambda scale: -scale, "expected finite scales that are not negative, got -"),
     ("nvfp4", "weight_scale_2", lambda scale: scale.expand(2).clone(), "expected [1] f32, got [2] f32"),
     ("nvfp4", "weight_scale", lambda scale: scale[:, :3].clone(), "expected [{rows}, 16] f8_e4m3, got [{rows}, 3] f8_e4m3"),
     ("nvfp4", "weight_scale", lambda scale: scale.float(), "expected [{rows}, 16] f8_e4m3, got [{rows}, 16] f32"),

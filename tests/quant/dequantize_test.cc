@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/quant/codes.h"
 #include "src/tensor/element.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
@@ -96,39 +95,6 @@ TEST(Dequantize, ReadsWhatEveryRecipeMakes) {
       ASSERT_EQ(values[static_cast<std::size_t>(i)], SlowValue(name, made, i / kCols, i % kCols, kCols))
           << name << " " << i;
     }
-  }
-}
-
-TEST(Rescale, IsTheCodeOfTheQuotientOrACopy) {
-  const std::vector<std::uint8_t> codes = FiniteCodes(256);
-  std::vector<std::uint8_t> rescaled(codes.size());
-  constexpr float kFrom = 0.013F;
-  constexpr float kTo = 0.021F;
-  Rescale(codes.data(), codes.size(), kFrom, kTo, rescaled.data());
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    EXPECT_EQ(rescaled[i], EncodeE4M3(ValueOf(codes[i]) * kFrom * (1.0F / kTo))) << i;
-  }
-  Rescale(codes.data(), codes.size(), kTo, kTo, rescaled.data());
-  EXPECT_EQ(rescaled, codes);
-  Rescale(codes.data(), codes.size(), 0.0F, 0.0F, rescaled.data());
-  EXPECT_EQ(rescaled, codes);
-}
-
-// A value times the quotient of both scales, as when a weight is quantized (RECIPES.md), not the quotient of a product:
-// here they lie on either side of 0.75, between the codes of 0.5 and 1.
-TEST(RescaleNvfp4, MultipliesByTheQuotientOfTheScales) {
-  constexpr std::uint8_t kHalf = 1, kOne = 2, kFour = 6;
-  struct Case {
-    float from, to, scale;
-    std::uint8_t expected;
-  };
-  for (const Case& one :
-       {Case{0x1.788886p-4F, 0x1.f60b5ep-4F, 60.0F, kHalf}, Case{0x1.2fdc74p-6F, 0x1.187cbap-5F, 36.0F, kOne}}) {
-    std::array<std::uint8_t, 8> codes{kFour | kHalf << 4U}, rescaled{};
-    const std::uint8_t scale = EncodeE4M3(one.scale);
-    std::uint8_t new_scale = 0;
-    RescaleNvfp4(codes.data(), &scale, 1, one.from, one.to, {.codes = rescaled.data(), .scales = &new_scale});
-    EXPECT_EQ(rescaled[0] >> 4U, one.expected) << one.scale;
   }
 }
 

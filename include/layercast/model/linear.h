@@ -31,6 +31,7 @@ class LAYERCAST_PUBLIC LinearLayer : public QuantizableLayer {
   std::uint32_t IndexOf(std::string_view name) const;
   std::string_view CheckpointNameOf(std::uint32_t index) const;
   bool NamesReciprocal(std::string_view name) const;
+  std::string_view OwnShardId(std::string_view shard_id) const;
   // A tensor that all of a parameter comes from, of the part `shard_id` where that says so: the number of a whole
   // weight, which a part may bring too.
   std::vector<PlacedPiece> PlaceWhole(std::string_view name, std::string_view shard_id, const TensorSpec& spec) const;

@@ -42,7 +42,7 @@ struct PlacedPiece {
   Box destination;
   std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
   ElementOrder order = {};
-  bool shared = false;      // other tensors fill the same elements, and must hold the same values
+  bool shared = false;      // one number of each part of a fused layer, for one of all: the largest of them
   bool reciprocal = false;  // what lands is one divided by each of the source's elements, which are f32
 };
 
