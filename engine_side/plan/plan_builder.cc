@@ -207,8 +207,7 @@ void LoadPlan::Builder::AddPlacement(std::uint32_t tensor, const PlannedLayer& l
   }
   plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
   plan_.placements_.push_back({tensor, layer.first_parameter + piece.parameter, piece.source, piece.destination,
-                               piece.shard_id, piece.order, part, piece.reciprocal,
-                               piece.shared});
+                               piece.shard_id, piece.order, part, piece.reciprocal, piece.shared});
 }
 
 // Each piece then lies in what one publisher has.

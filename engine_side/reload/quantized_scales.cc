@@ -108,8 +108,8 @@ std::vector<float> QuantizedScales::Of(const QuantizedLayer::Part& part) const {
   return scales;
 }
 
-// As the recipe has them: where the checkpoint's is its reciprocal, what that is of. One for each expert of a stack, which
-// may have one for all.
+// As the recipe has them: where the checkpoint's is its reciprocal, what that is of. One for each expert of a stack,
+// which may have one for all.
 std::vector<float> QuantizedScales::GlobalOf(const QuantizedLayer::Part& part) const {
   const TensorSpec& spec = checkpoint_.specs()[part.global_scale];
   const std::int64_t count = MatrixStack::Of(checkpoint_.specs()[part.weight].shape).count;

@@ -76,6 +76,7 @@ def test_parts_are_taken_as_they_come(form, spec, edit, make, checkpoint, load):
         assert_same(load(folder, tp, rank, recipe), expected)
         words = (("direct",), ("shuffled=3", f"before={before}"), ("shuffled=4", f"before={checkpoint(spec, 'a')}"))[rank]
         assert_same(load(folder, tp, rank, recipe, *words, way="iterator"), expected)
+    assert_same(load(folder, tp, rank, recipe, "device", "direct"), expected)
     if spec == "deepseek_v3_wide":
         expected = quantized_checkpoints.with_whole_experts(folder, form, 4, 3, recipe)
         assert_same(load(folder, 4, 3, recipe, "experts", way="iterator"), expected)
@@ -86,7 +87,7 @@ def test_parts_are_taken_as_they_come(form, spec, edit, make, checkpoint, load):
 @pytest.mark.parametrize("form", NUMBERS)
 def test_parts_may_come_from_a_publisher(form, spec, mode, order, make, publish, load_all):
     folder = make(spec, form, with_scales_of_their_own)
-    for tp, words in ((1, ("direct",)), (2, ("chunk=30000",))):
+    for tp, words in ((1, ("direct", "device")), (2, ("chunk=30000",))):
         served = load_all(folder, tp, FORMS[form].recipe, *words, way=publish(folder, mode, order))
         for rank, got in enumerate(served):
             assert_same(got, quantized_checkpoints.served_tensors(folder, form, tp, rank, FORMS[form].recipe))
@@ -118,7 +119,7 @@ def cut(folder, out, ranks):
 @pytest.mark.parametrize("spec", ["qwen3_wide", "deepseek_v3_wide"])
 @pytest.mark.parametrize("form", ["fp8", "nvfp4", "nvfp4 packed"])
 def test_parts_may_be_cut_over_the_ranks_of_a_trainer(form, spec, mode, make, publish, load, tmp_path):
-    """At rows and columns that are no part's, and no block's."""
+    """Of rows and columns of codes, wherever parts and blocks end."""
     folder = make(spec, form, with_scales_of_their_own)
     folders = cut(folder, tmp_path / "cut", 3)
     endpoints = [publish(of_rank, mode, "checkpoint", f"{rank}/3") for rank, of_rank in enumerate(folders)]

@@ -33,6 +33,11 @@ void Weights::AddCounting(const TensorSpec& spec, float first) {
   Add(spec, values);
 }
 
+void Weights::AddBytes(const TensorSpec& spec, std::vector<std::byte> bytes) {
+  tensors_.push_back(spec);
+  bytes_.push_back(std::move(bytes));
+}
+
 void Weights::AddRandom(const TensorSpec& spec, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> values(static_cast<std::size_t>(spec.num_elements()));

@@ -23,6 +23,8 @@ class Weights {
   void Add(const TensorSpec& spec, const std::vector<float>& values);
   // Integers counted up from `first`; for F32 these are exact.
   void AddCounting(const TensorSpec& spec, float first);
+  // As they are: codes.
+  void AddBytes(const TensorSpec& spec, std::vector<std::byte> bytes);
   // Random finite values.
   void AddRandom(const TensorSpec& spec, std::uint32_t seed);
 
