@@ -18,6 +18,11 @@ namespace {
   throw Error(code, "load_weights: " + Quote(name) + " " + what);
 }
 
+// Codes are stored as they are: bringing them to one scale is the reload pipeline's (engine_side/reload/part_scales.h).
+[[noreturn]] void RefuseScale(const std::string& name, const std::string& other) {
+  Refuse(ErrorCode::kUnsupported, name, "expected the scale of " + Quote(other) + ", another part of its layer");
+}
+
 HostMemory& Host() {
   static HostMemory memory;  // stateless
   return memory;
@@ -100,6 +105,7 @@ std::set<std::string> Module::load_weights(WeightsIterator& weights) {
       if (is_first) {
         Store(owner, to.pieces, stored);
       } else if (!IsStored(owner, to.pieces, stored)) {
+        if (to.pieces.front().shared) RefuseScale(name, first->second);
         Refuse(ErrorCode::kCorrupt, name, "is tied to " + Quote(first->second) + " and holds other bytes");
       }
     }

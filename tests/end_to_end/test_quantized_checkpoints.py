@@ -73,6 +73,13 @@ def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, p
     assert done["version"] == first["version"]
     assert_exports(engine, of_codes)
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
+    if flags:  # a publisher's are not made anew
+        return
+    for mode in ("snapshot", "stream"):
+        program.reload(engine, "--publisher", publisher.endpoint)
+        of_mode = start("publish", "--checkpoint", codes, "--mode", mode)
+        assert program.reload(engine, "--publisher", of_mode.endpoint)["version"] == of_mode.version
+        assert_exports(engine, of_codes)
 
 
 def test_scales_of_activations_and_caches_are_held_reloaded_and_lent(program, start, checkpoint, tmp_path, assert_exports):

@@ -4,7 +4,9 @@
 
 #include "engine_side/model/checkpoint_quantization.h"
 #include "layercast/model/linear.h"
+#include "tests/support/error_of.h"
 #include "tests/support/quantized_mlp.h"
+#include "tests/support/weights.h"
 
 namespace layercast {
 namespace {
@@ -60,6 +62,21 @@ TEST(QuantizedLayers, APartialBlockMayBeTheLastOfAFusedWeightAlone) {
   };
   EXPECT_EQ(why(1536, 576), "");
   EXPECT_THAT(why(576, 1536), HasSubstr("rows of 'q_a_proj'"));
+}
+
+TEST(QuantizedLayers, ThatAreLoadedOnTheirOwnTakePartsOfOneScaleAlone) {
+  const auto error = [](float of_up) {
+    const auto root = Mlp(0, 1);
+    Layer(*root, 0).SetQuantization(true, QuantizedForm{.scales = QuantizedForm::Scales::kTensor});
+    Layer(*root, 0).TakeQuantized(true);
+    testing::Weights weights;
+    weights.Add({"mlp.gate_proj.weight_scale", DType::kF32, {1}}, {0.25F});
+    weights.Add({"mlp.up_proj.weight_scale", DType::kF32, {1}}, {of_up});
+    return testing::ErrorOf([&] { root->load_weights(*weights.Stream()); });
+  };
+  EXPECT_THAT(error(0.25F), HasSubstr("no error"));
+  EXPECT_THAT(error(0.375F),
+              HasSubstr("'mlp.up_proj.weight_scale' expected the scale of 'mlp.gate_proj.weight_scale'"));
 }
 
 TEST(QuantizedLayers, ScalesOfRowsGoAlongWithTheRows) {
