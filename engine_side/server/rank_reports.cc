@@ -39,6 +39,13 @@ void AddShares(const Json& of_rank, Json& merged) {
   }
 }
 
+// The first one, but for those of ranks that gave up because another one had failed.
+void NoteError(const Error& error, RankReports& outcome) {
+  if (!outcome.error || (outcome.error->code() == ErrorCode::kCancelled && error.code() != ErrorCode::kCancelled)) {
+    outcome.error.emplace(error);
+  }
+}
+
 }  // namespace
 
 RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline) {
@@ -51,10 +58,9 @@ RankReports AskForReports(RankGroup& ranks, const std::string& method, const Jso
     Json report = answer.error ? LastWords(progress[rank]) : answer.result.at("report");
     report["rank"] = rank;
     (answer.error ? lost : outcome.reports).push_back(std::move(report));
-    if (outcome.error) continue;
-    if (answer.error) outcome.error = *answer.error;
+    if (answer.error) NoteError(*answer.error, outcome);
     if (!answer.error && answer.result.contains("error")) {
-      outcome.error = ErrorFromJson(answer.result["error"], "rank " + std::to_string(rank) + ": ");
+      NoteError(ErrorFromJson(answer.result["error"], "rank " + std::to_string(rank) + ": "), outcome);
     }
   }
   std::ranges::move(lost, std::back_inserter(outcome.reports));

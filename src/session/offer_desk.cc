@@ -196,6 +196,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   CheckAmaxRequests(subscribe.amax_requests, manifest);
   for (const AmaxRequest& request : subscribe.amax_requests) session.amax_requests.emplace(request.tensor, request);
   session.schedule = schedule;
+  session.subscribed = Deadline::Clock::now();
   if (!stream) {
     session.tree = relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe);
     digests_.Put({.key = key,
@@ -252,10 +253,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
   std::vector<StreamReader> readers;
   std::vector<Session*> members;
   for (auto& [key, session] : sessions_) {
-    const bool same = session.version() == last.version() && session.hello.engine == last.hello.engine &&
-                      session.hello.attempt == last.hello.attempt && session.schedule != nullptr &&
-                      session.walk == nullptr;
-    if (!same) continue;
+    if (!session.awaits_walk() || !session.IsOfOneReload(last)) continue;
     readers.push_back({key, session.schedule, session.amax_requests});
     members.push_back(&session);
   }
@@ -273,6 +271,51 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
   for (Session* member : members) member->walk = walks_.back().get();
 }
 
+// Where a rank is gone, the walk that begins with all of them never will. Whoever is refused is the next one gone.
+void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
+  const auto waiting = std::ranges::find_if(
+      sessions_, [&](const auto& one) { return one.second.awaits_walk() && one.second.IsOfOneReload(gone); });
+  if (waiting == sessions_.end()) return;
+  const SessionKey key = waiting->first;
+  parts_.outbox.Put(key, Refuse(key, Error(ErrorCode::kCancelled, why)));
+}
+
+// A rank that has no session by now has failed before it could open one: its engine knows, the others do not.
+void OfferDesk::RefuseWhoWaitsInVain() {
+  const auto in_vain = [this](const auto& one) {
+    const Session& waiting = one.second;
+    if (!waiting.awaits_walk() || Deadline::Clock::now() - waiting.subscribed < options_.ranks_within) return false;
+    return RanksHere(waiting).size() < waiting.hello.ranks;
+  };
+  for (auto one = std::ranges::find_if(sessions_, in_vain); one != sessions_.end();
+       one = std::ranges::find_if(sessions_, in_vain)) {
+    const Session waiting = one->second;  // it goes with the first refusal, and the others with it
+    std::string here;
+    for (const std::uint32_t rank : RanksHere(waiting)) here += (here.empty() ? "" : ", ") + std::to_string(rank);
+    RefuseWhoWaitsFor(waiting, "the stream begins when all ranks of '" + waiting.hello.engine +
+                                   "' have asked for it: expected " + std::to_string(waiting.hello.ranks) +
+                                   " of them, got none but " + here + " within " +
+                                   std::to_string(options_.ranks_within.count()) + " ms");
+  }
+}
+
+// That have a session for the same reload of their engine.
+std::set<std::uint32_t> OfferDesk::RanksHere(const Session& of) const {
+  std::set<std::uint32_t> ranks;
+  for (const auto& [key, session] : sessions_) {
+    if (session.IsOfOneReload(of)) ranks.insert(session.hello.rank);
+  }
+  return ranks;
+}
+
+bool OfferDesk::Session::IsOfOneReload(const Session& other) const {
+  return version() == other.version() && hello.engine == other.hello.engine && hello.attempt == other.hello.attempt;
+}
+
+bool OfferDesk::Session::awaits_walk() const {
+  return schedule != nullptr && walk == nullptr && version()->mode() == PublishMode::kStream;
+}
+
 bool OfferDesk::IsUsed(const StreamWalk& walk) const {
   return std::any_of(sessions_.begin(), sessions_.end(),
                      [&](const auto& session) { return session.second.walk == &walk; });
@@ -288,6 +331,7 @@ void OfferDesk::DropSilent() {
     log::warn("receiver {} was silent for {} ms: its lease is over", NameOf(key), options_.lease.count());
     Drop(key);
   }
+  RefuseWhoWaitsInVain();
 }
 
 void OfferDesk::End(const SessionKey& key) {
@@ -297,13 +341,14 @@ void OfferDesk::End(const SessionKey& key) {
 }
 
 void OfferDesk::Drop(const SessionKey& key) {
-  const auto found = sessions_.find(key);
-  if (found == sessions_.end()) return;
-  const Session& session = found->second;
+  const auto dropped = sessions_.extract(key);
+  if (dropped.empty()) return;
+  const Session& session = dropped.mapped();
   if (session.walk != nullptr) session.walk->Leave(key);
   if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
   if (session.tree != nullptr) relays_.Leave(key, *session.tree);
-  sessions_.erase(found);
+  RefuseWhoWaitsFor(session, "rank " + std::to_string(session.hello.rank) + " of '" + session.hello.engine +
+                                 "' has left before the stream began");
 }
 
 std::string OfferDesk::NameOf(const SessionKey& key) const {

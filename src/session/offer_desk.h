@@ -26,6 +26,8 @@ namespace layercast {
 struct DeskOptions {
   std::string name;                         // of the publisher
   std::chrono::milliseconds lease{30'000};  // silence that ends a session
+  // Of a stream: how long a rank that has asked for it waits for those of its engine that have no session.
+  std::chrono::milliseconds ranks_within{30'000};
   std::size_t max_sessions = 1024;
   std::uint64_t stream_window_bytes = 256U << 20;
 };
@@ -54,7 +56,7 @@ class OfferDesk {
   // message is its sender's affair: a refusal, and the end of its session.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
-  // Ends the sessions whose lease ran out.
+  // Ends the sessions whose lease ran out, and those that wait for ranks which do not come.
   void DropSilent();
 
  private:
@@ -64,11 +66,14 @@ class OfferDesk {
     std::shared_ptr<const Schedule> schedule;            // the second owner is schedules_
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
-    double served_since = 0;  // what serving had cost when the session began: core seconds
+    Deadline::Clock::time_point subscribed;  // where it has a schedule
+    double served_since = 0;                 // what serving had cost when the session began: core seconds
     StreamWalk* walk = nullptr;
     RelayTree* tree = nullptr;  // of those who take the same of a snapshot
 
     const std::shared_ptr<OfferedVersion>& version() const { return lease->version(); }
+    bool awaits_walk() const;  // of a stream, which begins when all ranks of its engine are as far
+    bool IsOfOneReload(const Session& other) const;
   };
 
   std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
@@ -85,6 +90,9 @@ class OfferDesk {
   std::shared_ptr<const VersionLease> TakeLease(const wire::Hello& hello);
   std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);
   void StartWalkIfComplete(const Session& last);
+  void RefuseWhoWaitsFor(const Session& gone, const std::string& why);
+  void RefuseWhoWaitsInVain();
+  std::set<std::uint32_t> RanksHere(const Session& of) const;
   bool IsUsed(const StreamWalk& walk) const;
   // It has what it wanted.
   void End(const SessionKey& key);

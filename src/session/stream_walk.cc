@@ -50,20 +50,22 @@ void StreamWalk::Run(const std::stop_token& stop) {
   try {
     WalkAll(stop);
   } catch (const Error& error) {
-    log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
-    for (const StreamReader& reader : readers_) {
-      environment_.outbox.Put(reader.key, wire::Refused{error.code(), error.what()});
-    }
+    Fail(error);
   } catch (const std::exception& error) {
-    // The source is the user's code: whatever it throws ends this walk and nothing else.
-    log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
-    for (const StreamReader& reader : readers_) {
-      environment_.outbox.Put(reader.key,
-                              wire::Refused{ErrorCode::kInternal, std::string("the source failed: ") + error.what()});
-    }
+    Fail({ErrorCode::kInternal, std::string("the source failed: ") + error.what()});
+  } catch (...) {
+    Fail({ErrorCode::kInternal, "the source failed: it threw what is no std::exception"});
   }
   const std::lock_guard lock(mutex_);
   ended_ = true;
+}
+
+// The source is the user's code: whatever it throws ends this walk and nothing else.
+void StreamWalk::Fail(const Error& error) {
+  log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
+  for (const StreamReader& reader : readers_) {
+    environment_.outbox.Put(reader.key, wire::Refused{error.code(), error.what()});
+  }
 }
 
 std::vector<std::string> StreamWalk::Order() const {

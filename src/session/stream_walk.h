@@ -65,6 +65,7 @@ class StreamWalk {
     std::set<SessionKey> awaited;       // readers that still need it
   };
   void Run(const std::stop_token& stop);
+  void Fail(const Error& error);
   std::vector<std::string> Order() const;
   void WalkAll(const std::stop_token& stop);
   void Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named);

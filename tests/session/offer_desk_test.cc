@@ -1,10 +1,13 @@
 // The publisher's half of the protocol, without a socket.
 #include "src/session/offer_desk.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/session/publishing.h"
@@ -12,23 +15,28 @@
 namespace layercast::testing {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
 class OfferDeskTest : public ::testing::Test {
  protected:
   using Channels = std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)>;
 
   // A desk that offers the version.
-  std::unique_ptr<OfferDesk> MakeDesk(Channels channels, std::function<double()> core_seconds) {
-    auto desk =
-        std::make_unique<OfferDesk>(DeskOptions{.name = "publisher"},
-                                    OfferDesk::Parts{.pool = pool_,
-                                                     .failpoints = failpoints_,
-                                                     .outbox = outbox_,
-                                                     .arena = memory_,
-                                                     .device = nullptr,
-                                                     .ends = {},
-                                                     .channels = std::move(channels),
-                                                     .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; },
-                                                     .core_seconds = std::move(core_seconds)});
+  std::unique_ptr<OfferDesk> MakeDesk(Channels channels, std::function<double()> core_seconds,
+                                      DeskOptions options = {.name = "publisher"}) {
+    auto desk = std::make_unique<OfferDesk>(
+        std::move(options), OfferDesk::Parts{.pool = pool_,
+                                             .failpoints = failpoints_,
+                                             .outbox = outbox_,
+                                             .arena = memory_,
+                                             .device = nullptr,
+                                             .ends = {},
+                                             .channels = std::move(channels),
+                                             .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; },
+                                             .core_seconds = std::move(core_seconds)});
     desk->Add(version_);
     return desk;
   }
@@ -78,6 +86,89 @@ TEST_F(OfferDeskTest, SaysWhatServingCostSinceTheSessionBeganAndNeverLessThanNot
   EXPECT_EQ(asked(), 500'000U);
   core_seconds = 0.5;  // a channel's thread has ended
   EXPECT_EQ(asked(), 0U);
+}
+
+// A stream begins when all ranks of an engine have asked for it.
+class DeskOfAStreamTest : public OfferDeskTest {
+ protected:
+  std::unique_ptr<OfferDesk> MakeStreamDesk(std::chrono::milliseconds ranks_within) {
+    auto desk = MakeDesk([](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); }, [] { return 0.0; },
+                         {.name = "publisher", .ranks_within = ranks_within});
+    desk->Withdraw(version_);
+    desk->Add(std::make_shared<OfferedVersion>(
+        Manifest::OfSpecs("run", 7, weights_.ToManifest().specs()),
+        [this](std::span<const std::string>) { return weights_.Stream(); }, false));
+    return desk;
+  }
+  static SessionKey KeyOf(std::uint32_t rank) { return {"rank " + std::to_string(rank), 1}; }
+  static void Greet(OfferDesk& desk, std::uint32_t rank) {
+    wire::Hello hello;
+    hello.engine = "engine";
+    hello.attempt = 1;
+    hello.rank = rank;
+    hello.ranks = 3;
+    ASSERT_TRUE(std::holds_alternative<wire::Welcome>(desk.Take(KeyOf(rank), hello).at(0)));
+  }
+  static void Ask(OfferDesk& desk, std::uint32_t rank) {
+    const Schedule schedule = SomeSchedule(true);
+    wire::Subscribe subscribe;
+    subscribe.schedule_digest = schedule.digest();
+    subscribe.schedule = schedule.Encode();
+    EXPECT_TRUE(desk.Take(KeyOf(rank), subscribe).empty());
+  }
+  // What each rank was told since, but that its question has come.
+  std::map<std::string, std::string> Refusals() {
+    std::map<std::string, std::string> refusals;
+    for (const auto& [key, message] : outbox_.TakeAll()) {
+      if (const auto* refused = std::get_if<wire::Refused>(&message)) refusals[key.routing_id] = refused->message;
+    }
+    return refusals;
+  }
+
+  const Weights weights_ = SomeWeights();
+};
+
+TEST_F(DeskOfAStreamTest, RanksThatWaitForOneThatLeavesAreToldSo) {
+  const auto desk = MakeStreamDesk(std::chrono::hours(1));
+  for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
+  Ask(*desk, 0);
+  Ask(*desk, 1);
+  desk->DropSilent();
+  EXPECT_THAT(Refusals(), IsEmpty());
+  desk->Take(KeyOf(2), wire::Bye{});  // its plan did not fit, say
+  EXPECT_THAT(Refusals(), UnorderedElementsAre(Pair("rank 0", HasSubstr("rank 2 of 'engine' has left")),
+                                               Pair("rank 1", HasSubstr("has left before the stream began"))));
+}
+
+TEST_F(DeskOfAStreamTest, RanksDoNotWaitForeverForOneThatNeverComes) {
+  const auto desk = MakeStreamDesk(std::chrono::milliseconds(0));
+  Greet(*desk, 0);
+  Ask(*desk, 0);
+  Greet(*desk, 1);
+  Ask(*desk, 1);
+  desk->DropSilent();
+  EXPECT_THAT(Refusals(), UnorderedElementsAre(Pair("rank 0", HasSubstr("expected 3 of them, got none but 0, 1")),
+                                               Pair("rank 1", HasSubstr("has left before the stream began"))));
+}
+
+TEST_F(DeskOfAStreamTest, ARankThatIsHereAndHasNotAskedYetIsWaitedFor) {
+  const auto desk = MakeStreamDesk(std::chrono::milliseconds(0));
+  for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
+  Ask(*desk, 0);
+  Ask(*desk, 1);
+  desk->DropSilent();
+  EXPECT_THAT(Refusals(), IsEmpty());
+}
+
+// Under a commit policy that receives in the commit, ranks look at a version, let go of it and come again.
+TEST_F(DeskOfAStreamTest, ARankMayComeAgainWhereNobodyWaits) {
+  const auto desk = MakeStreamDesk(std::chrono::hours(1));
+  for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
+  desk->Take(KeyOf(2), wire::Bye{});
+  Greet(*desk, 2);
+  Ask(*desk, 0);
+  Ask(*desk, 1);
+  EXPECT_THAT(Refusals(), IsEmpty());
 }
 
 }  // namespace

@@ -118,17 +118,19 @@ TEST_P(StreamTest, ASourceThatThrowsFailsItsReceiversAndNothingElse) {
   const auto service = MakeService();
   std::atomic<int> walks{0};
   OfferStream(*service, weights, [&](std::span<const std::string>) -> std::unique_ptr<WeightsIterator> {
-    if (++walks == 1) throw std::runtime_error("the gather failed");
+    ++walks;
+    if (walks == 1) throw std::runtime_error("the gather failed");
+    if (walks == 2) throw 7;
     return weights.Stream();
   });
   const Schedule schedule = SomeSchedule(true);
-  for (const bool fails : {true, false}) {
+  const std::vector<::testing::Matcher<std::string>> expected = {HasSubstr("the gather failed"),
+                                                                 HasSubstr("the source failed"), ""};
+  for (const auto& error_of_walk : expected) {
     CollectingSink sinks[2];
     auto first = Rank(*service, 0, schedule, sinks[0]);
     auto second = Rank(*service, 1, schedule, sinks[1]);
-    for (const std::string& error : {first.get(), second.get()}) {
-      EXPECT_THAT(error, fails ? ::testing::Matcher<std::string>(HasSubstr("the gather failed")) : "");
-    }
+    for (const std::string& error : {first.get(), second.get()}) EXPECT_THAT(error, error_of_walk);
   }
 }
 
