@@ -1,5 +1,8 @@
 #include "src/control/endpoint.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -28,6 +31,18 @@ std::string HostOf(const std::string& endpoint) {
                     "': expected tcp://HOST:PORT (a port of at most 65535) or ipc://PATH, e.g. tcp://127.0.0.1:7700");
   }
   return endpoint.substr(kTcp.size(), colon - kTcp.size());
+}
+
+void CheckResolves(const std::string& endpoint) {
+  const std::string host = HostOf(endpoint);
+  if (host.empty() || host.front() == '[') return;  // no name: a path, or a literal address
+  addrinfo hints = {};
+  hints.ai_family = AF_INET;  // what ZeroMQ asks for
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (status == 0) return ::freeaddrinfo(found);
+  throw Error(ErrorCode::kUnavailable,
+              "endpoint '" + endpoint + "': no address is known of the host '" + host + "': " + ::gai_strerror(status));
 }
 
 std::string AsReached(const std::string& endpoint, const std::string& reached) {

@@ -10,6 +10,10 @@ namespace layercast {
 // "127.0.0.1" of "tcp://127.0.0.1:7700"; empty for ipc:// and inproc://. Throws kInvalidArgument on anything else.
 std::string HostOf(const std::string& endpoint);
 
+// Throws kUnavailable, naming host and endpoint, where the host is a name that nobody knows: ZeroMQ would look it up
+// again and again, and say nothing. Takes as long as the system's resolver does (man 5 resolv.conf).
+void CheckResolves(const std::string& endpoint);
+
 // An endpoint that a peer has told of itself, as it is reached from here: where the peer listens on all of its
 // addresses ("tcp://0.0.0.0:7701"), the one that we reached it at. `reached`: the peer's endpoint that we called.
 std::string AsReached(const std::string& endpoint, const std::string& reached);

@@ -25,7 +25,7 @@ class RpcClient::Impl {
         socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
-    static_cast<void>(HostOf(endpoint));
+    CheckResolves(endpoint);
     try {
       socket_.connect(endpoint);
     } catch (const zmq::error_t& error) {
@@ -59,18 +59,18 @@ class RpcClient::Impl {
       }
       if (Clock::now() - last_heard >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
-                                                 " ms, calling '" + method + "'" +
-                                                 (heard_ ? ""
-                                                         : ": it has never answered; does it run, and is this its "
-                                                           "endpoint?"));
+                                                 " ms, calling '" + method + "'" + Doubt());
       }
       if (deadline.Passed()) {
-        throw Error(ErrorCode::kDeadlineExceeded, peer_ + " did not answer '" + method + "' before the deadline");
+        throw Error(ErrorCode::kDeadlineExceeded,
+                    peer_ + " did not answer '" + method + "' before the deadline" + Doubt());
       }
     }
   }
 
  private:
+  const char* Doubt() const { return heard_ ? "" : ": it has never answered; does it run, and is this its endpoint?"; }
+
   void Send(const Json& message, const std::string& method) {
     const std::string text = message.dump();
     if (static_cast<std::int64_t>(text.size()) > kMaxRpcBytes) {

@@ -35,7 +35,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, 1000);
-  static_cast<void>(HostOf(peer_.endpoint));
+  CheckResolves(peer_.endpoint);
   try {
     socket_.connect(peer_.endpoint);
   } catch (const zmq::error_t& error) {
@@ -97,7 +97,11 @@ void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
   if (std::optional<wire::Message> message = Receive(deadline, stage)) return std::move(*message);
-  throw Error(ErrorCode::kDeadlineExceeded, peer_.text() + ", " + stage + ": no answer before the deadline");
+  throw Error(ErrorCode::kDeadlineExceeded, peer_.text() + ", " + stage + ": no answer before the deadline" + Doubt());
+}
+
+const char* PublisherLink::Doubt() const {
+  return heard_ ? "" : ": it has never answered; does it run, and is this its endpoint?";
 }
 
 void PublisherLink::KeepAlive(const std::string& stage) {
@@ -110,8 +114,7 @@ void PublisherLink::KeepAlive(const std::string& stage) {
   }
   if (now - last_heard_ >= peer_timeout_) {
     throw Error(ErrorCode::kUnavailable,
-                peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) + " ms, " + stage +
-                    (heard_ ? "" : ": it has never answered; does it run, and is this its endpoint?"));
+                peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) + " ms, " + stage + Doubt());
   }
 }
 

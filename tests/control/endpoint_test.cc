@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "layercast/error.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -25,6 +26,17 @@ TEST(Endpoint, OfAllAddressesIsReachedAtTheOneThatAnswered) {
   EXPECT_EQ(AsReached("tcp://[::]:7701", "tcp://[fd00::7]:7700"), "tcp://[fd00::7]:7701");
   EXPECT_EQ(AsReached("tcp://10.9.9.9:7701", "tcp://10.1.2.3:7700"), "tcp://10.9.9.9:7701");
   EXPECT_EQ(AsReached("tcp://0.0.0.0:7701", "ipc:///tmp/engine"), "tcp://0.0.0.0:7701");
+}
+
+// ".invalid" is of no domain (RFC 6761).
+TEST(Endpoint, AHostThatNobodyKnowsIsNamed) {
+  for (const char* known : {"tcp://localhost:1", "tcp://127.0.0.1:1", "tcp://[::1]:1", "ipc:///tmp/engine"}) {
+    EXPECT_NO_THROW(CheckResolves(known)) << known;
+  }
+  const std::string error =
+      testing::ErrorOf([] { CheckResolves("tcp://engine-7.invalid:7800"); }, ErrorCode::kUnavailable);
+  EXPECT_NE(error.find("'tcp://engine-7.invalid:7800'"), std::string::npos) << error;
+  EXPECT_NE(error.find("host 'engine-7.invalid'"), std::string::npos) << error;
 }
 
 TEST(Endpoint, BeyondLoopbackIsRefusedUnlessAllowed) {
