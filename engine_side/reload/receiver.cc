@@ -82,7 +82,8 @@ class Receiver::Impl {
     writing_ = false;
     served_.Become(staged_);
     report_.served_digest = staged_.digest;
-    report_.total_ms = MillisecondsSince(begin_);
+    report_.total_ms = total_ms_at_commit_ = MillisecondsSince(begin_);
+    verify_ms_at_commit_ = report_.stage_ms["verify"];
     phase_ = Phase::kIdle;
   }
 
@@ -97,6 +98,8 @@ class Receiver::Impl {
     if (!served_.version())
       throw Error(ErrorCode::kFailedPrecondition, "nothing was committed yet that could be verified");
     {
+      report_.total_ms = total_ms_at_commit_;  // it may have been verified before
+      report_.stage_ms["verify"] = verify_ms_at_commit_;
       const StageClock::Scope all(report_.total_ms);
       const StageClock::Scope timing(report_.stage_ms["verify"]);
       report_.served_digest = captured_.ServedDigest();
@@ -284,6 +287,8 @@ class Receiver::Impl {
   StagedVersion staged_;  // where phase_ says so
   ServedVersion served_;
   Clock::time_point begin_;
+  double total_ms_at_commit_ = 0;  // of the latest one
+  double verify_ms_at_commit_ = 0;
 };
 
 Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
