@@ -241,9 +241,8 @@ class Plan final : public Subcommand {
     }
     if (expert_parallel_) parallel_.SpreadExperts();
     const Deadline deadline = timeout_.deadline();
-    const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model_));
     const std::string draft = AbsoluteDraft(draft_);
-    const auto tree = BuildWithNamedDraft(config, parallel_, draft);
+    const auto tree = BuildWithNamedDraft(ModelDescription::FromDirectory(model_), parallel_, NamedDraft::Read(draft));
     HoldScales(*tree, scales_);
     if (!weight_rules_.empty()) WeightRules::FromFile(weight_rules_).ApplyTo(*tree);
     const auto [manifest, parts] =

@@ -20,7 +20,6 @@
 #include "engine_side/reload/layer_recipes.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
-#include "layercast/model/weight_rules.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 
@@ -137,10 +136,7 @@ class Serve final : public Subcommand {
     options_.ranks.engine = EngineName();
     options_.ranks.allow_remote = options_.allow_remote;
     options_.ranks.draft = AbsoluteDraft(draft_);
-    if (!weight_rules_.empty()) {
-      options_.ranks.weight_rules = AbsolutePath(weight_rules_);
-      (void)WeightRules::FromFile(options_.ranks.weight_rules);  // what is wrong with it is said here, not by each rank
-    }
+    if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     options_.first_load = FirstLoad();
     ProgressBar bar("loading", !output.json());
     LoadProgress progress(options_.ranks.tp_size * options_.ranks.pp_size, bar);

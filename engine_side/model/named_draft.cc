@@ -1,16 +1,36 @@
 #include "engine_side/model/named_draft.h"
 
+#include "layercast/error.h"
+#include "layercast/model/config.h"
 #include "layercast/model/draft_model.h"
 #include "layercast/model/registry.h"
 
 namespace layercast {
+namespace {
 
-std::unique_ptr<Module> BuildWithNamedDraft(const ModelConfig& target, const ParallelConfig& parallel,
-                                            const std::string& draft) {
+std::unique_ptr<Module> Build(const ModelConfig& target, const ParallelConfig& parallel, const NamedDraft& draft) {
   const ModelRegistry registry = ModelRegistry::Builtin();
-  if (draft.empty()) return registry.Build(target, parallel);
-  if (draft == kOwnDraftLayers) return registry.BuildWithDraft(target, std::nullopt, parallel);
-  return registry.BuildWithDraft(target, ModelConfig::Parse(ModelDescription::FromDirectory(draft)), parallel);
+  if (draft.name.empty()) return registry.Build(target, parallel);
+  if (!draft.folder) return registry.BuildWithDraft(target, std::nullopt, parallel);
+  return registry.BuildWithDraft(target, ModelConfig::Parse(*draft.folder), parallel);
+}
+
+}  // namespace
+
+NamedDraft NamedDraft::Read(const std::string& name) {
+  if (name.empty() || name == kOwnDraftLayers) return {.name = name};
+  return {.name = name, .folder = ModelDescription::FromDirectory(name)};
+}
+
+std::unique_ptr<Module> BuildWithNamedDraft(const ModelDescription& target, const ParallelConfig& parallel,
+                                            const NamedDraft& draft) {
+  const ModelConfig config = ModelConfig::Parse(target);
+  try {
+    return Build(config, parallel, draft);
+  } catch (const Error& error) {
+    if (target.directory().empty()) throw;
+    throw Error(error.code(), target.directory().string() + ": " + error.what());
+  }
 }
 
 CheckpointSource WithNamedDraft(CheckpointSource target, const std::string& draft) {

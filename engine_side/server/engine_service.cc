@@ -13,15 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/model/named_draft.h"
 #include "engine_side/server/generate_call.h"
 #include "engine_side/server/generator.h"
+#include "engine_side/server/model_files.h"
 #include "engine_side/server/reloader.h"
 #include "engine_side/server/served_weights.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "layercast/model/pipeline_stages.h"
-#include "layercast/model_description.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
 
@@ -49,15 +48,11 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
 }
 
 // What every rank would refuse is said once, and before any is started.
-ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelDescription& description) {
-  const ModelConfig config = ModelConfig::Parse(description);
+ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files) {
+  const ModelConfig config = ModelConfig::Parse(files.description());
   ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
   if (ranks.expert_parallel) parallel.SpreadExperts();
-  try {
-    BuildWithNamedDraft(config, parallel, ranks.draft);
-  } catch (const Error& error) {
-    throw Error(error.code(), ranks.model + ": " + error.what());
-  }
+  static_cast<void>(files.BuildTree(parallel));
   static_cast<void>(PipelineStages({.pp_size = ranks.pp_size}, config.num_hidden_layers));
   return config;
 }
@@ -68,8 +63,9 @@ class EngineService::Impl {
  public:
   explicit Impl(const EngineServiceOptions& options)
       : options_(options),
-        description_(ModelDescription::FromDirectory(options.ranks.model)),
-        config_(CheckedConfig(options.ranks, description_)),
+        files_(ModelFiles::Read(
+            {.model = options.ranks.model, .draft = options.ranks.draft, .weight_rules = options.ranks.weight_rules})),
+        config_(CheckedConfig(options.ranks, files_)),
         max_model_len_(ModelLength(options.ranks, config_)),
         ranks_(RankOptions()),
         generator_(ranks_),
@@ -88,9 +84,9 @@ class EngineService::Impl {
   }
 
   ~Impl() {
-    rpc_.reset();
     End();
-    EndWorker();
+    EndWorker();  // before the answers' way out goes: whoever asked for a reload is told that the engine ends
+    rpc_.reset();
   }
 
   void LoadModel() {
@@ -118,6 +114,7 @@ class EngineService::Impl {
   RankGroupOptions RankOptions() {
     RankGroupOptions ranks = options_.ranks;
     ranks.max_model_len = max_model_len_;
+    ranks.files = files_;
     ranks.on_weights_lost = [this] { reloader_.LoseWeights(); };
     return ranks;
   }
@@ -270,7 +267,7 @@ class EngineService::Impl {
   void Export(const Json& params, const RpcReply& reply) {
     const std::optional<Version> served = reloader_.version();
     if (!served) throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no version to export");
-    reply.Result(ExportServed(ranks_, *served, description_, params.at("directory").get<std::string>()));
+    reply.Result(ExportServed(ranks_, *served, files_.description(), params.at("directory").get<std::string>()));
   }
 
   void Verify(const Json& params, const RpcReply& reply) { reply.Result(CompareServed(ranks_, params)); }
@@ -285,7 +282,7 @@ class EngineService::Impl {
   }
 
   const EngineServiceOptions options_;
-  const ModelDescription description_;
+  const ModelFiles files_;
   const ModelConfig config_;
   const std::int64_t max_model_len_;
   RankGroup ranks_;

@@ -13,7 +13,8 @@ constexpr std::chrono::milliseconds kGrace{2000};
 
 }  // namespace
 
-RankGroup::RankGroup(const RankGroupOptions& options) : options_(options) {
+RankGroup::RankGroup(const RankGroupOptions& options)
+    : options_(options), files_(options.files ? options.files->ToDescriptor() : UniqueFd()) {
   for (int rank = 0; rank < parallel().engine_size(); ++rank) {
     const std::string suffix = "-rank-" + std::to_string(rank);
     memory_.push_back({MemoryFile::Create("layercast-weights" + suffix),
@@ -30,6 +31,11 @@ void RankGroup::End() {
   if (std::exchange(ended_, true)) return;
   const Deadline grace = Deadline::After(kGrace);
   for (const auto& rank : *ranks_) rank->End(grace);
+}
+
+bool RankGroup::ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
 }
 
 RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
@@ -75,6 +81,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
                           {"--version-fd", memory.version.get()}};
+    if (files_) launch.descriptors.emplace_back("--model-files-fd", files_.get());
     if (segment_ != nullptr) launch.descriptors.emplace_back("--collective-fd", segment_->fd());
     ranks->push_back(std::make_unique<RankHandle>(launch));
   }

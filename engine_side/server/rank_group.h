@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine_side/engine/collective_segment.h"
 #include "engine_side/server/borrow.h"
+#include "engine_side/server/model_files.h"
 #include "engine_side/server/rank_handle.h"
 #include "layercast/commit_policy.h"
 #include "layercast/model/held_scales.h"
@@ -29,7 +31,9 @@ struct RankGroupOptions {
   bool power_of_two_scales = false;
   bool requantize = false;
   HeldScales scales{};
-  std::string weight_rules{};            // of `layercast-rank`: a file, or empty
+  std::string weight_rules{};  // a file, or empty
+  // What those files say, for the ranks. None: of ranks that read nothing.
+  std::optional<ModelFiles> files{};
   std::uint64_t chunk_bytes = 4U << 20;  // of a reload, at most
   std::uint64_t buffer_limit = 0;        // of each rank: ReceiverOptions'
   std::string channel;                   // of a reload that names none; empty: the fastest
@@ -54,6 +58,7 @@ class RankGroup {
   ~RankGroup();  // ends them
   // Ends the processes for good: calls under way fail, later ones too, and none is started any more.
   void End();
+  bool ended() const;
 
   // Calls every rank; see TryAll and CallAll.
   std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline);
@@ -85,6 +90,7 @@ class RankGroup {
   Ranks ranks() const;
 
   const RankGroupOptions options_;
+  const UniqueFd files_;        // the options'
   std::vector<Memory> memory_;  // by rank
   mutable std::mutex mutex_;
   std::unique_ptr<CollectiveSegment> segment_;  // of the processes that run; guarded by mutex_

@@ -36,7 +36,8 @@ constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which doe
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);  // the parent may wait for signals with them blocked
-  ::signal(SIGINT, SIG_IGN);                   // of a terminal: the parent ends its ranks
+  ::signal(SIGINT, SIG_IGN);                   // of a terminal, or of a job's end, which mean all of the engine's
+  ::signal(SIGTERM, SIG_IGN);                  // processes: the parent ends its ranks
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }
@@ -96,10 +97,6 @@ RankHandle::~RankHandle() {
   Reap();
   stream_->Shutdown();
   reader_.join();
-}
-
-std::string RankHandle::Name() const {
-  return "rank " + std::to_string(rank_) + " (process " + std::to_string(pid_) + ")";
 }
 
 std::future<Json> RankHandle::Call(const std::string& method, const Json& params) {
@@ -177,14 +174,17 @@ void RankHandle::Watch(const std::stop_token& stop) {
   }
 }
 
-Error RankHandle::Gone(const std::string& how) const { return {ErrorCode::kUnavailable, Name() + " " + how}; }
+// As all that a rank's calls fail with: TryAll says which rank it is.
+Error RankHandle::Gone(const std::string& how) const {
+  return {ErrorCode::kUnavailable, "process " + std::to_string(pid_) + " " + how};
+}
 
 void RankHandle::Lose(const Error& why) {
   std::map<std::uint64_t, std::promise<Json>> waiting;
   {
     const std::lock_guard lock(mutex_);
     if (!lost_) lost_ = why;
-    if (alive_.exchange(false) && !ending_) log::warn("{}", why.what());
+    if (alive_.exchange(false) && !ending_) log::warn("rank {}: {}", rank_, why.what());
     waiting.swap(waiting_);
   }
   for (auto& [id, promise] : waiting) promise.set_exception(std::make_exception_ptr(why));

@@ -67,7 +67,6 @@ class RankHandle {
   Error Gone(const std::string& how) const;
   std::string HowItEnded() const;
   void Reap();
-  std::string Name() const;
 
   const int rank_;
   const std::function<void(std::uint64_t, std::uint64_t)> on_progress_;

@@ -11,19 +11,16 @@
 #include "engine_side/engine/sampler.h"
 #include "engine_side/engine/shared_memory_collective.h"
 #include "engine_side/engine/shared_memory_stage_link.h"
-#include "engine_side/model/named_draft.h"
 #include "engine_side/server/call_queue.h"
 #include "engine_side/server/export.h"
 #include "engine_side/server/json_stream.h"
 #include "engine_side/server/memory_file.h"
+#include "engine_side/server/model_files.h"
 #include "engine_side/server/reload_request.h"
 #include "engine_side/server/sequence.h"
 #include "engine_side/server/version_file.h"
 #include "engine_side/server/weights_lender.h"
 #include "layercast/error.h"
-#include "layercast/model/config.h"
-#include "layercast/model/weight_rules.h"
-#include "layercast/model_description.h"
 #include "layercast/receiver.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
@@ -50,8 +47,9 @@ class RankProcess {
         stream_(stream),
         weights_(UniqueFd(options.weights_fd)),
         staging_(UniqueFd(options.staging_fd)),
-        description_(ModelDescription::FromDirectory(options.model)),
-        config_(ModelConfig::Parse(description_)),
+        files_(ModelFiles::FromDescriptor(
+            options.model_files_fd,
+            {.model = options.model, .draft = options.draft, .weight_rules = options.weight_rules})),
         parallel_(ParallelOf(options)),
         serves_(!on_device) {
     std::unique_ptr<Module> model = BuildModel();
@@ -215,9 +213,8 @@ class RankProcess {
   }
 
   std::unique_ptr<Module> BuildModel() const {
-    std::unique_ptr<Module> model = BuildWithNamedDraft(config_, parallel_, options_.draft);
+    std::unique_ptr<Module> model = files_.BuildTree(parallel_);
     HoldScales(*model, options_.scales);
-    if (!options_.weight_rules.empty()) WeightRules::FromFile(options_.weight_rules).ApplyTo(*model);
     return model;
   }
 
@@ -278,8 +275,7 @@ class RankProcess {
   JsonStream& stream_;  // to the parent
   MemoryFile weights_;
   MemoryFile staging_;
-  const ModelDescription description_;
-  const ModelConfig config_;
+  const ModelFiles files_;
   const ParallelConfig parallel_;
   std::optional<CollectiveSegment> segment_;
   std::optional<SegmentSeat> seat_;

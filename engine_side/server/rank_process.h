@@ -15,7 +15,7 @@ namespace layercast {
 
 struct RankOptions {
   std::string model;  // folder with config.json
-  std::string draft;  // BuildWithNamedDraft's
+  std::string draft;  // NamedDraft's
   int tp_rank = 0;
   int tp_size = 1;
   int pp_rank = 0;
@@ -25,7 +25,7 @@ struct RankOptions {
   bool power_of_two_scales = false;
   bool requantize = false;
   HeldScales scales;
-  std::string weight_rules;  // a file (WeightRules), or empty
+  std::string weight_rules;  // a file, or empty
   std::uint64_t chunk_bytes = 4U << 20;
   std::uint64_t buffer_limit = 0;  // ReceiverOptions'
   std::string channel;             // where a reload names none; empty: the fastest
@@ -37,10 +37,11 @@ struct RankOptions {
   std::string engine;              // its name, in handshakes
   // Inherited descriptors.
   int link_fd = -1;
-  int weights_fd = -1;     // MemoryFile: captured buffers, in host memory
-  int staging_fd = -1;     // MemoryFile: what the commit policy keeps of them
-  int version_fd = -1;     // a file: the version that is staged
-  int collective_fd = -1;  // CollectiveSegment of all ranks; -1 for a single one
+  int weights_fd = -1;      // MemoryFile: captured buffers, in host memory
+  int staging_fd = -1;      // MemoryFile: what the commit policy keeps of them
+  int version_fd = -1;      // a file: the version that is staged
+  int model_files_fd = -1;  // ModelFiles: what `model`, `draft` and `weight_rules` said when the engine was started
+  int collective_fd = -1;   // CollectiveSegment of all ranks; -1 for a single one
 };
 
 // A rank whose weights lie in the memory of a device: they end with its process.

@@ -52,9 +52,12 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     report_ = Verify(before);
     outcome["ok"] = true;
   } catch (const std::exception& error) {
-    log::error("reload: {}", error.what());
-    outcome["error"] = ErrorToJson(ErrorOfCall(error));
-    StartLostRanks();
+    const Error why = ranks_.ended() ? Error(ErrorCode::kCancelled, "the engine was ended") : ErrorOfCall(error);
+    outcome["error"] = ErrorToJson(why);
+    if (ServesOrIsTorn()) {  // else it is the first load, and its caller's to say
+      log::error("reload: {}", why.what());
+      StartLostRanks();
+    }
   }
   if (report_.is_object()) {
     report_["total_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -221,6 +224,11 @@ void Reloader::Serve(const std::optional<Version>& expected, const Version& vers
   torn_.reset();
 }
 
+bool Reloader::ServesOrIsTorn() const {
+  const std::lock_guard lock(mutex_);
+  return version_ || torn_;
+}
+
 std::optional<Version> Reloader::LastWholeVersion() const {
   const std::lock_guard lock(mutex_);
   return torn_ ? torn_->from : version_;
@@ -254,7 +262,14 @@ void Reloader::ServeOldVersionAgain() {
 }
 
 Json Reloader::Status() const {
+  const std::vector<int> pids = ranks_.pids();
   const std::lock_guard lock(mutex_);
+  Json ranks = rank_digests_;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank]["pid"] == pids[rank]) continue;
+    ranks[rank]["pid"] = pids[rank];  // started anew since, over the same memory: its buffers lie elsewhere
+    ranks[rank]["buffers_digest"] = nullptr;
+  }
   Json channel = nullptr;
   if (last_report_.is_object() && IsDataChannel(last_report_["channel"])) channel = last_report_["channel"];
   Json torn = nullptr;
@@ -263,7 +278,7 @@ Json Reloader::Status() const {
           {"version", VersionToJson(version_)},
           {"torn", torn},
           {"commit", CommitPolicyName(ranks_.commit_policy())},
-          {"ranks", rank_digests_},
+          {"ranks", std::move(ranks)},
           {"channel", channel},
           {"last_report", last_report_},
           {"last_error", last_error_}};

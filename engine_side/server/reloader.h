@@ -50,6 +50,7 @@ class Reloader {
   void StartLostRanks();
   void Enter(const std::string& state);
   void Serve(const std::optional<Version>& expected, const Version& version);
+  bool ServesOrIsTorn() const;
   std::optional<Version> LastWholeVersion() const;
   void Tear(const std::optional<Version>& from, const Version& to, const std::string& why);
   void ServeOldVersionAgain();

@@ -270,7 +270,58 @@ def test_an_engine_that_is_ended_while_it_loads_ends_at_once_with_its_ranks(prog
     process.terminate()
     outcome = program.finish((command, process))
     assert outcome.output == ""
+    assert "error" not in outcome.errors and len(outcome.errors.splitlines()) == 1, outcome.errors
     assert not any(layercast_program.is_running(pid) for pid in ranks)
+
+
+def test_a_signal_to_all_processes_of_an_engine_ends_it_as_one_to_its_parent_does(start, folders):
+    """What a terminal, a container or a job's scheduler sends."""
+    daemon = start("serve", "--model", folders["a"], "--tp", 2)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for rank in daemon.pids:
+            os.kill(rank, number)
+    daemon.stop()
+    assert "process" not in daemon.errors(), daemon.errors()
+
+
+def test_whoever_asked_for_a_reload_is_told_that_the_engine_ended_meanwhile(program, start, folders):
+    daemon = start("serve", "--model", folders["a"])
+    trainer = start("publish", "--checkpoint", folders["b"])
+    os.kill(trainer.process.pid, signal.SIGSTOP)  # the reload waits for it
+    reload = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
+    layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
+    daemon.stop()
+    error = program.finish(reload, 1).json["engines"][0]["error"]
+    assert error == {"code": "cancelled", "message": "the engine was ended"}
+    trainer.kill()
+
+
+@pytest.mark.parametrize("what", [["--engine"], ["--publisher"]], ids=" ".join)
+def test_a_host_that_nobody_knows_is_named(what, program):
+    error = refused(program, "status", *what, "tcp://trainer-7.invalid:7700")
+    assert error["code"] == "unavailable" and "the host 'trainer-7.invalid'" in error["message"]
+
+
+def test_an_engine_names_the_host_of_a_publisher_that_nobody_knows(engine, program):
+    error = program.reload(engine, "--publisher", "tcp://trainer-7.invalid:7700", status=1)["error"]
+    assert error["code"] == "unavailable" and "the host 'trainer-7.invalid'" in error["message"]
+
+
+def test_a_rank_that_is_started_anew_is_made_from_what_its_engine_was_started_with(program, start, tmp_path, folders):
+    model, rules = tmp_path / "model", tmp_path / "rules.json"
+    model.mkdir()
+    for file in folders["a"].iterdir():
+        (model / file.name).write_bytes(file.read_bytes())
+    rules.write_text('{"names": [{"prefix": "policy", "to": ""}]}')
+    daemon = start("serve", "--model", model, "--weight-rules", rules)
+    before = program.status(daemon)["ranks"]
+    (model / "config.json").write_text("{}")
+    rules.write_text('{"names": [{"prefix": "model", "drop": "another run\'s"}]}')
+    os.kill(before[0]["pid"], signal.SIGKILL)
+    layercast_program.wait_until(lambda: "died of signal 9" in daemon.errors(), 20, "nobody noticed")
+    reloaded = program.reload(daemon, "--weights-path", folders["a"])
+    assert reloaded["ok"] and reloaded["report"]["ranks"][0]["served_digest"] == before[0]["served_digest"]
+    daemon.stop()
 
 
 def test_an_engine_whose_endpoint_is_refused_says_so_before_it_loads(program, tmp_path, folders):

@@ -49,6 +49,11 @@ def model(tmp_path):
     return write
 
 
+def test_a_config_without_architectures_is_named(model):
+    folder = model(tensors(), architectures=[])
+    assert f"{folder}: No model architectures are specified" in run("--model", folder, status=1).stderr
+
+
 def test_the_fields_of_a_plan(model):
     weights = tensors()
     weights["lm_head.weight"] = torch.ones(100, 16)

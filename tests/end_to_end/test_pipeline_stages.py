@@ -71,7 +71,7 @@ def test_a_stage_that_dies_is_named_and_started_anew(rank, setting, program):
     under_way = program.start(*ask)
     os.kill(lost, signal.SIGKILL)
     assert program.finish(under_way).json["tokens"] == expected
-    layercast_program.wait_until(lambda: f"rank {rank} (process {lost})" in setting.engine.errors(), 20,
+    layercast_program.wait_until(lambda: f"rank {rank}: process {lost}" in setting.engine.errors(), 20,
                                  "nobody said which rank had died")
     setting.assert_serving_a()
     setting.publish()

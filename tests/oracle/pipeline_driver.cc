@@ -156,8 +156,8 @@ struct Bench {
 };
 
 std::unique_ptr<Module> Bench::BuildModel(const Job& job) {
-  const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(job.folder));
-  std::unique_ptr<Module> model = BuildWithNamedDraft(config, job.parallel, job.draft);
+  std::unique_ptr<Module> model =
+      BuildWithNamedDraft(ModelDescription::FromDirectory(job.folder), job.parallel, NamedDraft::Read(job.draft));
   HoldScales(*model, job.scales);
   if (!job.rules.empty()) WeightRules::FromFile(job.rules).ApplyTo(*model);
   return model;

@@ -87,6 +87,25 @@ TEST_F(ReloaderTest, AFirstVersionOfWrongBytesTearsTheEngineToo) {
   EXPECT_EQ(reloader_.Status()["torn"], (Json{{"from", nullptr}, {"to", Step(1)}}));
 }
 
+TEST_F(ReloaderTest, ARankThatWasStartedAnewIsCalledByItsProcess) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  ranks_.Restart();
+  const Json ranks = reloader_.Status()["ranks"];
+  ASSERT_EQ(ranks.size(), 2U);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(ranks[rank]["pid"], ranks_.pids()[rank]);
+    EXPECT_EQ(ranks[rank]["buffers_digest"], nullptr);
+  }
+}
+
+TEST_F(ReloaderTest, WhatFailsBecauseTheEngineWasEndedSaysSo) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  ranks_.End();
+  const Json outcome = Reload(2);
+  EXPECT_EQ(outcome["error"]["code"], "cancelled");
+  EXPECT_EQ(outcome["error"]["message"], "the engine was ended");
+}
+
 TEST_F(ReloaderTest, WhileItIsTornTheLastWholeVersionIsRemembered) {
   ASSERT_EQ(Reload(1)["ok"], true);
   ASSERT_EQ(Reload(2, "verify")["ok"], false);
