@@ -120,6 +120,7 @@ std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const Pa
   std::unique_ptr<Module> model = FamilyOf(config).second.build(config, parallel, config.dtype);
   model->SetMapper(names | model->mapper());
   CheckpointQuantization::Parse(config.json).ApplyTo(*model);
+  model->SetParallel(parallel);
   return model;
 }
 
@@ -142,6 +143,7 @@ std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
   decoder->AddDraft(std::move(beside.tree));
   model->SetMapper(names | beside.names | model->mapper());
   CheckpointQuantization::Parse(target.json).ApplyTo(*model);
+  model->SetParallel(parallel);
   return model;
 }
 

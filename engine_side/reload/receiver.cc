@@ -18,9 +18,21 @@ namespace {
 constexpr const char* kStages[] = {"receive",  "layer_buffer", "materialize", "fuse_and_shard",
                                    "quantize", "verify",       "commit"};
 
-std::unique_ptr<Module> Given(std::unique_ptr<Module> model) {
-  if (model != nullptr) return model;
-  throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank, got none");
+std::string RankText(const ParallelConfig& parallel) {
+  return "tp_rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size) + ", pp_rank " +
+         std::to_string(parallel.pp_rank) + " of " + std::to_string(parallel.pp_size);
+}
+
+std::unique_ptr<Module> Given(std::unique_ptr<Module> model, const ParallelConfig& parallel) {
+  if (model == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank, got none");
+  }
+  // Every rank of an engine would take the same slices, into buffers that fit them.
+  if (const auto& of_tree = model->parallel(); of_tree && RankText(*of_tree) != RankText(parallel)) {
+    throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank: expected one of " +
+                                                 RankText(parallel) + ", got one of " + RankText(*of_tree));
+  }
+  return model;
 }
 
 }  // namespace
@@ -293,7 +305,8 @@ class Receiver::Impl {
 
 Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                    CapturedBuffers captured, const ReceiverOptions& options)
-    : impl_(std::make_unique<Impl>(Given(std::move(model)), parallel, quantization, std::move(captured), options)) {}
+    : impl_(std::make_unique<Impl>(Given(std::move(model), parallel), parallel, quantization, std::move(captured),
+                                   options)) {}
 Receiver::~Receiver() = default;
 
 ReloadReport Receiver::ReloadWeights(ReloadSource source) {

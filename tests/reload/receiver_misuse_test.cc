@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "layercast/model/registry.h"
+#include "layercast/model_description.h"
 #include "tests/reload/receiver_rig.h"
 
 namespace layercast {
@@ -55,6 +57,20 @@ TEST(ReceiverMisuse, EachCallOutOfItsTurnSaysWhichOneIsMissing) {
   load();
   finalize();
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(a)), IsEmpty());
+}
+
+// With another rank's tree it would take that one's slices into buffers that fit them, and nobody would see it.
+TEST(ReceiverMisuse, ATreeOfAnotherRankIsRefused) {
+  const ModelDescription model = ModelDescription::FromJson(
+      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 64, "hidden_size": 16,
+          "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2})");
+  const auto receive = [&](const ParallelConfig& of_tree, const ParallelConfig& of_receiver) {
+    Receiver(ModelRegistry::Builtin().Build(model, of_tree), of_receiver, {}, CapturedBuffers::Adopt({}));
+  };
+  EXPECT_NO_THROW(receive({.tp_rank = 1, .tp_size = 2}, {.tp_rank = 1, .tp_size = 2}));
+  EXPECT_THAT(ErrorOf([&] { receive({.tp_rank = 0, .tp_size = 2}, {.tp_rank = 1, .tp_size = 2}); }),
+              HasSubstr("expected one of tp_rank 1 of 2, pp_rank 0 of 1, got one of tp_rank 0 of 2, pp_rank 0 of 1"));
+  EXPECT_THAT(ErrorOf([&] { receive({}, {.tp_rank = 1, .tp_size = 2}); }), HasSubstr("got one of tp_rank 0 of 1"));
 }
 
 // What the calls should do, as simply as it can be said.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "layercast/model/placement.h"
 #include "layercast/model/source_transforms.h"
 #include "layercast/model/weights_mapper.h"
+#include "layercast/parallel.h"
 #include "layercast/weights_iterator.h"
 
 namespace layercast {
@@ -109,6 +111,10 @@ class LAYERCAST_PUBLIC Module {
   // How tensors are read before their names are mapped; asked of the root alone.
   void SetTransforms(SourceTransforms transforms) { transforms_ = std::move(transforms); }
   const SourceTransforms& transforms() const { return transforms_; }
+  // Whose part of the model this tree is, where ModelRegistry has built it; asked of the root alone. A receiver of
+  // another rank refuses it.
+  void SetParallel(ParallelConfig parallel) { parallel_ = std::move(parallel); }
+  const std::optional<ParallelConfig>& parallel() const { return parallel_; }
 
   // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
@@ -163,6 +169,7 @@ class LAYERCAST_PUBLIC Module {
   std::string class_name_;
   WeightsMapper mapper_;
   SourceTransforms transforms_;
+  std::optional<ParallelConfig> parallel_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
   std::vector<DerivedTensor> derived_;
