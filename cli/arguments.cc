@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -20,6 +21,24 @@ CLI::Validator WholeNumber(std::uint64_t least) {
     return "expected a whole number from " + std::to_string(least) + ", got '" + text + "'";
   };
   return {check, "from " + std::to_string(least)};
+}
+
+CLI::Validator NumberFromZero() {
+  const auto check = [](const std::string& text) -> std::string {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (whole && std::isfinite(number) && number >= 0) return {};
+    return "expected a number from 0, got '" + text + "'";
+  };
+  return {check, "from 0"};
+}
+
+CLI::Validator NotEmpty() {
+  const auto check = [](const std::string& text) -> std::string {
+    return text.empty() ? "expected a value, got an empty one (a variable that is not set?)" : "";
+  };
+  return {check, ""};
 }
 
 void Timeout::Declare(CLI::App& app) {
@@ -56,7 +75,7 @@ CheckpointSource CheckpointFlags::At(const std::string& path) const {
   CheckpointSource source{.path = AbsolutePath(path), .load_format = load_format_};
   for (const std::string& given : secondary_) {
     const std::size_t equals = given.find('=');
-    if (equals == std::string::npos || equals == 0) {
+    if (equals == std::string::npos || equals == 0 || equals + 1 == given.size()) {
       throw UsageError("--secondary-weights: expected PREFIX=PATH, got '" + given + "'");
     }
     source.secondary.push_back({given.substr(0, equals), AbsolutePath(given.substr(equals + 1))});
@@ -102,6 +121,12 @@ std::string AbsolutePath(const std::string& path) {
 void DeclareScales(CLI::App& app, HeldScales& scales) {
   app.add_flag("--input-scales", scales.inputs, "Also holds the scale of each quantized layer's activations");
   app.add_flag("--kv-cache-scales", scales.kv_cache, "Also holds the scales of each attention layer's cache");
+}
+
+void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers) {
+  app.add_option("--pp-layers", layers, "Layers of each pipeline stage: 4,3,3; by default about as many")
+      ->delimiter(',')
+      ->needs("--pp");
 }
 
 void DeclareWeightRules(CLI::App& app, std::string& path) {

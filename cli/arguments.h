@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,11 @@ namespace layercast::cli {
 
 // What an option of a whole number is checked by. (CLI11's own checks spell the bounds of the type out.)
 CLI::Validator WholeNumber(std::uint64_t least);
+// Of a number that is finite and at least zero.
+CLI::Validator NumberFromZero();
+// Every option's: an empty value is a variable of a script that is not set, and would count as an option that was left
+// out.
+CLI::Validator NotEmpty();
 
 // Of a subcommand that asks one engine, or a publisher: --timeout SECONDS, the deadline of the whole command.
 class Timeout {
@@ -55,6 +61,8 @@ std::string RateText(const Json& gb_per_s);
 std::string AbsolutePath(const std::string& path);
 // --input-scales, --kv-cache-scales.
 void DeclareScales(CLI::App& app, HeldScales& scales);
+// --pp-layers N,N,...: of each pipeline stage.
+void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers);
 // --weight-rules FILE.
 void DeclareWeightRules(CLI::App& app, std::string& path);
 // What --draft names: the draft layers of the checkpoint, or a folder, which is made absolute.

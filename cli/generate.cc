@@ -43,7 +43,7 @@ class Generate final : public Subcommand {
     app.add_option("--max-new", max_new_, "The most tokens that are generated")
         ->check(WholeNumber(1))
         ->capture_default_str();
-    app.add_option("--temperature", temperature_, "0 is greedy")->check(CLI::NonNegativeNumber)->capture_default_str();
+    app.add_option("--temperature", temperature_, "0 is greedy")->check(NumberFromZero())->capture_default_str();
     app.add_option("--seed", seed_, "Of sampling")->check(WholeNumber(0))->capture_default_str();
     app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));

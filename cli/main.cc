@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
 #include "layercast/error.h"
@@ -98,6 +99,9 @@ int Main(int argc, char** argv) {
     CLI::App& declared = *app.add_subcommand(subcommand->name(), subcommand->description());
     declared.add_flag("--json", json, "One JSON object on standard output, and nothing else there");
     subcommand->Declare(declared);
+    for (CLI::Option* option : declared.get_options([](const CLI::Option* one) { return one->get_type_size() > 0; })) {
+      option->check(NotEmpty());
+    }
   }
   try {
     app.parse(argc, argv);

@@ -194,6 +194,7 @@ def test_a_signal_ends_everything_cleanly(what, number, start, folders):
     ["serve", "--model", "x", "--quantization", "fp7"], ["serve", "--model", "x", "--seed", "3"], ["reload"], ["status"],
     ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--weights-path", "x"],
     ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--version", "run-17"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", ""], ["serve", "--model", "x", "--pp-layers", "1,1"],
     ["generate", "--engine", "tcp://127.0.0.1:9"], ["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "a,b"],
     ["verify", "--engine", "tcp://127.0.0.1:9"], ["export", "--engine", "tcp://127.0.0.1:9"]], ids=" ".join)
 def test_wrong_usage(arguments, program):
@@ -205,6 +206,12 @@ def test_wrong_usage(arguments, program):
     (["publish", "--checkpoint", "x", "--step", "1e3"], "--step: expected a whole number from 0, got '1e3'"),
     (["serve", "--model", "x", "--max-model-len", "0"], "--max-model-len: expected a whole number from 1, got '0'"),
     (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3,x"], "--tokens: expected a whole number from 0, got 'x'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3", "--temperature", "-1"],
+     "--temperature: expected a number from 0, got '-1'"),
+    (["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", ""], "--publisher: expected a value, got an empty one"),
+    (["reload", "--engine", "tcp://127.0.0.1:9", "--weights-path", ""], "--weights-path: expected a value"),
+    (["publish", "--checkpoint", ""], "--checkpoint: expected a value, got an empty one"),
+    (["serve", "--model", "x", "--secondary-weights", "draft.="], "expected PREFIX=PATH, got 'draft.='"),
     (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", ""], "--tokens: expected a whole number from 0, got ''"),
 ])
 def test_a_number_that_is_none_is_shown_beside_what_was_expected(arguments, words, program):
