@@ -218,8 +218,7 @@ class Plan final : public Subcommand {
     app.add_flag("--expert-parallel", expert_parallel_, "As `serve` has it: whole experts on each rank");
     app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(WholeNumber(0));
-    app.add_option("--pp-layers", parallel_.pp_layer_partition, "Layers of each stage: 4,3,3; by default about as many")
-        ->delimiter(',');
+    DeclareStageLayers(app, parallel_.pp_layer_partition);
     app.add_flag("--partial", partial_, "The tensors may be of a part of the model");
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
         ->check(CLI::IsMember(KnownRecipes()));

@@ -19,6 +19,7 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--tp", options.tp_size)->required();
   app.add_option("--pp-rank", options.pp_rank)->required();
   app.add_option("--pp", options.pp_size)->required();
+  app.add_option("--pp-layers", options.pp_layers);
   app.add_flag("--expert-parallel", options.expert_parallel);
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);

@@ -84,6 +84,7 @@ class Serve final : public Subcommand {
     app.add_option("--pp", options_.ranks.pp_size, "Pipeline stages, of --tp ranks each")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
+    DeclareStageLayers(app, options_.ranks.pp_layers);
     app.add_option(
            "--quantization", options_.ranks.recipe,
            "The recipe of what is served; checkpoint: of each layer that of the form in which config.json says it is")

@@ -25,6 +25,7 @@ Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline dead
   try {
     ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
     ExpectSame(engine, "pp", std::to_string(mine.pp_size), lent.at("pp").dump());
+    ExpectSame(engine, "pp_layers", Json(mine.pp_layers).dump(), lent.at("pp_layers").dump());
     ExpectSame(engine, "expert_parallel", mine.expert_parallel ? "true" : "false", lent.at("expert_parallel").dump());
     ExpectSame(engine, "quantization", mine.recipe, lent.at("quantization").get<std::string>());
     const int expected = mine.tp_size * mine.pp_size;

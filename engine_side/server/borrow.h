@@ -2,7 +2,9 @@
 // `lend_weights`. Used by the reloader.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine_side/server/json_stream.h"
 #include "src/base/deadline.h"
@@ -13,6 +15,7 @@ namespace layercast {
 struct EngineLayout {
   int tp_size = 1;
   int pp_size = 1;
+  std::vector<std::int64_t> pp_layers{};  // of each stage; empty: spread by the rule
   bool expert_parallel = false;
   std::string recipe;
 };

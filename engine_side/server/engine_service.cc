@@ -53,7 +53,8 @@ ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files
   ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
   if (ranks.expert_parallel) parallel.SpreadExperts();
   static_cast<void>(files.BuildTree(parallel));
-  static_cast<void>(PipelineStages({.pp_size = ranks.pp_size}, config.num_hidden_layers));
+  static_cast<void>(
+      PipelineStages({.pp_size = ranks.pp_size, .pp_layer_partition = ranks.pp_layers}, config.num_hidden_layers));
   return config;
 }
 

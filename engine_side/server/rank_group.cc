@@ -62,6 +62,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--tp", std::to_string(options_.tp_size));
     flag("--pp-rank", std::to_string(rank / options_.tp_size));
     flag("--pp", std::to_string(options_.pp_size));
+    for (const std::int64_t layers : options_.pp_layers) flag("--pp-layers", std::to_string(layers));
     flag("--quantization", options_.recipe);
     flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
     flag("--buffer-limit", std::to_string(options_.buffer_limit));

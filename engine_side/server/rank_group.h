@@ -25,8 +25,9 @@ struct RankGroupOptions {
   std::string model;
   std::string draft{};  // of `layercast-rank`
   int tp_size = 1;
-  int pp_size = 1;               // stages, of tp_size ranks each
-  bool expert_parallel = false;  // of `layercast-rank`
+  int pp_size = 1;                        // stages, of tp_size ranks each
+  std::vector<std::int64_t> pp_layers{};  // ParallelConfig's pp_layer_partition
+  bool expert_parallel = false;           // of `layercast-rank`
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;
@@ -76,7 +77,7 @@ class RankGroup {
   ParallelConfig parallel() const { return {.tp_size = options_.tp_size, .pp_size = options_.pp_size}; }
   std::int64_t max_num_seqs() const { return options_.max_num_seqs; }
   EngineLayout layout() const {
-    return {options_.tp_size, options_.pp_size, options_.expert_parallel, options_.recipe};
+    return {options_.tp_size, options_.pp_size, options_.pp_layers, options_.expert_parallel, options_.recipe};
   }
 
  private:

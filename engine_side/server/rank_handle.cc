@@ -152,7 +152,8 @@ std::string RankHandle::HowItEnded() const {
   }
   if (how.si_pid == 0) return "closed its link";
   if (how.si_code == CLD_EXITED) return "exited with status " + std::to_string(how.si_status);
-  return "died of signal " + std::to_string(how.si_status) + " (" + ::sigdescr_np(how.si_status) + ")";
+  const char* const likely = how.si_status == SIGBUS ? ": was a file that it was reading cut short?" : "";
+  return "died of signal " + std::to_string(how.si_status) + " (" + ::sigdescr_np(how.si_status) + ")" + likely;
 }
 
 // A stopped or hung process keeps its socket open: only silence tells.

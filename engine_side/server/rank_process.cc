@@ -34,8 +34,11 @@ constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
 constexpr std::chrono::milliseconds kStageTimeout{55'000};
 
 ParallelConfig ParallelOf(const RankOptions& options) {
-  ParallelConfig parallel{
-      .tp_rank = options.tp_rank, .tp_size = options.tp_size, .pp_rank = options.pp_rank, .pp_size = options.pp_size};
+  ParallelConfig parallel{.tp_rank = options.tp_rank,
+                          .tp_size = options.tp_size,
+                          .pp_rank = options.pp_rank,
+                          .pp_size = options.pp_size,
+                          .pp_layer_partition = options.pp_layers};
   if (options.expert_parallel) parallel.SpreadExperts();
   return parallel;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine_side/engine/forward_pass.h"
 #include "layercast/commit_policy.h"
@@ -20,7 +21,8 @@ struct RankOptions {
   int tp_size = 1;
   int pp_rank = 0;
   int pp_size = 1;
-  bool expert_parallel = false;  // experts are spread over the ranks
+  std::vector<std::int64_t> pp_layers;  // ParallelConfig's pp_layer_partition
+  bool expert_parallel = false;         // experts are spread over the ranks
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;

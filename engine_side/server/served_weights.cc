@@ -64,9 +64,13 @@ Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoin
   const Json params = {{"version", status["version"]},
                        {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
                        {"allow_remote", allow_remote}};
-  Json result = {{"version", status["version"]},  {"tp", layout.tp_size},
-                 {"pp", layout.pp_size},          {"expert_parallel", layout.expert_parallel},
-                 {"quantization", layout.recipe}, {"ranks", Json::array()}};
+  Json result = {{"version", status["version"]},
+                 {"tp", layout.tp_size},
+                 {"pp", layout.pp_size},
+                 {"pp_layers", layout.pp_layers},
+                 {"expert_parallel", layout.expert_parallel},
+                 {"quantization", layout.recipe},
+                 {"ranks", Json::array()}};
   for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
     const Json& served = status["ranks"][result["ranks"].size()];
     result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});

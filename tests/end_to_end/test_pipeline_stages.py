@@ -38,6 +38,29 @@ def test_stages_answer_as_one_rank_does_and_reload_as_one(tp, pp, spec, program,
     assert f"{tp * pp} ranks" in program.text("status", "--engine", engine.endpoint)
 
 
+def test_stages_have_the_layers_that_they_are_told_to(program, start, checkpoint, tmp_path):
+    a, b = checkpoint("gemma2", "a"), checkpoint("gemma2", "b")  # three layers: two and one by the rule
+    serve = ("serve", "--model", a, "--quantization", RECIPE)
+    engine, whole = start(*serve, "--pp", 2, "--pp-layers", "1,2"), start(*serve)
+    assert answer(program, engine) == answer(program, whole)
+    os.kill(program.status(engine)["ranks"][1]["pid"], signal.SIGKILL)  # and so they have when they are started anew
+    program.generate(engine, PROMPT)
+    publisher = start("publish", "--checkpoint", b)
+    for served, folder in ((engine, "state"), (whole, "whole")):
+        program.reload(served, "--publisher", publisher.endpoint)
+        program.export(served, tmp_path / folder)
+    stages = [oracle.read_export(tmp_path / "state", rank) for rank in range(2)]
+    assert [{name.split(".")[2] for name in stage if name.startswith("model.layers.")} for stage in stages] == \
+        [{"0"}, {"1", "2"}]
+    assert oracle.differences({**stages[0], **stages[1]}, oracle.read_export(tmp_path / "whole", 0)) == []
+    start("serve", "--model", tmp_path / "state", *serve[3:], "--pp", 2, "--pp-layers", "1,2")
+    lent = ("--load-format", "remote", "--from-engine", engine.endpoint)
+    refused = program.run(*serve, "--pp", 2, *lent, status=1).json["error"]["message"]
+    assert "pp_layers expected [], got [1,2]" in refused
+    wrong = program.run(*serve, "--pp", 2, "--pp-layers", "1,1", status=1).json["error"]["message"]
+    assert "expected num_hidden_layers 3 layers on all stages together, got 2" in wrong
+
+
 def test_versions_land_in_the_middle_of_answers(setting, program, start):
     """Each token is of the version that the answer names for it, whatever stage it went through."""
     setting.serve(pp=2)
