@@ -51,15 +51,18 @@ class CudaDeviceStream final : public DeviceStream {
   MemoryResource& pinned() override { return pinned_; }
 
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
+    const OnCudaDevice scope(stream_.device());
     Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle()), "cudaMemcpyAsync");
   }
   void Pack(const RegionView& view, std::byte* to) override {
     if (view.num_bytes() == 0) return;
+    const OnCudaDevice scope(stream_.device());
     Check(cudaMemcpy2DAsync(to, view.row_bytes, view.base, std::max(view.stride, view.row_bytes), view.row_bytes,
                             view.rows, cudaMemcpyDeviceToDevice, stream_.handle()),
           "cudaMemcpy2DAsync");
   }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override {
+    const OnCudaDevice scope(stream_.device());
     Check(cudaMemsetAsync(to, std::to_integer<int>(value), bytes, stream_.handle()), "cudaMemsetAsync");
   }
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,

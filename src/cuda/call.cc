@@ -1,6 +1,11 @@
 #include "src/cuda/call.h"
 
+#include <cuda.h>
+
+#include <type_traits>
+
 #include "layercast/error.h"
+#include "src/base/log.h"
 
 namespace layercast {
 namespace {
@@ -17,6 +22,47 @@ ErrorCode CodeOf(cudaError_t error) {
   }
 }
 
+// What the runtime has no counterpart of. Found at run time, so that a program starts without a driver.
+struct ContextFunctions {
+  decltype(&::cuDevicePrimaryCtxRetain) retain = nullptr;
+  decltype(&::cuDevicePrimaryCtxRelease) release = nullptr;
+  decltype(&::cuCtxPushCurrent) push = nullptr;
+  decltype(&::cuCtxPopCurrent) pop = nullptr;
+};
+
+ContextFunctions FindContextFunctions() {
+  constexpr unsigned kVersion = 11'020;  // whose meaning of them this is; the oldest driver that will do
+  const auto find = [](auto& function, const char* name) {
+    void* found = nullptr;
+    auto status = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
+    if (error != cudaSuccess || status != cudaDriverEntryPointSuccess) {
+      static_cast<void>(cudaGetLastError());
+      throw Error(ErrorCode::kUnsupported, std::string("the CUDA driver has no ") + name);
+    }
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+  };
+  ContextFunctions functions;
+  find(functions.retain, "cuDevicePrimaryCtxRetain");
+  find(functions.release, "cuDevicePrimaryCtxRelease");
+  find(functions.push, "cuCtxPushCurrent");
+  find(functions.pop, "cuCtxPopCurrent");
+  return functions;
+}
+
+// Immutable: the driver is the same as long as the process lives.
+const ContextFunctions& Contexts() {
+  static const ContextFunctions functions = FindContextFunctions();
+  return functions;
+}
+
+void CheckDriver(CUresult result, const char* call, int device) {
+  if (result == CUDA_SUCCESS) return;
+  throw Error(result == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
+              "CUDA device " + std::to_string(device) + ": " + call + ": error " + std::to_string(result));
+}
+
 }  // namespace
 
 void CheckCuda(cudaError_t error, const std::string& call, int device) {
@@ -26,11 +72,34 @@ void CheckCuda(cudaError_t error, const std::string& call, int device) {
                                  " (" + cudaGetErrorName(error) + ")");
 }
 
-OnCudaDevice::OnCudaDevice(int device) {
-  CheckCuda(cudaGetDevice(&before_), "cudaGetDevice", device);
-  CheckCuda(cudaSetDevice(device), "cudaSetDevice", device);
+OnCudaDevice::OnCudaDevice(int device) : device_(device) {
+  int before = 0;
+  CheckCuda(cudaGetDevice(&before), "cudaGetDevice", device);
+  if (before == device) return;
+  const ContextFunctions& contexts = Contexts();
+  CheckCuda(cudaInitDevice(device, 0, 0), "cudaInitDevice", device);  // the runtime keeps the context from now on
+  CUcontext context = nullptr;
+  CheckDriver(contexts.retain(&context, device), "cuDevicePrimaryCtxRetain", device);
+  const CUresult result = contexts.push(context);
+  pushed_ = result == CUDA_SUCCESS;
+  if (!pushed_) static_cast<void>(contexts.release(device));
+  CheckDriver(result, "cuCtxPushCurrent", device);
 }
 
-OnCudaDevice::~OnCudaDevice() { static_cast<void>(cudaSetDevice(before_)); }
+OnCudaDevice::~OnCudaDevice() {
+  if (!pushed_) return;
+  CUcontext ours = nullptr;
+  static_cast<void>(Contexts().pop(&ours));
+  static_cast<void>(Contexts().release(device_));
+}
+
+void GiveBackOnCuda(int device, const char* call, const std::function<cudaError_t()>& give_back) noexcept {
+  try {
+    const OnCudaDevice scope(device);
+    CheckCuda(give_back(), call, device);
+  } catch (const Error& error) {
+    log::error("{}", error.what());
+  }
+}
 
 }  // namespace layercast

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <string>
 
 namespace layercast {
@@ -12,7 +13,10 @@ namespace layercast {
 // kUnsupported where there is no such device or no driver for it, else kUnavailable.
 void CheckCuda(cudaError_t error, const std::string& call, int device);
 
-// The calling thread's device until the end of the scope.
+// The calling thread's device until the end of the scope: its primary context is pushed, and popped again. Every call
+// that needs a context is made in one, those that are given a stream too, since the runtime opens the thread's own
+// device for them; and setting that one again at the end would open it as well. So a process that works on one GPU has
+// a context there, some hundreds of megabytes, and none on the first.
 class OnCudaDevice {
  public:
   explicit OnCudaDevice(int device);
@@ -21,7 +25,11 @@ class OnCudaDevice {
   ~OnCudaDevice();
 
  private:
-  int before_ = 0;
+  const int device_;
+  bool pushed_ = false;  // else the thread was on it
 };
+
+// For destructors: makes the call on the device, and logs where it fails.
+void GiveBackOnCuda(int device, const char* call, const std::function<cudaError_t()>& give_back) noexcept;
 
 }  // namespace layercast

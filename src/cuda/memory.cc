@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "src/base/log.h"
 #include "src/cuda/call.h"
 
 namespace layercast {
@@ -12,13 +11,10 @@ namespace {
 // Of no bytes CUDA gives no address, and a Buffer without one owns nothing.
 std::size_t AtLeastOne(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
 
-void LogFailure(cudaError_t error, const char* call, int device) noexcept {
-  if (error != cudaSuccess) log::error("CUDA device {}: {}: {}", device, call, cudaGetErrorString(error));
-}
-
 }  // namespace
 
 std::byte* CudaMemory::Allocate(std::size_t bytes) {
+  const OnCudaDevice scope(stream_.device());
   void* address = nullptr;
   CheckCuda(cudaMallocAsync(&address, AtLeastOne(bytes), stream_.handle()),
             "cudaMallocAsync of " + std::to_string(bytes) + " bytes", stream_.device());
@@ -26,7 +22,7 @@ std::byte* CudaMemory::Allocate(std::size_t bytes) {
 }
 
 void CudaMemory::Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept {
-  LogFailure(cudaFreeAsync(address, stream_.handle()), "cudaFreeAsync", stream_.device());
+  GiveBackOnCuda(stream_.device(), "cudaFreeAsync", [&] { return cudaFreeAsync(address, stream_.handle()); });
 }
 
 std::byte* PinnedMemory::Allocate(std::size_t bytes) {
@@ -38,7 +34,7 @@ std::byte* PinnedMemory::Allocate(std::size_t bytes) {
 }
 
 void PinnedMemory::Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept {
-  LogFailure(cudaFreeHost(address), "cudaFreeHost", device_);
+  GiveBackOnCuda(device_, "cudaFreeHost", [&] { return cudaFreeHost(address); });
 }
 
 }  // namespace layercast

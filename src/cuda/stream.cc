@@ -21,16 +21,21 @@ CudaEvent& CudaEvent::operator=(CudaEvent&& other) noexcept {
 }
 
 CudaEvent::~CudaEvent() {
-  if (handle_ != nullptr) static_cast<void>(cudaEventDestroy(handle_));
+  if (handle_ != nullptr) GiveBackOnCuda(device_, "cudaEventDestroy", [this] { return cudaEventDestroy(handle_); });
 }
 
 void CudaEvent::Record(const CudaStream& stream) {
+  const OnCudaDevice scope(device_);
   CheckCuda(cudaEventRecord(handle_, stream.handle()), "cudaEventRecord", device_);
 }
 
-void CudaEvent::Synchronize() const { CheckCuda(cudaEventSynchronize(handle_), "cudaEventSynchronize", device_); }
+void CudaEvent::Synchronize() const {
+  const OnCudaDevice scope(device_);
+  CheckCuda(cudaEventSynchronize(handle_), "cudaEventSynchronize", device_);
+}
 
 bool CudaEvent::IsDone() const {
+  const OnCudaDevice scope(device_);
   const cudaError_t error = cudaEventQuery(handle_);
   if (error == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -55,9 +60,12 @@ CudaStream& CudaStream::operator=(CudaStream&& other) noexcept {
 }
 
 CudaStream::~CudaStream() {
-  if (handle_ != nullptr) static_cast<void>(cudaStreamDestroy(handle_));
+  if (handle_ != nullptr) GiveBackOnCuda(device_, "cudaStreamDestroy", [this] { return cudaStreamDestroy(handle_); });
 }
 
-void CudaStream::Synchronize() const { CheckCuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_); }
+void CudaStream::Synchronize() const {
+  const OnCudaDevice scope(device_);
+  CheckCuda(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
+}
 
 }  // namespace layercast

@@ -3,8 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <string>
 
 #include "layercast/error.h"
 #include "src/base/caching_memory.h"
@@ -34,7 +35,7 @@ TEST(CudaMemory, SaysHowMuchItCouldNotGive) {
   LAYERCAST_NEEDS_CUDA();
   CudaStream stream(0);
   CudaMemory device(stream);
-  const std::size_t absurd = std::numeric_limits<std::size_t>::max() / 4;
+  constexpr std::size_t absurd = std::size_t{1} << 50;
   try {
     const Buffer buffer(device, absurd);
     FAIL() << "no device has that";

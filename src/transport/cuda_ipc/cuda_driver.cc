@@ -163,7 +163,7 @@ class LegacySegment final : public OwnSegment {
     const OnCudaDevice scope(device);
     CheckCuda(cudaMalloc(&base_, size), "cudaMalloc of " + std::to_string(size) + " bytes", device);
   }
-  ~LegacySegment() override { static_cast<void>(cudaFree(base_)); }
+  ~LegacySegment() override { GiveBackOnCuda(device_, "cudaFree", [this] { return cudaFree(base_); }); }
   LegacySegment(const LegacySegment&) = delete;
   LegacySegment& operator=(const LegacySegment&) = delete;
   std::byte* base() const override { return static_cast<std::byte*>(base_); }
@@ -190,12 +190,7 @@ class MappedLegacySegment final : public MappedSegment {
               "cudaIpcOpenMemHandle", device);
   }
   ~MappedLegacySegment() override {
-    try {
-      const OnCudaDevice scope(device_);
-      CheckCuda(cudaIpcCloseMemHandle(base_), "cudaIpcCloseMemHandle", device_);
-    } catch (const Error& error) {
-      log::error("cuda_ipc: {}", error.what());
-    }
+    GiveBackOnCuda(device_, "cudaIpcCloseMemHandle", [this] { return cudaIpcCloseMemHandle(base_); });
   }
   MappedLegacySegment(const MappedLegacySegment&) = delete;
   MappedLegacySegment& operator=(const MappedLegacySegment&) = delete;
@@ -220,7 +215,9 @@ class CudaIpcEvent final : public IpcEvent {
     CheckCuda(cudaIpcOpenEventHandle(&event_, FromBytes<cudaIpcEventHandle_t>(handle)), "cudaIpcOpenEventHandle",
               device);
   }
-  ~CudaIpcEvent() override { static_cast<void>(cudaEventDestroy(event_)); }
+  ~CudaIpcEvent() override {
+    GiveBackOnCuda(device_, "cudaEventDestroy", [this] { return cudaEventDestroy(event_); });
+  }
   CudaIpcEvent(const CudaIpcEvent&) = delete;
   CudaIpcEvent& operator=(const CudaIpcEvent&) = delete;
 
@@ -231,9 +228,11 @@ class CudaIpcEvent final : public IpcEvent {
     return AsBytes(handle);
   }
   void Record(StagingStream& stream) override {
+    const OnCudaDevice scope(device_);
     CheckCuda(cudaEventRecord(event_, stream.handle()), "cudaEventRecord", device_);
   }
   void Await(StagingStream& stream) override {
+    const OnCudaDevice scope(device_);
     CheckCuda(cudaStreamWaitEvent(stream.handle(), event_, 0), "cudaStreamWaitEvent", device_);
   }
 
@@ -288,6 +287,7 @@ class CudaDriver final : public IpcDriver {
   }
 
   void CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) override {
+    const OnCudaDevice scope(device_);
     CheckCuda(cudaMemcpy2DAsync(to, from.row_bytes, from.base, from.stride, from.row_bytes, from.rows,
                                 cudaMemcpyDefault, stream.handle()),
               "cudaMemcpy2DAsync", device_);

@@ -30,6 +30,7 @@ class CudaStagingStream final : public StagingStream {
   }
 
   void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    const OnCudaDevice scope(stream_.device());
     CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle()), "cudaMemcpyAsync",
               stream_.device());
   }
@@ -98,6 +99,7 @@ class CudaStaging final : public StagingDevice {
   MemoryResource& device_memory() override { return device_memory_; }
   MemoryResource& pinned_memory() override { return pinned_memory_; }
   bool Reaches(const std::byte* address) const override {
+    const OnCudaDevice scope(device_);
     cudaPointerAttributes attributes{};
     CheckCuda(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes", device_);
     return attributes.type != cudaMemoryTypeUnregistered;
