@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -54,7 +56,13 @@ class FakeComm {
   FakeComm(const FakeComm&) = delete;
   FakeComm& operator=(const FakeComm&) = delete;
 
-  static FakeComm& Of(ncclComm_t comm) { return *reinterpret_cast<FakeComm*>(comm); }
+  // Ends the process where the thread is on another device than the communicator: a real one's runtime would open that.
+  static FakeComm& Of(ncclComm_t handle) {
+    auto& comm = *reinterpret_cast<FakeComm*>(handle);
+    if (FakeStaging::Current() == comm.device_) return comm;
+    std::fputs("a call on a communicator of another device than the thread's\n", stderr);
+    std::abort();
+  }
 
   // As ncclCommGetAsyncError: also goes on with what was begun.
   ncclResult_t Progress() {
@@ -133,6 +141,7 @@ class FakeComm {
     for (const auto& launch : std::exchange(group_, {})) launch();
   }
 
+  const FakeStaging* const device_ = FakeStaging::Current();
   const Greeting mine_;
   const sockaddr_un address_;
   UniqueFd listener_;
@@ -180,7 +189,7 @@ ncclResult_t FakeNccl::GetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t FakeNccl::CommInitRankConfig(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
                                           ncclConfig_t* config) {
-  if (fail_init) return ncclUnhandledCudaError;
+  if (fail_init || FakeStaging::Current() == nullptr) return ncclUnhandledCudaError;
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
   if (config->magic != expected.magic || config->size != expected.size || config->blocking != 0 || ranks < 2 ||
       rank < 0 || rank >= ranks) {

@@ -13,7 +13,8 @@
 namespace layercast::test {
 namespace {
 constexpr std::chrono::seconds kStreamPatience{5};  // what a stream waits for may be queued by another thread
-}
+thread_local const FakeStaging* current_device = nullptr;
+}  // namespace
 
 std::byte* KnownMemory::Allocate(std::size_t bytes) {
   std::byte* const address = host_.Allocate(bytes);
@@ -51,6 +52,23 @@ void KnownMemory::Forget(const std::byte* address) {
   const std::lock_guard lock(mutex_);
   blocks_.erase(address);
 }
+
+void FakeStaging::OnDevice(const std::function<void()>& call) {
+  class Scope {
+   public:
+    explicit Scope(const FakeStaging* device) : before_(std::exchange(current_device, device)) {}
+    ~Scope() { current_device = before_; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const FakeStaging* const before_;
+  };
+  const Scope scope(this);
+  call();
+}
+
+const FakeStaging* FakeStaging::Current() { return current_device; }
 
 FakeStream::~FakeStream() {
   for (const Deadline deadline = Deadline::After(kStreamPatience); !deadline.Passed(); std::this_thread::yield()) {

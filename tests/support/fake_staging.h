@@ -44,7 +44,9 @@ class FakeStaging final : public StagingDevice {
   bool Reaches(const std::byte* address) const override { return device_.Has(address, 1) || pinned_.Has(address, 1); }
   KnownMemory& known() { return device_; }
   bool IsDeviceMemory(const std::byte* address, std::size_t bytes) const { return device_.Has(address, bytes); }
-  void OnDevice(const std::function<void()>& call) override { call(); }
+  void OnDevice(const std::function<void()>& call) override;
+  // The calling thread's; null: none was set, and CUDA would take its first.
+  static const FakeStaging* Current();
 
   std::atomic<bool> held{false};  // nothing that is queued in a stream runs, until it is false again
 

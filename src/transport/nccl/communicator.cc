@@ -4,6 +4,7 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/log.h"
 
 namespace layercast::nccl_channel {
 namespace {
@@ -22,22 +23,31 @@ ncclUniqueId MakeUniqueId(NcclLibrary& library) {
 }
 
 Communicator::Communicator(NcclLibrary& library, StagingDevice& device, const Membership& membership)
-    : library_(library) {
+    : library_(library), device_(device) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclResult_t result = ncclSuccess;
-  device.OnDevice(
+  device_.OnDevice(
       [&] { result = library_.CommInitRankConfig(&comm_, membership.ranks, membership.id, membership.rank, &config); });
   if (result == ncclSuccess || result == ncclInProgress) return;
-  if (comm_ != nullptr) static_cast<void>(library_.CommAbort(comm_));
+  Abort();
   Fail(library_, result, "ncclCommInitRankConfig");
 }
 
-Communicator::~Communicator() { static_cast<void>(library_.CommAbort(comm_)); }
+Communicator::~Communicator() { Abort(); }
+
+void Communicator::Abort() noexcept {
+  if (comm_ == nullptr) return;
+  try {
+    device_.OnDevice([&] { static_cast<void>(library_.CommAbort(comm_)); });
+  } catch (const Error& error) {
+    log::error("nccl: a communicator was not aborted: {}", error.what());
+  }
+}
 
 bool Communicator::Settled() {
   ncclResult_t state = ncclSuccess;
-  Expect(library_.CommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+  device_.OnDevice([&] { Expect(library_.CommGetAsyncError(comm_, &state), "ncclCommGetAsyncError"); });
   if (state != ncclSuccess && state != ncclInProgress) Fail(library_, state, "the communicator has failed");
   settled_ = state == ncclSuccess;
   return settled_;
@@ -69,14 +79,16 @@ template <typename Call>
 void Communicator::Group(std::span<const Transfer> transfers, const Call& call) {
   LAYERCAST_CHECK(settled_);
   settled_ = false;
-  Expect(library_.GroupStart(), "ncclGroupStart");
-  try {
-    for (const Transfer& transfer : transfers) call(transfer);
-  } catch (...) {
-    static_cast<void>(library_.GroupEnd());  // a group that stays open would swallow the thread's next one
-    throw;
-  }
-  Expect(library_.GroupEnd(), "ncclGroupEnd");
+  device_.OnDevice([&] {
+    Expect(library_.GroupStart(), "ncclGroupStart");
+    try {
+      for (const Transfer& transfer : transfers) call(transfer);
+    } catch (...) {
+      static_cast<void>(library_.GroupEnd());  // a group that stays open would swallow the thread's next one
+      throw;
+    }
+    Expect(library_.GroupEnd(), "ncclGroupEnd");
+  });
 }
 
 void Communicator::Expect(ncclResult_t result, const char* call) {

@@ -30,7 +30,8 @@ struct Transfer {
 // Throws kUnavailable.
 ncclUniqueId MakeUniqueId(NcclLibrary& library);
 
-// Resource; one thread only. Everything throws kUnavailable with NCCL's words.
+// Resource; one thread only. Everything throws kUnavailable with NCCL's words. NCCL's own runtime finds the device
+// current at every call, so that it opens no other for the thread.
 class Communicator {
  public:
   // Begins to set it up: it stands once Settled() says so, and all other ranks have done the same.
@@ -52,8 +53,10 @@ class Communicator {
   template <typename Call>
   void Group(std::span<const Transfer> transfers, const Call& call);
   void Expect(ncclResult_t result, const char* call);
+  void Abort() noexcept;
 
   NcclLibrary& library_;
+  StagingDevice& device_;
   ncclComm_t comm_ = nullptr;
   bool settled_ = false;
 };
