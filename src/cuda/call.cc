@@ -35,8 +35,7 @@ ContextFunctions FindContextFunctions() {
   const auto find = [](auto& function, const char* name) {
     void* found = nullptr;
     auto status = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
     if (error != cudaSuccess || status != cudaDriverEntryPointSuccess) {
       static_cast<void>(cudaGetLastError());
       throw Error(ErrorCode::kUnsupported, std::string("the CUDA driver has no ") + name);

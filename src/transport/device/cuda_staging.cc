@@ -13,6 +13,7 @@
 #include "src/base/log.h"
 #include "src/cuda/call.h"
 #include "src/cuda/memory.h"
+#include "src/cuda/peer_pool.h"
 #include "src/cuda/stream.h"
 
 namespace layercast {
@@ -58,28 +59,33 @@ class CudaStagingStream final : public StagingStream {
   std::uint64_t reached_ = 0;
 };
 
-// Device memory for whatever stream. In the order of a stream of its own, since cudaMalloc and cudaFree wait for all
-// that runs on the device, among it transfers that wait for their peers.
+// Device memory for whatever stream, and for NCCL. In the order of a stream of its own, since cudaMalloc and cudaFree
+// wait for all that runs on the device, among it transfers that wait for their peers.
 class UnorderedMemory final : public MemoryResource {
  public:
   explicit UnorderedMemory(int device) : device_(device) {}
   std::byte* Allocate(std::size_t bytes) override {
     const std::lock_guard lock(mutex_);
-    if (!stream_) stream_.emplace(device_);
-    std::byte* const address = CudaMemory(*stream_).Allocate(bytes);
-    stream_->Synchronize();
+    if (!opened_) opened_.emplace(device_);
+    std::byte* const address = opened_->pool.Allocate(bytes, opened_->stream);
+    opened_->stream.Synchronize();
     return address;
   }
-  void Deallocate(std::byte* address, std::size_t bytes) noexcept override {
+  void Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept override {
     const std::lock_guard lock(mutex_);
-    CudaMemory(*stream_).Deallocate(address, bytes);
+    opened_->pool.Deallocate(address, opened_->stream);
   }
   Device device() const override { return {Device::Kind::kCuda, device_}; }
 
  private:
+  struct Opened {
+    explicit Opened(int device) : pool(device), stream(device) {}
+    PeerPool pool;
+    CudaStream stream;
+  };
   const int device_;
   std::mutex mutex_;
-  std::optional<CudaStream> stream_;  // guarded by mutex_; there once something was allocated
+  std::optional<Opened> opened_;  // guarded by mutex_; there once something was allocated
 };
 
 // Touches the device when it is asked for something, not before: a context costs hundreds of megabytes of its memory.

@@ -1,0 +1,34 @@
+// Device memory that the other GPUs of the process reach too, for NCCL: where two ranks live in one process, its
+// kernels write from one GPU straight to the buffers that were given to it on the other. Memory of a device's default
+// pool (memory.h) is reached by that device alone, and such a write would end all work of the process on it.
+#pragma once
+
+#include <cstddef>
+
+#include "src/cuda/stream.h"
+
+struct CUmemPoolHandle_st;  // cudaMemPool_t is a pointer to it
+
+namespace layercast {
+
+// Resource, of a device; thread-safe. Its memory is given back before it ends.
+class PeerPool {
+ public:
+  // Opens no other device. Throws what CUDA says, naming the device.
+  explicit PeerPool(int device);
+  PeerPool(const PeerPool&) = delete;
+  PeerPool& operator=(const PeerPool&) = delete;
+  ~PeerPool();
+
+  // In the order of a stream of that device, as CudaMemory does.
+  std::byte* Allocate(std::size_t bytes, const CudaStream& stream);
+  void Deallocate(std::byte* address, const CudaStream& stream) noexcept;
+
+ private:
+  void LetPeersReachIt();
+
+  const int device_;
+  CUmemPoolHandle_st* handle_ = nullptr;
+};
+
+}  // namespace layercast
