@@ -163,7 +163,9 @@ class LegacySegment final : public OwnSegment {
     const OnCudaDevice scope(device);
     CheckCuda(cudaMalloc(&base_, size), "cudaMalloc of " + std::to_string(size) + " bytes", device);
   }
-  ~LegacySegment() override { GiveBackOnCuda(device_, "cudaFree", [this] { return cudaFree(base_); }); }
+  ~LegacySegment() override {
+    GiveBackOnCuda(device_, "cudaFree", [this] { return cudaFree(base_); });
+  }
   LegacySegment(const LegacySegment&) = delete;
   LegacySegment& operator=(const LegacySegment&) = delete;
   std::byte* base() const override { return static_cast<std::byte*>(base_); }
@@ -188,16 +190,28 @@ class MappedLegacySegment final : public MappedSegment {
     const OnCudaDevice scope(device);
     CheckCuda(cudaIpcOpenMemHandle(&base_, FromBytes<cudaIpcMemHandle_t>(handle), cudaIpcMemLazyEnablePeerAccess),
               "cudaIpcOpenMemHandle", device);
+    if (HasLastByte()) return;
+    Close();
+    throw Error(ErrorCode::kCorrupt, "CUDA device " + std::to_string(device) + ": no legacy allocation of " +
+                                         std::to_string(size) + " bytes");
   }
-  ~MappedLegacySegment() override {
-    GiveBackOnCuda(device_, "cudaIpcCloseMemHandle", [this] { return cudaIpcCloseMemHandle(base_); });
-  }
+  ~MappedLegacySegment() override { Close(); }
   MappedLegacySegment(const MappedLegacySegment&) = delete;
   MappedLegacySegment& operator=(const MappedLegacySegment&) = delete;
   const std::byte* base() const override { return static_cast<const std::byte*>(base_); }
   std::size_t size() const override { return size_; }
 
  private:
+  // The size is what a peer says: to copy from past the end would end all work of the process on the device.
+  bool HasLastByte() const {
+    cudaPointerAttributes last{};
+    if (size_ == 0 || cudaPointerGetAttributes(&last, base() + (size_ - 1)) != cudaSuccess) return false;
+    return last.type == cudaMemoryTypeDevice;
+  }
+  void Close() noexcept {
+    GiveBackOnCuda(device_, "cudaIpcCloseMemHandle", [this] { return cudaIpcCloseMemHandle(base_); });
+  }
+
   const int device_;
   const std::size_t size_;
   void* base_ = nullptr;
