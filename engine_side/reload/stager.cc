@@ -16,6 +16,11 @@ std::size_t BlockBytes(std::uint64_t chunk_bytes) {
   return static_cast<std::size_t>(std::max(chunk_bytes, kLeast));
 }
 
+// The thread that reloads may be any of the host's, whatever its own device is.
+std::vector<std::unique_ptr<Transport>> TransportsFor(const DeviceStream* stream) {
+  return AllTransports(stream == nullptr ? std::nullopt : std::optional(stream->device().index));
+}
+
 }  // namespace
 
 Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
@@ -36,7 +41,7 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_),
       stream_(captured.OpenStream()),
       relay_failpoints_(FailPoints::FromEnvironment("relay" + std::to_string(parallel.engine_rank()))),
-      channels_(std::move(transports)) {
+      channels_(transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)) {
   if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for one that is not there
   if (!options.relay.empty()) {
     relay_.emplace(

@@ -27,10 +27,11 @@ namespace layercast {
 // Resource; one thread only. What it borrows outlives it.
 class Stager {
  public:
-  // `report` is filled in as things happen, also where they fail. `transports`: by which publishers are reached.
+  // `report` is filled in as things happen, also where they fail. `transports`: by which publishers are reached; none
+  // given: all of this build, those between GPUs on the buffers' device.
   Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
          const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints, ReloadReport& report,
-         std::vector<std::unique_ptr<Transport>> transports = AllTransports());
+         std::vector<std::unique_ptr<Transport>> transports = {});
 
   // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
   // here. `attempt`: as in Receiver::Stage. `origin`: what FromOrigin re-reads.

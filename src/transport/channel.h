@@ -140,8 +140,9 @@ class Transport {
 };
 
 // Every transport of this build, the one to prefer first: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
-// here.
-std::vector<std::unique_ptr<Transport>> AllTransports();
+// here. Channels between GPUs work on that CUDA device; none: on the calling thread's, when they are asked for
+// something first.
+std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device = std::nullopt);
 // Those of them that are named; of no names, all that are usable here and offered unasked. Throws what ThrowNoChannel
 // throws, and kUnsupported where a named one is not usable here.
 std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names);

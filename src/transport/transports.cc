@@ -18,7 +18,7 @@
 
 namespace layercast {
 
-std::vector<std::unique_ptr<Transport>> AllTransports() {
+std::vector<std::unique_ptr<Transport>> AllTransports([[maybe_unused]] std::optional<int> cuda_device) {
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(MakeInprocTransport());
   transports.push_back(MakeShmTransport());
@@ -26,10 +26,10 @@ std::vector<std::unique_ptr<Transport>> AllTransports() {
   transports.push_back(MakeUcxTransport());
 #endif
 #if LAYERCAST_HAVE_CUDA
-  transports.push_back(MakeCudaIpcTransport());
+  transports.push_back(MakeCudaIpcTransport(cuda_device));
 #endif
 #if LAYERCAST_HAVE_NCCL
-  transports.push_back(MakeNcclTransport());
+  transports.push_back(MakeNcclTransport(cuda_device));
 #endif
   transports.push_back(MakeZmqTransport());
   return transports;

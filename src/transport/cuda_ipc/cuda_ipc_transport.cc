@@ -55,10 +55,10 @@ CudaIpcParts OpenCudaIpcParts(int device) {
 
 }  // namespace cuda_ipc_channel
 
-std::unique_ptr<Transport> MakeCudaIpcTransport() {
-  return MakeCudaIpcTransport([] {
+std::unique_ptr<Transport> MakeCudaIpcTransport(std::optional<int> device) {
+  return MakeCudaIpcTransport([device] {
     ExpectCudaDevice();
-    return cuda_ipc_channel::OpenCudaIpcParts(CurrentCudaDevice());
+    return cuda_ipc_channel::OpenCudaIpcParts(device ? *device : CurrentCudaDevice());
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "src/transport/channel.h"
@@ -26,8 +27,8 @@ CudaIpcParts OpenCudaIpcParts(int device);
 
 }  // namespace cuda_ipc_channel
 
-// On the device that is the calling thread's when the channel is asked for something first.
-std::unique_ptr<Transport> MakeCudaIpcTransport();
+// On that device; none: on the one that is the calling thread's when the channel is asked for something first.
+std::unique_ptr<Transport> MakeCudaIpcTransport(std::optional<int> device = std::nullopt);
 // `open` is called once; what it throws is why the channel cannot be used here.
 std::unique_ptr<Transport> MakeCudaIpcTransport(std::function<cuda_ipc_channel::CudaIpcParts()> open);
 

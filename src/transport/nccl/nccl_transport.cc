@@ -52,10 +52,10 @@ NcclParts OpenNcclParts(int device) {
 
 }  // namespace nccl_channel
 
-std::unique_ptr<Transport> MakeNcclTransport() {
-  return MakeNcclTransport([] {
+std::unique_ptr<Transport> MakeNcclTransport(std::optional<int> device) {
+  return MakeNcclTransport([device] {
     ExpectCudaDevice();
-    return nccl_channel::OpenNcclParts(CurrentCudaDevice());
+    return nccl_channel::OpenNcclParts(device ? *device : CurrentCudaDevice());
   });
 }
 

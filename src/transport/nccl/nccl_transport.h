@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "src/transport/channel.h"
 #include "src/transport/device/staging.h"
@@ -24,8 +25,8 @@ NcclParts OpenNcclParts(int device);
 
 }  // namespace nccl_channel
 
-// On the device that is the calling thread's when the channel is asked for something first.
-std::unique_ptr<Transport> MakeNcclTransport();
+// On that device; none: on the one that is the calling thread's when the channel is asked for something first.
+std::unique_ptr<Transport> MakeNcclTransport(std::optional<int> device = std::nullopt);
 // `open` is called once; what it throws is why the channel cannot be used here.
 std::unique_ptr<Transport> MakeNcclTransport(std::function<nccl_channel::NcclParts()> open);
 
