@@ -13,6 +13,13 @@
 #include "tests/cuda/device.h"
 #include "tests/support/error_of.h"
 
+// As LAYERCAST_NEEDS_CUDA, where there is a device: scripts/gpu_check repeats what it says.
+#define LAYERCAST_NEEDS_NCCL(transport)                                       \
+  do {                                                                        \
+    const std::string layercast_why = (transport).WhyNotHere();               \
+    if (!layercast_why.empty()) GTEST_SKIP() << "no NCCL: " << layercast_why; \
+  } while (false)
+
 namespace layercast::nccl_channel {
 namespace {
 
@@ -69,7 +76,7 @@ TEST(NcclCuda, KnowsWhatTheDeviceReachesAndWhichItIs) {
 TEST(NcclCuda, OneGpuForBothEndsIsRefused) {
   LAYERCAST_NEEDS_CUDA();
   const auto transport = OnGpu(0);
-  ASSERT_EQ(transport->WhyNotHere(), "");
+  LAYERCAST_NEEDS_NCCL(*transport);
   const auto publisher = transport->Offering({});
   EXPECT_THAT(ErrorOf([&] { transport->Connect(publisher->address(), InAMinute()); }, ErrorCode::kUnsupported),
               HasSubstr("publisher and receiver are both on GPU-"));
@@ -82,6 +89,7 @@ class NcclBetweenGpus : public ::testing::Test {
     LAYERCAST_NEEDS_CUDA();
     if (ProbeCuda().devices < 2) GTEST_SKIP() << "one GPU: NCCL takes one end for each";
     there_ = OnGpu(0);
+    LAYERCAST_NEEDS_NCCL(*there_);
     here_ = OnGpu(1);
     publisher_ = there_->Offering({});
   }
