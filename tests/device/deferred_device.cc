@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 #include "engine_side/device/walks.h"
 #include "engine_side/quant/cuda_kernels.h"
@@ -21,6 +23,12 @@ constexpr std::byte kFresh{0xA5};
 constexpr std::byte kGone{0x5C};
 
 std::size_t Size(DType dtype) { return static_cast<std::size_t>(BitsPerElement(dtype)) / 8; }
+
+// As a device's loads and stores of whole elements: else they end all work on it.
+void ExpectAligned(const void* address, std::size_t bytes) {
+  if (bytes <= 1 || reinterpret_cast<std::uintptr_t>(address) % bytes == 0) return;
+  throw std::logic_error("a device was given elements of " + std::to_string(bytes) + " bytes that are not aligned");
+}
 
 // The first wrong value of a piece, as a kernel reports it.
 std::uint64_t WordOf(const MatrixView& rows, std::int64_t first_row, WorkerPool& pool) {
@@ -113,9 +121,19 @@ void DeferredStream::ExpectReachable(const std::byte* address, std::size_t bytes
   throw std::logic_error("a device was given memory that it does not reach");
 }
 
+void DeferredStream::ExpectWord(const std::uint64_t* fault) const {
+  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  ExpectAligned(fault, sizeof(*fault));
+}
+
 void DeferredStream::Queue(std::function<void()> work) {
   queue_.push_back(std::move(work));
   ++queued_;
+}
+
+DeferredStream::Ticket DeferredStream::Record() {
+  Queue([] {});
+  return queued_;
 }
 
 void DeferredStream::Wait(Ticket ticket) {
@@ -131,7 +149,8 @@ void DeferredStream::Wait(Ticket ticket) {
 void DeferredStream::Copy(const std::byte* from, std::byte* to, std::size_t bytes) {
   ExpectReachable(from, bytes);
   ExpectReachable(to, bytes);
-  Queue([=] { std::memmove(to, from, bytes); });
+  if (from < to + bytes && to < from + bytes) throw std::logic_error("a device was given a copy onto itself");
+  Queue([=] { std::memcpy(to, from, bytes); });
 }
 
 void DeferredStream::Pack(const RegionView& view, std::byte* to) {
@@ -150,6 +169,8 @@ void DeferredStream::Scatter(DType from, const std::byte* packed, DType to_dtype
                              const ElementWalk& walk, std::int64_t first, std::int64_t count) {
   ExpectReachable(packed, static_cast<std::size_t>(count) * Size(from));
   ExpectReachable(to, 1);
+  ExpectAligned(packed, Size(from));
+  ExpectAligned(to, Size(to_dtype));
   Queue([=] {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::byte* value = packed + static_cast<std::size_t>(i) * Size(from);
@@ -167,6 +188,8 @@ void DeferredStream::Gather(DType dtype, const std::byte* from, const ElementWal
                             std::int64_t count, std::byte* packed) {
   ExpectReachable(from, 1);
   ExpectReachable(packed, static_cast<std::size_t>(count) * Size(dtype));
+  ExpectAligned(from, Size(dtype));
+  ExpectAligned(packed, Size(dtype));
   Queue([=] {
     for (std::int64_t i = 0; i < count; ++i) {
       std::memcpy(packed + static_cast<std::size_t>(i) * Size(dtype),
@@ -177,6 +200,7 @@ void DeferredStream::Gather(DType dtype, const std::byte* from, const ElementWal
 
 void DeferredStream::Zero(DType dtype, std::byte* to, const ElementWalk& walk) {
   ExpectReachable(to, 1);
+  ExpectAligned(to, Size(dtype));
   Queue([=] {
     for (std::int64_t i = 0; i < NumElements(walk); ++i) {
       std::fill_n(to + static_cast<std::size_t>(walk.At(i)) * Size(dtype), Size(dtype), std::byte{0});
@@ -188,7 +212,16 @@ void DeferredStream::Zero(DType dtype, std::byte* to, const ElementWalk& walk) {
 void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
                               const AmaxInput& amax, std::span<const KernelTensorView> outputs, std::uint64_t* fault) {
   ExpectReachable(rows.data, 1);
-  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  ExpectWord(fault);
+  if (!amax.rows.empty()) {
+    ExpectReachable(reinterpret_cast<const std::byte*>(amax.rows.data()), amax.rows.size_bytes());
+    ExpectAligned(amax.rows.data(), sizeof(float));
+  }
+  for (const KernelTensorView& output : outputs) {
+    if (output.spec.num_bytes() == 0) continue;
+    ExpectReachable(output.data, static_cast<std::size_t>(output.spec.num_bytes()));
+    if (output.spec.dtype == DType::kF32) ExpectAligned(output.data, sizeof(float));
+  }
   const std::shared_ptr<const Recipe> same = MakeRecipe(recipe.name(), recipe.options());
   const std::vector<KernelTensorView> views(outputs.begin(), outputs.end());
   Queue([=, this] {
@@ -205,7 +238,8 @@ void DeferredStream::FindAmax(DType dtype, const std::byte* from, std::int64_t c
                               std::uint64_t* fault) {
   ExpectReachable(from, static_cast<std::size_t>(count) * Size(dtype));
   ExpectReachable(reinterpret_cast<const std::byte*>(amax), sizeof(*amax));
-  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  ExpectAligned(amax, sizeof(*amax));
+  ExpectWord(fault);
   Queue([=, this] {
     const MatrixView elements{dtype, from, 1, count, 0};
     const ScanResult scan = Scan(elements, pool_);
@@ -217,6 +251,7 @@ void DeferredStream::FindAmax(DType dtype, const std::byte* from, std::int64_t c
 void DeferredStream::LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) {
   if (bytes != 0) ExpectReachable(from, bytes);
   ExpectReachable(reinterpret_cast<const std::byte*>(leaves), NumLeaves(bytes) * sizeof(Digest));
+  ExpectAligned(leaves, alignof(Digest));
   Queue([=] {
     for (std::size_t leaf = 0; leaf < NumLeaves(bytes); ++leaf) {
       const std::size_t begin = leaf * kLeafBytes;
@@ -227,7 +262,8 @@ void DeferredStream::LeafDigests(const std::byte* from, std::size_t bytes, Diges
 
 void DeferredStream::FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) {
   ExpectReachable(from, static_cast<std::size_t>(count) * Size(dtype));
-  ExpectReachable(reinterpret_cast<const std::byte*>(fault), sizeof(*fault));
+  ExpectAligned(from, Size(dtype));
+  ExpectWord(fault);
   Queue([=, this] {
     const MatrixView elements{dtype, from, 1, count, 0};
     if (Scan(elements, pool_).first_non_finite >= 0) *fault = std::min(*fault, WordOf(elements, 0, pool_));

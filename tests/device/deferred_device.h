@@ -1,6 +1,7 @@
 // A device that this program plays, at its worst: nothing that is queued is done before somebody waits for it, and then
 // no more than was waited for. Its memory cannot be touched in between, by whomever; pinned memory that is given back
-// is overwritten at once, device memory in the order of its stream. So what only works when things happen early fails.
+// is overwritten at once, device memory in the order of its stream. So what only works when things happen early fails;
+// and so does what a device would refuse: memory that it does not reach, elements that are not aligned.
 #pragma once
 
 #include <atomic>
@@ -63,7 +64,7 @@ class DeferredStream final : public DeviceStream {
   void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override;
   void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override;
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
-  Ticket Record() override { return queued_; }
+  Ticket Record() override;  // an operation too, as an event is: to wait for it costs, whatever was queued before
   void Wait(Ticket ticket) override;
 
  private:
@@ -91,6 +92,7 @@ class DeferredStream final : public DeviceStream {
 
   void Queue(std::function<void()> work);
   void ExpectReachable(const std::byte* address, std::size_t bytes) const;
+  void ExpectWord(const std::uint64_t* fault) const;
 
   DeferredDevice& device_;
   Memory memory_{*this};
