@@ -205,8 +205,9 @@ class MappedLegacySegment final : public MappedSegment {
   // The size is what a peer says: to copy from past the end would end all work of the process on the device.
   bool HasLastByte() const {
     cudaPointerAttributes last{};
-    if (size_ == 0 || cudaPointerGetAttributes(&last, base() + (size_ - 1)) != cudaSuccess) return false;
-    return last.type == cudaMemoryTypeDevice;
+    const cudaError_t found = size_ == 0 ? cudaErrorInvalidValue : cudaPointerGetAttributes(&last, base() + size_ - 1);
+    static_cast<void>(cudaGetLastError());  // it is nobody else's
+    return found == cudaSuccess && last.type == cudaMemoryTypeDevice;
   }
   void Close() noexcept {
     GiveBackOnCuda(device_, "cudaIpcCloseMemHandle", [this] { return cudaIpcCloseMemHandle(base_); });
