@@ -1,0 +1,62 @@
+// What a device does with the views of one chunk, wherever in it they begin. Linked with a device that is played, and
+// with a real one.
+#include "engine_side/reload/device_work.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine_side/reload/fuse_and_shard.h"
+#include "tests/device/device_test.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kBlockBytes = 512;  // so that a view goes through it in parts
+const Device kDevice{Device::Kind::kCuda, 0};
+
+using DeviceWorkTest = testing::DeviceTest;
+
+// Behind tensors of odd sizes, bytes of wider elements begin anywhere: kernels would read them where they are not
+// aligned, which ends all work on a device.
+TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
+  const auto stream = device_->Opener()(kDevice);
+  WorkerPool pool(1);
+  DeviceWork work(*stream, pool, kBlockBytes);
+  const Shape shape{24, 18};
+  Placement placement;
+  placement.source = placement.destination = Box::Whole(shape);
+  placement.source.extent = {18, 24};
+  placement.order.transposed = true;  // so that it is scattered
+  std::mt19937 random(1);
+  for (const auto& [source, dtype] : {std::pair(DType::kF16, DType::kF16), std::pair(DType::kF16, DType::kF32),
+                                      std::pair(DType::kF32, DType::kF32), std::pair(DType::kF64, DType::kBF16)}) {
+    const TensorSpec parameter{"w", dtype, shape};
+    std::vector<std::byte> bytes(static_cast<std::size_t>(NumBytes(source, shape)));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() & 0x3f);  // finite, in every type
+    const Piece piece{0, 0, bytes.size()};
+    std::vector<std::byte> expected(static_cast<std::size_t>(parameter.num_bytes()));
+    FuseAndShard(placement, piece, source, AsView(bytes), parameter, expected.data());
+    for (const std::size_t offset : {0U, 1U, 2U, 4U, 5U}) {
+      const Buffer chunk(work.chunks().resource(), offset + bytes.size());
+      const Buffer memory(stream->memory(), expected.size());
+      work.chunks().Await(work.chunks().Now());
+      device_->Carry(AsView(bytes), chunk.data() + offset);
+      const RegionView view = PackedAt(chunk.data() + offset, bytes.size(), 1);
+      work.FuseAndShard(placement, piece, source, view, parameter, memory.data());
+      Buffer brought;
+      const std::vector<std::span<std::byte>> tensors{memory.span()};
+      const auto read = work.ReadBack(tensors, brought);
+      EXPECT_TRUE(std::equal(read[0].begin(), read[0].end(), expected.begin(), expected.end()))
+          << Name(source) << " to " << Name(dtype) << ", " << offset << " bytes into the chunk";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace layercast
