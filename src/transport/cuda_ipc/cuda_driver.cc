@@ -66,7 +66,8 @@ class Vmm {
   std::size_t granularity() const {
     const CUmemAllocationProp wanted = properties();
     std::size_t bytes = 0;
-    Expect(functions_.granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity");
+    Expect(functions_.granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity",
+           ErrorCode::kUnsupported);
     return bytes;
   }
   int device() const { return device_; }
@@ -336,7 +337,8 @@ class CudaDriver final : public IpcDriver {
     const std::size_t size = RoundUp(bytes, vmm.granularity());
     const CUmemAllocationProp properties = vmm.properties();
     CUmemGenericAllocationHandle allocation = 0;
-    vmm.Expect(vmm.functions().create(&allocation, size, &properties, 0), "cuMemCreate");
+    // But for memory that ran out, whatever it says (of the system, of permissions) legacy handles may still do.
+    vmm.Expect(vmm.functions().create(&allocation, size, &properties, 0), "cuMemCreate", ErrorCode::kUnsupported);
     auto segment = std::make_unique<VmmSegment>(vmm, allocation, size);
     static_cast<void>(segment->Export());  // a container may forbid it
     return segment;
