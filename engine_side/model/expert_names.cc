@@ -81,7 +81,7 @@ struct Suffixes {
     scales = form->StackedScales();
     global_scales = form->StackedGlobalScales();
     global_reciprocals = form->StackedGlobalReciprocals();
-    if (form->has_global_scale) packed = {"_packed", "_weight_packed", ".weight_packed"};
+    if (form->codes == DType::kF4) packed = {"_packed", "_weight_packed", ".weight_packed"};
   }
   std::vector<std::string> scales, global_scales, global_reciprocals, packed;
 };
@@ -128,6 +128,7 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
   const auto found = std::ranges::find(projections, name.substr(0, dot), &Projection::name);
   if (found == projections.end()) return std::nullopt;
   const bool two_levels = form_ != nullptr && form_->has_global_scale;
+  const bool e2m1 = form_ != nullptr && form_->codes == DType::kF4;
   ExpertName named{.expert = std::nullopt,
                    .shards = found->shards,
                    .bias = suffix == "bias",
@@ -135,7 +136,7 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
                    .global_scale = two_levels && suffix == QuantizedForm::kGlobalScale,
                    .reciprocal = two_levels && suffix == QuantizedForm::kGlobalReciprocal};
   named.global_scale = named.global_scale || named.reciprocal;
-  const bool codes = suffix == "weight" || (two_levels && suffix == QuantizedForm::kPackedCodes);
+  const bool codes = suffix == "weight" || (e2m1 && suffix == QuantizedForm::kPackedCodes);
   if (named.bias || ((codes || named.scale || named.global_scale) && !TakesBlocks())) return named;
   return std::nullopt;
 }

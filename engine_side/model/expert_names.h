@@ -42,7 +42,7 @@ class ExpertNames {
   std::vector<std::vector<QuantizableLayer::FusedModules>> CheckpointModules(std::string_view path) const;
 
  private:
-  bool TakesBlocks() const { return form_ != nullptr && form_->is_mxfp4(); }
+  bool TakesBlocks() const { return form_ != nullptr && form_->in_blocks; }
   std::optional<ExpertName> ParseOne(std::string_view name) const;
   std::optional<ExpertName> ParseStacked(std::string_view name) const;
 

@@ -177,7 +177,7 @@ ExpertNames FusedMoE::Names() const { return {options_, takes_quantized() ? &*qu
 
 std::span<const std::string_view> FusedMoE::input_scale_names() const { return kInputScaleNames; }
 
-bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->is_mxfp4(); }
+bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->in_blocks; }
 
 template <class Named>
 bool FusedMoE::is_one_number(const Named& of) const {

@@ -22,26 +22,33 @@ QuantizedForm QuantizedForm::Mxfp4() {
           .scale_dtype = DType::kU8,
           .block_rows = 1,
           .block_cols = 32,
-          .power_of_two = true,
-          .checkpoint_scale = "scales"};
+          .power_of_two = true};
+}
+
+QuantizedForm QuantizedForm::Mxfp4InBlocks() {
+  QuantizedForm form = Mxfp4();
+  form.checkpoint_scale = "scales";
+  form.in_blocks = true;
+  return form;
 }
 
 QuantizedForm QuantizedForm::Mxfp8() {
   return {.scales = Scales::kBlock, .scale_dtype = DType::kU8, .block_rows = 1, .block_cols = 32, .power_of_two = true};
 }
 
-QuantizedForm QuantizedForm::Nvfp4() {
+QuantizedForm QuantizedForm::Nvfp4(std::int64_t block_cols) {
   return {.scales = Scales::kBlock,
           .codes = DType::kF4,
           .scale_dtype = DType::kF8E4M3,
           .block_rows = 1,
-          .block_cols = 16,
+          .block_cols = block_cols,
           .has_global_scale = true};
 }
 
 std::string_view QuantizedForm::recipe() const {
-  if (packed_bits != 0) return "";
-  if (codes == DType::kF4) return has_global_scale ? "nvfp4" : "mxfp4";
+  if (packed_bits != 0 || has_zero_points) return "";
+  if (codes == DType::kF4 && has_global_scale) return block_cols == kNvfp4Columns ? "nvfp4" : "";
+  if (codes == DType::kF4) return "mxfp4";
   if (codes == DType::kI8) return scales == Scales::kChannel ? "int8_per_channel" : "";
   switch (scales) {
     case Scales::kTensor: return "fp8_per_tensor";

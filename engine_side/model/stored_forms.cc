@@ -11,6 +11,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
+constexpr std::int64_t kW4A8Block = 32;  // of NVFP4 beside activations in FP8
 
 char UpperCase(char letter) { return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter; }
 
@@ -77,14 +78,10 @@ StoredForm FormOfCompressedFloats(const ConfigFields& weights) {
   return {form};
 }
 
-// To dequantize: in groups of columns, or by rows.
-StoredForm FormOfPackedIntegers(const ConfigFields& weights, int bits) {
-  QuantizedForm form{.codes = DType::kI8, .packed_bits = bits};
+// `form`'s codes, in groups of columns, or by rows.
+StoredForm IntegersInGroups(QuantizedForm form, const ConfigFields& weights) {
   const std::string strategy = weights.Text("strategy", "");
-  if (!weights.Flag("symmetric", true)) return WhyNot(weights, "symmetric", "true");
-  if (weights.Find("actorder") != nullptr && weights.Text("actorder", "") != "static") {
-    return WhyNot(weights, "actorder", "null or 'static', columns in their order");
-  }
+  form.has_zero_points = !weights.Flag("symmetric", true);
   if (strategy == "channel") {
     form.scales = QuantizedForm::Scales::kChannel;
   } else if (strategy == "group" && weights.Find("group_size") != nullptr) {
@@ -97,15 +94,24 @@ StoredForm FormOfPackedIntegers(const ConfigFields& weights, int bits) {
   return {std::move(form)};
 }
 
-// `format`: where it is said how the codes are stored, of the group or of all.
+// To dequantize.
+StoredForm FormOfPackedIntegers(const ConfigFields& weights) {
+  const std::int64_t bits = weights.Integer("num_bits", 1, 64).value_or(0);
+  if (bits != 4 && bits != 8) return WhyNot(weights, "num_bits", "4 or 8 of packed integers");
+  const std::string order = weights.Text("actorder", "static");
+  if (order != "static" && order != "weight") {  // two names of one thing
+    return WhyNot(weights, "actorder", "null, 'weight' or 'static', columns in their order");
+  }
+  return IntegersInGroups({.codes = DType::kI8, .packed_bits = static_cast<int>(bits)}, weights);
+}
+
+// A code in a byte, whatever its bits. `format`: where it is said how the codes are stored, of the group or of all.
 StoredForm FormOfCompressedIntegers(const ConfigFields& weights, const ConfigFields& format) {
   const std::string stored = format.Text("format", "int-quantized");
   if (stored != "int-quantized" && stored != "naive-quantized") {
     return WhyNot(format, "format", "'int-quantized', a code in a byte");
   }
-  if (weights.Text("strategy", "") != "channel") return WhyNot(weights, "strategy", "'channel' of 8-bit integers");
-  if (!weights.Flag("symmetric", true)) return WhyNot(weights, "symmetric", "true");
-  return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel, .codes = DType::kI8}};
+  return IntegersInGroups({.codes = DType::kI8}, weights);
 }
 
 }  // namespace
@@ -117,17 +123,18 @@ StoredForm FormOfGroup(const ConfigFields& group, const std::string& name, const
   const std::string type = weights.Text("type", "");
   const auto bits = weights.Integer("num_bits", 1, 64);
   const ConfigFields& format = group.Find("format") == nullptr ? config : group;
-  if (type == "int" && (bits == 4 || bits == 8) && format.Text("format", "") == "pack-quantized") {
-    return FormOfPackedIntegers(weights, static_cast<int>(*bits));
+  if (type == "int") {
+    const bool packed = format.Text("format", "") == "pack-quantized";
+    return packed ? FormOfPackedIntegers(weights) : FormOfCompressedIntegers(weights, format);
   }
   if (type == "float" && bits == 4) {
-    if (weights.Text("strategy", "") != "tensor_group") return WhyNot(weights, "strategy", "'tensor_group' of e2m1");
-    return OfGroups(QuantizedForm::Nvfp4(), weights);
+    const std::string strategy = weights.Text("strategy", "");
+    if (strategy == "group") return OfGroups(QuantizedForm::Mxfp4(), weights);
+    if (strategy == "tensor_group") return OfGroups(QuantizedForm::Nvfp4(), weights);
+    return WhyNot(weights, "strategy", "'tensor_group' or 'group' of e2m1");
   }
-  if (bits != 8) return WhyNot(weights, "num_bits", type == "float" ? "8 or 4" : "8");
-  if (type == "float") return FormOfCompressedFloats(weights);
-  if (type != "int") return WhyNot(weights, "type", "'float' or 'int'");
-  return FormOfCompressedIntegers(weights, format);
+  if (type != "float") return WhyNot(weights, "type", "'float' or 'int'");
+  return bits == 8 ? FormOfCompressedFloats(weights) : WhyNot(weights, "num_bits", "8 or 4");
 }
 
 std::string ModelOptAlgorithm(const ConfigFields& config) {
@@ -143,15 +150,21 @@ StoredForm FormOfModelOpt(const ConfigFields& config) {
   if (algorithm == "FP8_PB_WO") return OfGroups(QuantizedForm{.scales = QuantizedForm::Scales::kBlock}, config);
   if (algorithm == "MXFP8") return OfGroups(QuantizedForm::Mxfp8(), config);
   if (algorithm == "NVFP4" || algorithm == "W4A16_NVFP4") return OfGroups(QuantizedForm::Nvfp4(), config);
+  if (algorithm == "W4A8_NVFP4_FP8") return OfGroups(QuantizedForm::Nvfp4(kW4A8Block), config);
+  if (algorithm == "MXFP4" || algorithm == "W4A8_MXFP4_FP8") return OfGroups(QuantizedForm::Mxfp4(), config);
+  if (algorithm == "W8A8_SQ_PER_CHANNEL") {
+    return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel, .codes = DType::kI8}};
+  }
   return WhyNot(config, "quant_algo",
-                "'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8', 'NVFP4' or 'W4A16_NVFP4'");
+                "'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8', 'MXFP4', 'NVFP4', 'W4A16_NVFP4', "
+                "'W4A8_NVFP4_FP8', 'W4A8_MXFP4_FP8' or 'W8A8_SQ_PER_CHANNEL'");
 }
 
 StoredForm FormOf(const std::string& method, const ConfigFields& config) {
   if (method == "fp8") return FormOfFp8(config);
   if (method == "mxfp8") return FormOfMxfp8(config);
   if (method == "modelopt") return FormOfModelOpt(config);
-  if (method == "mxfp4") return {QuantizedForm::Mxfp4()};
+  if (method == "mxfp4") return {QuantizedForm::Mxfp4InBlocks()};
   if (method == "fbgemm_fp8") return {QuantizedForm{.scales = QuantizedForm::Scales::kChannel}};
   return WhyNot(config, "quant_method", "'fp8', 'mxfp8', 'compressed-tensors', 'modelopt', 'mxfp4' or 'fbgemm_fp8'");
 }

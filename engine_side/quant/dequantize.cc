@@ -46,15 +46,20 @@ void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, W
   if (weight.rows == 0 || weight.cols == 0) return;
   const std::array<float, 256> value_of = ValuesOf(weight.elements, weight.packed_bits);
   const std::int64_t blocks_per_row = CeilDivide(weight.cols, weight.block_cols);
-  LAYERCAST_CHECK(static_cast<std::int64_t>(weight.scales.size()) >=
-                  CeilDivide(weight.rows, weight.block_rows) * blocks_per_row);
+  const std::int64_t blocks = CeilDivide(weight.rows, weight.block_rows) * blocks_per_row;
+  LAYERCAST_CHECK(std::ssize(weight.scales) >= blocks);
+  LAYERCAST_CHECK(weight.zero_points.empty() || std::ssize(weight.zero_points) >= blocks);
   const std::int64_t row_bytes = weight.cols * BitsPerElement(dtype) / 8;
   pool.For(static_cast<std::size_t>(weight.rows), [&](std::size_t index) {
     const auto row = static_cast<std::int64_t>(index);
-    const float* scales = weight.scales.data() + row / weight.block_rows * blocks_per_row;
+    const std::int64_t first = row / weight.block_rows * blocks_per_row;
+    const float* scales = weight.scales.data() + first;
+    const float* zero_points = weight.zero_points.empty() ? nullptr : weight.zero_points.data() + first;
     std::vector<float> products(static_cast<std::size_t>(weight.cols));
     for (std::int64_t c = 0; c < weight.cols; ++c) {
-      products[static_cast<std::size_t>(c)] = value_of[CodeAt(weight, row, c)] * scales[c / weight.block_cols];
+      const std::int64_t block = c / weight.block_cols;
+      const float zero_point = zero_points == nullptr ? 0.0F : zero_points[block];
+      products[static_cast<std::size_t>(c)] = (value_of[CodeAt(weight, row, c)] - zero_point) * scales[block];
     }
     Cast(DType::kF32, reinterpret_cast<const std::byte*>(products.data()), dtype, values + row * row_bytes,
          products.size());

@@ -17,12 +17,13 @@ struct QuantizedWeight {
   std::int64_t rows = 0, cols = 0;
   std::vector<float> scales;
   std::int64_t block_rows = 1, block_cols = 1;
-  DType elements = DType::kF8E4M3;  // f8_e4m3, i8, or f4: two in a byte, the even column's in its low half
-  int packed_bits = 0;              // i8: of 4 or 8 bits, offset by half their range; 4: two in a byte, as of f4
-  bool pairs_rows = false;          // f4: the even row's in its low half, and a row of bytes is two of the weight
+  DType elements = DType::kF8E4M3;   // f8_e4m3, i8, or f4: two in a byte, the even column's in its low half
+  int packed_bits = 0;               // i8: of 4 or 8 bits, offset by half their range; 4: two in a byte, as of f4
+  bool pairs_rows = false;           // f4: the even row's in its low half, and a row of bytes is two of the weight
+  std::vector<float> zero_points{};  // empty, or one for each of the scales
 };
 
-// value * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
+// (value - zero point) * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
 void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool);
 
 }  // namespace layercast

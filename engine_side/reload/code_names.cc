@@ -38,9 +38,9 @@ std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
   std::vector<TensorSpec> weights;
   for (const std::string& name : packed ? NamesWithoutPacked(spec.name) : std::vector<std::string>{spec.name}) {
     for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
-      for (std::size_t axis = 1; axis < spec.shape.size(); ++axis) {
+      for (const std::size_t from_end : {1U, 2U}) {
         TensorSpec& weight = weights.emplace_back(TensorSpec{name, DType::kBF16, spec.shape});
-        weight.shape[axis] *= per_element;
+        weight.shape[weight.shape.size() - from_end] *= per_element;
       }
     }
   }
@@ -64,6 +64,8 @@ std::vector<std::string> GlobalScaleNames(const std::string& name, const Quantiz
   for (std::string& suffix : names) suffix.insert(0, name);
   return names;
 }
+
+std::string ZeroPointName(const std::string& name) { return JoinPath(ParentPath(name), QuantizedForm::kZeroPoint); }
 
 std::string InputScaleNameOf(const std::string& weight, bool packed) {
   if (packed && weight.ends_with(kWeightSuffix)) return JoinPath(ParentPath(weight), "input_global_scale");

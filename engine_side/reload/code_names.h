@@ -16,7 +16,7 @@ constexpr std::string_view kWeightSuffix = ".weight";
 bool NamesPackedCodes(std::string_view codes);
 
 // What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean. In a
-// transposed stack they are of rows that follow each other.
+// transposed stack, and in forms that are refused (AWQ), they are of rows that follow each other.
 std::vector<TensorSpec> WeightsOf(const TensorSpec& spec);
 
 // What the scales of a weight called `name` may be called, the usual name first.
@@ -24,6 +24,9 @@ std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm
 
 // And its second one, where the form has it; `packed`: its codes are.
 std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed);
+
+// What the zero points of a matrix are called, where the form has them.
+std::string ZeroPointName(const std::string& name);
 
 // What that of its activations is called.
 std::string InputScaleNameOf(const std::string& weight, bool packed);

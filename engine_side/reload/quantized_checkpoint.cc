@@ -10,6 +10,7 @@
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/reload/quantized_scales.h"
+#include "engine_side/reload/zero_points.h"
 
 namespace layercast {
 namespace {
@@ -39,6 +40,7 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       for (const QuantizedLayer::Part& part : layer.parts) {
         replaced[part.weight] = replaced[part.scale] = true;
         if (layer.layer->quantized_form()->has_global_scale) replaced[part.global_scale] = true;
+        if (layer.layer->quantized_form()->has_zero_points) replaced[part.zero_point] = true;
       }
       AddDequantized(layer);
     }
@@ -150,6 +152,8 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
   const std::vector<float> scales = QuantizedScales(checkpoint_, layer).Of(part);
   const QuantizedForm& form = *layer.layer->quantized_form();
+  const std::vector<float> zero_points =
+      form.has_zero_points ? ZeroPointsOf(checkpoint_, layer, part) : std::vector<float>();
   MatrixStack stack = MatrixStack::Of(codes.tensor.shape);
   (part.transposed ? stack.rows : stack.cols) *= form.codes_per_element();
   QuantizedWeight weight{.codes = nullptr,
@@ -171,6 +175,7 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   for (std::int64_t i = 0; i < stack.count; ++i) {
     weight.codes = CodesOf(codes) + i * NumBytes(codes.tensor.dtype, codes.tensor.shape) / stack.count;
     weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
+    if (form.has_zero_points) weight.zero_points = zero_points;  // not of a stack
     Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
   }
 }

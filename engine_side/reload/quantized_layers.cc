@@ -109,15 +109,20 @@ class LayerFinder {
     if (form.packed_bits != 0 && transposed) {
       throw Error(ErrorCode::kUnsupported, what + ", but packed integers are read of rows, not of transposed stacks");
     }
+    if (form.has_zero_points && weight.shape.size() == 3) {
+      throw Error(ErrorCode::kUnsupported, what + ", but zero points are read of single matrices, not of stacks");
+    }
     const bool packed = NamesPackedCodes(spec.name);
-    const std::uint32_t scale = FindScale(what, ScaleNames(weight.name, form));
+    const std::uint32_t scale = FindTensor(what, "scales", ScaleNames(weight.name, form));
     const std::uint32_t global_scale =
-        form.has_global_scale ? FindScale(what, GlobalScaleNames(weight.name, form, packed)) : 0;
+        form.has_global_scale ? FindTensor(what, "scales", GlobalScaleNames(weight.name, form, packed)) : 0;
+    const std::uint32_t zero_point =
+        form.has_zero_points ? FindTensor(what, "zero points", {ZeroPointName(weight.name)}) : 0;
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
-    parts_of.parts.push_back(
-        {codes, scale, transposed, std::move(fused_in), weight.name, std::move(module), global_scale, packed});
+    parts_of.parts.push_back({codes, scale, transposed, std::move(fused_in), weight.name, std::move(module), global_scale,
+                              zero_point, packed});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
       const std::string of_part = InputScaleNameOf(weight.name, packed);
       AddInputScale(parts_of, {layer->InputScaleName(to.pieces.front().parameter), {}, packed}, of_part);
@@ -126,10 +131,11 @@ class LayerFinder {
   }
 
   // The first of `names` that is there.
-  std::uint32_t FindScale(const std::string& what, const std::vector<std::string>& names) const {
+  std::uint32_t FindTensor(const std::string& what, const std::string& kind,
+                           const std::vector<std::string>& names) const {
     const auto there = std::ranges::find_if(names, [&](const std::string& name) { return index_of_.contains(name); });
     if (there != names.end()) return index_of_.at(*there);
-    throw Error(ErrorCode::kInvalidArgument, what + ", and its scales, '" + names.front() + "', are missing");
+    throw Error(ErrorCode::kInvalidArgument, what + ", and its " + kind + ", '" + names.front() + "', are missing");
   }
 
   // A layer without any is the plan's to refuse: they may come under the layer's own name.
@@ -185,16 +191,20 @@ class LayerFinder {
   std::map<std::string, std::string> without_input_scale_;  // what a layer would have -> a part's that is missing
 };
 
+std::string KindOf(const QuantizedForm& form) {
+  if (form.packed_bits != 0) return std::to_string(form.packed_bits) + "-bit integers";
+  if (!form.recipe().empty()) return std::string(form.recipe());
+  const std::string blocks = "blocks of " + std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
+  if (form.codes != DType::kI8) return blocks;
+  return form.has_zero_points ? "integers with zero points" : "integers in " + blocks;
+}
+
 // Empty: its codes and scales are what the recipe makes.
 std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationConfig& quantization) {
   const QuantizedForm& form = *layer.quantized_form();
   const std::string_view recipe = RecipeOf(&form, quantization.recipe);
   if (form.recipe() != recipe) {
-    const std::string blocks = std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
-    return "expected weights for " + std::string(recipe) + ", got codes of " +
-           (form.packed_bits != 0   ? std::to_string(form.packed_bits) + "-bit integers"
-            : form.recipe().empty() ? "blocks of " + blocks
-                                    : std::string(form.recipe()));
+    return "expected weights for " + std::string(recipe) + ", got codes of " + KindOf(form);
   }
   if (quantization.power_of_two_scales && !form.power_of_two) {
     return "expected scales that are powers of two, and config.json does not say that these are";

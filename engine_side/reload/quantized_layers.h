@@ -29,6 +29,7 @@ struct QuantizedLayer {
     std::string name{};                   // of the weight in full precision: "mlp.down_proj.weight"
     std::string module{};                 // what holds it, as the tree has it: "mlp.down_proj"
     std::uint32_t global_scale = 0;       // where the form has one, the index of that tensor
+    std::uint32_t zero_point = 0;         // likewise
     bool packed = false;                  // compressed-tensors' NVFP4: that number is the reciprocal of the scale
   };
 

@@ -94,6 +94,22 @@ TEST(CheckpointQuantization, FormsOfTheField) {
   EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "int",
       "num_bits": 4, "strategy": "group"}}}})"),
             std::nullopt);
+  EXPECT_EQ(form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "float",
+      "num_bits": 4, "strategy": "group", "group_size": 32}}}})"),
+            QuantizedForm::Mxfp4());
+  const auto grouped = form(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {
+      "type": "int", "num_bits": 4, "strategy": "group", "group_size": 64, "symmetric": false}}}})");
+  EXPECT_EQ(grouped->block_cols, 64);
+  EXPECT_EQ(grouped->packed_bits, 0);
+  EXPECT_TRUE(grouped->has_zero_points);
+  EXPECT_EQ(grouped->recipe(), "");
+  for (const char* algorithm : {"MXFP4", "mxfp4", "W4A8_MXFP4_FP8"}) {
+    const std::string config = std::string(R"({"quant_method": "modelopt", "quant_algo": ")") + algorithm + "\"}";
+    EXPECT_EQ(form(config), QuantizedForm::Mxfp4());
+  }
+  EXPECT_EQ(form(R"({"quant_method": "modelopt", "quant_algo": "W8A8_SQ_PER_CHANNEL"})")->recipe(), "int8_per_channel");
+  EXPECT_EQ(form(R"({"quant_method": "modelopt", "quant_algo": "W4A8_NVFP4_FP8", "group_size": 32})")->recipe(), "");
+  EXPECT_TRUE(form(R"({"quant_method": "mxfp4"})")->in_blocks);
   EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": 128})"); }),
               HasSubstr("weight_block_size: expected two sizes, got 128"));
   EXPECT_THAT(ErrorOf([&] { form(R"({"quant_method": "fp8", "weight_block_size": [128, 9223372036854775807]})"); }),
@@ -118,8 +134,8 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
   EXPECT_EQ(why(R"({"quant_method": "fp8"})"), "");
   EXPECT_EQ(
       why(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
-      "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8', 'NVFP4' "
-      "or 'W4A16_NVFP4', got \"W4A8_AWQ\"");
+      "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8', 'MXFP4', "
+      "'NVFP4', 'W4A16_NVFP4', 'W4A8_NVFP4_FP8', 'W4A8_MXFP4_FP8' or 'W8A8_SQ_PER_CHANNEL', got \"W4A8_AWQ\"");
   EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "MXFP8", "group_size": 16})"),
             "quantization_config.group_size: expected 32, got 16");
   EXPECT_EQ(why(R"({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO", "group_size": 64})"),
@@ -138,7 +154,11 @@ TEST(CheckpointQuantization, NamesTheFieldThatHasNoForm) {
       of_group(R"({"format": "pack-quantized", "weights": {"type": "int", "num_bits": 4, "strategy": "group"}})"),
       HasSubstr("all.weights.strategy: expected 'channel', or 'group' with a group_size, got \"group\""));
   EXPECT_THAT(of_group(R"({"weights": {"type": "int", "num_bits": 8, "strategy": "tensor"}})"),
-              HasSubstr("strategy: expected 'channel' of 8-bit integers, got \"tensor\""));
+              HasSubstr("strategy: expected 'channel', or 'group' with a group_size, got \"tensor\""));
+  EXPECT_THAT(of_group(R"({"weights": {"type": "float", "num_bits": 4, "strategy": "tensor"}})"),
+              HasSubstr("strategy: expected 'tensor_group' or 'group' of e2m1, got \"tensor\""));
+  EXPECT_THAT(of_group(R"({"weights": {"type": "float", "num_bits": 6, "strategy": "group"}})"),
+              HasSubstr("num_bits: expected 8 or 4, got 6"));
 }
 
 TEST(QuantizedLayers, AFusedLayerIsIgnoredByItsNameOrByAllOfItsParts) {

@@ -207,7 +207,7 @@ ExpertOptions Alternating() {
 
 TEST(QuantizedExperts, BlocksOfMxfp4AreCutByWholeBlocks) {
   FusedMoE experts({.parallel = {1, 2}}, Alternating());
-  experts.SetQuantization(true, QuantizedForm::Mxfp4());
+  experts.SetQuantization(true, QuantizedForm::Mxfp4InBlocks());
   EXPECT_EQ(experts.WhyNotSliced(), "");
   experts.TakeQuantized(true);
   ASSERT_EQ(experts.parameters().size(), 6U);
@@ -239,7 +239,7 @@ TEST(QuantizedExperts, BlocksOfMxfp4AreCutByWholeBlocks) {
 
 TEST(QuantizedExperts, ABlockOfMxfp4ThatStraddlesRanksIsNamedWithItsNumbers) {
   FusedMoE experts({.parallel = {2, 4}}, Alternating());
-  experts.SetQuantization(true, QuantizedForm::Mxfp4());
+  experts.SetQuantization(true, QuantizedForm::Mxfp4InBlocks());
   EXPECT_EQ(experts.WhyNotSliced(),
             "expected whole blocks of 32 columns of 'down_proj' on each of 4 ranks, got 32 to 48 of 64");
 }

@@ -8,8 +8,10 @@ import oracle
 import recipes
 import served_model
 import shards
-from quantized_forms import CODES, FORMS, FP8
+from quantized_forms import CODES, FORMS, FP8, Form
 
+BLOCK_BYTES = {"nvfp4": 8, "mxfp4": 16, "mxfp8": 32}  # of codes that have one scale
+EXPONENTS = ("mxfp4", "mxfp8")
 
 def _under_modelopts_names(tensors):
     """NVFP4 of compressed-tensors as ModelOpt would have it."""
@@ -58,7 +60,7 @@ class Served(served_model.ServedModel):
             largest = torch.stack([scale.reshape(1) for scale in scales]).amax(dim=0)
             codes = [self.at(code, scale, largest) for code, scale in zip(codes, scales)]
             self.out[f"{module}.weight_scale"] = largest
-        elif self.form.recipe in ("fp8_per_channel", "int8_per_channel", "mxfp8"):
+        elif self.form.recipe in ("fp8_per_channel", "int8_per_channel", *EXPONENTS):
             kept = [shards.rows_of(scale, rows) for scale, (_, rows) in zip(scales, parts)]
             self.out[f"{module}.weight_scale"] = torch.cat(kept)
         else:
@@ -87,18 +89,15 @@ class Served(served_model.ServedModel):
         if codes.dtype not in CODES:
             return self.in_full_precision(super().row, module)
         self.input_scale(module, [module])
-        if self.form.recipe == "nvfp4" and self.recipe == "nvfp4":
-            blocks = shards.shard(codes.shape[1] // 8, self.t, self.r)
-            self.out[f"{module}.weight"] = codes[:, blocks.start * 8 : blocks.stop * 8]
-            self.out[f"{module}.weight_scale"] = self.source[f"{module}.weight_scale"][:, blocks.start : blocks.stop]
-            self.out[f"{module}.weight_scale_2"] = self.source[f"{module}.weight_scale_2"].reshape(1)
+        size = BLOCK_BYTES.get(self.form.recipe)
+        if size and self.recipe == self.form.recipe:
+            blocks = shards.shard(codes.shape[1] // size, self.t, self.r)
+            self.out[f"{module}.weight"] = codes[:, blocks.start * size : blocks.stop * size]
+            self.out[f"{module}.weight_scale"] = self.source[f"{module}.{self.form.scale}"][:, blocks.start : blocks.stop]
+            if self.recipe == "nvfp4":
+                self.out[f"{module}.weight_scale_2"] = self.source[f"{module}.weight_scale_2"].reshape(1)
             return None
         columns = shards.shard(codes.shape[1], self.t, self.r)
-        if self.form.recipe == "mxfp8" and self.recipe == "mxfp8":
-            self.out[f"{module}.weight"] = codes[:, columns.start : columns.stop]
-            blocks = slice(columns.start // 32, columns.stop // 32)
-            self.out[f"{module}.weight_scale"] = self.scale(module)[:, blocks]
-            return None
         ends = columns.stop % 128 == 0 or columns.stop == codes.shape[1]
         if not self.as_it_is(columns.start % 128 == 0 and ends):
             self.dequantize(module)
@@ -130,7 +129,7 @@ class Served(served_model.ServedModel):
         scale = self.source[f"{module}.{self.form.scale}"]
         if self.form.spread_scale:
             scale = scale[:, 0, :, 0]
-        if self.form.recipe == "mxfp8":  # exponents
+        if self.form.recipe in EXPONENTS:
             return scale
         return scale.float().reshape(-1, 1) if self.form.flat_scale else scale.float()
 
@@ -156,7 +155,7 @@ def of_rank(tensors, config, tp_size, rank, recipe, kind=Served):
 
 def _of_form(form, *rank):
     served = of_rank(*rank)
-    served.form = FORMS[form]
+    served.form = form if isinstance(form, Form) else FORMS[form]
     return served
 
 

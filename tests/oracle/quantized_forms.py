@@ -1,6 +1,6 @@
 """Checkpoints that are quantized already, in the forms that are in use: torch and safetensors alone.
 
-make() writes an FP8, MXFP8, INT8 or NVFP4 checkpoint. Every linear layer is quantized, but for those that the form leaves out.
+make() writes an FP8, MXFP8, MXFP4, INT8 or NVFP4 checkpoint. Every linear layer is quantized, but for those that the form leaves out.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import oracle
 import recipes
 
 FP8 = torch.float8_e4m3fn
-CODES = (FP8, torch.int8, torch.uint8)  # bytes: NVFP4
+CODES = (FP8, torch.int8, torch.uint8)  # bytes: NVFP4, MXFP4
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "q_a_proj", "kv_a_proj_with_mqa",
           "q_b_proj", "kv_b_proj")
 
@@ -78,6 +78,15 @@ FORMS = {
                            {"quant_method": "modelopt", "quant_algo": "MXFP8", "group_size": 32,
                             "ignore": ["lm_head", "model.layers.0.mlp.down_proj"]},
                            left_out=("layers.0.mlp.down_proj",), scale_dtype=torch.uint8),
+    # As its release 0.47 writes them, in capitals or not.
+    "modelopt mxfp4": Form("mxfp4", "weight_scale",
+                           {"quant_algo": "mxfp4", "kv_cache_quant_algo": None,
+                            "exclude_modules": ["lm_head", "model.embed_tokens", "model.layers.1.self_attn*"]},
+                           left_out=("layers.1.self_attn.",), scale_dtype=torch.uint8, own_file=True),
+    "modelopt int8": Form("int8_per_channel", "weight_scale",
+                          {"quant_method": "modelopt", "quant_algo": "W8A8_SQ_PER_CHANNEL",
+                           "ignore": ["lm_head", "model.embed_tokens", "model.layers.0.mlp.down_proj"]},
+                          left_out=("layers.0.mlp.down_proj",), flat_scale=True, input_scale=True),
     # As SGLang's converters write it.
     "mxfp8": Form("mxfp8", "weight_scale_inv",
                   {"quant_method": "mxfp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [1, 32],
@@ -104,18 +113,19 @@ FORMS = {
 
 def quantized(form, weight, largest):
     """suffix -> tensor. `largest`: of all weights."""
-    if form.recipe == "int8_per_channel":
-        return _int8_of_compressed_tensors(weight)
     if form.packed:
         codes = recipes.quantize("nvfp4", weight, largest, None)
         g = recipes.FP8_MAX * 6.0 / largest.float()  # what compressed-tensors stores: the reciprocal of the scale
         return {"weight_packed": codes["weight"], "weight_scale": codes["weight_scale"], "weight_global_scale": g.reshape(1)}
-    quantized = recipes.quantize(form.recipe, weight, weight.abs().amax(), weight.abs().amax(dim=1))
+    if form.recipe == "int8_per_channel":
+        quantized = _int8_of_compressed_tensors(weight)
+    else:
+        quantized = recipes.quantize(form.recipe, weight, weight.abs().amax(), weight.abs().amax(dim=1))
     if form.recipe == "nvfp4":
         quantized["weight"][::2] &= 0xDD  # blocks whose largest magnitude is 3, not 6, as others' may be
         return {**quantized, "weight_scale_2": quantized["weight_scale_2"].reshape(())}
     scale = next(value for key, value in quantized.items() if key != "weight").to(form.scale_dtype)
-    if form.recipe == "mxfp8":
+    if form.recipe in ("mxfp4", "mxfp8"):
         scale[::2] += 1  # not the smallest power of two that would do, as others' need not be
     rows, *columns = scale.shape
     shape = () if form.scalar_scale else (-1,) if form.flat_scale else scale.shape

@@ -66,9 +66,9 @@ def test_they_are_refused_unless_asked_for(made, load):
         assert "expected weights for none, got codes of 4-bit integers" in message, message
 
 
-@pytest.mark.parametrize("fields, refusal", [({"symmetric": False}, "symmetric: expected true, got false"),
-                                             ({"actorder": "group"}, "actorder: expected null or 'static'"),
-                                             ({"num_bits": 3}, "num_bits: expected 8, got 3")])
+@pytest.mark.parametrize("fields, refusal", [({"symmetric": False}, "weight_zero_point', are missing"),
+                                             ({"actorder": "group"}, "actorder: expected null, 'weight' or 'static'"),
+                                             ({"num_bits": 3}, "num_bits: expected 4 or 8 of packed integers, got 3")])
 def test_others_are_refused_naming_the_field(fields, refusal, made, load):
     folder, _ = made("qwen3_wide", 4, 128)
     edit_config(folder, lambda config: config["quantization_config"]["config_groups"]["group_0"]["weights"].update(fields))

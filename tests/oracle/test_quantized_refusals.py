@@ -218,12 +218,12 @@ def test_a_block_of_modelopts_that_straddles_ranks_is_refused_with_the_numbers(m
     ("nvfp4", lambda config: config["quantization_config"].update(group_size=32),
      "quantization_config.group_size: expected 16, got 32"),
     ("nvfp4", lambda config: config["quantization_config"].update(quant_algo="W4A16_AWQ"),
-     "quantization_config.quant_algo: expected 'FP8', 'FP8_PER_CHANNEL_PER_TOKEN', 'FP8_PB_WO', 'MXFP8', 'NVFP4' "
-     "or 'W4A16_NVFP4', "
-     "got \"W4A16_AWQ\""),
-    ("nvfp4 packed", lambda config: weights_of_group(type="int")(config), ".num_bits: expected 8, got 4"),
-    ("nvfp4 packed", lambda config: weights_of_group(strategy="group")(config),
-     ".strategy: expected 'tensor_group' of e2m1, got \"group\"")])
+     "or 'W8A8_SQ_PER_CHANNEL', got \"W4A16_AWQ\""),
+    ("nvfp4 packed", lambda config: weights_of_group(type="int")(config),
+     ".format: expected 'int-quantized', a code in a byte, got \"nvfp4-pack-quantized\""),
+    ("nvfp4 packed", lambda config: weights_of_group(strategy="group")(config), ".group_size: expected 32, got 16"),
+    ("nvfp4 packed", lambda config: weights_of_group(strategy="channel")(config),
+     ".strategy: expected 'tensor_group' or 'group' of e2m1, got \"channel\"")])
 def test_four_bits_of_another_form_are_refused_naming_the_field(form, change, refusal, made, load):
     folder = made(form)
     edit_config(folder, change)
@@ -251,10 +251,9 @@ GROUP = "quantization_config.config_groups.group_0"
 
 
 @pytest.mark.parametrize("change, refusal", [
-    (weights_of_group(symmetric=False), f"{GROUP}.weights.symmetric: expected true, got false"),
-    (weights_of_group(strategy="group", group_size=128),
-     f"{GROUP}.weights.strategy: expected 'channel' of 8-bit integers, got \"group\""),
-    (weights_of_group(num_bits=4), f"{GROUP}.weights.num_bits: expected 8, got 4"),
+    (weights_of_group(symmetric=False), "weight_zero_point', are missing"),
+    (weights_of_group(strategy="tensor"),
+     f"{GROUP}.weights.strategy: expected 'channel', or 'group' with a group_size, got \"tensor\""),
     (weights_of_group(type=None), f"{GROUP}.weights.type: expected 'float' or 'int', got null"),
     (lambda config: config["quantization_config"].update(format="pack-quantized"),
      "but config.json says that its codes are i32"),

@@ -48,7 +48,8 @@ std::unique_ptr<Module> ExpertModel(const RigOptions& options) {
                                                                    .bias = kExperts.bias,
                                                                    .transposed = IsTransposed(*options.experts),
                                                                    .interleaved = interleaved});
-  if (interleaved && options.recipe == "mxfp4") experts->SetQuantization(true, QuantizedForm::Mxfp4());  // as GPT-OSS
+  if (interleaved && options.recipe == "mxfp4")
+    experts->SetQuantization(true, QuantizedForm::Mxfp4InBlocks());  // as GPT-OSS
   mlp->Add("experts", std::move(experts));
   auto root = std::make_unique<Tree>("ExpertModel");
   root->Add("mlp", std::move(mlp));

@@ -26,6 +26,8 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   // Integers of 4 or 8 bits, offset by half their range, packed into I32 from the low end on (compressed-tensors'
   // pack-quantized); no recipe makes them. 0: none.
   int packed_bits = 0;
+  bool has_zero_points = false;  // of integers: a value is (code - zero point) * scale; no recipe makes them
+  bool in_blocks = false;        // MXFP4 of stacked experts as GPT-OSS has them: [experts, rows, cols/32, 16]
 
   // Whether a whole weight has a number, its only scale or its second.
   bool has_number() const { return scales == Scales::kTensor || has_global_scale; }
@@ -46,16 +48,18 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   std::vector<std::string> StackedGlobalScales() const;
   std::vector<std::string> StackedGlobalReciprocals() const;
 
-  // Exponents (e8m0) of blocks of 1 x 32: of GPT-OSS's experts, and of ModelOpt's e4m3 codes.
+  // Exponents (e8m0) of blocks of 1 x 32: of e2m1 codes in rows, of those in GPT-OSS's blocks, and of e4m3 codes.
   static QuantizedForm Mxfp4();
+  static QuantizedForm Mxfp4InBlocks();
   static QuantizedForm Mxfp8();
-  bool is_mxfp4() const { return codes == DType::kF4 && !has_global_scale; }
-  // e4m3 scales of blocks of 1 x 16, and one of the whole weight.
-  static QuantizedForm Nvfp4();
+  // e4m3 scales of blocks of 1 x 16, and one of the whole weight. No recipe makes blocks of another size.
+  static constexpr std::int64_t kNvfp4Columns = 16;
+  static QuantizedForm Nvfp4(std::int64_t block_cols = kNvfp4Columns);
   static constexpr std::string_view kGlobalScale = "weight_scale_2";  // what that one is called
-  // By compressed-tensors, which stores one divided by it; and what it calls the codes.
+  // By compressed-tensors, which stores one divided by it; and what it calls e2m1 codes.
   static constexpr std::string_view kGlobalReciprocal = "weight_global_scale";
   static constexpr std::string_view kPackedCodes = "weight_packed";
+  static constexpr std::string_view kZeroPoint = "weight_zero_point";
 
   bool operator==(const QuantizedForm&) const = default;
 };
