@@ -93,6 +93,7 @@ void QuantizableLayer::SetSkipRules() {
   skip_rules_.clear();
   if (form_ && form_->packed_bits != 0) skip_rules_.push_back({"weight_shape", kShapeOfPacked});
   if (!form_ || holds_input_scales_) return;
+  if (form_->codes == DType::kI8) skip_rules_.push_back({"input_zero_point", kNoInputScale});
   if (form_->has_global_scale) skip_rules_.push_back({kInputGlobalScale, kNoInputScale});
   for (const std::string_view name : input_scale_names()) skip_rules_.push_back({name, kNoInputScale});
 }
