@@ -21,4 +21,7 @@ inline std::string_view ParentPath(std::string_view path) {
   return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
 }
 
+// "a.b.c" -> "c".
+inline std::string_view LastName(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
 }  // namespace layercast

@@ -56,6 +56,15 @@ std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm
   return names;
 }
 
+std::vector<std::string> ScaleNamesOfStack(const TensorSpec& weight, std::string_view shard_id,
+                                           const QuantizedForm& form) {
+  const bool of_blocks = form.scales == QuantizedForm::Scales::kBlock && form.scale_dtype == DType::kF32;
+  if (!of_blocks || form.has_zero_points || weight.shape.size() != 2 || !weight.name.ends_with(kWeightSuffix))
+    return {};
+  const std::string_view experts = ParentPath(ParentPath(ParentPath(weight.name)));
+  return ScaleNames(JoinPath(experts, shard_id == "w2" ? "down_proj" : "gate_up_proj"), form);
+}
+
 std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed) {
   if (name.ends_with(kWeightSuffix)) {
     return {JoinPath(ParentPath(name), packed ? QuantizedForm::kGlobalReciprocal : QuantizedForm::kGlobalScale)};

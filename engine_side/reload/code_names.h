@@ -22,6 +22,11 @@ std::vector<TensorSpec> WeightsOf(const TensorSpec& spec);
 // What the scales of a weight called `name` may be called, the usual name first.
 std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form);
 
+// What those of the stack may be called that the expert `weight`, a matrix, is of; empty where it has scales of its
+// own: transformers saves experts in FP8 one by one, and their scales of blocks stacked.
+std::vector<std::string> ScaleNamesOfStack(const TensorSpec& weight, std::string_view shard_id,
+                                           const QuantizedForm& form);
+
 // And its second one, where the form has it; `packed`: its codes are.
 std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed);
 

@@ -10,8 +10,6 @@ namespace {
 
 using Part = QuantizedLayer::Part;
 
-std::string_view LastName(std::string_view path) { return path.substr(path.rfind('.') + 1); }
-
 class Check {
  public:
   Check(const QuantizedLayer& layer, std::span<const TensorSpec> specs,

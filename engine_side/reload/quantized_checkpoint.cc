@@ -10,6 +10,7 @@
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/reload/quantized_scales.h"
+#include "engine_side/reload/scales_of_expert.h"
 #include "engine_side/reload/zero_points.h"
 
 namespace layercast {
@@ -150,7 +151,8 @@ NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
 void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype,
                                       std::byte* values) const {
   const NamedTensor codes = checkpoint_.Tensor(std::size_t{part.weight});
-  const std::vector<float> scales = QuantizedScales(checkpoint_, layer).Of(part);
+  const std::vector<float> scales =
+      part.scale_is_of_stack ? ScalesOfExpert(checkpoint_, layer, part) : QuantizedScales(checkpoint_, layer).Of(part);
   const QuantizedForm& form = *layer.layer->quantized_form();
   const std::vector<float> zero_points =
       form.has_zero_points ? ZeroPointsOf(checkpoint_, layer, part) : std::vector<float>();

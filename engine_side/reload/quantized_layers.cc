@@ -113,7 +113,12 @@ class LayerFinder {
       throw Error(ErrorCode::kUnsupported, what + ", but zero points are read of single matrices, not of stacks");
     }
     const bool packed = NamesPackedCodes(spec.name);
-    const std::uint32_t scale = FindTensor(what, "scales", ScaleNames(weight.name, form));
+    const std::string_view shard_id = to.pieces.empty() ? std::string_view() : to.pieces.front().shard_id;
+    const std::vector<std::string> stacked_scales = ScaleNamesOfStack(weight, shard_id, form);
+    const bool scale_is_of_stack =
+        !IsThere(ScaleNames(weight.name, form)) && dynamic_cast<const FusedMoE*>(to.owner) && IsThere(stacked_scales);
+    const std::uint32_t scale =
+        FindTensor(what, "scales", scale_is_of_stack ? stacked_scales : ScaleNames(weight.name, form));
     const std::uint32_t global_scale =
         form.has_global_scale ? FindTensor(what, "scales", GlobalScaleNames(weight.name, form, packed)) : 0;
     const std::uint32_t zero_point =
@@ -121,13 +126,25 @@ class LayerFinder {
     const auto [entry, is_new] = layer_of_.try_emplace(layer, layers_.size());
     if (is_new) layers_.push_back({.layer = layer, .path = std::move(to.owner_path), .parts = {}});
     QuantizedLayer& parts_of = layers_[entry->second];
-    parts_of.parts.push_back({codes, scale, transposed, std::move(fused_in), weight.name, std::move(module), global_scale,
-                              zero_point, packed});
+    parts_of.parts.push_back({.weight = codes,
+                              .scale = scale,
+                              .transposed = transposed,
+                              .fused_in = std::move(fused_in),
+                              .name = weight.name,
+                              .module = std::move(module),
+                              .global_scale = global_scale,
+                              .zero_point = zero_point,
+                              .scale_is_of_stack = scale_is_of_stack,
+                              .packed = packed});
     if (layer->holds_input_scales() && !to.pieces.empty()) {
       const std::string of_part = InputScaleNameOf(weight.name, packed);
       AddInputScale(parts_of, {layer->InputScaleName(to.pieces.front().parameter), {}, packed}, of_part);
     }
     return true;
+  }
+
+  bool IsThere(const std::vector<std::string>& names) const {
+    return std::ranges::any_of(names, [&](const std::string& name) { return index_of_.contains(name); });
   }
 
   // The first of `names` that is there.

@@ -30,6 +30,7 @@ struct QuantizedLayer {
     std::string module{};                 // what holds it, as the tree has it: "mlp.down_proj"
     std::uint32_t global_scale = 0;       // where the form has one, the index of that tensor
     std::uint32_t zero_point = 0;         // likewise
+    bool scale_is_of_stack = false;       // of all experts, which come one by one: transformers' own FP8
     bool packed = false;                  // compressed-tensors' NVFP4: that number is the reciprocal of the scale
   };
 

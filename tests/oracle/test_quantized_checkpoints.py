@@ -62,12 +62,12 @@ def test_experts_and_latent_attention_in_nvfp4(form, made_experts, load):
     assert_served(load, folder, form, 4, "none", "requantize")
 
 
-def stacked(folder, names):
+def stacked(folder, names, left_alone=("input_scale",)):
     """The same experts, each kind in one tensor; names(kind, suffix) calls it."""
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
-    apart = {name: tensors.pop(name) for name in list(tensors) if ".experts." in name}
+    apart = {name: tensors.pop(name) for name in list(tensors) if ".experts." in name and not name.endswith(left_alone)}
     module = "model.layers.1.mlp.experts"
-    for suffix in {name.rpartition(".")[2] for name in apart} - {"input_scale"}:
+    for suffix in {name.rpartition(".")[2] for name in apart}:
         def of_all(kind):
             return torch.stack([apart[f"{module}.{i}.{kind}.{suffix}"].view(torch.uint8) for i in range(6)])
 
@@ -97,6 +97,27 @@ def test_experts_whose_codes_are_stacked_are_served_as_they_are(form, names, mad
     got = load(folder, 1, 0, "none", "requantize")
     assert not isinstance(got, str), got
     assert oracle.differences(got, in_full_precision) == []
+
+
+@pytest.mark.parametrize("recipe, words", [("fp8_per_block", ()), ("fp8_per_block", ("direct",)), ("none", ("requantize",)),
+                                           ("fp8_per_channel", ("requantize", "direct"))])
+def test_experts_one_by_one_may_have_stacked_scales(recipe, words, made_experts, load):
+    """As transformers 5.23 saves what it quantized by FineGrainedFP8Config."""
+    folder = made_experts("deepseek")
+    expected = {(tp, rank): quantized_checkpoints.served_tensors(folder, "deepseek", tp, rank, recipe)
+                for tp in (1, 2) for rank in range(tp)}
+    stacked(folder, lambda kind, suffix: f"{kind}_scale_inv", left_alone=(".weight",))
+    for (tp, rank), tensors in expected.items():
+        got = load(folder, tp, rank, recipe, *words)
+        assert not isinstance(got, str), got
+        assert oracle.differences(got, tensors) == []
+    if recipe == "none":
+        path = folder / "model.safetensors"
+        tensors = safetensors.torch.load_file(path)
+        name = "model.layers.1.mlp.experts.gate_up_proj_scale_inv"
+        safetensors.torch.save_file({**tensors, name: tensors[name][:, :3].clone()}, path)
+        message = load(folder, 1, 0, recipe, *words)
+        assert f"'{name}' expected scales [4, 2] of each expert" in message and "[6, 3, 2] f32" in message, message
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (6,)])

@@ -1,0 +1,47 @@
+#include "engine_side/reload/scales_of_expert.h"
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine_side/model/path.h"
+#include "engine_side/reload/check_scales.h"
+#include "engine_side/reload/quantized_scales.h"
+#include "layercast/error.h"
+
+namespace layercast {
+namespace {
+
+// Of "experts.3.up_proj.weight"; the layer has taken it, so there is one.
+std::int64_t ExpertOf(const QuantizedLayer::Part& part) {
+  const std::string_view number = LastName(ParentPath(ParentPath(part.name)));
+  std::int64_t expert = 0;
+  std::from_chars(number.data(), number.data() + number.size(), expert);
+  return expert;
+}
+
+}  // namespace
+
+std::vector<float> ScalesOfExpert(const Checkpoint& checkpoint, const QuantizedLayer& layer,
+                                  const QuantizedLayer::Part& part) {
+  const QuantizedScales scales(checkpoint, layer);
+  const Shape own = scales.ShapeOf(part);
+  const std::int64_t expert = ExpertOf(part);
+  const std::int64_t rows = part.shard_id == "w2" ? own[0] : 2 * own[0];  // gate and up in one
+  const TensorSpec& spec = checkpoint.specs()[part.scale];
+  if (spec.shape.size() != 3 || spec.shape[0] <= expert || spec.shape[1] != rows || spec.shape[2] != own[1]) {
+    throw Error(ErrorCode::kInvalidArgument, "layer " + layer.path + ": '" + spec.name + "' expected scales [" +
+                                                 std::to_string(rows) + ", " + std::to_string(own[1]) +
+                                                 "] of each expert, of " + std::to_string(expert) + " too, got " +
+                                                 Describe(spec));
+  }
+  const std::vector<float> all = scales.NumbersOf(part.scale);
+  const std::int64_t count = own[0] * own[1];
+  const auto first = all.begin() + expert * rows * own[1] + (part.shard_id == "w3" ? count : 0);
+  std::vector<float> of_expert(first, first + count);
+  CheckScales(of_expert, Sign::kNotNegative, layer.path, spec.name);
+  return of_expert;
+}
+
+}  // namespace layercast
