@@ -1,7 +1,7 @@
 """Checkpoints that compressed-tensors itself writes, as llm-compressor has it do: the library initializes, calculates scales, compresses
 and says in config.json what it did. Ours are the names of the modules and which values a scale is of.
 
-make() quantizes every linear layer and expert of a checkpoint but for routers and lm_head by one of the library's preset schemes.
+make() quantizes every linear layer and expert of a checkpoint but for routers and lm_head by the library's preset schemes.
 """
 
 import json
@@ -68,18 +68,19 @@ def _calibrate(root, name, linear):
         linear.input_global_scale.data = torch.full_like(linear.input_global_scale, 1.0 / number)
 
 
-def make(source, folder, scheme, edit=lambda args: None):
-    """The checkpoint `source` in `folder`, quantized by the preset `scheme`, which `edit` may change. name -> tensor: what the library
-    makes of what it wrote, in full precision."""
+def make(source, folder, schemes, edit=lambda scheme: None):
+    """The checkpoint `source` in `folder`, quantized by preset schemes, each of a target, which `edit` may change. name -> tensor: what
+    the library makes of what it wrote, in full precision."""
     from compressed_tensors import ModelCompressor
     from compressed_tensors.quantization import QuantizationConfig, apply_quantization_config
     from compressed_tensors.quantization.quant_scheme import preset_name_to_scheme
 
     folder.mkdir(parents=True)
     root = _tree(oracle.read_tensors(source))
-    preset = preset_name_to_scheme(scheme, ["Linear"])
-    edit(preset)
-    apply_quantization_config(root, QuantizationConfig(config_groups={"group_0": preset}, ignore=IGNORED), show_progress=False)
+    groups = {f"group_{i}": preset_name_to_scheme(scheme, [target]) for i, (target, scheme) in enumerate(schemes.items())}
+    for group in groups.values():
+        edit(group)
+    apply_quantization_config(root, QuantizationConfig(config_groups=groups, ignore=IGNORED), show_progress=False)
     linears = [(name, linear) for name, linear in root.named_modules() if hasattr(linear, "quantization_scheme")]
     for name, linear in linears:
         _calibrate(root, name, linear)

@@ -23,11 +23,13 @@ IN_WHOLE_BLOCKS = ("qwen3_wide", "deepseek_v3_wide")
 
 @pytest.fixture
 def made(checkpoint, tmp_path):
-    """Its folder, and what the library makes of it in full precision."""
+    """Its folder, and what the library makes of it in full precision. `schemes`: of all linear layers, or target -> scheme."""
 
-    def make(spec, scheme, *edit):
-        folder = tmp_path / "checkpoint"
-        return folder, compressed_tensors_checkpoints.make(one_by_one(checkpoint(spec, "a"), tmp_path / "source"), folder, scheme, *edit)
+    def make(spec, schemes, *edit):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        source = one_by_one(checkpoint(spec, "a"), tmp_path / f"source of {folder.name}")
+        schemes = schemes if isinstance(schemes, dict) else {"Linear": schemes}
+        return folder, compressed_tensors_checkpoints.make(source, folder, schemes, *edit)
 
     return make
 
@@ -76,14 +78,29 @@ def test_a_publisher_sends_the_bytes_of_its_files(model, scheme, made, load, pub
 @pytest.mark.parametrize("model", MODELS)
 def test_dequantized_they_are_what_the_library_makes_of_them(model, scheme, made, load, tmp_path):
     folder, plain = made(model, scheme)
-    (tmp_path / "plain").mkdir()
-    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in plain.items()}, tmp_path / "plain" / "model.safetensors")
+    assert_dequantized(folder, plain, tmp_path / "plain", load)
+
+
+def assert_dequantized(folder, tensors, plain, load):
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    plain.mkdir()
+    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, plain / "model.safetensors")
     config = oracle.read_config(folder)
     del config["quantization_config"]
-    (tmp_path / "plain" / "config.json").write_text(json.dumps(config))
-    assert {tensor.dtype for tensor in plain.values()} == {torch.bfloat16}
-    for tp, rank, recipe in ((1, 0, "none"), (2, 1, "none")):
-        assert_same(load(folder, tp, rank, recipe, "requantize", "direct"), oracle.served_tensors(tmp_path / "plain", tp, rank, recipe))
+    (plain / "config.json").write_text(json.dumps(config))
+    for tp, rank in ((1, 0), (2, 1)):
+        assert_same(load(folder, tp, rank, "none", "requantize", "direct"), oracle.served_tensors(plain, tp, rank, "none"))
+
+
+def test_each_layer_is_in_the_form_of_its_group(made, load, tmp_path):
+    schemes = {"re:.*self_attn.*": "FP8_DYNAMIC", "re:.*experts.*": "MXFP4"}
+    folder, plain = made("qwen3_moe_blocks", schemes)
+    assert oracle.read_config(folder)["quantization_config"]["format"] == "mixed-precision"
+    alone = [served_as_it_is(made("qwen3_moe_blocks", scheme)[0], scheme, 2, 1) for scheme in schemes.values()]
+    expected = {name: tensor for name, tensor in alone[0].items() if ".experts." not in name}
+    expected |= {name: tensor for name, tensor in alone[1].items() if ".experts." in name}
+    assert_same(load(folder, 2, 1, "checkpoint"), expected)
+    assert_dequantized(folder, plain, tmp_path / "plain", load)
 
 
 @pytest.mark.parametrize("scheme", INTEGERS)
