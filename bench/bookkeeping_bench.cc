@@ -48,5 +48,8 @@ void Run(const std::string& recipe, int turns) {
 
 int main(int argc, char** argv) {
   const int turns = argc > 1 ? std::atoi(argv[1]) : 31;
-  for (const char* recipe : {"none", "fp8_per_channel"}) layercast::bench::Run(recipe, turns);
+  const std::vector<std::string> both = {"none", "fp8_per_channel"};
+  for (const std::string& recipe : argc > 2 ? std::vector<std::string>{argv[2]} : both) {
+    layercast::bench::Run(recipe, turns);
+  }
 }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,12 +47,19 @@ class Trainer {
   // Anew: nobody has asked for a digest of it.
   void Publish() {
     Weights weights{.specs = specs_,
-                    .walk = [this](std::span<const std::string>) { return MakeWeightsIterator(tensors_); },
+                    .walk = [this](std::span<const std::string>) { return MakeWeightsIterator(OneByOne()); },
                     .borrowed = true};
     publisher_.Publish({.lineage = "bench", .step = ++step_}, std::move(weights));
   }
 
  private:
+  // As a walk over a trainer's own tensors gives them (layercast/torch.h): each is named and described when it is due.
+  std::function<std::optional<NamedTensor>()> OneByOne() const {
+    return [this, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+      if (next == tensors_.size()) return std::nullopt;
+      return tensors_[next++];
+    };
+  }
   static PublisherOptions Options() {
     PublisherOptions options;
     options.channels = {"inproc"};
