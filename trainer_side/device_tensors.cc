@@ -65,10 +65,10 @@ Buffer DeviceTensors::CopyTo(const Device& device, const TensorView& tensor) {
   return copy;
 }
 
-std::vector<ManifestEntry> DeviceTensors::EntriesOf(const Device& device, std::span<const NamedTensor> tensors) {
+std::vector<TensorSummary> DeviceTensors::SummariesOf(const Device& device, std::span<const NamedTensor> tensors) {
   const std::scoped_lock lock(mutex_);
   Place& place = On(device);
-  std::vector<ManifestEntry> entries(tensors.size());
+  std::vector<TensorSummary> summaries(tensors.size());
   Buffer looked(place.scratch, std::max<std::size_t>(tensors.size(), 1) * sizeof(Looked));
   Buffer seen(place.pinned, looked.size());
   const std::vector<Looked> fresh(tensors.size());
@@ -77,8 +77,7 @@ std::vector<ManifestEntry> DeviceTensors::EntriesOf(const Device& device, std::s
   DeviceDigests digests(*place.stream, place.download, place.scratch);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorView& tensor = tensors[i].tensor;
-    entries[i].spec = {.name = tensors[i].name, .dtype = tensor.dtype, .shape = tensor.shape};
-    digests.Add(tensor.data, static_cast<std::size_t>(tensor.num_bytes()), entries[i].digest);
+    digests.Add(tensor.data, static_cast<std::size_t>(tensor.num_bytes()), summaries[i].digest);
     if (!HasKernel(tensor.dtype) || NumElements(tensor.shape) == 0) continue;
     std::byte* const of_tensor = looked.data() + i * sizeof(Looked);
     place.stream->FindAmax(tensor.dtype, tensor.data, NumElements(tensor.shape), reinterpret_cast<float*>(of_tensor),
@@ -93,20 +92,20 @@ std::vector<ManifestEntry> DeviceTensors::EntriesOf(const Device& device, std::s
     if (found.fault != kNoCudaFault) {
       ThrowNonFinite(tensors[i].name, tensors[i].tensor, DecodeCudaFault(found.fault).index);
     }
-    entries[i].amax = HasKernel(tensors[i].tensor.dtype) ? found.amax : EntryByHost(place, tensors[i]).amax;
+    summaries[i].amax = HasKernel(tensors[i].tensor.dtype) ? found.amax : SummaryByHost(place, tensors[i]).amax;
   }
-  return entries;
+  return summaries;
 }
 
 // Of types that no kernel looks through: few and small, or codes.
-ManifestEntry DeviceTensors::EntryByHost(Place& place, const NamedTensor& named) {
+TensorSummary DeviceTensors::SummaryByHost(Place& place, const NamedTensor& named) {
   const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
   std::vector<std::byte> copy(bytes);
   ToHost(place, named.tensor.data, bytes, copy.data());
   TensorView tensor = named.tensor;
   tensor.data = copy.data();
   tensor.device = {};
-  return EntryOf(named.name, tensor, pool_);
+  return SummaryOf(named.name, tensor, pool_);
 }
 
 void DeviceTensors::ToHost(const Device& device, const std::byte* from, std::size_t bytes, std::byte* to) {

@@ -30,9 +30,9 @@ class DeviceTensors final : public DeviceBytes {
 
   // A copy in memory of that device, of a tensor there or on the host.
   Buffer CopyTo(const Device& device, const TensorView& tensor);
-  // Manifest entries of tensors of one device, as EntryOf makes them on the host, in their order. Throws what it
+  // Summaries of tensors of one device, as SummaryOf makes them on the host, in their order. Throws what it
   // throws, of the first tensor that is wrong.
-  std::vector<ManifestEntry> EntriesOf(const Device& device, std::span<const NamedTensor> tensors);
+  std::vector<TensorSummary> SummariesOf(const Device& device, std::span<const NamedTensor> tensors);
 
   void ToHost(const Device& device, const std::byte* from, std::size_t bytes, std::byte* to) override;
   std::vector<Digest> DigestsOf(const Device& device, std::span<const std::vector<RegionView>> chunks) override;
@@ -69,7 +69,7 @@ class DeviceTensors final : public DeviceBytes {
   Place& On(const Device& device);
   Copies& CopiesOn(const Device& device);
   void ToHost(Place& place, const std::byte* from, std::size_t bytes, std::byte* to);
-  ManifestEntry EntryByHost(Place& place, const NamedTensor& named);
+  TensorSummary SummaryByHost(Place& place, const NamedTensor& named);
 
   const OpenDeviceStream open_;
   WorkerPool& pool_;

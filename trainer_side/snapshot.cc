@@ -31,7 +31,7 @@ class Growing {
  public:
   Growing(bool borrowed, const SnapshotPlaces& places) : borrowed_(borrowed), places_(places) {}
 
-  void Add(NamedTensor named) {
+  void Add(NamedTensor&& named) {
     CheckHasBytes(named.name, named.tensor);
     if (named_.empty()) device_ = PlaceOf(named);
     if (borrowed_) {
@@ -42,21 +42,32 @@ class Growing {
     }
     // What is described is the copy: the source may not stand still.
     snapshot_.tensors.push_back({named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())});
-    if (!OnDevice()) entries_.push_back(EntryOf(named.name, named.tensor, places_.pool));
+    if (!OnDevice()) summaries_.push_back(SummaryOf(named.name, named.tensor, places_.pool));
     named_.push_back(std::move(named));
   }
 
   Snapshot Finish(const PublishOptions& options, std::shared_ptr<const ManifestLayout> known) {
-    if (OnDevice()) entries_ = places_.device.EntriesOf(device_, named_);
-    for (std::size_t i = 0; i < named_.size(); ++i) entries_[i].part = std::move(named_[i].part);
+    if (OnDevice()) summaries_ = places_.device.SummariesOf(device_, named_);
     snapshot_.device = device_;
-    snapshot_.manifest = Manifest(options.lineage, options.step, std::move(entries_), options.part, std::move(known));
+    auto layout = ManifestLayout::Of(TakeLayout(), options.part.ranks != 1, std::move(known));
+    snapshot_.manifest =
+        Manifest(options.lineage, options.step, std::move(layout), std::move(summaries_), options.part);
     return std::move(snapshot_);
   }
 
   bool empty() const { return named_.empty(); }
 
  private:
+  std::vector<LaidOutTensor> TakeLayout() {
+    std::vector<LaidOutTensor> tensors;
+    tensors.reserve(named_.size());
+    for (NamedTensor& named : named_) {
+      tensors.push_back(
+          {{std::move(named.name), named.tensor.dtype, std::move(named.tensor.shape)}, std::move(named.part)});
+    }
+    return tensors;
+  }
+
   bool OnDevice() const { return device_.kind != Device::Kind::kHost; }
 
   Device PlaceOf(const NamedTensor& named) const {
@@ -98,7 +109,7 @@ class Growing {
   Device device_;
   Snapshot snapshot_;
   std::vector<NamedTensor> named_;
-  std::vector<ManifestEntry> entries_;  // those on a device are made together, in the end
+  std::vector<TensorSummary> summaries_;  // those on a device are made together, in the end
 };
 
 }  // namespace

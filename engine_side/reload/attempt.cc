@@ -100,11 +100,10 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   if (found < 0) return TakeUndeclared(named);
   const auto tensor = static_cast<std::uint32_t>(found);
   CheckTakes(tensor, named);
-  const ManifestEntry entry = EntryOf(named.name, named.tensor, environment_.pool);
-  Summarize(tensor, {entry.digest, entry.amax});
+  Summarize(tensor, SummaryOf(named.name, named.tensor, environment_.pool));
   const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
   if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
-    const TensorSpec read = AsRead(entry.spec, *asked);
+    const TensorSpec read = AsRead(manifest_.entry(tensor).spec, *asked);
     pipeline_.amax().AddAxes(tensor, asked->kept, Box::Whole(read.shape),
                              AmaxOver(read, named.tensor.data, asked->kept, environment_.pool));
   }

@@ -46,11 +46,7 @@ WorkerPool::~WorkerPool() = default;
 
 double WorkerPool::HelpersCoreSeconds() { return helpers_core_seconds; }
 
-void WorkerPool::For(std::size_t count, const std::function<void(std::size_t)>& body) {
-  if (count <= 1 || workers_.empty()) {  // small tensors are many: they wait for nobody
-    for (std::size_t i = 0; i < count; ++i) body(i);
-    return;
-  }
+void WorkerPool::Share(std::size_t count, const std::function<void(std::size_t)>& body) {
   const std::lock_guard turn(turn_);
   Loop loop{.count = count, .body = body};
   {

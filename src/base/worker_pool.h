@@ -27,10 +27,15 @@ class WorkerPool {
   // Calls body(0) ... body(count - 1), each once, in any order and on any thread, and returns when all
   // have returned. The first exception is rethrown here, after the calls under way have ended; the rest
   // are not started. Must not be called from inside a body.
-  void For(std::size_t count, const std::function<void(std::size_t)>& body);
+  template <typename Body>
+  void For(std::size_t count, Body&& body) {
+    if (count > 1 && !workers_.empty()) return Share(count, std::ref(body));
+    for (std::size_t i = 0; i < count; ++i) body(i);  // small tensors are many: they wait for nobody
+  }
 
  private:
   struct Loop;
+  void Share(std::size_t count, const std::function<void(std::size_t)>& body);
   void Work(const std::stop_token& stop);
 
   std::mutex turn_;  // held for the length of one loop

@@ -153,7 +153,7 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
   const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
   Slot slot{.memory = Buffer(environment_.memory, std::max<std::size_t>(bytes, 1)), .offer = {}, .awaited = {}};
   const TensorView readable = CopyIn(named, slot.memory);
-  const ManifestEntry entry = EntryOf(named.name, readable, environment_.pool);
+  const TensorSummary summary = SummaryOf(named.name, readable, environment_.pool);
   Offer offer{.id = environment_.first_offer_id + sequence, .tensors = {{slot.memory.data(), bytes}}};
 
   std::vector<std::vector<Digest>> digests;
@@ -173,13 +173,14 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
     wire::TensorReady ready{.sequence = sequence,
                             .tensor = tensor,
                             .offer_id = offer.id,
-                            .amax = entry.amax,
-                            .digest = entry.digest,
+                            .amax = summary.amax,
+                            .digest = summary.digest,
                             .axis_amax = {},
                             .chunk_digests = std::move(digests[i])};
     if (const auto asked = reader.amax_requests.find(tensor); asked != reader.amax_requests.end()) {
       const AmaxRequest& request = asked->second;
-      ready.axis_amax = AmaxOver(AsRead(entry.spec, request), readable.data, request.kept, environment_.pool);
+      ready.axis_amax = AmaxOver(AsRead(version_->manifest().entry(tensor).spec, request), readable.data, request.kept,
+                                 environment_.pool);
     }
     environment_.outbox.Put(reader.key, std::move(ready));
   }

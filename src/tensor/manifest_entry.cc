@@ -51,13 +51,18 @@ void ThrowNonFinite(const std::string& name, const TensorView& tensor, std::int6
               What(name, tensor) + "expected finite values, got NaN or infinity at " + IndexOf(element, tensor.shape));
 }
 
-ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
+TensorSummary SummaryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
   CheckReadable(name, tensor);
   const ScanResult scan = Scan(Matrix(tensor), pool);
   if (scan.first_non_finite >= 0) ThrowNonFinite(name, tensor, scan.first_non_finite);
+  return {.digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}), .amax = scan.amax};
+}
+
+ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
+  const TensorSummary summary = SummaryOf(name, tensor, pool);
   return {.spec = {.name = name, .dtype = tensor.dtype, .shape = tensor.shape},
-          .digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}),
-          .amax = scan.amax};
+          .digest = summary.digest,
+          .amax = summary.amax};
 }
 
 }  // namespace layercast

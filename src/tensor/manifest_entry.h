@@ -1,4 +1,4 @@
-// Makes a tensor's manifest entry by reading its bytes: publishers for what they send, engines for what they load.
+// What a manifest says of a tensor's bytes, by reading them: publishers for what they send, engines for what they load.
 #pragma once
 
 #include "layercast/tensor.h"
@@ -16,6 +16,8 @@ void CheckReadable(const std::string& name, const TensorView& tensor);
 [[noreturn]] void ThrowNonFinite(const std::string& name, const TensorView& tensor, std::int64_t element);
 
 // Host tensors, checked so. Throws kCorrupt naming the tensor and the index of its first NaN or infinity.
+TensorSummary SummaryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool);
+// The same, with the tensor's form.
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool);
 
 }  // namespace layercast

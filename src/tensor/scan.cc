@@ -1,6 +1,7 @@
 #include "src/tensor/scan.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -40,12 +41,12 @@ MatrixView Rows(const MatrixView& matrix, std::int64_t first, std::int64_t count
 }
 
 // A contiguous matrix as rows of a quarter of a job and a shorter last one, so that its shape does not matter;
-// others as they are.
-std::vector<MatrixView> Reshape(const MatrixView& matrix) {
+// others as they are. Either part may be empty.
+std::array<MatrixView, 2> Reshape(const MatrixView& matrix) {
   const std::int64_t elements = matrix.rows * matrix.cols;
   const std::int64_t width = kJobBytes / 8;  // even elements of half a byte fill whole bytes
   const bool contiguous = matrix.row_stride == RowBytes(matrix) && matrix.cols * BitsPerElement(matrix.dtype) % 8 == 0;
-  if (!contiguous || elements <= width) return {matrix};
+  if (!contiguous) return {matrix, {}};
   MatrixView body = matrix;
   body.cols = width;
   body.row_stride = RowBytes(body);
