@@ -2,6 +2,7 @@
 // trusts nothing: it never looks outside its bytes, and says where it stopped and what it missed.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,11 +23,11 @@ class ByteWriter {
   template <typename T>
   void Put(T value) {
     static_assert(std::is_unsigned_v<T>);
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
+    std::array<std::byte, sizeof(T)> raw;
     for (std::size_t i = 0; i < sizeof(T); ++i) {
-      bytes_[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+      raw[i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
     }
+    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
   }
   void PutBytes(std::span<const std::byte> raw);
   void PutBytes(std::string_view text);

@@ -23,9 +23,11 @@ Digest ToDigest(XXH128_hash_t hash) { return Digest{hash.high64, hash.low64}; }
 
 Digest LeafDigest(std::span<const std::byte> bytes) { return ToDigest(XXH3_128bits(bytes.data(), bytes.size())); }
 
-void AppendHex(std::uint64_t value, std::string& out) {
+constexpr std::size_t kHexDigits = 16;  // of a half
+
+void PutHex(std::uint64_t value, std::span<char, kHexDigits> out) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  for (int shift = 60; shift >= 0; shift -= 4) out.push_back(kDigits[(value >> shift) & 0xF]);
+  for (std::size_t i = kHexDigits; i-- > 0; value >>= 4) out[i] = kDigits[value & 0xF];
 }
 
 std::optional<std::uint64_t> ParseHex(std::string_view text) {
@@ -38,17 +40,17 @@ std::optional<std::uint64_t> ParseHex(std::string_view text) {
 }  // namespace
 
 std::string Digest::ToHex() const {
-  std::string out;
-  out.reserve(32);
-  AppendHex(high, out);
-  AppendHex(low, out);
+  std::string out(2 * kHexDigits, '\0');
+  const std::span<char> digits(out);
+  PutHex(high, digits.first<kHexDigits>());
+  PutHex(low, digits.last<kHexDigits>());
   return out;
 }
 
 std::optional<Digest> Digest::FromHex(std::string_view text) {
-  if (text.size() != 32) return std::nullopt;
-  const auto high = ParseHex(text.substr(0, 16));
-  const auto low = ParseHex(text.substr(16));
+  if (text.size() != 2 * kHexDigits) return std::nullopt;
+  const auto high = ParseHex(text.substr(0, kHexDigits));
+  const auto low = ParseHex(text.substr(kHexDigits));
   if (!high || !low) return std::nullopt;
   return Digest{*high, *low};
 }

@@ -14,8 +14,6 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kLongestLineage = 1024;
-
 std::vector<LaidOutTensor> TakeLayout(std::vector<ManifestEntry>& entries) {
   std::vector<LaidOutTensor> tensors;
   tensors.reserve(entries.size());
@@ -52,7 +50,7 @@ Manifest::Manifest(std::string lineage, std::uint64_t step, std::shared_ptr<cons
                    std::vector<TensorSummary> summaries, VersionPart part)
     : layout_(std::move(layout)), summaries_(std::move(summaries)), part_(part) {
   LAYERCAST_CHECK(summaries_.size() == layout_->tensors().size() && layout_->shared() == (part.ranks != 1));
-  const std::string problem = manifest_form::TextProblem(lineage, 0, kLongestLineage);
+  const std::string problem = manifest_form::TextProblem(lineage, 0, manifest_form::kLongestLineage);
   if (!problem.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "manifest: lineage " + Quote(lineage) + ": " + problem);
   }
@@ -96,6 +94,7 @@ void Manifest::CheckSummaries() {
 
 Digest Manifest::DigestOfContents() const {
   ByteWriter summaries;
+  summaries.Reserve(size() * manifest_form::kSummaryBytes);
   manifest_form::PutSummaries(summaries_, layout_->by_name(), summaries);
   Digester contents = layout_->sorted();
   contents.Update(summaries.bytes());
@@ -106,6 +105,7 @@ std::vector<std::byte> Manifest::Encode() const {
   std::vector<std::uint32_t> as_listed(size());
   std::iota(as_listed.begin(), as_listed.end(), 0U);
   ByteWriter form;
+  form.Reserve(layout_->form().size() + size() * manifest_form::kSummaryBytes + manifest_form::kMostLabelBytes);
   form.PutBytes(layout_->form());
   manifest_form::PutSummaries(summaries_, as_listed, form);
   manifest_form::PutLabel(version_, part_, form);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -17,7 +18,6 @@ constexpr std::string_view kMagic("LCMANIF\0", 8);
 constexpr std::uint32_t kNewestFormat = 2;
 constexpr std::uint32_t kPartsFormat = 2;               // from this one on, tensors may be parts
 constexpr std::size_t kSmallestLayout = 2 + 1 + 1 + 1;  // one tensor's: a name of one byte, a scalar
-constexpr std::size_t kSummaryBytes = 16 + 4;
 
 // A version that one publisher has whole is written as ever: it has the same digest in every release.
 std::uint32_t FormatOf(bool shared) { return shared ? kPartsFormat : 1; }
@@ -116,7 +116,7 @@ void GetLayout(ByteReader& in, Fields& fields) {
 
 // A form tells where its layout ends: bytes that begin with all of one hold that one.
 bool BeginsWith(std::span<const std::byte> bytes, std::span<const std::byte> form) {
-  return bytes.size() >= form.size() && std::ranges::equal(bytes.first(form.size()), form);
+  return bytes.size() >= form.size() && std::memcmp(bytes.data(), form.data(), form.size()) == 0;
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ namespace layercast::manifest_form {
 inline constexpr std::size_t kMostTensors = 4194304;
 inline constexpr std::size_t kMostRanks = 1U << 20;
 inline constexpr float kUnknownAmax = -1.0F;
+inline constexpr std::size_t kLongestLineage = 1024;
+inline constexpr std::size_t kSummaryBytes = 16 + 4;
+inline constexpr std::size_t kMostLabelBytes = 2 + kLongestLineage + 8 + 4 + 4;
 
 // Empty: such a text may be in a form; else what is wrong with it.
 std::string TextProblem(std::string_view text, std::size_t shortest, std::size_t longest);
