@@ -1,6 +1,7 @@
 // What a version is called: `{lineage, step, digest}`. Values.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +16,7 @@ struct LAYERCAST_PUBLIC Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
-  bool operator==(const Digest&) const = default;
+  auto operator<=>(const Digest&) const = default;
   explicit operator bool() const { return (high | low) != 0; }
   std::string ToHex() const;  // 32 lower-case digits
   static std::optional<Digest> FromHex(std::string_view text);

@@ -137,7 +137,7 @@ std::uint64_t DigestWorker::OfferFor(const DigestJob& job, const OfferedVersion&
 }
 
 std::vector<Digest>& DigestWorker::KnownDigests(const DigestJob& job, const OfferedVersion& version) {
-  const auto key = std::pair(version.offer().id, job.schedule->digest().ToHex());
+  const auto key = std::pair(version.offer().id, job.schedule_digest);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   if (known_.size() >= kMostKnown) known_.erase(known_.begin());  // of the oldest offer

@@ -35,6 +35,7 @@ struct DigestJob {
   SessionKey key;
   std::weak_ptr<const VersionLease> lease;   // the session's: without it nobody waits for an answer
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
+  Digest schedule_digest;
   std::vector<AmaxRequest> amax_requests;
 };
 
@@ -86,7 +87,7 @@ class DigestWorker {
   // What follows is the thread's alone.
   std::list<Work> under_way_;
   // By offer and schedule, as far as they are made: once for each distinct schedule.
-  std::map<std::pair<std::uint64_t, std::string>, std::vector<Digest>> known_;
+  std::map<std::pair<std::uint64_t, Digest>, std::vector<Digest>> known_;
   KnownAmax known_amax_;
   std::optional<CorruptedOffer> corrupted_;  // a failpoint fires once
   std::jthread thread_;

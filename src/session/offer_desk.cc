@@ -30,6 +30,13 @@ void CheckProtocol(const wire::Hello& hello) {
                                            Range(hello.oldest_protocol, hello.newest_protocol));
 }
 
+// A braced list would copy it, and a welcome is as large as its manifest.
+std::vector<wire::Message> Only(wire::Message message) {
+  std::vector<wire::Message> list;
+  list.push_back(std::move(message));
+  return list;
+}
+
 }  // namespace
 
 OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
@@ -71,7 +78,7 @@ wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
 }
 
 std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
-  if (auto* hello = std::get_if<wire::Hello>(&message)) return {OnHello(key, std::move(*hello))};
+  if (auto* hello = std::get_if<wire::Hello>(&message)) return Only(OnHello(key, std::move(*hello)));
   if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) {
@@ -198,10 +205,11 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   session.schedule = schedule;
   session.subscribed = Deadline::Clock::now();
   if (!stream) {
-    session.tree = relays_.Join(key, session.version(), *schedule, session.hello.host.boot_id, subscribe);
+    session.tree = relays_.Join(key, session.version(), session.hello.host.boot_id, subscribe);
     digests_.Put({.key = key,
                   .lease = session.lease,
                   .schedule = schedule,
+                  .schedule_digest = subscribe.schedule_digest,
                   .amax_requests = std::move(subscribe.amax_requests)});
     return {};
   }

@@ -147,7 +147,7 @@ class OfferService::Impl {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
       PollSockets(items, kTick);
-      for (const auto& [key, message] : outbox_.TakeAll()) Send(key, message);
+      for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();
       if (Clock::now() >= next_sweep) {
         desk_->DropSilent();
@@ -173,14 +173,14 @@ class OfferService::Impl {
     try {
       wire::Frame frame = wire::Decode(bytes);
       key.session = frame.session;
-      for (const wire::Message& answer : desk_->Take(key, std::move(frame.message))) Send(key, answer);
+      for (wire::Message& answer : desk_->Take(key, std::move(frame.message))) Send(key, std::move(answer));
     } catch (const std::exception& error) {
       Send(key, desk_->Refuse(key, AsError(error)));
     }
   }
 
-  void Send(const SessionKey& key, const wire::Message& message) {
-    const std::vector<std::byte> bytes = wire::Encode({.session = key.session, .message = message});
+  void Send(const SessionKey& key, wire::Message message) {
+    const std::vector<std::byte> bytes = wire::Encode({.session = key.session, .message = std::move(message)});
     try {
       socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);

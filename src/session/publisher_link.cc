@@ -2,6 +2,7 @@
 
 #include <array>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "layercast/error.h"
@@ -43,11 +44,11 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
   }
 }
 
-void PublisherLink::Send(const wire::Message& message) {
-  const std::vector<std::byte> bytes = wire::Encode({.session = session_, .message = message});
+void PublisherLink::Send(wire::Message message) {
+  const std::string_view name = wire::MessageName(message);
+  const std::vector<std::byte> bytes = wire::Encode({.session = session_, .message = std::move(message)});
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
-    throw Error(ErrorCode::kUnavailable,
-                peer_.text() + " takes no messages: cannot send '" + std::string(wire::MessageName(message)) + "'");
+    throw Error(ErrorCode::kUnavailable, peer_.text() + " takes no messages: cannot send '" + std::string(name) + "'");
   }
 }
 

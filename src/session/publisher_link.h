@@ -21,7 +21,7 @@ class PublisherLink {
   // Does not wait: a publisher that is not there shows as silence. Throws kInvalidArgument on a malformed endpoint.
   PublisherLink(PeerName peer, std::chrono::milliseconds peer_timeout);
 
-  void Send(const wire::Message& message);
+  void Send(wire::Message message);
   // The next message that is not a pong, or nullopt when the deadline passes first. Throws what the publisher refused
   // with; kUnavailable when it has been silent for peer_timeout; both name it and `stage`.
   std::optional<wire::Message> Receive(Deadline deadline, const std::string& stage);

@@ -5,11 +5,11 @@
 namespace layercast {
 
 RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version,
-                              const Schedule& schedule, const std::string& host, const wire::Subscribe& subscribe) {
+                              const std::string& host, const wire::Subscribe& subscribe) {
   if (!subscribe.takes_relays && subscribe.relay_endpoint.empty()) return nullptr;
   if (!subscribe.relay_endpoint.empty()) (void)HostOf(subscribe.relay_endpoint);
   const auto [planned, _] =
-      trees_.try_emplace({version->offer().id, schedule.digest().ToHex()}, Planned{.version = version, .tree = {}});
+      trees_.try_emplace({version->offer().id, subscribe.schedule_digest}, Planned{.version = version, .tree = {}});
   RelayTree& tree = planned->second.tree;
   const std::optional<RelayPlace> place = tree.Join(key,
                                                     {.host = host,

@@ -13,7 +13,6 @@
 #include "src/session/outbox.h"
 #include "src/session/relay_tree.h"
 #include "src/wire/frames.h"
-#include "src/wire/schedule.h"
 
 namespace layercast {
 
@@ -23,8 +22,8 @@ class RelayPlanner {
 
   // The tree that a receiver joins, as long as the version has readers; null: it neither takes from relays nor is one.
   // Throws kInvalidArgument for a relay's endpoint that is none.
-  RelayTree* Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version, const Schedule& schedule,
-                  const std::string& host, const wire::Subscribe& subscribe);
+  RelayTree* Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version, const std::string& host,
+                  const wire::Subscribe& subscribe);
   // The receiver goes elsewhere, if it is held up: what is to be told of that.
   std::optional<std::string> Note(const SessionKey& key, RelayTree& tree, const wire::Progress& progress);
   void Lost(const SessionKey& key, RelayTree& tree, const wire::RelayLost& lost);
@@ -40,7 +39,7 @@ class RelayPlanner {
   void Send(const SessionKey& key, const std::optional<RelayPlace>& place);
 
   Outbox& outbox_;
-  std::map<std::pair<std::uint64_t, std::string>, Planned> trees_;  // by offer and schedule
+  std::map<std::pair<std::uint64_t, Digest>, Planned> trees_;  // by offer and schedule
 };
 
 }  // namespace layercast

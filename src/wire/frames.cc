@@ -40,7 +40,7 @@ class Writer {
   void Bytes(std::vector<std::byte>& value, std::string_view /*field*/) {
     LAYERCAST_CHECK(value.size() <= kMaxFrameBytes);
     out_.Put(static_cast<std::uint32_t>(value.size()));
-    out_.PutBytes({reinterpret_cast<const char*>(value.data()), value.size()});
+    out_.PutBytes(std::span<const std::byte>(value));
   }
   template <typename Count, typename T, typename Visit>
   void List(std::vector<T>& items, std::size_t /*least_bytes*/, std::string_view /*field*/, Visit visit) {
@@ -305,16 +305,16 @@ Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
 
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
 
-std::vector<std::byte> Encode(const Frame& frame) {
+// Archives visit mutable fields; a writer leaves them as they are.
+std::vector<std::byte> Encode(Frame frame) {
   Writer writer;
-  Frame copy = frame;  // archives visit mutable fields; a writer leaves them as they are
   std::uint32_t magic = kMagic;
-  auto type = static_cast<std::uint16_t>(copy.message.index() + 1);
+  auto type = static_cast<std::uint16_t>(frame.message.index() + 1);
   writer.Number(magic, "magic");
-  writer.Number(copy.protocol, "protocol");
+  writer.Number(frame.protocol, "protocol");
   writer.Number(type, "type");
-  writer.Number(copy.session, "session");
-  std::visit([&](auto& message) { Fields(writer, message); }, copy.message);
+  writer.Number(frame.session, "session");
+  std::visit([&](auto& message) { Fields(writer, message); }, frame.message);
   return std::move(writer).Take();
 }
 

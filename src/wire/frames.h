@@ -235,7 +235,7 @@ struct Frame {
 // "hello", "tensor_ready", ...
 std::string_view MessageName(const Message& message);
 
-std::vector<std::byte> Encode(const Frame& frame);
+std::vector<std::byte> Encode(Frame frame);
 // Throws kCorrupt naming the message and the byte it broke at.
 Frame Decode(std::span<const std::byte> bytes);
 
