@@ -163,9 +163,9 @@ LayerPass Quantize(const std::string& name, bool amax_given) {
     std::byte* scales = layers.scales();
     for (const TensorSpec& spec : recipe->KernelTensors(DType::kBF16, layers.rows(), layers.cols())) {
       if (outputs.empty()) {
-        outputs.push_back({spec, layers.values(layer, spec.num_bytes())});
+        outputs.push_back(KernelTensorView::Of(spec.shape, layers.values(layer, spec.num_bytes())));
       } else {
-        outputs.push_back({spec, scales});
+        outputs.push_back(KernelTensorView::Of(spec.shape, scales));
         scales += spec.num_bytes();
       }
     }

@@ -24,7 +24,7 @@ class Fp8PerTensor final : public Recipe {
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
     CheckPiece(*this, piece, first_row, outputs, 2, piece.cols);
-    const float tensor_amax = TensorAmax(*this, piece, amax, outputs[0].spec.shape[0], pool);
+    const float tensor_amax = TensorAmax(*this, piece, amax, outputs[0].rows, pool);
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
     float scale = 0.0F;
     if (IsZeroTensor(tensor_amax)) {
@@ -41,7 +41,8 @@ class Fp8PerTensor final : public Recipe {
   }
 
   QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override {
-    return WithScales(tensors[0], DType::kF8E4M3, {*OutputRow<float>(tensors[1], 0, 1)}, tensors[0].spec.shape);
+    return WithScales(tensors[0], DType::kF8E4M3, {*OutputRow<float>(tensors[1], 0, 1)},
+                      {tensors[0].rows, tensors[0].cols});
   }
 };
 

@@ -1,5 +1,6 @@
 #include "engine_side/quant/kernel_tensors.h"
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,18 +38,13 @@ std::vector<TensorSpec> KernelTensorsOf(const TensorSpec& weight, const Recipe& 
   return tensors;
 }
 
-std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe) {
-  const MatrixStack stack = MatrixStack::Of(weight.shape);
-  std::vector<KernelTensorView> views;
-  for (TensorSpec& tensor : recipe.KernelTensors(weight.dtype, stack.rows, stack.cols)) {
-    views.push_back({std::move(tensor), nullptr});
-  }
-  return views;
-}
-
-void PointAtMatrix(std::int64_t index, std::span<std::byte* const> stacks, std::span<KernelTensorView> tensors) {
-  LAYERCAST_CHECK(index >= 0 && stacks.size() == tensors.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = stacks[i] + index * tensors[i].spec.num_bytes();
+KernelTensorView OfMatrix(std::int64_t index, const Shape& weight, const TensorSpec& tensor, std::byte* memory) {
+  LAYERCAST_CHECK(index >= 0);
+  std::span<const std::int64_t> shape = tensor.shape;
+  if (weight.size() == 3) shape = shape.subspan(1);
+  KernelTensorView view = KernelTensorView::Of(shape, memory);
+  view.data += index * view.num_elements() * BitsPerElement(tensor.dtype) / 8;
+  return view;
 }
 
 }  // namespace layercast

@@ -25,9 +25,8 @@ struct MatrixStack {
 // kInvalidArgument as Recipe::KernelTensors does.
 std::vector<TensorSpec> KernelTensorsOf(const TensorSpec& weight, const Recipe& recipe);
 
-// The kernel tensors of any one of a weight's matrices, in the order of KernelTensorsOf; they lie nowhere yet.
-std::vector<KernelTensorView> KernelTensorsOfMatrix(const TensorSpec& weight, const Recipe& recipe);
-// Makes them those of matrix number `index`, whose stacks begin at `stacks`.
-void PointAtMatrix(std::int64_t index, std::span<std::byte* const> stacks, std::span<KernelTensorView> tensors);
+// Of a kernel tensor of a weight of that shape, as KernelTensorsOf lists it and lying at `memory`: what matrix number
+// `index` has of it.
+KernelTensorView OfMatrix(std::int64_t index, const Shape& weight, const TensorSpec& tensor, std::byte* memory);
 
 }  // namespace layercast

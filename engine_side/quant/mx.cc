@@ -20,8 +20,8 @@ std::vector<TensorSpec> Mx::KernelTensors(DType dtype, std::int64_t rows, std::i
 void Mx::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& /*amax*/,
                   std::span<const KernelTensorView> outputs, WorkerPool& pool) const {
   CheckPiece(*this, piece, first_row, outputs, 2, elements_ == DType::kF4 ? piece.cols / 2 : piece.cols);
-  const std::int64_t row_bytes = outputs[0].spec.shape[1];
-  const std::int64_t blocks = outputs[1].spec.shape[1];
+  const std::int64_t row_bytes = outputs[0].cols;
+  const std::int64_t blocks = outputs[1].cols;
   auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, row_bytes);
   auto* scales = OutputRow<std::uint8_t>(outputs[1], first_row, blocks);
   const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
@@ -32,7 +32,7 @@ void Mx::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInp
 
 QuantizedWeight Mx::Read(std::span<const KernelTensorView> tensors) const {
   const auto* exponents = OutputRow<std::uint8_t>(tensors[1], 0, 0);
-  std::vector<float> scales(static_cast<std::size_t>(tensors[1].spec.num_elements()));
+  std::vector<float> scales(static_cast<std::size_t>(tensors[1].num_elements()));
   std::transform(exponents, exponents + scales.size(), scales.begin(),
                  [](std::uint8_t exponent) { return GetValueTables().f8_e8m0[exponent]; });
   return WithScales(tensors[0], elements_, std::move(scales), {1, kMxBlock});

@@ -37,7 +37,7 @@ class Nvfp4 final : public Recipe {
     auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, row_bytes);
     auto* scales = OutputRow<std::uint8_t>(outputs[1], first_row, blocks);
     auto* global_scale = OutputRow<float>(outputs[2], 0, 1);
-    const float tensor_amax = TensorAmax(*this, piece, amax, outputs[0].spec.shape[0], pool);
+    const float tensor_amax = TensorAmax(*this, piece, amax, outputs[0].rows, pool);
     const AmaxInput limit{.tensor = tensor_amax, .rows = {}};
     if (IsZeroNvfp4(tensor_amax)) {
       CheckValues(piece, first_row, limit, pool);
@@ -56,7 +56,7 @@ class Nvfp4 final : public Recipe {
   QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override {
     const float global_scale = *OutputRow<float>(tensors[2], 0, 1);
     const auto* codes = OutputRow<std::uint8_t>(tensors[1], 0, 0);
-    std::vector<float> scales(static_cast<std::size_t>(tensors[1].spec.num_elements()));
+    std::vector<float> scales(static_cast<std::size_t>(tensors[1].num_elements()));
     std::transform(codes, codes + scales.size(), scales.begin(),
                    [&](std::uint8_t code) { return GetValueTables().f8_e4m3[code] * global_scale; });
     return WithScales(tensors[0], DType::kF4, std::move(scales), {1, kNvfp4Block});

@@ -17,7 +17,7 @@ std::vector<TensorSpec> PerChannel::KernelTensors(DType dtype, std::int64_t rows
 void PerChannel::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                           std::span<const KernelTensorView> outputs, WorkerPool& pool) const {
   CheckPiece(*this, piece, first_row, outputs, 2, piece.cols);
-  CheckRows(amax.rows, outputs[0].spec.shape[0]);
+  CheckRows(amax.rows, outputs[0].rows);
   auto* values = OutputRow<std::uint8_t>(outputs[0], first_row, piece.cols);
   const std::span scales(OutputRow<float>(outputs[1], first_row, 1), static_cast<std::size_t>(piece.rows));
   const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
@@ -33,7 +33,7 @@ void PerChannel::Quantize(const MatrixView& piece, std::int64_t first_row, const
 }
 
 QuantizedWeight PerChannel::Read(std::span<const KernelTensorView> tensors) const {
-  return WithScales(tensors[0], values_, Floats(tensors[1]), {1, tensors[0].spec.shape[1]});
+  return WithScales(tensors[0], values_, Floats(tensors[1]), {1, tensors[0].cols});
 }
 
 void PerChannel::CheckRows(std::span<const float> amax, std::int64_t rows) const {

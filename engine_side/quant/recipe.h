@@ -27,10 +27,16 @@ struct AmaxInput {
 
 enum class AmaxNeed : std::uint8_t { kNone, kTensor, kRows };
 
-// One kernel tensor to write: contiguous, row-major host memory of `spec`'s size.
+// One kernel tensor of a matrix: contiguous, row-major host memory. Value; the memory is borrowed.
 struct KernelTensorView {
-  TensorSpec spec;  // name is the suffix alone: "weight", "weight_scale"
+  std::int64_t rows = 1, cols = 1;  // where a matrix has one number: that
   std::byte* data = nullptr;
+
+  // `shape`: as Recipe::KernelTensors lists it.
+  static KernelTensorView Of(std::span<const std::int64_t> shape, std::byte* data) {
+    return {shape.size() == 2 ? shape[0] : 1, shape.empty() ? 1 : shape.back(), data};
+  }
+  std::int64_t num_elements() const { return rows * cols; }
 };
 
 struct RecipeOptions {

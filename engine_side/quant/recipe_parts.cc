@@ -1,6 +1,5 @@
 #include "engine_side/quant/recipe_parts.h"
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <iomanip>
@@ -58,10 +57,9 @@ void CheckWholeBlocks(std::string_view recipe, std::int64_t cols, std::int64_t b
 
 QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::vector<float> scales,
                            const Shape& block) {
-  const Shape& shape = codes.spec.shape;
   return {.codes = OutputRow<std::uint8_t>(codes, 0, 0),
-          .rows = shape[0],
-          .cols = elements == DType::kF4 ? 2 * shape[1] : shape[1],
+          .rows = codes.rows,
+          .cols = elements == DType::kF4 ? 2 * codes.cols : codes.cols,
           .scales = std::move(scales),
           .block_rows = block[0],
           .block_cols = block[1],
@@ -70,14 +68,13 @@ QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::v
 
 std::vector<float> Floats(const KernelTensorView& tensor) {
   const auto* first = OutputRow<float>(tensor, 0, 0);
-  return {first, first + tensor.spec.num_elements()};
+  return {first, first + tensor.num_elements()};
 }
 
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
                 std::span<const KernelTensorView> outputs, std::size_t count, std::int64_t code_cols) {
-  LAYERCAST_CHECK(outputs.size() == count && outputs[0].spec.shape.size() == 2);
-  LAYERCAST_CHECK(outputs[0].spec.shape[1] == code_cols);
-  const std::int64_t rows = outputs[0].spec.shape[0];
+  LAYERCAST_CHECK(outputs.size() == count && outputs[0].cols == code_cols);
+  const std::int64_t rows = outputs[0].rows;
   LAYERCAST_CHECK(first_row >= 0 && piece.rows >= 0 && first_row + piece.rows <= rows);
   LAYERCAST_CHECK(first_row % recipe.row_granularity() == 0);
   LAYERCAST_CHECK(first_row + piece.rows == rows || piece.rows % recipe.row_granularity() == 0);
@@ -125,19 +122,11 @@ MatrixView RowsOf(const MatrixView& matrix, std::int64_t first, std::int64_t cou
   return part;
 }
 
-bool ForBands(const MatrixView& matrix, std::int64_t granularity, WorkerPool& pool,
-              const std::function<bool(std::int64_t, std::int64_t)>& body) {
+std::int64_t RowsOfABand(const MatrixView& matrix, std::int64_t granularity, const WorkerPool& pool) {
   const std::int64_t row_bytes = std::max<std::int64_t>(1, matrix.cols * BitsPerElement(matrix.dtype) / 8);
   const auto jobs_wanted = static_cast<std::int64_t>(pool.threads()) * kJobsPerThread;
   const std::int64_t rows = std::max(matrix.rows / jobs_wanted, kMinJobBytes / row_bytes);
-  const std::int64_t band = (rows / granularity + 1) * granularity;
-  const std::int64_t jobs = (matrix.rows + band - 1) / band;
-  std::atomic<bool> good = true;
-  pool.For(static_cast<std::size_t>(jobs), [&](std::size_t job) {
-    const std::int64_t first = static_cast<std::int64_t>(job) * band;
-    if (!body(first, std::min(band, matrix.rows - first))) good = false;
-  });
-  return good;
+  return (rows / granularity + 1) * granularity;
 }
 
 }  // namespace layercast

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "engine_side/quant/recipe.h"
+#include "src/base/rounding.h"
 
 namespace layercast {
 
@@ -62,9 +63,20 @@ void CheckValues(const MatrixView& piece, std::int64_t first_row, const AmaxInpu
 // Rows [first, first + count) of a matrix.
 MatrixView RowsOf(const MatrixView& matrix, std::int64_t first, std::int64_t count);
 
-// Calls body(first row, rows) for bands that are multiples of `granularity` rows (but for the last one), a few per
-// thread and not too small. True if every body returned true.
-bool ForBands(const MatrixView& matrix, std::int64_t granularity, WorkerPool& pool,
-              const std::function<bool(std::int64_t, std::int64_t)>& body);
+// A multiple of `granularity`; a few bands per thread, and none of them too small.
+std::int64_t RowsOfABand(const MatrixView& matrix, std::int64_t granularity, const WorkerPool& pool);
+
+// Calls body(first row, rows) for bands of so many rows (the last one may have fewer). True if every body returned
+// true.
+template <typename Body>
+bool ForBands(const MatrixView& matrix, std::int64_t granularity, WorkerPool& pool, const Body& body) {
+  const std::int64_t band = RowsOfABand(matrix, granularity, pool);
+  std::atomic<bool> good = true;
+  pool.For(static_cast<std::size_t>(CeilDivide(matrix.rows, band)), [&](std::size_t job) {
+    const std::int64_t first = static_cast<std::int64_t>(job) * band;
+    if (!body(first, std::min(band, matrix.rows - first))) good = false;
+  });
+  return good;
+}
 
 }  // namespace layercast

@@ -45,15 +45,16 @@ std::span<const std::byte> Derivation::ReadSource(const PlannedLayer& layer, con
   const auto is_whole = [&](const KernelTensor& tensor) { return tensor.spec == whole; };
   if (std::ranges::any_of(host.tensors, is_whole)) return host.BytesOf(whole.name);
 
-  std::vector<std::byte*> stacks;
   const Recipe& recipe = RecipeOf(layer, whole.name);
-  for (const TensorSpec& spec : KernelTensorsOf(whole, recipe)) stacks.push_back(host.BytesOf(spec.name).data());
+  const std::vector<TensorSpec> specs = KernelTensorsOf(whole, recipe);
   memory = Buffer(memory_, static_cast<std::size_t>(whole.num_bytes()));
   const MatrixStack stack = MatrixStack::Of(whole.shape);
   const std::int64_t matrix_bytes = NumBytes(whole.dtype, {stack.rows, stack.cols});
-  std::vector<KernelTensorView> tensors = KernelTensorsOfMatrix(whole, recipe);
   for (std::int64_t i = 0; i < stack.count; ++i) {
-    PointAtMatrix(i, stacks, tensors);
+    std::vector<KernelTensorView> tensors;
+    for (const TensorSpec& spec : specs) {
+      tensors.push_back(OfMatrix(i, whole.shape, spec, host.BytesOf(spec.name).data()));
+    }
     Dequantize(recipe.Read(tensors), whole.dtype, memory.data() + i * matrix_bytes, pool_);
   }
   return memory.span();

@@ -22,12 +22,6 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
   return {1, whole.rows, whole.cols};
 }
 
-std::vector<KernelTensorView> MatrixOf(const PlannedParameter& parameter, const LayerRecipes& recipes) {
-  if (parameter.quantize) return KernelTensorsOfMatrix(parameter.spec, recipes.Of(parameter));
-  const MatrixStack whole = StackOf(parameter);
-  return {{{parameter.spec.name, parameter.spec.dtype, {whole.rows, whole.cols}}, nullptr}};
-}
-
 }  // namespace
 
 MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
@@ -49,15 +43,21 @@ QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, c
       amax_(amax),
       sink_(sink),
       work_(work),
-      pool_(pool) {
-  for (const PlannedParameter& parameter : plan.parameters()) outputs_.push_back(MatrixOf(parameter, recipes));
-}
+      pool_(pool) {}
 
 std::span<const KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, std::int64_t matrix) {
-  std::vector<std::byte*> stacks;
-  for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) stacks.push_back(sink_.BytesOf(tensor).data());
-  PointAtMatrix(matrix, stacks, outputs_[parameter]);
-  return outputs_[parameter];
+  const PlannedParameter& planned = plan_.parameters()[parameter];
+  outputs_.clear();
+  for (const KernelTensor& tensor : layout_.TensorsOf(parameter)) {
+    std::byte* const memory = sink_.BytesOf(tensor).data();
+    if (planned.quantize) {
+      outputs_.push_back(OfMatrix(matrix, planned.spec.shape, tensor.spec, memory));
+    } else {
+      const MatrixStack whole = StackOf(planned);
+      outputs_.push_back({whole.rows, whole.cols, memory});
+    }
+  }
+  return outputs_;
 }
 
 // What the recipe asks for, with `rows` to live in. A rank that holds a part of a weight must not look for itself: its

@@ -53,7 +53,7 @@ class QuantizeStage {
   const LayerSink& sink_;
   StageWork& work_;
   WorkerPool& pool_;
-  std::vector<std::vector<KernelTensorView>> outputs_;  // by parameter, of any of its matrices: described once
+  std::vector<KernelTensorView> outputs_;  // of the matrix that is being written
 };
 
 // A contiguous parameter as the matrix that recipes work on: the last dimension is a row.

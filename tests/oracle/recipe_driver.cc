@@ -55,9 +55,9 @@ void Run(const Job& job) {
 
   std::vector<std::vector<std::byte>> memory;
   std::vector<KernelTensorView> outputs;
-  for (TensorSpec& spec : recipe->KernelTensors(job.dtype, job.rows, job.cols)) {
+  for (const TensorSpec& spec : recipe->KernelTensors(job.dtype, job.rows, job.cols)) {
     memory.emplace_back(static_cast<std::size_t>(spec.num_bytes()), std::byte{0xa5});
-    outputs.push_back({std::move(spec), nullptr});
+    outputs.push_back(KernelTensorView::Of(spec.shape, nullptr));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].data = memory[i].data();
 

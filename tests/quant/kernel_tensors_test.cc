@@ -34,15 +34,21 @@ TEST(KernelTensors, OfAStackAreStackedAndOneNumberEachIsAVector) {
 
 TEST(KernelTensors, OfOneMatrixLieBehindThoseOfTheMatricesBeforeIt) {
   std::byte values[3 * 24], scales[3 * 4 * 4];
-  std::byte* const stacks[] = {values, scales};
   const TensorSpec weight{"w2_weight", DType::kBF16, {3, 4, 6}};
-  std::vector<KernelTensorView> views = KernelTensorsOfMatrix(weight, *MakeRecipe("fp8_per_channel"));
-  PointAtMatrix(2, stacks, views);
-  ASSERT_EQ(views.size(), 2U);
-  EXPECT_EQ(views[0].spec.shape, (Shape{4, 6}));
-  EXPECT_EQ(views[0].data, values + 2 * 24);
-  EXPECT_EQ(views[1].spec.shape, (Shape{4, 1}));
-  EXPECT_EQ(views[1].data, scales + 2 * 4 * 4);
+  const Specs tensors = KernelTensorsOf(weight, *MakeRecipe("fp8_per_channel"));
+  const KernelTensorView codes = OfMatrix(2, weight.shape, tensors[0], values);
+  EXPECT_EQ(std::pair(codes.rows, codes.cols), std::pair(4L, 6L));
+  EXPECT_EQ(codes.data, values + 2 * 24);
+  const KernelTensorView rows = OfMatrix(2, weight.shape, tensors[1], scales);
+  EXPECT_EQ(std::pair(rows.rows, rows.cols), std::pair(4L, 1L));
+  EXPECT_EQ(rows.data, scales + 2 * 4 * 4);
+
+  const KernelTensorView one = OfMatrix(2, weight.shape, {"w2_weight_scale", DType::kF32, {3}}, scales);
+  EXPECT_EQ(std::pair(one.rows, one.cols), std::pair(1L, 1L));
+  EXPECT_EQ(one.data, scales + 2 * 4);
+  const KernelTensorView matrix = OfMatrix(0, {4, 6}, {"weight", DType::kF8E4M3, {4, 6}}, values);
+  EXPECT_EQ(std::pair(matrix.rows, matrix.cols), std::pair(4L, 6L));
+  EXPECT_EQ(matrix.data, values);
 }
 
 TEST(KernelTensors, RefuseAWeightThatIsNoMatrixNorAStackOrIsNotCalledSo) {

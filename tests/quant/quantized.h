@@ -24,7 +24,8 @@ struct Quantized {
 
   std::vector<KernelTensorView> views() {
     std::vector<KernelTensorView> views;
-    for (std::size_t i = 0; i < specs.size(); ++i) views.push_back({specs[i], tensors[i].data()});
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      views.push_back(KernelTensorView::Of(specs[i].shape, tensors[i].data()));
     return views;
   }
 };

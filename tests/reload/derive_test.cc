@@ -88,9 +88,8 @@ std::vector<std::byte> ServedWeight(const std::string& recipe_name, ServedBytes&
   if (recipe_name == "none") return served.at("first.weight");
   const std::unique_ptr<const Recipe> recipe = MakeRecipe(recipe_name);
   std::vector<KernelTensorView> tensors;
-  for (TensorSpec& spec : recipe->KernelTensors(DType::kBF16, rows, kCols)) {
-    std::byte* data = served.at("first." + spec.name).data();
-    tensors.push_back({std::move(spec), data});
+  for (const TensorSpec& spec : recipe->KernelTensors(DType::kBF16, rows, kCols)) {
+    tensors.push_back(KernelTensorView::Of(spec.shape, served.at("first." + spec.name).data()));
   }
   std::vector<std::byte> values(static_cast<std::size_t>(rows * kCols * 2));
   WorkerPool pool(1);
