@@ -20,7 +20,7 @@ Digest LayerwiseCommitter::digest() const { return CombineDigests(parts_.layout,
 
 void LayerwiseCommitter::Open(std::span<const KernelTensor> tensors) {
   const KernelTensor& first = tensors.front();
-  const std::uint64_t end = tensors.back().staging_offset + static_cast<std::uint64_t>(tensors.back().spec.num_bytes());
+  const std::uint64_t end = tensors.back().staging_offset + tensors.back().num_bytes;
   scratch_[parts_.layout.IndexOf(first)] =
       Buffer(parts_.layer_memory, static_cast<std::size_t>(end - first.staging_offset));
 }
@@ -28,7 +28,7 @@ void LayerwiseCommitter::Open(std::span<const KernelTensor> tensors) {
 std::span<std::byte> LayerwiseCommitter::BytesOf(const KernelTensor& tensor) const {
   const auto& [first, memory] = *std::prev(scratch_.upper_bound(parts_.layout.IndexOf(tensor)));
   const std::uint64_t offset = tensor.staging_offset - parts_.layout.tensors()[first].staging_offset;
-  return memory.span().subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(tensor.spec.num_bytes()));
+  return memory.span().subspan(static_cast<std::size_t>(offset), tensor.num_bytes);
 }
 
 void LayerwiseCommitter::Close(std::span<const KernelTensor> tensors) {

@@ -5,7 +5,7 @@
 namespace layercast {
 namespace {
 
-std::size_t StagedSize(const KernelTensor& tensor) { return static_cast<std::size_t>(tensor.spec.num_bytes()); }
+std::size_t StagedSize(const KernelTensor& tensor) { return tensor.num_bytes; }
 
 }  // namespace
 

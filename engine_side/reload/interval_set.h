@@ -1,5 +1,5 @@
-// Half-open, disjoint ranges of bytes: what of a placement has arrived. In order it is one range; so a pass over it is
-// short. Value.
+// Half-open, disjoint ranges of bytes: what of a placement has arrived. In order it is one range that begins at 0,
+// which is all that most placements ever need; the others are few, so a pass over them is short. Value.
 #pragma once
 
 #include <algorithm>
@@ -14,30 +14,42 @@ class IntervalSet {
   // False, and nothing changes, when a part of [begin, end) is there already. An empty range is always new.
   bool Add(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return begin == end;
-    const auto after = std::lower_bound(ranges_.begin(), ranges_.end(), begin,
-                                        [](const auto& range, std::uint64_t at) { return range.second <= at; });
-    if (after != ranges_.end() && after->first < end) return false;
-    const bool joins_before = after != ranges_.begin() && std::prev(after)->second == begin;
-    const bool joins_after = after != ranges_.end() && after->first == end;
-    if (joins_before && joins_after) {
+    const auto after = std::lower_bound(others_.begin(), others_.end(), begin,
+                                        [](const Range& range, std::uint64_t at) { return range.second <= at; });
+    if (begin < first_end_ || (after != others_.end() && after->first < end)) return false;
+    covered_ += end - begin;
+    const bool joins_before = after != others_.begin() && std::prev(after)->second == begin;
+    const bool joins_after = after != others_.end() && after->first == end;
+    if (begin == first_end_) {
+      first_end_ = joins_after ? after->second : end;
+      if (joins_after) others_.erase(after);
+    } else if (joins_before && joins_after) {
       std::prev(after)->second = after->second;
-      ranges_.erase(after);
+      others_.erase(after);
     } else if (joins_before) {
       std::prev(after)->second = end;
     } else if (joins_after) {
       after->first = begin;
     } else {
-      ranges_.insert(after, {begin, end});
+      others_.insert(after, {begin, end});
     }
-    covered_ += end - begin;
     return true;
   }
 
   std::uint64_t covered() const { return covered_; }
-  const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges() const { return ranges_; }
+  // Sorted; no two of them touch.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges() const {
+    std::vector<Range> all;
+    if (first_end_ != 0) all.emplace_back(0, first_end_);
+    all.insert(all.end(), others_.begin(), others_.end());
+    return all;
+  }
 
  private:
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // sorted
+  using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+  std::uint64_t first_end_ = 0;  // of the range that begins at 0
+  std::vector<Range> others_;    // sorted
   std::uint64_t covered_ = 0;
 };
 

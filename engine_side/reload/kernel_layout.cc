@@ -79,9 +79,9 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, co
       problems += "\n  " + mismatch;
       continue;
     }
-    const auto bytes = static_cast<std::uint64_t>(spec.num_bytes());
+    const auto bytes = static_cast<std::size_t>(spec.num_bytes());
     std::uint64_t& staged = staged_bytes_[static_cast<std::size_t>(buffer->device.kind)];
-    tensors.push_back({std::move(spec), *buffer, PaddingOf(*buffer, memory), staged, sign});
+    tensors.push_back({std::move(spec), *buffer, PaddingOf(*buffer, memory), bytes, staged, sign});
     staged += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
   }
   for (const CapturedBuffer& buffer : captured.buffers()) {

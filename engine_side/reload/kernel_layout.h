@@ -19,6 +19,7 @@ struct KernelTensor {
   TensorSpec spec;                      // full kernel name; logical, row-major shape
   CapturedBuffer destination;           // where commit writes it
   std::vector<CapturedBuffer> padding;  // beside it: commit writes zeros
+  std::size_t num_bytes = 0;            // of spec
   std::uint64_t staging_offset = 0;     // where it lies staged, among those of its kind of device
   Sign sign = Sign::kAny;               // of scales: none is negative; of U8: exponents, none is NaN
 };

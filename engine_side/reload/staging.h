@@ -16,7 +16,7 @@ class Staging final : public LayerSink {
 
   void Open(std::span<const KernelTensor> /*tensors*/) override {}
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override {
-    return memory_.span().subspan(tensor.staging_offset, static_cast<std::size_t>(tensor.spec.num_bytes()));
+    return memory_.span().subspan(tensor.staging_offset, tensor.num_bytes);
   }
   void Close(std::span<const KernelTensor> /*tensors*/) override {}
 

@@ -18,7 +18,7 @@ inline void ForEachTensor(WorkerPool& pool, std::span<const KernelTensor> tensor
   constexpr std::uint64_t kWorthWaking = 128U << 10;  // bytes; some microseconds of digesting or copying
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < tensors.size() && bytes < kWorthWaking; ++i) {
-    bytes += static_cast<std::uint64_t>(tensors[i].spec.num_bytes());
+    bytes += tensors[i].num_bytes;
   }
   if (bytes >= kWorthWaking) return pool.For(tensors.size(), body);
   for (std::size_t i = 0; i < tensors.size(); ++i) body(i);

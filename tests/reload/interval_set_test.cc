@@ -26,6 +26,20 @@ TEST(IntervalSet, JoinsNeighboursOnBothSides) {
   EXPECT_EQ(set.covered(), 30U);
 }
 
+TEST(IntervalSet, JoinsTheRangeThatBeginsAtZeroToTheOthers) {
+  IntervalSet set;
+  EXPECT_TRUE(set.Add(4, 6));
+  EXPECT_TRUE(set.Add(0, 2));
+  EXPECT_THAT(set.ranges(), ElementsAre(Pair(0, 2), Pair(4, 6)));
+  EXPECT_FALSE(set.Add(1, 3));
+  EXPECT_FALSE(set.Add(2, 5));
+  EXPECT_TRUE(set.Add(2, 4));
+  EXPECT_THAT(set.ranges(), ElementsAre(Pair(0, 6)));
+  EXPECT_TRUE(set.Add(6, 7));
+  EXPECT_THAT(set.ranges(), ElementsAre(Pair(0, 7)));
+  EXPECT_EQ(set.covered(), 7U);
+}
+
 TEST(IntervalSet, RefusesWhatIsThereAndChangesNothing) {
   IntervalSet set;
   set.Add(10, 20);
@@ -52,7 +66,10 @@ TEST(IntervalSet, AgreesWithOneFlagPerByte) {
       for (std::uint64_t i = begin; i < end && is_new; ++i) there[i] = true;
     }
     std::uint64_t in_ranges = 0;
+    std::int64_t before = -1;  // where the range before ends
     for (const auto& [begin, end] : set.ranges()) {
+      ASSERT_LT(before, static_cast<std::int64_t>(begin));
+      before = static_cast<std::int64_t>(end);
       for (std::uint64_t i = begin; i < end; ++i) ASSERT_TRUE(there[i]);
       in_ranges += end - begin;
     }
