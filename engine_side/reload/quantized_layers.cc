@@ -129,6 +129,7 @@ class LayerFinder {
     parts_of.parts.push_back({.weight = codes,
                               .scale = scale,
                               .transposed = transposed,
+                              .shard_id = shard_id,
                               .fused_in = std::move(fused_in),
                               .name = weight.name,
                               .module = std::move(module),

@@ -25,6 +25,7 @@ struct QuantizedLayer {
   struct Part {
     std::uint32_t weight = 0, scale = 0;  // indices of the tensors
     bool transposed = false;              // experts, stacked: columns are rows of the weight
+    std::string_view shard_id{};          // the first that it is; lives as long as the layer
     std::string fused_in{};               // the module that it is a part of, or is: "mlp.experts.3.gate_up_proj"
     std::string name{};                   // of the weight in full precision: "mlp.down_proj.weight"
     std::string module{};                 // what holds it, as the tree has it: "mlp.down_proj"
