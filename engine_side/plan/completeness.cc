@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include "engine_side/plan/coverage.h"
@@ -27,35 +28,44 @@ class Check {
     if (parameter.fallback) return;
     boxes_.assign(parameter.padding.begin(), parameter.padding.end());
     placed_.clear();
-    for (const Placement& placement : plan_.PlacementsInto(parameter)) {
-      if (IsOfAnotherPart(placement)) continue;
-      boxes_.push_back(placement.destination);
-      placed_.push_back(&placement);
+    const std::span<const Placement> into = plan_.PlacementsInto(parameter);
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      if (SharesElements(parameter, into.first(i), into[i])) continue;
+      boxes_.push_back(into[i].destination);
+      placed_.push_back(&into[i]);
     }
     const Coverage coverage = Cover(boxes_);
     if (origins_.touched[index] && coverage.Tiles(parameter.spec.shape)) return;
     for (const auto& [a, b] : coverage.overlaps) {
-      problems_.repeated.push_back(NameOfBox(parameter, a) + " and " + NameOfBox(parameter, b) +
-                                   " both fill the same elements of " + Quote(parameter.spec.name));
+      AddRepeated(parameter, NameOfBox(parameter, a), NameOfBox(parameter, b));
     }
     AddMissing(index, coverage);
   }
 
-  // Brings a number for elements that another part of the layer has brought one for, and its own has not.
-  bool IsOfAnotherPart(const Placement& placement) const {
-    bool another = false;
-    for (auto before = placed_.rbegin(); before != placed_.rend() && placement.shared; ++before) {
-      if (!(*before)->shared || (*before)->destination != placement.destination) break;
-      if ((*before)->shard_id == placement.shard_id) return false;
-      another = true;
+  // Other parts of the layer bring a number for the same elements. Its own brings one.
+  bool SharesElements(const PlannedParameter& parameter, std::span<const Placement> before,
+                      const Placement& placement) {
+    bool shares = false;
+    for (auto other = before.rbegin(); other != before.rend() && placement.shared; ++other) {
+      if (!other->shared || other->destination != placement.destination) break;
+      if (other->shard_id == placement.shard_id) AddRepeated(parameter, NameOf(*other), NameOf(placement));
+      shares = true;
     }
-    return another;
+    return shares;
+  }
+
+  void AddRepeated(const PlannedParameter& parameter, const std::string& one, const std::string& other) {
+    problems_.repeated.push_back(one + " and " + other + " both fill the same elements of " +
+                                 Quote(parameter.spec.name));
+  }
+
+  std::string NameOf(const Placement& placement) const {
+    return Quote(origins_.manifest.entry(placement.tensor).spec.name);
   }
 
   std::string NameOfBox(const PlannedParameter& parameter, std::size_t box) const {
     if (box < parameter.padding.size()) return "padding";
-    const Placement& placement = *placed_[box - parameter.padding.size()];
-    return Quote(origins_.manifest.entry(placement.tensor).spec.name);
+    return NameOf(*placed_[box - parameter.padding.size()]);
   }
 
   // By the names that checkpoints use for the parts of it that nothing fills.

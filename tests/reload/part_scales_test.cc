@@ -170,5 +170,22 @@ TEST(PartScales, ArePlacedOfEachPartOnce) {
   EXPECT_THAT(plan.aliases(), ::testing::IsEmpty());
 }
 
+TEST(PartScales, OfOnePartUnderTwoNamesAreRepeated) {
+  const auto model = testing::Mlp(0, 1);
+  testing::Layer(*model, 0).SetQuantization(true, QuantizedForm::Nvfp4());
+  testing::Layer(*model, 0).TakeQuantized(true);
+  for (const std::string part : {"gate_proj", "up_proj"}) {
+    Weights weights;
+    for (const std::string& name : {std::string("gate_proj.weight_scale_2"), std::string("up_proj.weight_scale_2"),
+                                    part + ".weight_global_scale"}) {
+      weights.Add({"mlp." + name, DType::kF32, {1}}, {0.25F});
+    }
+    EXPECT_THAT(LoadPlan::Check(*model, weights.ToManifest()).problems.repeated,
+                ::testing::ElementsAre("'mlp." + part + ".weight_scale_2' and 'mlp." + part +
+                                       ".weight_global_scale' both fill the same elements of "
+                                       "'mlp.gate_up_proj.weight_scale_2'"));
+  }
+}
+
 }  // namespace
 }  // namespace layercast
