@@ -11,8 +11,7 @@ namespace layercast {
 namespace {
 
 void AddLine(std::string& lines, std::string_view name, const Digest& digest) {
-  lines += name;
-  lines += ' ' + digest.ToHex() + '\n';
+  lines.append(name).append(" ").append(digest.ToHex()).append("\n");
 }
 
 }  // namespace

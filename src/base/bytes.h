@@ -20,13 +20,18 @@ class ByteWriter {
   void Reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   std::size_t size() const { return bytes_.size(); }
 
-  template <typename T>
-  void Put(T value) {
-    static_assert(std::is_unsigned_v<T>);
-    std::array<std::byte, sizeof(T)> raw;
-    for (std::size_t i = 0; i < sizeof(T); ++i) {
-      raw[i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
-    }
+  // One field, or several that follow each other.
+  template <typename... T>
+  void Put(T... values) {
+    static_assert((std::is_unsigned_v<T> && ...));
+    std::array<std::byte, (sizeof(T) + ...)> raw;
+    std::byte* end = raw.data();
+    const auto put = [&end](auto value) {
+      for (std::size_t i = 0; i < sizeof(value); ++i) {
+        *end++ = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> (8 * i));
+      }
+    };
+    (put(values), ...);
     bytes_.insert(bytes_.end(), raw.begin(), raw.end());
   }
   void PutBytes(std::span<const std::byte> raw);

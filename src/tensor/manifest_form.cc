@@ -150,9 +150,7 @@ void PutLayout(std::span<const LaidOutTensor> tensors, std::span<const std::uint
 void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ByteWriter& out) {
   for (const std::uint32_t index : order) {
     const auto& [digest, amax] = summaries[index];
-    out.Put(digest.high);
-    out.Put(digest.low);
-    out.Put(std::bit_cast<std::uint32_t>(amax));
+    out.Put(digest.high, digest.low, std::bit_cast<std::uint32_t>(amax));
   }
 }
 

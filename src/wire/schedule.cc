@@ -99,11 +99,7 @@ std::vector<std::byte> Schedule::Encode() const {
   out.Put(static_cast<std::uint32_t>(chunks_.size()));
   for (const Chunk& chunk : chunks_) out.Put(chunk.num_regions);
   for (const Region& region : regions_) {
-    out.Put(region.tensor);
-    out.Put(region.offset);
-    out.Put(region.row_bytes);
-    out.Put(region.rows);
-    out.Put(region.stride);
+    out.Put(region.tensor, region.offset, region.row_bytes, region.rows, region.stride);
   }
   return std::move(out).Take();
 }

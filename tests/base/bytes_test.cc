@@ -16,6 +16,16 @@ TEST(Bytes, AreLittleEndian) {
                                                 std::byte{'b'}));
 }
 
+TEST(Bytes, OfSeveralFieldsFollowEachOther) {
+  ByteWriter together, apart;
+  together.Put(std::uint32_t{0x01020304}, std::uint8_t{5}, std::uint64_t{0x060708090A0B0C0D}, std::uint16_t{0x0E0F});
+  apart.Put(std::uint32_t{0x01020304});
+  apart.Put(std::uint8_t{5});
+  apart.Put(std::uint64_t{0x060708090A0B0C0D});
+  apart.Put(std::uint16_t{0x0E0F});
+  EXPECT_THAT(together.bytes(), testing::ElementsAreArray(apart.bytes()));
+}
+
 TEST(Bytes, ComeBackAsTheyWentIn) {
   ByteWriter out;
   out.Put(std::uint8_t{0xFE});
