@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "engine_side/model/path.h"
 #include "engine_side/reload/code_names.h"
 #include "engine_side/reload/layer_recipes.h"
+#include "engine_side/reload/layers_by_module.h"
 #include "engine_side/reload/missing_parts.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
@@ -53,9 +55,8 @@ class LayerFinder {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) {
       const std::vector<TensorSpec> weights = WeightsOf(specs_[i]);
       if (!weights.empty()) CheckIsReadAsItIs(i);
-      for (const TensorSpec& weight : weights) {
-        if (AddPart(i, weight)) break;
-      }
+      const bool taken = std::ranges::any_of(weights, [&](const TensorSpec& weight) { return AddPart(i, weight); });
+      if (!taken && NamesPackedCodes(specs_[i].name)) AddUnread(specs_[i]);
     }
     for (const QuantizedLayer& layer : layers_) {
       for (const QuantizedLayer::Part& part : layer.parts) CheckIsReadAsItIs(part.scale);
@@ -144,6 +145,15 @@ class LayerFinder {
     return true;
   }
 
+  // Packed as no form that is read packs them: config.json says why. What else is wrong is the plan's to say.
+  void AddUnread(const TensorSpec& codes) {
+    if (!by_module_) by_module_.emplace(model_);
+    const auto* found = by_module_->Find(std::string(ParentPath(codes.name)));
+    if (found == nullptr || found->layer->quantized_form() || found->layer->why_no_form().empty()) return;
+    without_form_.try_emplace(found->path, "layer " + found->path + ": '" + codes.name + "' is " + Describe(codes) +
+                                               ", " + NoForm(*found->layer));
+  }
+
   bool IsThere(const std::vector<std::string>& names) const {
     return std::ranges::any_of(names, [&](const std::string& name) { return index_of_.contains(name); });
   }
@@ -203,6 +213,7 @@ class LayerFinder {
   Module& model_;
   const std::span<const TensorSpec> specs_;
   std::unordered_map<std::string_view, std::uint32_t> index_of_;
+  std::optional<LayersByModule> by_module_;  // made when asked for
   std::unordered_map<const QuantizableLayer*, std::size_t> layer_of_;
   std::vector<QuantizedLayer> layers_;
   std::map<std::string, std::string> without_form_;         // a layer that is codes all the same -> what is wrong

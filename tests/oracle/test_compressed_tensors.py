@@ -132,6 +132,15 @@ def test_zero_points_of_activations_are_skipped_unless_their_scales_are_held(mad
     assert "input_zero_point" in load(folder, 1, 0, "int8_per_channel", "input_scales")
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("scheme, why", [("W3A16", "num_bits: expected 4 or 8 of packed integers, got 3"),
+                                         ("MXFP6A16", "num_bits: expected 8 or 4, got 6")])
+def test_codes_packed_in_another_way_are_refused_naming_the_field(scheme, why, model, made, load):
+    folder, _ = made(model, scheme)
+    message = load(folder, 1, 0, "none", "requantize")
+    assert "layer model.layers.0." in message and ".weight_packed' is [" in message and why in message, message
+
+
 def test_an_order_of_columns_that_is_of_calibration_alone_changes_nothing(made, load, tmp_path):
     """GPTQ's "weight", which "static" is another name of."""
     folder, _ = made(MODELS[0], "W4A16", lambda scheme: setattr(scheme.weights, "actorder", "weight"))
