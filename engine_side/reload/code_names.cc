@@ -39,6 +39,7 @@ std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
   for (const std::string& name : packed ? NamesWithoutPacked(spec.name) : std::vector<std::string>{spec.name}) {
     for (const std::int64_t per_element : {std::int64_t{2}, std::int64_t{4}, kMostPerElement}) {
       for (const std::size_t from_end : {1U, 2U}) {
+        if (from_end == 2 && packed && !stacked) continue;  // compressed-tensors packs a matrix along its columns
         TensorSpec& weight = weights.emplace_back(TensorSpec{name, DType::kBF16, spec.shape});
         weight.shape[weight.shape.size() - from_end] *= per_element;
       }
