@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 
 #include "layercast/error.h"
 
@@ -17,6 +18,19 @@ bool IsPort(std::string_view text) {
   std::uint16_t port = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   return text == "*" || (error == std::errc() && stop == text.data() + text.size());
+}
+
+// Of a name, or as it is; nothing where nobody knows it, and `status` says why (gai_strerror).
+std::optional<std::string> AddressOf(const std::string& host, int& status) {
+  addrinfo hints = {};
+  hints.ai_family = AF_INET;  // what ZeroMQ asks for
+  addrinfo* found = nullptr;
+  status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (status != 0) return std::nullopt;
+  char text[NI_MAXHOST] = {};
+  status = ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  ::freeaddrinfo(found);
+  return status == 0 ? std::optional<std::string>(text) : std::nullopt;
 }
 
 }  // namespace
@@ -35,15 +49,22 @@ std::string HostOf(const std::string& endpoint) {
 
 void CheckResolves(const std::string& endpoint) {
   const std::string host = HostOf(endpoint);
-  if (host.empty() || host.front() == '[') return;  // no name: a path, or a literal address
-  addrinfo hints = {};
-  hints.ai_family = AF_INET;  // what ZeroMQ asks for
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (status == 0) return ::freeaddrinfo(found);
+  if (host.empty() || IsIpv6(endpoint)) return;  // no name: a path, or a literal address
+  int status = 0;
+  if (AddressOf(host, status)) return;
   throw Error(ErrorCode::kUnavailable,
               "endpoint '" + endpoint + "': no address is known of the host '" + host + "': " + ::gai_strerror(status));
 }
+
+std::string AsBindable(const std::string& endpoint) {
+  const std::string host = HostOf(endpoint);
+  if (host.empty() || host == "*" || IsIpv6(endpoint)) return endpoint;
+  int status = 0;
+  const std::optional<std::string> address = AddressOf(host, status);
+  return address ? "tcp://" + *address + endpoint.substr(endpoint.rfind(':')) : endpoint;
+}
+
+bool IsIpv6(const std::string& endpoint) { return endpoint.starts_with("tcp://["); }
 
 std::string AsReached(const std::string& endpoint, const std::string& reached) {
   const std::string host = HostOf(endpoint);

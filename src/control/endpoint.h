@@ -25,6 +25,13 @@ std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 // What was wrong with an engine, behind its name where that is not said ("engine tcp://a:1: ...").
 std::string NamingEngine(const std::string& endpoint, const std::string& fault);
 
+// Of an endpoint that is to be bound, the one that ZeroMQ can: it knows addresses and interfaces ("eth0"), and no names
+// of hosts. One that nobody knows is returned as it is.
+std::string AsBindable(const std::string& endpoint);
+
+// Of a literal address in brackets: what ZeroMQ wants to be told beforehand.
+bool IsIpv6(const std::string& endpoint);
+
 // Throws kInvalidArgument when the endpoint can be reached from other hosts, unless that is allowed.
 void CheckBindable(const std::string& endpoint, bool allow_remote);
 

@@ -26,6 +26,7 @@ class RpcClient::Impl {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
     CheckResolves(endpoint);
+    socket_.set(zmq::sockopt::ipv6, IsIpv6(endpoint));
     try {
       socket_.connect(endpoint);
     } catch (const zmq::error_t& error) {

@@ -43,12 +43,14 @@ class RpcServer::Impl {
  public:
   Impl(const std::string& endpoint, bool allow_remote, Handler handler)
       : handler_(std::move(handler)), context_(1), socket_(context_, zmq::socket_type::router) {
-    CheckBindable(endpoint, allow_remote);
+    const std::string bindable = AsBindable(endpoint);
+    CheckBindable(bindable, allow_remote);
+    socket_.set(zmq::sockopt::ipv6, IsIpv6(bindable));
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
     socket_.set(zmq::sockopt::router_mandatory, true);
     try {
-      socket_.bind(endpoint);
+      socket_.bind(bindable);
     } catch (const zmq::error_t& error) {
       throw Error(ErrorCode::kUnavailable, "endpoint '" + endpoint + "': " + error.what());
     }

@@ -329,6 +329,14 @@ bool OfferDesk::IsUsed(const StreamWalk& walk) const {
                      [&](const auto& session) { return session.second.walk == &walk; });
 }
 
+std::vector<std::pair<SessionKey, wire::Message>> OfferDesk::LastWords() const {
+  std::vector<std::pair<SessionKey, wire::Message>> words;
+  for (const auto& [key, session] : sessions_) {
+    words.emplace_back(key, wire::Refused{ErrorCode::kUnavailable, "the publisher has ended"});
+  }
+  return words;
+}
+
 void OfferDesk::DropSilent() {
   std::vector<SessionKey> silent;
   for (const auto& [key, session] : sessions_) {

@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/session/device_bytes.h"
@@ -56,6 +57,8 @@ class OfferDesk {
   // message is its sender's affair: a refusal, and the end of its session.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
+  // What those who have a session are told when there is to be no desk any more: nobody need wait for its silence.
+  std::vector<std::pair<SessionKey, wire::Message>> LastWords() const;
   // Ends the sessions whose lease ran out, and those that wait for ranks which do not come.
   void DropSilent();
 

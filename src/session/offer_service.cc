@@ -40,9 +40,10 @@ class OfferService::Impl {
         context_(1),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
-    CheckBindable(options.endpoint, options.allow_remote);
-    Bind(options.endpoint);
-    OpenChannels(options, failpoints);
+    const std::string bindable = AsBindable(options.endpoint);
+    CheckBindable(bindable, options.allow_remote);
+    Bind(options.endpoint, bindable);
+    OpenChannels(HostOf(bindable), options.nccl_fleet, failpoints);
     if (options.probe) OfferProbe();
     desk_.emplace(
         DeskOptions{.name = options.name,
@@ -95,21 +96,21 @@ class OfferService::Impl {
   }
 
  private:
-  void Bind(const std::string& endpoint) {
+  void Bind(const std::string& endpoint, const std::string& bindable) {
+    socket_.set(zmq::sockopt::ipv6, IsIpv6(bindable));
     socket_.set(zmq::sockopt::linger, 200);
     socket_.set(zmq::sockopt::router_mandatory, true);
     socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
     try {
-      socket_.bind(endpoint);
+      socket_.bind(bindable);
     } catch (const zmq::error_t& error) {
       throw Error(ErrorCode::kUnavailable, "publisher endpoint '" + endpoint + "': " + error.what());
     }
     bound_ = socket_.get(zmq::sockopt::last_endpoint);
   }
 
-  void OpenChannels(const OfferServiceOptions& options, FailPoints& failpoints) {
-    const std::string host = HostOf(options.endpoint);
-    const OfferingOptions offering{.bind_host = host.empty() ? "127.0.0.1" : host, .fleet_size = options.nccl_fleet};
+  void OpenChannels(const std::string& host, std::size_t fleet_size, FailPoints& failpoints) {
+    const OfferingOptions offering{.bind_host = host.empty() ? "127.0.0.1" : host, .fleet_size = fleet_size};
     for (const std::unique_ptr<Transport>& transport : transports_) {
       ends_.push_back(transport->Offering(offering));
       names_.emplace(ends_.back().get(), transport->name());
@@ -154,6 +155,7 @@ class OfferService::Impl {
         next_sweep = Clock::now() + kTick;
       }
     }
+    for (const auto& [key, message] : desk_->LastWords()) Send(key, message);
   }
 
   void TakeMessages() {

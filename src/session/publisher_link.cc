@@ -37,6 +37,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, 1000);
   CheckResolves(peer_.endpoint);
+  socket_.set(zmq::sockopt::ipv6, IsIpv6(peer_.endpoint));
   try {
     socket_.connect(peer_.endpoint);
   } catch (const zmq::error_t& error) {

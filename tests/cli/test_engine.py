@@ -303,6 +303,18 @@ def test_whoever_asked_for_a_reload_is_told_that_the_engine_ended_meanwhile(prog
     trainer.kill()
 
 
+@pytest.mark.parametrize("bind, bound", [("tcp://localhost:0", "tcp://127.0.0.1:"), ("tcp://[::1]:0", "tcp://[::1]:")])
+@pytest.mark.parametrize("channel", ["zmq", "ucx", "shm"])
+def test_loopback_by_other_names(bind, bound, channel, program, start, folders):
+    daemon = start("serve", "--model", folders["a"], "--bind", bind)
+    trainer = start("publish", "--checkpoint", folders["b"], "--bind", bind)
+    assert daemon.endpoint.startswith(bound) and trainer.endpoint.startswith(bound)
+    report = program.reload(daemon, "--publisher", trainer.endpoint, "--channel", channel)["report"]
+    assert report["channel"]["name"] == channel
+    for process in (trainer, daemon):
+        process.stop()
+
+
 @pytest.mark.parametrize("what", [["--engine"], ["--publisher"]], ids=" ".join)
 def test_a_host_that_nobody_knows_is_named(what, program):
     error = refused(program, "status", *what, "tcp://trainer-7.invalid:7700")

@@ -39,6 +39,14 @@ TEST(Endpoint, AHostThatNobodyKnowsIsNamed) {
   EXPECT_NE(error.find("host 'engine-7.invalid'"), std::string::npos) << error;
 }
 
+TEST(Endpoint, IsBoundByTheAddressOfAHostsName) {
+  EXPECT_EQ(AsBindable("tcp://localhost:7700"), "tcp://127.0.0.1:7700");
+  for (const char* as_it_is : {"tcp://10.1.2.3:0", "tcp://*:7700", "tcp://0.0.0.0:*", "tcp://[::1]:0",
+                               "tcp://eth0.invalid:1", "ipc:///tmp/e"}) {
+    EXPECT_EQ(AsBindable(as_it_is), as_it_is);
+  }
+}
+
 TEST(Endpoint, BeyondLoopbackIsRefusedUnlessAllowed) {
   for (const char* loopback :
        {"tcp://127.0.0.1:0", "tcp://127.3.4.5:1", "tcp://localhost:1", "tcp://[::1]:1", "ipc://x"}) {

@@ -88,6 +88,17 @@ TEST_F(OfferDeskTest, SaysWhatServingCostSinceTheSessionBeganAndNeverLessThanNot
   EXPECT_EQ(asked(), 0U);
 }
 
+TEST_F(OfferDeskTest, WhoHasASessionIsToldWhenThePublisherEnds) {
+  const auto desk =
+      MakeDesk([](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); }, [] { return 0.0; });
+  EXPECT_THAT(desk->LastWords(), IsEmpty());
+  desk->Take(key_, wire::Hello{});
+  const auto words = desk->LastWords();
+  ASSERT_EQ(words.size(), 1U);
+  EXPECT_EQ(words.front().first, key_);
+  EXPECT_EQ(std::get<wire::Refused>(words.front().second).message, "the publisher has ended");
+}
+
 // A stream begins when all ranks of an engine have asked for it.
 class DeskOfAStreamTest : public OfferDeskTest {
  protected:

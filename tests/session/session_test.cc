@@ -202,7 +202,7 @@ TEST_F(OfferTest, APublisherThatGoesAwayInTheMiddleIsNoticed) {
   service.reset();
   CollectingSink sink;
   EXPECT_THAT([&] { session->Fetch(SomeSchedule(false), {}, sink, Soon()); },
-              ThrowsMessage<Error>(HasSubstr("silent")));
+              ThrowsMessage<Error>(HasSubstr("the publisher has ended")));
 }
 
 }  // namespace
