@@ -1,0 +1,88 @@
+// When the walk of a stream begins: a desk's sessions of one engine are waited for, and those that wait in vain are
+// told.
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/session/offer_desk.h"
+#include "src/session/stream_walk.h"
+
+namespace layercast {
+
+void OfferDesk::StartWalkIfComplete(const Session& last) {
+  std::vector<StreamReader> readers;
+  std::vector<Session*> members;
+  for (auto& [key, session] : sessions_) {
+    if (!session.awaits_walk() || !session.IsOfOneReload(last)) continue;
+    readers.push_back({key, session.schedule, session.amax_requests});
+    members.push_back(&session);
+  }
+  if (readers.size() < last.hello.ranks) return;
+  std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
+  const StreamEnvironment environment{.ends = parts_.ends,
+                                      .memory = parts_.arena,
+                                      .device = parts_.device,
+                                      .pool = parts_.pool,
+                                      .outbox = parts_.outbox,
+                                      .failpoints = parts_.failpoints,
+                                      .window_bytes = options_.stream_window_bytes,
+                                      .first_offer_id = parts_.take_offer_ids(last.version()->manifest().size() + 1)};
+  walks_.push_back(std::make_unique<StreamWalk>(last.version(), std::move(readers), environment));
+  for (Session* member : members) member->walk = walks_.back().get();
+}
+
+// Where a rank is gone, the walk that begins with all of them never will. Whoever is refused is the next one gone.
+void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
+  const auto waiting = std::ranges::find_if(
+      sessions_, [&](const auto& one) { return one.second.awaits_walk() && one.second.IsOfOneReload(gone); });
+  if (waiting == sessions_.end()) return;
+  const SessionKey key = waiting->first;
+  parts_.outbox.Put(key, Refuse(key, Error(ErrorCode::kCancelled, why)));
+}
+
+// A rank that has no session by now has failed before it could open one: its engine knows, the others do not.
+void OfferDesk::RefuseWhoWaitsInVain() {
+  const auto in_vain = [this](const auto& one) {
+    const Session& waiting = one.second;
+    if (!waiting.awaits_walk() || Deadline::Clock::now() - waiting.subscribed < options_.ranks_within) return false;
+    return RanksHere(waiting).size() < waiting.hello.ranks;
+  };
+  for (auto one = std::ranges::find_if(sessions_, in_vain); one != sessions_.end();
+       one = std::ranges::find_if(sessions_, in_vain)) {
+    const Session waiting = one->second;  // it goes with the first refusal, and the others with it
+    std::string here;
+    for (const std::uint32_t rank : RanksHere(waiting)) here += (here.empty() ? "" : ", ") + std::to_string(rank);
+    RefuseWhoWaitsFor(waiting, "the stream begins when all ranks of '" + waiting.hello.engine +
+                                   "' have asked for it: expected " + std::to_string(waiting.hello.ranks) +
+                                   " of them, got none but " + here + " within " +
+                                   std::to_string(options_.ranks_within.count()) + " ms");
+  }
+}
+
+// That have a session for the same reload of their engine.
+std::set<std::uint32_t> OfferDesk::RanksHere(const Session& of) const {
+  std::set<std::uint32_t> ranks;
+  for (const auto& [key, session] : sessions_) {
+    if (session.IsOfOneReload(of)) ranks.insert(session.hello.rank);
+  }
+  return ranks;
+}
+
+bool OfferDesk::Session::IsOfOneReload(const Session& other) const {
+  return version() == other.version() && hello.engine == other.hello.engine && hello.attempt == other.hello.attempt;
+}
+
+bool OfferDesk::Session::awaits_walk() const {
+  return schedule != nullptr && walk == nullptr && version()->mode() == PublishMode::kStream;
+}
+
+bool OfferDesk::IsUsed(const StreamWalk& walk) const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const auto& session) { return session.second.walk == &walk; });
+}
+
+}  // namespace layercast
