@@ -223,7 +223,7 @@ class LayerFinder {
 std::string KindOf(const QuantizedForm& form) {
   if (form.packed_bits != 0) return std::to_string(form.packed_bits) + "-bit integers";
   if (!form.recipe().empty()) return std::string(form.recipe());
-  const std::string blocks = "blocks of " + std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
+  std::string blocks = "blocks of " + std::to_string(form.block_rows) + " x " + std::to_string(form.block_cols);
   if (form.codes != DType::kI8) return blocks;
   return form.has_zero_points ? "integers with zero points" : "integers in " + blocks;
 }
