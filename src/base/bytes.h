@@ -32,7 +32,7 @@ class ByteWriter {
       }
     };
     (put(values), ...);
-    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
+    PutBytes(raw);
   }
   void PutBytes(std::span<const std::byte> raw);
   void PutBytes(std::string_view text);
