@@ -217,10 +217,11 @@ void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std:
     ExpectReachable(reinterpret_cast<const std::byte*>(amax.rows.data()), amax.rows.size_bytes());
     ExpectAligned(amax.rows.data(), sizeof(float));
   }
-  for (const KernelTensorView& output : outputs) {
-    if (output.spec.num_bytes() == 0) continue;
-    ExpectReachable(output.data, static_cast<std::size_t>(output.spec.num_bytes()));
-    if (output.spec.dtype == DType::kF32) ExpectAligned(output.data, sizeof(float));
+  const std::vector<TensorSpec> specs = recipe.KernelTensors(rows.dtype, outputs.front().rows, rows.cols);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (specs[i].num_bytes() == 0) continue;
+    ExpectReachable(outputs[i].data, static_cast<std::size_t>(specs[i].num_bytes()));
+    if (specs[i].dtype == DType::kF32) ExpectAligned(outputs[i].data, sizeof(float));
   }
   const std::shared_ptr<const Recipe> same = MakeRecipe(recipe.name(), recipe.options());
   const std::vector<KernelTensorView> views(outputs.begin(), outputs.end());
