@@ -221,7 +221,7 @@ class Plan final : public Subcommand {
     DeclareStageLayers(app, parallel_.pp_layer_partition);
     app.add_flag("--partial", partial_, "The tensors may be of a part of the model");
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
-        ->check(CLI::IsMember(KnownRecipes()));
+        ->check(CLI::IsMember(LayerRecipes::KnownNames()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
     DeclareScales(app, scales_);
     DeclareWeightRules(app, weight_rules_);

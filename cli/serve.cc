@@ -130,6 +130,7 @@ class Serve final : public Subcommand {
 
   void Run(Output& output) override {
     if (device_ == "cuda") CheckDevice();
+    CheckScales();
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.on_device = device_ == "cuda";
     options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");
@@ -171,6 +172,13 @@ class Serve final : public Subcommand {
       if (!ended) throw;
     }
     return !ended;
+  }
+
+  void CheckScales() const {
+    const std::string& recipe = options_.ranks.recipe;
+    if (!options_.ranks.power_of_two_scales || recipe == "fp8_per_block" || recipe == LayerRecipes::kAsCheckpoint)
+      return;
+    throw UsageError("--power-of-two-scales is for --quantization fp8_per_block, got " + recipe);
   }
 
   // What `reload_weights` takes.

@@ -171,6 +171,7 @@ def test_a_layer_that_is_quantized_already(model):
     weights[name] = torch.ones(16, 24).to(torch.float8_e4m3fn)
     weights[f"{name}_scale"] = torch.tensor(0.5)
     folder = model(weights, quantization_config={"quant_method": "fp8"})
+    run_json("--model", folder, "--quantization", "checkpoint", status=0)
     plan, _ = run_json("--model", folder, "--quantization", "fp8_per_tensor", status=0)
     placed = {p["tensor"]: (p["dtype"], p["parameter"]) for p in plan["placements"]}
     assert placed[name] == ("f8_e4m3", "weight") and placed[f"{name}_scale"] == ("f32", "weight_scale")
