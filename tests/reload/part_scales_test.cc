@@ -161,7 +161,8 @@ TEST(PartScales, ThatCannotBeAreNamedThoughAnotherPartsHasTheirMagnitude) {
 TEST(PartScales, ArePlacedOfEachPartOnce) {
   WorkerPool pool(1);
   Weights weights = CodedWeights({{"gate", 0.25F}, {"up", 0.25F}, {"down", 1.0F}});
-  const LoadPlan plan = LoadPlan::Build(*CodedMlp(0), weights.ToManifest());
+  const std::unique_ptr<testing::Tree> model = CodedMlp(0);  // names of shards are its own
+  const LoadPlan plan = LoadPlan::Build(*model, weights.ToManifest());
   std::vector<std::string> shards;
   for (const Placement& placement : plan.placements()) {
     if (placement.shared) shards.emplace_back(placement.shard_id);
