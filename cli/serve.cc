@@ -176,9 +176,10 @@ class Serve final : public Subcommand {
 
   void CheckScales() const {
     const std::string& recipe = options_.ranks.recipe;
-    if (!options_.ranks.power_of_two_scales || recipe == "fp8_per_block" || recipe == LayerRecipes::kAsCheckpoint)
-      return;
-    throw UsageError("--power-of-two-scales is for --quantization fp8_per_block, got " + recipe);
+    const bool has_them = recipe == "fp8_per_block" || recipe == LayerRecipes::kAsCheckpoint;
+    if (options_.ranks.power_of_two_scales && !has_them) {
+      throw UsageError("--power-of-two-scales is for --quantization fp8_per_block, got " + recipe);
+    }
   }
 
   // What `reload_weights` takes.

@@ -180,16 +180,24 @@ WeightRules WeightRules::Parse(std::string_view json) {
           WeightsMapper(RulesOf<NameRule>(file, "names", NameRuleOf))};
 }
 
-WeightRules WeightRules::FromFile(const std::filesystem::path& path) {
-  const MappedFile file(path);
+WeightRules WeightRules::Parse(std::string_view json, const std::filesystem::path& path) {
   try {
-    if (file.bytes().size() > kLargestFile) {
-      Refuse("expected at most " + std::to_string(kLargestFile) + " bytes, got " + std::to_string(file.bytes().size()));
-    }
-    return Parse({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+    return Parse(json);
   } catch (const Error& error) {
     throw Error(error.code(), path.string() + ": " + error.what());
   }
+}
+
+WeightRules WeightRules::FromFile(const std::filesystem::path& path) { return Parse(TextOf(path), path); }
+
+std::string WeightRules::TextOf(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  if (file.bytes().size() > kLargestFile) {
+    Refuse(path.string() + ": expected at most " + std::to_string(kLargestFile) + " bytes, got " +
+           std::to_string(file.bytes().size()));
+  }
+  file.Populate(file.bytes());
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
 void WeightRules::ApplyTo(Module& root) const {

@@ -10,23 +10,12 @@
 #include "engine_side/server/memory_file.h"
 #include "layercast/error.h"
 #include "layercast/model/weight_rules.h"
-#include "src/checkpoint/mapped_file.h"
 #include "src/control/json_forms.h"
 
 namespace layercast {
-namespace {
-
-std::string TextOf(const std::string& path) {
-  const MappedFile file(path);
-  file.Populate(file.bytes());
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-}  // namespace
-
 ModelFiles ModelFiles::Read(const ModelFileNames& names) {
   ModelFiles files(ModelDescription::FromDirectory(names.model), NamedDraft::Read(names.draft), names.weight_rules,
-                   names.weight_rules.empty() ? "" : TextOf(names.weight_rules));
+                   names.weight_rules.empty() ? "" : WeightRules::TextOf(names.weight_rules));
   (void)files.Rules();  // what is wrong with them is said here, not by each rank
   return files;
 }
@@ -63,11 +52,7 @@ std::unique_ptr<Module> ModelFiles::BuildTree(const ParallelConfig& parallel) co
 
 std::optional<WeightRules> ModelFiles::Rules() const {
   if (rules_name_.empty()) return std::nullopt;
-  try {
-    return WeightRules::Parse(rules_);
-  } catch (const Error& error) {
-    throw Error(error.code(), rules_name_ + ": " + error.what());
-  }
+  return WeightRules::Parse(rules_, rules_name_);
 }
 
 }  // namespace layercast

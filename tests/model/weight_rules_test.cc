@@ -95,6 +95,12 @@ TEST(WeightRules, ComeFromAFileThatIsNamed) {
   directory.Write("rules.json", R"({"names": 1})");
   EXPECT_EQ(testing::ErrorOf([&] { (void)WeightRules::FromFile(path); }, ErrorCode::kInvalidArgument),
             path.string() + ": names: expected a list, got 1");
+  std::filesystem::resize_file(path, (16 << 20) + 1);
+  for (const auto& read : {+[](const std::filesystem::path& file) { (void)WeightRules::FromFile(file); },
+                           +[](const std::filesystem::path& file) { (void)WeightRules::TextOf(file); }}) {
+    EXPECT_EQ(testing::ErrorOf([&] { read(path); }, ErrorCode::kInvalidArgument),
+              path.string() + ": expected at most 16777216 bytes, got 16777217");
+  }
 }
 
 class OneLayer final : public testing::Tree {

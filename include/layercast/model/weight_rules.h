@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "layercast/export.h"
@@ -20,8 +21,13 @@ struct LAYERCAST_PUBLIC WeightRules {
   // Throws kInvalidArgument, naming the field ("transforms[2].split.axis: expected an integer of at least 0, got -1"),
   // the rule, or the place where the text is no JSON.
   static WeightRules Parse(std::string_view json);
-  // Throws kNotFound as well; messages begin with the path.
+  // Of a file's text; messages begin with the path.
+  static WeightRules Parse(std::string_view json, const std::filesystem::path& path);
+  // The same of what TextOf returns.
   static WeightRules FromFile(const std::filesystem::path& path);
+  // What such a file holds. Throws kNotFound, and kInvalidArgument for one that is too long; messages begin with the
+  // path.
+  static std::string TextOf(const std::filesystem::path& path);
 
   // Sets the transforms of `root` and puts the names before its mapper. To be called before a Receiver takes the tree.
   void ApplyTo(Module& root) const;
