@@ -66,6 +66,10 @@ std::string AsBindable(const std::string& endpoint) {
 
 bool IsIpv6(const std::string& endpoint) { return endpoint.starts_with("tcp://["); }
 
+const char* DoubtOfEndpoint(bool heard) {
+  return heard ? "" : ": it has never answered; does it run, and is this its endpoint?";
+}
+
 std::string AsReached(const std::string& endpoint, const std::string& reached) {
   const std::string host = HostOf(endpoint);
   const std::string of_peer = HostOf(reached);

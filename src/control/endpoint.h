@@ -32,6 +32,9 @@ std::string AsBindable(const std::string& endpoint);
 // Of a literal address in brackets: what ZeroMQ wants to be told beforehand.
 bool IsIpv6(const std::string& endpoint);
 
+// The end of a message about a peer that does not answer; `heard`: it has answered before.
+const char* DoubtOfEndpoint(bool heard);
+
 // Throws kInvalidArgument when the endpoint can be reached from other hosts, unless that is allowed.
 void CheckBindable(const std::string& endpoint, bool allow_remote);
 

@@ -60,18 +60,16 @@ class RpcClient::Impl {
       }
       if (Clock::now() - last_heard >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
-                                                 " ms, calling '" + method + "'" + Doubt());
+                                                 " ms, calling '" + method + "'" + DoubtOfEndpoint(heard_));
       }
       if (deadline.Passed()) {
         throw Error(ErrorCode::kDeadlineExceeded,
-                    peer_ + " did not answer '" + method + "' before the deadline" + Doubt());
+                    peer_ + " did not answer '" + method + "' before the deadline" + DoubtOfEndpoint(heard_));
       }
     }
   }
 
  private:
-  const char* Doubt() const { return heard_ ? "" : ": it has never answered; does it run, and is this its endpoint?"; }
-
   void Send(const Json& message, const std::string& method) {
     const std::string text = message.dump();
     if (static_cast<std::int64_t>(text.size()) > kMaxRpcBytes) {

@@ -99,11 +99,8 @@ void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
   if (std::optional<wire::Message> message = Receive(deadline, stage)) return std::move(*message);
-  throw Error(ErrorCode::kDeadlineExceeded, peer_.text() + ", " + stage + ": no answer before the deadline" + Doubt());
-}
-
-const char* PublisherLink::Doubt() const {
-  return heard_ ? "" : ": it has never answered; does it run, and is this its endpoint?";
+  throw Error(ErrorCode::kDeadlineExceeded,
+              peer_.text() + ", " + stage + ": no answer before the deadline" + DoubtOfEndpoint(heard_));
 }
 
 void PublisherLink::KeepAlive(const std::string& stage) {
@@ -115,8 +112,8 @@ void PublisherLink::KeepAlive(const std::string& stage) {
     Send(wire::Ping{});
   }
   if (now - last_heard_ >= peer_timeout_) {
-    throw Error(ErrorCode::kUnavailable,
-                peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) + " ms, " + stage + Doubt());
+    throw Error(ErrorCode::kUnavailable, peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) +
+                                             " ms, " + stage + DoubtOfEndpoint(heard_));
   }
 }
 

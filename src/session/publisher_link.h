@@ -41,8 +41,6 @@ class PublisherLink {
   [[noreturn]] void RefuseAnswer(const std::string& stage, const std::string& expected, const wire::Message& got) const;
 
  private:
-  // Of a publisher that was never heard of.
-  const char* Doubt() const;
   void KeepAlive(const std::string& stage);
   std::optional<wire::Message> TakeOne(const std::string& stage);
 
