@@ -11,7 +11,9 @@ namespace layercast {
 namespace {
 
 void AddLine(std::string& lines, std::string_view name, const Digest& digest) {
-  lines.append(name).append(" ").append(digest.ToHex()).append("\n");
+  lines.append(name).append(" ");
+  AppendHex(digest, lines);
+  lines.append("\n");
 }
 
 }  // namespace

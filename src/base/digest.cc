@@ -3,6 +3,7 @@
 #include "src/base/digest.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cstdint>
@@ -39,12 +40,18 @@ std::optional<std::uint64_t> ParseHex(std::string_view text) {
 
 }  // namespace
 
+void AppendHex(const Digest& digest, std::string& to) {
+  std::array<char, 2 * kHexDigits> hex;
+  const std::span digits(hex);
+  PutHex(digest.high, digits.first<kHexDigits>());
+  PutHex(digest.low, digits.last<kHexDigits>());
+  to.append(hex.data(), hex.size());
+}
+
 std::string Digest::ToHex() const {
-  std::string out(2 * kHexDigits, '\0');
-  const std::span<char> digits(out);
-  PutHex(high, digits.first<kHexDigits>());
-  PutHex(low, digits.last<kHexDigits>());
-  return out;
+  std::string hex;
+  AppendHex(*this, hex);
+  return hex;
 }
 
 std::optional<Digest> Digest::FromHex(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "layercast/version.h"
 #include "src/base/leaves.h"
@@ -16,6 +17,8 @@ namespace layercast {
 Digest DigestOf(std::span<const std::byte> bytes);
 // Of the bytes that have these leaves. `leaves`: one at least.
 Digest DigestOfLeaves(std::span<const Digest> leaves);
+// As Digest::ToHex, behind what is there.
+void AppendHex(const Digest& digest, std::string& to);
 
 // Of bytes that come in pieces, which equals that of their concatenation.
 // Resource; one thread only, but for copies of one that does not change.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -112,15 +113,32 @@ ScanResult ScanPlainly(const MatrixView& matrix, WorkerPool& pool) {
   return result;
 }
 
+// Of all elements; so many rows at a time that their own fit the stack.
+std::uint32_t MaxBits(const MatrixView& matrix) {
+  std::array<std::uint32_t, 256> of_rows;
+  std::uint32_t largest = 0;
+  for (std::int64_t first = 0; first < matrix.rows; first += std::ssize(of_rows)) {
+    const std::int64_t count = std::min<std::int64_t>(std::ssize(of_rows), matrix.rows - first);
+    const auto found = std::span(of_rows).first(static_cast<std::size_t>(count));
+    RowMaxBits(Rows(matrix, first, count), found);
+    largest = std::max(largest, *std::ranges::max_element(found));
+  }
+  return largest;
+}
+
+void RaiseTo(std::atomic<std::uint32_t>& largest, std::uint32_t value) {
+  std::uint32_t before = largest.load();
+  while (before < value && !largest.compare_exchange_weak(before, value)) {
+  }
+}
+
 ScanResult ScanPart(const MatrixView& matrix, WorkerPool& pool) {
   if (matrix.rows == 0 || matrix.cols == 0) return {};
   if (!HasKernel(matrix.dtype)) return ScanPlainly(matrix, pool);
-  std::vector<std::uint32_t> max_bits(static_cast<std::size_t>(matrix.rows));
-  ForBands(matrix, pool, [&](std::int64_t first, std::int64_t count) {
-    RowMaxBits(Rows(matrix, first, count),
-               std::span(max_bits).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
-  });
-  const float amax = Magnitude(matrix.dtype, *std::max_element(max_bits.begin(), max_bits.end()));
+  std::atomic<std::uint32_t> max_bits = 0;
+  ForBands(matrix, pool,
+           [&](std::int64_t first, std::int64_t count) { RaiseTo(max_bits, MaxBits(Rows(matrix, first, count))); });
+  const float amax = Magnitude(matrix.dtype, max_bits);
   if (std::isfinite(amax)) return {.amax = amax};
   return ScanPlainly(matrix, pool);  // rare: find out where
 }

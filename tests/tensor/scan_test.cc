@@ -149,6 +149,16 @@ TEST(Scan, ALargeTensorIsCutIntoPiecesThatKeepTheirPlace) {
   }
 }
 
+TEST(Scan, EqualsTheSlowScanOfManyRowsWithGaps) {
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF8E4M3}) {
+    for (const int64_t rows : {255, 256, 257, 700}) {
+      Matrix matrix = RandomBits(dtype, rows, 6, 5, static_cast<unsigned>(rows));
+      MakeFinite(matrix);
+      ExpectLikeSlowScan(matrix.view);
+    }
+  }
+}
+
 TEST(Scan, IntegersAndEmptyTensorsHaveNothingToSay) {
   const std::vector<std::uint8_t> ones(64, 0xff);
   const auto* data = reinterpret_cast<const std::byte*>(ones.data());
