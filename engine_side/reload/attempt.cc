@@ -52,11 +52,12 @@ void PreparedLayout::SayWhenNeeded() {
 
 void PreparedLayout::ShareRequests(const Manifest& manifest) {
   for (const AmaxRequest& request : amax_requests) {
-    if (plan.parts().empty()) {
+    if (plan.CutsOf(request.tensor).empty()) {  // whole, in the shape that it is read in
       part_requests.push_back({request, request.tensor, Box::Whole(plan.SourceShape(manifest, request.tensor))});
+      if (!plan.parts().empty()) part_requests.back().request.tensor = plan.parts()[request.tensor].front().number;
       continue;
     }
-    for (const HeldPart& part : plan.parts()[request.tensor]) {
+    for (const HeldPart& part : plan.CutsOf(request.tensor)) {
       part_requests.push_back({request, request.tensor, part.box});
       part_requests.back().request.tensor = part.number;
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
+#include "tests/reload/other_layouts.h"
 #include "tests/reload/sharded_trainer.h"
 
 namespace layercast {
@@ -83,6 +84,26 @@ TEST_P(PublishedPartsTest, OfExpertsAreServedAsTheWholeByRanksThatHaveAPartOfEac
 
 INSTANTIATE_TEST_SUITE_P(InEveryLayout, PublishedPartsTest, ::testing::Range(std::size_t{0}, ShardCases().size()),
                          [](const auto& index) { return std::string(ShardCases()[index.param].name); });
+
+// Ranks that hold some tensors whole, of which some are read in another shape.
+TEST(PublishedParts, WhatIsReadInAnotherShapeIsServedWhereOneRankHasAllOfIt) {
+  for (const char* recipe : {"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
+    for (const ParallelConfig& parallel : {ParallelConfig{}, ParallelConfig{1, 2}}) {
+      RigOptions options{.recipe = recipe, .parallel = parallel};
+      const testing::ServedBytes expected = ServedSlowly(options, testing::RigWeights(options, 3));
+      const auto expect_taken = [&](SourceTransforms transforms, const testing::Weights& weights) {
+        options.transforms = std::move(transforms);
+        const ShardedTrainer trainer(weights, testing::WholeByTurns, 2);
+        ReceiverRig rig(options);
+        rig.receiver->ReloadWeights(FromPublishers(trainer.endpoints()));
+        EXPECT_THAT(Differences(rig.engine.Served(), expected), IsEmpty()) << recipe << parallel.tp_rank;
+      };
+      const testing::Weights usual = testing::RigWeights(options, 3);
+      expect_taken(testing::ScatteredTransforms(), testing::Scattered(usual));
+      expect_taken(testing::SharedTransforms(options.layers), testing::Shared(usual));
+    }
+  }
+}
 
 TEST(PublishedParts, OneVersionAfterAnotherAndThenAWholeOneOfTheSameTensors) {
   const RigOptions options{.recipe = "fp8_per_channel"};
