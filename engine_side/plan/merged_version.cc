@@ -1,6 +1,8 @@
 #include "engine_side/plan/merged_version.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -27,9 +29,34 @@ struct Held {
 
 const Shape& WholeShape(const LaidOutTensor& tensor) { return tensor.part ? tensor.part->whole : tensor.spec.shape; }
 
+// A box has few axes. Of a tensor with more (a vision tower's convolution), those that follow are one with the last.
+constexpr std::size_t kJoined = Box::kMaxRank - 1;
+
+Shape Joined(const Shape& shape) {
+  if (shape.size() <= Box::kMaxRank) return shape;
+  const auto first = shape.begin() + kJoined;
+  Shape joined(shape.begin(), first);
+  joined.push_back(std::accumulate(first, shape.end(), std::int64_t{1}, std::multiplies()));
+  return joined;
+}
+
+// The first axis along which a part is cut that a box does not tell apart.
+std::optional<std::size_t> FindCutBehind(const LaidOutTensor& tensor) {
+  for (std::size_t axis = Box::kMaxRank; axis < tensor.spec.shape.size(); ++axis) {
+    if (tensor.spec.shape[axis] != WholeShape(tensor)[axis]) return axis;
+  }
+  return std::nullopt;
+}
+
+// Where it lies in Joined(WholeShape).
 Box BoxOf(const LaidOutTensor& tensor) {
-  Box box = Box::Whole(tensor.spec.shape);
-  if (tensor.part) std::ranges::copy(tensor.part->offsets, box.begin.begin());
+  Box box = Box::Whole(Joined(tensor.spec.shape));
+  if (!tensor.part) return box;
+  const Shape& offsets = tensor.part->offsets;
+  std::copy_n(offsets.begin(), box.rank, box.begin.begin());
+  if (offsets.size() > Box::kMaxRank && offsets[kJoined] != 0) {
+    box.begin[kJoined] *= Joined(tensor.part->whole)[kJoined] / tensor.part->whole[kJoined];
+  }
   return box;
 }
 
@@ -123,6 +150,7 @@ class Merger {
   // Leaves out empty parts, sorts the rest, and throws unless they fill the tensor once.
   void Check(std::vector<Held>& held) const {
     for (const Held& other : held) CheckAgrees(held.front(), other);
+    for (const Held& one : held) CheckCuts(one);
     std::ranges::stable_sort(held, {}, [](const Held& one) { return one.box.begin; });
     if (held.size() > 1) {
       const auto empty =
@@ -146,8 +174,16 @@ class Merger {
                     Describe(other.tensor->spec.dtype, WholeShape(*other.tensor)));
   }
 
+  void CheckCuts(const Held& held) const {
+    const auto axis = FindCutBehind(*held.tensor);
+    if (!axis || held.box.num_elements() == 0) return;
+    Refuse(held, "publisher " + endpoints_[held.publisher] + " has " + ToString(held.tensor->spec.shape) +
+                     " of it: expected a part that is cut along the first " + std::to_string(Box::kMaxRank) +
+                     " axes, got one along axis " + std::to_string(*axis));
+  }
+
   [[noreturn]] void RefuseHole(const std::vector<Held>& held, const std::vector<Box>& boxes) const {
-    const Box hole = FindHole(WholeShape(*held.front().tensor), boxes).value();
+    const Box hole = FindHole(Joined(WholeShape(*held.front().tensor)), boxes).value();
     std::string neighbours;
     for (const Held& one : held) {
       if (Touch(one.box, hole)) neighbours += (neighbours.empty() ? "; beside it " : ", ") + Who(one);

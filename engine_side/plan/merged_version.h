@@ -15,7 +15,7 @@ namespace layercast {
 // A part of a tensor, and what it is called in a fetch session: publishers' tensors are numbered through.
 struct HeldPart {
   std::uint32_t number = 0;
-  Box box;  // of the whole tensor
+  Box box;  // of the whole tensor; of one with more axes than a box has, the last are one
   bool operator==(const HeldPart&) const = default;
 };
 

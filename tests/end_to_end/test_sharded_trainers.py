@@ -119,3 +119,16 @@ def test_the_program_publishes_rows_of_a_checkpoint(program, start, checkpoint):
     assert done["ok"] and done["version"]["step"] == 7
     assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
     engine.stop()
+
+
+def test_rows_of_a_vision_towers_convolution_are_skipped_like_the_whole_of_it(program, start, checkpoint):
+    a, b = checkpoint("qwen3_5_vision", "a"), checkpoint("qwen3_5_vision", "b")
+    engine = start("serve", "--model", a, "--quantization", "fp8_per_channel")
+    for step, mode in enumerate(("snapshot", "stream"), start=1):
+        program.reload(engine, "--weights-path", a)
+        ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/2", "--mode", mode, "--lineage", "run", "--step", step)
+                 for rank in range(2)]
+        report = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks))["report"]
+        assert "model.visual.patch_embed.proj.weight" in {skipped["name"] for skipped in report["skipped"]}
+        assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    engine.stop()
