@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/conformance/channel_fixture.h"
+#include "tests/conformance/tcp_traffic.h"
 
 namespace layercast::test {
 namespace {
@@ -85,6 +86,30 @@ TEST_P(ChannelDelivery, BringsChunksOfMoreThanFourMebibytes) {
   EXPECT_TRUE(contiguous.IsRight(FetchOne(*receiver, 1, contiguous)));
   Fetch strided({{1, 0, 10'000, 500, 10'600}, {0, 17, 1'000'000, 1, 1'000'000}, {1, 5'299'999, 1, 1, 1}});
   EXPECT_TRUE(strided.IsRight(FetchOne(*receiver, 1, strided)));
+}
+
+TEST_P(ChannelDelivery, SendsWhatWasAskedForAndAThousandthOfItAtMost) {
+  constexpr std::array<std::size_t, 2> sizes{5'000'000, 5'300'000};
+  const PublishedBytes published(*publisher_, 1, sizes);
+  const auto receiver = Connect();
+  const std::string lane = receiver->lane();
+  const bool over_tcp = GetParam() == "zmq" || lane.starts_with("tcp/");
+  std::vector<Fetch> fetches;
+  for (const std::vector<Region>& regions : std::vector<std::vector<Region>>{
+           {{0, 3, 4'000'000, 1, 4'000'000}},                        // of a tensor the most
+           {{1, 5000, 5000, 500, 10'600}, {0, 0, 900, 1500, 3000}},  // of rows a half or a third: what lies between stays
+           {{1, 0, 10, 100'000, 50}}}) {                             // of very short ones
+    fetches.emplace_back(regions);
+  }
+  std::uint64_t asked = 0;
+  const std::uint64_t before = SentOverTcp();
+  for (Fetch& fetch : fetches) {
+    EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 1, fetch)));
+    asked += fetch.destination.size();
+  }
+  const std::uint64_t sent = SentOverTcp() - before;
+  EXPECT_GE(sent, over_tcp ? asked : 0) << lane;
+  EXPECT_LE(sent, (over_tcp ? asked : 0) + asked / 1000) << lane;
 }
 
 TEST_P(ChannelDelivery, HasManyChunksUnderWayAtOnce) {
