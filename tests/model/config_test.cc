@@ -10,6 +10,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "layercast/error.h"
 #include "tests/support/error_of.h"
@@ -141,6 +143,41 @@ TEST(ModelConfig, TakesTheDefaultsOfTheModelsOwnClass) {
   EXPECT_THAT(gemma3.layer_types, ElementsAre("sliding_attention", "sliding_attention", "full_attention"));
   EXPECT_EQ(gemma3.RopeOf(0).theta, 1e4);
   EXPECT_EQ(gemma3.RopeOf(2).theta, 1e6);
+}
+
+TEST(ModelConfig, TakesTheContextLengthOfTheModelsOwnClass) {
+  const std::vector<std::pair<const char*, std::int64_t>> lengths = {
+      {"llama", 2048},     {"gemma2", 8192},     {"gemma3_text", 131072}, {"mistral", 131072},
+      {"mixtral", 131072}, {"phi3", 4096},       {"qwen2", 32768},        {"qwen2_moe", 32768},
+      {"qwen3", 32768},    {"qwen3_moe", 32768}, {"qwen3_next", 32768},   {"qwen3_5_text", 32768}};
+  for (const auto& [type, length] : lengths) {
+    EXPECT_EQ(ParseConfig({{"model_type", type}, {"num_attention_heads", 16}}).max_position_embeddings, length) << type;
+  }
+}
+
+// As google/gemma-3-4b-it has it: transformers wrote of a nested configuration what differs from its class alone.
+TEST(ModelConfig, TakesTheSizesThatAPublishedTextConfigLeavesOut) {
+  const Json text = {{"model_type", "gemma3_text"},
+                     {"hidden_size", 2560},
+                     {"intermediate_size", 10240},
+                     {"num_hidden_layers", 34},
+                     {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                     {"sliding_window", 1024}};
+  const Json whole = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                      {"model_type", "gemma3"},
+                      {"torch_dtype", "bfloat16"},
+                      {"text_config", text}};
+  const ModelConfig gemma = ModelConfig::Parse(whole.dump());
+  EXPECT_EQ(gemma.vocab_size, 262208);
+  EXPECT_EQ(gemma.num_attention_heads, 8);
+  EXPECT_EQ(gemma.num_key_value_heads, 4);
+  EXPECT_EQ(gemma.head_dim, 256);
+  EXPECT_EQ(gemma.max_position_embeddings, 131072);
+  EXPECT_EQ(gemma.RopeOf(0).type, "default");
+  EXPECT_EQ(gemma.RopeOf(5).type, "linear");
+  for (const char* type : {"gemma3", "gemma3_text", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}) {
+    EXPECT_NO_THROW((void)ModelConfig::Parse(Json({{"model_type", type}}).dump())) << type;
+  }
 }
 
 TEST(ModelConfig, TakesTheDefaultsOfGptOss) {

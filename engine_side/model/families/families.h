@@ -58,6 +58,7 @@ void CompleteMistral(nlohmann::json& config);
 void CompleteMixtral(nlohmann::json& config);
 void CompleteNemotronH(nlohmann::json& config);
 void CompletePhi3(nlohmann::json& config);
+void CompleteQwen2(nlohmann::json& config);
 void CompleteQwen2Moe(nlohmann::json& config);
 void CompleteQwen3(nlohmann::json& config);
 void CompleteQwen35(nlohmann::json& config);

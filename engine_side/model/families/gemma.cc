@@ -34,6 +34,7 @@ std::unique_ptr<DecoderForCausalLM> BuildGemma(const char* architecture, const M
 
 void CompleteBoth(nlohmann::json& config) {
   AddDefaults(config, {{"head_dim", 256},
+                       {"num_key_value_heads", 4},
                        {"hidden_activation", "gelu_pytorch_tanh"},
                        {"tie_word_embeddings", true},
                        {"query_pre_attn_scalar", 256},
@@ -68,13 +69,24 @@ std::unique_ptr<Module> BuildGemma3Text(const ModelConfig& config, const Paralle
 }
 
 void CompleteGemma2(nlohmann::json& config) {
-  AddDefaults(config,
-              {{"sliding_window_pattern", 2}, {"attn_logit_softcapping", 50.0}, {"final_logit_softcapping", 30.0}});
+  AddDefaults(config, {{"sliding_window_pattern", 2},
+                       {"attn_logit_softcapping", 50.0},
+                       {"final_logit_softcapping", 30.0},
+                       {"max_position_embeddings", 8192}});
   CompleteBoth(config);
 }
 
+// Sizes too: published vision-language models leave out of text_config what their class has by default.
 void CompleteGemma3(nlohmann::json& config) {
-  AddDefaults(config, {{"sliding_window_pattern", 6}, {"rope_theta", 1e6}, {"rope_local_base_freq", 1e4}});
+  AddDefaults(config, {{"vocab_size", 262208},
+                       {"hidden_size", 2304},
+                       {"intermediate_size", 9216},
+                       {"num_hidden_layers", 26},
+                       {"num_attention_heads", 8},
+                       {"max_position_embeddings", 131072},
+                       {"sliding_window_pattern", 6},
+                       {"rope_theta", 1e6},
+                       {"rope_local_base_freq", 1e4}});
   CompleteBoth(config);
 }
 

@@ -15,7 +15,10 @@ std::unique_ptr<Module> BuildMistral(const ModelConfig& config, const ParallelCo
 }
 
 void CompleteMistral(nlohmann::json& config) {
-  AddDefaults(config, {{"num_key_value_heads", 8}, {"use_sliding_window", true}, {"sliding_window", 4096}});
+  AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"max_position_embeddings", 131072},
+                       {"use_sliding_window", true},
+                       {"sliding_window", 4096}});
 }
 
 }  // namespace layercast

@@ -22,6 +22,7 @@ std::unique_ptr<Module> BuildMixtral(const ModelConfig& config, const ParallelCo
 
 void CompleteMixtral(nlohmann::json& config) {
   AddDefaults(config, {{"num_key_value_heads", 8},
+                       {"max_position_embeddings", 131072},
                        {"rms_norm_eps", 1e-5},
                        {"rope_theta", 1e6},
                        {"use_sliding_window", true},

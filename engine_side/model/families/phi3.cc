@@ -16,8 +16,10 @@ std::unique_ptr<Module> BuildPhi3(const ModelConfig& config, const ParallelConfi
 }
 
 void CompletePhi3(nlohmann::json& config) {
-  AddDefaults(config,
-              {{"use_sliding_window", true}, {"rms_norm_eps", 1e-5}, {"original_max_position_embeddings", 4096}});
+  AddDefaults(config, {{"use_sliding_window", true},
+                       {"rms_norm_eps", 1e-5},
+                       {"max_position_embeddings", 4096},
+                       {"original_max_position_embeddings", 4096}});
 }
 
 }  // namespace layercast

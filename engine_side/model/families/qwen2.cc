@@ -1,4 +1,5 @@
 // Qwen2 and Qwen2.5: q, k and v always have a bias, nothing else has.
+#include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 
@@ -13,5 +14,7 @@ std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConf
                                           std::make_unique<GatedMlp>(context, config, false));
   });
 }
+
+void CompleteQwen2(nlohmann::json& config) { AddDefaults(config, {{"max_position_embeddings", 32768}}); }
 
 }  // namespace layercast

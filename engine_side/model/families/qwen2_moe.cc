@@ -22,6 +22,7 @@ std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelC
 
 void CompleteQwen2Moe(nlohmann::json& config) {
   AddDefaults(config, {{"num_key_value_heads", 16},
+                       {"max_position_embeddings", 32768},
                        {"num_local_experts", 60},
                        {"num_experts_per_tok", 4},
                        {"moe_intermediate_size", 1408},

@@ -21,6 +21,7 @@ std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelC
 
 void CompleteQwen3Moe(nlohmann::json& config) {
   AddDefaults(config, {{"num_key_value_heads", 4},
+                       {"max_position_embeddings", 32768},
                        {"num_local_experts", 128},
                        {"num_experts_per_tok", 8},
                        {"moe_intermediate_size", 768}});

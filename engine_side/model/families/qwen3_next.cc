@@ -156,13 +156,24 @@ void CompleteQwen3Next(nlohmann::json& config) {
   CompleteExperts(config);
 }
 
+// Sizes too: a vision-language model may leave out of text_config what its class has by default.
 void CompleteQwen35(nlohmann::json& config) {
-  AddDefaults(config, {{"num_key_value_heads", 4}});
+  AddDefaults(config, {{"vocab_size", 248320},
+                       {"hidden_size", 4096},
+                       {"intermediate_size", 12288},
+                       {"num_hidden_layers", 32},
+                       {"num_attention_heads", 16},
+                       {"num_key_value_heads", 4}});
   CompleteHybrid(config);
 }
 
 void CompleteQwen35Moe(nlohmann::json& config) {
-  AddDefaults(config, {{"num_local_experts", 256}, {"num_experts_per_tok", 8}});
+  AddDefaults(config, {{"vocab_size", 248320},
+                       {"hidden_size", 2048},
+                       {"num_hidden_layers", 40},
+                       {"num_attention_heads", 16},
+                       {"num_local_experts", 256},
+                       {"num_experts_per_tok", 8}});
   CompleteExperts(config);
   AddDefaults(config, {{"intermediate_size", config["moe_intermediate_size"]}});  // every layer has experts
 }
