@@ -144,5 +144,5 @@ def test_what_it_does_not_do_is_refused_by_name(program, checkpoint, arguments, 
 
 def test_a_model_that_the_graph_has_no_block_for_is_refused_by_name(program, start_on_device, checkpoint):
     with pytest.raises(layercast_program.ProgramFailed) as refused:
-        start_on_device(checkpoint("mixtral", "a"))
-    assert "cannot compute model.layers.0.block_sparse_moe (MixtureOfExperts)" in str(refused.value)
+        start_on_device(checkpoint("qwen3_next", "a"))
+    assert "(GatedDeltaNet)" in str(refused.value)

@@ -1,10 +1,15 @@
 #include "engine_side/engine/torch/rotary_tensors.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <span>
+
+#include "engine_side/engine/torch/tensor_linear.h"
 
 namespace layercast {
 
@@ -24,6 +29,20 @@ const RotaryTensors::Turns& RotaryTensors::For(const RotaryEmbedding& embedding)
   };
   Turns turns{filled([&](std::size_t i) { return table.Cos(i); }), filled([&](std::size_t i) { return table.Sin(i); })};
   return *turns_.emplace_back(&table, std::make_unique<Turns>(std::move(turns))).second;
+}
+
+at::Tensor Turned(const at::Tensor& heads, const RotaryTensors::Turns& turns, const at::Tensor& positions,
+                  at::ScalarType type) {
+  const std::int64_t pairs = turns.cos.size(-1);
+  const at::Tensor cos = at::index_select(turns.cos, 0, positions);
+  const at::Tensor sin = at::index_select(turns.sin, 0, positions);
+  const at::Tensor first = heads.narrow(-1, 0, pairs);
+  const at::Tensor second = heads.narrow(-1, pairs, pairs);
+  const auto times = [&](const at::Tensor& x, const at::Tensor& y) { return Rounded(x * y, type); };
+  const at::Tensor rest = heads.narrow(-1, 2 * pairs, heads.size(-1) - 2 * pairs);
+  return at::cat({Rounded(times(first, cos) - times(second, sin), type),
+                  Rounded(times(second, cos) + times(first, sin), type), rest},
+                 -1);
 }
 
 }  // namespace layercast

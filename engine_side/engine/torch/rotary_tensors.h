@@ -32,4 +32,9 @@ class RotaryTensors {
   std::vector<std::pair<const RotaryTable*, std::unique_ptr<Turns>>> turns_;
 };
 
+// Of heads, [rows, n, head_dim], the first elements turned by their rows' positions: the pairs (i, i + dim / 2), each
+// product and each sum rounded to `type`.
+at::Tensor Turned(const at::Tensor& heads, const RotaryTensors::Turns& turns, const at::Tensor& positions,
+                  at::ScalarType type);
+
 }  // namespace layercast

@@ -31,6 +31,8 @@ class TensorBlock {
   // rounded to the model's dtype. Must not wait for the device, nor let a number that only the device knows decide
   // what is queued.
   virtual at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) = 0;
+  // Whether it keeps a state that each token of a sequence changes: a step may then have one row of a slot at most.
+  virtual bool is_recurrent() const { return false; }
 };
 
 // What a block is made with. The weights are looked up, once, by its constructor. References are not kept.

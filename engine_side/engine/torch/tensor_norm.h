@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 
 #include "engine_side/engine/captured_weights.h"
@@ -18,8 +19,9 @@ class TensorNorm {
   // `module`: an RMSNorm. Throws kUnsupported if it is something else.
   TensorNorm(const Module& module, const std::string& path, CapturedWeights& weights, const at::Device& device,
              at::ScalarType type);
-  // Over the last dimension, rounded as the norm's style says.
+  // Over the last dimension, of size(), rounded as the norm's style says.
   at::Tensor Apply(const at::Tensor& x) const;
+  std::int64_t size() const { return weight_.cols(); }
 
  private:
   WeightTensor weight_;

@@ -1,0 +1,46 @@
+// A mixture of experts in the decode step. Made by MakeTensorBlock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/activation.h"
+#include "engine_side/engine/torch/tensor_block.h"
+#include "engine_side/engine/torch/tensor_linear.h"
+#include "engine_side/engine/torch/tensor_router.h"
+#include "layercast/model/mixture_of_experts.h"
+
+namespace layercast {
+
+// Which experts a row goes to is known on the device alone, so every expert computes every row, and counts for those
+// that it was chosen for: a step costs what one with all experts would. One expert's weights are fp32 at a time.
+// Resource; one thread only.
+class TensorMoe final : public TensorBlock {
+ public:
+  TensorMoe(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context);
+  at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
+
+ private:
+  struct Expert {
+    TensorLinear w13, w2;
+  };
+
+  at::Tensor SumExperts(const RoutedRows& routed, const at::Tensor& in) const;
+  // What the family makes of w13's output: of gate over up, or of up alone. `width`: of each.
+  at::Tensor Activate(const at::Tensor& w13, std::int64_t width) const;
+  at::Tensor Shared(const StepInputs& inputs, const at::Tensor& in) const;
+
+  at::ScalarType type_;
+  Activation activation_;
+  bool gated_;
+  std::optional<ClampedGate> clamped_gate_;
+  TensorRouter router_;
+  std::vector<Expert> experts_;
+  std::unique_ptr<TensorBlock> shared_;  // null: none
+  std::optional<TensorLinear> shared_gate_, to_latent_, from_latent_;
+};
+
+}  // namespace layercast
