@@ -12,6 +12,7 @@
 #include "engine_side/reload/weight_layout.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/digest.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -134,6 +135,14 @@ std::span<const KernelTensor> KernelLayout::TensorsOf(const PlannedLayer& layer)
 
 std::span<const KernelTensor> KernelLayout::DerivedOf(const PlannedLayer& layer) const {
   return TensorsOf(layer).last(layer.derived.size());
+}
+
+Digest DigestOf(const KernelLayout& layout) {
+  std::string lines;
+  for (const KernelTensor& tensor : layout.tensors()) {
+    lines += tensor.spec.name + " " + Describe(tensor.spec) + " at " + std::to_string(tensor.staging_offset) + "\n";
+  }
+  return DigestOf(std::as_bytes(std::span(lines)));
 }
 
 }  // namespace layercast

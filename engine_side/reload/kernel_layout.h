@@ -11,6 +11,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/reload/layer_recipes.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/version.h"
 #include "layercast/weight_layout.h"
 
 namespace layercast {
@@ -61,6 +62,9 @@ class KernelLayout {
   std::array<std::uint64_t, 2> staged_bytes_{};  // by kind of device
   std::size_t num_layers_ = 0;
 };
+
+// Of its tensors and of where they lie in a staged copy: what memory that outlives a process must agree in.
+Digest DigestOf(const KernelLayout& layout);
 
 // The kernel tensors of one parameter, and of a whole plan, with full names: those that derive from parameters
 // come behind their layer's.

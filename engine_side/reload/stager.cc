@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/reload/naming_source.h"
 #include "engine_side/reload/quantized_layers.h"
 #include "engine_side/reload/stage_clock.h"
 #include "layercast/error.h"
@@ -73,6 +74,7 @@ void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& orig
 
 StagedVersion Stager::Receive() {
   StagedVersion staged = receive_();
+  if (staged_record_) staged_record_->Note(staged.version, staged.digest);
   Abandon();
   return staged;
 }
@@ -97,10 +99,21 @@ StagedVersion Stager::Adopt(const Version& version) {
   if (device_work_) {
     throw Error(ErrorCode::kUnsupported, "what was staged on a device is gone with the process that staged it");
   }
-  committer().Begin();
+  committer().Begin();  // it knows no digests of what lies there
   report_.version = version;
   report_.staged_bytes = layout().staged_bytes();
-  return Digested(version);
+  const Digest expected = staged_record_->Find(version);
+  StagedVersion staged = Digested(version);
+  if (staged.digest == expected) return staged;
+  throw Error(ErrorCode::kCorrupt, "the staging memory does not hold " + version.ToString() +
+                                       " as it was staged: digest expected " + expected.ToHex() + ", got " +
+                                       staged.digest.ToHex());
+}
+
+LayerSink& Stager::BeginWriting() {
+  LayerSink& sink = committer().Begin();
+  if (staged_record_) staged_record_->Clear();
+  return sink;
 }
 
 void Stager::Abandon() {
@@ -114,17 +127,18 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
-void Stager::BeginAttempt(Manifest manifest, Arrival arrival, HeldParts parts) {
-  std::shared_ptr<const PreparedLayout> prepared = Prepare(manifest, std::move(parts));
+void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts) {
+  std::shared_ptr<const PreparedLayout> prepared =
+      NamingSource(arrival.from, [&] { return Prepare(manifest, std::move(parts)); });
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
 
-void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, Arrival arrival) {
+void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival) {
   report_.staged_bytes = layout().staged_bytes();
   attempt_ =
       std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
                                                                  .recipes = recipes_,
-                                                                 .sink = committer().Begin(),
+                                                                 .sink = BeginWriting(),
                                                                  .work = work(),
                                                                  .host_memory = layer_memory_,
                                                                  .pool = pool_,
@@ -168,6 +182,7 @@ Committer& Stager::committer() {
                                                  .pool = pool_,
                                                  .failpoints = failpoints_,
                                                  .device = device_work_ ? &*device_work_ : nullptr});
+    if (options_.commit == CommitPolicy::kStaged && !device_work_) staged_record_.emplace(layout(), kept_memory_);
   }
   return *committer_;
 }

@@ -16,6 +16,7 @@
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/staged_record.h"
 #include "engine_side/reload/staged_version.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
@@ -45,7 +46,8 @@ class Stager {
   // Open, and a part of Receive, call by call. Empty specs: those of the last load.
   void Begin(const std::vector<TensorSpec>& specs);
   std::set<std::string> Load(WeightsIterator& weights);
-  // What was staged before this process began, whole, as that version.
+  // What was staged before this process began, whole, if it is that version: else throws kFailedPrecondition, or
+  // kCorrupt.
   StagedVersion Adopt(const Version& version);
   // Drops what is half received.
   void Abandon();
@@ -76,17 +78,20 @@ class Stager {
   void DescribeKernelTensors(std::uint64_t bytes);
 
   struct Arrival {
+    std::string from{};     // "publisher tcp://...", for errors; empty: from the caller of this process
     bool in_order = false;  // of the plan
     bool snapshot = false;  // from a publisher's arena
   };
-  void BeginAttempt(Manifest manifest, Arrival arrival, HeldParts parts = {});
-  void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, Arrival arrival);
+  void BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts = {});
+  void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival);
   void TakeAll(WeightsIterator& weights);
   // The same walk, which says how far it has got.
   std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights, std::uint64_t bytes_total) const;
   // Without a version: what it is called follows from the tensors that came.
   StagedVersion FinishAttempt(std::optional<Version> published);
   StagedVersion Digested(const Version& version);
+  // Where the layers of a version go, that replaces what is staged.
+  LayerSink& BeginWriting();
   StageWork& work();
   // The engine's kernel tensors: the same for every version, in whatever form it comes.
   const KernelLayout& layout();
@@ -123,6 +128,7 @@ class Stager {
   std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is an attempt
   std::optional<const KernelLayout> layout_;           // of the model in full precision
   std::unique_ptr<Committer> committer_;               // refers to layout_
+  std::optional<StagedRecord> staged_record_;          // made with it, where what is staged outlives the process
 
   // Of what is opened.
   ReloadSource source_;

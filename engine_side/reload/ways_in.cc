@@ -5,6 +5,7 @@
 #include "engine_side/reload/dummy_weights.h"
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/reload/lent_weights.h"
+#include "engine_side/reload/naming_source.h"
 #include "engine_side/reload/progress.h"
 #include "engine_side/reload/quantized_checkpoint.h"
 #include "engine_side/reload/stager.h"
@@ -40,7 +41,7 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
                 "a partial version: expected tensors of a checkpoint, got kernel tensors in " + source.path);
   }
   KernelFiles files(source.path, parallel_.engine_rank(), parallel_.engine_size());
-  CheckKernelFormat(files.specs(), layout());
+  NamingSource("checkpoint " + source.path, [&] { CheckKernelFormat(files.specs(), layout()); });
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
     StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);
     staged.origin = {source, is_checkpoint_format};
@@ -52,7 +53,7 @@ void Stager::OpenCheckpoint(const CheckpointSource& source) {
   auto checkpoint = std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_,
                                                                 layer_memory_, pool_);
   BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()),
-               {.in_order = true, .snapshot = false});
+               {.from = "checkpoint " + source.path, .in_order = true, .snapshot = false});
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
     StagedVersion staged = FinishAttempt(std::nullopt);
@@ -110,7 +111,8 @@ void Stager::OpenPublisher() {
   auto [manifest, parts] = Connect(source_.lineage, source_.step);
   report_.version = offered_;
   const bool snapshot = session_->mode() == PublishMode::kSnapshot;
-  BeginAttempt(std::move(manifest), {.in_order = snapshot, .snapshot = snapshot}, std::move(parts));
+  const std::string from = "publisher " + Joined(source_.endpoints);
+  BeginAttempt(std::move(manifest), {.from = from, .in_order = snapshot, .snapshot = snapshot}, std::move(parts));
   receive_ = [this] { return ReceivePublished(); };
 }
 
@@ -118,7 +120,7 @@ void Stager::OpenPublisher() {
 void Stager::OpenEngine() {
   const MergedVersion lent = Connect(source_.version.lineage, source_.version.step);
   report_.version = source_.version;
-  CheckKernelFormat(lent.manifest.specs(), layout());
+  NamingSource("engine at " + Joined(source_.endpoints), [&] { CheckKernelFormat(lent.manifest.specs(), layout()); });
   receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
 }
 
@@ -160,7 +162,7 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
   const Manifest manifest = session_->manifests().front();
   CheckKernelFormat(manifest.specs(), layout());
   const Schedule schedule = WholeTensors(manifest, options_.chunk_bytes);
-  LentTensors sink(manifest, schedule, layout(), committer().Begin(), work());
+  LentTensors sink(manifest, schedule, layout(), BeginWriting(), work());
   Fetch(schedule, {}, sink);
   sink.Finish();
   DescribeKernelTensors(schedule.total_bytes());
@@ -189,7 +191,7 @@ StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::s
   TakeInFullPrecision(*model_);
   const LoadPlan plan = LoadPlan::WithoutTensors(*model_);
   DerivedCheck derived(plan, layout(), recipes_, layer_memory_, pool_);
-  Manifest manifest = LoadKernelFormat(weights, lineage, layout(), derived, committer().Begin(), work(), pool_);
+  Manifest manifest = LoadKernelFormat(weights, lineage, layout(), derived, BeginWriting(), work(), pool_);
   report_.version = manifest.version();
   DescribeKernelTensors(manifest.total_bytes());
   return Digested(manifest.version());

@@ -3,26 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <string>
-
-#include "src/base/digest.h"
 
 namespace layercast {
-namespace {
-
-Digest DigestOfLayout(const KernelLayout& layout) {
-  std::string lines;
-  for (const KernelTensor& tensor : layout.tensors()) {
-    lines += tensor.spec.name + " " + Describe(tensor.spec) + " at " + std::to_string(tensor.staging_offset) + "\n";
-  }
-  return DigestOf(std::as_bytes(std::span(lines)));
-}
-
-}  // namespace
 
 WriteRecord::WriteRecord(const KernelLayout& layout, MemoryResource& memory)
     : memory_(memory, sizeof(Digest) + layout.tensors().size()) {
-  const Digest digest = DigestOfLayout(layout);
+  const Digest digest = DigestOf(layout);
   if (std::memcmp(memory_.data(), &digest, sizeof(digest)) == 0) return;
   Clear();
   std::memcpy(memory_.data(), &digest, sizeof(digest));

@@ -176,8 +176,9 @@ class LAYERCAST_PUBLIC Receiver {
   const CapturedBuffers& captured() const;
   // The version that is staged: what AdoptStaged takes after a crash.
   const Version& staged_version() const;
-  // For a restarted rank whose staging memory survived: takes what lies there as that version, staged whole. kStaged
-  // only.
+  // For a restarted rank whose staging memory (ReceiverOptions::staging_memory) survived: takes what lies there as that
+  // version, staged whole. kStaged only. Throws kFailedPrecondition where nothing was staged whole there, or another
+  // version, or for buffers of another layout; kCorrupt where the bytes are no longer those that were staged.
   void AdoptStaged(const Version& version);
 
  private:

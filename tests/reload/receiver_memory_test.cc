@@ -15,6 +15,7 @@ namespace {
 using testing::Differences;
 using testing::EagerSource;
 using ::testing::IsEmpty;
+using testing::kStagedRecord;
 using testing::LazySource;
 using testing::ReceiverRig;
 using testing::TensorsOf;
@@ -59,7 +60,7 @@ TEST(ReceiverMemory, AColdLoadFromFilesHoldsNoMoreThanALayer) {
     rig.receiver->ReloadWeights(FromPath(folder.path()));
     EXPECT_LE(rig.layer_memory.peak_bytes(), direct ? 0 : kLargestLayer);
     EXPECT_EQ(rig.layer_memory.current_bytes(), 0U);
-    EXPECT_EQ(rig.staging_memory.allocations(), 1U);
+    EXPECT_EQ(rig.staging_memory.allocations(), 2U) << "the copy, and the record of it";
   }
 }
 
@@ -108,8 +109,8 @@ TEST(ReceiverMemory, StagingIsOneQuantizedCopyKeptForGood) {
   const std::size_t tensors = rig.engine.Served().size();
   rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
   EXPECT_GE(rig.staging_memory.current_bytes(), quantized);
-  EXPECT_LT(rig.staging_memory.current_bytes(), quantized + 64 * tensors);
-  EXPECT_EQ(rig.staging_memory.allocations(), 1U);
+  EXPECT_LT(rig.staging_memory.current_bytes(), quantized + 64 * tensors + kStagedRecord);
+  EXPECT_EQ(rig.staging_memory.allocations(), 2U) << "the copy, and the record of it";
 }
 
 TEST(ReceiverMemory, AHundredReloadsOfOneVersionChangeNothing) {
@@ -125,7 +126,7 @@ TEST(ReceiverMemory, AHundredReloadsOfOneVersionChangeNothing) {
     ASSERT_EQ(report.version, first.version);
   }
   EXPECT_THAT(Differences(rig.engine.Served(), served), IsEmpty());
-  EXPECT_EQ(rig.staging_memory.allocations(), 1U);
+  EXPECT_EQ(rig.staging_memory.allocations(), 2U) << "the copy, and the record of it";
   EXPECT_EQ(rig.layer_memory.allocations(), 101 * of_first) << "each reload asks for its layers' buffers alone";
   EXPECT_EQ(rig.layer_memory.peak_bytes(), kLargestLayer);
 }

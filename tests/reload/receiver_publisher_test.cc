@@ -19,11 +19,13 @@
 namespace layercast {
 namespace {
 
+using ::testing::AllOf;
 using testing::Differences;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ReceiverRig;
 using testing::RigOptions;
+using ::testing::StartsWith;
 
 constexpr std::chrono::milliseconds kLong{20'000};
 
@@ -77,6 +79,15 @@ TEST_P(PublishTest, SeveralEnginesTakeOneSnapshotAtOnce) {
     EXPECT_EQ(report.bytes, report.bytes_total);
     ExpectServes(*ranks[i], 1);
   }
+}
+
+TEST_P(PublishTest, AVersionThatDoesNotFitIsRefusedNamingItsPublisher) {
+  const auto rig = Rank("none");
+  const testing::Weights& other = others_.emplace_back(testing::RigWeights({.layers = 2}, 1));
+  (void)publisher_.Publish({.lineage = "run", .step = 1}, Published(other));
+  EXPECT_THAT(testing::ErrorOf([&] { Take(*rig).get(); }),
+              AllOf(StartsWith("publisher " + publisher_.endpoint() + ": load plan of "),
+                    HasSubstr("the manifest does not fit")));
 }
 
 TEST_P(PublishTest, ALateJoinerTakesTheVersionThatItAsksForWhileOthersTakeTheNewest) {

@@ -27,6 +27,7 @@ using ::testing::IsEmpty;
 using testing::ReceiverRig;
 using ::testing::SizeIs;
 using testing::SpecsOf;
+using ::testing::StartsWith;
 using testing::TensorsOf;
 using testing::Weights;
 
@@ -90,6 +91,23 @@ TEST(Receiver, RefusesSpecsThatDoNotFitBeforeAnyByteMoves) {
       AllOf(HasSubstr("lm_head.weight"), HasSubstr("model.extra"),
             HasSubstr("'model.layers.0.self_attn.q_proj.weight' expected [256, 128] bf16, got [256, 64] bf16")));
   EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(FromIterator(never())); }), HasSubstr("needs the specs"));
+}
+
+TEST(Receiver, RefusesACheckpointThatDoesNotFitNamingItsFolder) {
+  const auto refusal = [](bool is_checkpoint_format) {
+    ReceiverRig rig;
+    const TempFolder folder;
+    std::vector<NamedTensor> tensors = TensorsOf(rig.Version(1));
+    tensors.pop_back();
+    const char* const file = is_checkpoint_format ? "model.safetensors" : "model-rank-0-part-0.safetensors";
+    WriteSafetensors(folder / file, tensors);
+    const std::string error =
+        ErrorOf([&] { rig.receiver->ReloadWeights(FromPath(folder.path(), is_checkpoint_format)); });
+    EXPECT_THAT(error, StartsWith("checkpoint " + folder.path().string() + ": "));
+    return error;
+  };
+  EXPECT_THAT(refusal(true), HasSubstr("the manifest does not fit: 1 missing"));
+  EXPECT_THAT(refusal(false), HasSubstr("these weights are not this engine's kernel tensors"));
 }
 
 TEST(Receiver, AnIteratorsOwnFailureIsPassedOnAndForgotten) {

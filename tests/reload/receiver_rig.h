@@ -20,6 +20,9 @@ namespace layercast::testing {
 // The policies that write layer by layer.
 inline constexpr CommitPolicy kLayerwise[] = {CommitPolicy::kUndo, CommitPolicy::kInPlace};
 
+// Beside a staged copy: which version it is.
+inline constexpr std::size_t kStagedRecord = 4 * sizeof(Digest) + sizeof(std::uint64_t);
+
 struct ReceiverRig {
   // `caching`: layers' memory is used again, as by default.
   explicit ReceiverRig(RigOptions given = {.recipe = "fp8_per_channel"}, bool direct = true, bool caching = false,
