@@ -1,7 +1,6 @@
 // DeviceStream by CUDA: copies by the copy engines, all else by kernels.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "src/cuda/call.h"
 #include "src/cuda/leaf_digests.h"
 #include "src/cuda/memory.h"
+#include "src/cuda/row_copy.h"
 #include "src/cuda/stream.h"
 
 namespace layercast {
@@ -55,11 +55,13 @@ class CudaDeviceStream final : public DeviceStream {
     Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle()), "cudaMemcpyAsync");
   }
   void Pack(const RegionView& view, std::byte* to) override {
-    if (view.num_bytes() == 0) return;
-    const OnCudaDevice scope(stream_.device());
-    Check(cudaMemcpy2DAsync(to, view.row_bytes, view.base, std::max(view.stride, view.row_bytes), view.row_bytes,
-                            view.rows, cudaMemcpyDeviceToDevice, stream_.handle()),
-          "cudaMemcpy2DAsync");
+    switch (HowToCopyRows(view.row_bytes, view.rows, view.stride)) {
+      case RowCopy::kNone: return;
+      case RowCopy::kOneRun: return Copy(view.base, to, view.num_bytes());
+      case RowCopy::kPitched: return CopyPitched(view, to);
+      case RowCopy::kSingly: break;
+    }
+    for (std::size_t row = 0; row < view.rows; ++row) Copy(view.row(row), to + row * view.row_bytes, view.row_bytes);
   }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override {
     const OnCudaDevice scope(stream_.device());
@@ -106,6 +108,12 @@ class CudaDeviceStream final : public DeviceStream {
   };
 
   void Check(cudaError_t error, const char* call) const { CheckCuda(error, call, stream_.device()); }
+  void CopyPitched(const RegionView& view, std::byte* to) {
+    const OnCudaDevice scope(stream_.device());
+    Check(cudaMemcpy2DAsync(to, view.row_bytes, view.base, view.stride, view.row_bytes, view.rows,
+                            cudaMemcpyDeviceToDevice, stream_.handle()),
+          "cudaMemcpy2DAsync");
+  }
   void CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault);
   CudaTensorAmax AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault);
   void Forget();

@@ -11,6 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/cuda/row_copy.h"
 #include "src/transport/shm/memfd.h"
 
 namespace layercast::test {
@@ -48,6 +49,15 @@ UniqueFd OpenHandle(const IpcHandle& handle, bool strict) {
     throw Error(ErrorCode::kUnavailable, "invalid resource handle");
   }
   return fd;
+}
+
+// As CUDA's, which says no more of what it does not know.
+Mapping Import(const UniqueFd& descriptor) {
+  try {
+    return shm_channel::MapReadOnly(descriptor);
+  } catch (const Error&) {
+    throw Error(ErrorCode::kUnsupported, "cuMemImportFromShareableHandle: invalid argument");
+  }
 }
 
 // Known to the device as its own while it is there.
@@ -154,7 +164,8 @@ std::unique_ptr<OwnSegment> FakeIpc::MakeSegment(std::size_t bytes) {
 
 std::unique_ptr<const MappedSegment> FakeIpc::Map(SegmentKey key, std::size_t bytes) {
   if (!key.descriptor) key.descriptor = OpenHandle(key.handle, strict);
-  Mapping memory = shm_channel::MapReadOnly(key.descriptor);
+  if (!opens_segments) throw Error(ErrorCode::kUnsupported, "cuMemImportFromShareableHandle: invalid device ordinal");
+  Mapping memory = Import(key.descriptor);
   if (memory.size() != bytes) throw Error(ErrorCode::kCorrupt, "cuMemMap: invalid argument");
   ++mapped;
   return std::make_unique<FakeMapping>(device_, live_mappings, std::move(memory));
@@ -172,7 +183,7 @@ std::unique_ptr<IpcEvent> FakeIpc::OpenEvent(const IpcHandle& handle) {
 
 void FakeIpc::CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) {
   const RegionView last{from.row(from.rows - 1), from.row_bytes, 1, from.row_bytes};
-  LAYERCAST_CHECK(from.stride >= from.row_bytes && from.stride <= cuda_ipc_channel::kMaxPitch);
+  LAYERCAST_CHECK(from.stride >= from.row_bytes && from.stride <= kMaxPitch);
   LAYERCAST_CHECK(device_->Reaches(to) && device_->Reaches(to + from.num_bytes() - 1) && device_->Reaches(from.base) &&
                   device_->Reaches(last.row(0) + from.row_bytes - 1));
   FakeStream::Of(stream.handle()).Queue([to, from] {

@@ -22,7 +22,8 @@ class FakeIpc final : public cuda_ipc_channel::IpcDriver {
   std::atomic<bool> has_legacy{true};
   std::atomic<bool> has_events{true};
   std::atomic<bool> opens_events{true};
-  std::atomic<bool> strict{false};  // as CUDA: nothing but VMM is opened by the process that made it
+  std::atomic<bool> opens_segments{true};  // false: they are of a GPU that this process does not see
+  std::atomic<bool> strict{false};         // as CUDA: nothing but VMM is opened by the process that made it
   std::atomic<std::size_t> bytes_left{std::size_t{1} << 40};
   std::atomic<int> mapped{0};  // so far
   std::atomic<int> live_mappings{0};

@@ -11,6 +11,7 @@
 #include "layercast/error.h"
 #include "src/cuda/probe.h"
 #include "src/transport/cuda_ipc/vmm.h"
+#include "src/transport/cuda_ipc/vmm_segments.h"
 #include "tests/support/child_process.h"
 #include "tests/support/error_of.h"
 #include "tests/transport/cuda_ipc_fixture.h"
@@ -249,6 +250,69 @@ TEST(CudaIpcTransport, IsOfferedAndChosenByNameAlone) {
   if (ProbeCuda()) GTEST_SKIP() << "there is a CUDA device";
   EXPECT_THAT(ErrorOf([] { TransportsNamed(std::vector<std::string>{"zmq", "cuda_ipc"}); }, ErrorCode::kUnsupported),
               HasSubstr("channel 'cuda_ipc' cannot be used here: no CUDA device is here: "));
+}
+
+// CUDA_VISIBLE_DEVICES, say: the publisher has done nothing wrong, so a session goes on by another channel.
+TEST_F(CudaIpc, WhatThisProcessCannotOpenIsUnsupportedHere) {
+  Publish();
+  const test::PublishedBytes published(*publisher_, 1, kSizes);
+  here_.driver->opens_segments = false;
+  const auto receiver = Connect();
+  Fetch fetch({{0, 0, 4096, 1, 4096}});
+  EXPECT_THAT(ErrorOf([&] { FetchOne(*receiver, 1, fetch); }, ErrorCode::kUnsupported),
+              HasSubstr("cuMemImportFromShareableHandle"));
+}
+
+// A driver of one device that has VMM and whose calls succeed, but for those that a test replaces.
+VmmFunctions ADriver() {
+  VmmFunctions driver;
+  driver.get_error_string = [](CUresult, const char** words) {
+    *words = "that did not work";
+    return CUDA_SUCCESS;
+  };
+  driver.device_get_attribute = [](int* has, CUdevice_attribute, CUdevice) {
+    *has = 1;
+    return CUDA_SUCCESS;
+  };
+  driver.release = [](CUmemGenericAllocationHandle) { return CUDA_SUCCESS; };
+  driver.import_handle = [](CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType) { return CUDA_SUCCESS; };
+  driver.reserve = [](CUdeviceptr* base, std::size_t, std::size_t, CUdeviceptr, unsigned long long) {
+    *base = 4096;
+    return CUDA_SUCCESS;
+  };
+  driver.free_address = [](CUdeviceptr, std::size_t) { return CUDA_SUCCESS; };
+  driver.map = [](CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long) {
+    return CUDA_SUCCESS;
+  };
+  driver.unmap = [](CUdeviceptr, std::size_t) { return CUDA_SUCCESS; };
+  driver.set_access = [](CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) { return CUDA_SUCCESS; };
+  return driver;
+}
+
+std::string WhyNotMapped(const VmmFunctions& driver, ErrorCode code) {
+  const Vmm vmm(driver, 0);
+  return ErrorOf([&] { static_cast<void>(vmm.Map(UniqueFd(), 8192)); }, code);
+}
+
+TEST(CudaIpcVmm, WhatCannotBeImportedIsUnsupportedAndOfAnotherSizeCorrupt) {
+  EXPECT_EQ(WhyNotMapped(ADriver(), ErrorCode::kInternal), "no error");
+  VmmFunctions sees_no_such_device = ADriver();
+  sees_no_such_device.import_handle = [](CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  };
+  EXPECT_EQ(WhyNotMapped(sees_no_such_device, ErrorCode::kUnsupported),
+            "CUDA device 0: cuMemImportFromShareableHandle: that did not work");
+  VmmFunctions short_segment = ADriver();
+  short_segment.map = [](CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long) {
+    return CUDA_ERROR_INVALID_VALUE;
+  };
+  EXPECT_EQ(WhyNotMapped(short_segment, ErrorCode::kCorrupt), "CUDA device 0: cuMemMap: that did not work");
+  VmmFunctions out_of_memory = ADriver();
+  out_of_memory.reserve = [](CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  EXPECT_EQ(WhyNotMapped(out_of_memory, ErrorCode::kResourceExhausted),
+            "CUDA device 0: cuMemAddressReserve: that did not work");
 }
 
 TEST(CudaIpcVmm, ADriverThatIsMissingOrTooOldIsNamed) {

@@ -159,8 +159,8 @@ TEST_F(CudaIpcReceiver, RefusesDescriptorsThatAreNoSegment) {
     pipe_end = UniqueFd(ends[0]);
     const UniqueFd other(ends[1]);
   }
-  WhatBecomesOf(AnswersOf(Answer{segment, std::move(pipe_end)}), ErrorCode::kCorrupt);
-  WhatBecomesOf(AnswersOf(Answer{segment, UniqueFd(::memfd_create("shrinks", MFD_CLOEXEC))}), ErrorCode::kCorrupt);
+  WhatBecomesOf(AnswersOf(Answer{segment, std::move(pipe_end)}), ErrorCode::kUnsupported);
+  WhatBecomesOf(AnswersOf(Answer{segment, UniqueFd(::memfd_create("shrinks", MFD_CLOEXEC))}), ErrorCode::kUnsupported);
   WhatBecomesOf(AnswersOf(Answer{segment, ASegment(4096)}), ErrorCode::kCorrupt);  // shorter than it says
   EXPECT_THAT(WhatBecomesOf(AnswersOf(Plain(segment)), ErrorCode::kCorrupt), HasSubstr("neither a descriptor"));
   EXPECT_THAT(

@@ -9,6 +9,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/cuda/row_copy.h"
 #include "src/transport/device/device_tick.h"
 #include "src/transport/local_socket.h"
 #include "src/transport/poll_for.h"
@@ -22,9 +23,12 @@ constexpr std::chrono::seconds kNothingCame{10};
 
 // Queues a copy of all its rows, packed, to `to`.
 void CopyView(IpcDriver& driver, StagingStream& stream, std::byte* to, const RegionView& from) {
-  if (from.num_bytes() == 0) return;
-  if (from.rows == 1 || from.stride == from.row_bytes) return stream.Copy(to, from.base, from.num_bytes());
-  if (from.stride <= kMaxPitch) return driver.CopyRows(stream, to, from);
+  switch (HowToCopyRows(from.row_bytes, from.rows, from.stride)) {
+    case RowCopy::kNone: return;
+    case RowCopy::kOneRun: return stream.Copy(to, from.base, from.num_bytes());
+    case RowCopy::kPitched: return driver.CopyRows(stream, to, from);
+    case RowCopy::kSingly: break;
+  }
   for (std::size_t row = 0; row < from.rows; ++row) {
     stream.Copy(to + row * from.row_bytes, from.row(row), from.row_bytes);
   }

@@ -59,14 +59,13 @@ class IpcDriver {
   virtual bool opens_its_own() const = 0;
   // By VMM, or else by a legacy allocation. At least so many bytes.
   virtual std::unique_ptr<OwnSegment> MakeSegment(std::size_t bytes) = 0;
-  // What comes from a peer: also throws kCorrupt, where it is no segment of that size.
+  // What comes from a peer: throws kUnsupported where this device cannot open it, kCorrupt where it is no segment of
+  // that size.
   virtual std::unique_ptr<const MappedSegment> Map(SegmentKey key, std::size_t bytes) = 0;
   virtual std::unique_ptr<IpcEvent> MakeEvent() = 0;
   virtual std::unique_ptr<IpcEvent> OpenEvent(const IpcHandle& handle) = 0;
-  // Queues a copy of rows that are `from.stride` apart, which is at least a row and at most kMaxPitch, to `to`, packed.
+  // Queues a copy, to `to`, packed, of rows that a pitched copy may have (RowCopy::kPitched in src/cuda/row_copy.h).
   virtual void CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) = 0;
 };
-
-inline constexpr std::size_t kMaxPitch = (std::size_t{1} << 31) - 1;
 
 }  // namespace layercast::cuda_ipc_channel
