@@ -8,7 +8,9 @@ namespace layercast {
 
 CudaEvent::CudaEvent(int device) : device_(device) {
   const OnCudaDevice scope(device);
-  CheckCuda(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming), "cudaEventCreateWithFlags", device);
+  // Without the second flag the thread that waits spins.
+  CheckCuda(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming | cudaEventBlockingSync),
+            "cudaEventCreateWithFlags", device);
 }
 
 CudaEvent::CudaEvent(CudaEvent&& other) noexcept
