@@ -159,10 +159,11 @@ void ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t fir
   switch (BitsPerElement(to)) {
     case 8: return ScatterElements<std::uint8_t>(values, first, count, destination);
     case 16: return ScatterElements<std::uint16_t>(values, first, count, destination);
+    case 32: return ScatterElements<std::uint32_t>(values, first, count, destination);
     default: break;
   }
-  LAYERCAST_CHECK(BitsPerElement(to) == 32);
-  ScatterElements<std::uint32_t>(values, first, count, destination);
+  LAYERCAST_CHECK(BitsPerElement(to) == 64);  // elements that share bytes are placed in their own order alone
+  ScatterElements<std::uint64_t>(values, first, count, destination);
 }
 
 namespace {

@@ -201,9 +201,12 @@ void LoadPlan::Builder::AddPlacement(std::uint32_t tensor, const PlannedLayer& l
                                      std::uint32_t part) {
   const TensorSpec& spec = manifest_.entry(tensor).spec;
   const std::int64_t elements = piece.source.num_elements();
-  if (BitsPerElement(spec.dtype) % 8 != 0 && elements != spec.num_elements()) {
-    problems_.misfits.push_back("layer " + layer.path + ": " + Quote(spec.name) + " expected whole, because " +
-                                std::string(Name(spec.dtype)) + " elements share bytes; got a part of it");
+  const bool as_it_is = elements == spec.num_elements() && piece.order.is_same();
+  if (BitsPerElement(spec.dtype) % 8 != 0 && !as_it_is) {
+    problems_.misfits.push_back("layer " + layer.path + ": " + Quote(spec.name) +
+                                " expected whole, in the order of its elements, because " +
+                                std::string(Name(spec.dtype)) + " elements share bytes; got " +
+                                (piece.order.is_same() ? "a part of it" : "another order of them"));
   }
   plan_.placed_bytes_ += static_cast<std::uint64_t>(elements * BitsPerElement(spec.dtype) / 8);
   plan_.placements_.push_back({tensor, layer.first_parameter + piece.parameter, piece.source, piece.destination,

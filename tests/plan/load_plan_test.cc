@@ -215,6 +215,20 @@ TEST(LoadPlan, NoticesAMissingEmbeddingOnARankThatHoldsPaddingAlone) {
   EXPECT_THAT(plan.PlacementsOf(1), IsEmpty());
 }
 
+TEST(LoadPlan, RefusesToReorderElementsThatShareBytes) {
+  const auto refusal = [](DType dtype) {
+    Tree root;
+    root.Add("norm", std::make_unique<RMSNorm>(LayerContext{{0, 1}, dtype, true}, 8));
+    root.Add("gate", std::make_unique<ReplicatedLinear>(LayerContext{{0, 1}, dtype, true}, 8, 4, false));
+    root.SetTransforms(SourceTransforms({SourceTransform::Transpose(NameRule::Match::kSuffix, "gate.weight")}));
+    return LoadPlan::Check(root, ManifestOf({{"norm.weight", dtype, {8}}, {"gate.weight", dtype, {8, 4}}}))
+        .problems.misfits;
+  };
+  EXPECT_THAT(refusal(DType::kF64), IsEmpty());
+  EXPECT_THAT(refusal(DType::kF4), ElementsAre("layer gate: 'gate.weight' expected whole, in the order of its "
+                                               "elements, because f4 elements share bytes; got another order of them"));
+}
+
 TEST(LoadPlan, RefusesARepeatedShardThatCountingWouldAccept) {
   // q, k and a second k in place of v: as many elements as there should be.
   auto root = std::make_unique<Tree>();

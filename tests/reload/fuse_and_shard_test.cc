@@ -220,7 +220,8 @@ TEST_P(FuseAndShardTest, StridedRowsInAnotherOrderEqualElementByElement) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, FuseAndShardTest,
                          ::testing::Values(std::pair(DType::kBF16, DType::kBF16), std::pair(DType::kF32, DType::kF32),
                                            std::pair(DType::kF32, DType::kBF16), std::pair(DType::kBF16, DType::kF32),
-                                           std::pair(DType::kF16, DType::kBF16), std::pair(DType::kF64, DType::kF16)));
+                                           std::pair(DType::kF16, DType::kBF16), std::pair(DType::kF64, DType::kF16),
+                                           std::pair(DType::kF64, DType::kF64), std::pair(DType::kF32, DType::kF64)));
 
 TEST(FuseAndShard, AnEmptyPieceWritesNothing) {
   std::vector<std::byte> memory(8, std::byte{0xEE});
