@@ -10,6 +10,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "tests/reload/other_layouts.h"
 #include "tests/reload/sharded_trainer.h"
+#include "tests/support/channels_here.h"
 
 namespace layercast {
 namespace {
@@ -31,7 +32,7 @@ class PublishedPartsTest : public ::testing::TestWithParam<std::size_t> {
  protected:
   const ShardCase& layout() const { return ShardCases()[GetParam()]; }
 
-  void ExpectTaken(const RigOptions& options, const char* channel) {
+  void ExpectTaken(const RigOptions& options, const std::string& channel) {
     const testing::Weights weights = testing::RigWeights(options, 3);
     trainer_.Publish(weights, layout().layout);
     ReceiverRig rig(options);
@@ -56,14 +57,14 @@ class PublishedPartsTest : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(PublishedPartsTest, AreServedAsTheWhole) {
-  int next = 0;
+  const std::vector<std::string> channels = testing::ChannelsHere();
+  std::size_t next = 0;
   for (const std::string& recipe :
        testing::kUnderSanitizer
            ? std::vector<std::string>{"fp8_per_channel"}
            : std::vector<std::string>{"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
     for (const ParallelConfig& parallel : {ParallelConfig{}, ParallelConfig{0, 2}, ParallelConfig{1, 2}}) {
-      const char* channels[] = {"inproc", "shm", "zmq"};
-      ExpectTaken({.recipe = recipe, .parallel = parallel}, channels[next++ % 3]);
+      ExpectTaken({.recipe = recipe, .parallel = parallel}, channels[next++ % channels.size()]);
     }
   }
 }

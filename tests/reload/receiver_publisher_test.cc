@@ -15,6 +15,7 @@
 #include "layercast/publisher.h"
 #include "tests/reload/other_layouts.h"
 #include "tests/reload/receiver_rig.h"
+#include "tests/support/channels_here.h"
 
 namespace layercast {
 namespace {
@@ -33,7 +34,7 @@ layercast::Weights Published(const testing::Weights& weights) {
   return {.specs = testing::SpecsOf(weights), .walk = [&](std::span<const std::string>) { return weights.Stream(); }};
 }
 
-class PublishTest : public ::testing::TestWithParam<const char*> {
+class PublishTest : public ::testing::TestWithParam<std::string> {
  protected:
   // An engine's rank that takes its weights from the publisher over the channel of the test.
   std::unique_ptr<ReceiverRig> Rank(const std::string& recipe, ParallelConfig parallel = {}) const {
@@ -197,8 +198,8 @@ TEST_P(PublishTest, AStageReceivesAndKeepsItsOwnLayersAlone) {
   EXPECT_EQ(bytes, all + embedding);  // tied: on the first stage and on the last
 }
 
-INSTANTIATE_TEST_SUITE_P(OverEveryChannel, PublishTest, ::testing::Values("inproc", "shm", "zmq"),
-                         [](const auto& channel) { return std::string(channel.param); });
+INSTANTIATE_TEST_SUITE_P(OverEveryChannel, PublishTest, ::testing::ValuesIn(testing::ChannelsHere()),
+                         [](const auto& channel) { return channel.param; });
 
 }  // namespace
 }  // namespace layercast

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/reload/sharded_trainer.h"
+#include "tests/support/channels_here.h"
 
 namespace layercast {
 namespace {
@@ -60,7 +61,7 @@ class Ranks {
     }
   }
 
-  std::vector<ReloadReport> Reload(const std::vector<std::string>& endpoints, const char* channel) {
+  std::vector<ReloadReport> Reload(const std::vector<std::string>& endpoints, const std::string& channel) {
     std::vector<ReloadReport> reports(rigs_.size());
     ForEach([&](std::size_t rank) {
       rigs_[rank]->receiver->SetChannel(channel);
@@ -92,7 +93,7 @@ class StreamedPartsTest : public ::testing::TestWithParam<std::size_t> {
  protected:
   const ShardCase& layout() const { return ShardCases()[GetParam()]; }
 
-  void ExpectTaken(const RigOptions& options, int tp_size, const char* channel, bool spread_experts = false) {
+  void ExpectTaken(const RigOptions& options, int tp_size, const std::string& channel, bool spread_experts = false) {
     const testing::Weights weights = testing::RigWeights(options, 3);
     trainer_.Publish(weights, layout().layout, PublishAs::kStream, Shuffled);
     Ranks ranks(options, tp_size, spread_experts);
@@ -113,13 +114,13 @@ class StreamedPartsTest : public ::testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(StreamedPartsTest, AreServedAsTheWhole) {
-  const char* channels[] = {"inproc", "shm", "zmq"};
-  int next = 0;
+  const std::vector<std::string> channels = testing::ChannelsHere();
+  std::size_t next = 0;
   for (const std::string& recipe :
        testing::kUnderSanitizer
            ? std::vector<std::string>{"fp8_per_tensor"}
            : std::vector<std::string>{"none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"}) {
-    for (const int tp_size : {1, 2}) ExpectTaken({.recipe = recipe}, tp_size, channels[next++ % 3]);
+    for (const int tp_size : {1, 2}) ExpectTaken({.recipe = recipe}, tp_size, channels[next++ % channels.size()]);
   }
 }
 

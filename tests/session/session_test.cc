@@ -4,6 +4,7 @@
 
 #include "layercast/error.h"
 #include "tests/session/publishing.h"
+#include "tests/support/channels_here.h"
 
 namespace layercast::testing {
 namespace {
@@ -13,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-class SnapshotTest : public SessionTest, public ::testing::WithParamInterface<const char*> {};
+class SnapshotTest : public SessionTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(SnapshotTest, ArrivesChunkByChunkInTheSchedulesOrder) {
   const Weights weights = SomeWeights();
@@ -128,8 +129,8 @@ TEST_P(SnapshotTest, SeveralEnginesAndALateJoinerTakeTheSameVersion) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OverEveryChannel, SnapshotTest, ::testing::Values("inproc", "shm", "zmq"),
-                         [](const auto& channel) { return std::string(channel.param); });
+INSTANTIATE_TEST_SUITE_P(OverEveryChannel, SnapshotTest, ::testing::ValuesIn(ChannelsHere()),
+                         [](const auto& channel) { return channel.param; });
 
 class OfferTest : public SessionTest {};
 

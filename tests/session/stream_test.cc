@@ -2,13 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <limits>
 
 #include "layercast/error.h"
 #include "tests/session/other_inproc.h"
 #include "tests/session/publishing.h"
+#include "tests/support/channels_here.h"
 
 namespace layercast::testing {
 namespace {
@@ -17,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class StreamTest : public SessionTest, public ::testing::WithParamInterface<const char*> {
+class StreamTest : public SessionTest, public ::testing::WithParamInterface<std::string> {
  protected:
   std::shared_ptr<OfferedVersion> OfferStream(OfferService& service, const Weights& weights, WalkFunction walk,
                                               bool layer_order = false) {
@@ -27,7 +30,7 @@ class StreamTest : public SessionTest, public ::testing::WithParamInterface<cons
     return version;
   }
   // One rank of two, on a thread of its own; the error it got, or none.
-  std::future<std::string> Rank(const OfferService& service, int rank, const Schedule& schedule, CollectingSink& sink) {
+  std::future<std::string> Rank(const OfferService& service, int rank, const Schedule& schedule, FetchSink& sink) {
     return std::async(std::launch::async, [this, &service, rank, &schedule, &sink]() -> std::string {
       try {
         const auto session = Open(service, GetParam(), "", std::nullopt, {"engine", 1, rank, 2});
@@ -65,16 +68,56 @@ TEST_P(StreamTest, IsWalkedOnceForAllRanksOfAnEngine) {
   }
 }
 
+// Says how many tensors have begun to come, while they do.
+class CountingSink final : public FetchSink {
+ public:
+  void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
+    collected.OnTensor(tensor, amax, digest);
+    ++tensors;
+  }
+  void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override { collected.OnAxisAmax(tensor, amax); }
+  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
+    collected.OnChunk(chunk, regions);
+  }
+  CollectingSink collected;
+  std::atomic<std::size_t> tensors{0};
+};
+
+// Calls `before_each` with the number of tensors that it has yielded.
+class WatchedWalk final : public WeightsIterator {
+ public:
+  WatchedWalk(std::unique_ptr<WeightsIterator> weights, std::function<void(std::size_t)> before_each)
+      : weights_(std::move(weights)), before_each_(std::move(before_each)) {}
+  std::optional<NamedTensor> Next() override {
+    before_each_(yielded_++);
+    return weights_->Next();
+  }
+
+ private:
+  const std::unique_ptr<WeightsIterator> weights_;
+  const std::function<void(std::size_t)> before_each_;
+  std::size_t yielded_ = 0;
+};
+
 TEST_P(StreamTest, AWindowOfOneTensorPushesBackAndStillDeliversAll) {
   const Weights weights = SomeWeights();
   const auto service = MakeService(/*window_bytes=*/1);
-  OfferStream(*service, weights, [&](std::span<const std::string>) { return weights.Stream(); });
+  CountingSink sinks[2];
+  // One lies in the window, and the next is in the source's hands: the one before has been taken by all.
+  std::atomic<bool> pushed_back{true};
+  const auto look = [&](std::size_t yielded) {
+    for (const CountingSink& sink : sinks) {
+      if (yielded >= 2 && sink.tensors < yielded - 1) pushed_back = false;
+    }
+  };
+  OfferStream(*service, weights,
+              [&](std::span<const std::string>) { return std::make_unique<WatchedWalk>(weights.Stream(), look); });
   const Schedule schedule = SomeSchedule(true);
-  CollectingSink sinks[2];
   auto first = Rank(*service, 0, schedule, sinks[0]);
   auto second = Rank(*service, 1, schedule, sinks[1]);
   EXPECT_EQ(first.get() + second.get(), "");
-  EXPECT_EQ(sinks[1].chunks.size(), 4U);
+  EXPECT_TRUE(pushed_back);
+  EXPECT_EQ(sinks[1].collected.chunks.size(), 4U);
 }
 
 TEST_P(StreamTest, LayerOrderIsThatOfTheReceiversSchedule) {
@@ -251,8 +294,8 @@ TEST_F(SessionTest, AStreamsPublisherMayBeAheadOfASlowChannel) {
   for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(OverEveryChannel, StreamTest, ::testing::Values("inproc", "shm", "zmq"),
-                         [](const auto& channel) { return std::string(channel.param); });
+INSTANTIATE_TEST_SUITE_P(OverEveryChannel, StreamTest, ::testing::ValuesIn(ChannelsHere()),
+                         [](const auto& channel) { return channel.param; });
 
 }  // namespace
 }  // namespace layercast::testing

@@ -1,0 +1,21 @@
+// The data channels of this build that two ends on this host take by default: what "over every channel" is for tests of
+// those above them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/transport/channel.h"
+
+namespace layercast::testing {
+
+inline std::vector<std::string> ChannelsHere() {
+  const HostIdentity mine = HostIdentity::Mine();
+  std::vector<std::string> names;
+  for (const auto& transport : AllTransports()) {
+    if (transport->WhyNotHere().empty() && transport->ByDefault(mine, mine)) names.emplace_back(transport->name());
+  }
+  return names;
+}
+
+}  // namespace layercast::testing
