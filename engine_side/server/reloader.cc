@@ -26,6 +26,11 @@ void ExpectCanBeHeld(CommitPolicy policy) {
                                                   ", which receives while it commits");
 }
 
+// Nobody got as far as to know what was to be loaded.
+bool NothingBegan(const Json& report) {
+  return VersionFromJson(report.at("version")) == Version() && report.at("bytes_total") == 0;
+}
+
 std::string NameOf(const std::optional<Version>& version) { return version ? version->ToString() : "no version"; }
 
 }  // namespace
@@ -93,6 +98,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   ExpectOneVersion(staged, kernel_format_);
   report_ = MergeReports(staged.reports);
   if (staged.error) {
+    if (NothingBegan(report_)) report_ = nullptr;
     DropStaged();
     throw Error(*staged.error);
   }

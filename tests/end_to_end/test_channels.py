@@ -77,8 +77,11 @@ def test_what_is_asked_for_is_taken_or_an_error(program, start, checkpoint, asse
     only_zmq = start("publish", "--checkpoint", checkpoint("llama", "a"), "--channel", "zmq")
     assert [c["name"] for c in program.run("probe", "--publisher", only_zmq.endpoint).json["channels"] if c["usable"]] == ["zmq"]
     refused = program.run("reload", "--engine", engine.endpoint, "--publisher", only_zmq.endpoint, "--channel", "shm", status=1)
-    error = refused.json["engines"][0]["error"]
-    assert error["code"] == "unsupported" and "shm: the publisher does not offer it" in error["message"]
+    done = refused.json["engines"][0]
+    assert done["error"]["code"] == "unsupported" and "shm: the publisher does not offer it" in done["error"]["message"]
+    status = program.status(engine)
+    assert done["report"] is None and status["last_report"] is None and status["channel"] is None  # nothing began
+    assert status["last_error"] == done["error"]
     assert_serves(engine, checkpoint("llama", "b"), "none")
 
 
