@@ -58,7 +58,7 @@ std::vector<std::string> RecipeProblems(const LoadPlan& plan, const std::string&
     try {
       (void)KernelTensorsOf(parameter, recipes);
     } catch (const Error& error) {
-      problems.push_back(name + ": '" + parameter.spec.name + "': " + error.what());
+      problems.emplace_back(error.what());
     }
   }
   return problems;

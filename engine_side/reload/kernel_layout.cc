@@ -47,7 +47,11 @@ TensorSpec FullSpec(const PlannedLayer& layer, const DerivedTensor& derived) {
 
 std::vector<TensorSpec> KernelTensorsOf(const PlannedParameter& parameter, const LayerRecipes& recipes) {
   if (!parameter.quantize) return {parameter.spec};
-  return KernelTensorsOf(parameter.spec, recipes.Of(parameter));
+  try {
+    return KernelTensorsOf(parameter.spec, recipes.Of(parameter));
+  } catch (const Error& error) {
+    throw Error(error.code(), "'" + parameter.spec.name + "': " + error.what());
+  }
 }
 
 std::vector<TensorSpec> KernelTensorsOf(const LoadPlan& plan, const LayerRecipes& recipes) {

@@ -186,6 +186,7 @@ def test_a_layer_that_is_quantized_already(model):
     ({"architectures": ["MambaForCausalLM"]}, [], "Supported architectures: DeepseekV2ForCausalLM, DeepseekV3ForCausalLM"),
     ({}, ["--tp", 3], "num_attention_heads 4 is not divisible by tp_size 3"),
     ({"hidden_size": 0}, [], "hidden_size: expected an integer from 1"),
+    ({}, ["--quantization", "nvfp4"], "'model.layers.0.mlp.down_proj.weight': nvfp4 takes columns in blocks of 16, got 24"),
 ])
 def test_a_model_that_cannot_be(model, config, flags, words):
     said, errors = run_json("--model", model(tensors(), **config), *flags, status=1)

@@ -13,6 +13,7 @@
 #include "engine_side/engine/rope.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -52,30 +53,35 @@ std::vector<std::string> NamesUnder(const Engine& engine, const std::string& pat
 
 TEST(Engine, HoldsTheKernelTensorsOfItsRecipe) {
   EXPECT_THAT(NamesUnder(*Tiny("none").engine, "model.layers.1.mlp.down"),
-              testing::ElementsAre("[32, 48] bf16 model.layers.1.mlp.down_proj.weight"));
+              ::testing::ElementsAre("[32, 48] bf16 model.layers.1.mlp.down_proj.weight"));
   EXPECT_THAT(NamesUnder(*Tiny("fp8_per_tensor").engine, "model.layers.1.self_attn.qkv"),
-              testing::ElementsAre("[64, 32] f8_e4m3 model.layers.1.self_attn.qkv_proj.weight",
-                                   "[1] f32 model.layers.1.self_attn.qkv_proj.weight_scale"));
+              ::testing::ElementsAre("[64, 32] f8_e4m3 model.layers.1.self_attn.qkv_proj.weight",
+                                     "[1] f32 model.layers.1.self_attn.qkv_proj.weight_scale"));
   EXPECT_THAT(NamesUnder(*Tiny("fp8_per_channel").engine, "model.layers.0.self_attn.o"),
-              testing::ElementsAre("[32, 32] f8_e4m3 model.layers.0.self_attn.o_proj.weight",
-                                   "[32, 1] f32 model.layers.0.self_attn.o_proj.weight_scale"));
+              ::testing::ElementsAre("[32, 32] f8_e4m3 model.layers.0.self_attn.o_proj.weight",
+                                     "[32, 1] f32 model.layers.0.self_attn.o_proj.weight_scale"));
   EXPECT_THAT(NamesUnder(*Tiny("fp8_per_block").engine, "model.layers.0.mlp.gate_up"),
-              testing::ElementsAre("[96, 32] f8_e4m3 model.layers.0.mlp.gate_up_proj.weight",
-                                   "[1, 1] f32 model.layers.0.mlp.gate_up_proj.weight_scale_inv"));
+              ::testing::ElementsAre("[96, 32] f8_e4m3 model.layers.0.mlp.gate_up_proj.weight",
+                                     "[1, 1] f32 model.layers.0.mlp.gate_up_proj.weight_scale_inv"));
   EXPECT_THAT(NamesUnder(*Tiny("nvfp4").engine, "model.layers.1.mlp.down"),
-              testing::ElementsAre("[32, 24] u8 model.layers.1.mlp.down_proj.weight",
-                                   "[32, 3] f8_e4m3 model.layers.1.mlp.down_proj.weight_scale",
-                                   "[1] f32 model.layers.1.mlp.down_proj.weight_scale_2"));
+              ::testing::ElementsAre("[32, 24] u8 model.layers.1.mlp.down_proj.weight",
+                                     "[32, 3] f8_e4m3 model.layers.1.mlp.down_proj.weight_scale",
+                                     "[1] f32 model.layers.1.mlp.down_proj.weight_scale_2"));
   EXPECT_THAT(NamesUnder(*Tiny("int8_per_channel").engine, "model.layers.0.self_attn.o"),
-              testing::ElementsAre("[32, 32] i8 model.layers.0.self_attn.o_proj.weight",
-                                   "[32, 1] f32 model.layers.0.self_attn.o_proj.weight_scale"));
-  EXPECT_THAT(NamesUnder(*Tiny("none").engine, "lm_head"), testing::IsEmpty());  // tied
+              ::testing::ElementsAre("[32, 32] i8 model.layers.0.self_attn.o_proj.weight",
+                                     "[32, 1] f32 model.layers.0.self_attn.o_proj.weight_scale"));
+  EXPECT_THAT(NamesUnder(*Tiny("none").engine, "lm_head"), ::testing::IsEmpty());  // tied
+}
+
+TEST(Engine, NamesTheWeightThatItsRecipeCannotHold) {
+  EXPECT_EQ(testing::ErrorOf([] { Tiny("mxfp8"); }, ErrorCode::kInvalidArgument),
+            "'model.layers.0.mlp.down_proj.weight': mxfp8 takes columns in blocks of 32, got 48 on this rank");
 }
 
 TEST(Engine, ServesWhatIsWrittenIntoTheCapturedBuffers) {
   Tiny tiny("none");
   const CapturedBuffers captured = tiny.engine->Capture();
-  EXPECT_THAT(tiny.Run(), testing::Each(0.0F));  // all zero: nothing was loaded yet
+  EXPECT_THAT(tiny.Run(), ::testing::Each(0.0F));  // all zero: nothing was loaded yet
   for (const CapturedBuffer& buffer : captured.buffers()) {
     std::vector<std::uint16_t> values(static_cast<std::size_t>(NumElements(buffer.shape)));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(0x3e00 + i * 37 % 200);
@@ -83,7 +89,7 @@ TEST(Engine, ServesWhatIsWrittenIntoTheCapturedBuffers) {
   }
   captured.CheckUnmoved();
   const std::vector<float> first = tiny.Run();
-  EXPECT_THAT(first, testing::Contains(testing::Ne(0.0F)));
+  EXPECT_THAT(first, ::testing::Contains(::testing::Ne(0.0F)));
   EXPECT_EQ(tiny.Run(), first);
   // The next forward pass sees one changed element.
   captured.Find("model.layers.1.mlp.down_proj.weight")->address[101] ^= std::byte{0x40};
@@ -113,7 +119,7 @@ TEST(Engine, FindsWhatItsMemoryHeldBefore) {
     Tiny tiny("none", &memory);
     tiny.engine->Buffers()[3].address[20] = std::byte{0x12};
     before = tiny.Run();
-    EXPECT_THAT(before, testing::Each(testing::Ne(0.0F)));
+    EXPECT_THAT(before, ::testing::Each(::testing::Ne(0.0F)));
   }
   memory.Rewind();
   EXPECT_EQ(Tiny("none", &memory).Run(), before);
