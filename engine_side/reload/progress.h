@@ -1,5 +1,6 @@
-// Say how many bytes of a version have come by now: around what takes chunks from a session, and around a walk over
-// files. Used by the stager, for ReceiverOptions::on_progress.
+// Say how many bytes of a version have come by now, and end where the attempt is given up: around what takes chunks
+// from a session, and around a walk over files. Used by the stager, for ReceiverOptions::on_progress and
+// Receiver::Cancel.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +8,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
+#include <string>
 #include <utility>
 
 #include "layercast/weights_iterator.h"
+#include "src/base/stop_check.h"
 #include "src/session/fetch.h"
 
 namespace layercast {
@@ -20,7 +24,8 @@ using SayProgress = std::function<void(std::uint64_t bytes, std::uint64_t bytes_
 // Resource; one thread only. What it borrows outlives it.
 class WatchedSink final : public FetchSink {
  public:
-  WatchedSink(FetchSink& sink, std::uint64_t total, const SayProgress& say) : sink_(sink), total_(total), say_(say) {}
+  WatchedSink(FetchSink& sink, std::uint64_t total, const SayProgress& say, std::stop_token stop)
+      : sink_(sink), total_(total), say_(say), stop_(std::move(stop)) {}
 
   void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
     sink_.OnTensor(tensor, amax, digest);
@@ -29,6 +34,7 @@ class WatchedSink final : public FetchSink {
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
     for (const RegionView& region : regions) bytes_ += region.num_bytes();
     if (say_) say_(bytes_, total_);
+    ThrowIfStopped(stop_, "taking chunk " + std::to_string(chunk));
     sink_.OnChunk(chunk, regions);
   }
 
@@ -36,6 +42,7 @@ class WatchedSink final : public FetchSink {
   FetchSink& sink_;
   const std::uint64_t total_;
   const SayProgress& say_;
+  const std::stop_token stop_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -43,13 +50,13 @@ class WatchedSink final : public FetchSink {
 // be many.
 class WatchedWalk final : public WeightsIterator {
  public:
-  // `say` outlives it.
-  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, const SayProgress& say)
-      : walk_(std::move(walk)), total_(total), say_(say) {}
+  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, SayProgress say, std::stop_token stop)
+      : walk_(std::move(walk)), total_(total), say_(std::move(say)), stop_(std::move(stop)) {}
 
   std::optional<NamedTensor> Next() override {
     const std::uint64_t percent = total_ == 0 ? 0 : bytes_ * 100 / total_;
     if (say_ && std::exchange(percent_, percent) != percent) say_(bytes_, total_);
+    ThrowIfStopped(stop_, "taking tensors");
     std::optional<NamedTensor> tensor = walk_->Next();
     if (tensor) bytes_ += static_cast<std::uint64_t>(tensor->tensor.num_bytes());
     return tensor;
@@ -58,7 +65,8 @@ class WatchedWalk final : public WeightsIterator {
  private:
   const std::unique_ptr<WeightsIterator> walk_;
   const std::uint64_t total_;
-  const SayProgress& say_;
+  const SayProgress say_;
+  const std::stop_token stop_;
   std::uint64_t bytes_ = 0;    // of all that were given
   std::uint64_t percent_ = 0;  // said last
 };

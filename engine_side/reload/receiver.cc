@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "engine_side/reload/attempt_stop.h"
 #include "engine_side/reload/served_version.h"
 #include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
@@ -54,7 +55,7 @@ class Receiver::Impl {
     attempt_ = attempt != 0 ? attempt : attempt_ + 1;
     OrFail([&] {
       if (source.partial) CheckMayBePartial(source);
-      stager_.Open(std::move(source), attempt_, served_.origin());
+      stager_.Open(std::move(source), attempt_, served_.origin(), stop_.Begin(attempt_));
       if (!WritesLayers()) staged_ = stager_.Receive();
     });
     phase_ = Phase::kStaged;
@@ -188,6 +189,7 @@ class Receiver::Impl {
     phase_ = Phase::kStaged;
   }
 
+  void Cancel(std::uint64_t attempt) { stop_.Cancel(attempt); }
   void SetChannel(std::string channel) { stager_.SetChannel(std::move(channel)); }
   void SetTimeout(std::chrono::milliseconds timeout) { stager_.SetTimeout(timeout); }
   const std::optional<Version>& version() const { return served_.version(); }
@@ -296,6 +298,7 @@ class Receiver::Impl {
   bool prepared_ = false;  // what is staged may be committed
   bool writing_ = false;   // captured buffers may hold some of a version
   std::uint64_t attempt_ = 0;
+  AttemptStop stop_;      // the one member that other threads than the caller's work on
   StagedVersion staged_;  // where phase_ says so
   ServedVersion served_;
   Clock::time_point begin_;
@@ -325,6 +328,7 @@ void Receiver::SetTimeout(std::chrono::milliseconds timeout) { impl_->SetTimeout
 void Receiver::Commit() { impl_->Commit(); }
 bool Receiver::RollBack() { return impl_->RollBack(); }
 void Receiver::Abort() { impl_->Abort(); }
+void Receiver::Cancel(std::uint64_t attempt) { impl_->Cancel(attempt); }
 void Receiver::SetChannel(std::string channel) { impl_->SetChannel(std::move(channel)); }
 void Receiver::VerifyServed() { impl_->VerifyServed(); }
 void Receiver::record_metadata_for_reloading() { impl_->RecordMetadata(); }

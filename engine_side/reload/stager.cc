@@ -7,6 +7,7 @@
 #include "engine_side/reload/quantized_layers.h"
 #include "engine_side/reload/stage_clock.h"
 #include "layercast/error.h"
+#include "src/base/stop_check.h"
 
 namespace layercast {
 namespace {
@@ -58,9 +59,11 @@ StageWork& Stager::work() {
   return host_work_;
 }
 
-void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin) {
+void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop) {
   source_ = std::move(source);
   attempt_number_ = attempt;
+  stop_ = std::move(stop);
+  ThrowIfStopped(stop_, "attempt " + std::to_string(attempt));
   switch (source_.kind) {
     case ReloadSource::Kind::kOrigin: return OpenOrigin(origin);
     case ReloadSource::Kind::kPath: return OpenPath(source_.checkpoint, source_.is_checkpoint_format);
@@ -73,6 +76,7 @@ void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& orig
 }
 
 StagedVersion Stager::Receive() {
+  ThrowIfStopped(stop_, "attempt " + std::to_string(attempt_number_));
   StagedVersion staged = receive_();
   if (staged_record_) staged_record_->Note(staged.version, staged.digest);
   Abandon();
@@ -82,6 +86,7 @@ StagedVersion Stager::Receive() {
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
+  stop_ = {};
   BeginAttempt(ManifestOf("iterator", 0, specs), {});
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }

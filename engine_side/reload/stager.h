@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ class Stager {
          std::vector<std::unique_ptr<Transport>> transports = {});
 
   // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
-  // here. `attempt`: as in Receiver::Stage. `origin`: what FromOrigin re-reads.
-  void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin);
+  // here. `attempt`: as in Receiver::Stage. `origin`: what FromOrigin re-reads. `stop`: this and Receive end in
+  // kCancelled soon after it is asked for.
+  void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop);
   // Lets go of a publisher until Reach, which may come much later; throws if it cannot be reached any more, or offers
   // that version no more.
   void Release() { session_.reset(); }
@@ -87,6 +89,8 @@ class Stager {
   void TakeAll(WeightsIterator& weights);
   // The same walk, which says how far it has got.
   std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights, std::uint64_t bytes_total) const;
+  // The same of the caller's own, whose bytes nobody has counted.
+  std::unique_ptr<WeightsIterator> Unmeasured(std::unique_ptr<WeightsIterator> weights) const;
   // Without a version: what it is called follows from the tensors that came.
   StagedVersion FinishAttempt(std::optional<Version> published);
   StagedVersion Digested(const Version& version);
@@ -133,6 +137,7 @@ class Stager {
   // Of what is opened.
   ReloadSource source_;
   std::uint64_t attempt_number_ = 0;
+  std::stop_token stop_;
   Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));
   std::unique_ptr<FetchSession> session_;
   Version offered_;  // by it

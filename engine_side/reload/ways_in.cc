@@ -90,7 +90,7 @@ void Stager::OpenIterator() {
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
   BeginAttempt(ManifestOf(source_.lineage, source_.step.value_or(0), source_.specs), {});
   receive_ = [this] {
-    TakeAll(*source_.iterator);
+    TakeAll(*Unmeasured(std::move(source_.iterator)));
     return FinishAttempt(std::nullopt);
   };
 }
@@ -104,7 +104,7 @@ void Stager::OpenKernelFormatIterator() {
                 "commit policy " + std::string(CommitPolicyName(options_.commit)) +
                     " needs the specs of an iterator's tensors: coverage is checked before the first byte is written");
   }
-  receive_ = [this] { return ReceiveKernelFormat(*source_.iterator, source_.lineage); };
+  receive_ = [this] { return ReceiveKernelFormat(*Unmeasured(std::move(source_.iterator)), source_.lineage); };
 }
 
 void Stager::OpenPublisher() {
@@ -174,7 +174,7 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
 }
 
 void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink) {
-  WatchedSink watched(sink, schedule.total_bytes(), options_.on_progress);
+  WatchedSink watched(sink, schedule.total_bytes(), options_.on_progress, stop_);
   try {
     session_->Fetch(schedule, amax_requests, watched, deadline_);
   } catch (const Error&) {
@@ -209,7 +209,11 @@ void Stager::TakeAll(WeightsIterator& weights) {
 
 std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator> weights,
                                                  std::uint64_t bytes_total) const {
-  return std::make_unique<WatchedWalk>(std::move(weights), bytes_total, options_.on_progress);
+  return std::make_unique<WatchedWalk>(std::move(weights), bytes_total, options_.on_progress, stop_);
+}
+
+std::unique_ptr<WeightsIterator> Stager::Unmeasured(std::unique_ptr<WeightsIterator> weights) const {
+  return std::make_unique<WatchedWalk>(std::move(weights), 0, SayProgress(), stop_);
 }
 
 FetchOptions Stager::HowToFetch() {
@@ -221,6 +225,7 @@ FetchOptions Stager::HowToFetch() {
   if (device_work_) fetch.device = &device_work_->chunks();
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = options_.peer_timeout;
+  fetch.stop = stop_;
   return fetch;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,14 @@ class RankCommit {
   explicit RankCommit(RankGroup& ranks) : ranks_(ranks) {}
 
   // Every rank has staged the version, and none has refused in `prepare`. `served`: the digest of what each rank
-  // serves; empty before anything was served.
-  RankCommitOutcome Run(bool kernel_format, const std::vector<std::string>& served, Deadline deadline);
+  // serves; empty before anything was served. `attempt`: of the reload.
+  RankCommitOutcome Run(std::uint64_t attempt, bool kernel_format, const std::vector<std::string>& served,
+                        Deadline deadline);
 
  private:
   RankCommitOutcome CommitStaged();
-  RankCommitOutcome CommitLayerwise(bool kernel_format, const std::vector<std::string>& served, Deadline deadline);
+  RankCommitOutcome CommitLayerwise(std::uint64_t attempt, bool kernel_format, const std::vector<std::string>& served,
+                                    Deadline deadline);
   bool RollBack(const std::vector<std::string>& served);
   bool TryRollBack(const std::vector<std::string>& served);
 

@@ -94,8 +94,14 @@ RankGroup::Ranks RankGroup::ranks() const {
   return ranks_;
 }
 
-std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& params, Deadline deadline) {
-  return TryAll(*ranks(), method, params, deadline);
+std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& params, Deadline deadline,
+                                       const HearAnswer& heard) {
+  return TryAll(*ranks(), method, params, deadline, heard);
+}
+
+// The calls that it ends are answered; of one that is gone nothing is to be had.
+void RankGroup::Cancel(std::uint64_t attempt) {
+  for (const auto& rank : *ranks()) rank->Call("cancel", {{"attempt", attempt}}, [](const RankAnswer&) {});
 }
 
 std::vector<Json> RankGroup::progress() const {

@@ -62,8 +62,11 @@ class RankGroup {
   bool ended() const;
 
   // Calls every rank; see TryAll and CallAll.
-  std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline);
+  std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline,
+                              const HearAnswer& heard = {});
   std::vector<Json> Call(const std::string& method, const Json& params, Deadline deadline);
+  // Has every rank give up that attempt of a reload, if it is in it; does not wait.
+  void Cancel(std::uint64_t attempt);
   // By rank; see RankHandle::progress.
   std::vector<Json> progress() const;
   // True when a rank was gone, and all have been started anew.

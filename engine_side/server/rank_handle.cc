@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/bounded_queue.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kNow{0};
 constexpr milliseconds kPingInterval{500};
 constexpr milliseconds kExitTime{500};       // between the end of a process's sockets and its own
 constexpr milliseconds kStartTime{120'000};  // until it is first heard of: its libraries may come from a slow disk
@@ -99,23 +101,21 @@ RankHandle::~RankHandle() {
   reader_.join();
 }
 
-std::future<Json> RankHandle::Call(const std::string& method, const Json& params) {
-  std::future<Json> answer;
+void RankHandle::Call(const std::string& method, const Json& params, TakeAnswer take) {
+  std::optional<Error> lost;
   std::uint64_t id = 0;
   {
     const std::lock_guard lock(mutex_);
-    std::promise<Json> promise;
-    answer = promise.get_future();
-    if (!alive_) {
-      promise.set_exception(std::make_exception_ptr(*lost_));
-      return answer;
+    if (alive_) {
+      id = ++last_id_;
+      if (method == "stage") progress_ = nullptr;
+      waiting_.emplace(id, std::move(take));
+    } else {
+      lost = lost_;
     }
-    id = ++last_id_;
-    if (method == "stage") progress_ = nullptr;
-    waiting_.emplace(id, std::move(promise));
   }
+  if (lost) return take({{}, lost});
   if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose(Gone("takes no more calls"));
-  return answer;
 }
 
 void RankHandle::Read() {
@@ -126,20 +126,25 @@ void RankHandle::Read() {
       on_progress_(progress.value("bytes", std::uint64_t{0}), progress.value("bytes_total", std::uint64_t{0}));
     }
     if (message->contains("failed")) Lose(ErrorFromJson((*message)["failed"]));
-    const std::lock_guard lock(mutex_);
-    last_heard_ = Deadline::Clock::now();
-    silence_ = kSilence;
-    if (message->contains("progress")) progress_ = (*message)["progress"];
-    const auto waiting = waiting_.find(message->value("id", std::uint64_t{0}));
-    if (waiting == waiting_.end()) continue;  // a pong
+    const TakeAnswer take = TakerOf(*message);
+    if (!take) continue;  // a pong, or progress
     if (message->contains("error")) {
-      waiting->second.set_exception(std::make_exception_ptr(ErrorFromJson((*message)["error"])));
+      take({{}, ErrorFromJson((*message)["error"])});
     } else {
-      waiting->second.set_value(message->value("result", Json::object()));
+      take({message->value("result", Json::object()), {}});
     }
-    waiting_.erase(waiting);
   }
   Lose(Gone(HowItEnded()));
+}
+
+// Notes that the rank is alive, and how far it has got; whose answer it is, if it is one.
+RankHandle::TakeAnswer RankHandle::TakerOf(const Json& message) {
+  const std::lock_guard lock(mutex_);
+  last_heard_ = Deadline::Clock::now();
+  silence_ = kSilence;
+  if (message.contains("progress")) progress_ = message["progress"];
+  auto waiting = waiting_.extract(message.value("id", std::uint64_t{0}));
+  return waiting ? std::move(waiting.mapped()) : TakeAnswer();
 }
 
 // Its socket has closed: so it has ended, or is about to.
@@ -181,14 +186,14 @@ Error RankHandle::Gone(const std::string& how) const {
 }
 
 void RankHandle::Lose(const Error& why) {
-  std::map<std::uint64_t, std::promise<Json>> waiting;
+  std::map<std::uint64_t, TakeAnswer> waiting;
   {
     const std::lock_guard lock(mutex_);
     if (!lost_) lost_ = why;
     if (alive_.exchange(false) && !ending_) log::warn("rank {}: {}", rank_, why.what());
     waiting.swap(waiting_);
   }
-  for (auto& [id, promise] : waiting) promise.set_exception(std::make_exception_ptr(why));
+  for (const auto& [id, take] : waiting) take({{}, why});
   stream_->Shutdown();  // whoever still sends to it waits no longer
 }
 
@@ -212,26 +217,46 @@ void RankHandle::Reap() {
 
 void RankHandle::End(Deadline grace) {
   ending_ = true;
-  if (alive_) Call("end", Json::object()).wait_until(grace.at());
+  if (alive_) {
+    const auto ended = std::make_shared<BoundedQueue<RankAnswer>>(1);  // the other owner: the call
+    Call("end", Json::object(), [ended](RankAnswer answer) { ended->Push(std::move(answer), Deadline::After(kNow)); });
+    static_cast<void>(ended->Pop(grace));
+  }
   Kill();
 }
 
 std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
-                               const Json& params, Deadline deadline) {
-  std::vector<std::future<Json>> under_way;
-  for (const auto& rank : ranks) under_way.push_back(rank->Call(method, params));
-  std::vector<RankAnswer> answers(ranks.size());
+                               const Json& params, Deadline deadline, const HearAnswer& heard) {
+  struct Numbered {
+    std::size_t rank;
+    RankAnswer answer;
+  };
+  // Has room for all. The other owners: calls, also those that nobody waits for any more.
+  const auto came = std::make_shared<BoundedQueue<Numbered>>(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    try {
-      if (under_way[i].wait_until(deadline.at()) != std::future_status::ready) {
-        throw Error(ErrorCode::kDeadlineExceeded, "no answer to '" + method + "' before the deadline");
-      }
-      answers[i].result = under_way[i].get();
-    } catch (const Error& error) {
-      answers[i].error.emplace(error.code(), "rank " + std::to_string(i) + ": " + error.what());
-    }
+    ranks[i]->Call(method, params,
+                   [came, i](RankAnswer answer) { came->Push({i, std::move(answer)}, Deadline::After(kNow)); });
   }
-  return answers;
+  std::vector<std::optional<RankAnswer>> answers(ranks.size());
+  const auto note = [&](std::size_t rank, RankAnswer answer) {
+    if (answer.error)
+      answer.error.emplace(answer.error->code(), "rank " + std::to_string(rank) + ": " + answer.error->what());
+    if (heard) heard(rank, answer);
+    answers[rank] = std::move(answer);
+  };
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    std::optional<Numbered> next = came->Pop(deadline);
+    if (!next) break;
+    note(next->rank, std::move(next->answer));
+  }
+  std::vector<RankAnswer> all;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (!answers[i]) {
+      note(i, {{}, Error(ErrorCode::kDeadlineExceeded, "no answer to '" + method + "' before the deadline")});
+    }
+    all.push_back(*std::move(answers[i]));
+  }
+  return all;
 }
 
 std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,9 +49,11 @@ class RankHandle {
   pid_t pid() const { return pid_; }
   bool alive() const { return alive_.load(); }
 
+  // Takes what a call came to; called once, on whatever thread learns it, under no lock. Does not throw.
+  using TakeAnswer = std::function<void(RankAnswer answer)>;
   // The answer comes, or the rank's error, or kUnavailable when it has died or fallen silent; of one that could not
   // start, what it said of it.
-  std::future<Json> Call(const std::string& method, const Json& params);
+  void Call(const std::string& method, const Json& params, TakeAnswer take);
   // {"bytes", "bytes_total"} that it had received when it last said so, since the latest "stage"; null before that.
   Json progress();
   // Ends it at once, and returns when it is gone: its memory is nobody's any more. Calls under way fail.
@@ -62,6 +63,7 @@ class RankHandle {
 
  private:
   void Read();
+  TakeAnswer TakerOf(const Json& message);
   void Watch(const std::stop_token& stop);
   void Lose(const Error& why);
   Error Gone(const std::string& how) const;
@@ -76,20 +78,23 @@ class RankHandle {
   std::atomic<bool> ending_{false};  // its end is wanted
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool reaped_ = false;                                  // guarded by mutex_
-  std::uint64_t last_id_ = 0;                            // guarded by mutex_
-  std::map<std::uint64_t, std::promise<Json>> waiting_;  // guarded by mutex_
-  Deadline::Clock::time_point last_heard_;               // guarded by mutex_
-  std::chrono::milliseconds silence_;                    // that counts as its loss; guarded by mutex_
-  Json progress_;                                        // guarded by mutex_
-  std::optional<Error> lost_;                            // why it is not alive; guarded by mutex_
+  bool reaped_ = false;                          // guarded by mutex_
+  std::uint64_t last_id_ = 0;                    // guarded by mutex_
+  std::map<std::uint64_t, TakeAnswer> waiting_;  // guarded by mutex_
+  Deadline::Clock::time_point last_heard_;       // guarded by mutex_
+  std::chrono::milliseconds silence_;            // that counts as its loss; guarded by mutex_
+  Json progress_;                                // guarded by mutex_
+  std::optional<Error> lost_;                    // why it is not alive; guarded by mutex_
   std::thread reader_;
   std::jthread watcher_;
 };
 
-// Calls every rank and waits for all of them.
+// Hears of each rank's answer, in the order in which they come; on the calling thread.
+using HearAnswer = std::function<void(std::size_t rank, const RankAnswer& answer)>;
+
+// Calls every rank and waits for all of them. Errors begin with "rank 1: ". `heard` may be empty.
 std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
-                               const Json& params, Deadline deadline);
+                               const Json& params, Deadline deadline, const HearAnswer& heard = {});
 // The same. Throws the first failure by rank order, prefixed "rank 1: "; by then all
 // have answered, failed, or passed the deadline (kDeadlineExceeded names the method and the rank).
 std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,

@@ -131,6 +131,10 @@ class RankProcess {
       }
       const auto method = message->value("method", std::string());
       if (method == "end") break;
+      if (method == "cancel") {  // of what another thread is in the middle of
+        Answer(&RankProcess::Cancel, *message);
+        continue;
+      }
       if (const auto found = forward.find(method); found != forward.end()) {
         forward_calls_.Put([this, call = found->second, request = *message] { Answer(call, request); });
       } else if (const auto stage = staging.find(method); stage != staging.end()) {
@@ -178,6 +182,11 @@ class RankProcess {
     }
     answer["report"] = Json::parse(receiver_->report().ToJson());
     return answer;
+  }
+
+  Json Cancel(const Json& params) {
+    receiver_->Cancel(params["attempt"].get<std::uint64_t>());
+    return Json::object();
   }
 
   Json Abort(const Json& /*params*/) {

@@ -39,29 +39,37 @@ void AddShares(const Json& of_rank, Json& merged) {
   }
 }
 
-// The first one, but for those of ranks that gave up because another one had failed.
-void NoteError(const Error& error, RankReports& outcome) {
-  if (!outcome.error || (outcome.error->code() == ErrorCode::kCancelled && error.code() != ErrorCode::kCancelled)) {
-    outcome.error.emplace(error);
-  }
+// Of a rank that answered so.
+std::optional<Error> ErrorOf(std::size_t rank, const RankAnswer& answer) {
+  if (answer.error) return answer.error;
+  if (!answer.result.contains("error")) return std::nullopt;
+  return ErrorFromJson(answer.result["error"], "rank " + std::to_string(rank) + ": ");
+}
+
+bool IsFirst(const Error& error, const std::optional<Error>& before) {
+  if (!before) return true;
+  return before->code() == ErrorCode::kCancelled && error.code() != ErrorCode::kCancelled;
 }
 
 }  // namespace
 
-RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline) {
+RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline,
+                          std::optional<std::uint64_t> attempt) {
   RankReports outcome;
+  const HearAnswer heard = [&](std::size_t rank, const RankAnswer& answer) {
+    const std::optional<Error> error = ErrorOf(rank, answer);
+    if (!error) return;
+    if (!outcome.error && attempt) ranks.Cancel(*attempt);
+    if (IsFirst(*error, outcome.error)) outcome.error.emplace(*error);
+  };
   std::vector<Json> lost;
-  const std::vector<RankAnswer> answers = ranks.Try(method, params, deadline);
+  const std::vector<RankAnswer> answers = ranks.Try(method, params, deadline, heard);
   const std::vector<Json> progress = ranks.progress();
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     const RankAnswer& answer = answers[rank];
     Json report = answer.error ? LastWords(progress[rank]) : answer.result.at("report");
     report["rank"] = rank;
     (answer.error ? lost : outcome.reports).push_back(std::move(report));
-    if (answer.error) NoteError(*answer.error, outcome);
-    if (!answer.error && answer.result.contains("error")) {
-      NoteError(ErrorFromJson(answer.result["error"], "rank " + std::to_string(rank) + ": "), outcome);
-    }
   }
   std::ranges::move(lost, std::back_inserter(outcome.reports));
   return outcome;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,15 @@ namespace layercast {
 inline constexpr std::chrono::milliseconds kAnswerTime{2'000};
 
 struct RankReports {
-  std::vector<Json> reports;   // by rank; those of lost ranks, with what they had said before, come last
-  std::optional<Error> error;  // the first rank's that has one
+  std::vector<Json> reports;  // by rank; those of lost ranks, with what they had said before, come last
+  // The one that came first, but for kCancelled: that is of a rank that gave up because another one had failed.
+  std::optional<Error> error;
 };
 
-// `method` answers {"report"}, or {"report", "error"}.
-RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline);
+// `method` answers {"report"}, or {"report", "error"}. `attempt`: of the reload, where the ranks receive; then all
+// others give it up as soon as one has failed.
+RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline,
+                          std::optional<std::uint64_t> attempt = std::nullopt);
 
 // Makes it an error that the ranks took different versions. Kernel-format weights have a digest for each rank.
 void ExpectOneVersion(RankReports& reports, bool kernel_format);

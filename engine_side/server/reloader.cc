@@ -94,7 +94,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   const auto left = deadline.Remaining();
   request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
   kernel_format_ = HoldsKernelFormat(request);
-  RankReports staged = AskForReports(ranks_, "stage", request, deadline);
+  RankReports staged = AskForReports(ranks_, "stage", request, deadline, attempt_);
   ExpectOneVersion(staged, kernel_format_);
   report_ = MergeReports(staged.reports);
   if (staged.error) {
@@ -148,7 +148,7 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
 Version Reloader::CommitOnRanks(Deadline deadline) {
   const std::optional<Version> before = version();
   const Json staged = report_.at("version");
-  const RankCommitOutcome outcome = commit_.Run(kernel_format_, ServedDigests(), deadline);
+  const RankCommitOutcome outcome = commit_.Run(attempt_, kernel_format_, ServedDigests(), deadline);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
   if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // of ranks that are all lost
   const Version version = VersionFromJson(report_.at("version"));

@@ -115,8 +115,8 @@ struct Torn {
   Version to;
 };
 
-// Resource; one call at a time. After a call that throws, the engine serves what it served before, or is torn(). Which
-// of the two, and when, depends on the commit policy (docs/commit.md).
+// Resource; one call at a time, but for Cancel. After a call that throws, the engine serves what it served before, or
+// is torn(). Which of the two, and when, depends on the commit policy (docs/commit.md).
 class LAYERCAST_PUBLIC Receiver {
  public:
   // `model`: this rank's tree, on meta (ModelRegistry builds one from a config.json, or the host program does).
@@ -155,6 +155,11 @@ class LAYERCAST_PUBLIC Receiver {
   void SetTimeout(std::chrono::milliseconds timeout);
   // Drops what is staged or half received, and rolls back what was half written. Does nothing if there is none.
   void Abort();
+  // For any thread, while another one is in a call: gives up that attempt, and all before it, because another rank of
+  // the engine has failed. Stage throws kCancelled between two tensors or chunks, or within half a second of waiting
+  // for a publisher; so does Commit where it receives (kUndo, kInPlace), and either of them where it comes later. What
+  // is staged already stays: Abort drops it.
+  void Cancel(std::uint64_t attempt);
   // Reads the served bytes back and compares them with what was staged; after Commit, while the engine runs. Throws
   // kCorrupt when they differ: the engine is torn() then.
   void VerifyServed();

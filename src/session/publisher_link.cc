@@ -7,6 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/base/poll_sockets.h"
+#include "src/base/stop_check.h"
 #include "src/control/endpoint.h"
 
 namespace layercast {
@@ -24,9 +25,10 @@ std::uint64_t RandomSession() {
 
 }  // namespace
 
-PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout)
+PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop_token stop)
     : peer_(std::move(peer)),
       peer_timeout_(peer_timeout),
+      stop_(std::move(stop)),
       session_(RandomSession()),
       context_(1),
       socket_(context_, zmq::socket_type::dealer),
@@ -104,6 +106,7 @@ wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage)
 }
 
 void PublisherLink::KeepAlive(const std::string& stage) {
+  ThrowIfStopped(stop_, peer_.text() + ", " + stage);
   const auto now = Deadline::Clock::now();
   if (now - last_ping_ >= kPingInterval) {
     // A ping that went out long ago and was never answered is silence; a long pause of our own is not.

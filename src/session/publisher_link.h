@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include <zmq.hpp>
@@ -19,7 +20,8 @@ namespace layercast {
 class PublisherLink {
  public:
   // Does not wait: a publisher that is not there shows as silence. Throws kInvalidArgument on a malformed endpoint.
-  PublisherLink(PeerName peer, std::chrono::milliseconds peer_timeout);
+  // `stop`: every wait ends in kCancelled soon after it is asked for.
+  PublisherLink(PeerName peer, std::chrono::milliseconds peer_timeout, std::stop_token stop = {});
 
   void Send(wire::Message message);
   // The next message that is not a pong, or nullopt when the deadline passes first. Throws what the publisher refused
@@ -46,6 +48,7 @@ class PublisherLink {
 
   const PeerName peer_;
   const std::chrono::milliseconds peer_timeout_;
+  const std::stop_token stop_;
   const std::uint64_t session_;
   zmq::context_t context_;
   zmq::socket_t socket_;

@@ -19,7 +19,7 @@ namespace layercast {
 class PublisherSession {
  public:
   PublisherSession(PeerName peer, const FetchOptions& options)
-      : options_(options), link_(std::move(peer), options.peer_timeout) {}
+      : options_(options), link_(std::move(peer), options.peer_timeout, options.stop) {}
   ~PublisherSession() { Close(); }
   PublisherSession(const PublisherSession&) = delete;
   PublisherSession& operator=(const PublisherSession&) = delete;

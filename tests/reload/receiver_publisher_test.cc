@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
@@ -89,6 +90,32 @@ TEST_P(PublishTest, AVersionThatDoesNotFitIsRefusedNamingItsPublisher) {
   EXPECT_THAT(testing::ErrorOf([&] { Take(*rig).get(); }),
               AllOf(StartsWith("publisher " + publisher_.endpoint() + ": load plan of "),
                     HasSubstr("the manifest does not fit")));
+}
+
+// It waits for a trainer that computes: silence would not tell, since the publisher answers pings.
+TEST_P(PublishTest, AnAttemptThatIsGivenUpEndsWhileItWaitsForThePublisher) {
+  std::promise<void> walked;
+  std::promise<void> go_on;
+  bool first = true;
+  const layercast::Weights slow{.specs = testing::SpecsOf(Version(1)), .walk = [&](std::span<const std::string>) {
+                                  return MakeWeightsIterator([&]() -> std::optional<NamedTensor> {
+                                    if (!std::exchange(first, false)) return std::nullopt;
+                                    walked.set_value();
+                                    go_on.get_future().wait();
+                                    return std::nullopt;
+                                  });
+                                }};
+  (void)publisher_.Publish({.lineage = "run", .step = 1, .mode = PublishAs::kStream}, slow);
+  const auto rig = Rank("none");
+  auto stage = std::async(std::launch::async, [&] {
+    return testing::ErrorOf([&] { rig->receiver->Stage(FromPublisher(publisher_.endpoint(), "run", 1), 3); },
+                            ErrorCode::kCancelled);
+  });
+  walked.get_future().wait();
+  rig->receiver->Cancel(3);
+  EXPECT_THAT(stage.get(), AllOf(HasSubstr(publisher_.endpoint()), HasSubstr("waiting for tensor 1 of the stream"),
+                                 HasSubstr("this attempt was given up")));
+  go_on.set_value();
 }
 
 TEST_P(PublishTest, ALateJoinerTakesTheVersionThatItAsksForWhileOthersTakeTheNewest) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <new>
 #include <optional>
@@ -201,6 +202,42 @@ TEST(Receiver, RefusesAnEngineWhoseBuffersAreNotTheModels) {
   Receiver receiver(testing::RigModel(rig.options), {}, {rig.options.recipe}, CapturedBuffers::Adopt(table));
   EXPECT_THAT(ErrorOf([&] { receiver.ReloadWeights(EagerSource(rig.Version(1))); }),
               AllOf(HasSubstr("'" + rig.engine.table().back().name + "'"), HasSubstr("'" + table[0].name + "'")));
+}
+
+// Another rank of the engine has failed: this one's attempt ends where it is, and the next one is a new one.
+TEST(Receiver, AnAttemptThatIsGivenUpEndsBetweenTwoTensors) {
+  for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+    ReceiverRig rig({}, true, false, policy);
+    const Weights a = rig.Version(1);
+    const Weights b = rig.Version(2);
+    rig.receiver->ReloadWeights(EagerSource(a));
+    const auto served = rig.engine.Served();
+    constexpr std::uint64_t kAttempt = 7;
+    std::size_t taken = 0;
+    auto next = [&]() -> std::optional<NamedTensor> {
+      if (taken == 2) rig.receiver->Cancel(kAttempt);
+      return taken < b.size() ? std::optional(b.at(taken++)) : std::nullopt;
+    };
+    const std::string error = ErrorOf(
+        [&] {
+          rig.receiver->Stage(FromIterator(MakeWeightsIterator(next), SpecsOf(b)), kAttempt);
+          rig.receiver->Commit();
+        },
+        ErrorCode::kCancelled);
+    EXPECT_THAT(error, HasSubstr("this attempt was given up"));
+    EXPECT_EQ(taken, 3U);
+    const bool torn = policy == CommitPolicy::kInPlace;
+    EXPECT_EQ(rig.receiver->torn().has_value(), torn);
+    EXPECT_EQ(Differences(rig.engine.Served(), served).empty(), !torn);
+    // Word of it may also come before the attempt itself.
+    rig.receiver->Cancel(kAttempt + 1);
+    for (const std::uint64_t attempt : {kAttempt, kAttempt + 1}) {
+      ErrorOf([&] { rig.receiver->Stage(EagerSource(b), attempt); }, ErrorCode::kCancelled);
+    }
+    rig.receiver->Stage(EagerSource(b), kAttempt + 2);
+    rig.receiver->Commit();
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(b)), IsEmpty());
+  }
 }
 
 }  // namespace

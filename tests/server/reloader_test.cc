@@ -62,6 +62,25 @@ TEST_F(ReloaderTest, AFailureBeforeTheCommitLeavesTheOldVersion) {
   }
 }
 
+// The others would go on for ever.
+TEST_F(ReloaderTest, WhenOneRankFailsTheOthersGiveUpAndItsErrorIsTheReloads) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  for (const int rank : {1, 0}) {
+    for (const char* code : {"cancelled", "unavailable"}) {
+      const Json outcome = reloader_.Reload({{"load_format", "dummy"},
+                                             {"seed", 2},
+                                             {"timeout_ms", 20'000},
+                                             {"fails_in", "stage"},
+                                             {"fails_on", rank},
+                                             {"gives_up_with", code}});
+      EXPECT_EQ(outcome["error"]["code"], "corrupt");
+      EXPECT_EQ(outcome["error"]["message"], "rank " + std::to_string(rank) + ": it was to fail");
+      EXPECT_EQ(outcome["version"], Step(1));
+    }
+  }
+  EXPECT_EQ(Reload(3)["version"], Step(3));
+}
+
 // What is served is not what was committed: not the version before it, nor that one.
 TEST_F(ReloaderTest, WrongServedBytesTearTheEngineUntilAWholeVersionLands) {
   ASSERT_EQ(Reload(1)["ok"], true);

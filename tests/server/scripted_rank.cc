@@ -2,7 +2,8 @@
 //
 // `echo` answers its parameters and the rank. `fail`, `die`, `hang` (over that call) and `stop` (over everything) name
 // the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is the version's step; `fails_in`
-// names the phase in which all ranks fail as on corrupt bytes. A
+// names the phase in which all ranks fail as on corrupt bytes; with `fails_on`, that rank alone, and the others go on
+// until they are told to give the attempt up, and then fail with the code `gives_up_with`. A
 // step gives each sequence the token after its last one, and as log-probability the number of tokens that were fed.
 // With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
 // (step_gate.h).
@@ -57,6 +58,7 @@ class ScriptedRank {
     if (method == "end") return false;
     if (method == "step") return TakeStep(message);
     const Json& params = message["params"];
+    if (method == "cancel") return GiveUp(message);
     if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
       return TakePhase(message, method);
     }
@@ -70,11 +72,26 @@ class ScriptedRank {
 
   bool TakePhase(const Json& message, const std::string& method) {
     if (method == "stage") reload_ = message["params"];
-    if (reload_.value("fails_in", std::string()) == method) return Fail(message);
+    if (reload_.value("fails_in", std::string()) == method) {
+      if (reload_.value("fails_on", rank_) == rank_) return Fail(message);
+      given_up_ = message;
+      return true;
+    }
     layercast::ReloadReport report;
     report.version.step = reload_["seed"];
     const Json made = Json::parse(report.ToJson());
     return stream_.Send({{"id", message["id"]}, {"result", method == "verify" ? made : Json{{"report", made}}}});
+  }
+
+  // What was under way is answered, if it is of that attempt.
+  bool GiveUp(const Json& message) {
+    if (!given_up_.is_null() && reload_["attempt"] == message["params"]["attempt"]) {
+      const Json error = {{"code", reload_["gives_up_with"]}, {"message", "it was given up"}};
+      const Json report = Json::parse(layercast::ReloadReport().ToJson());
+      stream_.Send({{"id", given_up_["id"]}, {"result", {{"report", report}, {"error", error}}}});
+      given_up_ = nullptr;
+    }
+    return stream_.Send({{"id", message["id"]}, {"result", Json::object()}});
   }
 
   bool Fail(const Json& message) {
@@ -106,7 +123,8 @@ class ScriptedRank {
   const int rank_;
   const int link_;
   layercast::JsonStream stream_;
-  Json reload_;  // what the latest one was asked for
+  Json reload_;    // what the latest one was asked for
+  Json given_up_;  // the call of it that waits to be
   int asked_ = -1;
   int go_ = -1;
   std::deque<Json> steps_;  // that wait for leave

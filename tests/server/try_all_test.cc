@@ -64,6 +64,19 @@ TEST_F(TryAllTest, NamesTheRankThatFailedAndKeepsTheOthersAnswers) {
   EXPECT_STREQ(answers[1].error->what(), "rank 1: it was to fail");
 }
 
+TEST_F(TryAllTest, HearsOfAnAnswerBeforeTheOthersHaveAnswered) {
+  std::vector<std::size_t> heard;
+  TryAll(ranks_, "hang", {{"ranks", {0, 2}}}, Deadline::After(kPatience), [&](std::size_t rank, const RankAnswer&) {
+    if (heard.empty()) {
+      ranks_[0]->Kill();
+      ranks_[2]->Kill();
+    }
+    heard.push_back(rank);
+  });
+  ASSERT_EQ(heard.size(), 3U);
+  EXPECT_EQ(heard.front(), 1U);
+}
+
 TEST_F(TryAllTest, NoticesARankThatDiesOverACall) {
   const std::vector<RankAnswer> answers = Try("die", {{"ranks", {1}}});
   ExpectTheOthersAnswered(answers);
