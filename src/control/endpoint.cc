@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
 #include "layercast/error.h"
+#include "src/base/host_lookup.h"
 
 namespace layercast {
 namespace {
@@ -20,17 +22,21 @@ bool IsPort(std::string_view text) {
   return text == "*" || (error == std::errc() && stop == text.data() + text.size());
 }
 
-// Of a name, or as it is; nothing where nobody knows it, and `status` says why (gai_strerror).
-std::optional<std::string> AddressOf(const std::string& host, int& status) {
+// The system's resolver may take as long as it likes; whoever binds has nothing else to do yet.
+constexpr std::chrono::seconds kToBind{10};
+
+std::optional<HostLookup> LookUp(const std::string& host, Deadline deadline) {
   addrinfo hints = {};
-  hints.ai_family = AF_INET;  // what ZeroMQ asks for
-  addrinfo* found = nullptr;
-  status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (status != 0) return std::nullopt;
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  return LookUpHost(host, "0", hints, deadline);
+}
+
+std::string AddressText(const addrinfo& address) {
   char text[NI_MAXHOST] = {};
-  status = ::getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
-  ::freeaddrinfo(found);
-  return status == 0 ? std::optional<std::string>(text) : std::nullopt;
+  if (::getnameinfo(address.ai_addr, address.ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  return address.ai_family == AF_INET6 ? "[" + std::string(text) + "]" : text;
 }
 
 }  // namespace
@@ -47,21 +53,32 @@ std::string HostOf(const std::string& endpoint) {
   return endpoint.substr(kTcp.size(), colon - kTcp.size());
 }
 
-void CheckResolves(const std::string& endpoint) {
+const addrinfo* PreferredAddress(const addrinfo* addresses) {
+  for (const addrinfo* at = addresses; at != nullptr; at = at->ai_next) {
+    if (at->ai_family == AF_INET) return at;
+  }
+  return addresses;
+}
+
+bool ReachedByIpv6(const std::string& endpoint, Deadline deadline) {
   const std::string host = HostOf(endpoint);
-  if (host.empty() || IsIpv6(endpoint)) return;  // no name: a path, or a literal address
-  int status = 0;
-  if (AddressOf(host, status)) return;
+  if (host.empty() || IsIpv6(endpoint)) return !host.empty();
+  const std::optional<HostLookup> lookup = LookUp(host, deadline);
+  if (lookup && lookup->addresses != nullptr) {
+    return PreferredAddress(lookup->addresses.get())->ai_family == AF_INET6;
+  }
+  const std::string why = lookup ? ::gai_strerror(lookup->status) : "the system's resolver does not answer";
   throw Error(ErrorCode::kUnavailable,
-              "endpoint '" + endpoint + "': no address is known of the host '" + host + "': " + ::gai_strerror(status));
+              "endpoint '" + endpoint + "': no address is known of the host '" + host + "': " + why);
 }
 
 std::string AsBindable(const std::string& endpoint) {
   const std::string host = HostOf(endpoint);
   if (host.empty() || host == "*" || IsIpv6(endpoint)) return endpoint;
-  int status = 0;
-  const std::optional<std::string> address = AddressOf(host, status);
-  return address ? "tcp://" + *address + endpoint.substr(endpoint.rfind(':')) : endpoint;
+  const std::optional<HostLookup> lookup = LookUp(host, Deadline::After(kToBind));
+  if (!lookup || lookup->addresses == nullptr) return endpoint;
+  const std::string address = AddressText(*PreferredAddress(lookup->addresses.get()));
+  return address.empty() ? endpoint : "tcp://" + address + endpoint.substr(endpoint.rfind(':'));
 }
 
 bool IsIpv6(const std::string& endpoint) { return endpoint.starts_with("tcp://["); }

@@ -1,18 +1,27 @@
 // Addresses that our sockets bind and call. Loopback unless told otherwise: there is no authentication yet.
 #pragma once
 
+#include <netdb.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "src/base/deadline.h"
 
 namespace layercast {
 
 // "127.0.0.1" of "tcp://127.0.0.1:7700"; empty for ipc:// and inproc://. Throws kInvalidArgument on anything else.
 std::string HostOf(const std::string& endpoint);
 
-// Throws kUnavailable, naming host and endpoint, where the host is a name that nobody knows: ZeroMQ would look it up
-// again and again, and say nothing. Takes as long as the system's resolver does (man 5 resolv.conf).
-void CheckResolves(const std::string& endpoint);
+// Whether ZeroMQ is to use IPv6 for it, which it wants to be told beforehand: of an address in brackets, and of a name
+// that has no other. Throws kUnavailable, naming host and endpoint, where the host is a name that nobody knows, or that
+// the system's resolver says nothing of before the deadline: ZeroMQ would look it up again and again, without a word.
+bool ReachedByIpv6(const std::string& endpoint, Deadline deadline);
+
+// Of a name's addresses, the one that it is reached at: of IPv4, as long as there is one, since a peer that listens on
+// "localhost" does so there.
+const addrinfo* PreferredAddress(const addrinfo* addresses);
 
 // An endpoint that a peer has told of itself, as it is reached from here: where the peer listens on all of its
 // addresses ("tcp://0.0.0.0:7701"), the one that we reached it at. `reached`: the peer's endpoint that we called.
@@ -29,7 +38,7 @@ std::string NamingEngine(const std::string& endpoint, const std::string& fault);
 // of hosts. One that nobody knows is returned as it is.
 std::string AsBindable(const std::string& endpoint);
 
-// Of a literal address in brackets: what ZeroMQ wants to be told beforehand.
+// Of an address in brackets.
 bool IsIpv6(const std::string& endpoint);
 
 // The end of a message about a peer that does not answer; `heard`: it has answered before.

@@ -25,8 +25,7 @@ class RpcClient::Impl {
         socket_(context_, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
-    CheckResolves(endpoint);
-    socket_.set(zmq::sockopt::ipv6, IsIpv6(endpoint));
+    socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(endpoint, Deadline::After(peer_timeout)));
     try {
       socket_.connect(endpoint);
     } catch (const zmq::error_t& error) {

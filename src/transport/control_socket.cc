@@ -14,10 +14,13 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/base/bytes.h"
+#include "src/base/host_lookup.h"
 #include "src/transport/messages.h"
 #include "src/transport/poll_for.h"
 
@@ -27,7 +30,8 @@ namespace {
 constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kPeerTimeoutMs = 5000;
-constexpr std::size_t kMaxDescriptors = 16;  // that wait for their message
+constexpr std::chrono::seconds kToListen{10};  // to look the host up, that is
+constexpr std::size_t kMaxDescriptors = 16;    // that wait for their message
 
 std::string HexOf(const Token& token) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -50,19 +54,13 @@ bool ReadHex(std::string_view text, Token& token) {
   return true;
 }
 
-using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-// Empty when there is no such host.
-AddressList Resolve(const std::string& host, std::uint16_t port, int flags) {
-  const std::string service = std::to_string(port);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  const std::string name = bracketed ? host.substr(1, host.size() - 2) : host;
+// Null when there is no such host, or none that the resolver knows in time.
+AddressList Resolve(const std::string& host, std::uint16_t port, int flags, Deadline deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(name.c_str(), service.c_str(), &hints, &found) != 0) found = nullptr;
-  return {found, &::freeaddrinfo};
+  std::optional<HostLookup> lookup = LookUpHost(host, std::to_string(port), hints, deadline);
+  return lookup ? std::move(lookup->addresses) : AddressList(nullptr, nullptr);
 }
 
 std::uint16_t PortOf(const sockaddr_storage& address) {
@@ -132,7 +130,7 @@ ControlAddress ControlAddress::Parse(std::string_view channel, const std::string
 std::string WithoutKey(const std::string& address) { return address.substr(0, address.find('#')); }
 
 UniqueFd Listen(const std::string& host, ControlAddress& address) {
-  const AddressList found = Resolve(host, 0, AI_PASSIVE);
+  const AddressList found = Resolve(host, 0, AI_PASSIVE, Deadline::After(kToListen));
   if (found == nullptr)
     throw Error(ErrorCode::kInvalidArgument, address.channel + ": no such host '" + host + "' to listen on");
   UniqueFd fd = MakeSocket(found->ai_family);
@@ -157,7 +155,7 @@ ControlSocket::ControlSocket(UniqueFd connected) : fd_(std::move(connected)) {
 }
 
 ControlSocket ControlSocket::Connect(const ControlAddress& address, Deadline deadline) {
-  const AddressList found = Resolve(address.host, address.port, 0);
+  const AddressList found = Resolve(address.host, address.port, 0, deadline);
   if (found == nullptr) throw Error(ErrorCode::kUnavailable, "no such host");
   int error = 0;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
