@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
+#include <string>
 
 #include "tests/conformance/channel_fixture.h"
 #include "tests/support/child_process.h"
@@ -59,6 +60,26 @@ TEST_P(ChannelProcess, AKilledPublisherIsUnavailable) {
     }
   });
   ExpectError(ErrorCode::kUnavailable, address, [&] { transport_->Connect(address, Deadline::After(kPatience)); });
+}
+
+TEST_P(ChannelProcess, APublisherThatDiesAtAnyRequestIsUnavailableAndWhatCameIsRight) {
+  for (const int served : {0, 1, 2, 4, 7, 11, 15}) {
+    ChildProcess publisher(Peer({"offer", GetParam(), "serve.chunk=kill@" + std::to_string(served)}));
+    const std::string address = publisher.ReadLine();
+    const auto receiver = transport_->Connect(address, Deadline::After(kPatience));
+    if (receiver->attaches()) return;  // nobody serves it
+    std::vector<Fetch> fetches = ManyFetches();
+    int came = 0;
+    ExpectError(ErrorCode::kUnavailable, address, [&] {
+      for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*receiver, i, 7);
+      while (const auto completion = receiver->Poll(Deadline::After(kPatience))) {
+        EXPECT_TRUE(fetches.at(completion->ticket).IsRight(*completion)) << served;
+        ++came;
+      }
+    });
+    EXPECT_LE(came, served);
+    EXPECT_EQ(publisher.Wait(), 128 + SIGKILL);
+  }
 }
 
 TEST_P(ChannelProcess, AFrozenPublisherIsUnavailable) {

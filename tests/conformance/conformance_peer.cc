@@ -1,6 +1,6 @@
 // The other process of the conformance suite: a publisher that waits to be killed or frozen, or such a receiver.
-//   conformance_peer offer TRANSPORT            prints its address
-//   conformance_peer fetch TRANSPORT ADDRESS    prints "under way" with most of its requests unanswered
+//   conformance_peer offer TRANSPORT [FAILPOINTS]    prints its address
+//   conformance_peer fetch TRANSPORT ADDRESS         prints "under way" with most of its requests unanswered
 // Either ends with its standard input.
 #include <array>
 #include <iostream>
@@ -17,8 +17,10 @@ void WaitForTheEnd() {
   }
 }
 
-void OfferUntilTheEnd(const std::string& transport) {
+void OfferUntilTheEnd(const std::string& transport, const std::string& failing) {
+  FailPoints failpoints(failing);
   const auto end = TransportNamed(transport)->Offering({.bind_host = HostFrom("LAYERCAST_PEER_HOST")});
+  end->Arm(failpoints);
   const PublishedBytes first(*end, 7, kPeerSizes);
   const PublishedBytes second(*end, 8, kPeerSizes);
   std::cout << end->address() << std::endl;
@@ -40,7 +42,9 @@ void FetchUntilTheEnd(const std::string& transport, const std::string& address) 
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.at(0) == "offer") layercast::test::OfferUntilTheEnd(arguments.at(1));
+  if (arguments.at(0) == "offer") {
+    layercast::test::OfferUntilTheEnd(arguments.at(1), arguments.size() > 2 ? arguments[2] : "");
+  }
   if (arguments.at(0) == "fetch") layercast::test::FetchUntilTheEnd(arguments.at(1), arguments.at(2));
   return 0;
 }
