@@ -57,7 +57,10 @@ void ThrowNoChannel(const std::string& name) {
   if (name == "cuda_ipc") why = " (CUDA was not found, or switched off, when it was configured)";
 #endif
 #if !LAYERCAST_HAVE_NCCL
-  if (name == "nccl") why = " (nccl.h of the CUDA toolkit was not found when it was configured)";
+  if (name == "nccl") {
+    why = LAYERCAST_HAVE_CUDA ? " (nccl.h of the CUDA toolkit was not found when it was configured)"
+                              : " (CUDA was not found, or switched off, when it was configured)";
+  }
 #endif
 #if !LAYERCAST_HAVE_UCX
   if (name == "ucx") why = " (UCX, libucx-dev, was not found when it was configured)";

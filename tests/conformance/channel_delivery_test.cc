@@ -96,9 +96,10 @@ TEST_P(ChannelDelivery, SendsWhatWasAskedForAndAThousandthOfItAtMost) {
   const bool over_tcp = GetParam() == "zmq" || lane.starts_with("tcp/");
   std::vector<Fetch> fetches;
   for (const std::vector<Region>& regions : std::vector<std::vector<Region>>{
-           {{0, 3, 4'000'000, 1, 4'000'000}},                        // of a tensor the most
-           {{1, 5000, 5000, 500, 10'600}, {0, 0, 900, 1500, 3000}},  // of rows a half or a third: what lies between stays
-           {{1, 0, 10, 100'000, 50}}}) {                             // of very short ones
+           {{0, 3, 4'000'000, 1, 4'000'000}},  // of a tensor the most
+           {{1, 5000, 5000, 500, 10'600},
+            {0, 0, 900, 1500, 3000}},     // of rows a half or a third: what lies between stays
+           {{1, 0, 10, 100'000, 50}}}) {  // of very short ones
     fetches.emplace_back(regions);
   }
   std::uint64_t asked = 0;

@@ -76,9 +76,7 @@ class CountingSink final : public FetchSink {
     ++tensors;
   }
   void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override { collected.OnAxisAmax(tensor, amax); }
-  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
-    collected.OnChunk(chunk, regions);
-  }
+  void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override { collected.OnChunk(chunk, regions); }
   CollectingSink collected;
   std::atomic<std::size_t> tensors{0};
 };

@@ -3,16 +3,28 @@
 
 #include <ucs/type/status.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "layercast/error.h"
 
 namespace layercast::ucx_channel {
 
-// Throws kUnavailable: "UCX cannot `what`: `status`".
+// What the environment chose instead of us: " (UCX_TLS=rc in its environment)". Empty: nothing.
+inline std::string ChosenByEnvironment() {
+  std::string chosen;
+  for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
+    if (const char* const value = std::getenv(name))
+      chosen += (chosen.empty() ? " (" : ", ") + std::string(name) + "=" + value;
+  }
+  return chosen.empty() ? chosen : chosen + " in its environment)";
+}
+
+// Throws kUnavailable: "UCX cannot `what`: `status`", and what the environment has to do with it.
 inline void Expect(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return;
-  throw Error(ErrorCode::kUnavailable, std::string("UCX cannot ") + what + ": " + ucs_status_string(status));
+  throw Error(ErrorCode::kUnavailable,
+              std::string("UCX cannot ") + what + ": " + ucs_status_string(status) + ChosenByEnvironment());
 }
 
 }  // namespace layercast::ucx_channel
