@@ -17,7 +17,7 @@ constexpr std::int64_t kMostHeads = 65536;
 
 DType ParseDType(const ConfigFields& fields) {
   const char* name = fields.Find("dtype") != nullptr ? "dtype" : "torch_dtype";
-  const std::string text = fields.Text(name, "float32");  // what transformers takes where none is said
+  const std::string text = fields.Text(name, "float32");  // transformers' where neither it nor a checkpoint says one
   const std::optional<DType> dtype = DTypeFromTorch(text);
   if (!dtype || (*dtype != DType::kF32 && *dtype != DType::kF16 && *dtype != DType::kBF16)) {
     fields.Refuse(name, "float32, float16 or bfloat16", text);

@@ -45,7 +45,8 @@ nlohmann::json TextFields(const nlohmann::json& config) {
   for (const char* outer : {"architectures", "model_type", "dtype", "torch_dtype", "tie_word_embeddings",
                             "bos_token_id", "eos_token_id", "quantization_config"}) {
     const bool named = std::string(outer) == "architectures" && config.contains(outer);
-    if (config.contains(outer) && (named || !fields.contains(outer))) fields[outer] = config[outer];
+    if (config.contains(outer) && (named || !fields.contains(outer) || fields[outer].is_null()))
+      fields[outer] = config[outer];
   }
   return fields;
 }

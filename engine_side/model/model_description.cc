@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine_side/model/config_fields.h"
+#include "engine_side/model/stored_dtype.h"
 #include "layercast/error.h"
 #include "src/base/shallow_json.h"
 #include "src/checkpoint/mapped_file.h"
@@ -61,7 +62,7 @@ ModelDescription ModelDescription::FromDirectory(const std::filesystem::path& di
                                           ": cannot be opened; expected a model's config.json (names of a "
                                           "hub are not looked up: download it first)");
   }
-  return FromJson(WithModelOptFile(*std::move(text), directory), directory);
+  return FromJson(WithStoredDType(WithModelOptFile(*std::move(text), directory), directory), directory);
 }
 
 ModelDescription ModelDescription::FromJson(std::string config_json, std::filesystem::path directory) {

@@ -12,8 +12,8 @@ namespace layercast {
 class LAYERCAST_PUBLIC ModelDescription {
  public:
   // Reads `directory`/config.json. If that does not say how the checkpoint is quantized, what ModelOpt says of it in
-  // hf_quant_config.json is added. Throws kNotFound if config.json is not there. ModelConfig::Parse checks its
-  // contents.
+  // hf_quant_config.json is added; if it says no dtype, that of the checkpoint there, if there is one. Throws kNotFound
+  // if config.json is not there. ModelConfig::Parse checks its contents.
   static ModelDescription FromDirectory(const std::filesystem::path& directory);
   // `directory`: where the checkpoint lies that `reload_weights()` re-reads; may be empty.
   static ModelDescription FromJson(std::string config_json, std::filesystem::path directory = {});

@@ -15,6 +15,7 @@
 
 #include "layercast/error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/safetensors_bytes.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast {
@@ -333,6 +334,43 @@ TEST(ModelDescription, ReadsRegularFilesOfALikelySizeAlone) {
                 }),
                 HasSubstr(name + ": expected at most 67108864 bytes, got 42949672960"));
   }
+}
+
+DType DTypeIn(const TempFolder& folder) {
+  return ModelConfig::Parse(ModelDescription::FromDirectory(folder.path())).dtype;
+}
+
+// A weight in 16 bits between fp32 scales and codes of 8 bits that are more.
+std::string OneWeightInHalf() {
+  return SafetensorsBytes(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                          R"("b":{"dtype":"F16","shape":[2],"data_offsets":[4,8]},)"
+                          R"("c":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[8,12]}})",
+                          std::string(12, '\0'));
+}
+
+TEST(ModelDescription, TakesTheDTypeOfTheCheckpointWhereTheConfigSaysNone) {
+  const TempFolder folder;
+  folder.Write("config.json", Minimal().dump());
+  EXPECT_EQ(DTypeIn(folder), DType::kF32);
+  folder.Write("model.safetensors", OneWeightInHalf());
+  EXPECT_EQ(DTypeIn(folder), DType::kF16);
+  Json text = Minimal();
+  text["dtype"] = nullptr;
+  folder.Write("config.json", Json({{"architectures", {"Mine"}}, {"text_config", text}}).dump());
+  EXPECT_EQ(DTypeIn(folder), DType::kF16);
+  folder.Write("config.json", Json({{"dtype", "bfloat16"}, {"text_config", text}}).dump());
+  EXPECT_EQ(DTypeIn(folder), DType::kBF16);
+  folder.Write("config.json", With({{"torch_dtype", "bfloat16"}}).dump());
+  EXPECT_EQ(DTypeIn(folder), DType::kBF16);
+}
+
+TEST(ModelDescription, LeavesWhatIsWrongWithFilesToWhoeverReadsThem) {
+  const TempFolder folder;
+  folder.Write("config.json", Minimal().dump());
+  folder.Write("model.safetensors", "cut short");
+  EXPECT_EQ(DTypeIn(folder), DType::kF32);
+  folder.Write("config.json", "{");
+  EXPECT_NO_THROW((void)ModelDescription::FromDirectory(folder.path()));
 }
 
 TEST(ModelDescription, AModelOptFileOfManyLevelsIsRefused) {
