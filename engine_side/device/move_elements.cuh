@@ -1,5 +1,5 @@
-// What one thread does with one element, to scatter, gather, zero or check tensors on a device. The same code on the
-// host, which is how tests run it without one. C++17; the casts have the bits of src/tensor/cast.h.
+// What one thread does with one element, to scatter, gather, zero, check or derive tensors on a device. The same code
+// on the host, which is how tests run it without one. C++17; the casts have the bits of src/tensor/cast.h.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "engine_side/device/element_walk.h"
 #include "engine_side/quant/cuda/words.cuh"
 #include "engine_side/quant/cuda_kernels.h"
+#include "src/tensor/exponential.h"
 
 namespace layercast::cuda {
 
@@ -57,6 +58,14 @@ struct ZeroElement {
   ElementWalk walk;
 
   LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[walk.At(i)] = T{}; }
+};
+
+template <class From>
+struct NegateExponentialElement {
+  const typename From::Bits* from;
+  float* to;
+
+  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = NegatedExponential(From::ToFloat(from[i])); }
 };
 
 // What is no finite number, by the bits in which all such elements of a type are alike.

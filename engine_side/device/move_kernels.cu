@@ -1,38 +1,19 @@
 #include "engine_side/device/move_kernels.h"
 
-#include <cuda_runtime.h>
-
-#include <algorithm>
 #include <string>
 
 #include "engine_side/device/move_elements.cuh"
 #include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda/for_elements.cuh"
 #include "layercast/error.h"
 #include "src/tensor/conversions.h"
 
 namespace layercast {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 4096;  // several for each multiprocessor of the largest devices
-
-template <class Element>
-__global__ void __launch_bounds__(kThreads) ForElements(const __grid_constant__ Element element, std::int64_t count) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
-    element(i);
-  }
-}
-
 template <class Element>
 void Run(const Element& element, std::int64_t count, CUstream_st* stream) {
-  if (count == 0) return;
-  const std::int64_t blocks = std::min(kMostBlocks, (count + kThreads - 1) / kThreads);
-  ForElements<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(element, count);
-  const cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess) return;
-  throw Error(ErrorCode::kInternal,
-              std::string("a kernel that moves elements was not started: ") + cudaGetErrorString(status));
+  cuda::ElementsOnDevice(stream).Run(element, count);
 }
 
 // Calls body(T{}) for an unsigned type of so many bytes.
@@ -94,6 +75,13 @@ void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, c
                                                    static_cast<typename To::Bits*>(to), walk, first};
       Run(element, count, stream);
     });
+  });
+}
+
+void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream) {
+  ForCast(dtype, [&](auto type) {
+    using From = decltype(type);
+    Run(cuda::NegateExponentialElement<From>{static_cast<const typename From::Bits*>(from), to}, count, stream);
   });
 }
 

@@ -19,6 +19,8 @@ void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t
 // f16, bf16, f32 or f64, to another one of them.
 void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
                      std::int64_t first, std::int64_t count, CUstream_st* stream);
+// -exp(x) of f16, bf16, f32 or f64.
+void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream);
 // Merges into `fault` the first element of which (bits & mask) == value.
 void CudaFind(int element_bytes, const void* from, std::int64_t count, std::uint64_t mask, std::uint64_t value,
               CudaFaultWord* fault, CUstream_st* stream);

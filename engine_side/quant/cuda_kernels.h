@@ -87,6 +87,26 @@ void CudaMxfp4(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scal
 void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, std::uint8_t* scales,
                float* global_scale, CudaFaultWord* fault, CUstream_st* stream);
 
+// Codes of a weight that has one scale, brought to a larger one where they lie (rescale.h): of FP8 per tensor, and
+// blocks of NVFP4.
+void CudaRescale(std::uint8_t* codes, std::int64_t count, float from, float to, CUstream_st* stream);
+void CudaRescaleNvfp4(std::uint8_t* codes, std::uint8_t* scales, std::int64_t blocks, float from, float to,
+                      CUstream_st* stream);
+
+// A quantized weight, row-major (CodeFormat of dequantize.h, whose blocks are numbers here). Value; borrows.
+struct CudaCodes {
+  const std::uint8_t* codes = nullptr;
+  const void* scales = nullptr;         // one for each block; those at the ends may be partial
+  const float* global_scale = nullptr;  // null: none
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t block_rows = 1, block_cols = 1;
+  DType elements;    // f8_e4m3, i8 or f4
+  DType scale_type;  // f32, f8_e8m0 or f8_e4m3
+};
+
+// (code * scale) in fp32, rounded to f32, bf16 or f16. `values` is aligned to its elements.
+void CudaDequantize(const CudaCodes& weight, DType dtype, void* values, CUstream_st* stream);
+
 // The largest finite magnitude of the piece, merged into `*amax`: set it to 0 first. Of each row of the weight, into
 // amax[first_row ...].
 void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);

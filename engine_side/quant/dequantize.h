@@ -23,6 +23,15 @@ struct QuantizedWeight {
   std::vector<float> zero_points{};  // empty, or one for each of the scales
 };
 
+// How a recipe's kernel tensors hold a weight: codes, then scales, and where there is one, a scale of all scales. The
+// code that reads them, on the host and on a device, knows no more of a recipe. Value.
+struct CodeFormat {
+  DType elements = DType::kF8E4M3;              // as QuantizedWeight's
+  DType scales = DType::kF32;                   // or f8_e8m0 (stored as u8), or f8_e4m3
+  std::int64_t block_rows = 0, block_cols = 0;  // 0: all
+  bool has_global_scale = false;                // fp32
+};
+
 // (value - zero point) * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
 void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool);
 

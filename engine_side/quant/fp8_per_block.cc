@@ -36,9 +36,7 @@ class Fp8PerBlock final : public Recipe {
     if (!good) ThrowWrongValue(piece, first_row, {}, pool);
   }
 
-  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override {
-    return WithScales(tensors[0], DType::kF8E4M3, Floats(tensors[1]), {kFp8Block, kFp8Block});
-  }
+  CodeFormat format() const override { return {.block_rows = kFp8Block, .block_cols = kFp8Block}; }
 
  private:
   const bool power_of_two_scales_;

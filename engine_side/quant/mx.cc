@@ -1,11 +1,7 @@
 #include "engine_side/quant/mx.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "engine_side/quant/recipe_parts.h"
 #include "engine_side/quant/scales.h"
-#include "src/tensor/value_tables.h"
 
 namespace layercast {
 
@@ -28,14 +24,6 @@ void Mx::Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInp
     return blocks_(RowsOf(piece, first, count), scales + first * blocks, values + first * row_bytes);
   });
   if (!good) ThrowWrongValue(piece, first_row, {}, pool);
-}
-
-QuantizedWeight Mx::Read(std::span<const KernelTensorView> tensors) const {
-  const auto* exponents = OutputRow<std::uint8_t>(tensors[1], 0, 0);
-  std::vector<float> scales(static_cast<std::size_t>(tensors[1].num_elements()));
-  std::transform(exponents, exponents + scales.size(), scales.begin(),
-                 [](std::uint8_t exponent) { return GetValueTables().f8_e8m0[exponent]; });
-  return WithScales(tensors[0], elements_, std::move(scales), {1, kMxBlock});
 }
 
 }  // namespace layercast

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine_side/quant/recipe.h"
+#include "engine_side/quant/scales.h"
 
 namespace layercast {
 
@@ -23,7 +24,9 @@ class Mx final : public Recipe {
   std::int64_t row_granularity() const override { return 1; }
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override;
-  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override;
+  CodeFormat format() const override {
+    return {.elements = elements_, .scales = DType::kF8E8M0, .block_rows = 1, .block_cols = kMxBlock};
+  }
 
  private:
   const std::string_view name_;

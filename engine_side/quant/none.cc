@@ -43,7 +43,7 @@ class None final : public Recipe {
     if (!good) ThrowWrongValue(piece, first_row, {}, pool);
   }
 
-  QuantizedWeight Read(std::span<const KernelTensorView> /*tensors*/) const override {
+  CodeFormat format() const override {
     LAYERCAST_CHECK(false && "a weight that is not quantized");
     return {};
   }

@@ -4,12 +4,10 @@
 // Two values share a byte, the even column's in the low half. They are stored as u8 [rows, cols / 2], not as F4
 // [rows, cols]: engines and checkpoints hold such weights as tensors of bytes, which is what captured buffers are.
 #include <algorithm>
-#include <utility>
 
 #include "engine_side/quant/kernels.h"
 #include "engine_side/quant/recipe_parts.h"
 #include "engine_side/quant/scales.h"
-#include "src/tensor/value_tables.h"
 
 namespace layercast {
 namespace {
@@ -53,13 +51,12 @@ class Nvfp4 final : public Recipe {
     *global_scale = 1.0F / Nvfp4GlobalFactor(tensor_amax);
   }
 
-  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override {
-    const float global_scale = *OutputRow<float>(tensors[2], 0, 1);
-    const auto* codes = OutputRow<std::uint8_t>(tensors[1], 0, 0);
-    std::vector<float> scales(static_cast<std::size_t>(tensors[1].num_elements()));
-    std::transform(codes, codes + scales.size(), scales.begin(),
-                   [&](std::uint8_t code) { return GetValueTables().f8_e4m3[code] * global_scale; });
-    return WithScales(tensors[0], DType::kF4, std::move(scales), {1, kNvfp4Block});
+  CodeFormat format() const override {
+    return {.elements = DType::kF4,
+            .scales = DType::kF8E4M3,
+            .block_rows = 1,
+            .block_cols = kNvfp4Block,
+            .has_global_scale = true};
   }
 };
 

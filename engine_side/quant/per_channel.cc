@@ -32,10 +32,6 @@ void PerChannel::Quantize(const MatrixView& piece, std::int64_t first_row, const
   if (!good) ThrowWrongValue(piece, first_row, {.tensor = -1.0F, .rows = amax.rows}, pool);
 }
 
-QuantizedWeight PerChannel::Read(std::span<const KernelTensorView> tensors) const {
-  return WithScales(tensors[0], values_, Floats(tensors[1]), {1, tensors[0].cols});
-}
-
 void PerChannel::CheckRows(std::span<const float> amax, std::int64_t rows) const {
   if (amax.empty()) return;
   if (static_cast<std::int64_t>(amax.size()) != rows) {

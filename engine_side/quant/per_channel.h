@@ -29,7 +29,7 @@ class PerChannel final : public Recipe {
   std::int64_t row_granularity() const override { return 1; }
   void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override;
-  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override;
+  CodeFormat format() const override { return {.elements = values_, .block_rows = 1}; }
 
  private:
   void CheckRows(std::span<const float> amax, std::int64_t rows) const;

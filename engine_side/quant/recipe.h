@@ -69,9 +69,11 @@ class Recipe {
   virtual void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, WorkerPool& pool) const = 0;
 
+  // What the kernel tensors hold. Not of `none`, whose weight is one already.
+  virtual CodeFormat format() const = 0;
   // The whole weight, as kernels read it: codes and scales. Borrows the memory of `tensors`, which are as KernelTensors
-  // lists them. Not of `none`, whose weight is one already.
-  virtual QuantizedWeight Read(std::span<const KernelTensorView> tensors) const = 0;
+  // lists them.
+  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const;
 };
 
 // One of KnownRecipes(). Throws kInvalidArgument listing them.

@@ -55,22 +55,6 @@ void CheckWholeBlocks(std::string_view recipe, std::int64_t cols, std::int64_t b
                                                " on this rank");
 }
 
-QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::vector<float> scales,
-                           const Shape& block) {
-  return {.codes = OutputRow<std::uint8_t>(codes, 0, 0),
-          .rows = codes.rows,
-          .cols = elements == DType::kF4 ? 2 * codes.cols : codes.cols,
-          .scales = std::move(scales),
-          .block_rows = block[0],
-          .block_cols = block[1],
-          .elements = elements};
-}
-
-std::vector<float> Floats(const KernelTensorView& tensor) {
-  const auto* first = OutputRow<float>(tensor, 0, 0);
-  return {first, first + tensor.num_elements()};
-}
-
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
                 std::span<const KernelTensorView> outputs, std::size_t count, std::int64_t code_cols) {
   LAYERCAST_CHECK(outputs.size() == count && outputs[0].cols == code_cols);

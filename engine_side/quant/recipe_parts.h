@@ -35,12 +35,6 @@ T* OutputRow(const KernelTensorView& output, std::int64_t row, std::int64_t row_
   return reinterpret_cast<T*>(output.data) + row * row_elements;
 }
 
-// What Recipe::Read gives: `codes` of type `elements`, one scale for each block of [rows, columns].
-QuantizedWeight WithScales(const KernelTensorView& codes, DType elements, std::vector<float> scales,
-                           const Shape& block);
-// The values of a tensor of fp32.
-std::vector<float> Floats(const KernelTensorView& tensor);
-
 // Checks (LAYERCAST_CHECK: the caller is ours) that `piece` lies inside the weight whose kernel tensors are
 // `outputs`, as many as `count`, the first with rows of `code_cols` elements; and that it begins and ends where the
 // recipe's row_granularity allows.

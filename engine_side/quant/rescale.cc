@@ -50,11 +50,18 @@ void RescaleBlock(std::uint8_t* codes, std::uint8_t& scale, float from, float fa
 }  // namespace
 
 void Rescale(std::span<std::uint8_t> codes, float from, float to, WorkerPool& pool) {
-  if (from == to || to == 0.0F) return;
+  if (from == to) return;
+  const float factor = 1.0F / to;
+  if (!IsFinite(factor)) {
+    std::ranges::fill(codes, std::uint8_t{0});
+    return;
+  }
   const std::array<float, 256>& value_of = GetValueTables().f8_e4m3;
   std::array<std::uint8_t, 256> code_of{};
   for (std::size_t code = 0; code < code_of.size(); ++code) {
-    code_of[code] = EncodeE4M3(std::clamp(value_of[code] * from * (1.0F / to), -kFp8Max, kFp8Max));
+    const float value = value_of[code];
+    code_of[code] = std::isnan(value) ? static_cast<std::uint8_t>(code)
+                                      : EncodeE4M3(std::clamp(value * from * factor, -kFp8Max, kFp8Max));
   }
   ForBands(codes, pool, [&](std::size_t /*first*/, std::span<std::uint8_t> band) {
     std::ranges::transform(band, band.begin(), [&](std::uint8_t code) { return code_of[code]; });

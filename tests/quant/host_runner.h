@@ -46,4 +46,13 @@ class OnHost {
   }
 };
 
+// Runs functions of one element (for_elements.cuh), from the last to the first: the order must not matter.
+class ElementsOnHost {
+ public:
+  template <class Element>
+  void Run(const Element& element, std::int64_t count) const {
+    for (std::int64_t i = count; i-- > 0;) element(i);
+  }
+};
+
 }  // namespace layercast

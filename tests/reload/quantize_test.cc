@@ -120,7 +120,7 @@ class CountedRecipe final : public Recipe {
                 std::span<const KernelTensorView> outputs, WorkerPool& pool) const override {
     of_.Quantize(piece, first_row, amax, outputs, pool);
   }
-  QuantizedWeight Read(std::span<const KernelTensorView> tensors) const override { return of_.Read(tensors); }
+  CodeFormat format() const override { return of_.format(); }
 
   mutable int asked = 0;
 

@@ -35,6 +35,11 @@ LAYERCAST_HOST_DEVICE inline float E4M3Value(std::uint32_t code) {
   return FloatOfBits(code << 20) * FloatOfBits((127U + 120U) << 23);
 }
 
+// The value of an e2m1 code below 8, in the same way: 2^-126 times it.
+LAYERCAST_HOST_DEVICE inline float E2M1Value(std::uint32_t code) {
+  return FloatOfBits(code << 22) * FloatOfBits((127U + 126U) << 23);
+}
+
 // x / s rounded once, from r = 1 / s: the remainder of the quotient x * r corrects it. Where the remainder would
 // underflow the quotient may be off: only where it is far below what any recipe can tell from 0.
 LAYERCAST_HOST_DEVICE inline float Quotient(float x, float s, float r) {

@@ -11,6 +11,10 @@
 namespace layercast::cuda {
 
 // layercast/dtype.h is C++20; the numbers are part of the wire format (and tests compare them).
+inline constexpr auto kDTypeF4 = static_cast<DType>(1);
+inline constexpr auto kDTypeI8 = static_cast<DType>(5);
+inline constexpr auto kDTypeF8E4M3 = static_cast<DType>(7);
+inline constexpr auto kDTypeF8E8M0 = static_cast<DType>(8);
 inline constexpr auto kDTypeF16 = static_cast<DType>(13);
 inline constexpr auto kDTypeBF16 = static_cast<DType>(14);
 inline constexpr auto kDTypeF32 = static_cast<DType>(17);

@@ -32,6 +32,18 @@ LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::
 #endif
 }
 
+// The same of 8.
+LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::uint32_t (&words)[2]) {
+#ifdef __CUDA_ARCH__
+  const uint2 value = __ldcs(reinterpret_cast<const uint2*>(from));
+  words[0] = value.x;
+  words[1] = value.y;
+#else
+  CheckAligned(from, sizeof words);
+  memcpy(words, from, sizeof words);
+#endif
+}
+
 // 4, 8 or 16 aligned bytes (32, aligned to 16) that are not read again here.
 LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[1], unsigned char* to) {
 #ifdef __CUDA_ARCH__

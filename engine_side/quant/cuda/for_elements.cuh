@@ -1,0 +1,45 @@
+// Functions of one element each, on a device: for kernels that read and write in one step, with nothing to agree upon.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "src/cuda/call.h"
+
+namespace layercast::cuda {
+
+inline constexpr int kElementThreads = 256;
+inline constexpr std::int64_t kMostElementBlocks = 4096;  // several for each multiprocessor of the largest devices
+
+template <class Element>
+__global__ void __launch_bounds__(kElementThreads)
+    ForElements(const __grid_constant__ Element element, std::int64_t count) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
+    element(i);
+  }
+}
+
+// Calls element(0), element(1), ... element(count - 1), in any order.
+class ElementsOnDevice {
+ public:
+  explicit ElementsOnDevice(CUstream_st* stream) : stream_(stream) {}
+
+  template <class Element>
+  void Run(const Element& element, std::int64_t count) const {
+    if (count == 0) return;
+    const std::int64_t wanted = (count + kElementThreads - 1) / kElementThreads;
+    const std::int64_t blocks = wanted < kMostElementBlocks ? wanted : kMostElementBlocks;
+    ForElements<<<static_cast<unsigned>(blocks), kElementThreads, 0, stream_>>>(element, count);
+    const cudaError_t started = cudaGetLastError();
+    int device = 0;
+    static_cast<void>(cudaGetDevice(&device));
+    CheckCuda(started, "start of a kernel over elements", device);
+  }
+
+ private:
+  CUstream_st* stream_;
+};
+
+}  // namespace layercast::cuda

@@ -1,0 +1,18 @@
+#include "engine_side/quant/cuda_codes.h"
+
+namespace layercast {
+
+CudaCodes CodesOf(const CodeFormat& format, std::span<const KernelTensorView> tensors) {
+  CudaCodes weight{.codes = reinterpret_cast<const std::uint8_t*>(tensors[0].data),
+                   .scales = tensors[1].data,
+                   .rows = tensors[0].rows,
+                   .cols = format.elements == DType::kF4 ? 2 * tensors[0].cols : tensors[0].cols,
+                   .elements = format.elements,
+                   .scale_type = format.scales};
+  weight.block_rows = format.block_rows == 0 ? weight.rows : format.block_rows;
+  weight.block_cols = format.block_cols == 0 ? weight.cols : format.block_cols;
+  if (format.has_global_scale) weight.global_scale = reinterpret_cast<const float*>(tensors[2].data);
+  return weight;
+}
+
+}  // namespace layercast
