@@ -68,9 +68,9 @@ struct Bench {
 };
 
 void Load(Bench& bench, const KernelLayout& layout, Staging& staging, const PlannedSchedule& planned, bool direct) {
-  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.work, bench.layer_memory,
-                           bench.pool, bench.failpoints},
-                          direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
+  ReloadPipeline pipeline(
+      {bench.plan, bench.manifest, layout, *bench.recipe, staging, bench.work, bench.pool, bench.failpoints},
+      direct ? std::span<const Piece>(planned.pieces) : std::span<const Piece>());
   for (const AmaxRequest& request : AmaxRequests(bench.plan, bench.manifest, *bench.recipe)) {
     const Shape& shape = bench.manifest.entry(request.tensor).spec.shape;
     const std::vector<float> values(static_cast<std::size_t>(NumKept(shape, request.kept)), kAmax);

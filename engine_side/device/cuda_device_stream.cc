@@ -9,6 +9,7 @@
 #include "engine_side/device/device_stream.h"
 #include "engine_side/device/move_kernels.h"
 #include "engine_side/device/walks.h"
+#include "engine_side/quant/cuda_codes.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -23,6 +24,8 @@ namespace {
 
 int ElementBytes(DType dtype) { return BitsPerElement(dtype) / 8; }
 
+std::uint8_t* Codes(std::span<std::byte> bytes) { return reinterpret_cast<std::uint8_t*>(bytes.data()); }
+
 // The bits in which all elements of a type are alike that are no finite numbers; mask 0: it has none.
 struct NonFinite {
   std::uint64_t mask = 0;
@@ -36,6 +39,9 @@ NonFinite NonFiniteOf(DType dtype) {
     case DType::kF8E8M0: return {0xFF, 0xFF};
     case DType::kF8E4M3FNUZ:
     case DType::kF8E5M2FNUZ: return {0xFF, 0x80};
+    case DType::kF16: return {0x7C00, 0x7C00};
+    case DType::kBF16: return {0x7F80, 0x7F80};
+    case DType::kF32: return {0x7F80'0000, 0x7F80'0000};
     case DType::kF64: return {0x7FF0'0000'0000'0000, 0x7FF0'0000'0000'0000};
     case DType::kC64: throw Error(ErrorCode::kUnsupported, "CUDA devices do not check complex numbers");
     default: return {};
@@ -87,6 +93,23 @@ class CudaDeviceStream final : public DeviceStream {
   }
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void Rescale(std::span<std::byte> codes, float from, float to) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaRescale(Codes(codes), std::ssize(codes), from, to, stream_.handle());
+  }
+  void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaRescaleNvfp4(Codes(codes), Codes(scales), std::ssize(scales), from, to, stream_.handle());
+  }
+  void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                  std::byte* values) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaDequantize(CodesOf(recipe.format(), tensors), dtype, values, stream_.handle());
+  }
+  void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override {
+    const OnCudaDevice scope(stream_.device());
+    CudaNegateExponential(dtype, from, count, to, stream_.handle());
+  }
   void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override {
     const OnCudaDevice scope(stream_.device());
     CudaAmax({dtype, from, 1, count, count * BitsPerElement(dtype) / 8, 0}, amax,

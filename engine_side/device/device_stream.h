@@ -51,6 +51,17 @@ class DeviceStream {
   virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, std::uint64_t* fault) = 0;
 
+  // Codes of a weight that has one scale, brought to a larger one where they lie (engine_side/quant/rescale.h): of FP8
+  // per tensor, or blocks of NVFP4 with their scales.
+  virtual void Rescale(std::span<std::byte> codes, float from, float to) = 0;
+  virtual void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) = 0;
+
+  // What a recipe made, back to full precision, as Dequantize does on the host.
+  virtual void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                          std::byte* values) = 0;
+  // -exp(x) of packed f16, bf16, f32 or f64 (src/tensor/exponential.h).
+  virtual void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) = 0;
+
   // The largest finite magnitude of packed f16, bf16 or f32, merged into `amax`, of device memory as `fault` is, which
   // becomes what Quantize makes it where there is NaN or infinity among them.
   virtual void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) = 0;

@@ -1,7 +1,6 @@
 #include "layercast/model/latent_attention.h"
 
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,8 +13,6 @@
 
 namespace layercast {
 namespace {
-
-using Bytes = std::span<const std::byte>;
 
 // Yarn's correction of the scores, as DeepSeek's models have it; 1 where the configuration asks for none.
 double ScoreFactor(const RopeConfig& rope) {
@@ -39,27 +36,6 @@ std::vector<ColumnParallelLinear::Shard> ByHead(const LayerContext& context, con
   const std::int64_t of_head = sizes.qk_nope_head_dim + sizes.v_head_dim;
   const std::int64_t rows = HeadsOf(context, sizes) * of_head;
   return {{{}, {}, sizes.num_heads * of_head, rows, context.parallel.tp_rank * rows}};
-}
-
-// The part of a head's rows that makes keys is W_UK_T already: [nope, kv_lora_rank].
-void TakeKeys(std::size_t heads, std::size_t key_bytes, std::size_t value_bytes, Bytes weight, std::byte* keys) {
-  for (std::size_t head = 0; head < heads; ++head) {
-    std::memcpy(keys + head * key_bytes, weight.data() + head * (key_bytes + value_bytes), key_bytes);
-  }
-}
-
-// The rest, transposed: [kv_lora_rank, v]. `rows`, `cols`: of a head's values in the weight.
-void TakeValues(std::size_t heads, std::size_t key_bytes, std::size_t rows, std::size_t cols, std::size_t element,
-                Bytes weight, std::byte* values) {
-  for (std::size_t head = 0; head < heads; ++head) {
-    const std::byte* from = weight.data() + head * (key_bytes + rows * cols * element) + key_bytes;
-    for (std::size_t row = 0; row < rows; ++row) {
-      for (std::size_t col = 0; col < cols; ++col) {
-        std::memcpy(values + (head * rows * cols + col * rows + row) * element, from + (row * cols + col) * element,
-                    element);
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -87,21 +63,14 @@ LatentUpProjection::LatentUpProjection(const LayerContext& context, const Latent
     : ColumnParallelLinear("LatentUpProjection", context, Shape{sizes.kv_lora_rank}, ByHead(context, sizes), false) {
   const TensorSpec weight = parameters()[kWeight].spec;
   const std::int64_t heads = HeadsOf(context, sizes);
-  const auto element = static_cast<std::size_t>(BitsPerElement(weight.dtype) / 8);
-  const auto keys = static_cast<std::size_t>(sizes.qk_nope_head_dim);
-  const auto values = static_cast<std::size_t>(sizes.v_head_dim);
-  const auto latent = static_cast<std::size_t>(sizes.kv_lora_rank);
-  const auto count = static_cast<std::size_t>(heads);
-  AddDerived({{"W_UK_T", weight.dtype, {heads, sizes.qk_nope_head_dim, sizes.kv_lora_rank}},
-              {weight},
-              [=](std::span<const Bytes> sources, std::span<std::byte> derived) {
-                TakeKeys(count, keys * latent * element, values * latent * element, sources[0], derived.data());
-              }});
-  AddDerived({{"W_UV", weight.dtype, {heads, sizes.kv_lora_rank, sizes.v_head_dim}},
-              {weight},
-              [=](std::span<const Bytes> sources, std::span<std::byte> derived) {
-                TakeValues(count, keys * latent * element, values, latent, element, sources[0], derived.data());
-              }});
+  const std::int64_t latent = sizes.kv_lora_rank;
+  const std::int64_t keys = sizes.qk_nope_head_dim;
+  const std::int64_t of_head = (keys + sizes.v_head_dim) * latent;
+  using View = DerivedTensor::StridedView;
+  // The part of a head's rows that makes keys is W_UK_T already; the rest is W_UV transposed.
+  AddDerived({{"W_UK_T", weight.dtype, {heads, keys, latent}}, {weight}, View{{of_head, latent, 1}, 0}});
+  AddDerived(
+      {{"W_UV", weight.dtype, {heads, latent, sizes.v_head_dim}}, {weight}, View{{of_head, 1, latent}, keys * latent}});
 }
 
 LatentAttention::LatentAttention(const LayerContext& context, const ModelConfig& config,

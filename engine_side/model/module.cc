@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/model/derived_form.h"
 #include "engine_side/model/fit.h"
 #include "engine_side/model/path.h"
 #include "layercast/error.h"
@@ -65,6 +66,7 @@ void Module::AddDerived(DerivedTensor derived) {
                                                  source.name + "': expected " + Describe(parameter) + ", got " +
                                                  Describe(source));
   }
+  CheckForm(derived, class_name_);
   derived_.push_back(std::move(derived));
 }
 

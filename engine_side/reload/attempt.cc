@@ -83,7 +83,6 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
                  .recipes = environment.recipes,
                  .sink = environment.sink,
                  .work = environment.work,
-                 .host_memory = environment.host_memory,
                  .pool = environment.pool,
                  .failpoints = environment.failpoints,
                  .buffer_limit = environment.buffer_limit},

@@ -58,7 +58,6 @@ class ReloadAttempt final : public FetchSink {
     LayerRecipes recipes;
     LayerSink& sink;
     StageWork& work;
-    MemoryResource& host_memory;
     WorkerPool& pool;
     FailPoints& failpoints;
     bool direct;  // wanted where it is possible

@@ -5,13 +5,15 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/reload/derive.h"
+#include "engine_side/reload/full_precision.h"
 #include "layercast/error.h"
 
 namespace layercast {
 
 DerivedCheck::DerivedCheck(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes,
                            MemoryResource& memory, WorkerPool& pool)
-    : layout_(layout), memory_(memory), derivation_(plan, recipes, memory, pool) {
+    : plan_(plan), layout_(layout), recipes_(recipes), memory_(memory), work_(memory, pool) {
   for (const PlannedLayer& planned : plan.layers()) {
     if (planned.derived.empty()) continue;
     const std::span<const KernelTensor> tensors = layout.TensorsOf(planned);
@@ -33,15 +35,16 @@ void DerivedCheck::Take(const KernelTensor& tensor, std::span<const std::byte> b
   layer.copies.clear();
 }
 
-void DerivedCheck::Check(const Layer& layer) const {
-  HostTensors host{layer.tensors, {}};
+void DerivedCheck::Check(const Layer& layer) {
+  LayerTensors host{layer.tensors, {}};
   for (const Buffer& copy : layer.copies) host.bytes.push_back(copy.span());
+  FullPrecision parameters(plan_, recipes_, work_, *layer.planned, host);
   for (const DerivedTensor& derived : layer.planned->derived) {
     const std::size_t at = layer.tensors.size() - layer.planned->derived.size() +
                            static_cast<std::size_t>(&derived - layer.planned->derived.data());
     const std::span<const std::byte> came = host.bytes[at];
     const Buffer made(memory_, came.size());
-    derivation_.Compute(*layer.planned, derived, host, made.span());
+    Derive(derived, parameters, work_, made.span());
     const auto differs = std::ranges::mismatch(made.span(), came).in2;
     if (differs == came.end()) continue;
     throw Error(ErrorCode::kCorrupt, "layer " + layer.planned->path + ": '" + layer.tensors[at].spec.name +

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/reload/derive.h"
+#include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/layer_recipes.h"
 #include "layercast/memory.h"
 
 namespace layercast {
@@ -33,11 +34,13 @@ class DerivedCheck {
     std::vector<Buffer> copies;  // of each that came
     std::size_t missing;
   };
-  void Check(const Layer& layer) const;
+  void Check(const Layer& layer);
 
+  const LoadPlan& plan_;
   const KernelLayout& layout_;
+  const LayerRecipes recipes_;
   MemoryResource& memory_;
-  const Derivation derivation_;
+  HostWork work_;
   std::map<std::size_t, Layer> layers_;  // that have derived tensors, by the place of their first one in the layout
 };
 

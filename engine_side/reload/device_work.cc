@@ -49,6 +49,12 @@ const char* NameOf(CudaFault::Kind kind) {
   return "a wrong value";
 }
 
+[[noreturn]] void ThrowWrongWeight(const PlacedMatrix& place, std::int64_t cols, const CudaFault& fault) {
+  throw Error(ErrorCode::kCorrupt, place.ToString() + ": the weight has " + NameOf(fault.kind) + " at row " +
+                                       std::to_string(fault.index / cols) + ", column " +
+                                       std::to_string(fault.index % cols));
+}
+
 }  // namespace
 
 DeviceWork::DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block_bytes)
@@ -136,13 +142,15 @@ void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DT
 void DeviceWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                           std::span<const KernelTensorView> outputs, const PlacedMatrix& place) {
   Buffer row_amax;
-  stream_.Quantize(recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs, WordFor(place, rows.cols));
+  stream_.Quantize(
+      recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs,
+      WordFor([place, cols = rows.cols](const CudaFault& fault) { ThrowWrongWeight(place, cols, fault); }));
 }
 
 void DeviceWork::CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) {
   if (exponents.empty()) return;
   stream_.FindNonFinite(DType::kF8E8M0, exponents.data(), static_cast<std::int64_t>(exponents.size()),
-                        WordFor(place, 0));
+                        WordFor([place](const CudaFault& fault) { ThrowNanExponent(place, fault.index); }));
 }
 
 AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place) {
@@ -158,9 +166,9 @@ AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const Placed
 }
 
 // The words of a layer are set when its first is asked for. Their number grows with the largest layer.
-std::uint64_t* DeviceWork::WordFor(const PlacedMatrix& place, std::int64_t cols) {
+std::uint64_t* DeviceWork::WordFor(Complaint complaint) {
   Faults& faults = faults_[current_];
-  const std::size_t index = faults.places.size();
+  const std::size_t index = faults.complaints.size();
   const std::size_t needed = (index + 1) * sizeof(CudaFaultWord);
   if (needed > faults.words.size()) {
     const std::size_t bytes = std::max(2 * faults.words.size(), kFewestWords * sizeof(CudaFaultWord));
@@ -172,44 +180,48 @@ std::uint64_t* DeviceWork::WordFor(const PlacedMatrix& place, std::int64_t cols)
   } else if (index == 0) {
     stream_.Fill(faults.words.data(), std::byte{0xFF}, faults.words.size());
   }
-  faults.places.push_back({place, cols});
+  faults.complaints.push_back(std::move(complaint));
   return reinterpret_cast<std::uint64_t*>(faults.words.data()) + index;
 }
 
-std::vector<std::span<std::byte>> DeviceWork::ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) {
+std::vector<std::span<const std::byte>> DeviceWork::ReadBack(std::span<const std::span<const std::byte>> tensors,
+                                                             Buffer& memory) {
   std::size_t bytes = 0;
   for (const auto& tensor : tensors) bytes += RoundUp(tensor.size(), kMemoryAlignment);
   memory = Buffer(pinned_memory_, bytes);
-  std::vector<std::span<std::byte>> read;
+  std::vector<std::span<const std::byte>> read;
   std::size_t offset = 0;
   for (const auto& tensor : tensors) {
     read.push_back(memory.span().subspan(offset, tensor.size()));
-    if (!tensor.empty()) stream_.Copy(tensor.data(), read.back().data(), tensor.size());
+    if (!tensor.empty()) stream_.Copy(tensor.data(), memory.data() + offset, tensor.size());
     offset += RoundUp(tensor.size(), kMemoryAlignment);
   }
   stream_.Wait(stream_.Record());
   return read;
 }
 
-void DeviceWork::PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) {
-  Write(AsView(read), tensor.data());
-}
-
-void DeviceWork::CopyServed(const CapturedBuffer& served, std::span<std::byte> to) {
+void DeviceWork::CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) {
   if (to.empty()) return;
-  if (!IsOnDevice(served)) {
+  if (!IsOnDevice(from)) {
     std::vector<std::byte> bytes(to.size());
-    ReadCaptured(served, bytes);
+    ReadCaptured(from, bytes);
     return Write(AsView(bytes), to.data());
   }
-  if (IsPacked(served)) return stream_.Copy(served.address, to.data(), to.size());
-  const ElementWalk walk = WalkOver(served).value();
-  stream_.Gather(served.dtype, served.address, walk, 0, NumElements(walk), to.data());
+  if (IsPacked(from)) return stream_.Copy(from.address, to.data(), to.size());
+  const ElementWalk walk = WalkOver(from).value();
+  stream_.Gather(from.dtype, from.address, walk, 0, NumElements(walk), to.data());
+}
+
+void DeviceWork::CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) {
+  if (tensor.empty()) return;
+  stream_.FindNonFinite(
+      spec.dtype, tensor.data(), spec.num_elements(),
+      WordFor([layer, name = spec.name](const CudaFault& fault) { ThrowWrongDerived(layer, name, fault.index); }));
 }
 
 void DeviceWork::EndLayer() {
   Faults& faults = faults_[current_];
-  const std::size_t bytes = faults.places.size() * sizeof(CudaFaultWord);
+  const std::size_t bytes = faults.complaints.size() * sizeof(CudaFaultWord);
   if (bytes != 0) stream_.Copy(faults.words.data(), faults.fetched.data(), bytes);
   faults.arrived = stream_.Record();
   current_ = (current_ + 1) % faults_.size();
@@ -218,16 +230,11 @@ void DeviceWork::EndLayer() {
 
 void DeviceWork::Check(Faults& faults) {
   stream_.Wait(faults.arrived);
-  const auto places = std::exchange(faults.places, {});
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  const std::vector<Complaint> complaints = std::exchange(faults.complaints, {});
+  for (std::size_t i = 0; i < complaints.size(); ++i) {
     CudaFaultWord word = kNoCudaFault;
     std::memcpy(&word, faults.fetched.data() + i * sizeof(word), sizeof(word));
-    if (word == kNoCudaFault) continue;
-    const CudaFault fault = DecodeCudaFault(word);
-    if (places[i].cols == 0) ThrowNanExponent(places[i].matrix, fault.index);
-    throw Error(ErrorCode::kCorrupt, places[i].matrix.ToString() + ": the weight has " + NameOf(fault.kind) +
-                                         " at row " + std::to_string(fault.index / places[i].cols) + ", column " +
-                                         std::to_string(fault.index % places[i].cols));
+    if (word != kNoCudaFault) complaints[i](DecodeCudaFault(word));
   }
 }
 
@@ -238,7 +245,7 @@ void DeviceWork::Finish() {
 
 void DeviceWork::Drop() {
   WaitQuietly();
-  for (Faults& faults : faults_) faults.places.clear();
+  for (Faults& faults : faults_) faults.complaints.clear();
   download_.Drop();
 }
 

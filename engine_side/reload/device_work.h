@@ -5,13 +5,16 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine_side/device/device_chunks.h"
 #include "engine_side/device/device_stream.h"
 #include "engine_side/device/download.h"
 #include "engine_side/device/upload_ring.h"
+#include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/reload/stage_work.h"
 #include "src/base/caching_memory.h"
 #include "src/base/worker_pool.h"
@@ -40,30 +43,40 @@ class DeviceWork final : public StageWork {
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
-  std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
-  void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) override;
-  void CopyServed(const CapturedBuffer& served, std::span<std::byte> to) override;
+  void Rescale(std::span<std::byte> codes, float from, float to) override { stream_.Rescale(codes, from, to); }
+  void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override {
+    stream_.RescaleNvfp4(codes, scales, from, to);
+  }
+  void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                  std::byte* values) override {
+    stream_.Dequantize(recipe, tensors, dtype, values);
+  }
+  void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override {
+    if (count != 0) stream_.NegateExponential(dtype, from, count, to);
+  }
+  void CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) override;
+  void CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) override;
+  std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
+                                                   Buffer& memory) override;
   void EndLayer() override;
   void Finish() override;
   void Drop() override;
 
  private:
+  // Throws what a kernel found wrong, in words.
+  using Complaint = std::function<void(const CudaFault& fault)>;
   // What kernels found wrong in one layer: a word for each matrix, set before the first and fetched after the last.
   struct Faults {
-    struct Place {
-      PlacedMatrix matrix;
-      std::int64_t cols = 0;  // 0: exponents, whose place is a number
-    };
-    Buffer words;    // on the device
-    Buffer fetched;  // pinned
-    std::vector<Place> places;
+    Buffer words;                       // on the device
+    Buffer fetched;                     // pinned
+    std::vector<Complaint> complaints;  // of each word
     DeviceStream::Ticket arrived = 0;
   };
 
   const std::byte* ForCopying(const RegionView& view, std::size_t first, std::size_t bytes);
   const std::byte* ForKernels(const RegionView& view, std::size_t first, std::size_t bytes, std::size_t alignment);
   void Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to);
-  std::uint64_t* WordFor(const PlacedMatrix& place, std::int64_t cols);
+  std::uint64_t* WordFor(Complaint complaint);
   AmaxInput OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place);
   void Check(Faults& faults);
   void WaitQuietly() noexcept;

@@ -1,12 +1,27 @@
 #include "engine_side/reload/host_work.h"
 
+#include <algorithm>
+
 #include "engine_side/model/box_runs.h"
+#include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/rescale.h"
 #include "engine_side/reload/check_scales.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/fuse_and_shard.h"
+#include "engine_side/reload/quantize.h"
 #include "layercast/error.h"
+#include "src/tensor/cast.h"
+#include "src/tensor/exponential.h"
+#include "src/tensor/scan.h"
 
 namespace layercast {
+namespace {
+
+std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
+  return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
 
 void HostWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory) { ZeroBox(spec, box, memory); }
 
@@ -29,11 +44,49 @@ void HostWork::CheckExponents(std::span<const std::byte> exponents, const Placed
   if (nan >= 0) ThrowNanExponent(place, nan);
 }
 
-std::vector<std::span<std::byte>> HostWork::ReadBack(std::span<const std::span<std::byte>> tensors,
-                                                     Buffer& /*memory*/) {
-  return {tensors.begin(), tensors.end()};
+void HostWork::Rescale(std::span<std::byte> codes, float from, float to) {
+  layercast::Rescale(Codes(codes), from, to, pool_);
 }
 
-void HostWork::CopyServed(const CapturedBuffer& served, std::span<std::byte> to) { ReadCaptured(served, to); }
+void HostWork::RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) {
+  layercast::RescaleNvfp4(Codes(codes), Codes(scales), from, to, pool_);
+}
+
+void HostWork::Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                          std::byte* values) {
+  layercast::Dequantize(recipe.Read(tensors), dtype, values, pool_);
+}
+
+void HostWork::NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) {
+  const auto size = static_cast<std::size_t>(count);
+  Cast(dtype, from, DType::kF32, reinterpret_cast<std::byte*>(to), size);
+  std::transform(to, to + size, to, NegatedExponential);
+}
+
+// A thread for each element of the first dimension.
+void HostWork::CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) {
+  if (from.strides.empty() || to.empty()) return ReadCaptured(from, to);
+  CapturedBuffer part = from;
+  part.shape.erase(part.shape.begin());
+  part.strides.erase(part.strides.begin());
+  const auto count = static_cast<std::size_t>(from.shape[0]);
+  const std::size_t bytes = to.size() / count;
+  const std::int64_t step = from.strides[0] * BitsPerElement(from.dtype) / 8;
+  pool_.For(count, [&](std::size_t i) {
+    CapturedBuffer own = part;
+    own.address += static_cast<std::int64_t>(i) * step;
+    ReadCaptured(own, to.subspan(i * bytes, bytes));
+  });
+}
+
+void HostWork::CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) {
+  const ScanResult scan = Scan(AsMatrix(spec, tensor.data()), pool_);
+  if (scan.first_non_finite >= 0) ThrowWrongDerived(layer, spec.name, scan.first_non_finite);
+}
+
+std::vector<std::span<const std::byte>> HostWork::ReadBack(std::span<const std::span<const std::byte>> tensors,
+                                                           Buffer& /*memory*/) {
+  return {tensors.begin(), tensors.end()};
+}
 
 }  // namespace layercast

@@ -20,9 +20,15 @@ class HostWork final : public StageWork {
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
-  std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) override;
-  void PutBack(std::span<const std::byte> /*read*/, std::span<std::byte> /*tensor*/) override {}
-  void CopyServed(const CapturedBuffer& served, std::span<std::byte> to) override;
+  void Rescale(std::span<std::byte> codes, float from, float to) override;
+  void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override;
+  void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                  std::byte* values) override;
+  void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override;
+  void CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) override;
+  void CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) override;
+  std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
+                                                   Buffer& memory) override;
   void EndLayer() override {}
   void Finish() override {}
   void Drop() override {}

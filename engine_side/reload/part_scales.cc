@@ -4,19 +4,10 @@
 #include <cstring>
 
 #include "engine_side/quant/kernel_tensors.h"
-#include "engine_side/quant/rescale.h"
 #include "layercast/model/quantized_form.h"
 #include "src/tensor/cast.h"
 
 namespace layercast {
-namespace {
-
-std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
-  return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
-}
-
-}  // namespace
-
 void PartScales::Note(const Piece& piece, DType dtype, const RegionView& scales) {
   const Placement& placement = plan_.placements()[piece.placement];
   const std::size_t size = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
@@ -90,17 +81,12 @@ std::span<std::byte> PartScales::InSink(std::uint32_t parameter, std::int64_t ma
 }
 
 void PartScales::RescaleRows(std::uint32_t weight, std::int64_t matrix, const Rows& rows, float from, float to) {
-  std::vector<std::span<std::byte>> in_sink = {InSink(weight, matrix, rows)};
-  const bool has_blocks = plan_.parameters()[weight].form->has_global_scale;
-  if (has_blocks) in_sink.push_back(InSink(weight + 1, matrix, rows));
-  Buffer copies;
-  const std::vector<std::span<std::byte>> host = work_.ReadBack(in_sink, copies);
-  if (has_blocks) {
-    RescaleNvfp4(Codes(host[0]), Codes(host[1]), from, to, pool_);
+  const std::span<std::byte> codes = InSink(weight, matrix, rows);
+  if (plan_.parameters()[weight].form->has_global_scale) {
+    work_.RescaleNvfp4(codes, InSink(weight + 1, matrix, rows), from, to);
   } else {
-    Rescale(Codes(host[0]), from, to, pool_);
+    work_.Rescale(codes, from, to);
   }
-  for (std::size_t i = 0; i < host.size(); ++i) work_.PutBack(host[i], in_sink[i]);
 }
 
 }  // namespace layercast

@@ -1,7 +1,7 @@
 // Between quantize and derive: parts of a fused layer that came as codes, each with one scale for all of it (FP8 per
 // tensor; NVFP4's global one), of a layer that has one for all of them. Where they differ, codes are brought to the
 // largest (rescale.h), in the sink: so it is the same by whatever way they came, and parts of one scale cost nothing.
-// The host computes: a device's codes are brought to it first, part by part.
+// Only the scales are the host's to know.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,14 @@
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
 #include "engine_side/reload/stage_work.h"
-#include "src/base/worker_pool.h"
 
 namespace layercast {
 
 // Resource; one thread only. What it borrows outlives it.
 class PartScales {
  public:
-  PartScales(const LoadPlan& plan, const KernelLayout& layout, const LayerSink& sink, StageWork& work, WorkerPool& pool)
-      : plan_(plan), layout_(layout), sink_(sink), work_(work), pool_(pool) {}
+  PartScales(const LoadPlan& plan, const KernelLayout& layout, const LayerSink& sink, StageWork& work)
+      : plan_(plan), layout_(layout), sink_(sink), work_(work) {}
 
   // A piece of a part's scales, numbers of `dtype` that the host reads.
   void Note(const Piece& piece, DType dtype, const RegionView& scales);
@@ -48,7 +47,6 @@ class PartScales {
   const KernelLayout& layout_;
   const LayerSink& sink_;
   StageWork& work_;
-  WorkerPool& pool_;
   std::map<std::uint32_t, Scales> scales_;  // by parameter, of layers that are not whole yet
 };
 

@@ -33,8 +33,8 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.work, parts.buffer_limit),
       quantize_(parts.plan, parts.layout, parts.recipes, amax_, parts.sink, parts.work, parts.pool),
-      part_scales_(parts.plan, parts.layout, parts.sink, parts.work, parts.pool),
-      derive_(parts.plan, parts.layout, parts.recipes, parts.sink, parts.work, parts.host_memory, parts.pool),
+      part_scales_(parts.plan, parts.layout, parts.sink, parts.work),
+      derive_(parts.plan, parts.layout, parts_.recipes, parts.sink, parts.work),
       direct_(parts.plan.layers().size(), !pieces.empty()),
       begun_(parts.plan.layers().size()) {
   if (!pieces.empty()) ChooseDirect(pieces);
@@ -290,7 +290,7 @@ void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
   const std::span<const KernelTensor> tensors = parts_.layout.TensorsOf(layer);
   parts_.sink.Open(tensors);
   for (const KernelTensor& tensor : tensors) {
-    parts_.work.CopyServed(tensor.destination, parts_.sink.BytesOf(tensor));
+    parts_.work.CopyStrided(tensor.destination, parts_.sink.BytesOf(tensor));
   }
   parts_.sink.Close(tensors);
   parts_.work.EndLayer();

@@ -34,7 +34,6 @@ struct PipelineParts {
   LayerRecipes recipes;
   LayerSink& sink;
   StageWork& work;
-  MemoryResource& host_memory;  // for what the host computes
   WorkerPool& pool;
   FailPoints& failpoints;
   std::uint64_t buffer_limit = 0;  // LayerBuffer's

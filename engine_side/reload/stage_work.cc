@@ -16,4 +16,11 @@ void ThrowNanExponent(const PlacedMatrix& place, std::int64_t element) {
               place.ToString() + " expected powers of two, got NaN at element " + std::to_string(element));
 }
 
+void ThrowWrongDerived(const std::string& layer, const std::string& tensor, std::int64_t element) {
+  throw Error(ErrorCode::kCorrupt, "layer " + layer + ": '" + tensor +
+                                       "', which derives from its parameters, expected finite values, got NaN or "
+                                       "infinity at element " +
+                                       std::to_string(element));
+}
+
 }  // namespace layercast

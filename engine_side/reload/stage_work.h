@@ -26,6 +26,7 @@ struct PlacedMatrix {
 };
 
 [[noreturn]] void ThrowNanExponent(const PlacedMatrix& place, std::int64_t element);
+[[noreturn]] void ThrowWrongDerived(const std::string& layer, const std::string& tensor, std::int64_t element);
 
 // One thread only. Memory that it is given is the layers' and the sink's, on the device where it works. Views show host
 // memory, or chunks that a channel has brought to the device (device_chunks.h); what they show in host memory is not
@@ -52,12 +53,24 @@ class StageWork {
   // Powers of two (e8m0) that came with their codes: a NaN among them is thrown in the same way.
   virtual void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) = 0;
 
-  // Tensors for the host to read, and to write: themselves, or copies in `memory` that PutBack takes to their place.
-  virtual std::vector<std::span<std::byte>> ReadBack(std::span<const std::span<std::byte>> tensors, Buffer& memory) = 0;
-  virtual void PutBack(std::span<const std::byte> read, std::span<std::byte> tensor) = 0;
+  // Codes of a weight that has one scale, brought to a larger one (rescale.h): of FP8 per tensor, or blocks of NVFP4
+  // with their scales.
+  virtual void Rescale(std::span<std::byte> codes, float from, float to) = 0;
+  virtual void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) = 0;
 
-  // What a captured buffer holds, into the sink's memory.
-  virtual void CopyServed(const CapturedBuffer& served, std::span<std::byte> to) = 0;
+  // What a recipe made of a matrix, back to full precision (dequantize.h), row-major into `values`.
+  virtual void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                          std::byte* values) = 0;
+  // -exp(x) of packed f16, bf16, f32 or f64 (src/tensor/exponential.h).
+  virtual void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) = 0;
+  // The elements of a captured buffer, or of a parameter that is seen as one, packed.
+  virtual void CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) = 0;
+  // A tensor that was derived of that layer: a NaN or infinity in it is thrown as Quantize throws.
+  virtual void CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) = 0;
+
+  // Tensors for the host to read: themselves, or copies in `memory`, for which the host waits.
+  virtual std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
+                                                           Buffer& memory) = 0;
 
   // Everything was asked for that makes a layer whole.
   virtual void EndLayer() = 0;

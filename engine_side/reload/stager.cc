@@ -145,7 +145,6 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
                                                                  .recipes = recipes_,
                                                                  .sink = BeginWriting(),
                                                                  .work = work(),
-                                                                 .host_memory = layer_memory_,
                                                                  .pool = pool_,
                                                                  .failpoints = failpoints_,
                                                                  .direct = options_.direct && !device_work_,

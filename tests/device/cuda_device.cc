@@ -17,8 +17,9 @@ namespace {
 // A stream, counted.
 class CountedStream final : public DeviceStream {
  public:
-  CountedStream(std::shared_ptr<DeviceStream> stream, std::size_t& allocations, std::size_t& waits)
-      : stream_(std::move(stream)), allocations_(allocations), waits_(waits) {}
+  CountedStream(std::shared_ptr<DeviceStream> stream, std::size_t& allocations, std::size_t& waits,
+                std::size_t& bytes_brought)
+      : stream_(std::move(stream)), allocations_(allocations), waits_(waits), bytes_brought_(bytes_brought) {}
   ~CountedStream() override { allocations_ += memory_.allocations() + pinned_.allocations(); }
 
   Device device() const override { return stream_->device(); }
@@ -26,7 +27,10 @@ class CountedStream final : public DeviceStream {
   MemoryResource& pinned() override { return pinned_; }
   std::size_t allocations() const { return memory_.allocations() + pinned_.allocations(); }
 
-  void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override { stream_->Copy(from, to, bytes); }
+  void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
+    if (IsPinned(to) && !IsPinned(from)) bytes_brought_ += bytes;
+    stream_->Copy(from, to, bytes);
+  }
   void Pack(const RegionView& view, std::byte* to) override { stream_->Pack(view, to); }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override { stream_->Fill(to, value, bytes); }
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
@@ -41,6 +45,17 @@ class CountedStream final : public DeviceStream {
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override {
     stream_->Quantize(recipe, rows, first_row, amax, outputs, fault);
+  }
+  void Rescale(std::span<std::byte> codes, float from, float to) override { stream_->Rescale(codes, from, to); }
+  void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override {
+    stream_->RescaleNvfp4(codes, scales, from, to);
+  }
+  void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                  std::byte* values) override {
+    stream_->Dequantize(recipe, tensors, dtype, values);
+  }
+  void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override {
+    stream_->NegateExponential(dtype, from, count, to);
   }
   void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override {
     stream_->FindAmax(dtype, from, count, amax, fault);
@@ -59,11 +74,18 @@ class CountedStream final : public DeviceStream {
   }
 
  private:
+  bool IsPinned(const std::byte* address) const {
+    cudaPointerAttributes attributes{};
+    CheckCuda(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes", device().index);
+    return attributes.type == cudaMemoryTypeHost;
+  }
+
   const std::shared_ptr<DeviceStream> stream_;  // ours alone
   CountingMemory memory_{stream_->memory()};
   CountingMemory pinned_{stream_->pinned()};
   std::size_t& allocations_;
   std::size_t& waits_;
+  std::size_t& bytes_brought_;
   Ticket waited_ = 0;
 };
 
@@ -76,7 +98,7 @@ class CudaDevice final : public TestDevice {
   }
   OpenDeviceStream Opener() override {
     return [this](const Device& device) {
-      auto stream = std::make_shared<CountedStream>(OpenCudaStream(device), of_gone_, waits_);
+      auto stream = std::make_shared<CountedStream>(OpenCudaStream(device), of_gone_, waits_, bytes_brought_);
       streams_.push_back(stream);
       return stream;
     };
@@ -96,6 +118,7 @@ class CudaDevice final : public TestDevice {
     return sum;
   }
   std::size_t waits() const override { return waits_; }
+  std::size_t bytes_brought() const override { return bytes_brought_; }
 
  private:
   CudaStream stream_{0};
@@ -104,6 +127,7 @@ class CudaDevice final : public TestDevice {
   std::vector<std::weak_ptr<CountedStream>> streams_;
   std::size_t of_gone_ = 0;  // streams' allocations
   std::size_t waits_ = 0;
+  std::size_t bytes_brought_ = 0;
 };
 
 }  // namespace

@@ -10,10 +10,12 @@
 
 #include "engine_side/device/walks.h"
 #include "engine_side/quant/cuda_kernels.h"
+#include "engine_side/quant/rescale.h"
 #include "layercast/error.h"
 #include "src/base/digest.h"
 #include "src/base/rounding.h"
 #include "src/tensor/cast.h"
+#include "src/tensor/exponential.h"
 
 namespace layercast::testing {
 namespace {
@@ -23,6 +25,10 @@ constexpr std::byte kFresh{0xA5};
 constexpr std::byte kGone{0x5C};
 
 std::size_t Size(DType dtype) { return static_cast<std::size_t>(BitsPerElement(dtype)) / 8; }
+
+std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
+  return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+}
 
 // As a device's loads and stores of whole elements: else they end all work on it.
 void ExpectAligned(const void* address, std::size_t bytes) {
@@ -149,6 +155,7 @@ void DeferredStream::Wait(Ticket ticket) {
 void DeferredStream::Copy(const std::byte* from, std::byte* to, std::size_t bytes) {
   ExpectReachable(from, bytes);
   ExpectReachable(to, bytes);
+  if (pinned_.Has(to, bytes) && device_.Has(from, bytes)) device_.bytes_brought_ += bytes;
   if (from < to + bytes && to < from + bytes) throw std::logic_error("a device was given a copy onto itself");
   Queue([=] { std::memcpy(to, from, bytes); });
 }
@@ -232,6 +239,44 @@ void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std:
       if (error.code() != ErrorCode::kCorrupt) throw;
       *fault = std::min(*fault, WordOf(rows, first_row, pool_));
     }
+  });
+}
+
+void DeferredStream::Rescale(std::span<std::byte> codes, float from, float to) {
+  ExpectReachable(codes.data(), codes.size());
+  Queue([=, this] { layercast::Rescale(Codes(codes), from, to, pool_); });
+}
+
+void DeferredStream::RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) {
+  ExpectReachable(codes.data(), codes.size());
+  ExpectReachable(scales.data(), scales.size());
+  Queue([=, this] { layercast::RescaleNvfp4(Codes(codes), Codes(scales), from, to, pool_); });
+}
+
+void DeferredStream::Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                                std::byte* values) {
+  const std::int64_t cols = tensors[0].cols * (recipe.format().elements == DType::kF4 ? 2 : 1);
+  const std::vector<TensorSpec> specs = recipe.KernelTensors(dtype, tensors[0].rows, cols);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    ExpectReachable(tensors[i].data, static_cast<std::size_t>(specs[i].num_bytes()));
+    if (specs[i].dtype == DType::kF32) ExpectAligned(tensors[i].data, sizeof(float));
+  }
+  ExpectReachable(values, static_cast<std::size_t>(NumBytes(dtype, {tensors[0].rows, cols})));
+  ExpectAligned(values, Size(dtype));
+  const std::shared_ptr<const Recipe> same = MakeRecipe(recipe.name(), recipe.options());
+  const std::vector<KernelTensorView> views(tensors.begin(), tensors.end());
+  Queue([=, this] { layercast::Dequantize(same->Read(views), dtype, values, pool_); });
+}
+
+void DeferredStream::NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) {
+  const auto size = static_cast<std::size_t>(count);
+  ExpectReachable(from, size * Size(dtype));
+  ExpectAligned(from, Size(dtype));
+  ExpectReachable(reinterpret_cast<const std::byte*>(to), size * sizeof(float));
+  ExpectAligned(to, sizeof(float));
+  Queue([=] {
+    Cast(dtype, from, DType::kF32, reinterpret_cast<std::byte*>(to), size);
+    std::transform(to, to + size, to, NegatedExponential);
   });
 }
 

@@ -29,6 +29,7 @@ class DeferredDevice final : public TestDevice {
   void Carry(const RegionView& from, std::byte* to) override;
   std::size_t allocations() const override { return allocations_; }
   std::size_t waits() const override { return waits_; }
+  std::size_t bytes_brought() const override { return bytes_brought_; }
 
  private:
   friend class DeferredStream;
@@ -42,6 +43,7 @@ class DeferredDevice final : public TestDevice {
   std::size_t used_ = 0;                // guarded by mutex_
   std::atomic<std::size_t> allocations_ = 0;
   std::atomic<std::size_t> waits_ = 0;
+  std::atomic<std::size_t> bytes_brought_ = 0;
 };
 
 class DeferredStream final : public DeviceStream {
@@ -61,6 +63,11 @@ class DeferredStream final : public DeviceStream {
   void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void Rescale(std::span<std::byte> codes, float from, float to) override;
+  void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override;
+  void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                  std::byte* values) override;
+  void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override;
   void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override;
   void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override;
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;

@@ -25,6 +25,8 @@ class TestDevice {
   virtual std::size_t allocations() const = 0;
   // Times that a host thread had to wait for what was not done yet.
   virtual std::size_t waits() const = 0;
+  // Bytes that its streams were asked to copy from device to pinned memory, so far.
+  virtual std::size_t bytes_brought() const = 0;
 };
 
 // Null: there is none here, and `why` says so.

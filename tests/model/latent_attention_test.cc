@@ -81,8 +81,16 @@ TEST(LatentUpProjection, DerivesFromTheRowsOfEachHead) {
   const auto derive = [&](std::size_t index) {
     const DerivedTensor& derived = layer.derived()[index];
     std::vector<float> values(static_cast<std::size_t>(derived.spec.num_elements()), -1.0F);
-    const std::vector<std::span<const std::byte>> sources = {std::as_bytes(std::span(weight))};
-    derived.compute(sources, std::as_writable_bytes(std::span(values)));
+    const auto& view = std::get<DerivedTensor::StridedView>(derived.form);
+    std::size_t at = 0;
+    for (std::int64_t i = 0; i < derived.spec.shape[0]; ++i) {
+      for (std::int64_t j = 0; j < derived.spec.shape[1]; ++j) {
+        for (std::int64_t k = 0; k < derived.spec.shape[2]; ++k) {
+          const std::int64_t element = view.offset + i * view.strides[0] + j * view.strides[1] + k * view.strides[2];
+          values[at++] = weight[static_cast<std::size_t>(element)];
+        }
+      }
+    }
     return values;
   };
   EXPECT_EQ(layer.derived()[0].spec, (TensorSpec{"W_UK_T", DType::kF32, {2, 2, 2}}));

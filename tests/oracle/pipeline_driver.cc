@@ -182,9 +182,9 @@ void LoadPieces(Bench& bench) {
   options.row_multiple = static_cast<std::uint64_t>(bench.recipes.RowMultiple(bench.plan));
   std::vector<Piece> pieces = MakeSchedule(bench.plan, bench.manifest, options).pieces;
   HostWork work(bench.memory, bench.pool);
-  ReloadPipeline pipeline({bench.plan, bench.manifest, layout, bench.recipes, committer->Begin(), work, bench.memory,
-                           bench.pool, bench.failpoints},
-                          bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
+  ReloadPipeline pipeline(
+      {bench.plan, bench.manifest, layout, bench.recipes, committer->Begin(), work, bench.pool, bench.failpoints},
+      bench.job.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
   GiveAmax(bench, pipeline.amax());
   ShuffleIfAsked(bench.job, pieces);
   for (const Piece& piece : pieces) {

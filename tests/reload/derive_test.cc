@@ -208,7 +208,8 @@ TEST(Derive, RefusesAVersionThatMakesInfinitiesOfFiniteWeights) {
 TEST(Derive, RefusesASourceThatIsNotAsTheParameterIs) {
   struct Wrong final : ColumnParallelLinear {
     Wrong() : ColumnParallelLinear(LayerContext{}, kCols, kRows, false) {
-      AddDerived({{"sum", DType::kF32, {1}}, {{"weight", DType::kF32, {kRows, kCols}}}, {}});
+      AddDerived(
+          {{"sum", DType::kF32, {1}}, {{"weight", DType::kF32, {kRows, kCols}}}, DerivedTensor::NegatedExponential{}});
     }
   };
   EXPECT_THAT(ErrorOf([] { Wrong(); }),

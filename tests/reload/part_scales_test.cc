@@ -108,7 +108,7 @@ ServedParts LoadParts(const Weights& weights, int rank, const PartsWay& way) {
       {.layout = layout, .kept_memory = host, .layer_memory = host, .pool = pool, .failpoints = failpoints});
   std::vector<Piece> pieces = MakeSchedule(plan, manifest, {.chunk_bytes = way.chunk_bytes}).pieces;
   HostWork work(host, pool);
-  ReloadPipeline pipeline({plan, manifest, layout, recipes, committer->Begin(), work, host, pool, failpoints},
+  ReloadPipeline pipeline({plan, manifest, layout, recipes, committer->Begin(), work, pool, failpoints},
                           way.direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
   EXPECT_EQ(pipeline.IsDirect(0), way.direct);
   if (way.seed >= 0) std::ranges::shuffle(pieces, std::mt19937(static_cast<std::uint32_t>(way.seed)));

@@ -273,7 +273,7 @@ Rig::Rig(const RigOptions& given_options, std::byte fill, const Weights* given)
       layout(plan, *recipe, captured),
       staging(layout, filling) {}
 
-PipelineParts Rig::parts() { return {plan, manifest, layout, *recipe, staging, work, memory, pool, failpoints}; }
+PipelineParts Rig::parts() { return {plan, manifest, layout, *recipe, staging, work, pool, failpoints}; }
 
 std::vector<Piece> Rig::Pieces(std::uint64_t chunk_bytes) const {
   const auto rows = static_cast<std::uint64_t>(std::max<std::int64_t>(recipe->row_granularity(), 1));

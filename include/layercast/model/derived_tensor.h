@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "layercast/tensor.h"
@@ -12,16 +14,27 @@
 namespace layercast {
 
 struct DerivedTensor {
-  // Writes all of the tensor, row-major. `sources`: the parameters' elements, row-major, in the order of `sources`
-  // below. Pure: the same bytes for the same sources.
+  // A strided view of the one source, as torch's as_strided: element [i, j, ...] is the source's element
+  // offset + i * strides[0] + j * strides[1] + ... At most four dimensions, of the source's dtype.
+  struct StridedView {
+    static constexpr std::size_t kMaxRank = 4;
+    std::vector<std::int64_t> strides;  // in elements, none negative
+    std::int64_t offset = 0;
+  };
+  // -exp(x) in fp32 of each element of the one source, which has the same shape: e^x of the element as fp32, in fp64,
+  // rounded.
+  struct NegatedExponential {};
+  // What nothing here has a name for. Writes all of the tensor, row-major. `sources`: the parameters' elements,
+  // row-major, in the order of `sources` below. Pure: the same bytes for the same sources. The host calls it: an engine
+  // on a device brings the sources to it, and waits for them.
   using Compute =
       std::function<void(std::span<const std::span<const std::byte>> sources, std::span<std::byte> derived)>;
 
   TensorSpec spec;  // name within its layer ("W_UV"); this rank's shape
-  // Parameters of the layer, by name, as `compute` takes them: this rank's part, fused. One that is served quantized is
-  // dequantized to this dtype, so that what derives from it is what the engine serves of it.
+  // Parameters of the layer, by name: this rank's part, fused. One that is served quantized is dequantized to this
+  // dtype, so that what derives from it is what the engine serves of it.
   std::vector<TensorSpec> sources;
-  Compute compute;
+  std::variant<StridedView, NegatedExponential, Compute> form;
 };
 
 }  // namespace layercast
