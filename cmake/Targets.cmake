@@ -60,7 +60,8 @@ function(layercast_test name)
   endif()
   # One ctest per program: the suites are quick, and starting hundreds of processes is not.
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  # Torch's threads spin while they wait for one another, and tests share their cores.
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT OMP_NUM_THREADS=1)
   if("gpu" IN_LIST ARG_LABELS)  # all of its cases skipped themselves: no device
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests.\n.  SKIPPED ")
   endif()

@@ -41,10 +41,10 @@ BlockPair::BlockPair(const BlockKind& kind, DType dtype)
       rotary_tensors_(MakeRope, dtype, kShape.max_tokens, at::kCPU) {
   AddBuffers(*module_, "block");
   CapturedWeights weights(buffers_), weights_again(buffers_);
-  block_ = MakeBlock(*module_, "block", BlockContext{weights, rotary_, alone_, dtype});
   tensor_block_ = MakeTensorBlock(*module_, "block",
                                   TensorContext{weights_again, rotary_tensors_, at::kCPU, *TorchTypeOf(dtype), kShape});
   weights_again.CheckAllUsed();
+  block_ = MakeBlock(*module_, "block", BlockContext{weights, rotary_, alone_, dtype});
   inputs_ = Rounded(Normal({static_cast<std::int64_t>(Tokens().size()), kHidden}, 1), *TorchTypeOf(dtype));
 }
 
@@ -124,6 +124,11 @@ void BlockPair::FillSlots(float value) {
   for (std::int64_t position = 0; position < kShape.max_tokens; ++position) {
     Step({{0, position}, {1, position}, {2, position}}, at::full({3, kHidden}, value, at::kFloat));
   }
+}
+
+at::Tensor BlockPair::KernelTensor(const std::string& name) {
+  const auto found = std::ranges::find(buffers_, name, &CapturedBuffer::name);
+  return memory_.at(static_cast<std::size_t>(found - buffers_.begin()));
 }
 
 // Rows that are not used are nobody's, and no numbers.

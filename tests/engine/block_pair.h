@@ -39,7 +39,7 @@ class BlockPair {
   // A sequence of such inputs in every slot, as long as one can be.
   void FillSlots(float value);
 
-  const std::vector<at::Tensor>& memory() const { return memory_; }  // of the kernel tensors
+  at::Tensor KernelTensor(const std::string& name);  // "block.experts.w2_weight"; its memory
 
  private:
   struct Token {

@@ -51,11 +51,16 @@ class DeviceCopy {
   std::vector<at::Tensor> tensors_;
 };
 
-class CapturedDecodeGraph : public ::testing::TestWithParam<const char*> {};
+struct Captured {
+  const char* recipe;
+  DecodeRig::Model model = DecodeRig::Model::kDense;
+};
+
+class CapturedDecodeGraph : public ::testing::TestWithParam<Captured> {};
 
 TEST_P(CapturedDecodeGraph, ServesNewWeightsByReplayAlone) {
   LAYERCAST_NEEDS_CUDA();
-  DecodeRig rig(GetParam());
+  DecodeRig rig(GetParam().recipe, "float32", GetParam().model);
   rig.Reload(1);
   DeviceCopy device(rig.engine());
   const std::vector<CapturedBuffer> buffers = device.Buffers();
@@ -81,7 +86,9 @@ TEST_P(CapturedDecodeGraph, ServesNewWeightsByReplayAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CapturedDecodeGraph,
-                         ::testing::Values("none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block"));
+                         ::testing::Values(Captured{"none"}, Captured{"fp8_per_tensor"}, Captured{"fp8_per_channel"},
+                                           Captured{"fp8_per_block"}, Captured{"none", DecodeRig::Model::kHybrid},
+                                           Captured{"fp8_per_channel", DecodeRig::Model::kHybrid}));
 
 }  // namespace
 }  // namespace layercast::testing

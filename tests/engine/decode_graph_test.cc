@@ -31,6 +31,16 @@ TEST(DecodeGraph, ComputesWhatTheDecoderDoesFromEveryKernelFormat) {
   }
 }
 
+TEST(DecodeGraph, ComputesWhatTheDecoderDoesOfRecurrentLayersAndExperts) {
+  for (const char* recipe : {"none", "fp8_per_channel"}) {
+    SCOPED_TRACE(recipe);
+    DecodeRig rig(recipe, "float32", DecodeRig::Model::kHybrid);
+    rig.Reload(1);
+    DecodeGraph graph = GraphOf(rig, rig.engine().Buffers());
+    EXPECT_LT(RelativeDifference(GraphLogits(graph), rig.DecoderLogits()), 1e-5F);
+  }
+}
+
 TEST(DecodeGraph, RoundsWhereTheDecoderDoes) {
   for (const char* dtype : {"bfloat16", "float16"}) {
     SCOPED_TRACE(dtype);
@@ -59,22 +69,25 @@ TEST(DecodeGraph, ServesNewWeightsAfterAReloadFromTheSameAddresses) {
 }
 
 TEST(DecodeGraph, ASlotForgetsTheSequenceThatItHeld) {
-  DecodeRig rig("none");
-  rig.Reload(1);
-  DecodeGraph graph = GraphOf(rig, rig.engine().Buffers());
-  const std::vector<float> first = GraphLogits(graph);
-  // Keys and values of a version that is not a number, at positions that no sequence has overwritten since.
-  const std::vector<CapturedBuffer> buffers = rig.engine().Buffers();
-  const auto embedding = std::ranges::find(buffers, "model.embed_tokens.weight", &CapturedBuffer::name);
-  std::fill_n(reinterpret_cast<float*>(embedding->address), NumElements(embedding->shape), std::nanf(""));
-  for (std::int64_t position = 0; position < DecodeRig::shape().max_tokens; ++position) {
-    for (std::int64_t slot = 0; slot < DecodeRig::shape().slots; ++slot) {
-      const DecodeRow row{.slot = slot, .position = position, .token = 7};
-      EXPECT_TRUE(std::isnan(graph.Run({&row, 1}).values[0]));
+  for (const DecodeRig::Model model : {DecodeRig::Model::kDense, DecodeRig::Model::kHybrid}) {
+    DecodeRig rig("none", "float32", model);
+    rig.Reload(1);
+    DecodeGraph graph = GraphOf(rig, rig.engine().Buffers());
+    const std::vector<float> first = GraphLogits(graph);
+    // Keys, values and states of a version that is not a number; the first at positions that none has overwritten
+    // since.
+    const std::vector<CapturedBuffer> buffers = rig.engine().Buffers();
+    const auto embedding = std::ranges::find(buffers, "model.embed_tokens.weight", &CapturedBuffer::name);
+    std::fill_n(reinterpret_cast<float*>(embedding->address), NumElements(embedding->shape), std::nanf(""));
+    for (std::int64_t position = 0; position < DecodeRig::shape().max_tokens; ++position) {
+      for (std::int64_t slot = 0; slot < DecodeRig::shape().slots; ++slot) {
+        const DecodeRow row{.slot = slot, .position = position, .token = 7};
+        EXPECT_TRUE(std::isnan(graph.Run({&row, 1}).values[0]));
+      }
     }
+    rig.Reload(1);
+    EXPECT_EQ(GraphLogits(graph), first);
   }
-  rig.Reload(1);
-  EXPECT_EQ(GraphLogits(graph), first);
 }
 
 TEST(DecodeGraph, RefusesRowsThatItHasNoPlaceFor) {
@@ -89,6 +102,16 @@ TEST(DecodeGraph, RefusesRowsThatItHasNoPlaceFor) {
   EXPECT_EQ(error({.slot = 3}), "row 0 of a decode step: slot 3, expected one below 3");
   const std::vector<DecodeRow> many(6);
   EXPECT_EQ(ErrorOf([&] { (void)graph.Run(many); }, ErrorCode::kInvalidArgument), "a decode step has 5 rows, got 6");
+}
+
+TEST(DecodeGraph, RefusesTwoTokensOfOneSequenceAtOnceWhereLayersAreRecurrent) {
+  DecodeRig rig("none", "float32", DecodeRig::Model::kHybrid);
+  DecodeGraph graph = GraphOf(rig, rig.engine().Buffers());
+  EXPECT_TRUE(graph.is_recurrent());
+  const std::vector<DecodeRow> rows = {{.slot = 1}, {.slot = 0}, {.slot = 1, .position = 1}};
+  EXPECT_EQ(ErrorOf([&] { (void)graph.Run(rows); }, ErrorCode::kInvalidArgument),
+            "row 2 of a decode step: slot 1 again, expected one row of each slot where layers are recurrent");
+  EXPECT_NO_THROW((void)graph.Run(std::span(rows).first(2)));
 }
 
 TEST(DecodeGraph, RefusesBuffersThatTheStepWouldNotRead) {

@@ -16,11 +16,18 @@
 namespace layercast::testing {
 namespace {
 
-std::string ConfigOf(const std::string& dtype) {
-  return R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 50, "hidden_size": 32,
-    "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
-    "max_position_embeddings": 64, "tie_word_embeddings": true, "dtype": ")" +
-         dtype + "\"}";
+std::string ConfigOf(DecodeRig::Model model, const std::string& dtype) {
+  static constexpr const char* kDense =
+      R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 50, "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "head_dim": 8, "max_position_embeddings": 64, "tie_word_embeddings": true)";
+  static constexpr const char* kHybrid =
+      R"({"architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "vocab_size": 50, "hidden_size": 32,
+      "layers_block_type": ["linear_attention", "moe", "full_attention", "linear_attention"], "mamba_num_heads": 4,
+      "mamba_head_dim": 12, "ssm_state_size": 6, "n_groups": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "head_dim": 8, "intermediate_size": 48, "n_routed_experts": 4, "num_experts_per_tok": 2,
+      "moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 16, "max_position_embeddings": 64)";
+  return std::string(model == DecodeRig::Model::kDense ? kDense : kHybrid) + R"(, "dtype": ")" + dtype + "\"}";
 }
 
 // Norms and scales lie around 1 and 0.01, so that every weight is felt.
@@ -34,10 +41,29 @@ at::Tensor RandomValues(const CapturedBuffer& buffer, std::mt19937& random) {
   return values.to(*TorchTypeOf(buffer.dtype));
 }
 
+// What derives from a layer's parameters must be that of them.
+void MakeDecays(const std::vector<TensorSpec>& specs, std::vector<at::Tensor>& memory) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!specs[i].name.ends_with(".A")) continue;
+    const auto log = std::ranges::find(specs, specs[i].name + "_log", &TensorSpec::name);
+    memory[i] = -memory.at(static_cast<std::size_t>(log - specs.begin())).to(at::kDouble).exp().to(at::kFloat);
+  }
+}
+
+// Rows are in the order of their positions: of one position there is one of each slot.
+std::size_t EndOfStep(const std::vector<DecodeRow>& rows, std::size_t begin, bool of_one_position) {
+  std::size_t end = begin;
+  while (end < rows.size() && end - begin < static_cast<std::size_t>(DecodeRig::shape().rows) &&
+         (!of_one_position || rows[end].position == rows[begin].position)) {
+    ++end;
+  }
+  return end;
+}
+
 }  // namespace
 
-DecodeRig::DecodeRig(const std::string& recipe, const std::string& dtype)
-    : config_(ModelConfig::Parse(std::string_view(ConfigOf(dtype)))),
+DecodeRig::DecodeRig(const std::string& recipe, const std::string& dtype, Model model)
+    : config_(ModelConfig::Parse(std::string_view(ConfigOf(model, dtype)))),
       tree_(ModelRegistry::Builtin().Build(config_, {})),
       engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), Peers{collective_})),
       receiver_(std::make_unique<Receiver>(ModelRegistry::Builtin().Build(config_, {}), ParallelConfig(),
@@ -58,9 +84,12 @@ void DecodeRig::Reload(std::uint64_t seed) {
   for (const CapturedBuffer& buffer : receiver_->captured().buffers()) {
     memory.push_back(RandomValues(buffer, random));
     specs.push_back({buffer.name, buffer.dtype, buffer.shape});
-    const auto* data = static_cast<const std::byte*>(memory.back().const_data_ptr());
-    tensors.push_back({.name = buffer.name,
-                       .tensor = {.dtype = buffer.dtype, .shape = buffer.shape, .data = data, .device = {}},
+  }
+  MakeDecays(specs, memory);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto* data = static_cast<const std::byte*>(memory[i].const_data_ptr());
+    tensors.push_back({.name = specs[i].name,
+                       .tensor = {.dtype = specs[i].dtype, .shape = specs[i].shape, .data = data, .device = {}},
                        .owner = nullptr});
   }
   receiver_->ReloadWeights(FromIterator(MakeWeightsIterator(std::move(tensors)), std::move(specs), false));
@@ -88,10 +117,10 @@ std::vector<float> GraphLogits(DecodeGraph& graph) {
     }
   }
   std::ranges::stable_sort(rows, {}, &DecodeRow::position);
-  const auto step_rows = static_cast<std::size_t>(DecodeRig::shape().rows);
   std::vector<std::vector<float>> of_sequence(DecodeRig::sequences().size());
-  for (std::size_t begin = 0; begin < rows.size(); begin += step_rows) {
-    const auto step = std::span<const DecodeRow>(rows).subspan(begin, std::min(step_rows, rows.size() - begin));
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    end = EndOfStep(rows, begin, graph.is_recurrent());
+    const auto step = std::span<const DecodeRow>(rows).subspan(begin, end - begin);
     const Logits logits = graph.Run(step);
     for (std::size_t r = 0; r < step.size(); ++r) {
       auto& to = of_sequence[static_cast<std::size_t>(step[r].slot)];

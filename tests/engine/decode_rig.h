@@ -20,8 +20,12 @@ class DecodeRig {
  public:
   using Sequences = std::vector<std::vector<std::int32_t>>;
 
+  enum class Model : std::uint8_t {
+    kDense,
+    kHybrid,  // recurrent layers, attention and a mixture of experts
+  };
   // `dtype`: as config.json spells it.
-  explicit DecodeRig(const std::string& recipe, const std::string& dtype = "float32");
+  explicit DecodeRig(const std::string& recipe, const std::string& dtype = "float32", Model model = Model::kDense);
 
   static const Sequences& sequences();  // of several lengths
   static StepShape shape();             // fewer rows than there are tokens, no multiple of the sequences

@@ -21,7 +21,7 @@
 #include "engine_side/engine/rope.h"
 #include "engine_side/engine/shared_memory_collective.h"
 #include "engine_side/engine/shared_memory_stage_link.h"
-#include "engine_side/engine/torch/decode_graph.h"
+#include "engine_side/engine/torch/graph_decoder.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
@@ -62,7 +62,8 @@ void ExpectAllFilled(const std::filesystem::path& file, const std::set<std::stri
 }
 
 // All prompts side by side, each in steps of 1, 2, 3, ... tokens, so that prefill, decode and batching are all in it.
-std::vector<float> AllLogits(Engine& engine, const Prompts& prompts) {
+template <class ForwardPass>
+std::vector<float> AllLogits(ForwardPass& pass, const Prompts& prompts) {
   std::vector<std::vector<float>> rows(prompts.size());
   std::size_t begin = 0;
   for (std::size_t count = 1;; ++count) {
@@ -75,7 +76,7 @@ std::vector<float> AllLogits(Engine& engine, const Prompts& prompts) {
       of_step.insert(of_step.end(), steps.back().tokens.size(), i);
     }
     if (steps.empty()) break;
-    const Logits logits = engine.Forward(steps);
+    const Logits logits = pass.Forward(steps);
     for (std::size_t r = 0; r < logits.rows(); ++r) {
       const auto row = logits.row(r);
       rows[of_step[r]].insert(rows[of_step[r]].end(), row.begin(), row.end());
@@ -87,39 +88,13 @@ std::vector<float> AllLogits(Engine& engine, const Prompts& prompts) {
   return all;
 }
 
-// The same by the step in tensors, on the same buffers: the prompts' tokens in turn, some at a time, so that a step has
-// several of one prompt, and rows that are not used at the end.
-std::vector<float> AllLogits(DecodeGraph& graph, std::int64_t rows, const Prompts& prompts) {
-  std::vector<DecodeRow> all;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    for (std::size_t position = 0; position < prompts[i].size(); ++position) {
-      all.push_back({.slot = static_cast<std::int64_t>(i),
-                     .position = static_cast<std::int64_t>(position),
-                     .token = prompts[i][position]});
-    }
-  }
-  std::ranges::stable_sort(all, {}, &DecodeRow::position);
-  std::vector<std::vector<float>> of_prompt(prompts.size());
-  for (std::size_t begin = 0; begin < all.size(); begin += static_cast<std::size_t>(rows)) {
-    const std::size_t count = std::min(static_cast<std::size_t>(rows), all.size() - begin);
-    const auto step = std::span<const DecodeRow>(all).subspan(begin, count);
-    const Logits logits = graph.Run(step);
-    for (std::size_t r = 0; r < count; ++r) {
-      std::vector<float>& to = of_prompt[static_cast<std::size_t>(step[r].slot)];
-      to.insert(to.end(), logits.row(r).begin(), logits.row(r).end());
-    }
-  }
-  std::vector<float> joined;
-  for (const auto& logits : of_prompt) joined.insert(joined.end(), logits.begin(), logits.end());
-  return joined;
-}
-
+// The same by the step in tensors, on the same buffers: of few rows, so that some have several of one prompt, and rows
+// that are not used.
 std::vector<float> AllLogitsByStep(const Engine& engine, const Module& tree, const ParallelConfig& parallel,
                                    const Prompts& prompts) {
-  constexpr std::int64_t kRows = 7;
-  DecodeGraph graph(tree, parallel, engine.Buffers(), MakeRope,
-                    {.rows = kRows, .slots = static_cast<std::int64_t>(prompts.size())});
-  return AllLogits(graph, kRows, prompts);
+  const StepShape shape{.rows = 7, .slots = static_cast<std::int64_t>(prompts.size())};
+  GraphDecoder decoder(tree, parallel, engine.Buffers(), MakeRope, shape);
+  return AllLogits(decoder, prompts);
 }
 
 // What one rank has come to.

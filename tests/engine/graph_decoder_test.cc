@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-class GraphDecoderTest : public ::testing::Test {
+class GraphDecoderTest : public ::testing::TestWithParam<DecodeRig::Model> {
  protected:
   GraphDecoderTest() {
     rig_.Reload(1);
@@ -32,18 +33,39 @@ class GraphDecoderTest : public ::testing::Test {
     return decoder_->Forward({&step, 1}).values;
   }
 
-  DecodeRig rig_{"none"};
+  DecodeRig rig_{"none", "float32", GetParam()};
   std::unique_ptr<GraphDecoder> decoder_;
 };
 
-TEST_F(GraphDecoderTest, ComputesWhatTheDecoderDoesAllSequencesAtOnce) {
+TEST_P(GraphDecoderTest, ComputesWhatTheDecoderDoesAllSequencesAtOnce) {
   std::vector<SequenceStep> steps;
   for (const Tokens& tokens : DecodeRig::sequences()) steps.push_back({steps.size(), tokens, true});
   EXPECT_LT(RelativeDifference(decoder_->Forward(steps).values, rig_.DecoderLogits()), 1e-5F);
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(decoder_->Length(i), DecodeRig::sequences()[i].size());
 }
 
-TEST_F(GraphDecoderTest, GivesTheLastTokensLogitsHoweverTheTokensWereCut) {
+TEST_P(GraphDecoderTest, TakesTokensOfAllSequencesInOneStep) {
+  std::vector<SequenceStep> steps;
+  for (const Tokens& tokens : DecodeRig::sequences()) steps.push_back({steps.size(), tokens, false});
+  (void)decoder_->Forward(steps);
+  // 18 tokens in steps of 5; where layers are recurrent, as many steps as the longest sequence has tokens.
+  EXPECT_EQ(decoder_->times_queued(), GetParam() == DecodeRig::Model::kDense ? 4U : 11U);
+}
+
+TEST_P(GraphDecoderTest, ASequenceMayBeAskedForTwiceAtOnce) {
+  const Tokens& tokens = DecodeRig::sequences()[0];
+  const std::span<const std::int32_t> all = tokens;
+  const std::vector<SequenceStep> steps = {{0, all.first(4), true}, {1, all.first(3), true}, {0, all.subspan(4), true}};
+  const std::vector<float> got = decoder_->Forward(steps).values;
+  const std::vector<float> whole = Forward(2, tokens);
+  const auto vocabulary = static_cast<std::ptrdiff_t>(whole.size() / tokens.size());
+  std::vector<float> expected(whole.begin(), whole.begin() + 4 * vocabulary);
+  expected.insert(expected.end(), whole.begin(), whole.begin() + 3 * vocabulary);
+  expected.insert(expected.end(), whole.begin() + 4 * vocabulary, whole.end());
+  EXPECT_LT(RelativeDifference(got, expected), 1e-5F);
+}
+
+TEST_P(GraphDecoderTest, GivesTheLastTokensLogitsHoweverTheTokensWereCut) {
   const Tokens& tokens = DecodeRig::sequences()[0];
   const std::vector<float> all = Forward(0, tokens);
   const std::size_t vocabulary = all.size() / tokens.size();
@@ -58,7 +80,7 @@ TEST_F(GraphDecoderTest, GivesTheLastTokensLogitsHoweverTheTokensWereCut) {
   EXPECT_LT(RelativeDifference(rest, logits_of(tokens.size() - 1)), 1e-5F);
 }
 
-TEST_F(GraphDecoderTest, ASequenceThatGoesMakesRoomForAnother) {
+TEST_P(GraphDecoderTest, ASequenceThatGoesMakesRoomForAnother) {
   const std::vector<float> first = Forward(0, DecodeRig::sequences()[0]);
   Forward(1, {1, 2});
   Forward(2, {3});
@@ -74,7 +96,7 @@ TEST_F(GraphDecoderTest, ASequenceThatGoesMakesRoomForAnother) {
   for (const std::uint64_t sequence : {10, 11, 12}) EXPECT_EQ(Forward(sequence, DecodeRig::sequences()[0]), first);
 }
 
-TEST_F(GraphDecoderTest, RefusesAStepAsAWholeBeforeAnythingChanges) {
+TEST_P(GraphDecoderTest, RefusesAStepAsAWholeBeforeAnythingChanges) {
   Forward(0, {1});
   const Tokens fine = {2};
   const auto error = [&](const Tokens& tokens, ErrorCode code) {
@@ -88,6 +110,11 @@ TEST_F(GraphDecoderTest, RefusesAStepAsAWholeBeforeAnythingChanges) {
   EXPECT_EQ(decoder_->Length(0), 1U);
   EXPECT_EQ(decoder_->Length(5), 0U);
 }
+
+INSTANTIATE_TEST_SUITE_P(OfModels, GraphDecoderTest,
+                         ::testing::Values(DecodeRig::Model::kDense, DecodeRig::Model::kHybrid), [](const auto& model) {
+                           return model.param == DecodeRig::Model::kDense ? "Dense" : "Hybrid";
+                         });
 
 }  // namespace
 }  // namespace layercast::testing

@@ -1,7 +1,6 @@
 // The blocks of the decode step in tensors, each against the CPU engine's: what they compute, what a slot keeps, and
 // that a CUDA graph could hold their operations.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,10 +11,14 @@
 #include <vector>
 
 #include "layercast/model/attention.h"
+#include "layercast/model/gated_delta_net.h"
 #include "layercast/model/latent_attention.h"
+#include "layercast/model/mamba_mixer.h"
 #include "layercast/model/mixture_of_experts.h"
 #include "layercast/model/mlp.h"
+#include "layercast/model/norm.h"
 #include "tests/engine/block_pair.h"
+#include "tests/support/error_of.h"
 
 namespace layercast::testing {
 
@@ -63,6 +66,22 @@ BlockKind LatentKind(const std::string& name, const std::string& fields) {
           }};
 }
 
+BlockKind MambaKind(const std::string& name, const MambaOptions& options) {
+  return {name, [=](const LayerContext& context) {
+            constexpr MambaSizes kSizes{
+                .num_heads = 4, .head_dim = 6, .state_size = 5, .num_groups = 2, .conv_kernel = 3};
+            return std::make_unique<MambaMixer>(context, kSizes, BlockPair::kHidden, options);
+          }};
+}
+
+BlockKind DeltaNetKind(const std::string& name, DeltaNetRows rows) {
+  return {name, [=](const LayerContext& context) {
+            constexpr DeltaNetSizes kSizes{
+                .num_key_heads = 2, .num_value_heads = 6, .key_head_dim = 5, .value_head_dim = 7, .conv_kernel = 3};
+            return std::make_unique<GatedDeltaNet>(context, kSizes, BlockPair::kHidden, DeltaNetOptions{.rows = rows});
+          }};
+}
+
 const std::vector<BlockKind>& Kinds() {
   static const std::vector<BlockKind> kKinds = {
       AttentionKind("Attention", {.qkv_bias = true, .qk_norm = true}),
@@ -90,8 +109,18 @@ const std::vector<BlockKind>& Kinds() {
                    .experts = {.gated = false},
                    .shared_name = "shared_experts"},
                   R"(, "hidden_act": "relu2")"),
+      {"GatedMlp",
+       [](const LayerContext& context) { return std::make_unique<GatedMlp>(context, ConfigWith(""), true); }},
+      {"Mlp",
+       [](const LayerContext& context) {
+         return std::make_unique<Mlp>(context, ConfigWith(R"(, "hidden_act": "gelu")"), true, 30);
+       }},
       LatentKind("LatentAttention", R"(, "q_lora_rank": 12, "rope_interleave": false)"),
       LatentKind("LatentAttentionInPairs", R"(, "q_lora_rank": null, "rope_interleave": true)"),
+      MambaKind("Mamba", {.bias = true}),
+      MambaKind("MambaClamped", {.conv_bias = false, .time_step_min = 0.6, .time_step_max = 0.8}),
+      DeltaNetKind("DeltaNetByKeyHead", DeltaNetRows::kByKeyHead),
+      DeltaNetKind("DeltaNetByPart", DeltaNetRows::kByPart),
   };
   return kKinds;
 }
@@ -161,6 +190,20 @@ TEST_P(TensorBlocks, QueueTheSameOperationsWhateverTheNumbers) {
   for (const char* forbidden : {"_local_scalar_dense", "nonzero", "masked_select", "unique", "repeat_interleave"}) {
     EXPECT_THAT(names, ::testing::Not(::testing::Contains(::testing::HasSubstr(forbidden)))) << forbidden;
   }
+}
+
+TEST(TensorMoe, AnExpertsRowsAloneFeelWhatItMakes) {
+  BlockPair pair(MixtureKind("Mixture", {}), DType::kF32);
+  pair.KernelTensor("block.experts.w2_weight")[2].fill_(kNoNumber);
+  const at::Tensor felt = pair.ByDecoder().isnan();
+  EXPECT_TRUE(felt.any().item<bool>() && !felt.all().item<bool>());
+  EXPECT_TRUE(pair.InTensors().isnan().equal(felt));
+}
+
+TEST(TensorBlock, RefusesAModuleThatThereIsNoneFor) {
+  const BlockKind norm{"Norm", [](const LayerContext& context) { return std::make_unique<RMSNorm>(context, 8); }};
+  EXPECT_EQ(ErrorOf([&] { BlockPair(norm, DType::kF32); }, ErrorCode::kUnsupported),
+            "the decode step in tensors cannot compute block (RMSNorm)");
 }
 
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, TensorBlocks, ::testing::ValuesIn(Kinds()),

@@ -55,6 +55,7 @@ Logits DecodeGraph::Run(std::span<const DecodeRow> rows) {
 
 const StepShape& DecodeGraph::shape() const { return impl_->step->shape(); }
 std::size_t DecodeGraph::vocab_size() const { return impl_->step->vocab_size(); }
+bool DecodeGraph::is_recurrent() const { return impl_->step->is_recurrent(); }
 std::uint64_t DecodeGraph::times_queued() const { return impl_->step->times_queued(); }
 
 }  // namespace layercast

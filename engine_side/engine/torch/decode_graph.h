@@ -32,6 +32,7 @@ class DecodeGraph {
 
   const StepShape& shape() const;  // with the model's own limit, where none or a longer one was given
   std::size_t vocab_size() const;
+  bool is_recurrent() const;  // a step then has one row of a slot at most
   // How often the host has gone through the step's operations: a replay does not.
   std::uint64_t times_queued() const;
 

@@ -12,8 +12,9 @@ struct StepShape {
   std::int64_t max_tokens = 0;  // of a sequence; 0: as many as the model allows
 };
 
-// One token: it sees what its slot holds of the positions before it, of earlier steps or of rows in the same one. A
-// slot is given to another sequence by beginning at position 0 again. Value.
+// One token: it sees what its slot holds of the positions before it, of earlier steps or of rows in the same one
+// (where layers are recurrent, of earlier steps alone). A slot is given to another sequence by beginning at position 0
+// again. Value.
 struct DecodeRow {
   std::int64_t slot = 0;
   std::int64_t position = 0;

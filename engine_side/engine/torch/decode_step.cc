@@ -25,12 +25,7 @@ const DecoderForCausalLM& OneRank(const Module& model, const ParallelConfig& par
   check("tp_size", parallel.tp_size);
   check("ep_size", parallel.ep_size);
   check("pp_size", parallel.pp_size);
-  const auto& decoder = AsKind<DecoderForCausalLM>(&model, "the model");
-  if (decoder.options().fp32_residual) {
-    throw Error(ErrorCode::kUnsupported, "the decode step in tensors rounds the sums between blocks, which " +
-                                             decoder.class_name() + " keeps in fp32");
-  }
-  return decoder;
+  return AsKind<DecoderForCausalLM>(&model, "the model");
 }
 
 // CapturedWeights refuses a buffer that is elsewhere.
@@ -67,6 +62,7 @@ DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights,
                        RopeFunction make_rope, const StepShape& shape)
     : device_(device),
       type_(ActivationType(model.dtype())),
+      residual_type_(model.options().fp32_residual ? at::kFloat : type_),
       shape_(Whole(shape, model)),
       vocab_size_(model.vocab_size()),
       embedding_scale_(EmbeddingScaleOf(model)),
@@ -74,12 +70,14 @@ DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights,
       rotary_(std::move(make_rope), model.dtype(), shape_.max_tokens, device),
       embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens"), device),
       lm_head_(HeadOf(model, embedding_, weights, device)),
-      final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights, device, type_) {
+      final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights, device, residual_type_) {
   const TensorContext context{weights, rotary_, device_, type_, shape_};
   for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
     AddSteps(*layer, "model.layers." + name, context);
   }
   weights.CheckAllUsed();
+  is_recurrent_ = std::ranges::any_of(steps_, [](const Step& step) { return step.block->is_recurrent(); });
+  if (is_recurrent_) shape_.rows = std::min(shape_.rows, shape_.slots);  // each has one at most
   // The device copies from pinned memory by itself, in the order of the stream.
   staged_ = at::zeros({3, shape_.rows}, at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
   placed_ = at::empty({3, shape_.rows}, at::TensorOptions(at::kLong).device(device_));
@@ -129,16 +127,31 @@ void DecodeStep::Check(std::span<const DecodeRow> rows) const {
     check(i, "position", rows[i].position, shape_.max_tokens);
     check(i, "slot", rows[i].slot, shape_.slots);
   }
+  if (is_recurrent_) CheckOneOfASlot(rows);
+}
+
+void DecodeStep::CheckOneOfASlot(std::span<const DecodeRow> rows) const {
+  std::vector<bool> taken(static_cast<std::size_t>(shape_.slots));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto slot = static_cast<std::size_t>(rows[i].slot);
+    if (taken[slot]) {
+      throw Error(ErrorCode::kInvalidArgument, "row " + std::to_string(i) + " of a decode step: slot " +
+                                                   std::to_string(slot) +
+                                                   " again, expected one row of each slot where layers are recurrent");
+    }
+    taken[slot] = true;
+  }
 }
 
 void DecodeStep::Queue() {
   ++times_queued_;
   at::Tensor hidden = Embedded();
   for (const Step& step : steps_) {
-    const at::Tensor added = step.block->Forward(inputs_, step.norm.Apply(hidden));
-    hidden = Rounded(hidden + (step.post_norm ? step.post_norm->Apply(added) : added), type_);
+    const at::Tensor in = residual_type_ == type_ ? hidden : Rounded(hidden, type_);
+    const at::Tensor added = step.block->Forward(inputs_, step.norm.Apply(in));
+    hidden = Rounded(hidden + (step.post_norm ? step.post_norm->Apply(added) : added), residual_type_);
   }
-  at::mm_out(logits_, final_norm_.Apply(hidden), lm_head_.Read().t());
+  at::mm_out(logits_, Rounded(final_norm_.Apply(hidden), type_), lm_head_.Read().t());
   if (logit_softcap_ > 0.0) logits_.div_(logit_softcap_).tanh_().mul_(logit_softcap_);
 }
 

@@ -36,7 +36,7 @@ class DecodeStep {
   static at::Device DeviceOf(std::span<const CapturedBuffer> buffers);
 
   // What the next Queue computes, copied to the inputs; rows beyond these are not used. Throws kInvalidArgument, naming
-  // the row: too many, a token that is none, a position or slot that there is not.
+  // the row: too many, a token that is none, a position or slot that there is not; two of a slot, where is_recurrent().
   void Put(std::span<const DecodeRow> rows);
   // Queues the operations: they read inputs, weights and cache, write the cache and the logits, and wait for nothing.
   void Queue();
@@ -44,6 +44,7 @@ class DecodeStep {
   Logits Read(std::size_t rows) const;
 
   const StepShape& shape() const { return shape_; }
+  bool is_recurrent() const { return is_recurrent_; }  // whether any block is
   std::size_t vocab_size() const { return static_cast<std::size_t>(vocab_size_); }
   std::uint64_t times_queued() const { return times_queued_; }
 
@@ -59,10 +60,11 @@ class DecodeStep {
              const StepShape& shape);
   void AddSteps(const Module& layer, const std::string& path, const TensorContext& context);
   void Check(std::span<const DecodeRow> rows) const;
+  void CheckOneOfASlot(std::span<const DecodeRow> rows) const;
   at::Tensor Embedded() const;
 
   at::Device device_;
-  at::ScalarType type_;
+  at::ScalarType type_, residual_type_;  // what the sums between blocks are rounded to
   StepShape shape_;
   std::int64_t vocab_size_;
   double embedding_scale_, logit_softcap_;
@@ -70,6 +72,7 @@ class DecodeStep {
   WeightTensor embedding_, lm_head_;  // the same when they are tied
   TensorNorm final_norm_;
   std::vector<Step> steps_;
+  bool is_recurrent_ = false;
   at::Tensor staged_;  // int64 [3, rows] in host memory: tokens, positions, slots
   at::Tensor placed_;  // the same on the device
   StepInputs inputs_;  // its rows

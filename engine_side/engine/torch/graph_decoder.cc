@@ -20,20 +20,26 @@ Logits GraphDecoder::Forward(std::span<const SequenceStep> steps) {
   lengths_.Check(steps);
   CheckRoom(steps);
   const std::vector<Row> rows = RowsOf(steps);
-  Logits logits;
-  logits.vocab_size = graph_.vocab_size();
+  const auto wanted =
+      static_cast<std::size_t>(std::ranges::count_if(rows, [](const Row& row) { return row.logits.has_value(); }));
+  Logits logits{graph_.vocab_size(), std::vector<float>(wanted * graph_.vocab_size())};
   const auto most = static_cast<std::size_t>(graph_.shape().rows);
-  std::vector<DecodeRow> part;
-  for (std::size_t begin = 0; begin < rows.size(); begin += most) {
-    const auto now = std::span(rows).subspan(begin, std::min(most, rows.size() - begin));
-    part.clear();
-    for (const Row& row : now) part.push_back(row.row);
-    const Logits all = graph_.Run(part);
-    for (std::size_t i = 0; i < now.size(); ++i) {
-      if (now[i].wanted) logits.values.insert(logits.values.end(), all.row(i).begin(), all.row(i).end());
-    }
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    while (end < rows.size() && end - begin < most && rows[end].turn == rows[begin].turn) ++end;
+    Run(std::span(rows).subspan(begin, end - begin), logits);
   }
   return logits;
+}
+
+void GraphDecoder::Run(std::span<const Row> rows, Logits& logits) {
+  std::vector<DecodeRow> step;
+  for (const Row& row : rows) step.push_back(row.row);
+  const Logits all = graph_.Run(step);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].logits) continue;
+    std::ranges::copy(all.row(i),
+                      logits.values.begin() + static_cast<std::ptrdiff_t>(*rows[i].logits * all.vocab_size));
+  }
 }
 
 void GraphDecoder::CheckRoom(std::span<const SequenceStep> steps) const {
@@ -50,14 +56,19 @@ void GraphDecoder::CheckRoom(std::span<const SequenceStep> steps) const {
 
 std::vector<GraphDecoder::Row> GraphDecoder::RowsOf(std::span<const SequenceStep> steps) {
   std::vector<Row> rows;
+  std::unordered_map<std::int64_t, std::size_t> turns;  // by slot: one token of each, where layers are recurrent
+  std::size_t wanted = 0;
   for (const SequenceStep& step : steps) {
     const std::int64_t slot = SlotOf(step.sequence);
     std::size_t& length = lengths_.Of(step.sequence);
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
-      rows.push_back({.row = {.slot = slot, .position = static_cast<std::int64_t>(length++), .token = step.tokens[i]},
-                      .wanted = step.all_logits || i + 1 == step.tokens.size()});
+      Row& row = rows.emplace_back();
+      row.row = {.slot = slot, .position = static_cast<std::int64_t>(length++), .token = step.tokens[i]};
+      if (graph_.is_recurrent()) row.turn = turns[slot]++;
+      if (step.all_logits || i + 1 == step.tokens.size()) row.logits = wanted++;
     }
   }
+  std::ranges::stable_sort(rows, {}, &Row::turn);
   return rows;
 }
 

@@ -2,7 +2,9 @@
 // is asked for at once goes through the graph in steps of as many rows as it has. Torch-free header.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -25,16 +27,20 @@ class GraphDecoder final : public ForwardPass {
   void Drop(std::uint64_t sequence) override;
   void DropAll() override;
   std::size_t Length(std::uint64_t sequence) const override { return lengths_.Length(sequence); }
+  std::uint64_t times_queued() const { return graph_.times_queued(); }  // as DecodeGraph's
 
  private:
-  // A row of the graph, and whether its logits were asked for.
+  // A row of the graph, and what is asked of it.
   struct Row {
     DecodeRow row;
-    bool wanted = false;
+    std::size_t turn = 0;               // rows of one turn may go through the graph at once, those of a later one after
+    std::optional<std::size_t> logits;  // their place among those that were asked for
   };
 
   void CheckRoom(std::span<const SequenceStep> steps) const;
+  // By turns, and else in the steps' order.
   std::vector<Row> RowsOf(std::span<const SequenceStep> steps);
+  void Run(std::span<const Row> rows, Logits& logits);
   std::int64_t SlotOf(std::uint64_t sequence);
 
   DecodeGraph graph_;

@@ -1,6 +1,8 @@
 #include "engine_side/engine/torch/tensor_attention.h"
 #include "engine_side/engine/torch/tensor_block.h"
+#include "engine_side/engine/torch/tensor_delta_net.h"
 #include "engine_side/engine/torch/tensor_latent_attention.h"
+#include "engine_side/engine/torch/tensor_mamba.h"
 #include "engine_side/engine/torch/tensor_mlp.h"
 #include "engine_side/engine/torch/tensor_moe.h"
 #include "layercast/error.h"
@@ -22,6 +24,12 @@ std::unique_ptr<TensorBlock> MakeTensorBlock(const Module& module, const std::st
     return std::make_unique<TensorMoe>(*moe, path, context);
   }
   if (const auto* mlp = dynamic_cast<const Mlp*>(&module)) return std::make_unique<TensorMlp>(*mlp, path, context);
+  if (const auto* mixer = dynamic_cast<const MambaMixer*>(&module)) {
+    return std::make_unique<TensorMamba>(*mixer, path, context);
+  }
+  if (const auto* net = dynamic_cast<const GatedDeltaNet*>(&module)) {
+    return std::make_unique<TensorDeltaNet>(*net, path, context);
+  }
   throw Error(ErrorCode::kUnsupported,
               "the decode step in tensors cannot compute " + path + " (" + module.class_name() + ")");
 }

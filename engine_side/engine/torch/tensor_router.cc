@@ -64,9 +64,10 @@ RoutedRows ChooseExperts(const Routing& routing, const at::Tensor& logits, const
   at::Tensor preference = bias.defined() ? scores + bias : scores;
   if (routing.num_groups > 1) preference = KeepBestGroups(routing, preference);
   const at::Tensor chosen = AmongLargest(preference, routing.top_k);
-  at::Tensor weights = scores.masked_fill(chosen.logical_not(), 0.0);
-  if (routing.normalize) weights = weights / (weights.sum(-1, /*keepdim=*/true) + routing.normalize_epsilon);
-  return {chosen, weights * routing.scale};
+  const auto of_chosen = [&](const at::Tensor& values) { return values.masked_fill(chosen.logical_not(), 0.0); };
+  at::Tensor weights = scores;
+  if (routing.normalize) weights = weights / (of_chosen(scores).sum(-1, /*keepdim=*/true) + routing.normalize_epsilon);
+  return {chosen, of_chosen(weights * routing.scale)};
 }
 
 TensorRouter::TensorRouter(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context)
