@@ -1,7 +1,7 @@
 // Test program: the built-in engine's logits, or its greedy tokens, for the oracle in test_forward.py.
-//   engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step   reads one JSON object from standard input:
+//   engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step|both   reads one JSON object from standard input:
 //     {"prompts": [[1, 2], ...]}               logits of every token, each prompt in steps of a few tokens
-//   and writes them to standard output as raw fp32, prompt after prompt.
+//   and writes them to standard output as raw fp32, prompt after prompt; of both, all of the decoder's first.
 // RANKS_DIR/rank-R.safetensors hold the kernel tensors of rank R of TP, of all layers: this program loads nothing by
 // the pipeline. Each of the PP stages takes those of its layers.
 #include <algorithm>
@@ -105,7 +105,8 @@ struct Outcome {
 };
 
 Outcome RunRank(const ModelConfig& config, const ParallelConfig& parallel, CollectiveSegment& segment,
-                const std::string& recipe, const std::filesystem::path& file, const Prompts& prompts, bool by_step) {
+                const std::string& recipe, const std::filesystem::path& file, const Prompts& prompts,
+                std::string_view computed_by) {
   Outcome outcome;
   try {
     SegmentSeat seat(segment, parallel.engine_rank());
@@ -114,7 +115,11 @@ Outcome RunRank(const ModelConfig& config, const ParallelConfig& parallel, Colle
     const auto tree = ModelRegistry::Builtin().Build(config, parallel);
     Engine engine(*tree, parallel, *MakeRecipe(recipe), {collective, parallel.pp_size > 1 ? &stage_link : nullptr});
     outcome.filled = Fill(engine, file);
-    outcome.logits = by_step ? AllLogitsByStep(engine, *tree, parallel, prompts) : AllLogits(engine, prompts);
+    if (computed_by != "step") outcome.logits = AllLogits(engine, prompts);
+    if (computed_by != "decoder") {
+      const std::vector<float> logits = AllLogitsByStep(engine, *tree, parallel, prompts);
+      outcome.logits.insert(outcome.logits.end(), logits.begin(), logits.end());
+    }
   } catch (const std::exception& error) {
     outcome.failure = error.what();
   }
@@ -122,7 +127,7 @@ Outcome RunRank(const ModelConfig& config, const ParallelConfig& parallel, Colle
 }
 
 int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, int pp_size,
-        const std::string& recipe, bool by_step) {
+        const std::string& recipe, std::string_view computed_by) {
   const auto input = nlohmann::json::parse(std::cin);
   const auto prompts = input.at("prompts").get<Prompts>();
   const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model));
@@ -135,7 +140,7 @@ int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, 
       const ParallelConfig parallel{
           .tp_rank = rank % tp_size, .tp_size = tp_size, .pp_rank = rank / tp_size, .pp_size = pp_size};
       outcomes[static_cast<std::size_t>(rank)] =
-          RunRank(config, parallel, segment, recipe, FileOf(ranks, parallel.tp_rank), prompts, by_step);
+          RunRank(config, parallel, segment, recipe, FileOf(ranks, parallel.tp_rank), prompts, computed_by);
     });
   }
   threads.clear();
@@ -158,12 +163,12 @@ int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, 
 
 int main(int argc, char** argv) {
   const std::string_view computed_by = argc == 7 ? argv[6] : "";
-  if (computed_by != "decoder" && computed_by != "step") {
-    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step\n";
+  if (computed_by != "decoder" && computed_by != "step" && computed_by != "both") {
+    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step|both\n";
     return 2;
   }
   try {
-    return Run(argv[1], argv[2], std::stoi(argv[3]), std::stoi(argv[4]), argv[5], computed_by == "step");
+    return Run(argv[1], argv[2], std::stoi(argv[3]), std::stoi(argv[4]), argv[5], computed_by);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;
