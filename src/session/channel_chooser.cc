@@ -16,6 +16,7 @@ constexpr std::chrono::milliseconds kProbeTime{5'000};
 constexpr std::chrono::seconds kTryAgainAfter{60};  // a channel that failed
 constexpr std::size_t kMostMeasured = 256;          // ends remembered
 constexpr double kNoDifference = 1.1;
+constexpr const char* kByName = "only when it is asked for by name";
 
 const wire::ChannelAddress* FindOffered(const wire::Welcome& welcome, std::string_view name) {
   const auto found = std::ranges::find(welcome.channels, name, &wire::ChannelAddress::name);
@@ -29,11 +30,14 @@ std::unique_ptr<FetchingEnd> Connect(const Transport& transport, const std::stri
 
 bool CanBeTaken(const ChannelTrial& trial) { return trial.usable && !trial.by_name; }
 
+// One that was tried by name works, and is left all the same.
+std::string WhyNotTaken(const ChannelTrial& trial) { return trial.usable ? kByName : trial.reason; }
+
 std::string Join(const std::vector<ChannelTrial>& trials, bool taken, const char* separator) {
   std::string text;
   for (const ChannelTrial& trial : trials) {
     if (CanBeTaken(trial) != taken) continue;
-    text += (text.empty() ? "" : separator) + (taken ? Describe(trial) : trial.name + ": " + trial.reason);
+    text += (text.empty() ? "" : separator) + (taken ? Describe(trial) : trial.name + ": " + WhyNotTaken(trial));
   }
   return text;
 }
@@ -141,7 +145,7 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
   if (!transport.Viable(mine, theirs, trial.reason)) return trial;
   trial.by_name = !transport.ByDefault(mine, theirs);
   if (trial.by_name && !how.named) {
-    trial.reason = "only when it is asked for by name";
+    trial.reason = kByName;
     return trial;
   }
   if (!how.measured) {

@@ -51,6 +51,8 @@ TEST(PickChannel, WhatIsTakenOnlyByNameIsNotPicked) {
   const std::vector<ChannelTrial> trials = {by_name, Copying("zmq", 3)};
   ASSERT_EQ(PickChannel(trials), 1U);
   EXPECT_EQ(WhyPicked(trials, 1), "the only one: ucx: only when it is asked for by name");
+  by_name.reason.clear();  // as `layercast probe` has tried it
+  EXPECT_EQ(WhyPicked({by_name, Copying("zmq", 3)}, 1), "the only one: ucx: only when it is asked for by name");
 }
 
 TEST(PickChannel, TheOnlyOneSaysWhatIsWrongWithTheOthers) {
