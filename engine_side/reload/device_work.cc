@@ -95,12 +95,19 @@ void DeviceWork::Pack(const RegionView& view, std::size_t first, std::size_t byt
   });
 }
 
-RegionView DeviceWork::Readable(const RegionView& view, Buffer& memory) {
-  if (!chunks_.Has(view.base)) return view;
-  memory = Buffer(pinned_memory_, view.num_bytes());
-  stream_.Copy(view.base, memory.data(), view.num_bytes());
-  stream_.Wait(stream_.Record());
-  return PackedAt(memory.data(), view.row_bytes, view.rows);
+void DeviceWork::Read(const RegionView& view, ReadView read) {
+  if (!chunks_.Has(view.base)) return read(view);
+  Buffer pinned(pinned_memory_, view.num_bytes());
+  stream_.Copy(view.base, pinned.data(), view.num_bytes());
+  last_read_ = stream_.Record();
+  const RegionView copy = PackedAt(pinned.data(), view.row_bytes, view.rows);
+  reads_.push_back({std::move(pinned), copy, std::move(read)});
+}
+
+void DeviceWork::AwaitReads() {
+  if (reads_.empty()) return;
+  stream_.Wait(last_read_);
+  for (const Awaited& awaited : std::exchange(reads_, {})) awaited.read(awaited.copy);
 }
 
 void DeviceWork::Write(const RegionView& view, std::byte* to) {
@@ -245,6 +252,7 @@ void DeviceWork::Finish() {
 
 void DeviceWork::Drop() {
   WaitQuietly();
+  reads_.clear();
   for (Faults& faults : faults_) faults.complaints.clear();
   download_.Drop();
 }

@@ -35,7 +35,8 @@ class DeviceWork final : public StageWork {
 
   // Blocks that are given back are kept for the next ones, also of the next reload.
   MemoryResource& layer_memory() override { return layer_memory_; }
-  RegionView Readable(const RegionView& view, Buffer& memory) override;
+  void Read(const RegionView& view, ReadView read) override;
+  void AwaitReads() override;
   void Write(const RegionView& view, std::byte* to) override;
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
   void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
@@ -73,6 +74,13 @@ class DeviceWork final : public StageWork {
     DeviceStream::Ticket arrived = 0;
   };
 
+  // What the host is to read, on its way there.
+  struct Awaited {
+    Buffer pinned;
+    RegionView copy;
+    ReadView read;
+  };
+
   const std::byte* ForCopying(const RegionView& view, std::size_t first, std::size_t bytes);
   const std::byte* ForKernels(const RegionView& view, std::size_t first, std::size_t bytes, std::size_t alignment);
   void Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to);
@@ -88,7 +96,9 @@ class DeviceWork final : public StageWork {
   DeviceChunks chunks_;
   UploadRing uploads_;
   Download download_;
-  std::array<Faults, 2> faults_;  // of the layer that is worked on, and of the one before
+  std::vector<Awaited> reads_;
+  DeviceStream::Ticket last_read_ = 0;  // when the last of them is there
+  std::array<Faults, 2> faults_;        // of the layer that is worked on, and of the one before
   std::size_t current_ = 0;
 };
 

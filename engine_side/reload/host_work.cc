@@ -10,6 +10,7 @@
 #include "engine_side/reload/fuse_and_shard.h"
 #include "engine_side/reload/quantize.h"
 #include "layercast/error.h"
+#include "src/base/rounding.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/exponential.h"
 #include "src/tensor/scan.h"
@@ -63,19 +64,20 @@ void HostWork::NegateExponential(DType dtype, const std::byte* from, std::int64_
   std::transform(to, to + size, to, NegatedExponential);
 }
 
-// A thread for each element of the first dimension.
+// Bands of the first dimension, a few for each thread.
 void HostWork::CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) {
   if (from.strides.empty() || to.empty()) return ReadCaptured(from, to);
-  CapturedBuffer part = from;
-  part.shape.erase(part.shape.begin());
-  part.strides.erase(part.strides.begin());
-  const auto count = static_cast<std::size_t>(from.shape[0]);
-  const std::size_t bytes = to.size() / count;
+  const std::int64_t rows = from.shape[0];
+  const std::int64_t row_bytes = std::ssize(to) / rows;
   const std::int64_t step = from.strides[0] * BitsPerElement(from.dtype) / 8;
-  pool_.For(count, [&](std::size_t i) {
-    CapturedBuffer own = part;
-    own.address += static_cast<std::int64_t>(i) * step;
-    ReadCaptured(own, to.subspan(i * bytes, bytes));
+  const std::int64_t band = CeilDivide<std::int64_t>(rows, 4 * static_cast<std::int64_t>(pool_.threads()));
+  pool_.For(static_cast<std::size_t>(CeilDivide(rows, band)), [&](std::size_t i) {
+    const std::int64_t first = static_cast<std::int64_t>(i) * band;
+    CapturedBuffer part = from;
+    part.shape[0] = std::min(band, rows - first);
+    part.address += first * step;
+    ReadCaptured(part, to.subspan(static_cast<std::size_t>(first * row_bytes),
+                                  static_cast<std::size_t>(part.shape[0] * row_bytes)));
   });
 }
 

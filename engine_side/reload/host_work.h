@@ -12,7 +12,8 @@ class HostWork final : public StageWork {
   HostWork(MemoryResource& layer_memory, WorkerPool& pool) : layer_memory_(layer_memory), pool_(pool) {}
 
   MemoryResource& layer_memory() override { return layer_memory_; }
-  RegionView Readable(const RegionView& view, Buffer& /*memory*/) override { return view; }
+  void Read(const RegionView& view, ReadView read) override { read(view); }
+  void AwaitReads() override {}
   void Write(const RegionView& view, std::byte* to) override { Pack(view, to); }
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
   void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,

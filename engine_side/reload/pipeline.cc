@@ -104,6 +104,7 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   {
     const StageClock::Scope timing(clock_[Stage::kQuantize]);
+    parts_.work.AwaitReads();
     quantize_.CheckExponents(planned);
     part_scales_.Run(planned);
     derive_.Run(planned);
@@ -147,12 +148,12 @@ void ReloadPipeline::AcceptValues(const Piece& piece, const RegionView& view) {
 
 // Of codes that came with them: they may be wrong, or one of several.
 void ReloadPipeline::AcceptScales(const Piece& piece, const RegionView& view) {
-  const Placement& placement = parts_.plan.placements()[piece.placement];
-  const TensorSpec& spec = parts_.manifest.entry(placement.tensor).spec;
-  Buffer memory;
-  const RegionView scales = parts_.work.Readable(view, memory);
-  quantize_.CheckSign(placement.parameter, spec, scales);
-  if (placement.shared) part_scales_.Note(piece, spec.dtype, scales);
+  parts_.work.Read(view, [this, piece](const RegionView& scales) {
+    const Placement& placement = parts_.plan.placements()[piece.placement];
+    const TensorSpec& spec = parts_.manifest.entry(placement.tensor).spec;
+    quantize_.CheckSign(placement.parameter, spec, scales);
+    if (placement.shared) part_scales_.Note(piece, spec.dtype, scales);
+  });
 }
 
 void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {

@@ -113,16 +113,17 @@ std::string QuantizeStage::WordsFor(std::uint32_t parameter, const TensorSpec& t
 
 std::vector<float> QuantizeStage::ReciprocalsOf(const Placement& placement, const Manifest& manifest,
                                                 const RegionView& divisors) const {
-  Buffer memory;
-  const RegionView view = work_.Readable(divisors, memory);
   std::vector<float> values;
-  try {
-    for (std::size_t row = 0; row < view.rows; ++row) {
-      std::ranges::copy(Reciprocals(view.row(row), view.row_bytes / sizeof(float)), std::back_inserter(values));
+  work_.Read(divisors, [&](const RegionView& view) {
+    try {
+      for (std::size_t row = 0; row < view.rows; ++row) {
+        std::ranges::copy(Reciprocals(view.row(row), view.row_bytes / sizeof(float)), std::back_inserter(values));
+      }
+    } catch (const Error& error) {
+      throw Error(error.code(), WordsFor(placement.parameter, manifest.entry(placement.tensor).spec) + error.what());
     }
-  } catch (const Error& error) {
-    throw Error(error.code(), WordsFor(placement.parameter, manifest.entry(placement.tensor).spec) + error.what());
-  }
+  });
+  work_.AwaitReads();
   return values;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,8 +39,11 @@ class StageWork {
   // Where a layer's parameters are materialized. What is given back may still be used by what was asked for before.
   virtual MemoryResource& layer_memory() = 0;
 
-  // A view of the same bytes for the host to read: itself, or a copy in `memory`.
-  virtual RegionView Readable(const RegionView& view, Buffer& memory) = 0;
+  // A view's bytes for the host: `read` is called with the view itself at once, or with a copy by AwaitReads.
+  using ReadView = std::function<void(const RegionView& view)>;
+  virtual void Read(const RegionView& view, ReadView read) = 0;
+  // Calls what was not called yet, in its order; what that throws goes on to the caller. One wait, however many.
+  virtual void AwaitReads() = 0;
   // Copies a view's bytes, packed.
   virtual void Write(const RegionView& view, std::byte* to) = 0;
   virtual void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) = 0;

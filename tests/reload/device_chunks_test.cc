@@ -67,6 +67,19 @@ TEST_F(ChunksToDevice, AreServedLikeAnyOthers) {
   }
 }
 
+// The host reads scales, which come with their codes or for activations and caches: all of a layer's at once.
+TEST_F(ChunksToDevice, OfScalesCostNoWaitForATensor) {
+  const DeviceRigOptions options{
+      .model = {.recipe = "fp8_per_tensor", .layers = 6, .scales = {.inputs = true, .kv_cache = true}},
+      .chunk_bytes = 4U << 20};
+  DeviceRank engine(*device_, options, heap_);
+  const testing::Weights& weights = Publish(options.model, 1, PublishAs::kSnapshot);
+  const std::size_t before = device_->waits();
+  engine.Reload(publisher_.endpoint(), 1);
+  EXPECT_LE(device_->waits() - before, engine.layers() + 8);
+  EXPECT_THAT(Differences(engine.Served(), testing::ServedSlowly(options.model, weights)), IsEmpty());
+}
+
 TEST_F(ChunksToDevice, TakeNoMemoryAfterTheFirstReload) {
   const DeviceRigOptions options{};
   DeviceRank engine(*device_, options, heap_);

@@ -109,6 +109,7 @@ class DeviceRank {
   bool ServesWhatItStaged() const { return captured_.ServedDigest() == staged_.digest; }
   Stager& stager() { return stager_; }
   std::size_t brought() const { return brought_; }
+  std::uint64_t layers() const { return report_.layers; }  // of the last reload
 
  private:
   static ReceiverOptions Options(const DeviceRigOptions& options, MemoryResource& host) {
