@@ -6,6 +6,7 @@
 
 #include "engine_side/quant/cuda_kernels.h"
 #include "layercast/error.h"
+#include "src/base/rounding.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -121,6 +122,28 @@ void DeviceTensors::ToHost(Place& place, const std::byte* from, std::size_t byte
     place.download.Drop();  // refers to `to`
     throw;
   }
+}
+
+// NaN and infinity were looked for when the snapshot was taken: the kernel's word is not read.
+std::vector<float> DeviceTensors::AmaxOver(const Device& device, const TensorSpec& spec, const std::byte* data,
+                                           KeptAxes kept) {
+  CheckKept(spec.shape, kept);
+  std::vector<float> amax(static_cast<std::size_t>(NumKept(spec.shape, kept)));
+  if (spec.num_elements() == 0) return amax;
+  if (!HasKernel(spec.dtype)) {
+    std::vector<std::byte> copy(static_cast<std::size_t>(spec.num_bytes()));
+    ToHost(device, data, copy.size(), copy.data());
+    return layercast::AmaxOver(spec, copy.data(), kept, pool_);
+  }
+  const std::scoped_lock lock(mutex_);
+  Place& place = On(device);
+  const std::size_t bytes = amax.size() * sizeof(float);
+  const Buffer found(place.scratch, RoundUp(bytes, sizeof(CudaFaultWord)) + sizeof(CudaFaultWord));
+  place.stream->Fill(found.data(), std::byte{0}, found.size());
+  place.stream->FindAxisAmax(spec.dtype, data, AxisSplit::Of(spec.shape, kept), reinterpret_cast<float*>(found.data()),
+                             reinterpret_cast<std::uint64_t*>(found.data() + found.size() - sizeof(CudaFaultWord)));
+  ToHost(place, found.data(), bytes, reinterpret_cast<std::byte*>(amax.data()));
+  return amax;
 }
 
 // A chunk of one run of bytes is digested where it lies; others are packed first.

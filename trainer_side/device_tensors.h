@@ -35,6 +35,8 @@ class DeviceTensors final : public DeviceBytes {
   std::vector<TensorSummary> SummariesOf(const Device& device, std::span<const NamedTensor> tensors);
 
   void ToHost(const Device& device, const std::byte* from, std::size_t bytes, std::byte* to) override;
+  std::vector<float> AmaxOver(const Device& device, const TensorSpec& spec, const std::byte* data,
+                              KeptAxes kept) override;
   std::vector<Digest> DigestsOf(const Device& device, std::span<const std::vector<RegionView>> chunks) override;
 
  private:

@@ -115,6 +115,8 @@ class CudaDeviceStream final : public DeviceStream {
     CudaAmax({dtype, from, 1, count, count * BitsPerElement(dtype) / 8, 0}, amax,
              reinterpret_cast<CudaFaultWord*>(fault), stream_.handle());
   }
+  void FindAxisAmax(DType dtype, const std::byte* from, const AxisSplit& split, float* amax,
+                    std::uint64_t* fault) override;
   void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override {
     const OnCudaDevice scope(stream_.device());
     CudaLeafDigests(from, bytes, leaves, stream_.handle());
@@ -207,6 +209,19 @@ void CudaDeviceStream::FindNonFinite(DType dtype, const std::byte* from, std::in
   if (wrong.mask == 0) return;
   CudaFind(ElementBytes(dtype), from, count, wrong.mask, wrong.value, reinterpret_cast<CudaFaultWord*>(fault),
            stream_.handle());
+}
+
+void CudaDeviceStream::FindAxisAmax(DType dtype, const std::byte* from, const AxisSplit& split, float* amax,
+                                    std::uint64_t* fault) {
+  const OnCudaDevice scope(stream_.device());
+  auto* const word = reinterpret_cast<CudaFaultWord*>(fault);
+  const std::int64_t size = ElementBytes(dtype);
+  if (split.last == 1) {
+    return CudaRowAmax({dtype, from, split.outer, split.reduced, split.reduced * size, 0}, amax, word,
+                       stream_.handle());
+  }
+  CudaColumnAmax({dtype, from, split.reduced, split.last, split.last * size, 0}, split.outer, amax, word,
+                 stream_.handle());
 }
 
 CudaTensorAmax CudaDeviceStream::AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault) {

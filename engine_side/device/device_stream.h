@@ -12,6 +12,7 @@
 #include "engine_side/quant/recipe.h"
 #include "layercast/memory.h"
 #include "layercast/version.h"
+#include "src/tensor/axis_amax.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -65,6 +66,9 @@ class DeviceStream {
   // The largest finite magnitude of packed f16, bf16 or f32, merged into `amax`, of device memory as `fault` is, which
   // becomes what Quantize makes it where there is NaN or infinity among them.
   virtual void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) = 0;
+  // The same over the middle dimension of packed elements, into `amax` [outer, last], which is 0 before.
+  virtual void FindAxisAmax(DType dtype, const std::byte* from, const AxisSplit& split, float* amax,
+                            std::uint64_t* fault) = 0;
   // The digests of the leaves of these bytes (src/base/digest.h): NumLeaves(bytes) of them, in device memory.
   virtual void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) = 0;
 

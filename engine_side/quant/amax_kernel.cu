@@ -1,4 +1,6 @@
 #include "engine_side/quant/cuda/amax_body.cuh"
+#include "engine_side/quant/cuda/column_amax_body.cuh"
+#include "engine_side/quant/cuda/for_elements.cuh"
 #include "engine_side/quant/cuda/run.cuh"
 #include "engine_side/quant/cuda_kernels.h"
 
@@ -10,6 +12,11 @@ void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstre
 
 void CudaRowAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream) {
   cuda::RunRowAmax(cuda::OnDevice(stream), piece, amax, fault);
+}
+
+void CudaColumnAmax(const CudaMatrix& first, std::int64_t matrices, float* amax, CudaFaultWord* fault,
+                    CUstream_st* stream) {
+  cuda::RunColumnAmax(cuda::ElementsOnDevice(stream), first, matrices, amax, fault);
 }
 
 }  // namespace layercast

@@ -111,5 +111,8 @@ void CudaDequantize(const CudaCodes& weight, DType dtype, void* values, CUstream
 // amax[first_row ...].
 void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
 void CudaRowAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
+// Of each column of each of so many packed matrices, one behind the other, merged into amax [matrices, cols].
+void CudaColumnAmax(const CudaMatrix& first, std::int64_t matrices, float* amax, CudaFaultWord* fault,
+                    CUstream_st* stream);
 
 }  // namespace layercast

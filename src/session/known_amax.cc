@@ -5,15 +5,6 @@ namespace {
 
 constexpr std::size_t kMostValues = 16U << 20;  // 64 MiB: the rows of a hundred layers of the largest models
 
-// The bytes of an offer's tensor, brought to `memory` where it lies on a device.
-const std::byte* OnHost(const Offer& offer, std::uint32_t index, DeviceBytes* device, std::vector<std::byte>& memory) {
-  const OfferedTensor& tensor = offer.tensors[index];
-  if (offer.device.kind == Device::Kind::kHost || tensor.bytes == 0) return tensor.data;
-  memory.resize(static_cast<std::size_t>(tensor.bytes));
-  device->ToHost(offer.device, tensor.data, memory.size(), memory.data());
-  return memory.data();
-}
-
 }  // namespace
 
 std::vector<float> KnownAmax::Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool,
@@ -24,9 +15,10 @@ std::vector<float> KnownAmax::Of(const OfferedVersion& version, const AmaxReques
     if (const auto values = known->second.find(key); values != known->second.end()) return values->second;
   }
   const TensorSpec spec = AsRead(version.manifest().entry(request.tensor).spec, request);
-  std::vector<std::byte> brought;
-  const std::byte* const bytes = OnHost(version.offer(), request.tensor, device, brought);
-  std::vector<float> values = AmaxOver(spec, bytes, request.kept, pool);
+  const Device& where = version.offer().device;
+  const std::byte* const bytes = version.offer().tensors[request.tensor].data;
+  std::vector<float> values = where.kind == Device::Kind::kHost ? AmaxOver(spec, bytes, request.kept, pool)
+                                                                : device->AmaxOver(where, spec, bytes, request.kept);
   MakeRoom(values.size());
   if (values_ + values.size() <= kMostValues) {
     values_ += values.size();

@@ -19,7 +19,7 @@ namespace layercast {
 class KnownAmax {
  public:
   // Of an offered snapshot's bytes. The request fits it.
-  // `device`: for a version on one, whose bytes come to the host for this.
+  // `device`: for a version on one.
   std::vector<float> Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool,
                         DeviceBytes* device);
 

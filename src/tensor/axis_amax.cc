@@ -16,18 +16,6 @@ constexpr std::size_t kMostAxes = 8;  // bits of KeptAxes
 
 bool Keeps(KeptAxes kept, std::size_t axis) { return axis < kMostAxes && (kept >> axis & 1) != 0; }
 
-// A tensor as [outer, reduced, last] with the middle one reduced; last is 1 where the last dimension is not kept.
-struct Split {
-  std::int64_t outer = 1, reduced = 1, last = 1;
-
-  Split(const Shape& shape, KeptAxes kept) {
-    const auto leading = static_cast<std::size_t>(std::countr_one(kept));
-    for (std::size_t d = 0; d < shape.size(); ++d) {
-      (d < leading ? outer : Keeps(kept, d) ? last : reduced) *= shape[d];
-    }
-  }
-};
-
 // Of each column of a matrix.
 void ScanColumns(const MatrixView& matrix, float* amax) {
   std::vector<float> row(static_cast<std::size_t>(matrix.cols));
@@ -67,10 +55,19 @@ std::int64_t NumKept(const Shape& shape, KeptAxes kept) {
   return elements;
 }
 
+AxisSplit AxisSplit::Of(const Shape& shape, KeptAxes kept) {
+  AxisSplit split;
+  const auto leading = static_cast<std::size_t>(std::countr_one(kept));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    (d < leading ? split.outer : Keeps(kept, d) ? split.last : split.reduced) *= shape[d];
+  }
+  return split;
+}
+
 std::vector<float> AmaxOver(const TensorSpec& spec, const std::byte* data, KeptAxes kept, WorkerPool& pool) {
   CheckKept(spec.shape, kept);
   std::vector<float> amax(static_cast<std::size_t>(NumKept(spec.shape, kept)), 0.0F);
-  const Split split(spec.shape, kept);
+  const AxisSplit split = AxisSplit::Of(spec.shape, kept);
   MatrixView matrix{.dtype = spec.dtype, .data = data, .rows = split.outer, .cols = split.reduced, .row_stride = 0};
   if (amax.empty()) return amax;
   if (split.last == 1) {

@@ -31,6 +31,11 @@ TensorSpec AsRead(const TensorSpec& spec, const AmaxRequest& request);
 void CheckKept(const Shape& shape, KeptAxes kept);
 // How many values that gives.
 std::int64_t NumKept(const Shape& shape, KeptAxes kept);
+// A tensor as [outer, reduced, last], of which the middle one is not kept; last is 1 where the last dimension is not.
+struct AxisSplit {
+  std::int64_t outer = 1, reduced = 1, last = 1;
+  static AxisSplit Of(const Shape& shape, KeptAxes kept);
+};
 // The values, row-major; of finite elements alone.
 std::vector<float> AmaxOver(const TensorSpec& spec, const std::byte* data, KeptAxes kept, WorkerPool& pool);
 

@@ -60,6 +60,10 @@ class CountedStream final : public DeviceStream {
   void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override {
     stream_->FindAmax(dtype, from, count, amax, fault);
   }
+  void FindAxisAmax(DType dtype, const std::byte* from, const AxisSplit& split, float* amax,
+                    std::uint64_t* fault) override {
+    stream_->FindAxisAmax(dtype, from, split, amax, fault);
+  }
   void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override {
     stream_->LeafDigests(from, bytes, leaves);
   }

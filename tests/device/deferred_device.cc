@@ -294,6 +294,18 @@ void DeferredStream::FindAmax(DType dtype, const std::byte* from, std::int64_t c
   });
 }
 
+void DeferredStream::FindAxisAmax(DType dtype, const std::byte* from, const AxisSplit& split, float* amax,
+                                  std::uint64_t* fault) {
+  constexpr KeptAxes kOuter = 0b001, kOuterAndLast = 0b101;
+  const TensorSpec spec{"", dtype, {split.outer, split.reduced, split.last}};
+  ExpectReachable(from, static_cast<std::size_t>(spec.num_bytes()));
+  ExpectReachable(reinterpret_cast<const std::byte*>(amax),
+                  static_cast<std::size_t>(split.outer * split.last) * sizeof(*amax));
+  ExpectAligned(amax, sizeof(*amax));
+  ExpectWord(fault);
+  Queue([=, this] { std::ranges::copy(AmaxOver(spec, from, split.last == 1 ? kOuter : kOuterAndLast, pool_), amax); });
+}
+
 void DeferredStream::LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) {
   if (bytes != 0) ExpectReachable(from, bytes);
   ExpectReachable(reinterpret_cast<const std::byte*>(leaves), NumLeaves(bytes) * sizeof(Digest));

@@ -69,6 +69,8 @@ class DeferredStream final : public DeviceStream {
                   std::byte* values) override;
   void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override;
   void FindAmax(DType dtype, const std::byte* from, std::int64_t count, float* amax, std::uint64_t* fault) override;
+  void FindAxisAmax(DType dtype, const std::byte* from, const AxisSplit& split, float* amax,
+                    std::uint64_t* fault) override;
   void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override;
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
   Ticket Record() override;  // an operation too, as an event is: to wait for it costs, whatever was queued before

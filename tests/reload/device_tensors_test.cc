@@ -12,6 +12,7 @@
 
 #include "layercast/error.h"
 #include "src/base/counting_memory.h"
+#include "src/tensor/axis_amax.h"
 #include "src/tensor/manifest_entry.h"
 #include "tests/device/device_test.h"
 #include "tests/reload/device_publishing.h"
@@ -81,6 +82,26 @@ TEST_F(TensorsOnDevice, GoToAnEngineOnADevice) {
         EXPECT_TRUE(engine.ServesWhatItStaged());
       }
       EXPECT_EQ(host.allocations(), 0U);
+    }
+  }
+}
+
+// Of what a receiver may ask for, values are all that comes to the host; of fp64, which no kernel reads, the bytes.
+TEST_F(TensorsOnDevice, HaveTheMagnitudesByRowAndByColumnThatTheHostFinds) {
+  WorkerPool pool(1);
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF64}) {
+    for (const auto& [shape, kept] : std::vector<std::pair<Shape, KeptAxes>>{
+             {{70, 300}, 0b01}, {{4, 30, 64}, 0b001}, {{4, 30, 64}, 0b011}, {{4, 300, 64}, 0b101}, {{0, 4}, 0b01}}) {
+      testing::Weights weights;
+      weights.AddRandom({"w", dtype, shape}, 7);
+      const TensorSpec spec = weights.spec(0);
+      const TensorView there = publisher_->Place(weights).front().tensor;
+      const std::size_t before = device_->bytes_brought();
+      const std::vector<float> amax = publisher_->tensors().AmaxOver(kDevice, spec, there.data, kept);
+      if (dtype != DType::kF64) {
+        EXPECT_EQ(device_->bytes_brought() - before, amax.size() * sizeof(float));
+      }
+      EXPECT_EQ(amax, AmaxOver(spec, weights.at(0).tensor.data, kept, pool)) << Name(dtype) << ToString(shape);
     }
   }
 }
