@@ -52,8 +52,39 @@ inline DType DTypeOf(at::ScalarType type) {
   }
 }
 
+namespace torch_detail {
+
+[[noreturn]] inline void Refuse(const std::string& name, const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "'" + name + "': expected a dense tensor with memory of its own, got " + what);
+}
+
+// From the storage's begin to the tensor's last element.
+inline std::size_t BytesReached(const at::Tensor& tensor) {
+  std::int64_t last = tensor.storage_offset();
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return static_cast<std::size_t>(last + 1) * tensor.itemsize();
+}
+
+}  // namespace torch_detail
+
+// Throws, naming the tensor, what Layercast cannot read or write where it lies: kInvalidArgument of an undefined one, a
+// sparse one, one on meta, and one whose storage was freed (as a sharded trainer frees what it has gathered);
+// kUnsupported of a type that has no dtype, quantized ones among them.
 inline TensorSpec SpecOf(const std::string& name, const at::Tensor& tensor) {
-  return {.name = name, .dtype = DTypeOf(tensor.scalar_type()), .shape = tensor.sizes().vec()};
+  if (!tensor.defined()) torch_detail::Refuse(name, "an undefined one");
+  if (tensor.layout() != c10::Layout::Strided) torch_detail::Refuse(name, "one that is not laid out in strides");
+  if (tensor.is_meta() || !tensor.has_storage()) torch_detail::Refuse(name, "one on " + tensor.device().str());
+  const std::size_t held = tensor.storage().nbytes();
+  if (tensor.numel() != 0 && held < torch_detail::BytesReached(tensor)) {
+    torch_detail::Refuse(name, "a storage of " + std::to_string(held) + " bytes where it needs " +
+                                   std::to_string(torch_detail::BytesReached(tensor)) + ": was it freed?");
+  }
+  try {
+    return {.name = name, .dtype = DTypeOf(tensor.scalar_type()), .shape = tensor.sizes().vec()};
+  } catch (const Error& error) {
+    throw Error(error.code(), "'" + name + "': " + error.what());
+  }
 }
 
 // Where a walk yields the bytes of tensors that lie on CUDA devices. kToHost: copied to the host. kStay: on the device,
@@ -68,7 +99,8 @@ inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tens
                                  CudaTensors cuda = CudaTensors::kToHost) {
   TensorSpec spec = SpecOf(name, tensor);
   const bool stays = tensor.is_cuda() && cuda == CudaTensors::kStay;
-  auto packed = std::make_shared<const at::Tensor>((stays ? tensor.detach() : tensor.detach().cpu()).contiguous());
+  const at::Tensor values = tensor.detach().resolve_conj().resolve_neg();  // views that are computed when they are read
+  auto packed = std::make_shared<const at::Tensor>((stays ? values : values.cpu()).contiguous());
   if (stays) c10::impl::VirtualGuardImpl(at::kCUDA).getStream(tensor.device()).synchronize();
   const auto* data = static_cast<const std::byte*>(packed->const_data_ptr());
   const Device device = stays ? Device{Device::Kind::kCuda, tensor.device().index()} : Device();
@@ -84,7 +116,9 @@ inline Weights TorchWeights(std::vector<NamedAtTensor> tensors, CudaTensors cuda
   std::unordered_map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     weights.specs.push_back(SpecOf(tensors[i].first, tensors[i].second));
-    places.emplace(tensors[i].first, i);
+    if (!places.emplace(tensors[i].first, i).second) {
+      throw Error(ErrorCode::kInvalidArgument, "'" + tensors[i].first + "' is to be published twice: expected it once");
+    }
   }
   weights.walk = [tensors = std::move(tensors), places = std::move(places), cuda](std::span<const std::string> order) {
     std::vector<NamedAtTensor> list = order.empty() ? tensors : std::vector<NamedAtTensor>{};
@@ -154,19 +188,21 @@ inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, 
 
 // An engine's tensors as captured buffers, with their strides. The tensors are kept alive, and asked for their
 // addresses again around every commit. They may lie in host memory and on one CUDA device. Throws kUnsupported, naming
-// the tensor, on any other device.
+// the tensor, on any other device, and what SpecOf throws.
 inline CapturedBuffers AdoptTensors(std::vector<NamedAtTensor> tensors) {
   auto table = [tensors = std::move(tensors)] {
     std::vector<CapturedBuffer> buffers;
     for (const auto& [name, tensor] : tensors) {
-      const bool cuda = tensor.device().is_cuda();
-      if (!cuda && !tensor.device().is_cpu()) {
+      const bool cuda = tensor.defined() && tensor.device().is_cuda();
+      if (tensor.defined() && !cuda && !tensor.device().is_cpu()) {
         throw Error(ErrorCode::kUnsupported, "captured buffer '" + name + "' is on " + tensor.device().str());
       }
+      TensorSpec spec = SpecOf(name, tensor);
+      if (tensor.is_conj() || tensor.is_neg()) torch_detail::Refuse(name, "a view that is computed when it is read");
       buffers.push_back({.name = name,
                          .address = static_cast<std::byte*>(tensor.data_ptr()),
-                         .dtype = DTypeOf(tensor.scalar_type()),
-                         .shape = tensor.sizes().vec(),
+                         .dtype = spec.dtype,
+                         .shape = std::move(spec.shape),
                          .strides = tensor.strides().vec(),
                          .device = cuda ? Device{Device::Kind::kCuda, tensor.device().index()} : Device()});
     }

@@ -6,8 +6,14 @@
 
 #include <cstring>
 
+#include "tests/support/error_of.h"
+
 namespace layercast {
 namespace {
+
+using layercast::testing::ErrorOf;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::vector<std::pair<std::string, std::vector<std::byte>>> WalkAll(const Weights& weights,
                                                                     std::span<const std::string> order = {}) {
@@ -84,6 +90,77 @@ TEST(TorchWeights, RefuseATypeThatNoSafetensorsFileHolds) {
   EXPECT_EQ(CodeOf([&] { TorchWeights(std::vector<NamedAtTensor>{{"w", tensor}}); }), ErrorCode::kUnsupported);
 }
 
+// What is wrong with a tensor, and how it is told.
+struct Wrong {
+  at::Tensor tensor;
+  const char* message;
+};
+
+at::Tensor Freed() {
+  at::Tensor tensor = at::zeros({2, 3});
+  tensor.storage().set_nbytes(0);
+  return tensor;
+}
+
+std::vector<Wrong> WrongTensors() {
+  return {
+      {at::Tensor(), "got an undefined one"},
+      {at::zeros({2, 2}).to_sparse(), "got one that is not laid out in strides"},
+      {at::zeros({2, 2}).to_sparse_csr(), "got one that is not laid out in strides"},
+      {at::empty({2, 2}, at::TensorOptions().device(at::kMeta)), "got one on meta"},
+      {Freed(), "got a storage of 0 bytes where it needs 24: was it freed?"},
+      {at::quantize_per_tensor(at::zeros({2, 2}), 0.5, 0, at::kQInt8), "torch type QInt8 has no dtype"},
+      {at::zeros({2}, at::kComplexDouble), "torch type ComplexDouble has no dtype"},
+  };
+}
+
+TEST(TorchWeights, NameATensorThatTheyCannotPublish) {
+  for (const Wrong& wrong : WrongTensors()) {
+    const auto expected = AllOf(HasSubstr("'model.w'"), HasSubstr(wrong.message));
+    EXPECT_THAT(ErrorOf([&] { TorchWeights(std::vector<NamedAtTensor>{{"model.w", wrong.tensor}}); }), expected);
+    EXPECT_THAT(ErrorOf([&] { TorchShards({{"model.w", wrong.tensor}}); }), expected);
+    const Weights once = TorchWeights([&]() { return std::optional(NamedAtTensor("model.w", wrong.tensor)); });
+    EXPECT_THAT(ErrorOf([&] { (void)once.walk({})->Next(); }), expected);
+  }
+}
+
+// It was whole when it was listed.
+TEST(TorchWeights, NameATensorThatIsFreedBeforeItIsRead) {
+  at::Tensor tensor = at::zeros({4});
+  const Weights weights = TorchWeights(std::vector<NamedAtTensor>{{"model.w", tensor}});
+  tensor.storage().set_nbytes(0);
+  EXPECT_THAT(ErrorOf([&] { WalkAll(weights); }), AllOf(HasSubstr("'model.w'"), HasSubstr("was it freed?")));
+}
+
+TEST(TorchWeights, RefuseANameTwice) {
+  EXPECT_THAT(ErrorOf([] { TorchWeights(std::vector<NamedAtTensor>{{"w", at::zeros({2})}, {"w", at::ones({2})}}); }),
+              HasSubstr("'w' is to be published twice"));
+}
+
+TEST(TorchWeights, GiveTheValuesOfEmptyStridedAndLazilyComputedTensors) {
+  const at::Tensor wide = at::arange(24, at::kFloat).view({4, 6}).requires_grad_();
+  const at::Tensor lazy = at::complex(at::arange(3, at::kFloat), at::ones({3})).conj();
+  const std::vector<NamedAtTensor> tensors = {
+      {"empty", at::zeros({0, 4})},  {"scalar", at::scalar_tensor(3.0)},
+      {"part", wide.slice(1, 1, 4)}, {"expanded", at::ones({1, 3}).expand({2, 3})},
+      {"conjugated", lazy},          {"negated", at::imag(lazy)}};
+  const auto walked = WalkAll(TorchWeights(tensors));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(walked[i].second,
+              Bytes(at::clone(tensors[i].second.detach(), at::MemoryFormat::Contiguous).resolve_conj().resolve_neg()))
+        << walked[i].first;
+  }
+}
+
+TEST(TorchWeights, GiveATiedParameterUnderBothOfItsNames) {
+  auto module = std::make_shared<torch::nn::Module>();
+  const at::Tensor shared = module->register_parameter("embed", at::randn({3, 4}));
+  module->register_parameter("head", shared);
+  const auto walked = WalkAll(TorchWeights(*module));
+  ASSERT_EQ(walked.size(), 2U);
+  EXPECT_EQ(walked[0].second, walked[1].second);
+}
+
 TEST(TorchWeights, ArePublishedFromALivingModuleWithoutTouchingIt) {
   auto module = std::make_shared<torch::nn::Module>();
   const at::Tensor weight = module->register_parameter("weight", at::randn({8, 8}));
@@ -137,6 +214,21 @@ TEST(AdoptTensors, KeepsAddressesAndStrides) {
 TEST(AdoptTensors, RefusesATensorWithoutMemoryThatItKnows) {
   const at::Tensor meta = at::empty({2, 2}, at::TensorOptions().device(at::kMeta));
   EXPECT_EQ(CodeOf([&] { AdoptTensors({{"nowhere", meta}}); }), ErrorCode::kUnsupported);
+}
+
+TEST(AdoptTensors, NameATensorThatCannotBeWritten) {
+  for (const Wrong& wrong : WrongTensors()) {
+    if (wrong.tensor.defined() && wrong.tensor.is_meta()) continue;  // above
+    EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"model.w", wrong.tensor}}); }),
+                AllOf(HasSubstr("'model.w'"), HasSubstr(wrong.message)));
+  }
+  const at::Tensor twice = at::zeros({4});
+  EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", twice}, {"w", at::zeros({4})}}); }),
+              HasSubstr("'w': it is named twice"));
+  EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", twice}, {"head", twice}}); }), HasSubstr("it overlaps"));
+  EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", at::ones({1, 3}).expand({2, 3})}}); }), HasSubstr("over each other"));
+  EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", at::zeros({3}, at::kComplexFloat).conj()}}); }),
+              HasSubstr("a view that is computed when it is read"));
 }
 
 TEST(AdoptTensors, NoticesATensorThatMoved) {
