@@ -72,14 +72,16 @@ bool ReachedByIpv6(const std::string& endpoint, Deadline deadline) {
               "endpoint '" + endpoint + "': no address is known of the host '" + host + "': " + why);
 }
 
-std::string AsBindable(const std::string& endpoint) {
+std::string ByAddress(const std::string& endpoint, Deadline deadline) {
   const std::string host = HostOf(endpoint);
   if (host.empty() || host == "*" || IsIpv6(endpoint)) return endpoint;
-  const std::optional<HostLookup> lookup = LookUp(host, Deadline::After(kToBind));
+  const std::optional<HostLookup> lookup = LookUp(host, deadline);
   if (!lookup || lookup->addresses == nullptr) return endpoint;
   const std::string address = AddressText(*PreferredAddress(lookup->addresses.get()));
   return address.empty() ? endpoint : "tcp://" + address + endpoint.substr(endpoint.rfind(':'));
 }
+
+std::string AsBindable(const std::string& endpoint) { return ByAddress(endpoint, Deadline::After(kToBind)); }
 
 bool IsIpv6(const std::string& endpoint) { return endpoint.starts_with("tcp://["); }
 

@@ -34,6 +34,9 @@ std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 // What was wrong with an engine, behind its name where that is not said ("engine tcp://a:1: ...").
 std::string NamingEngine(const std::string& endpoint, const std::string& fault);
 
+// With the host's address instead of its name. One that nobody knows in time is returned as it is.
+std::string ByAddress(const std::string& endpoint, Deadline deadline);
+
 // Of an endpoint that is to be bound, the one that ZeroMQ can: it knows addresses and interfaces ("eth0"), and no names
 // of hosts. One that nobody knows is returned as it is.
 std::string AsBindable(const std::string& endpoint);

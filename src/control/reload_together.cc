@@ -1,6 +1,7 @@
 #include "src/control/reload_together.h"
 
 #include <future>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -117,10 +118,32 @@ class Participant {
   Version staged_;
 };
 
+// What is no endpoint becomes that engine's own error later.
+std::string AddressOf(const std::string& endpoint, Deadline deadline) {
+  try {
+    return ByAddress(endpoint, deadline);
+  } catch (const Error&) {
+    return endpoint;
+  }
+}
+
+// One that is there under two names would wait for itself: it stages one version after the other, and holds the first
+// until the second is staged.
+void CheckDistinct(const std::vector<std::string>& endpoints, Deadline deadline) {
+  std::map<std::string, std::string> by_address;
+  for (const std::string& endpoint : endpoints) {
+    const auto [first, is_new] = by_address.emplace(AddressOf(endpoint, deadline), endpoint);
+    if (is_new) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                "engine " + endpoint + " is engine " + first->second + ": expected each of them once");
+  }
+}
+
 }  // namespace
 
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout) {
+  CheckDistinct(endpoints, Deadline::After(timeout));
   Together together(endpoints.size(), expected);
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) {

@@ -11,13 +11,16 @@
 #include "layercast/controller.h"
 #include "src/control/rpc.h"
 #include "src/control/vote.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using layercast::testing::ErrorOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr std::chrono::milliseconds kNoTime{0};
@@ -143,6 +146,18 @@ TEST(ReloadTogether, AnEngineThatLetsGoWhileItWaitsIsEnough) {
   const std::vector<EngineOutcome> outcomes = Together({&impatient, &slow});
   for (const EngineOutcome& outcome : outcomes) EXPECT_THAT(outcome.error->what(), HasSubstr("its lease is over"));
   EXPECT_THAT(slow.Told(), AllOf(Contains("abort_weights"), Not(Contains("commit_weights"))));
+}
+
+// It would stage for one of them, and hold that until it has staged for the other.
+TEST(ReloadTogether, AnEngineUnderTwoNamesIsRefused) {
+  EngineInSteps engine;
+  const std::string alias = "tcp://localhost" + engine.endpoint().substr(engine.endpoint().rfind(':'));
+  EXPECT_THAT(ErrorOf([&] {
+                Controller({engine.endpoint(), alias})
+                    .ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true});
+              }),
+              HasSubstr("engine " + alias + " is engine " + engine.endpoint() + ": expected each of them once"));
+  EXPECT_THAT(engine.Told(), IsEmpty());
 }
 
 TEST(ReloadTogether, AnEndpointThatIsNoneIsEnough) {
