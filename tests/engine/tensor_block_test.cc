@@ -51,7 +51,10 @@ BlockKind MixtureKind(const std::string& name, const MoeOptions& options, const 
             moe.intermediate_size = 14;
             if (!options.shared_name.empty()) moe.shared_intermediate_size = 18;
             moe.routed_scaling_factor = scale;
-            if (options.routing.score == Routing::Score::kSigmoid) moe.n_group = 3, moe.topk_group = 2;
+            if (options.routing.score == Routing::Score::kSigmoid) {
+              moe.n_group = 3;
+              moe.topk_group = 2;
+            }
             if (!options.experts.gated) moe.latent_size = 20;
             return std::make_unique<MixtureOfExperts>(context, ConfigWith(fields), moe, options);
           }};
