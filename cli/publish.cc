@@ -57,10 +57,11 @@ class Publish final : public Subcommand {
         ->check(CLI::IsMember({"snapshot", "stream"}))
         ->capture_default_str();
     app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
-    app.add_option("--stream-window", options_.stream_window_bytes,
-                   "Of a stream: the most bytes that wait for engines before the walk does; one tensor always may")
-        ->check(WholeNumber(0))
-        ->capture_default_str();
+    window_ =
+        app.add_option("--stream-window", options_.stream_window_bytes,
+                       "Of a stream: the most bytes that wait for engines before the walk does; one tensor always may")
+            ->check(WholeNumber(0))
+            ->capture_default_str();
     app.add_option("--part", part_,
                    "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
@@ -78,6 +79,9 @@ class Publish final : public Subcommand {
   void Run(Output& output) override {
     if (order_ != "layer" && mode_ != "stream") {
       throw UsageError("--order " + order_ + " is for streams: say --mode stream");
+    }
+    if (window_->count() > 0 && mode_ != "stream") {
+      throw UsageError("--stream-window is for streams: say --mode stream");
     }
 
     const VersionPart part = ParsePart(part_);
@@ -114,6 +118,7 @@ class Publish final : public Subcommand {
   CheckpointFlags format_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";
+  CLI::Option* window_ = nullptr;
   std::string part_ = "0/1";
   std::string lineage_;
   std::uint64_t step_ = 0;

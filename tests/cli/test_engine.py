@@ -212,6 +212,7 @@ def test_wrong_usage(arguments, program):
     (["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", ""], "--publisher: expected a value, got an empty one"),
     (["reload", "--engine", "tcp://127.0.0.1:9", "--weights-path", ""], "--weights-path: expected a value"),
     (["publish", "--checkpoint", ""], "--checkpoint: expected a value, got an empty one"),
+    (["publish", "--checkpoint", "x", "--stream-window", "5"], "--stream-window is for streams: say --mode stream"),
     (["serve", "--model", "x", "--secondary-weights", "draft.="], "expected PREFIX=PATH, got 'draft.='"),
     (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", ""], "--tokens: expected a whole number from 0, got ''"),
 ])
