@@ -50,7 +50,7 @@ class WatchedSink final : public FetchSink {
 // be many.
 class WatchedWalk final : public WeightsIterator {
  public:
-  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, SayProgress say, std::stop_token stop)
+  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, SayProgress say, std::stop_token stop = {})
       : walk_(std::move(walk)), total_(total), say_(std::move(say)), stop_(std::move(stop)) {}
 
   std::optional<NamedTensor> Next() override {

@@ -38,7 +38,7 @@ class Stager {
   // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
   // here. `attempt`: as in Receiver::Stage. `origin`: what FromOrigin re-reads. `stop`: this and Receive end in
   // kCancelled soon after it is asked for.
-  void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop);
+  void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop = {});
   // Lets go of a publisher until Reach, which may come much later; throws if it cannot be reached any more, or offers
   // that version no more.
   void Release() { session_.reset(); }

@@ -23,6 +23,7 @@
 #include "layercast/model/pipeline_stages.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
+#include "src/control/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -32,6 +33,7 @@ constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
+constexpr std::chrono::milliseconds kToLookUp{5'000};  // a host's name
 
 // Of a decode graph's cache, which is there in full from the start.
 constexpr std::int64_t kMostTokensOnDevice = 4096;
@@ -206,8 +208,10 @@ class EngineService::Impl {
     reply.Result(reloader_.Reload(params));
   }
 
+  // This one would wait for itself: it lends once its reload is over.
   void ExpectAnotherEngine(const Json& params) const {
-    if (params.contains("engine") && params["engine"] == endpoint()) {
+    if (!params.contains("engine") || !params["engine"].is_string()) return;
+    if (ByAddress(params["engine"].get<std::string>(), Deadline::After(kToLookUp)) == endpoint()) {
       throw Error(ErrorCode::kInvalidArgument, "params: engine: expected another engine, got this one");
     }
   }

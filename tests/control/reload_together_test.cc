@@ -16,9 +16,9 @@
 namespace layercast {
 namespace {
 
+using layercast::testing::ErrorOf;
 using ::testing::AllOf;
 using ::testing::Contains;
-using layercast::testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -152,11 +152,11 @@ TEST(ReloadTogether, AnEngineThatLetsGoWhileItWaitsIsEnough) {
 TEST(ReloadTogether, AnEngineUnderTwoNamesIsRefused) {
   EngineInSteps engine;
   const std::string alias = "tcp://localhost" + engine.endpoint().substr(engine.endpoint().rfind(':'));
-  EXPECT_THAT(ErrorOf([&] {
-                Controller({engine.endpoint(), alias})
-                    .ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true});
-              }),
-              HasSubstr("engine " + alias + " is engine " + engine.endpoint() + ": expected each of them once"));
+  EXPECT_THAT(
+      ErrorOf([&] {
+        Controller({engine.endpoint(), alias}).ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true});
+      }),
+      HasSubstr("engine " + alias + " is engine " + engine.endpoint() + ": expected each of them once"));
   EXPECT_THAT(engine.Told(), IsEmpty());
 }
 

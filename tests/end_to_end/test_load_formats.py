@@ -97,8 +97,9 @@ def test_the_first_load_and_the_next_from_another_engine(spec, start, checkpoint
         refused = program.run("serve", "--model", bare, "--load-format", "remote", "--from-engine", first.endpoint,
                               *other, status=1)
         assert said in refused.json["error"]["message"]
-    itself = program.run("reload", "--engine", first.endpoint, "--from-engine", first.endpoint, status=1)
-    assert "expected another engine, got this one" in itself.json["engines"][0]["error"]["message"]
+    for name in (first.endpoint, first.endpoint.replace("127.0.0.1", "localhost")):
+        itself = program.run("reload", "--engine", first.endpoint, "--from-engine", name, status=1)
+        assert "expected another engine, got this one" in itself.json["engines"][0]["error"]["message"]
 
 
 def test_secondary_weights_with_a_prefix(start, folders, tmp_path, assert_serves):
