@@ -102,19 +102,18 @@ RankHandle::~RankHandle() {
 }
 
 void RankHandle::Call(const std::string& method, const Json& params, TakeAnswer take) {
-  std::optional<Error> lost;
   std::uint64_t id = 0;
   {
-    const std::lock_guard lock(mutex_);
-    if (alive_) {
-      id = ++last_id_;
-      if (method == "stage") progress_ = nullptr;
-      waiting_.emplace(id, std::move(take));
-    } else {
-      lost = lost_;
+    std::unique_lock lock(mutex_);
+    if (!alive_) {
+      const Error lost = *lost_;
+      lock.unlock();
+      return take({{}, lost});
     }
+    id = ++last_id_;
+    if (method == "stage") progress_ = nullptr;
+    waiting_.emplace(id, std::move(take));
   }
-  if (lost) return take({{}, lost});
   if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose(Gone("takes no more calls"));
 }
 
