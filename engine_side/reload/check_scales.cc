@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,18 @@ void CheckScales(DType dtype, const std::byte* scales, std::size_t count, Sign s
   std::vector<float> values(count);
   ReadValues(dtype, scales, values);
   CheckScales(values, sign, layer, tensor);
+}
+
+void CheckPowersOfTwo(std::span<const std::byte> scales, std::string_view layer, std::string_view tensor) {
+  for (std::size_t i = 0; i < scales.size() / sizeof(float); ++i) {
+    float scale = 0.0F;
+    std::memcpy(&scale, &scales[i * sizeof(scale)], sizeof(scale));
+    int exponent = 0;
+    if (std::frexp(scale, &exponent) == 0.5F) continue;
+    throw Error(ErrorCode::kCorrupt, "layer " + std::string(layer) + ": '" + std::string(tensor) +
+                                         "': expected scales that are powers of two, got " + std::to_string(scale) +
+                                         " at element " + std::to_string(i));
+  }
 }
 
 std::ptrdiff_t FindNanExponent(std::span<const std::byte> exponents) {

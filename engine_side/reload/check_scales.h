@@ -16,6 +16,9 @@ void CheckScales(std::span<const float> scales, Sign sign, std::string_view laye
 void CheckScales(DType dtype, const std::byte* scales, std::size_t count, Sign sign, std::string_view layer,
                  std::string_view tensor);
 
+// As above, of fp32 scales that are not powers of two.
+void CheckPowersOfTwo(std::span<const std::byte> scales, std::string_view layer, std::string_view tensor);
+
 // Of exponents: the first that is NaN. -1: none.
 std::ptrdiff_t FindNanExponent(std::span<const std::byte> exponents);
 

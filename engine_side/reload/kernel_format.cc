@@ -83,6 +83,7 @@ class Awaited {
 void CheckSign(const KernelTensor& tensor, std::span<const std::byte> bytes) {
   if (tensor.sign == Sign::kAny) return;
   const std::string& name = tensor.spec.name;
+  if (tensor.powers_of_two) return CheckPowersOfTwo(bytes, ParentPath(name), name);
   if (tensor.spec.dtype != DType::kU8) {
     return CheckScales(tensor.spec.dtype, bytes.data(), static_cast<std::size_t>(tensor.spec.num_elements()),
                        tensor.sign, ParentPath(name), name);

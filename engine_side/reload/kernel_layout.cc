@@ -26,17 +26,24 @@ std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
          Describe(buffer->dtype, buffer->shape);
 }
 
+// Which values a kernel tensor's elements may have.
+struct Allowed {
+  Sign sign = Sign::kAny;
+  bool powers_of_two = false;
+};
+
 // Of every kernel tensor of the plan, in order. What a weight becomes is its codes, and then their scales.
-std::vector<Sign> SignsOf(const LoadPlan& plan, const LayerRecipes& recipes) {
-  std::vector<Sign> signs;
+std::vector<Allowed> AllowedOf(const LoadPlan& plan, const LayerRecipes& recipes) {
+  std::vector<Allowed> all;
   for (const PlannedLayer& layer : plan.layers()) {
     for (const PlannedParameter& parameter : plan.ParametersOf(layer)) {
-      signs.push_back(parameter.sign);
-      signs.insert(signs.end(), KernelTensorsOf(parameter, recipes).size() - 1, Sign::kNotNegative);
+      all.push_back({parameter.sign});
+      const bool rounds = parameter.quantize && recipes.Of(parameter).options().power_of_two_scales;
+      all.insert(all.end(), KernelTensorsOf(parameter, recipes).size() - 1, {Sign::kNotNegative, rounds});
     }
-    signs.insert(signs.end(), layer.derived.size(), Sign::kAny);
+    all.insert(all.end(), layer.derived.size(), Allowed());
   }
-  return signs;
+  return all;
 }
 
 TensorSpec FullSpec(const PlannedLayer& layer, const DerivedTensor& derived) {
@@ -72,11 +79,11 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, co
   std::vector<KernelTensor> tensors;
   std::set<std::string_view> written;
   const std::vector<Shape> padded = PaddedShapesOf(plan, recipes, weights);
-  const std::vector<Sign> signs = SignsOf(plan, recipes);
+  const std::vector<Allowed> all_allowed = AllowedOf(plan, recipes);
   std::size_t next = 0;
   for (TensorSpec& spec : KernelTensorsOf(plan, recipes)) {
     const Shape& memory = padded[next];
-    const Sign sign = signs[next++];
+    const Allowed allowed = all_allowed[next++];
     const CapturedBuffer* buffer = captured.Find(spec.name);
     const std::string mismatch = Mismatch(spec, buffer);
     if (buffer != nullptr) written.insert(buffer->name);
@@ -86,7 +93,8 @@ KernelLayout::KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, co
     }
     const auto bytes = static_cast<std::size_t>(spec.num_bytes());
     std::uint64_t& staged = staged_bytes_[static_cast<std::size_t>(buffer->device.kind)];
-    tensors.push_back({std::move(spec), *buffer, PaddingOf(*buffer, memory), bytes, staged, sign});
+    tensors.push_back(
+        {std::move(spec), *buffer, PaddingOf(*buffer, memory), bytes, staged, allowed.sign, allowed.powers_of_two});
     staged += RoundUp<std::uint64_t>(bytes, kMemoryAlignment);
   }
   for (const CapturedBuffer& buffer : captured.buffers()) {

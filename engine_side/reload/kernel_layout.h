@@ -23,6 +23,7 @@ struct KernelTensor {
   std::size_t num_bytes = 0;            // of spec
   std::uint64_t staging_offset = 0;     // where it lies staged, among those of its kind of device
   Sign sign = Sign::kAny;               // of scales: none is negative; of U8: exponents, none is NaN
+  bool powers_of_two = false;           // of scales that the recipe rounds to such
 };
 
 class KernelLayout {

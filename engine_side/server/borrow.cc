@@ -26,8 +26,10 @@ Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline dead
     ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
     ExpectSame(engine, "pp", std::to_string(mine.pp_size), lent.at("pp").dump());
     ExpectSame(engine, "pp_layers", Json(mine.pp_layers).dump(), lent.at("pp_layers").dump());
-    ExpectSame(engine, "expert_parallel", mine.expert_parallel ? "true" : "false", lent.at("expert_parallel").dump());
+    ExpectSame(engine, "expert_parallel", Json(mine.expert_parallel).dump(), lent.at("expert_parallel").dump());
     ExpectSame(engine, "quantization", mine.recipe, lent.at("quantization").get<std::string>());
+    ExpectSame(engine, "power_of_two_scales", Json(mine.power_of_two_scales).dump(),
+               lent.at("power_of_two_scales").dump());
     const int expected = mine.tp_size * mine.pp_size;
     if (lent.at("ranks").size() != static_cast<std::size_t>(expected)) {
       throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: expected " + std::to_string(expected) +

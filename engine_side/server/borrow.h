@@ -18,6 +18,7 @@ struct EngineLayout {
   std::vector<std::int64_t> pp_layers{};  // of each stage; empty: spread by the rule
   bool expert_parallel = false;
   std::string recipe;
+  bool power_of_two_scales = false;
 };
 
 // {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`. Throws what RpcClient throws;

@@ -80,7 +80,8 @@ class RankGroup {
   ParallelConfig parallel() const { return {.tp_size = options_.tp_size, .pp_size = options_.pp_size}; }
   std::int64_t max_num_seqs() const { return options_.max_num_seqs; }
   EngineLayout layout() const {
-    return {options_.tp_size, options_.pp_size, options_.pp_layers, options_.expert_parallel, options_.recipe};
+    return {options_.tp_size,         options_.pp_size, options_.pp_layers,
+            options_.expert_parallel, options_.recipe,  options_.power_of_two_scales};
   }
 
  private:

@@ -70,6 +70,7 @@ Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoin
                  {"pp_layers", layout.pp_layers},
                  {"expert_parallel", layout.expert_parallel},
                  {"quantization", layout.recipe},
+                 {"power_of_two_scales", layout.power_of_two_scales},
                  {"ranks", Json::array()}};
   for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
     const Json& served = status["ranks"][result["ranks"].size()];

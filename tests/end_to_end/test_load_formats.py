@@ -93,13 +93,26 @@ def test_the_first_load_and_the_next_from_another_engine(spec, start, checkpoint
     assert_serves(second, folders["b"], "fp8_per_channel")
 
     for other, said in ((("--tp", 1, "--quantization", "fp8_per_channel"), "tp expected 1, got 2"),
-                        (("--tp", 2, "--quantization", "none"), "quantization expected none, got fp8_per_channel")):
+                        (("--tp", 2, "--quantization", "none"), "quantization expected none, got fp8_per_channel"),
+                        (("--tp", 2, "--expert-parallel", "--quantization", "fp8_per_channel"),
+                         "expert_parallel expected true, got false")):
         refused = program.run("serve", "--model", bare, "--load-format", "remote", "--from-engine", first.endpoint,
                               *other, status=1)
         assert said in refused.json["error"]["message"]
     for name in (first.endpoint, first.endpoint.replace("127.0.0.1", "localhost")):
         itself = program.run("reload", "--engine", first.endpoint, "--from-engine", name, status=1)
         assert "expected another engine, got this one" in itself.json["engines"][0]["error"]["message"]
+
+
+def test_scales_that_are_not_rounded_are_none_for_an_engine_that_rounds_them(start, folders, tmp_path, program):
+    arguments = "--quantization", "fp8_per_block"
+    engine = start("serve", "--model", folders["a"], *arguments)
+    program.export(engine, tmp_path / "export")
+    for source, said in ((("--model", folders["a"], "--load-format", "remote", "--from-engine", engine.endpoint),
+                          "power_of_two_scales expected true, got false"),
+                         (("--model", tmp_path / "export"), "expected scales that are powers of two, got ")):
+        refused = program.run("serve", *source, *arguments, "--power-of-two-scales", status=1)
+        assert said in refused.json["error"]["message"]
 
 
 def test_secondary_weights_with_a_prefix(start, folders, tmp_path, assert_serves):

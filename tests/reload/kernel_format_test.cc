@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +75,32 @@ TEST_F(KernelFormatTest, RefusesANaNByNameAndIndex) {
   const std::uint16_t nan = 0x7FC0;
   std::memcpy(kernel_.bytes(norm).data() + 10, &nan, sizeof(nan));
   EXPECT_THAT(ErrorOf([&] { Load(Tensors()); }), AllOf(HasSubstr("'model.norm.weight'"), HasSubstr("[5]")));
+}
+
+// What was written by an engine without --power-of-two-scales.
+TEST(KernelFormat, RefusesScalesThatAreNoPowersOfTwoWhereTheRecipeRoundsThem) {
+  const auto load = [](bool rounded, float scale) {
+    Rig rig({.recipe = "fp8_per_block"});
+    const auto recipe = MakeRecipe("fp8_per_block", {.power_of_two_scales = rounded});
+    const KernelLayout layout(rig.plan, *recipe, rig.captured);
+    Weights kernel;
+    for (const KernelTensor& tensor : layout.tensors()) {
+      if (tensor.spec.name.ends_with("weight_scale_inv")) {
+        kernel.Add(tensor.spec, std::vector<float>(static_cast<std::size_t>(tensor.spec.num_elements()), scale));
+      } else {
+        kernel.AddBytes(tensor.spec, std::vector<std::byte>(tensor.num_bytes));
+      }
+    }
+    std::vector<NamedTensor> tensors;
+    for (std::size_t i = 0; i < kernel.size(); ++i) tensors.push_back(kernel.at(i));
+    DerivedCheck derived(rig.plan, layout, *recipe, rig.host, rig.pool);
+    LoadKernelFormat(*MakeWeightsIterator(std::move(tensors)), "k", layout, derived, rig.staging, rig.work, rig.pool);
+  };
+  EXPECT_EQ(ErrorOf([&] { load(false, 0.75F); }), "no error");
+  EXPECT_EQ(ErrorOf([&] { load(true, 0.0625F); }), "no error");
+  EXPECT_THAT(ErrorOf([&] { load(true, 0.75F); }),
+              HasSubstr(".weight_scale_inv': expected scales that are powers of two, got 0.750000 at element 0"));
+  EXPECT_THAT(ErrorOf([&] { load(true, 0.0F); }), HasSubstr("powers of two, got 0.000000"));
 }
 
 TEST_F(KernelFormatTest, ReadsARanksPartsAndSaysWhichRankIsNotThere) {
