@@ -88,7 +88,7 @@ class Reload final : public Subcommand {
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_flag("--partial", request_.partial,
                  "The tensors are of a part of the model: layers that none of them is of keep what they serve");
-    app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest");
+    app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")->excludes(path);
     app.add_option("--pause-mode", request_.pause_mode, "What happens to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}));
     app.add_flag("--all-or-none", request_.all_or_none, "Commit on all engines, or on none of them");

@@ -195,6 +195,7 @@ def test_a_signal_ends_everything_cleanly(what, number, start, folders):
     ["serve", "--model", "x", "--quantization", "fp7"], ["serve", "--model", "x", "--seed", "3"], ["reload"], ["status"],
     ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--weights-path", "x"],
     ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--version", "run-17"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--weights-path", "x", "--channel", "shm"],
     ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", ""], ["serve", "--model", "x", "--pp-layers", "1,1"],
     ["serve", "--model", "x", "--quantization", "fp8_per_channel", "--power-of-two-scales"],
     ["generate", "--engine", "tcp://127.0.0.1:9"], ["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "a,b"],
