@@ -4,10 +4,13 @@
 #include <variant>
 #include <vector>
 
+#include "engine_side/device/element_walk.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
 namespace {
+
+static_assert(DerivedTensor::StridedView::kMaxRank == ElementWalk::kMaxRank);
 
 // Each makes one form of a derived tensor.
 struct Maker {
