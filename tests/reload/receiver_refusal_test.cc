@@ -98,7 +98,8 @@ TEST(Receiver, RefusesACheckpointThatDoesNotFitNamingItsFolder) {
   const auto refusal = [](bool is_checkpoint_format) {
     ReceiverRig rig;
     const TempFolder folder;
-    std::vector<NamedTensor> tensors = TensorsOf(rig.Version(1));
+    const Weights weights = rig.Version(1);
+    std::vector<NamedTensor> tensors = TensorsOf(weights);
     tensors.pop_back();
     const char* const file = is_checkpoint_format ? "model.safetensors" : "model-rank-0-part-0.safetensors";
     WriteSafetensors(folder / file, tensors);
