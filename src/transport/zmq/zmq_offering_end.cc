@@ -111,10 +111,10 @@ bool Service::SendPiece(Work& work) {
     data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data(), kPieceBytes));
   }
   piece->header = EncodePieceHeader({reply.ticket, next.offset, static_cast<std::uint32_t>(data.size())});
-  PiecePool::HandOver(*piece);
   zmq::message_t routing_id(work.peer->routing_id);
   zmq::message_t header(piece->header.data(), piece->header.size(), PiecePool::EndFrame, piece);
   zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::EndFrame, piece);
+  PiecePool::HandOver(*piece);
   // Frames that are not taken give themselves back as they go out of scope.
   if (SendFrame(routing_id, true) && SendFrame(header, true) && SendFrame(body, false)) return true;
   work.peer->connection.Cut();
