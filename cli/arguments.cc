@@ -123,6 +123,18 @@ void DeclareScales(CLI::App& app, HeldScales& scales) {
   app.add_flag("--kv-cache-scales", scales.kv_cache, "Also holds the scales of each attention layer's cache");
 }
 
+void DeclareExperts(CLI::App& app, bool& parallel, ExpertPlacement& placement) {
+  CLI::Option* const spread =
+      app.add_flag("--expert-parallel", parallel,
+                   "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
+  app.add_option_function<std::string>(
+         "--expert-placement", [&placement](const std::string& name) { placement = ExpertPlacementNamed(name); },
+         "Which of them a rank of N holds: neighbours, or every N-th")
+      ->check(CLI::IsMember(KnownExpertPlacements()))
+      ->default_str(std::string(ExpertPlacementName(placement)))
+      ->needs(spread);
+}
+
 void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers) {
   app.add_option("--pp-layers", layers, "Layers of each pipeline stage: 4,3,3; by default about as many")
       ->delimiter(',')

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "layercast/checkpoint_source.h"
 #include "layercast/model/held_scales.h"
+#include "layercast/parallel.h"
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 
@@ -61,6 +62,8 @@ std::string RateText(const Json& gb_per_s);
 std::string AbsolutePath(const std::string& path);
 // --input-scales, --kv-cache-scales.
 void DeclareScales(CLI::App& app, HeldScales& scales);
+// --expert-parallel, --expert-placement NAME.
+void DeclareExperts(CLI::App& app, bool& parallel, ExpertPlacement& placement);
 // --pp-layers N,N,...: of each pipeline stage.
 void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers);
 // --weight-rules FILE.

@@ -215,7 +215,7 @@ class Plan final : public Subcommand {
     app.add_option("--draft", draft_, "With a draft model, as `serve` has it: `mtp`, or the folder of an EAGLE one");
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(WholeNumber(0));
-    app.add_flag("--expert-parallel", expert_parallel_, "As `serve` has it: whole experts on each rank");
+    DeclareExperts(app, expert_parallel_, parallel_.expert_placement);
     app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(WholeNumber(0));
     DeclareStageLayers(app, parallel_.pp_layer_partition);
@@ -238,7 +238,7 @@ class Plan final : public Subcommand {
       throw UsageError("--stage " + std::to_string(parallel_.pp_rank) + " is not below --pp " +
                        std::to_string(parallel_.pp_size));
     }
-    if (expert_parallel_) parallel_.SpreadExperts();
+    if (expert_parallel_) parallel_.SpreadExperts(parallel_.expert_placement);
     const Deadline deadline = timeout_.deadline();
     const std::string draft = AbsoluteDraft(draft_);
     const auto tree = BuildWithNamedDraft(ModelDescription::FromDirectory(model_), parallel_, NamedDraft::Read(draft));

@@ -12,7 +12,7 @@
 namespace layercast {
 namespace {
 
-void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
+void Declare(CLI::App& app, RankOptions& options, std::string& commit, std::string& expert_placement) {
   app.add_option("--model", options.model)->required();
   app.add_option("--draft", options.draft);
   app.add_option("--tp-rank", options.tp_rank)->required();
@@ -21,6 +21,7 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit) {
   app.add_option("--pp", options.pp_size)->required();
   app.add_option("--pp-layers", options.pp_layers);
   app.add_flag("--expert-parallel", options.expert_parallel);
+  app.add_option("--expert-placement", expert_placement)->required();
   app.add_option("--quantization", options.recipe)->required();
   app.add_flag("--power-of-two-scales", options.power_of_two_scales);
   app.add_flag("--requantize", options.requantize);
@@ -58,7 +59,8 @@ int RankMain(int argc, char** argv, const std::function<int(const RankOptions& o
   CLI::App app("One rank of an engine. `layercast serve` starts it.");
   RankOptions options;
   std::string commit;
-  Declare(app, options, commit);
+  std::string expert_placement;
+  Declare(app, options, commit, expert_placement);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -68,6 +70,7 @@ int RankMain(int argc, char** argv, const std::function<int(const RankOptions& o
   log::SetUp(role.c_str());
   try {
     options.commit = CommitPolicyNamed(commit);
+    options.expert_placement = ExpertPlacementNamed(expert_placement);
     return run(options);
   } catch (const std::exception& error) {
     log::error("{}", error.what());

@@ -79,8 +79,7 @@ class Serve final : public Subcommand {
     app.add_option("--tp", options_.ranks.tp_size, "Ranks over which each layer is split")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    app.add_flag("--expert-parallel", options_.ranks.expert_parallel,
-                 "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
+    DeclareExperts(app, options_.ranks.expert_parallel, options_.ranks.expert_placement);
     app.add_option("--pp", options_.ranks.pp_size, "Pipeline stages, of --tp ranks each")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();

@@ -9,6 +9,7 @@
 #include "engine_side/model/path.h"
 #include "engine_side/reload/check_scales.h"
 #include "layercast/error.h"
+#include "src/checkpoint/safetensors_file.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -44,6 +45,17 @@ class OneAfterTheOther final : public WeightsIterator {
   std::size_t next_ = 0;  // part
   std::unique_ptr<WeightsIterator> walk_;
 };
+
+void CheckExpertPlacement(const std::filesystem::path& file, ExpertPlacement expected) {
+  const std::map<std::string, std::string> metadata = SafetensorsFile(file).metadata();
+  const auto found = metadata.find(kExpertPlacementKey);
+  const std::string_view got =
+      found == metadata.end() ? ExpertPlacementName(ExpertPlacement::kContiguous) : std::string_view(found->second);
+  if (got == ExpertPlacementName(expected)) return;
+  throw Error(ErrorCode::kInvalidArgument, file.string() + ": " + kExpertPlacementKey + ": expected " +
+                                               std::string(ExpertPlacementName(expected)) + ", got " +
+                                               std::string(got));
+}
 
 // Ticks kernel tensors off as they come, and remembers everything that is wrong.
 class Awaited {
@@ -104,7 +116,9 @@ bool IsKernelFormat(const CheckpointSource& source) {
                                                source.secondary.front().path + "'");
 }
 
-KernelFiles::KernelFiles(const std::string& directory, int rank, int ranks) {
+KernelFiles::KernelFiles(const std::string& directory, const ParallelConfig& parallel) {
+  const int rank = parallel.engine_rank();
+  const int ranks = parallel.engine_size();
   for (int part = 0; Exists(PartPath(directory, rank, part)); ++part) {
     parts_.push_back(Checkpoint::Open(PartPath(directory, rank, part)));
     const std::vector<TensorSpec>& specs = parts_.back().specs();
@@ -120,6 +134,7 @@ KernelFiles::KernelFiles(const std::string& directory, int rank, int ranks) {
                                                  " ranks: " + PartPath(directory, ranks, 0).filename().string() +
                                                  " is there too");
   }
+  if (parallel.ep_size > 1) CheckExpertPlacement(PartPath(directory, rank, 0), parallel.expert_placement);
 }
 
 std::unique_ptr<WeightsIterator> KernelFiles::Weights() const { return std::make_unique<OneAfterTheOther>(parts_); }

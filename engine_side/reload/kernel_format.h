@@ -13,6 +13,7 @@
 #include "engine_side/reload/layer_sink.h"
 #include "engine_side/reload/stage_work.h"
 #include "layercast/checkpoint_source.h"
+#include "layercast/parallel.h"
 #include "layercast/weights_iterator.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/tensor/manifest.h"
@@ -23,13 +24,17 @@ namespace layercast {
 // first file is there. Throws kInvalidArgument on secondary sources beside it.
 bool IsKernelFormat(const CheckpointSource& source);
 
+// What the files' metadata call the placement of experts that are spread over ranks (ExpertPlacementName). Of as many
+// ranks as there are, all placements have tensors of the same shapes.
+inline constexpr char kExpertPlacementKey[] = "expert_placement";
+
 // A rank's own files of a folder, `model-rank-{rank}-part-{part}.safetensors`: the other ranks' are never opened.
 // Value; immutable.
 class KernelFiles {
  public:
   // Reads headers alone. Throws kNotFound naming the file that it looked for; kInvalidArgument when they were written
-  // by another number of ranks.
-  KernelFiles(const std::string& directory, int rank, int ranks);
+  // by another number of ranks, or with other experts on each.
+  KernelFiles(const std::string& directory, const ParallelConfig& parallel);
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::uint64_t total_bytes() const { return total_bytes_; }

@@ -40,7 +40,7 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
     throw Error(ErrorCode::kInvalidArgument,
                 "a partial version: expected tensors of a checkpoint, got kernel tensors in " + source.path);
   }
-  KernelFiles files(source.path, parallel_.engine_rank(), parallel_.engine_size());
+  KernelFiles files(source.path, parallel_);
   NamingSource("checkpoint " + source.path, [&] { CheckKernelFormat(files.specs(), layout()); });
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
     StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);

@@ -27,6 +27,8 @@ Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline dead
     ExpectSame(engine, "pp", std::to_string(mine.pp_size), lent.at("pp").dump());
     ExpectSame(engine, "pp_layers", Json(mine.pp_layers).dump(), lent.at("pp_layers").dump());
     ExpectSame(engine, "expert_parallel", Json(mine.expert_parallel).dump(), lent.at("expert_parallel").dump());
+    ExpectSame(engine, "expert_placement", std::string(ExpertPlacementName(mine.expert_placement)),
+               lent.at("expert_placement").get<std::string>());
     ExpectSame(engine, "quantization", mine.recipe, lent.at("quantization").get<std::string>());
     ExpectSame(engine, "power_of_two_scales", Json(mine.power_of_two_scales).dump(),
                lent.at("power_of_two_scales").dump());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine_side/server/json_stream.h"
+#include "layercast/parallel.h"
 #include "src/base/deadline.h"
 
 namespace layercast {
@@ -17,6 +18,7 @@ struct EngineLayout {
   int pp_size = 1;
   std::vector<std::int64_t> pp_layers{};  // of each stage; empty: spread by the rule
   bool expert_parallel = false;
+  ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
   std::string recipe;
   bool power_of_two_scales = false;
 };

@@ -53,7 +53,7 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
 ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files) {
   const ModelConfig config = ModelConfig::Parse(files.description());
   ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
-  if (ranks.expert_parallel) parallel.SpreadExperts();
+  if (ranks.expert_parallel) parallel.SpreadExperts(ranks.expert_placement);
   static_cast<void>(files.BuildTree(parallel));
   static_cast<void>(
       PipelineStages({.pp_size = ranks.pp_size, .pp_layer_partition = ranks.pp_layers}, config.num_hidden_layers));
@@ -133,6 +133,7 @@ class EngineService::Impl {
             {"tp", options_.ranks.tp_size},
             {"pp", options_.ranks.pp_size},
             {"expert_parallel", options_.ranks.expert_parallel},
+            {"expert_placement", ExpertPlacementName(options_.ranks.expert_placement)},
             {"quantization", options_.ranks.recipe},
             {"device", options_.ranks.on_device ? "cuda" : "cpu"}};
   }

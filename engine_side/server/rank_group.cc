@@ -74,6 +74,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     flag("--max-num-seqs", std::to_string(options_.max_num_seqs));
     flag("--max-model-len", std::to_string(options_.max_model_len));
     if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");
+    flag("--expert-placement", std::string(ExpertPlacementName(options_.expert_placement)));
     if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
     if (options_.requantize) launch.arguments.emplace_back("--requantize");
     if (options_.scales.inputs) launch.arguments.emplace_back("--input-scales");

@@ -28,6 +28,7 @@ struct RankGroupOptions {
   int pp_size = 1;                        // stages, of tp_size ranks each
   std::vector<std::int64_t> pp_layers{};  // ParallelConfig's pp_layer_partition
   bool expert_parallel = false;           // of `layercast-rank`
+  ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;
@@ -80,8 +81,13 @@ class RankGroup {
   ParallelConfig parallel() const { return {.tp_size = options_.tp_size, .pp_size = options_.pp_size}; }
   std::int64_t max_num_seqs() const { return options_.max_num_seqs; }
   EngineLayout layout() const {
-    return {options_.tp_size,         options_.pp_size, options_.pp_layers,
-            options_.expert_parallel, options_.recipe,  options_.power_of_two_scales};
+    return {.tp_size = options_.tp_size,
+            .pp_size = options_.pp_size,
+            .pp_layers = options_.pp_layers,
+            .expert_parallel = options_.expert_parallel,
+            .expert_placement = options_.expert_placement,
+            .recipe = options_.recipe,
+            .power_of_two_scales = options_.power_of_two_scales};
   }
 
  private:

@@ -39,7 +39,7 @@ ParallelConfig ParallelOf(const RankOptions& options) {
                           .pp_rank = options.pp_rank,
                           .pp_size = options.pp_size,
                           .pp_layer_partition = options.pp_layers};
-  if (options.expert_parallel) parallel.SpreadExperts();
+  if (options.expert_parallel) parallel.SpreadExperts(options.expert_placement);
   return parallel;
 }
 

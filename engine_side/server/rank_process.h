@@ -23,6 +23,7 @@ struct RankOptions {
   int pp_size = 1;
   std::vector<std::int64_t> pp_layers;  // ParallelConfig's pp_layer_partition
   bool expert_parallel = false;         // experts are spread over the ranks
+  ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
   std::string recipe = "none";
   bool power_of_two_scales = false;
   bool requantize = false;

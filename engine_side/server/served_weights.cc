@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/reload/kernel_format.h"
 #include "engine_side/server/export_folder.h"
 #include "layercast/error.h"
 #include "src/control/endpoint.h"
@@ -29,7 +30,8 @@ Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescripti
                          {"digest", version.digest.ToHex()},
                          {"quantization", layout.recipe},
                          {"tp_size", std::to_string(layout.tp_size)},
-                         {"pp_size", std::to_string(layout.pp_size)}};
+                         {"pp_size", std::to_string(layout.pp_size)},
+                         {kExpertPlacementKey, ExpertPlacementName(layout.expert_placement)}};
   Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
   for (const Json& rank : ranks.Call("export", {{"directory", folder.unfinished().string()}, {"metadata", metadata}},
                                      Deadline::After(kRankTimeout))) {
@@ -69,6 +71,7 @@ Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoin
                  {"pp", layout.pp_size},
                  {"pp_layers", layout.pp_layers},
                  {"expert_parallel", layout.expert_parallel},
+                 {"expert_placement", ExpertPlacementName(layout.expert_placement)},
                  {"quantization", layout.recipe},
                  {"power_of_two_scales", layout.power_of_two_scales},
                  {"ranks", Json::array()}};

@@ -19,7 +19,8 @@ Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescripti
 Json CompareServed(RankGroup& ranks, const Json& params);
 
 // `status`: Reloader's, of the version that they are lent as. `endpoint`: the engine's, on whose address each rank
-// lends. Returns {"version", "tp", "pp", "expert_parallel", "quantization", "power_of_two_scales", "ranks"}.
+// lends. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel", "expert_placement", "quantization",
+// "power_of_two_scales", "ranks"}.
 Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote);
 
 }  // namespace layercast

@@ -2,12 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "layercast/export.h"
 
 namespace layercast {
 
 // Which experts a rank holds where they are spread over ranks: neighbours, or every ep_size-th.
 enum class ExpertPlacement : std::uint8_t { kContiguous, kRoundRobin };
+
+// "contiguous", "round_robin". Throws kInvalidArgument listing them.
+LAYERCAST_PUBLIC ExpertPlacement ExpertPlacementNamed(std::string_view name);
+LAYERCAST_PUBLIC std::string_view ExpertPlacementName(ExpertPlacement placement);
+LAYERCAST_PUBLIC std::vector<std::string> KnownExpertPlacements();
 
 struct ParallelConfig {
   int tp_rank = 0;
@@ -23,9 +32,10 @@ struct ParallelConfig {
   bool pp_embeds_on_last = false;  // the last stage holds the embedding too: a draft model there embeds with it
 
   // Expert parallelism over the tensor-parallel ranks: whole experts are spread, instead of splitting each.
-  void SpreadExperts() {
+  void SpreadExperts(ExpertPlacement placement = ExpertPlacement::kContiguous) {
     ep_rank = tp_rank;
     ep_size = tp_size;
+    expert_placement = placement;
   }
 
   // This rank among all ranks of the engine: stage by stage.

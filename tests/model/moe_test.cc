@@ -49,6 +49,13 @@ std::vector<std::int64_t> MapOf(const ParallelConfig& parallel, std::int64_t num
   return map;
 }
 
+TEST(ExpertPlacement, HasNames) {
+  for (const std::string& name : KnownExpertPlacements())
+    EXPECT_EQ(ExpertPlacementName(ExpertPlacementNamed(name)), name);
+  EXPECT_EQ(ErrorOf([] { ExpertPlacementNamed("linear"); }, ErrorCode::kInvalidArgument),
+            "expert placement: expected contiguous or round_robin, got 'linear'");
+}
+
 TEST(LocalExperts, AreNeighboursOrEveryNth) {
   EXPECT_THAT(MapOf(Spread(0, 2), 9), ElementsAre(0, 1, 2, 3, 4, -1, -1, -1, -1));
   EXPECT_THAT(MapOf(Spread(1, 2), 9), ElementsAre(-1, -1, -1, -1, -1, 0, 1, 2, 3));
