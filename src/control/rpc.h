@@ -13,7 +13,7 @@
 namespace layercast {
 
 // Largest message either way: beyond it the peer is cut off.
-inline constexpr std::int64_t kMaxRpcBytes = 64 << 20;
+inline constexpr std::int64_t kMaxRpcBytes = 32 << 20;
 
 // Answers one request, once, from any thread; the second answer is dropped. Copies answer the same request.
 class RpcReply {

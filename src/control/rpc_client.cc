@@ -1,12 +1,14 @@
 #include <array>
+#include <optional>
 #include <utility>
 #include <zmq.hpp>
 
 #include "layercast/error.h"
-#include "src/base/poll_sockets.h"
 #include "src/base/shallow_json.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
+#include "src/zmq/message_limit.h"
+#include "src/zmq/poll_sockets.h"
 
 namespace layercast {
 namespace {
@@ -23,6 +25,7 @@ class RpcClient::Impl {
         peer_timeout_(peer_timeout),
         context_(1),
         socket_(context_, zmq::socket_type::dealer) {
+    limit_.emplace(context_, socket_, kMaxRpcBytes);
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
     socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(endpoint, Deadline::After(peer_timeout)));
@@ -44,9 +47,10 @@ class RpcClient::Impl {
         next_ping = Clock::now() + kPingInterval;
       }
       std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
-      PollSockets(items, deadline.AtMost(kPingInterval).Remaining());
+      PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
       zmq::message_t raw;
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
+        limit_->Heard(raw);
         last_heard = Clock::now();
         heard_ = true;
         Json message = ParseShallowJson<Json>(raw.to_string_view());
@@ -57,6 +61,7 @@ class RpcClient::Impl {
         }
         if (message.is_object() && message.value("id", Json()) == Json(id)) return Answer(std::move(message), method);
       }
+      if (limit_->Enforce()) throw Error(ErrorCode::kCorrupt, peer_ + ", '" + method + "': " + limit_->Complaint());
       if (Clock::now() - last_heard >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
                                                  " ms, calling '" + method + "'" + DoubtOfEndpoint(heard_));
@@ -88,6 +93,7 @@ class RpcClient::Impl {
   const std::string peer_;
   const std::chrono::milliseconds peer_timeout_;
   zmq::context_t context_;
+  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
   zmq::socket_t socket_;
   std::uint64_t last_id_ = 0;
   bool heard_ = false;  // from the peer, at all

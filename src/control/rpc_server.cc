@@ -2,6 +2,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -9,17 +10,16 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/base/poll_sockets.h"
 #include "src/base/shallow_json.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
+#include "src/zmq/message_limit.h"
+#include "src/zmq/poll_sockets.h"
 
 namespace layercast {
 namespace {
-
-constexpr std::chrono::milliseconds kTick{500};
 
 // Answers on their way to the socket's thread. Replies share it with the server: they may outlive it.
 struct Answers {
@@ -43,6 +43,7 @@ class RpcServer::Impl {
  public:
   Impl(const std::string& endpoint, bool allow_remote, Handler handler)
       : handler_(std::move(handler)), context_(1), socket_(context_, zmq::socket_type::router) {
+    limit_.emplace(context_, socket_, kMaxRpcBytes);
     const std::string bindable = AsBindable(endpoint);
     CheckBindable(bindable, allow_remote);
     socket_.set(zmq::sockopt::ipv6, IsIpv6(bindable));
@@ -69,7 +70,7 @@ class RpcServer::Impl {
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}}};
-      PollSockets(items, kTick);
+      PollSockets(items, MessageMeter::kLook);
       SendAnswers();
       TakeRequests();
     }
@@ -103,8 +104,10 @@ class RpcServer::Impl {
       for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
         if (!socket_.recv(body)) return;
       }
+      limit_->Heard(body);
       if (parts == 1) Take(routing_id.to_string(), body.to_string_view());
     }
+    if (limit_->Enforce()) log::warn("engine {}: a client loses its connection: {}", endpoint_, limit_->Complaint());
   }
 
   void Take(const std::string& from, std::string_view text) {
@@ -129,6 +132,7 @@ class RpcServer::Impl {
   const Handler handler_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the second owners are replies
   zmq::context_t context_;
+  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
   zmq::socket_t socket_;
   std::string endpoint_;
   std::jthread thread_;

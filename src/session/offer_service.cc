@@ -13,14 +13,15 @@
 #include "layercast/error.h"
 #include "src/base/as_error.h"
 #include "src/base/log.h"
-#include "src/base/poll_sockets.h"
 #include "src/base/thread_clock.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
 #include "src/transport/carried_offer.h"
-#include "src/transport/zmq_threads.h"
+#include "src/zmq/message_limit.h"
+#include "src/zmq/poll_sockets.h"
+#include "src/zmq/zmq_threads.h"
 
 namespace layercast {
 namespace {
@@ -40,6 +41,7 @@ class OfferService::Impl {
         context_(1),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
+    limit_.emplace(context_, socket_, wire::kMaxAskBytes);
     const std::string bindable = AsBindable(options.endpoint);
     CheckBindable(bindable, options.allow_remote);
     Bind(options.endpoint, bindable);
@@ -100,7 +102,7 @@ class OfferService::Impl {
     socket_.set(zmq::sockopt::ipv6, IsIpv6(bindable));
     socket_.set(zmq::sockopt::linger, 200);
     socket_.set(zmq::sockopt::router_mandatory, true);
-    socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
+    socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxAskBytes));
     try {
       socket_.bind(bindable);
     } catch (const zmq::error_t& error) {
@@ -147,7 +149,7 @@ class OfferService::Impl {
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 2> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
-      PollSockets(items, kTick);
+      PollSockets(items, MessageMeter::kLook);
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();
       if (Clock::now() >= next_sweep) {
@@ -166,8 +168,10 @@ class OfferService::Impl {
       for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
         if (!socket_.recv(body)) return;
       }
+      limit_->Heard(body);
       if (parts == 1) Take(routing_id.to_string(), {static_cast<const std::byte*>(body.data()), body.size()});
     }
+    if (limit_->Enforce()) log::warn("publisher {}: a receiver loses its connection: {}", bound_, limit_->Complaint());
   }
 
   void Take(const std::string& from, std::span<const std::byte> bytes) {
@@ -195,7 +199,8 @@ class OfferService::Impl {
   const std::vector<std::unique_ptr<Transport>> transports_;
   zmq::context_t context_;
   ZmqThreads library_threads_;
-  zmq::socket_t socket_;  // of the control thread, once it runs
+  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
+  zmq::socket_t socket_;               // of the control thread, once it runs
   std::string bound_;
   std::vector<std::unique_ptr<OfferingEnd>> ends_;
   std::vector<OfferingEnd*> end_pointers_;

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/poll_sockets.h"
 #include "src/base/stop_check.h"
 #include "src/control/endpoint.h"
+#include "src/zmq/poll_sockets.h"
 
 namespace layercast {
 namespace {
@@ -34,6 +34,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
       socket_(context_, zmq::socket_type::dealer),
       last_heard_(Deadline::Clock::now()),
       last_ping_(last_heard_) {
+  limit_.emplace(context_, socket_, wire::kMaxFrameBytes);
   socket_.set(zmq::sockopt::linger, 200);  // long enough for a last "bye", and bounded
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
@@ -49,6 +50,11 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
 void PublisherLink::Send(wire::Message message) {
   const std::string_view name = wire::MessageName(message);
   const std::vector<std::byte> bytes = wire::Encode({.session = session_, .message = std::move(message)});
+  if (bytes.size() > wire::kMaxAskBytes) {
+    throw Error(ErrorCode::kInvalidArgument, peer_.text() + ": '" + std::string(name) + "' has " +
+                                                 std::to_string(bytes.size()) + " bytes, expected at most " +
+                                                 std::to_string(wire::kMaxAskBytes));
+  }
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
     throw Error(ErrorCode::kUnavailable, peer_.text() + " takes no messages: cannot send '" + std::string(name) + "'");
   }
@@ -66,7 +72,7 @@ std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std
     KeepAlive(stage);
     if (deadline.Passed()) return std::nullopt;
     std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
-    PollSockets(items, deadline.AtMost(kPingInterval).Remaining());
+    PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
   }
 }
 
@@ -106,6 +112,7 @@ wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage)
 
 void PublisherLink::KeepAlive(const std::string& stage) {
   ThrowIfStopped(stop_, peer_.text() + ", " + stage);
+  if (limit_->Enforce()) throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + limit_->Complaint());
   const auto now = Deadline::Clock::now();
   if (now - last_ping_ >= kPingInterval) {
     // A ping that went out long ago and was never answered is silence; a long pause of our own is not.
@@ -123,6 +130,7 @@ void PublisherLink::KeepAlive(const std::string& stage) {
 std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
   zmq::message_t raw;
   for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
+    limit_->Heard(raw);
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // of an obsolete attempt
     last_heard_ = Deadline::Clock::now();

@@ -19,6 +19,7 @@ namespace layercast::wire {
 inline constexpr std::uint16_t kOldestProtocol = 1;
 inline constexpr std::uint16_t kNewestProtocol = 1;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
+inline constexpr std::size_t kMaxAskBytes = 32U << 20;  // of those that a receiver sends
 
 // What an end says of the host it runs on (transport/channel.h).
 struct Host {

@@ -1,9 +1,12 @@
-#include "src/transport/zmq/peer.h"
+#include "src/zmq/peer_connection.h"
 
 #include <linux/tcp.h>  // glibc's lacks what has been received
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 
-namespace layercast::zmq_channel {
+#include <algorithm>
+
+namespace layercast {
 
 PeerConnection::PeerConnection(int fd) : fd_(fd), addresses_(Addresses(fd)) {}
 
@@ -16,6 +19,13 @@ std::uint64_t PeerConnection::BytesReceived() const {
   socklen_t length = sizeof(told);
   if (!StillOurs() || ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &told, &length) != 0) return 0;
   return told.tcpi_bytes_received;
+}
+
+std::uint64_t PeerConnection::BytesRead() const {
+  const std::uint64_t received = BytesReceived();  // first: what comes in between counts as not read, not the reverse
+  int unread = 0;
+  if (!StillOurs() || ::ioctl(fd_, FIONREAD, &unread) != 0) return 0;
+  return received - std::min(received, static_cast<std::uint64_t>(unread));
 }
 
 std::string PeerConnection::Addresses(int fd) {
@@ -31,4 +41,4 @@ std::string PeerConnection::Addresses(int fd) {
   return both;
 }
 
-}  // namespace layercast::zmq_channel
+}  // namespace layercast

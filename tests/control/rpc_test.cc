@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include <thread>
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "tests/support/raw_zmtp.h"
 #include "tests/support/signals.h"
 
 namespace layercast {
@@ -120,6 +123,22 @@ TEST(Rpc, APeerThatSpeaksSomethingElseIsNamedAtItsFirstAnswer) {
 TEST(Rpc, AnEndpointThatIsNoneIsRefusedBeforeACall) {
   EXPECT_THAT([] { RpcClient("engine", "127.0.0.1:7800"); },
               ThrowsMessage<Error>(HasSubstr("endpoint '127.0.0.1:7800': expected tcp://HOST:PORT")));
+}
+
+TEST(Rpc, AMessageWithoutAnEndCostsAClientItsConnection) {
+  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  RpcClient client("engine", server.endpoint());
+  EXPECT_TRUE(testing::RawZmtp::Connect(server.endpoint()).IsCutWithin(256 << 20));
+  EXPECT_EQ(client.Call("echo", {{"still", "here"}}, Soon())["still"], "here");
+}
+
+TEST(Rpc, AnAnswerWithoutAnEndEndsTheCall) {
+  const testing::RawZmtpServer::Listener listener;
+  const auto cut =
+      std::async(std::launch::async, [&] { return testing::RawZmtpServer(listener).IsCutWithin(256 << 20); });
+  RpcClient client("engine", listener.endpoint());
+  EXPECT_THAT([&] { client.Call("status", Json::object(), Soon()); },
+              ThrowsMessage<Error>(HasSubstr("engine " + listener.endpoint() + ", 'status': a message has not ended")));
 }
 
 TEST(Rpc, GarbageIsAnsweredWithAnError) {

@@ -7,6 +7,7 @@
 #include "tests/fuzz/damage.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
+#include "tests/support/raw_zmtp.h"
 #include "tests/support/signals.h"
 
 namespace layercast::testing {
@@ -44,6 +45,14 @@ TEST_F(HostileReceiverTest, ProtocolsThatDoNotMeetAreRefusedWithBothRanges) {
   }
   const wire::Message refused = answer(static_cast<std::uint16_t>(ours + 1), static_cast<std::uint16_t>(ours + 2));
   EXPECT_THAT(std::get<wire::Refused>(refused).message, HasSubstr("no common protocol"));
+}
+
+TEST_F(HostileReceiverTest, AMessageWithoutAnEndCostsItsSenderTheConnection) {
+  const auto service = MakeService();
+  const Weights weights = SomeWeights();
+  const PublishedWeights published(*service, weights, "run", 1);
+  EXPECT_TRUE(RawZmtp::Connect(service->endpoint()).IsCutWithin(256 << 20));
+  ExpectServiceWorks(*service, weights);
 }
 
 TEST_F(HostileReceiverTest, MessagesOutOfTurnAreRefusedByName) {

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "src/session/publisher_link.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 #include "tests/support/error_of.h"
+#include "tests/support/raw_zmtp.h"
 
 namespace layercast::testing {
 namespace {
@@ -64,6 +67,19 @@ TEST_F(PublisherLinkTest, PongsAndObsoleteSessionsAreNoMessages) {
   publisher_.Send({.session = session_ + 1, .message = wire::StreamEnd{9, {}}});
   Say(wire::StreamEnd{1, {}});
   EXPECT_EQ(std::get<wire::StreamEnd>(link_.Expect(Soon(), "waiting")).tensors, 1U);
+}
+
+TEST(PublisherLinkAlone, AMessageWithoutAnEndIsRefused) {
+  const RawZmtpServer::Listener listener;
+  const auto cut = std::async(std::launch::async, [&] { return RawZmtpServer(listener).IsCutWithin(1 << 30); });
+  PublisherLink link({"publisher", listener.endpoint()}, std::chrono::seconds(20));
+  EXPECT_THAT(ErrorOf([&] { link.Expect(Soon(), "waiting"); }), HasSubstr("waiting: a message has not ended within"));
+}
+
+TEST_F(PublisherLinkTest, ASubscriptionThatIsTooLargeIsNamed) {
+  wire::Subscribe subscribe;
+  subscribe.schedule.resize(wire::kMaxAskBytes);
+  EXPECT_THAT(ErrorOf([&] { link_.Send(subscribe); }), HasSubstr("'subscribe' has 335544"));
 }
 
 TEST_F(PublisherLinkTest, AProtocolThatItDoesNotSpeakIsRefused) {

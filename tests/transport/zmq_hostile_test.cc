@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <thread>
 #include <zmq.hpp>
 
@@ -14,6 +15,8 @@
 #include "src/base/unique_fd.h"
 #include "src/transport/zmq/messages.h"
 #include "tests/conformance/published_bytes.h"
+#include "tests/support/error_of.h"
+#include "tests/support/raw_zmtp.h"
 
 namespace layercast::zmq_channel {
 namespace {
@@ -92,6 +95,11 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsSeveralFrames) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(socket.send(zmq::buffer(ping), zmq::send_flags::sndmore));
   ASSERT_TRUE(socket.send(zmq::buffer(ping), zmq::send_flags::none));
   ExpectCut(socket);
+  ExpectServing();
+}
+
+TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEnd) {
+  EXPECT_TRUE(testing::RawZmtp::Connect(publisher_->address()).IsCutWithin(256 << 20));
   ExpectServing();
 }
 
@@ -196,6 +204,15 @@ TEST(ZmqReceiver, RefusesMessagesThatDoNotRead) {
   ExpectRefused(ErrorCode::kCorrupt, {{Of({132, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0})}});           // no such code
   ExpectRefused(ErrorCode::kUnavailable,
                 {{EncodePieceHeader({7, 0, 100}), Bytes(std::size_t{3} << 20)}});  // too long: cut
+}
+
+TEST(ZmqReceiver, CutsAPublisherWhoseMessageHasNoEnd) {
+  const testing::RawZmtpServer::Listener listener;
+  const auto cut =
+      std::async(std::launch::async, [&] { return testing::RawZmtpServer(listener).IsCutWithin(256 << 20); });
+  const std::string error =
+      testing::ErrorOf([&] { test::TransportNamed("zmq")->Connect(listener.endpoint(), Soon()); });
+  EXPECT_NE(error.find("a message has not ended within"), std::string::npos) << error;
 }
 
 TEST(ZmqReceiver, KnowsWhenItIsNotOurProtocol) {

@@ -1,4 +1,4 @@
-#include "src/transport/zmq_threads.h"
+#include "src/zmq/zmq_threads.h"
 
 #include <gtest/gtest.h>
 

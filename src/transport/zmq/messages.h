@@ -11,7 +11,8 @@
 namespace layercast::zmq_channel {
 
 constexpr std::uint16_t kVersion = 1;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // bigger messages fault in fresh memory at the receiver
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;    // bigger messages fault in fresh memory at the receiver
+constexpr std::size_t kMostFrameBytes = kPieceBytes + 4096;  // that a publisher sends
 
 struct PieceHeader {
   std::uint64_t ticket = 0;

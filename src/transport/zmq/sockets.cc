@@ -7,7 +7,6 @@ namespace {
 
 constexpr int kPeerTimeoutMs = 5000;
 constexpr int kSendQueue = 1024;  // messages: above what a well-behaved peer ever has waiting
-constexpr std::int64_t kSlack = 4096;
 
 void SetCommon(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::linger, 0);  // closing drops what is queued: nobody reads our memory after it
@@ -35,7 +34,7 @@ zmq::socket_t MakeDealer(zmq::context_t& context) {
   socket.set(zmq::sockopt::immediate, true);    // nothing is queued for a connection that is not there
   socket.set(zmq::sockopt::reconnect_ivl, -1);  // another publisher at the address would know nothing of our requests
   socket.set(zmq::sockopt::connect_timeout, kPeerTimeoutMs);
-  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kPieceBytes) + kSlack);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kMostFrameBytes));
   socket.set(zmq::sockopt::rcvhwm,
              64);  // above what a publisher has under way for one receiver, so that it always drains
   return socket;

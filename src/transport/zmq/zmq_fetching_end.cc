@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/poll_sockets.h"
 #include "src/transport/zmq/sockets.h"
+#include "src/zmq/poll_sockets.h"
 
 namespace layercast::zmq_channel {
 namespace {
+
+constexpr std::uint64_t kMostMessageBytes = 2 * kMostFrameBytes;  // a header, and a piece
 
 std::span<const std::byte> BytesOf(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};
@@ -18,7 +20,9 @@ std::span<const std::byte> BytesOf(const zmq::message_t& message) {
 }  // namespace
 
 ZmqFetchingEnd::ZmqFetchingEnd(const std::string& address, Deadline deadline)
-    : guard_("zmq: publisher at " + address), socket_(MakeDealer(context_)), monitor_(context_, socket_) {
+    : guard_("zmq: publisher at " + address),
+      socket_(MakeDealer(context_)),
+      monitor_(context_, socket_, kMostMessageBytes) {
   guard_.Run([&] { Greet(address, deadline); });
 }
 
@@ -33,12 +37,13 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
   for (bool sent = false; !welcomed_;) {
     zmq::pollitem_t items[] = {{socket_.handle(), 0, static_cast<short>(sent ? ZMQ_POLLIN : ZMQ_POLLOUT), 0},
                                {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
-    PollSockets(items, deadline.Remaining());
+    PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
     if (items[0].revents != 0 && !sent) Send(EncodeHello());
     if (items[0].revents != 0 && sent) Receive();
     sent = sent || items[0].revents != 0;
     if (welcomed_) return;
     ExpectConnected();
+    ExpectAnEnd();
     if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
   }
 }
@@ -81,6 +86,7 @@ bool ZmqFetchingEnd::Receive() {
   zmq::message_t message;
   while (!requests_.has_done() && socket_.recv(message, zmq::recv_flags::dontwait)) {
     liveness_.Heard();
+    monitor_.EndMessage();
     zmq::message_t piece;
     bool whole = !message.more() || socket_.recv(piece, zmq::recv_flags::dontwait).has_value();
     whole = whole && !piece.more() && message.more() == (DecodeKind(BytesOf(message)) == Kind::kPiece);
@@ -119,11 +125,17 @@ void ZmqFetchingEnd::TakePiece(const PieceHeader& header, std::span<const std::b
 
 void ZmqFetchingEnd::Wait(Deadline deadline) {
   ExpectConnected();
+  ExpectAnEnd();
   if (monitor_.Moved()) liveness_.Heard();
   const bool ask = liveness_.ShouldAsk(requests_.size());  // the socket is drained
   if (ask) Send(EncodePing());
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
-  PollSockets(items, deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
+  PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
+}
+
+void ZmqFetchingEnd::ExpectAnEnd() {
+  if (!monitor_.Exceeded()) return;
+  throw Error(ErrorCode::kCorrupt, "a message has not ended within " + std::to_string(kMostMessageBytes) + " bytes");
 }
 
 void ZmqFetchingEnd::ExpectConnected() {

@@ -42,6 +42,7 @@ class ZmqFetchingEnd final : public FetchingEnd {
   // for.
   void Wait(Deadline deadline);
   void ExpectConnected();
+  void ExpectAnEnd();  // of the message that comes
 
   ConnectionGuard guard_;
   zmq::context_t context_;

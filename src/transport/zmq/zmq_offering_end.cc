@@ -5,9 +5,9 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/base/poll_sockets.h"
 #include "src/base/thread_name.h"
 #include "src/transport/zmq/sockets.h"
+#include "src/zmq/poll_sockets.h"
 
 namespace layercast::zmq_channel {
 namespace {
@@ -22,7 +22,7 @@ void Service::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     FeedAll();
     zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.get(), ZMQ_POLLIN, 0}};
-    PollSockets(items, std::chrono::milliseconds(1000));
+    PollSockets(items, MessageMeter::kLook);
     wake_.Clear();
     ReceiveAll();
   }
@@ -30,25 +30,33 @@ void Service::Run(const std::stop_token& stop) {
 
 void Service::ReceiveAll() {
   for (int count = 0; count < kMessagesAtOnce; ++count) {
-    zmq::message_t routing_id;
-    zmq::message_t message;
-    if (!socket_.recv(routing_id, zmq::recv_flags::dontwait)) return;
-    // Frames of one message arrive together; a peer of ours sends exactly one.
-    bool one_frame = routing_id.more() && socket_.recv(message, zmq::recv_flags::dontwait).has_value();
-    for (zmq::message_t extra; socket_.get(zmq::sockopt::rcvmore);) {
-      one_frame = false;
-      if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
-    }
-    const int fd = zmq_msg_get(message.handle(), ZMQ_SRCFD);
-    try {
-      if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
-      Handle(routing_id.to_string(), fd, {static_cast<const std::byte*>(message.data()), message.size()});
-    } catch (const Error& error) {
-      log::warn("zmq: a receiver breaks the protocol and loses its connection: {}", error.what());
-      work_.erase(routing_id.to_string());
-      PeerConnection(fd).Cut();
-    }
+    if (ReceiveOne()) continue;
+    if (limit_.Enforce()) log::warn("zmq: a receiver loses its connection: {}", limit_.Complaint());
+    return;
   }
+}
+
+bool Service::ReceiveOne() {
+  zmq::message_t routing_id;
+  zmq::message_t message;
+  if (!socket_.recv(routing_id, zmq::recv_flags::dontwait)) return false;
+  // Frames of one message arrive together; a peer of ours sends exactly one.
+  bool one_frame = routing_id.more() && socket_.recv(message, zmq::recv_flags::dontwait).has_value();
+  for (zmq::message_t extra; socket_.get(zmq::sockopt::rcvmore);) {
+    one_frame = false;
+    if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
+  }
+  limit_.Heard(message);
+  const int fd = zmq_msg_get(message.handle(), ZMQ_SRCFD);
+  try {
+    if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
+    Handle(routing_id.to_string(), fd, {static_cast<const std::byte*>(message.data()), message.size()});
+  } catch (const Error& error) {
+    log::warn("zmq: a receiver breaks the protocol and loses its connection: {}", error.what());
+    work_.erase(routing_id.to_string());
+    PeerConnection(fd).Cut();
+  }
+  return true;
 }
 
 void Service::Handle(const std::string& routing_id, int fd, std::span<const std::byte> message) {
@@ -139,6 +147,7 @@ bool Service::SendFrame(zmq::message_t& frame, bool more) {
 
 ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_("zmq", wake_), pieces_(book_, wake_) {
   zmq::socket_t socket = MakeRouter(context_);
+  limit_.emplace(context_, socket, kMaxRequestBytes);
   const bool ipv6 = bind_host.find(':') != std::string::npos;
   const std::string host = ipv6 && bind_host[0] != '[' ? "[" + bind_host + "]" : bind_host;
   try {
@@ -149,7 +158,7 @@ ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_("zmq", wake
   }
   address_ = socket.get(zmq::sockopt::last_endpoint);
   thread_ = std::jthread([this, moved = std::move(socket)](const std::stop_token& stop) mutable {
-    Service service(std::move(moved), book_, pieces_, wake_, failpoints_);
+    Service service(std::move(moved), *limit_, book_, pieces_, wake_, failpoints_);
     try {
       service.Run(stop);
     } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <zmq.hpp>
@@ -15,7 +16,8 @@
 #include "src/transport/wake_fd.h"
 #include "src/transport/zmq/messages.h"
 #include "src/transport/zmq/piece_pool.h"
-#include "src/transport/zmq_threads.h"
+#include "src/zmq/message_limit.h"
+#include "src/zmq/zmq_threads.h"
 
 namespace layercast::zmq_channel {
 
@@ -23,9 +25,9 @@ namespace layercast::zmq_channel {
 // One thread only (the service's).
 class Service {
  public:
-  Service(zmq::socket_t socket, const OfferBook& book, PiecePool& pieces, const WakeFd& wake,
+  Service(zmq::socket_t socket, MessageLimit& limit, const OfferBook& book, PiecePool& pieces, const WakeFd& wake,
           const std::atomic<FailPoints*>& failpoints)
-      : socket_(std::move(socket)), book_(book), pieces_(pieces), wake_(wake), failpoints_(failpoints) {}
+      : socket_(std::move(socket)), limit_(limit), book_(book), pieces_(pieces), wake_(wake), failpoints_(failpoints) {}
   void Run(const std::stop_token& stop);
 
  private:
@@ -35,6 +37,7 @@ class Service {
   };
 
   void ReceiveAll();
+  bool ReceiveOne();  // false: there is none
   void Handle(const std::string& routing_id, int fd, std::span<const std::byte> message);
   void HandleRequest(const std::string& routing_id, int fd, const Request& request);
   void FeedAll();
@@ -45,6 +48,7 @@ class Service {
   bool SendFrame(zmq::message_t& frame, bool more);
 
   zmq::socket_t socket_;
+  MessageLimit& limit_;  // of the socket
   const OfferBook& book_;
   PiecePool& pieces_;
   const WakeFd& wake_;
@@ -69,6 +73,7 @@ class ZmqOfferingEnd final : public OfferingEnd {
   PiecePool pieces_;
   zmq::context_t context_;
   ZmqThreads library_threads_{context_};
+  std::optional<MessageLimit> limit_;  // of the service's socket, which it outlives
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   std::jthread thread_;

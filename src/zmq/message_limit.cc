@@ -1,0 +1,38 @@
+#include "src/zmq/message_limit.h"
+
+#include <optional>
+
+namespace layercast {
+
+MessageLimit::MessageLimit(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes)
+    : events_(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED),
+      most_bytes_(most_bytes) {}
+
+void MessageLimit::Heard(zmq::message_t& frame) {
+  const auto meter = meters_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
+  if (meter != meters_.end()) meter->second.EndMessage();
+}
+
+bool MessageLimit::Enforce() {
+  TakeEvents();
+  bool any = false;
+  for (auto& [fd, meter] : meters_) {
+    if (!meter.Exceeded()) continue;
+    meter.connection().Cut();
+    any = true;
+  }
+  return any;
+}
+
+void MessageLimit::TakeEvents() {
+  while (const std::optional<SocketEvents::Event> event = events_.Next()) {
+    meters_.erase(event->value);
+    if (event->number != ZMQ_EVENT_DISCONNECTED) meters_.try_emplace(event->value, event->value, most_bytes_);
+  }
+}
+
+std::string MessageLimit::Complaint() const {
+  return "a message has not ended within " + std::to_string(most_bytes_) + " bytes";
+}
+
+}  // namespace layercast

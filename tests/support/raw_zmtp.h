@@ -1,0 +1,112 @@
+// A peer that speaks ZMTP 3.0 by hand, over TCP: ZeroMQ itself sends nothing of a message before its last frame.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <string>
+
+#include "src/base/unique_fd.h"
+
+namespace layercast::testing {
+
+class RawZmtp {
+ public:
+  // "tcp://127.0.0.1:PORT". Talks to a ROUTER as a DEALER does.
+  static RawZmtp Connect(const std::string& endpoint) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to = Loopback(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    return {std::move(fd), "DEALER"};
+  }
+
+  // Sends one message without an end until the peer ends the connection. True if it did before `most` bytes.
+  bool IsCutWithin(std::size_t most) {
+    std::string frames;
+    for (int i = 0; i < 256; ++i) frames += Frame(kMore, std::string(250, 'x'));
+    for (std::size_t sent = 0; sent < most;) {
+      pollfd ready{fd_.get(), POLLIN | POLLOUT, 0};
+      if (::poll(&ready, 1, kPatienceMs) != 1) return false;
+      if ((ready.revents & ~POLLOUT) != 0) {
+        char said[4096];
+        if (::recv(fd_.get(), said, sizeof(said), 0) <= 0) return true;
+      }
+      const std::size_t at = sent % frames.size();
+      const ssize_t some = ::send(fd_.get(), frames.data() + at, frames.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (some < 0 && errno != EAGAIN) return true;
+      if (some > 0) sent += static_cast<std::size_t>(some);
+    }
+    return false;
+  }
+
+ protected:
+  static constexpr int kPatienceMs = 20'000;
+  static constexpr char kMore = 1;
+  static constexpr char kCommand = 4;
+
+  RawZmtp(UniqueFd fd, const std::string& socket_type) : fd_(std::move(fd)) {
+    const timeval patience{kPatienceMs / 1000, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    std::string greeting(64, '\0');
+    greeting.replace(0, 12, std::string("\xFF\0\0\0\0\0\0\0\1\x7F\3\0", 12));
+    greeting.replace(12, 4, "NULL");
+    Send(greeting);
+    Receive(greeting.size());
+    const std::string type = std::string("\x05READY\x0BSocket-Type\0\0\0\6", 22) + socket_type;
+    Send(Frame(kCommand, type));
+    Receive(static_cast<unsigned char>(Receive(2)[1]));  // its READY
+  }
+
+  static sockaddr_in Loopback(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+  static std::string Frame(char flags, const std::string& body) {
+    return std::string{flags, static_cast<char>(body.size())} + body;
+  }
+  void Send(const std::string& bytes) {
+    EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  std::string Receive(std::size_t bytes) {
+    std::string all(bytes, '\0');
+    EXPECT_EQ(::recv(fd_.get(), all.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
+    return all;
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// Waits for one DEALER, to which it talks as a ROUTER does.
+class RawZmtpServer : public RawZmtp {
+ public:
+  class Listener {
+   public:
+    Listener() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+      sockaddr_in at = Loopback(0);
+      socklen_t length = sizeof(at);
+      EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+      EXPECT_EQ(::listen(fd_.get(), 1), 0);
+      EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&at), &length), 0);
+      endpoint_ = "tcp://127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    }
+    const std::string& endpoint() const { return endpoint_; }
+
+   private:
+    friend RawZmtpServer;
+    UniqueFd fd_;
+    std::string endpoint_;
+  };
+  explicit RawZmtpServer(const Listener& listener)
+      : RawZmtp(UniqueFd(::accept4(listener.fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)), "ROUTER") {}
+};
+
+}  // namespace layercast::testing
