@@ -1,14 +1,17 @@
 #include "cli/arguments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
 #include "layercast/error.h"
 #include "src/checkpoint/load_format.h"
+#include "src/control/endpoint.h"
 #include "src/session/channel_chooser.h"
 
 namespace layercast::cli {
@@ -39,6 +42,19 @@ CLI::Validator NotEmpty() {
     return text.empty() ? "expected a value, got an empty one (a variable that is not set?)" : "";
   };
   return {check, ""};
+}
+
+CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<std::string>& names,
+                         const std::string& help) {
+  const auto check = [](const std::string& list) -> std::string {
+    const bool whole = !list.starts_with(',') && !list.ends_with(',') && list.find(",,") == std::string::npos;
+    return whole ? "" : "expected names with commas between, got '" + list + "'";
+  };
+  // CLI11's own delimiter would drop an empty name without a word.
+  const auto take = [&names, flag](const std::vector<std::string>& lists) {
+    for (const std::string& list : lists) std::ranges::copy(SplitList(list, flag), std::back_inserter(names));
+  };
+  return app.add_option_function<std::vector<std::string>>(flag, take, help)->check(CLI::Validator(check, ""));
 }
 
 void Timeout::Declare(CLI::App& app) {

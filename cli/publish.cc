@@ -67,9 +67,8 @@ class Publish final : public Subcommand {
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
     app.add_option("--step", step_, "The version's step in its lineage")->check(WholeNumber(0))->capture_default_str();
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
-    app.add_option("--channel", options_.channels,
-                   "The data channels that engines may choose from; by default all but cuda_ipc")
-        ->delimiter(',');
+    DeclareList(app, "--channel", options_.channels,
+                "The data channels that engines may choose from; by default all but cuda_ipc");
     app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();

@@ -75,7 +75,7 @@ class Reload final : public Subcommand {
   const char* description() const override { return "Has engines take new weights while they run"; }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--engine", engines_, "Endpoints of the engines")->required()->delimiter(',');
+    DeclareList(app, "--engine", engines_, "Endpoints of the engines")->required();
     CLI::Option* path = app.add_option("--weights-path", path_, "A checkpoint folder that the engines can open");
     checkpoint_.Declare(app, path);
     CLI::Option* const publisher =
@@ -111,7 +111,9 @@ class Reload final : public Subcommand {
     for (const EngineOutcome& outcome : outcomes) {
       json["engines"].push_back(OutcomeJson(outcome));
       text += OutcomeText(json["engines"].back());
-      if (!outcome.ok && failed == nullptr) failed = &outcome;
+      // An engine that gave up because of another is not the one to be named.
+      const bool unnamed = failed == nullptr || failed->error->code() == ErrorCode::kCancelled;
+      if (!outcome.ok && unnamed) failed = &outcome;
     }
     json["ok"] = failed == nullptr;
     output.Print(json, text);

@@ -6,11 +6,11 @@ CudaCodes CodesOf(const CodeFormat& format, std::span<const KernelTensorView> te
   CudaCodes weight{.codes = reinterpret_cast<const std::uint8_t*>(tensors[0].data),
                    .scales = tensors[1].data,
                    .rows = tensors[0].rows,
-                   .cols = format.elements == DType::kF4 ? 2 * tensors[0].cols : tensors[0].cols,
+                   .cols = format.ColsOf(tensors[0].cols),
                    .elements = format.elements,
                    .scale_type = format.scales};
-  weight.block_rows = format.block_rows == 0 ? weight.rows : format.block_rows;
-  weight.block_cols = format.block_cols == 0 ? weight.cols : format.block_cols;
+  weight.block_rows = format.BlockRowsOf(weight.rows);
+  weight.block_cols = format.BlockColsOf(weight.cols);
   if (format.has_global_scale) weight.global_scale = reinterpret_cast<const float*>(tensors[2].data);
   return weight;
 }

@@ -30,6 +30,11 @@ struct CodeFormat {
   DType scales = DType::kF32;                   // or f8_e8m0 (stored as u8), or f8_e4m3
   std::int64_t block_rows = 0, block_cols = 0;  // 0: all
   bool has_global_scale = false;                // fp32
+
+  // Of a weight whose codes lie in rows of so many bytes.
+  std::int64_t ColsOf(std::int64_t row_bytes) const { return elements == DType::kF4 ? 2 * row_bytes : row_bytes; }
+  std::int64_t BlockRowsOf(std::int64_t rows) const { return block_rows == 0 ? rows : block_rows; }
+  std::int64_t BlockColsOf(std::int64_t cols) const { return block_cols == 0 ? cols : block_cols; }
 };
 
 // (value - zero point) * scale in fp32, then rounded to `dtype` (f32, bf16 or f16), row-major into `values`.

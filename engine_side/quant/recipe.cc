@@ -44,11 +44,11 @@ QuantizedWeight Recipe::Read(std::span<const KernelTensorView> tensors) const {
   const KernelTensorView& codes = tensors[0];
   QuantizedWeight weight{.codes = reinterpret_cast<const std::uint8_t*>(codes.data),
                          .rows = codes.rows,
-                         .cols = form.elements == DType::kF4 ? 2 * codes.cols : codes.cols,
+                         .cols = form.ColsOf(codes.cols),
                          .scales = std::vector<float>(static_cast<std::size_t>(tensors[1].num_elements())),
                          .elements = form.elements};
-  weight.block_rows = form.block_rows == 0 ? weight.rows : form.block_rows;
-  weight.block_cols = form.block_cols == 0 ? weight.cols : form.block_cols;
+  weight.block_rows = form.BlockRowsOf(weight.rows);
+  weight.block_cols = form.BlockColsOf(weight.cols);
   const float global = form.has_global_scale ? ScaleAt(DType::kF32, tensors[2].data, 0) : 1.0F;
   for (std::size_t i = 0; i < weight.scales.size(); ++i) {
     weight.scales[i] = ScaleAt(form.scales, tensors[1].data, i) * global;

@@ -2,15 +2,15 @@
 
 #include <cstring>
 
+#include "src/base/raise_to.h"
+
 namespace layercast {
 
 std::byte* CountingMemory::Allocate(std::size_t bytes) {
   std::byte* address = upstream_.Allocate(bytes);
   const std::size_t now = current_.fetch_add(bytes) + bytes;
   allocations_.fetch_add(1);
-  std::size_t peak = peak_.load();
-  while (peak < now && !peak_.compare_exchange_weak(peak, now)) {
-  }
+  RaiseTo(peak_, now);
   return address;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/raise_to.h"
 #include "src/base/rounding.h"
 #include "src/tensor/element.h"
 #include "src/tensor/scan_kernels.h"
@@ -124,12 +125,6 @@ std::uint32_t MaxBits(const MatrixView& matrix) {
     largest = std::max(largest, *std::ranges::max_element(found));
   }
   return largest;
-}
-
-void RaiseTo(std::atomic<std::uint32_t>& largest, std::uint32_t value) {
-  std::uint32_t before = largest.load();
-  while (before < value && !largest.compare_exchange_weak(before, value)) {
-  }
 }
 
 ScanResult ScanPart(const MatrixView& matrix, WorkerPool& pool) {

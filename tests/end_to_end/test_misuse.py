@@ -26,7 +26,7 @@ MISTAKES = {
         f"engine {NOBODY} was silent for 5000 ms, calling 'reload_weights': it has never answered; does it run"),
     "one of two that nobody runs": (
         lambda f: (f.engine, NOBODY), lambda f: ("--publisher", f.publisher, "--all-or-none"),
-        f"not committed, as on no other engine: engine {NOBODY} was silent"),
+        f"layercast reload: engine {NOBODY} was silent"),
     "an engine as publisher": (
         lambda f: (f.engine,), lambda f: ("--publisher", f.other), "is no publisher and no receiver (an engine?)"),
     "the engine itself as publisher": (

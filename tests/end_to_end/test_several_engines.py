@@ -99,6 +99,7 @@ def test_an_engine_that_dies_before_the_commit_is_enough_that_none_commits(engin
     engines[2].kill()
     done = reload_together(program, engines, publisher, status=1)
     assert [outcome["ok"] for outcome in done["engines"]] == [False] * 3
+    assert [outcome["error"]["code"] for outcome in done["engines"][:2]] == ["cancelled"] * 2
     for engine, (_, recipe) in zip(engines[:2], ENGINES):
         assert_serves(engine, old, recipe)
 

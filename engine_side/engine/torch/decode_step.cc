@@ -88,11 +88,9 @@ DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights,
 
 void DecodeStep::AddSteps(const Module& layer, const std::string& path, const TensorContext& context) {
   for (const ResidualStep& step : AsKind<DecoderLayer>(&layer, path).steps()) {
-    const auto norm = [&](const std::string& name) {
-      return TensorNorm(*layer.FindChild(name), path + "." + name, context.weights, device_, type_);
-    };
-    steps_.push_back({norm(step.norm), MakeTensorBlock(*layer.FindChild(step.block), path + "." + step.block, context),
-                      step.post_norm.empty() ? std::nullopt : std::optional(norm(step.post_norm))});
+    steps_.push_back({ChildNorm(layer, step.norm, path, context),
+                      MakeTensorBlock(*layer.FindChild(step.block), path + "." + step.block, context),
+                      FindChildNorm(layer, step.post_norm, path, context)});
   }
 }
 

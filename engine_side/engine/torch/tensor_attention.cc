@@ -11,13 +11,6 @@
 namespace layercast {
 namespace {
 
-std::optional<TensorNorm> FindNorm(const Attention& attention, const char* name, const std::string& path,
-                                   const TensorContext& context) {
-  const Module* norm = attention.FindChild(name);
-  if (norm == nullptr) return std::nullopt;
-  return TensorNorm(*norm, path + "." + name, context.weights, context.device, context.type);
-}
-
 std::optional<WeightTensor> FindSinks(const Attention& attention, const std::string& path,
                                       const TensorContext& context) {
   if (!attention.spec().sinks) return std::nullopt;
@@ -31,8 +24,8 @@ TensorAttention::TensorAttention(const Attention& attention, const std::string& 
       type_(context.type),
       qkv_(ChildLinear(attention, "qkv_proj", path, context)),
       o_(ChildLinear(attention, "o_proj", path, context)),
-      q_norm_(FindNorm(attention, "q_norm", path, context)),
-      k_norm_(FindNorm(attention, "k_norm", path, context)),
+      q_norm_(FindChildNorm(attention, "q_norm", path, context)),
+      k_norm_(FindChildNorm(attention, "k_norm", path, context)),
       sinks_(FindSinks(attention, path, context)),
       keys_(spec_.heads.num_kv_heads, spec_.heads.head_dim, context),
       values_(spec_.heads.num_kv_heads, spec_.heads.head_dim, context) {

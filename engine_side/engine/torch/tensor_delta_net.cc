@@ -24,7 +24,7 @@ TensorDeltaNet::TensorDeltaNet(const GatedDeltaNet& net, const std::string& path
       conv_(context.weights.Linear(*net.FindChild("conv1d"), path + ".conv1d"), context),
       a_(context.weights.FindDerived(net, path, "A"), context.device),
       dt_bias_(context.weights.Find(net, path, "dt_bias"), context.device),
-      norm_(*net.FindChild("norm"), path + ".norm", context.weights, context.device, context.type),
+      norm_(ChildNorm(net, "norm", path, context)),
       states_({sizes_.num_value_heads, sizes_.key_head_dim, sizes_.value_head_dim}, context) {}
 
 at::Tensor TensorDeltaNet::Forward(const StepInputs& inputs, const at::Tensor& in) {

@@ -16,17 +16,6 @@ TensorLinear FindLinear(const LatentAttention& attention, const char* first, con
   return ChildLinear(attention, attention.FindChild(first) != nullptr ? first : otherwise, path, context);
 }
 
-TensorNorm NormOf(const LatentAttention& attention, const char* name, const std::string& path,
-                  const TensorContext& context) {
-  return {*attention.FindChild(name), path + "." + name, context.weights, context.device, context.type};
-}
-
-std::optional<TensorNorm> FindNorm(const LatentAttention& attention, const char* name, const std::string& path,
-                                   const TensorContext& context) {
-  if (attention.FindChild(name) == nullptr) return std::nullopt;
-  return NormOf(attention, name, path, context);
-}
-
 WeightTensor FindAbsorbed(const LatentAttention& attention, const char* name, const std::string& path,
                           const TensorContext& context) {
   return {context.weights.FindDerived(*attention.FindChild("kv_b_proj"), path + ".kv_b_proj", name), context.device};
@@ -52,8 +41,8 @@ TensorLatentAttention::TensorLatentAttention(const LatentAttention& attention, c
       o_(ChildLinear(attention, "o_proj", path, context)),
       to_latent_(FindAbsorbed(attention, "W_UK_T", path, context)),
       to_value_(FindAbsorbed(attention, "W_UV", path, context)),
-      q_norm_(FindNorm(attention, "q_a_layernorm", path, context)),
-      kv_norm_(NormOf(attention, "kv_a_layernorm", path, context)),
+      q_norm_(FindChildNorm(attention, "q_a_layernorm", path, context)),
+      kv_norm_(ChildNorm(attention, "kv_a_layernorm", path, context)),
       cache_(1, sizes_.kv_lora_rank + sizes_.qk_rope_head_dim, context) {}
 
 at::Tensor TensorLatentAttention::Forward(const StepInputs& inputs, const at::Tensor& in) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/mean.h>
 
 #include "engine_side/engine/norm.h"
+#include "engine_side/engine/torch/tensor_block.h"
 #include "engine_side/engine/torch/tensor_linear.h"
 
 namespace layercast {
@@ -21,6 +22,17 @@ at::Tensor TensorNorm::Apply(const at::Tensor& x) const {
   const at::Tensor scale = at::mean(x * x, {-1}, /*keepdim=*/true).add_(epsilon_).rsqrt_();
   const at::Tensor normed = Rounded(x * scale, style_ == NormStyle::kWeight ? type_ : at::kFloat);
   return Rounded(normed * factors, type_);
+}
+
+TensorNorm ChildNorm(const Module& module, const std::string& name, const std::string& path,
+                     const TensorContext& context) {
+  return {*module.FindChild(name), path + "." + name, context.weights, context.device, context.type};
+}
+
+std::optional<TensorNorm> FindChildNorm(const Module& module, const std::string& name, const std::string& path,
+                                        const TensorContext& context) {
+  if (module.FindChild(name) == nullptr) return std::nullopt;
+  return ChildNorm(module, name, path, context);
 }
 
 }  // namespace layercast

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine_side/engine/captured_weights.h"
@@ -12,6 +13,8 @@
 #include "layercast/model/module.h"
 
 namespace layercast {
+
+struct TensorContext;
 
 // Value; the weight's memory is borrowed.
 class TensorNorm {
@@ -29,5 +32,12 @@ class TensorNorm {
   NormStyle style_;
   at::ScalarType type_;
 };
+
+// The child `name` of `module`, which lies at `path`.
+TensorNorm ChildNorm(const Module& module, const std::string& name, const std::string& path,
+                     const TensorContext& context);
+// ... where it has one.
+std::optional<TensorNorm> FindChildNorm(const Module& module, const std::string& name, const std::string& path,
+                                        const TensorContext& context);
 
 }  // namespace layercast
