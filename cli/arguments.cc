@@ -1,17 +1,16 @@
 #include "cli/arguments.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
 #include "layercast/error.h"
+#include "src/base/comma_list.h"
 #include "src/checkpoint/load_format.h"
-#include "src/control/endpoint.h"
 #include "src/session/channel_chooser.h"
 
 namespace layercast::cli {
@@ -46,15 +45,16 @@ CLI::Validator NotEmpty() {
 
 CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<std::string>& names,
                          const std::string& help) {
-  const auto check = [](const std::string& list) -> std::string {
-    const bool whole = !list.starts_with(',') && !list.ends_with(',') && list.find(",,") == std::string::npos;
-    return whole ? "" : "expected names with commas between, got '" + list + "'";
-  };
   // CLI11's own delimiter would drop an empty name without a word.
   const auto take = [&names, flag](const std::vector<std::string>& lists) {
-    for (const std::string& list : lists) std::ranges::copy(SplitList(list, flag), std::back_inserter(names));
+    for (const std::string& list : lists) {
+      for (std::string& name : AtCommas(list)) {
+        if (name.empty()) throw CLI::ValidationError(flag, "expected names with commas between, got '" + list + "'");
+        names.push_back(std::move(name));
+      }
+    }
   };
-  return app.add_option_function<std::vector<std::string>>(flag, take, help)->check(CLI::Validator(check, ""));
+  return app.add_option_function<std::vector<std::string>>(flag, take, help);
 }
 
 void Timeout::Declare(CLI::App& app) {

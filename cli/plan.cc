@@ -43,7 +43,7 @@ MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& p
   options.channels = &channels;
   FailPoints none;
   const ReceiverIdentity self{"layercast plan", 0, parallel.engine_rank(), parallel.engine_size()};
-  const auto session = FetchSession::Open(SplitList(endpoints, "endpoints"), self, {}, {}, options, none, deadline);
+  const auto session = FetchSession::Open(SplitEndpoints(endpoints), self, {}, {}, options, none, deadline);
   MergedVersion merged = Merge(session->manifests(), session->endpoints());
   TakeQuantizedLayersAsTheyCome(tree, merged.manifest, quantization);
   return merged;

@@ -69,6 +69,17 @@ std::string OutcomeText(const Json& outcome) {
   return text;
 }
 
+// The one to be named; null when none failed. An engine that gave up because of another is not it.
+const EngineOutcome* AtFault(const std::vector<EngineOutcome>& outcomes) {
+  const EngineOutcome* cancelled = nullptr;
+  for (const EngineOutcome& outcome : outcomes) {
+    if (outcome.ok) continue;
+    if (outcome.error->code() != ErrorCode::kCancelled) return &outcome;
+    if (cancelled == nullptr) cancelled = &outcome;
+  }
+  return cancelled;
+}
+
 class Reload final : public Subcommand {
  public:
   const char* name() const override { return "reload"; }
@@ -107,14 +118,11 @@ class Reload final : public Subcommand {
     const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;
-    const EngineOutcome* failed = nullptr;
     for (const EngineOutcome& outcome : outcomes) {
       json["engines"].push_back(OutcomeJson(outcome));
       text += OutcomeText(json["engines"].back());
-      // An engine that gave up because of another is not the one to be named.
-      const bool unnamed = failed == nullptr || failed->error->code() == ErrorCode::kCancelled;
-      if (!outcome.ok && unnamed) failed = &outcome;
     }
+    const EngineOutcome* const failed = AtFault(outcomes);
     json["ok"] = failed == nullptr;
     output.Print(json, text);
     if (failed != nullptr) {

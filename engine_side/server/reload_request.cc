@@ -27,8 +27,8 @@ ReloadSource PathFromJson(const Json& params) {
 ReloadSource PublisherFromJson(const Json& params) {
   std::optional<std::uint64_t> step;
   if (IsGiven(params, "step")) step = params["step"].get<std::uint64_t>();
-  return FromPublishers(SplitList(params["publisher"].get<std::string>(), "endpoints"),
-                        params.value("lineage", std::string()), step);
+  return FromPublishers(SplitEndpoints(params["publisher"].get<std::string>()), params.value("lineage", std::string()),
+                        step);
 }
 
 ReloadSource LentFromJson(const Json& lent, int engine_rank) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "layercast/error.h"
+#include "src/base/comma_list.h"
 #include "src/base/host_lookup.h"
 
 namespace layercast {
@@ -97,15 +98,10 @@ std::string AsReached(const std::string& endpoint, const std::string& reached) {
   return "tcp://" + of_peer + endpoint.substr(endpoint.rfind(':'));
 }
 
-std::vector<std::string> SplitList(const std::string& list, const std::string& what) {
-  std::vector<std::string> split;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    split.push_back(list.substr(begin, end - begin));
-    if (split.back().empty()) {
-      throw Error(ErrorCode::kInvalidArgument, what + " '" + list + "': expected some with commas between");
-    }
-    begin = end + 1;
+std::vector<std::string> SplitEndpoints(const std::string& endpoints) {
+  std::vector<std::string> split = AtCommas(endpoints);
+  if (std::ranges::find(split, "") != split.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "endpoints '" + endpoints + "': expected some with commas between");
   }
   return split;
 }

@@ -27,9 +27,9 @@ const addrinfo* PreferredAddress(const addrinfo* addresses);
 // addresses ("tcp://0.0.0.0:7701"), the one that we reached it at. `reached`: the peer's endpoint that we called.
 std::string AsReached(const std::string& endpoint, const std::string& reached);
 
-// "tcp://a:1,tcp://b:2": the publishers of one version, say, as a command line and the RPC name them. Throws
-// kInvalidArgument on an empty one, saying `what` they are.
-std::vector<std::string> SplitList(const std::string& list, const std::string& what);
+// "tcp://a:1,tcp://b:2": the publishers of one version, as a command line and the RPC name them. Throws
+// kInvalidArgument on an empty one.
+std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 
 // What was wrong with an engine, behind its name where that is not said ("engine tcp://a:1: ...").
 std::string NamingEngine(const std::string& endpoint, const std::string& fault);
