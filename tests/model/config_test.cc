@@ -3,20 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sys/stat.h>
-
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "layercast/error.h"
+#include "tests/model/minimal_config.h"
 #include "tests/support/error_of.h"
-#include "tests/support/safetensors_bytes.h"
-#include "tests/support/temp_folder.h"
 
 namespace layercast {
 namespace {
@@ -29,25 +24,7 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 using Json = nlohmann::json;
 
-Json Minimal() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"vocab_size", 100},
-          {"hidden_size", 64},
-          {"intermediate_size", 128},
-          {"num_hidden_layers", 3},
-          {"num_attention_heads", 8}};
-}
-
-std::string Nested(std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
-
-Json With(const Json& fields) {
-  Json json = Minimal();
-  json.update(fields);
-  return json;
-}
-
-ModelConfig ParseConfig(const Json& fields) { return ModelConfig::Parse(With(fields).dump()); }
+ModelConfig ParseConfig(const Json& fields) { return ModelConfig::Parse(testing::ConfigWith(fields).dump()); }
 
 std::string ConfigError(const Json& fields) {
   return testing::ErrorOf([&] { (void)ParseConfig(fields); }, ErrorCode::kInvalidArgument);
@@ -211,7 +188,7 @@ TEST(ModelConfig, ReadsTheRotatedPartOfAHeadAsMiniMaxM2WritesIt) {
 }
 
 TEST(ModelConfig, ReadsTheTextPartOfAVisionLanguageModel) {
-  Json text = Minimal();
+  Json text = testing::MinimalConfig();
   text.erase("architectures");
   text["model_type"] = "gemma3_text";
   const Json whole = {{"architectures", {"Gemma3ForConditionalGeneration"}},
@@ -297,91 +274,6 @@ TEST(ModelConfig, RefusesTextThatIsNotAnObject) {
   EXPECT_THROW((void)ModelConfig::Parse(""), Error);
 }
 
-TEST(ModelDescription, SaysWhichConfigIsWrongOrNotThere) {
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  EXPECT_THAT(message([] { (void)ModelDescription::FromDirectory("no/such/folder"); }),
-              HasSubstr("no/such/folder/config.json: cannot be opened"));
-  EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson(Nested(100'000), "folder")); }),
-            "folder/config.json: has more than 32 levels");
-  EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson("{}", "folder")); }),
-            "folder/config.json: vocab_size is missing");
-}
-
-TEST(ModelDescription, ReadsRegularFilesOfALikelySizeAlone) {
-  for (const std::string name : {"config.json", "hf_quant_config.json"}) {
-    const auto message = [&](const auto& make) {
-      const TempFolder folder;
-      folder.Write("config.json", Minimal().dump());
-      std::filesystem::remove(folder / name);
-      make((folder / name).c_str());
-      return testing::ErrorOf([&] { (void)ModelDescription::FromDirectory(folder.path()); },
-                              ErrorCode::kInvalidArgument);
-    };
-    EXPECT_THAT(message([](const char* path) { ASSERT_EQ(::mkfifo(path, 0600), 0); }),
-                HasSubstr(name + "': expected a regular file"));
-    EXPECT_THAT(message([](const char* path) { std::filesystem::create_directory(path); }),
-                HasSubstr(name + "': expected a regular file"));
-    EXPECT_THAT(message([](const char* path) {
-                  std::ofstream(path).close();
-                  std::filesystem::resize_file(path, std::uintmax_t{40} << 30);
-                }),
-                HasSubstr(name + ": expected at most 67108864 bytes, got 42949672960"));
-  }
-}
-
-DType DTypeIn(const TempFolder& folder) {
-  return ModelConfig::Parse(ModelDescription::FromDirectory(folder.path())).dtype;
-}
-
-// A weight in 16 bits between fp32 scales and codes of 8 bits that are more.
-std::string OneWeightInHalf() {
-  return SafetensorsBytes(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                          R"("b":{"dtype":"F16","shape":[2],"data_offsets":[4,8]},)"
-                          R"("c":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[8,12]}})",
-                          std::string(12, '\0'));
-}
-
-TEST(ModelDescription, TakesTheDTypeOfTheCheckpointWhereTheConfigSaysNone) {
-  const TempFolder folder;
-  folder.Write("config.json", Minimal().dump());
-  EXPECT_EQ(DTypeIn(folder), DType::kF32);
-  folder.Write("model.safetensors", OneWeightInHalf());
-  EXPECT_EQ(DTypeIn(folder), DType::kF16);
-  Json text = Minimal();
-  text["dtype"] = nullptr;
-  folder.Write("config.json", Json({{"architectures", {"Mine"}}, {"text_config", text}}).dump());
-  EXPECT_EQ(DTypeIn(folder), DType::kF16);
-  folder.Write("config.json", Json({{"dtype", "bfloat16"}, {"text_config", text}}).dump());
-  EXPECT_EQ(DTypeIn(folder), DType::kBF16);
-  folder.Write("config.json", With({{"torch_dtype", "bfloat16"}}).dump());
-  EXPECT_EQ(DTypeIn(folder), DType::kBF16);
-}
-
-TEST(ModelDescription, LeavesWhatIsWrongWithFilesToWhoeverReadsThem) {
-  const TempFolder folder;
-  folder.Write("config.json", Minimal().dump());
-  folder.Write("model.safetensors", "cut short");
-  EXPECT_EQ(DTypeIn(folder), DType::kF32);
-  folder.Write("config.json", "{");
-  EXPECT_NO_THROW((void)ModelDescription::FromDirectory(folder.path()));
-}
-
-TEST(ModelDescription, AModelOptFileOfManyLevelsIsRefused) {
-  const TempFolder folder;
-  folder.Write("config.json", Minimal().dump());
-  folder.Write("hf_quant_config.json", Nested(100'000));
-  EXPECT_THAT(
-      testing::ErrorOf([&] { (void)ModelDescription::FromDirectory(folder.path()); }, ErrorCode::kInvalidArgument),
-      HasSubstr("hf_quant_config.json: expected a JSON object"));
-}
-
 TEST(ModelConfig, ReadsInfinityAsPythonWritesIt) {
   const std::string fields = R"({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 8,
       "hidden_size": 8, "num_hidden_layers": 1, "note": "\" Infinity", "time_step_limit": [0.0, Infinity]})";
@@ -403,7 +295,7 @@ TEST(ModelConfig, TakesLinearAttentionFromAListOrAnInterval) {
 }
 
 TEST(ModelConfig, NeedsNoSizeOfAnMlpThatNoLayerHas) {
-  Json experts_alone = With({{"model_type", "qwen3_5_moe_text"}, {"moe_intermediate_size", 24}});
+  Json experts_alone = testing::ConfigWith({{"model_type", "qwen3_5_moe_text"}, {"moe_intermediate_size", 24}});
   experts_alone.erase("intermediate_size");
   EXPECT_EQ(ModelConfig::Parse(experts_alone.dump()).intermediate_size, 24);
   // A family that may have dense layers says how large they are.
