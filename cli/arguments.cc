@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <cmath>
+#include <concepts>
 #include <filesystem>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "cli/subcommand.h"
@@ -43,19 +45,42 @@ CLI::Validator NotEmpty() {
   return {check, ""};
 }
 
-CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<std::string>& names,
-                         const std::string& help) {
-  // CLI11's own delimiter would drop an empty name without a word.
-  const auto take = [&names, flag](const std::vector<std::string>& lists) {
+namespace {
+
+bool ReadItem(const std::string& text, std::string& name) {
+  name = text;
+  return !text.empty();
+}
+
+template <std::integral Number>
+bool ReadItem(const std::string& text, Number& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && number >= 0;
+}
+
+}  // namespace
+
+template <typename Item>
+CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Item>& items, const std::string& help) {
+  // CLI11's own delimiter would drop an empty item without a word.
+  const auto take = [&items, flag](const std::vector<std::string>& lists) {
+    const std::string of = std::is_integral_v<Item> ? "whole numbers" : "names";
     for (const std::string& list : lists) {
-      for (std::string& name : AtCommas(list)) {
-        if (name.empty()) throw CLI::ValidationError(flag, "expected names with commas between, got '" + list + "'");
-        names.push_back(std::move(name));
+      for (const std::string& text : AtCommas(list)) {
+        Item item;
+        if (!ReadItem(text, item)) {
+          throw CLI::ValidationError(flag, "expected " + of + " with commas between, got '" + list + "'");
+        }
+        items.push_back(std::move(item));
       }
     }
   };
   return app.add_option_function<std::vector<std::string>>(flag, take, help);
 }
+template CLI::Option* DeclareList(CLI::App&, const std::string&, std::vector<std::string>&, const std::string&);
+template CLI::Option* DeclareList(CLI::App&, const std::string&, std::vector<std::int32_t>&, const std::string&);
+template CLI::Option* DeclareList(CLI::App&, const std::string&, std::vector<std::int64_t>&, const std::string&);
 
 void Timeout::Declare(CLI::App& app) {
   app.add_option("--timeout", seconds_, "Seconds that the whole command may take")
@@ -152,8 +177,7 @@ void DeclareExperts(CLI::App& app, bool& parallel, ExpertPlacement& placement) {
 }
 
 void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers) {
-  app.add_option("--pp-layers", layers, "Layers of each pipeline stage: 4,3,3; by default about as many")
-      ->delimiter(',')
+  DeclareList(app, "--pp-layers", layers, "Layers of each pipeline stage: 4,3,3; by default about as many")
       ->needs("--pp");
 }
 

@@ -20,9 +20,9 @@ namespace layercast::cli {
 CLI::Validator WholeNumber(std::uint64_t least);
 // Of a number that is finite and at least zero.
 CLI::Validator NumberFromZero();
-// An option that lists names with commas between, and may be given several times.
-CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<std::string>& names,
-                         const std::string& help);
+// An option that lists names or whole numbers with commas between, and may be given several times.
+template <typename Item>
+CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Item>& items, const std::string& help);
 // Every option's: an empty value is a variable of a script that is not set, and would count as an option that was left
 // out.
 CLI::Validator NotEmpty();

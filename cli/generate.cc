@@ -39,7 +39,7 @@ class Generate final : public Subcommand {
 
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->required();
-    app.add_option("--tokens", tokens_, "The prompt: 3,11,4")->required()->delimiter(',')->check(WholeNumber(0));
+    DeclareList(app, "--tokens", tokens_, "The prompt: 3,11,4")->required();
     app.add_option("--max-new", max_new_, "The most tokens that are generated")
         ->check(WholeNumber(1))
         ->capture_default_str();

@@ -62,6 +62,13 @@ class Program:
     def run(self, *arguments, status=0, timeout=COMMAND_SECONDS):
         return self.finish(self.start(*arguments), status, timeout)
 
+    def refused(self, *arguments, status=1):
+        """The error that a command ends with: what a program reads and what people read are the same words."""
+        outcome = self.run(*arguments, status=status)
+        error = outcome.json["error"]
+        assert error["message"] in outcome.errors
+        return error
+
     def start(self, *arguments):
         """A command that goes on in the background; finish() waits for it."""
         command = self._command(arguments)

@@ -1,0 +1,76 @@
+"""Signals, processes that die, ranks that are started anew: whatever ends leaves nothing behind, and says why."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+import program as layercast_program
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("what", ["serve", "publish"])
+def test_a_signal_ends_everything_cleanly(what, number, start, folders):
+    daemon = start(what, *(["--model"] if what == "serve" else ["--checkpoint"]), folders["a"])
+    daemon.signal(number)
+    assert daemon.process.wait(20) == 0
+    layercast_program.wait_until(lambda: not any(map(layercast_program.is_running, daemon.pids)), 5, "outlived it")
+
+
+def children_of(pid):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def test_an_engine_that_is_ended_while_it_loads_ends_at_once_with_its_ranks(program, folders):
+    command, process = program.start("serve", "--model", folders["a"], "--tp", 2)
+    layercast_program.wait_until(lambda: len(children_of(process.pid)) == 2, 20, "no ranks were started")
+    ranks = children_of(process.pid)
+    os.kill(ranks[0], signal.SIGSTOP)  # long before it can have loaded: it cannot become ready any more
+    process.terminate()
+    outcome = program.finish((command, process))
+    assert outcome.output == ""
+    assert "error" not in outcome.errors and len(outcome.errors.splitlines()) == 1, outcome.errors
+    assert not any(layercast_program.is_running(pid) for pid in ranks)
+
+
+def test_a_signal_to_all_processes_of_an_engine_ends_it_as_one_to_its_parent_does(start, folders):
+    """What a terminal, a container or a job's scheduler sends."""
+    daemon = start("serve", "--model", folders["a"], "--tp", 2)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        for rank in daemon.pids:
+            os.kill(rank, number)
+    daemon.stop()
+    assert "process" not in daemon.errors(), daemon.errors()
+
+
+def test_whoever_asked_for_a_reload_is_told_that_the_engine_ended_meanwhile(program, start, folders):
+    daemon = start("serve", "--model", folders["a"])
+    trainer = start("publish", "--checkpoint", folders["b"])
+    os.kill(trainer.process.pid, signal.SIGSTOP)  # the reload waits for it
+    reload = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
+    layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
+    daemon.stop()
+    error = program.finish(reload, 1).json["engines"][0]["error"]
+    assert error == {"code": "cancelled", "message": "the engine was ended"}
+    trainer.kill()
+
+
+def test_a_rank_that_is_started_anew_is_made_from_what_its_engine_was_started_with(program, start, tmp_path, folders):
+    model, rules = tmp_path / "model", tmp_path / "rules.json"
+    model.mkdir()
+    for file in folders["a"].iterdir():
+        (model / file.name).write_bytes(file.read_bytes())
+    rules.write_text('{"names": [{"prefix": "policy", "to": ""}]}')
+    daemon = start("serve", "--model", model, "--weight-rules", rules)
+    before = program.status(daemon)["ranks"]
+    (model / "config.json").write_text("{}")
+    rules.write_text('{"names": [{"prefix": "model", "drop": "another run\'s"}]}')
+    os.kill(before[0]["pid"], signal.SIGKILL)
+    layercast_program.wait_until(lambda: "died of signal 9" in daemon.errors(), 20, "nobody noticed")
+    reloaded = program.reload(daemon, "--weights-path", folders["a"])
+    assert reloaded["ok"] and reloaded["report"]["ranks"][0]["served_digest"] == before[0]["served_digest"]
+    daemon.stop()

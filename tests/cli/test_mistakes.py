@@ -1,0 +1,132 @@
+"""Wrong flags, wrong values, engines and publishers that cannot start, peers that are not there: each is refused by a
+message that names what is wrong, and by the exit status of docs/cli.md."""
+
+import json
+
+import pytest
+
+
+def test_ranks_that_cannot_start_say_why(program, folders, monkeypatch):
+    monkeypatch.setenv("LAYERCAST_FAILPOINTS", "what")
+    error = program.run("serve", "--model", folders["a"], "--tp", 2, status=1).json["error"]
+    assert error["code"] == "invalid_argument"
+    said = [f"rank {rank}: LAYERCAST_FAILPOINTS: expected [role:]name=" in error["message"] for rank in range(2)]
+    assert any(said) and "got 'what'" in error["message"]  # whichever said so first
+
+
+@pytest.mark.parametrize("change, flags, words", [({}, ["--tp", 3], "is not divisible by tp_size 3"),
+                                                  ({"architectures": []}, [], "has no `architectures`"),
+                                                  ({"architectures": ["Qwen3"]}, [], "[Qwen3] are not supported")])
+def test_a_model_that_no_rank_could_build_is_refused_before_any_is_started(change, flags, words, program, tmp_path, folders):
+    config = json.loads((folders["a"] / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    outcome = program.run("serve", "--model", tmp_path, *flags, status=1)
+    message = outcome.json["error"]["message"]
+    assert message.startswith(f"{tmp_path}: ") and words in message
+    assert len(outcome.errors.splitlines()) == 1  # and no process says it again
+
+
+@pytest.mark.parametrize("arguments", [
+    ["publish"], ["publish", "--checkpoint", "x", "--nccl-fleet", "0"], ["publish", "--checkpoint", "x", "--nccl-fleet", "65"],
+    ["publish", "--checkpoint", "x", "--step", "-1"], ["serve", "--model", "x", "--load-format", "dummy", "--seed", "-1"],
+    ["publish", "--checkpoint", "x", "--mode", "push"], ["publish", "--checkpoint", "x", "--order", "odd"],
+    ["publish", "--checkpoint", "x", "--order", "checkpoint"], ["serve"], ["serve", "--model", "x", "--tp", "0"],
+    ["serve", "--model", "x", "--quantization", "fp7"], ["serve", "--model", "x", "--seed", "3"], ["reload"], ["status"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--weights-path", "x"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", "tcp://127.0.0.1:9", "--version", "run-17"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--weights-path", "x", "--channel", "shm"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", ""], ["serve", "--model", "x", "--pp-layers", "1,1"],
+    ["serve", "--model", "x", "--quantization", "fp8_per_channel", "--power-of-two-scales"],
+    ["generate", "--engine", "tcp://127.0.0.1:9"], ["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "a,b"],
+    ["verify", "--engine", "tcp://127.0.0.1:9"], ["export", "--engine", "tcp://127.0.0.1:9"]], ids=" ".join)
+def test_wrong_usage(arguments, program):
+    assert program.refused(*arguments, status=2)["code"] == "invalid_argument"
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["publish", "--checkpoint", "x", "--step", "-1"], "--step: expected a whole number from 0, got '-1'"),
+    (["publish", "--checkpoint", "x", "--step", "1e3"], "--step: expected a whole number from 0, got '1e3'"),
+    (["serve", "--model", "x", "--max-model-len", "0"], "--max-model-len: expected a whole number from 1, got '0'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3,x"],
+     "--tokens: expected whole numbers with commas between, got '3,x'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3,,4"], "with commas between, got '3,,4'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3,-4"], "with commas between, got '3,-4'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "2147483648"], "with commas between, got '2147483648'"),
+    (["serve", "--model", "x", "--pp", "2", "--pp-layers", "1,"],
+     "--pp-layers: expected whole numbers with commas between, got '1,'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3", "--temperature", "-1"],
+     "--temperature: expected a number from 0, got '-1'"),
+    (["reload", "--engine", "tcp://127.0.0.1:9", "--publisher", ""], "--publisher: expected a value, got an empty one"),
+    (["reload", "--engine", "tcp://127.0.0.1:9", "--weights-path", ""], "--weights-path: expected a value"),
+    (["publish", "--checkpoint", ""], "--checkpoint: expected a value, got an empty one"),
+    (["publish", "--checkpoint", "x", "--channel", "zmq,,shm"],
+     "--channel: expected names with commas between, got 'zmq,,shm'"),
+    (["reload", "--engine", "tcp://127.0.0.1:9,", "--publisher", "tcp://127.0.0.1:9"],
+     "--engine: expected names with commas between, got 'tcp://127.0.0.1:9,'"),
+    (["publish", "--checkpoint", "x", "--stream-window", "5"], "--stream-window is for streams: say --mode stream"),
+    (["serve", "--model", "x", "--secondary-weights", "draft.="], "expected PREFIX=PATH, got 'draft.='"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", ""], "--tokens: expected a value, got an empty one"),
+])
+def test_a_number_that_is_none_is_shown_beside_what_was_expected(arguments, words, program):
+    assert words in program.refused(*arguments, status=2)["message"]
+
+
+def test_a_flag_that_is_misspelt_is_named_even_where_it_was_required(program):
+    message = program.refused("serve", "--modle", "x", status=2)["message"]
+    assert "--model is required" in message and "'--modle'" in message
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["--bind", "tcp://127.0.0.1:99999"], "invalid_argument", "tcp://127.0.0.1:99999"),
+    (["--max-model-len", "1000000"], "invalid_argument", "a sequence of 1000000 tokens: the model has "),
+    (["--pp", "9"], "invalid_argument", "pp_size 9 exceeds num_hidden_layers"),
+    (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
+    (["--model", "/nowhere"], "not_found", "/nowhere"),
+])
+def test_an_engine_that_cannot_start_says_why(arguments, code, words, program, folders):
+    model = [] if "--model" in arguments else ["--model", folders["a"]]
+    error = program.refused("serve", *model, *arguments)
+    assert error["code"] == code and words in error["message"]
+
+
+def test_a_publisher_that_cannot_start_says_why(program, folders, tmp_path):
+    assert "0.0.0.0" in program.refused("publish", "--checkpoint", folders["a"], "--bind", "tcp://0.0.0.0:0")["message"]
+    assert program.refused("publish", "--checkpoint", tmp_path)["code"] == "not_found"
+
+
+def test_an_engine_whose_endpoint_is_refused_says_so_before_it_loads(program, tmp_path, folders):
+    (tmp_path / "config.json").write_text((folders["a"] / "config.json").read_text())
+    error = program.refused("serve", "--model", tmp_path, "--bind", "tcp://127.0.0.1:nowhere")
+    assert "tcp://127.0.0.1:nowhere" in error["message"]
+
+
+def test_a_peer_that_is_not_there_is_named(program):
+    for command in (["status", "--engine"], ["status", "--publisher"], ["generate", "--tokens", "1", "--engine"]):
+        error = program.refused(*command, "tcp://127.0.0.1:9", "--timeout", "0.3")
+        assert error["code"] in ("unavailable", "deadline_exceeded") and "tcp://127.0.0.1:9" in error["message"]
+
+
+@pytest.mark.parametrize("command", [["status", "--engine"], ["status", "--publisher"]], ids=" ".join)
+def test_a_peer_that_never_answers_is_asked_for_by_its_endpoint(program, command):
+    error = program.refused(*command, "tcp://127.0.0.1:9")
+    assert error["code"] == "unavailable"
+    assert "it has never answered; does it run, and is this its endpoint?" in error["message"]
+
+
+def test_an_engine_is_no_publisher_and_the_other_way_round(engine, publisher, program):
+    calls = {engine.endpoint: ["status", "--publisher", engine.endpoint],
+             publisher.endpoint: ["status", "--engine", publisher.endpoint]}
+    for wrong, command in calls.items():
+        error = program.refused(*command)
+        assert error["code"] in ("corrupt", "invalid_argument") and wrong in error["message"]
+
+
+@pytest.mark.parametrize("what", [["--engine"], ["--publisher"]], ids=" ".join)
+def test_a_host_that_nobody_knows_is_named(what, program):
+    error = program.refused("status", *what, "tcp://trainer-7.invalid:7700")
+    assert error["code"] == "unavailable" and "the host 'trainer-7.invalid'" in error["message"]
+
+
+def test_an_engine_names_the_host_of_a_publisher_that_nobody_knows(engine, program):
+    error = program.reload(engine, "--publisher", "tcp://trainer-7.invalid:7700", status=1)["error"]
+    assert error["code"] == "unavailable" and "the host 'trainer-7.invalid'" in error["message"]
