@@ -21,8 +21,8 @@ class BoundedQueue {
   // False when the deadline passes first, or once the queue is closed; `value` is then untouched.
   bool Push(T&& value, Deadline deadline) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, deadline.at(), [&] { return closed_ || items_.size() < capacity_; })) return false;
-    if (closed_) return false;
+    Await(lock, deadline, [&] { return closed_ || items_.size() < capacity_; });
+    if (closed_ || items_.size() >= capacity_) return false;
     items_.push_back(std::move(value));
     changed_.notify_all();
     return true;
@@ -31,7 +31,7 @@ class BoundedQueue {
   // Empty when the deadline passes first, or once the queue is closed and drained.
   std::optional<T> Pop(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.at(), [&] { return closed_ || !items_.empty(); });
+    Await(lock, deadline, [&] { return closed_ || !items_.empty(); });
     if (items_.empty()) return std::nullopt;
     std::optional<T> value(std::move(items_.front()));
     items_.pop_front();
@@ -51,6 +51,12 @@ class BoundedQueue {
   }
 
  private:
+  template <typename Ready>
+  void Await(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready) {
+    while (!changed_.wait_until(lock, deadline.NextLook(), ready) && !deadline.Passed()) {
+    }
+  }
+
   const std::size_t capacity_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,30 +1,49 @@
-// A point in time that a wait ends at, whatever happens. Value.
+// When a wait ends, whatever happens: at a point in time, or before it once somebody asks to stop. Value.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
+#include <stop_token>
+#include <utility>
 
 namespace layercast {
 
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
+  // How soon after a stop was asked for a wait ends.
+  static constexpr Clock::duration kLook = std::chrono::milliseconds(100);
 
   static Deadline After(std::chrono::milliseconds duration) { return Deadline(Clock::now() + duration); }
   explicit Deadline(Clock::time_point at) : at_(at) {}
+  // This, or when a stop is asked for.
+  Deadline OrStop(std::stop_token stop) const { return Deadline(at_, std::move(stop)); }
+  // The earlier of this and `duration` from now: one step of a longer wait.
+  Deadline AtMost(Clock::duration duration) const { return Deadline(std::min(at_, Clock::now() + duration), stop_); }
 
-  bool Passed() const { return Clock::now() >= at_; }
-  // Never negative; rounded up, so that a poll for this long does not spin at the end.
+  bool Stopped() const { return stop_.stop_requested(); }
+  bool Passed() const { return Stopped() || Clock::now() >= at_; }
+  // The longest that a wait may be before it asks whether the deadline has passed. Never negative; rounded up, so that
+  // a poll for this long does not spin at the end.
   std::chrono::milliseconds Remaining() const {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(at_ - Clock::now());
+    const auto now = Clock::now();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(NextLookFrom(now) - now);
     return std::max(left, std::chrono::milliseconds(0));
   }
-  // The earlier of this and `duration` from now: one step of a longer wait.
-  Deadline AtMost(std::chrono::milliseconds duration) const { return Deadline(std::min(at_, Clock::now() + duration)); }
+  // The same as a point in time.
+  Clock::time_point NextLook() const { return NextLookFrom(Clock::now()); }
+  // However often a wait asks.
   Clock::time_point at() const { return at_; }
 
  private:
+  Deadline(Clock::time_point at, std::stop_token stop) : at_(at), stop_(std::move(stop)) {}
+  Clock::time_point NextLookFrom(Clock::time_point now) const {
+    if (!stop_.stop_possible()) return at_;
+    return std::min(at_, Stopped() ? now : now + kLook);
+  }
+
   Clock::time_point at_;
+  std::stop_token stop_;
 };
 
 }  // namespace layercast

@@ -99,7 +99,7 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::st
       return {trial.name, Connect(**transport, address, deadline), trial.lane,
               forced.empty() ? WhyPicked(trials, *picked) : "it was asked for", trial.gb_per_s};
     } catch (const Error& error) {  // it worked when it was measured
-      if (!forced.empty()) throw;
+      if (!forced.empty() || deadline.Stopped()) throw;
       log::warn("channel {} to publisher {}: {}", trial.name, welcome.publisher, error.what());
       measured_[{trial.name, address}] = {.error = error, .at = Clock::now()};
     }
@@ -183,7 +183,13 @@ const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transpo
     measured.gb_per_s = MeasureChannel(*end, memory_, deadline.AtMost(kProbeTime));
   } catch (const Error& error) {
     measured.error = error;
-    if (error.code() != ErrorCode::kNotFound) log::warn("channel {} does not work: {}", key.first, error.what());
+  }
+  if (deadline.Stopped()) {  // in the middle of a measurement that would be remembered
+    measured_.erase(key);
+    throw Error(ErrorCode::kCancelled, "measuring channel " + key.first + ": this attempt was given up");
+  }
+  if (measured.error && measured.error->code() != ErrorCode::kNotFound) {
+    log::warn("channel {} does not work: {}", key.first, measured.error->what());
   }
   return measured;
 }

@@ -5,6 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/stop_check.h"
 #include "src/session/chunk_receiver.h"
 #include "src/session/fetch_snapshot.h"
 #include "src/session/fetch_stream.h"
@@ -37,9 +38,7 @@ class Session final : public FetchSession {
     self_ = self;
     if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
     for (const std::string& endpoint : endpoints) {
-      publishers_.push_back(std::make_unique<PublisherSession>(PeerName{"publisher", endpoint}, options_));
-      PublisherSession& publisher = *publishers_.back();
-      NamingPeer(publisher.peer(), [&] { publisher.Open(self, lineage, step, deadline); });
+      const PublisherSession& publisher = OpenOne({"publisher", endpoint}, lineage, step, deadline);
       ExpectSameMode(publisher);
       lineage = publisher.manifest().version().lineage;
       step = publisher.manifest().version().step;
@@ -108,6 +107,18 @@ class Session final : public FetchSession {
   }
 
  private:
+  PublisherSession& OpenOne(const PeerName& peer, const std::string& lineage, std::optional<std::uint64_t> step,
+                            Deadline deadline) {
+    try {
+      publishers_.push_back(std::make_unique<PublisherSession>(peer, options_));
+      NamingPeer(peer, [&] { publishers_.back()->Open(self_, lineage, step, deadline); });
+      return *publishers_.back();
+    } catch (const Error&) {  // of a wait that a stop has ended, it would be the wrong reason
+      ThrowIfStopped(options_.stop, peer.text() + ", opening a session");
+      throw;
+    }
+  }
+
   void ExpectSameMode(const PublisherSession& publisher) const {
     const PublisherSession& first = *publishers_.front();
     if (publisher.mode() == first.mode()) return;

@@ -57,7 +57,7 @@ struct FetchOptions {
   ChunkMemory* device = nullptr;     // slots there instead, of channels that write to it; outlives the session
   Relay* relay = nullptr;            // serves on what is taken; null: nothing is. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // silence of a publisher that counts as its loss
-  std::stop_token stop{};                        // asked for: every wait ends in kCancelled within half a second
+  std::stop_token stop{};                        // asked for: every wait ends in kCancelled soon (Deadline::kLook)
 };
 
 // The data channel of a session. Value.

@@ -39,7 +39,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, 1000);
-  socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(peer_.endpoint, Deadline::After(peer_timeout_)));
+  socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(peer_.endpoint, Deadline::After(peer_timeout_).OrStop(stop_)));
   try {
     socket_.connect(peer_.endpoint);
   } catch (const zmq::error_t& error) {

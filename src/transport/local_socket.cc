@@ -83,14 +83,14 @@ UniqueFd AcceptLocally(const UniqueFd& listener) {
 UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline) {
   const AbstractName address(name);
   UniqueFd socket = MakeLocalSocket(type);
-  // A full backlog makes connect wait; nothing else here does.
+  // A full backlog makes connect wait, and nothing else here does: EAGAIN says that it has for `left`.
   const auto left = std::max(deadline.Remaining(), std::chrono::milliseconds(1));
   const timeval timeout{left.count() / 1000, (left.count() % 1000) * 1000};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   int failed = 0;
   do {
     failed = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length);
-  } while (failed != 0 && errno == EINTR && !deadline.Passed());
+  } while (failed != 0 && (errno == EINTR || errno == EAGAIN) && !deadline.Passed());
   if (failed != 0) {
     throw Error(errno == EAGAIN ? ErrorCode::kDeadlineExceeded : ErrorCode::kUnavailable,
                 std::string("cannot connect: ") + std::strerror(errno));

@@ -16,6 +16,18 @@ TEST(BoundedQueue, PushesBackWhenFull) {
   EXPECT_EQ(queue.Pop(Deadline::After(milliseconds(0))), 1);
 }
 
+TEST(BoundedQueue, NobodyWaitsOnceAStopIsAskedFor) {
+  BoundedQueue<int> queue(1);
+  std::stop_source stop;
+  const Deadline deadline = Deadline::After(std::chrono::hours(1)).OrStop(stop.get_token());
+  EXPECT_TRUE(queue.Push(1, deadline));
+  std::thread producer([&] { EXPECT_FALSE(queue.Push(2, deadline)); });
+  stop.request_stop();
+  producer.join();
+  EXPECT_EQ(queue.Pop(deadline), 1);
+  EXPECT_EQ(queue.Pop(deadline), std::nullopt);
+}
+
 TEST(BoundedQueue, HandsOverInOrderBetweenThreads) {
   BoundedQueue<int> queue(3);
   const Deadline deadline = Deadline::After(milliseconds(10'000));

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "tests/conformance/channel_fixture.h"
 #include "tests/support/child_process.h"
@@ -94,6 +96,10 @@ TEST_P(ChannelProcess, AFrozenPublisherIsUnavailable) {
   ExpectError(ErrorCode::kUnavailable, address, [&] { FetchOne(*receiver, 8, fetch); });
   ExpectError(ErrorCode::kDeadlineExceeded, address,
               [&] { transport_->Connect(address, Deadline::After(std::chrono::milliseconds(100))); });
+  std::stop_source stop;
+  const std::jthread giving_up([&] { stop.request_stop(); });
+  ExpectError(ErrorCode::kDeadlineExceeded, address,
+              [&] { transport_->Connect(address, Deadline::After(std::chrono::hours(1)).OrStop(stop.get_token())); });
 }
 
 TEST_P(ChannelProcess, AKilledOrFrozenReceiverHoldsNobodyUp) {

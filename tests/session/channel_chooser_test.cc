@@ -197,6 +197,43 @@ TEST_F(ProbedEndTest, APublisherThatFreezesOnceItIsMeasuredIsNotWaitedForUntilTh
   EXPECT_THAT(waits, Each(Le(std::chrono::seconds(5))));
 }
 
+// Asks to stop once it is connected; no byte of it ever comes.
+class StoppingTransport final : public OtherInproc {
+ public:
+  explicit StoppingTransport(std::stop_source& stop) : stop_(stop) {}
+  std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
+    if (stop_.stop_requested()) return honest_->Connect(address, deadline);
+    stop_.request_stop();
+    return std::make_unique<SilentEnd>();
+  }
+
+ private:
+  class SilentEnd final : public FetchingEnd {
+   public:
+    bool attaches() const override { return false; }
+    void Submit(const ChunkRequest& /*request*/) override {}
+    std::optional<ChunkCompletion> Poll(Deadline deadline) override {
+      EXPECT_TRUE(deadline.Passed()) << "it would be waited for";
+      return std::nullopt;
+    }
+    void Close() noexcept override {}
+  };
+
+  std::stop_source& stop_;
+};
+
+TEST_F(ProbedEndTest, AMeasurementThatIsGivenUpIsNotRemembered) {
+  std::stop_source stop;
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(std::make_unique<StoppingTransport>(stop));
+  ChannelChooser channels(std::move(transports));
+  const Deadline deadline = Deadline::After(std::chrono::hours(1));
+  EXPECT_THAT(
+      ErrorOf([&] { channels.Choose(Welcome(), "", deadline.OrStop(stop.get_token())); }, ErrorCode::kCancelled),
+      HasSubstr("measuring channel inproc: this attempt was given up"));
+  EXPECT_GT(channels.Choose(Welcome(), "", deadline).probed_gb_per_s, 0);
+}
+
 // A link so slow that by the deadline no more than `chunks` have come.
 class SlowEnd final : public FetchingEnd {
  public:

@@ -61,9 +61,11 @@ class UcxTransport final : public Transport {
   // Null: no reads come, though both ends seemed able to. Half of the time is left to messages then.
   std::unique_ptr<FetchingEnd> MakeReadingEnd(const std::string& address, Greeted greeted, Deadline deadline) const {
     try {
-      return std::make_unique<ucx_channel::UcxReadingEnd>(address, std::move(greeted), parts_.one_sided->MakeReads(),
-                                                          deadline.AtMost(deadline.Remaining() / 2));
+      return std::make_unique<ucx_channel::UcxReadingEnd>(
+          address, std::move(greeted), parts_.one_sided->MakeReads(),
+          deadline.AtMost((deadline.at() - Deadline::Clock::now()) / 2));
     } catch (const Error& error) {
+      if (deadline.Stopped()) throw;
       log::warn("{}; going on with messages", error.what());
       no_reads_before_ = Deadline::After(kAgainAfter).at();
       return nullptr;
