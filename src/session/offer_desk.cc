@@ -265,7 +265,7 @@ std::vector<std::pair<SessionKey, wire::Message>> OfferDesk::LastWords() const {
   return words;
 }
 
-void OfferDesk::DropSilent() {
+void OfferDesk::Sweep() {
   std::vector<SessionKey> silent;
   for (const auto& [key, session] : sessions_) {
     if (Deadline::Clock::now() - session.last_heard > options_.lease) silent.push_back(key);
@@ -276,6 +276,7 @@ void OfferDesk::DropSilent() {
     Drop(key);
   }
   RefuseWhoWaitsInVain();
+  DropEndedWalks();
 }
 
 void OfferDesk::End(const SessionKey& key) {

@@ -59,8 +59,9 @@ class OfferDesk {
   wire::Refused Refuse(const SessionKey& key, const Error& error);
   // What those who have a session are told when there is to be no desk any more: nobody need wait for its silence.
   std::vector<std::pair<SessionKey, wire::Message>> LastWords() const;
-  // Ends the sessions whose lease ran out, and those that wait for ranks which do not come.
-  void DropSilent();
+  // Ends the sessions whose lease ran out, and those that wait for ranks which do not come; drops walks that have
+  // ended.
+  void Sweep();
 
  private:
   struct Session {
@@ -96,7 +97,7 @@ class OfferDesk {
   void RefuseWhoWaitsFor(const Session& gone, const std::string& why);
   void RefuseWhoWaitsInVain();
   std::set<std::uint32_t> RanksHere(const Session& of) const;
-  bool IsUsed(const StreamWalk& walk) const;
+  void DropEndedWalks();
   // It has what it wanted.
   void End(const SessionKey& key);
   void Drop(const SessionKey& key);

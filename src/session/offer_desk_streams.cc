@@ -22,7 +22,6 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
     members.push_back(&session);
   }
   if (readers.size() < last.hello.ranks) return;
-  std::erase_if(walks_, [this](const auto& walk) { return walk->ended() && !IsUsed(*walk); });
   const StreamEnvironment environment{.ends = parts_.ends,
                                       .memory = parts_.arena,
                                       .device = parts_.device,
@@ -80,9 +79,12 @@ bool OfferDesk::Session::awaits_walk() const {
   return schedule != nullptr && walk == nullptr && version()->mode() == PublishMode::kStream;
 }
 
-bool OfferDesk::IsUsed(const StreamWalk& walk) const {
-  return std::any_of(sessions_.begin(), sessions_.end(),
-                     [&](const auto& session) { return session.second.walk == &walk; });
+// With what they have left in their windows.
+void OfferDesk::DropEndedWalks() {
+  std::erase_if(walks_, [this](const auto& walk) {
+    const auto takes = [&](const auto& session) { return session.second.walk == walk.get(); };
+    return walk->ended() && std::ranges::none_of(sessions_, takes);
+  });
 }
 
 }  // namespace layercast

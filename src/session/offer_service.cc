@@ -47,7 +47,7 @@ class OfferService::Impl {
     Bind(options.endpoint, bindable);
     OpenChannels(HostOf(bindable), options.nccl_fleet, failpoints);
     if (options.probe) OfferProbe();
-    desk_.emplace(
+    desk_ = std::make_unique<OfferDesk>(
         DeskOptions{.name = options.name,
                     .lease = kLeaseInTimeouts * options.peer_timeout,
                     .max_sessions = options.max_sessions,
@@ -71,8 +71,15 @@ class OfferService::Impl {
     thread_.request_stop();
     outbox_.wake_up().Ring();
     thread_.join();
-    desk_.reset();
-    carried_.clear();
+    // Handles on other threads may still ask. What is taken down, and may take a moment, they must not wait for.
+    std::unique_ptr<OfferDesk> desk;
+    std::map<std::uint64_t, CarriedOffer> carried;
+    {
+      const std::lock_guard lock(versions_mutex_);
+      desk.swap(desk_);
+      carried.swap(carried_);
+    }
+    desk.reset();
   }
 
   const std::string& endpoint() const { return bound_; }
@@ -85,15 +92,20 @@ class OfferService::Impl {
   void Offer(std::shared_ptr<OfferedVersion> version) {
     if (version->mode() == PublishMode::kSnapshot) {  // a stream's walks offer slot by slot
       CarriedOffer carried(version->offer(), CarriersOf(*version, end_pointers_));
-      const std::lock_guard lock(carried_mutex_);
+      const std::lock_guard lock(versions_mutex_);
       carried_.emplace(carried.id(), std::move(carried));
     }
+    const std::lock_guard lock(versions_mutex_);
     desk_->Add(std::move(version));
   }
-  void Withdraw(const std::shared_ptr<OfferedVersion>& version) { desk_->Withdraw(version); }
+  void Withdraw(const std::shared_ptr<OfferedVersion>& version) {
+    const std::lock_guard lock(versions_mutex_);
+    if (desk_ != nullptr) return desk_->Withdraw(version);
+    version->Retire();
+  }
   void Forget(const std::shared_ptr<OfferedVersion>& version) {
     std::map<std::uint64_t, CarriedOffer>::node_type gone;  // after the lock: taking it back may wait for a receiver
-    const std::lock_guard lock(carried_mutex_);
+    const std::lock_guard lock(versions_mutex_);
     gone = carried_.extract(version->offer().id);
   }
 
@@ -153,7 +165,7 @@ class OfferService::Impl {
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();
       if (Clock::now() >= next_sweep) {
-        desk_->DropSilent();
+        desk_->Sweep();
         next_sweep = Clock::now() + kTick;
       }
     }
@@ -188,8 +200,12 @@ class OfferService::Impl {
   void Send(const SessionKey& key, wire::Message message) {
     const std::vector<std::byte> bytes = wire::Encode({.session = key.session, .message = std::move(message)});
     try {
-      socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
-      socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);
+      if (socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
+        socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);
+        return;
+      }
+      // Its queue is full: without this message, whatever it is, its session is of no use.
+      desk_->Refuse(key, Error(ErrorCode::kResourceExhausted, "it takes no messages, and loses its session"));
     } catch (const zmq::error_t& error) {
       log::debug("a receiver is gone: {}", error.what());  // its lease will run out
     }
@@ -208,11 +224,12 @@ class OfferService::Impl {
   MemoryResource* arena_ = nullptr;
   std::optional<ProbeOffer> probe_;
   std::optional<CarriedOffer> carried_probe_;  // goes before the probe's memory
-  std::mutex carried_mutex_;
-  std::map<std::uint64_t, CarriedOffer> carried_;  // the snapshots, by offer; guarded by carried_mutex_
+  std::mutex versions_mutex_;
+  std::map<std::uint64_t, CarriedOffer> carried_;  // the snapshots, by offer; guarded by versions_mutex_
   std::atomic<std::uint64_t> next_offer_id_{1};
   Outbox outbox_;
-  std::optional<OfferDesk> desk_;
+  // Null once stopped; guarded by versions_mutex_, but for the thread, which ends before it does.
+  std::unique_ptr<OfferDesk> desk_;
   std::jthread thread_;
 };
 

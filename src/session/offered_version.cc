@@ -25,20 +25,16 @@ OfferedVersion::OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint
       offer_{.id = offer_id, .tensors = relayed->Tensors()},
       relayed_(std::move(relayed)) {}
 
-void OfferedVersion::AddReader() {
+void OfferedVersion::Count(VersionUse use, int by) {
   const std::lock_guard lock(mutex_);
-  ++readers_;
-}
-
-void OfferedVersion::RemoveReader() {
-  const std::lock_guard lock(mutex_);
-  --readers_;
+  uses_[use] += by;
   changed_.notify_all();
 }
 
 int OfferedVersion::readers() const {
   const std::lock_guard lock(mutex_);
-  return readers_;
+  const auto readers = uses_.find(VersionUse::kReader);
+  return readers == uses_.end() ? 0 : readers->second;
 }
 
 void OfferedVersion::Retire() {
@@ -54,7 +50,9 @@ bool OfferedVersion::retired() const {
 
 bool OfferedVersion::WaitReleased(Deadline deadline) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline.at(), [this] { return retired_ && readers_ == 0; });
+  return changed_.wait_until(lock, deadline.at(), [this] {
+    return retired_ && std::ranges::all_of(uses_, [](const auto& use) { return use.second == 0; });
+  });
 }
 
 std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -24,7 +26,10 @@ namespace layercast {
 // Starts a walk; with names, in their order (for sources that give tensors by name), else in its own.
 using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)>;
 
-// Immutable but for the count of readers. Thread-safe.
+// Receivers' sessions, and walks of a stream: those may go on for a moment when the last session has ended.
+enum class VersionUse : std::uint8_t { kReader, kWalk };
+
+// Immutable but for the count of its uses. Thread-safe.
 class OfferedVersion {
  public:
   // A snapshot: `offer` holds every tensor of the manifest. `borrowed`: in memory that is not the service's arena.
@@ -47,15 +52,14 @@ class OfferedVersion {
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
   int readers() const;
-  // No new reader will come. Released: that, and none is left.
+  // No new reader will come. Released: that, and nobody uses it.
   void Retire();
   bool retired() const;
   bool WaitReleased(Deadline deadline) const;
 
  private:
   friend class VersionLease;
-  void AddReader();
-  void RemoveReader();
+  void Count(VersionUse use, int by);
 
   const Manifest manifest_;
   const std::vector<std::byte> encoded_manifest_;
@@ -67,21 +71,22 @@ class OfferedVersion {
   const bool layer_order_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  int readers_ = 0;       // guarded by mutex_
-  bool retired_ = false;  // guarded by mutex_
+  std::map<VersionUse, int> uses_;  // guarded by mutex_
+  bool retired_ = false;            // guarded by mutex_
 };
 
 // Those of the ends that can carry the version: borrowed memory lies where the trainer has it, and a channel that hands
 // over its own arena cannot; nor can most where it lies on a device.
 std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends);
 
-// A reader of a version, as long as it lives: till then the version's memory stays where it is.
+// A use of a version, as long as it lives: till then the version's memory stays where it is.
 class VersionLease {
  public:
-  explicit VersionLease(std::shared_ptr<OfferedVersion> version) : version_(std::move(version)) {
-    version_->AddReader();
+  explicit VersionLease(std::shared_ptr<OfferedVersion> version, VersionUse use = VersionUse::kReader)
+      : version_(std::move(version)), use_(use) {
+    version_->Count(use_, 1);
   }
-  ~VersionLease() { version_->RemoveReader(); }
+  ~VersionLease() { version_->Count(use_, -1); }
   VersionLease(const VersionLease&) = delete;
   VersionLease& operator=(const VersionLease&) = delete;
 
@@ -89,6 +94,7 @@ class VersionLease {
 
  private:
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
+  const VersionUse use_;
 };
 
 }  // namespace layercast

@@ -13,9 +13,19 @@
 #include "src/tensor/tensor_part.h"
 
 namespace layercast {
+namespace {
+
+// Of a window: a slot may cost a channel a descriptor, and has a message on its way that a socket has to take.
+constexpr std::size_t kMostSlots = 256;
+
+}  // namespace
+
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
                        const StreamEnvironment& environment)
-    : version_(std::move(version)), readers_(std::move(readers)), environment_(environment) {
+    : version_(std::move(version)),
+      lease_(std::in_place, version_, VersionUse::kWalk),
+      readers_(std::move(readers)),
+      environment_(environment) {
   for (const StreamReader& reader : readers_) {
     present_.insert(reader.key);
     auto& chunks_of = chunks_of_.emplace_back();
@@ -56,6 +66,7 @@ void StreamWalk::Run(const std::stop_token& stop) {
   } catch (...) {
     Fail({ErrorCode::kInternal, "the source failed: it threw what is no std::exception"});
   }
+  lease_.reset();
   const std::lock_guard lock(mutex_);
   ended_ = true;
 }
@@ -127,7 +138,8 @@ bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
     RetireDoneSlots();
     std::unique_lock lock(mutex_);
     if (present_.empty() || stop.stop_requested()) return false;
-    if (slots_.empty() || window_used_ + bytes <= environment_.window_bytes) return true;
+    const bool fits = window_used_ + bytes <= environment_.window_bytes && slots_.size() < kMostSlots;
+    if (slots_.empty() || fits) return true;
     changed_.wait(lock, stop, [this] {
       return present_.empty() ||
              std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot.second.awaited.empty(); });

@@ -1,5 +1,5 @@
-// One walk of a stream, for all ranks of one engine: yields tensors into a bounded window, and goes on as the ranks
-// take them. The window being full is what pushes back on the trainer.
+// One walk of a stream, for all ranks of one engine: yields tensors into a window that is bounded in bytes and in
+// tensors, and goes on as the ranks take them. The window being full is what pushes back on the trainer.
 #pragma once
 
 #include <condition_variable>
@@ -75,6 +75,7 @@ class StreamWalk {
   void RetireDoneSlots();
 
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
+  std::optional<VersionLease> lease_;              // of the walk's thread: until the source is read no more
   const std::vector<StreamReader> readers_;
   const StreamEnvironment environment_;
   std::vector<std::multimap<std::uint32_t, std::uint32_t>> chunks_of_;  // by reader: tensor -> chunk

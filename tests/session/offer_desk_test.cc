@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <latch>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/session/publishing.h"
@@ -103,25 +106,29 @@ TEST_F(OfferDeskTest, WhoHasASessionIsToldWhenThePublisherEnds) {
 class DeskOfAStreamTest : public OfferDeskTest {
  protected:
   std::unique_ptr<OfferDesk> MakeStreamDesk(std::chrono::milliseconds ranks_within) {
+    return MakeDeskOf(std::make_shared<OfferedVersion>(
+                          Manifest::OfSpecs("run", 7, weights_.ToManifest().specs()),
+                          [this](std::span<const std::string>) { return weights_.Stream(); }, false),
+                      ranks_within);
+  }
+  std::unique_ptr<OfferDesk> MakeDeskOf(const std::shared_ptr<OfferedVersion>& stream,
+                                        std::chrono::milliseconds ranks_within = std::chrono::hours(1)) {
     auto desk = MakeDesk([](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); }, [] { return 0.0; },
                          {.name = "publisher", .ranks_within = ranks_within});
     desk->Withdraw(version_);
-    desk->Add(std::make_shared<OfferedVersion>(
-        Manifest::OfSpecs("run", 7, weights_.ToManifest().specs()),
-        [this](std::span<const std::string>) { return weights_.Stream(); }, false));
+    desk->Add(stream);
     return desk;
   }
   static SessionKey KeyOf(std::uint32_t rank) { return {"rank " + std::to_string(rank), 1}; }
-  static void Greet(OfferDesk& desk, std::uint32_t rank) {
+  static void Greet(OfferDesk& desk, std::uint32_t rank, std::uint32_t ranks = 3) {
     wire::Hello hello;
     hello.engine = "engine";
     hello.attempt = 1;
     hello.rank = rank;
-    hello.ranks = 3;
+    hello.ranks = ranks;
     ASSERT_TRUE(std::holds_alternative<wire::Welcome>(desk.Take(KeyOf(rank), hello).at(0)));
   }
-  static void Ask(OfferDesk& desk, std::uint32_t rank) {
-    const Schedule schedule = SomeSchedule(true);
+  static void Ask(OfferDesk& desk, std::uint32_t rank, const Schedule& schedule = SomeSchedule(true)) {
     wire::Subscribe subscribe;
     subscribe.schedule_digest = schedule.digest();
     subscribe.schedule = schedule.Encode();
@@ -144,7 +151,7 @@ TEST_F(DeskOfAStreamTest, RanksThatWaitForOneThatLeavesAreToldSo) {
   for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
   Ask(*desk, 0);
   Ask(*desk, 1);
-  desk->DropSilent();
+  desk->Sweep();
   EXPECT_THAT(Refusals(), IsEmpty());
   desk->Take(KeyOf(2), wire::Bye{});  // its plan did not fit, say
   EXPECT_THAT(Refusals(), UnorderedElementsAre(Pair("rank 0", HasSubstr("rank 2 of 'engine' has left")),
@@ -157,7 +164,7 @@ TEST_F(DeskOfAStreamTest, RanksDoNotWaitForeverForOneThatNeverComes) {
   Ask(*desk, 0);
   Greet(*desk, 1);
   Ask(*desk, 1);
-  desk->DropSilent();
+  desk->Sweep();
   EXPECT_THAT(Refusals(), UnorderedElementsAre(Pair("rank 0", HasSubstr("expected 3 of them, got none but 0, 1")),
                                                Pair("rank 1", HasSubstr("has left before the stream began"))));
 }
@@ -167,8 +174,56 @@ TEST_F(DeskOfAStreamTest, ARankThatIsHereAndHasNotAskedYetIsWaitedFor) {
   for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
   Ask(*desk, 0);
   Ask(*desk, 1);
-  desk->DropSilent();
+  desk->Sweep();
   EXPECT_THAT(Refusals(), IsEmpty());
+}
+
+// What it walks may be freed once it is released.
+TEST_F(DeskOfAStreamTest, AStreamIsNotReleasedWhileItsWalkReadsTheSource) {
+  std::latch reading(1), go_on(1);
+  const auto next = [&]() -> std::optional<NamedTensor> {
+    reading.count_down();
+    go_on.wait();
+    return std::nullopt;
+  };
+  const auto stream = std::make_shared<OfferedVersion>(
+      Manifest::OfSpecs("run", 7, weights_.ToManifest().specs()),
+      [&](std::span<const std::string>) { return MakeWeightsIterator(next); }, false);
+  const auto desk = MakeDeskOf(stream);
+  Greet(*desk, 0, 1);
+  Ask(*desk, 0);
+  reading.wait();
+  desk->Withdraw(stream);
+  desk->Take(KeyOf(0), wire::Bye{});
+  EXPECT_EQ(stream->readers(), 0);
+  EXPECT_FALSE(IsReleased(*stream));
+  go_on.count_down();
+  EXPECT_TRUE(stream->WaitReleased(Soon()));
+}
+
+TEST_F(DeskOfAStreamTest, SmallTensorsFillTheWindowByTheirNumber) {
+  constexpr std::uint32_t kTensors = 1000, kMostUnderWay = 256;
+  Weights many;
+  for (std::uint32_t i = 0; i < kTensors; ++i) many.AddRandom({std::to_string(i), DType::kF32, {1}}, i);
+  const auto desk = MakeDeskOf(std::make_shared<OfferedVersion>(
+      Manifest::OfSpecs("run", 7, many.ToManifest().specs()),
+      [&](std::span<const std::string>) { return many.Stream(); }, false));
+  Schedule schedule;
+  schedule.Add(std::vector<Region>{{.tensor = 0, .offset = 0, .row_bytes = 4, .rows = 1, .stride = 0}});
+  Greet(*desk, 0, 1);
+  Ask(*desk, 0, schedule);
+  std::uint32_t came = 0, done = 0;
+  bool ended = false;
+  for (const Deadline deadline = Soon(); !ended && !deadline.Passed(); std::this_thread::yield()) {
+    for (const auto& [key, message] : outbox_.TakeAll()) {
+      came += std::holds_alternative<wire::TensorReady>(message) ? 1 : 0;
+      ended = ended || std::holds_alternative<wire::StreamEnd>(message);
+    }
+    ASSERT_LE(came - done, kMostUnderWay);
+    if (came - done == kMostUnderWay || came == kTensors) desk->Take(KeyOf(0), wire::TensorDone{++done});
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(came, kTensors);
 }
 
 // Under a commit policy that receives in the commit, ranks look at a version, let go of it and come again.

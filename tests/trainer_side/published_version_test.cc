@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <latch>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "layercast/publisher.h"
@@ -49,6 +51,22 @@ TEST(PublishedVersion, MayBeAskedAfterItWasReleasedAndItsPublisherIsGone) {
     handle.Withdraw();
     EXPECT_TRUE(handle.WaitReleased(std::chrono::milliseconds(0)));
     EXPECT_EQ(handle.readers(), 0);
+  }
+}
+
+TEST(PublishedVersion, MayBeAskedOnAnotherThreadWhileItsPublisherEnds) {
+  const auto values = std::make_shared<const Values>(Values{1, -2, 3, 4});
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    std::optional<Publisher> publisher(PublisherOptions{.channels = {"zmq"}});
+    const PublishedVersion handle = publisher->Publish({.lineage = "run", .step = 1}, Borrowed(values));
+    std::latch asking(1);
+    const std::jthread other([&] {
+      asking.count_down();
+      handle.Withdraw();
+      while (!handle.WaitReleased(std::chrono::milliseconds(0))) std::this_thread::yield();
+    });
+    asking.wait();
+    publisher.reset();
   }
 }
 
