@@ -15,13 +15,6 @@ double SecondsSince(Clock::time_point begin) { return std::chrono::duration<doub
 
 }  // namespace
 
-wire::Message ChunkReceiver::NextMessage(const std::string& stage) {
-  const auto begin = Clock::now();
-  wire::Message message = parts_.publisher.link().Expect(deadline_, stage);
-  parts_.stats.receive_seconds += SecondsSince(begin);
-  return message;
-}
-
 std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage, std::chrono::milliseconds step) {
   const auto begin = Clock::now();
   std::optional<wire::Message> message = parts_.publisher.link().Receive(deadline_.AtMost(step), stage);

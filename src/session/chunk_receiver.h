@@ -49,8 +49,6 @@ class ChunkReceiver {
   ChunkWindow& window() { return window_; }
   const ChunkWindow& window() const { return window_; }
 
-  // The next message of the control link; its wait counts as receiving.
-  wire::Message NextMessage(const std::string& stage);
   // How long one look at a channel or a link may take before others are looked at.
   static constexpr std::chrono::milliseconds kPollStep{100};
 

@@ -35,14 +35,23 @@ class SnapshotFetch {
     std::vector<std::vector<RegionView>> views = Await(shares);
     sink_.OnChunk(chunk, schedule_.PutTogether(chunk, views));
     for (const Share& share : shares) parts_[share.publisher]->Done(share.chunk);
-    LookAtLinks(shares.front());
+    LookAtLinks(StageOf(shares.front()));
   }
 
   // What the sink needs to know before it takes that chunk.
   void AwaitAmax(std::uint32_t chunk) {
     for (; !awaited_amax_.empty() && awaited_amax_.back().before_chunk <= chunk; awaited_amax_.pop_back()) {
       for (const auto& any : parts_) any->Request();
-      PartOf(awaited_amax_.back().tensor).AwaitAmax(awaited_amax_.back().tensor);
+      AwaitAmaxOf(awaited_amax_.back().tensor);
+    }
+  }
+
+  void AwaitAmaxOf(std::uint32_t tensor) {
+    SnapshotPart& part = PartOf(tensor);
+    const std::string stage = "the magnitudes of a tensor of " + part.receiver().manifest().version().ToString();
+    while (!part.HasAmax(tensor)) {
+      part.PollLink(stage);
+      LookAtLinks(stage);
     }
   }
 
@@ -74,12 +83,13 @@ class SnapshotFetch {
     while (true) {
       for (const auto& any : parts_) any->Request();
       if (part.Has(share.chunk)) return;
-      if (!part.Poll(part.receiver().StageOf(share.chunk))) LookAtLinks(share);
+      if (!part.PollFor(share.chunk)) LookAtLinks(StageOf(share));
     }
   }
 
-  void LookAtLinks(const Share& share) {
-    const std::string stage = parts_[share.publisher]->receiver().StageOf(share.chunk);
+  std::string StageOf(const Share& share) const { return parts_[share.publisher]->receiver().StageOf(share.chunk); }
+
+  void LookAtLinks(const std::string& stage) {
     for (const auto& part : parts_) part->LookAtLink(stage);
   }
 

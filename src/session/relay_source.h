@@ -18,6 +18,7 @@ class RelaySource final : public ChunkSource {
   // Of the schedule of `receiver`, from `place`. Throws what opening a session does, and what the relay refuses with.
   RelaySource(const RelayPlace& place, const ChunkReceiver& receiver, const FetchOptions& options,
               const ReceiverIdentity& self);
+  ~RelaySource() override { session_.CloseChannel(); }  // before the slots that chunks under way go to
 
   const RelayPlace& place() const { return place_; }
 

@@ -34,17 +34,26 @@ void SnapshotPart::Request() {
   });
 }
 
-bool SnapshotPart::Poll(const std::string& stage) {
+bool SnapshotPart::PollFor(std::uint32_t chunk) {
+  const std::string stage = receiver_.StageOf(chunk);
+  if (here_.contains(chunk)) {  // not to be held against whoever brought it
+    PollLink("the digest of " + stage);
+    return false;
+  }
   const auto begin = Deadline::Clock::now();
-  const bool came = Wait(stage);
+  const bool came = WaitForChunk(stage);
   waited_ += Deadline::Clock::now() - begin;
   TellProgress();
   return came;
 }
 
-bool SnapshotPart::Wait(const std::string& stage) {
+void SnapshotPart::PollLink(const std::string& stage) {
+  if (std::optional<wire::Message> message = receiver_.PollMessage(stage)) Take(*std::move(message), stage);
+}
+
+bool SnapshotPart::WaitForChunk(const std::string& stage) {
   if (source_ == nullptr) {
-    if (std::optional<wire::Message> message = receiver_.PollMessage(stage)) Take(*std::move(message), stage);
+    PollLink(stage);
     return false;
   }
   bool came = false;
@@ -58,17 +67,7 @@ bool SnapshotPart::Wait(const std::string& stage) {
   return came;
 }
 
-void SnapshotPart::AwaitAmax(std::uint32_t tensor) {
-  const std::string stage = "the magnitudes of a tensor of " + receiver_.manifest().version().ToString();
-  while (!known_amax_.contains(tensor)) Take(receiver_.NextMessage(stage), stage);
-}
-
 std::optional<std::vector<RegionView>> SnapshotPart::Verified(std::uint32_t chunk) {
-  while (digests_.size() <= chunk) {
-    const std::string stage = "the digest of " + receiver_.StageOf(chunk);
-    Take(receiver_.NextMessage(stage), stage);
-    if (!Has(chunk)) return std::nullopt;
-  }
   std::optional<std::vector<RegionView>> views;
   OrLoseRelay([&] {
     views = receiver_.Verified(here_.at(chunk), digests_[chunk]);
@@ -161,7 +160,8 @@ void SnapshotPart::OrLoseRelay(const Call& call) {
 }
 
 void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
-  if (receiver_.deadline().Passed()) throw error;
+  // Then it is not the relay's fault, and nobody need hear of it.
+  if (receiver_.deadline().Passed() || access_.options.stop.stop_requested()) throw error;
   const std::string why = std::string(error.what()).substr(0, kMostWords);
   log::warn("{}", why);
   DropSource();

@@ -29,14 +29,17 @@ class SnapshotPart {
   SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access);
 
   ChunkReceiver& receiver() { return receiver_; }
-  bool Has(std::uint32_t chunk) const { return here_.contains(chunk); }
-  void Request();
-  // False: nothing came for a while.
-  bool Poll(const std::string& stage);
+  // That chunk is here, and what its digest must be is known.
+  bool Has(std::uint32_t chunk) const { return here_.contains(chunk) && digests_.size() > chunk; }
   // The sink has the magnitudes that were asked of that tensor, in the sink's numbers.
-  void AwaitAmax(std::uint32_t tensor);
-  // The views of a chunk that is here; nullopt where a relay brought other bytes than the publisher has: then it is not
-  // here any more.
+  bool HasAmax(std::uint32_t tensor) const { return known_amax_.contains(tensor); }
+  void Request();
+  // Waits a little for what that chunk lacks. False: nothing came, and it is time to look at other links.
+  bool PollFor(std::uint32_t chunk);
+  // For a message of the publisher's.
+  void PollLink(const std::string& stage);
+  // The views of a chunk that it has; nullopt where a relay brought other bytes than the publisher has: then it has it
+  // no more.
   std::optional<std::vector<RegionView>> Verified(std::uint32_t chunk);
   void Done(std::uint32_t chunk);
   void LookAtLink(const std::string& stage);
@@ -44,7 +47,7 @@ class SnapshotPart {
   void End();
 
  private:
-  bool Wait(const std::string& stage);
+  bool WaitForChunk(const std::string& stage);
   void Take(wire::Message message, const std::string& stage);
   void TakeDigests(const wire::MoreDigests& more);
   void TakeAmax(const std::vector<wire::AxisAmax>& amaxes);

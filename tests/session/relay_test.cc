@@ -8,6 +8,7 @@
 #include <future>
 #include <latch>
 #include <map>
+#include <stop_token>
 
 #include "layercast/error.h"
 #include "src/session/publisher_status.h"
@@ -119,6 +120,30 @@ TEST_F(RelayTest, ARelayThatDiesCostsWhatItHadNotBrought) {
   Taker third(*service_, copying_);  // nobody is sent to the dead one any more
   third.Fetch(schedule_);
   EXPECT_EQ(third.relayed(), 0U);
+}
+
+TEST_F(RelayTest, OneThatGivesUpHoldsNothingAgainstItsRelay) {
+  Taker first(*service_, copying_), second(*service_, copying_), third(*service_, copying_);
+  std::latch first_has_one(1), second_has_one(1), go_on(1);
+  first.Relays(pool_);
+  first.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk != 0) return;
+    first_has_one.count_down();
+    EXPECT_TRUE(Await(go_on));
+  };
+  std::stop_source stop;
+  second.options.stop = stop.get_token();
+  second.sink.before_chunk = [&](std::uint32_t /*chunk*/) { second_has_one.count_down(); };
+  auto of_first = first.FetchInBackground(schedule_);
+  EXPECT_TRUE(Await(first_has_one));
+  auto of_second = second.FetchInBackground(schedule_);
+  EXPECT_TRUE(Await(second_has_one));
+  stop.request_stop();  // while it waits for the relay
+  EXPECT_THAT(ErrorOf([&] { of_second.get(); }, ErrorCode::kCancelled), HasSubstr("this attempt was given up"));
+  go_on.count_down();
+  of_first.get();
+  third.Fetch(schedule_);
+  EXPECT_EQ(third.relayed(), schedule_.total_bytes());
 }
 
 TEST_F(RelayTest, ARelayThatFailsItselfSendsItsFollowersElsewhere) {
