@@ -1,5 +1,6 @@
 #include "src/transport/process_watch.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,7 +52,7 @@ void ProcessWatch::Run(const std::stop_token& stop) {
     {
       const std::lock_guard lock(mutex_);
       for (const Watched& watched : watched_) {
-        held.emplace_back(::dup(watched.process.get()));
+        held.emplace_back(::fcntl(watched.process.get(), F_DUPFD_CLOEXEC, 0));
         items.push_back({held.back().get(), POLLIN, 0});
       }
     }

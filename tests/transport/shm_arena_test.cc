@@ -134,7 +134,22 @@ TEST(ShmSegmentCache, DropsTheSegmentsOfAPublisherThatWasReplaced) {
   cache.End();
   EXPECT_EQ(cache.size(), 1U);
   cache.Begin("two");
+  cache.End();
   EXPECT_EQ(cache.size(), 0U);
+}
+
+TEST(ShmSegmentCache, KeepsTheSegmentsOfAllPublishersOfASession) {
+  Arena arena;
+  const Buffer buffer(arena, 1000);
+  const Location at = arena.Locate(buffer.data(), 1000);
+  constexpr int kPublishers = 8;
+  SegmentCache cache;
+  for (int session = 0; session < 3; ++session) {
+    for (int i = 0; i < kPublishers; ++i) cache.Begin("rank " + std::to_string(i));
+    { const auto mapping = cache.Map("rank 0", Duplicate(at)); }
+    for (int i = 0; i < kPublishers; ++i) cache.End();
+    EXPECT_EQ(cache.size(), 1U) << session;
+  }
 }
 
 }  // namespace

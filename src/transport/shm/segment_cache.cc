@@ -4,22 +4,25 @@
 
 namespace layercast::shm_channel {
 namespace {
-constexpr std::uint64_t kKeptConnections =
-    4;  // a publisher that keeps two versions uses a segment again at every second or third
-}
+
+// A publisher that keeps two versions uses a segment again at every second or third.
+constexpr std::uint64_t kKeptSessions = 4;
+
+}  // namespace
 
 void SegmentCache::Begin(const std::string& address) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const auto& entry) {
-    return entry.second.address != address && entry.second.mapping.use_count() == 1;
-  });
+  if (open_++ == 0) publishers_.clear();
+  publishers_.insert(address);
 }
 
 void SegmentCache::End() {
   const std::lock_guard lock(mutex_);
+  if (--open_ != 0) return;
   ++ended_;
   std::erase_if(entries_, [&](const auto& entry) {
-    return entry.second.used + kKeptConnections < ended_ && entry.second.mapping.use_count() == 1;
+    const bool wanted = publishers_.contains(entry.second.address) && entry.second.used + kKeptSessions >= ended_;
+    return !wanted && entry.second.mapping.use_count() == 1;
   });
 }
 

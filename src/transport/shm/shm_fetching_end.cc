@@ -28,8 +28,8 @@ ShmFetchingEnd::ShmFetchingEnd(const std::string& address, std::shared_ptr<Segme
       throw Error(ErrorCode::kUnavailable, "it does not speak this channel's protocol");
     }
   });
-  cache_->Begin(address_);
   cache_->Watch(address_, socket_.get());
+  cache_->Begin(address_);
 }
 
 void ShmFetchingEnd::Submit(const ChunkRequest& request) {

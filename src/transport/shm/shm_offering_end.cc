@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -55,7 +56,7 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
   std::vector<Connection> connections;
   std::vector<pollfd> wanted;
   while (!stop.stop_requested()) {
-    wanted.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+    wanted.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), accepting_.events(), 0}});
     for (const Connection& connection : connections) wanted.push_back({connection.socket.get(), POLLIN, 0});
     ::poll(wanted.data(), wanted.size(), kStepMs);
     // From the back, so that removing one leaves the numbers of the rest alone.
@@ -68,11 +69,13 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
   }
 }
 
-void ShmOfferingEnd::AcceptAll(std::vector<Connection>& connections) const {
+void ShmOfferingEnd::AcceptAll(std::vector<Connection>& connections) {
+  errno = 0;
   while (UniqueFd socket = AcceptLocally(listener_)) {
     if (connections.size() == kMaxConnections) continue;  // closes it
     connections.push_back({std::move(socket), false, Deadline::After(kGreeting)});
   }
+  accepting_.Failed(errno);
 }
 
 bool ShmOfferingEnd::Serve(Connection& connection) {

@@ -12,6 +12,7 @@
 
 #include "src/base/deadline.h"
 #include "src/base/thread_clock.h"
+#include "src/transport/accepting.h"
 #include "src/transport/channel.h"
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/offer_table.h"
@@ -39,7 +40,7 @@ class ShmOfferingEnd final : public OfferingEnd {
   };
 
   void Run(const std::stop_token& stop);
-  void AcceptAll(std::vector<Connection>& connections) const;
+  void AcceptAll(std::vector<Connection>& connections);
   bool Serve(Connection& connection);  // false when it has ended
   bool Answer(Connection& connection, const Message& message);
   bool Attach(const UniqueFd& socket, std::uint64_t offer_id);
@@ -50,6 +51,7 @@ class ShmOfferingEnd final : public OfferingEnd {
   WakeFd wake_;
   std::string name_;
   UniqueFd listener_;
+  Accepting accepting_;  // of the thread
   std::jthread thread_;
 };
 
