@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -92,8 +93,15 @@ class EngineService::Impl {
     rpc_.reset();
   }
 
+  // On the thread that reloads, which lives as long as the ranks may: the kernel ends those that a thread has started
+  // anew when that thread ends.
   void LoadModel() {
-    const Json outcome = reloader_.Reload(options_.first_load);
+    std::promise<Json> answered;
+    const RpcReply reply([&answered](Json answer) { answered.set_value(std::move(answer)); });
+    Enqueue([this, reply] { reply.Result(reloader_.Reload(options_.first_load)); }, reply);
+    const Json answer = answered.get_future().get();
+    if (answer.contains("error")) throw ErrorFromJson(answer["error"]);
+    const Json& outcome = answer["result"];
     if (!outcome["ok"].get<bool>()) throw ErrorFromJson(outcome["error"], "loading " + options_.ranks.model + ": ");
     loaded_ = true;
   }
@@ -164,11 +172,13 @@ class EngineService::Impl {
     if (const auto quick = kQuick.find(method); quick != kQuick.end()) return (this->*quick->second)(params, reply);
     const auto slow = kSlow.find(method);
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
-    auto call = [this, member = slow->second, params, reply] { (this->*member)(params, reply); };
-    Call queued{std::move(call), reply};
-    if (!calls_.Push(std::move(queued), Deadline::After(std::chrono::milliseconds(0)))) {
-      throw Error(ErrorCode::kResourceExhausted, "too many calls wait for this engine");
-    }
+    Enqueue([this, member = slow->second, params, reply] { (this->*member)(params, reply); }, reply);
+  }
+
+  void Enqueue(std::function<void()> run, const RpcReply& reply) {
+    if (calls_.Push({std::move(run), reply}, Deadline::After(std::chrono::milliseconds(0)))) return;
+    if (calls_.closed()) throw Error(ErrorCode::kCancelled, "the engine was ended");
+    throw Error(ErrorCode::kResourceExhausted, "too many calls wait for this engine");
   }
 
   struct Call {

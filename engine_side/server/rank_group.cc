@@ -102,12 +102,14 @@ std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& pa
 
 // The calls that it ends are answered; of one that is gone nothing is to be had.
 void RankGroup::Cancel(std::uint64_t attempt) {
-  for (const auto& rank : *ranks()) rank->Call("cancel", {{"attempt", attempt}}, [](const RankAnswer&) {});
+  const Ranks held = ranks();
+  for (const auto& rank : *held) rank->Call("cancel", {{"attempt", attempt}}, [](const RankAnswer&) {});
 }
 
 std::vector<Json> RankGroup::progress() const {
   std::vector<Json> progress;
-  for (const auto& rank : *ranks()) progress.push_back(rank->progress());
+  const Ranks held = ranks();
+  for (const auto& rank : *held) progress.push_back(rank->progress());
   return progress;
 }
 
@@ -116,28 +118,34 @@ std::vector<Json> RankGroup::Call(const std::string& method, const Json& params,
 }
 
 bool RankGroup::RestartIfLost() {
-  const std::lock_guard lock(mutex_);
-  if (std::all_of(ranks_->begin(), ranks_->end(), [](const auto& rank) { return rank->alive(); })) return false;
-  RestartLocked();
+  const std::lock_guard lock(restarting_);
+  const Ranks held = ranks();
+  if (std::ranges::all_of(*held, [](const auto& rank) { return rank->alive(); })) return false;
+  RestartAll(*held);
   return true;
 }
 
 void RankGroup::Restart() {
-  const std::lock_guard lock(mutex_);
-  RestartLocked();
+  const std::lock_guard lock(restarting_);
+  RestartAll(*ranks());
 }
 
-void RankGroup::RestartLocked() {
-  if (ended_) return;
+// The kernel may take its time to end a process: meanwhile others may ask for the ranks that there were.
+void RankGroup::RestartAll(const std::vector<std::unique_ptr<RankHandle>>& old) {
+  if (ended()) return;
   log::warn("starting all {} ranks anew{}", memory_.size(), weights_outlive_ranks() ? " over their memory" : "");
-  for (const auto& rank : *ranks_) rank->Kill();
+  for (const auto& rank : old) rank->Kill();
+  for (const auto& rank : old) rank->Reap();
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
-  ranks_ = Start(false);
+  Ranks started = Start(false);
+  const std::lock_guard lock(mutex_);
+  if (!ended_) ranks_ = std::move(started);  // else they end here
 }
 
 std::vector<int> RankGroup::pids() const {
   std::vector<int> pids;
-  for (const auto& rank : *ranks()) pids.push_back(rank->pid());
+  const Ranks held = ranks();
+  for (const auto& rank : *held) pids.push_back(rank->pid());
   return pids;
 }
 

@@ -97,16 +97,17 @@ class RankGroup {
   // The second owners are calls under way: a restart does not wait for them.
   using Ranks = std::shared_ptr<std::vector<std::unique_ptr<RankHandle>>>;
   Ranks Start(bool keep_failpoints);
-  void RestartLocked();
+  void RestartAll(const std::vector<std::unique_ptr<RankHandle>>& old);
   Ranks ranks() const;
 
   const RankGroupOptions options_;
-  const UniqueFd files_;        // the options'
-  std::vector<Memory> memory_;  // by rank
+  const UniqueFd files_;                        // the options'
+  std::vector<Memory> memory_;                  // by rank
+  std::mutex restarting_;                       // before mutex_: held as long as a restart takes
+  std::unique_ptr<CollectiveSegment> segment_;  // of the processes that run; guarded by restarting_
   mutable std::mutex mutex_;
-  std::unique_ptr<CollectiveSegment> segment_;  // of the processes that run; guarded by mutex_
-  Ranks ranks_;                                 // guarded by mutex_
-  bool ended_ = false;                          // guarded by mutex_
+  Ranks ranks_;         // guarded by mutex_
+  bool ended_ = false;  // guarded by mutex_
 };
 
 }  // namespace layercast

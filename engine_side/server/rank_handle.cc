@@ -96,6 +96,7 @@ RankHandle::~RankHandle() {
   watcher_.request_stop();
   changed_.notify_all();
   watcher_.join();
+  SendKill();
   Reap();
   stream_->Shutdown();
   reader_.join();
@@ -203,13 +204,18 @@ Json RankHandle::progress() {
 
 void RankHandle::Kill() {
   Lose(Gone("was ended"));
-  Reap();
+  SendKill();
+}
+
+// Once it is reaped its number may be another process's.
+void RankHandle::SendKill() {
+  const std::lock_guard lock(reaping_);
+  if (!reaped_) ::kill(pid_, SIGKILL);
 }
 
 void RankHandle::Reap() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(reaping_);
   if (std::exchange(reaped_, true)) return;
-  ::kill(pid_, SIGKILL);
   int status = 0;
   ::waitpid(pid_, &status, 0);
 }
@@ -222,6 +228,7 @@ void RankHandle::End(Deadline grace) {
     static_cast<void>(ended->Pop(grace));
   }
   Kill();
+  Reap();
 }
 
 std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
@@ -233,8 +240,9 @@ std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, 
   // Has room for all. The other owners: calls, also those that nobody waits for any more.
   const auto came = std::make_shared<BoundedQueue<Numbered>>(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    ranks[i]->Call(method, params,
-                   [came, i](RankAnswer answer) { came->Push({i, std::move(answer)}, Deadline::After(kNow)); });
+    ranks[i]->Call(method, params, [came, i](RankAnswer answer) {
+      came->Push({i, std::move(answer)}, Deadline::After(kNow));
+    });
   }
   std::vector<std::optional<RankAnswer>> answers(ranks.size());
   const auto note = [&](std::size_t rank, RankAnswer answer) {

@@ -56,9 +56,11 @@ class RankHandle {
   void Call(const std::string& method, const Json& params, TakeAnswer take);
   // {"bytes", "bytes_total"} that it had received when it last said so, since the latest "stage"; null before that.
   Json progress();
-  // Ends it at once, and returns when it is gone: its memory is nobody's any more. Calls under way fail.
+  // Ends it at once: calls under way fail. Does not wait.
   void Kill();
-  // Ends it: asks, waits until `grace`, then as Kill.
+  // Of one that was killed: returns when it is gone, and its memory is nobody's any more.
+  void Reap();
+  // Ends it: asks, waits until `grace`, then as Kill and Reap.
   void End(Deadline grace);
 
  private:
@@ -68,7 +70,7 @@ class RankHandle {
   void Lose(const Error& why);
   Error Gone(const std::string& how) const;
   std::string HowItEnded() const;
-  void Reap();
+  void SendKill();
 
   const int rank_;
   const std::function<void(std::uint64_t, std::uint64_t)> on_progress_;
@@ -76,9 +78,10 @@ class RankHandle {
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};
   std::atomic<bool> ending_{false};  // its end is wanted
+  std::mutex reaping_;
+  bool reaped_ = false;  // guarded by reaping_
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool reaped_ = false;                          // guarded by mutex_
   std::uint64_t last_id_ = 0;                    // guarded by mutex_
   std::map<std::uint64_t, TakeAnswer> waiting_;  // guarded by mutex_
   Deadline::Clock::time_point last_heard_;       // guarded by mutex_

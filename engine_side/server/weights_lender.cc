@@ -58,13 +58,14 @@ std::shared_ptr<OfferedVersion> WeightsLender::Offered(const Version& version) {
   const std::shared_lock lock(buffers_);
   return std::make_shared<OfferedVersion>(
       Manifest::OfSpecs(version.lineage, version.step, specs),
-      [this, writes = writes_](std::span<const std::string> /*order*/) {
+      [this, writes = writes_.load()](std::span<const std::string> /*order*/) {
         return std::make_unique<Walk>(*this, writes);
       },
       /*layer_order=*/false);
 }
 
 std::unique_lock<std::shared_mutex> WeightsLender::Write() {
+  ++writes_;  // or those who read would keep it waiting, one after the other
   std::unique_lock lock(buffers_);
   ++writes_;
   return lock;

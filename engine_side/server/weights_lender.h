@@ -2,6 +2,7 @@
 // one (`--load-format remote --from-engine`). A rank process has one; the receiving half is reload/lent_weights.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -42,8 +43,9 @@ class WeightsLender {
 
   const CapturedBuffers& captured_;
   std::shared_mutex buffers_;  // shared: reads the captured buffers
-  std::uint64_t writes_ = 0;   // guarded by buffers_
-  WorkerPool pool_{1};         // digests; borrowers are rare
+  // Grows when somebody is about to write them, and when he can: borrowers are then gone, or about to be.
+  std::atomic<std::uint64_t> writes_{0};
+  WorkerPool pool_{1};  // digests; borrowers are rare
   FailPoints failpoints_;
   std::mutex mutex_;
   std::unique_ptr<OfferService> service_;    // guarded by mutex_

@@ -97,7 +97,7 @@ class Participant {
       if (const std::optional<bool> decided = vote.AwaitFor(kRenewal)) return *decided;
       try {
         client_.Call("hold_weights", Json::object(), deadline_);
-      } catch (const Error& error) {
+      } catch (const std::exception& error) {  // also of an answer that is none
         Cast(vote, error.what());
       }
     }

@@ -28,12 +28,22 @@ struct Answers {
   WakeUp wake_up;
 
   void Put(const std::string& to, const Json& answer) {
+    // Bytes that are not UTF-8 (of a user's file name, say) must not stop an answer.
+    std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (std::cmp_greater(text.size(), kMaxRpcBytes)) text = TooLarge(answer.at("id"), text.size()).dump();
     {
       const std::lock_guard lock(mutex);
-      // Bytes that are not UTF-8 (of a user's file name, say) must not stop an answer.
-      waiting.emplace_back(to, answer.dump(-1, ' ', false, Json::error_handler_t::replace));
+      waiting.emplace_back(to, std::move(text));
     }
     wake_up.Ring();
+  }
+
+ private:
+  // Clients end the connection that a larger message comes by.
+  static Json TooLarge(const Json& id, std::size_t bytes) {
+    const Error error(ErrorCode::kResourceExhausted, "the answer has " + std::to_string(bytes) +
+                                                         " bytes, expected at most " + std::to_string(kMaxRpcBytes));
+    return {{"id", id}, {"error", ErrorToJson(error)}};
   }
 };
 

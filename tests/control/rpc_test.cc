@@ -84,6 +84,21 @@ TEST(Rpc, AMessageOfManyLevelsIsRefused) {
   }
 }
 
+TEST(Rpc, AnAnswerThatIsTooLargeIsAnErrorThatSaysSo) {
+  RpcServer server("tcp://127.0.0.1:0", false, [](const std::string&, const Json&, const RpcReply& reply) {
+    reply.Result(std::string(kMaxRpcBytes, 'x'));
+  });
+  RpcClient client("engine", server.endpoint());
+  try {
+    client.Call("generate", Json::object(), Soon());
+    FAIL() << "no message is that large";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_THAT(error.what(), HasSubstr("the answer has 335544"));
+    EXPECT_THAT(error.what(), HasSubstr("expected at most 33554432"));
+  }
+}
+
 TEST(Rpc, ALostPeerIsNoticedBeforeTheDeadline) {
   std::string endpoint;
   {

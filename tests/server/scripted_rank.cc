@@ -2,11 +2,11 @@
 //
 // `echo` answers its parameters and the rank. `fail`, `die`, `hang` (over that call) and `stop` (over everything) name
 // the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is the version's step; `fails_in`
-// names the phase in which all ranks fail as on corrupt bytes; with `fails_on`, that rank alone, and the others go on
-// until they are told to give the attempt up, and then fail with the code `gives_up_with`. A
-// step gives each sequence the token after its last one, and as log-probability the number of tokens that were fed.
-// With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
-// (step_gate.h).
+// names the phase in which all ranks fail as on corrupt bytes, and `dies_in` that in which they die; with `fails_on`,
+// that rank alone, and the others go on until they are told to give the attempt up, and then fail with the code
+// `gives_up_with`. A step gives each sequence the token after its last one, and as log-probability the number of tokens
+// that were fed. With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and
+// waits for leave (step_gate.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -59,6 +59,9 @@ class ScriptedRank {
     if (method == "step") return TakeStep(message);
     const Json& params = message["params"];
     if (method == "cancel") return GiveUp(message);
+    if (method == "digests") {
+      return stream_.Send({{"id", message["id"]}, {"result", Json::parse(layercast::ReloadReport().ToJson())}});
+    }
     if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
       return TakePhase(message, method);
     }
@@ -72,6 +75,7 @@ class ScriptedRank {
 
   bool TakePhase(const Json& message, const std::string& method) {
     if (method == "stage") reload_ = message["params"];
+    if (reload_.value("dies_in", std::string()) == method) ::_exit(1);
     if (reload_.value("fails_in", std::string()) == method) {
       if (reload_.value("fails_on", rank_) == rank_) return Fail(message);
       given_up_ = message;
