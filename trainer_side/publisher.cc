@@ -113,7 +113,7 @@ class Publisher::Impl {
     state->memory = TakeSnapshot(options, weights, last_layout_,
                                  {.host = service_.arena(),
                                   .device = device_tensors_,
-                                  .keeps_on_device = service_.carries({Device::Kind::kCuda, 0}),
+                                  .keeps = [this](const Device& device) { return service_.carries(device); },
                                   .pool = pool_});
     const WorkCost cost = clock.Lap();
     const struct Offer offer {

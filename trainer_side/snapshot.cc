@@ -71,7 +71,8 @@ class Growing {
   bool OnDevice() const { return device_.kind != Device::Kind::kHost; }
 
   Device PlaceOf(const NamedTensor& named) const {
-    if (places_.keeps_on_device || named.tensor.device.kind == Device::Kind::kHost) return named.tensor.device;
+    if (named.tensor.device.kind == Device::Kind::kHost || places_.keeps(named.tensor.device))
+      return named.tensor.device;
     if (!borrowed_) return {};
     throw Error(ErrorCode::kUnsupported, "'" + named.name + "' is borrowed " + Describe(named.tensor.device) +
                                              ", where not all of the publisher's channels reach: name those that do "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct Snapshot {
 struct SnapshotPlaces {
   MemoryResource& host;
   DeviceTensors& device;
-  bool keeps_on_device = false;  // what lies there stays there; else it is brought to the host
+  // Whether what lies on that device stays there; else it is brought to the host.
+  std::function<bool(const Device& device)> keeps = [](const Device& /*device*/) { return false; };
   WorkerPool& pool;
 };
 

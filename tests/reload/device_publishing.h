@@ -172,8 +172,9 @@ class DevicePublisher {
     const layercast::Weights weights{.specs = {},
                                      .walk = [&](std::span<const std::string>) { return MakeWeightsIterator(tensors); },
                                      .borrowed = borrowed};
-    return TakeSnapshot({.lineage = "run", .step = step}, weights, nullptr,
-                        {.host = arena_, .device = tensors_, .keeps_on_device = keeps_on_device, .pool = pool_});
+    return TakeSnapshot(
+        {.lineage = "run", .step = step}, weights, nullptr,
+        {.host = arena_, .device = tensors_, .keeps = [=](const Device&) { return keeps_on_device; }, .pool = pool_});
   }
   void Publish(const std::vector<NamedTensor>& tensors, std::uint64_t step, bool borrowed) {
     const Snapshot& taken =

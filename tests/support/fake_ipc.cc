@@ -124,10 +124,10 @@ struct Counters {
 
 class FakeEvent final : public IpcEvent {
  public:
-  FakeEvent() : file_(shm_channel::MakeMemfd("fake-event", kBytes)) {
+  explicit FakeEvent(std::atomic<int>& asked) : asked_(asked), file_(shm_channel::MakeMemfd("fake-event", kBytes)) {
     counters_ = reinterpret_cast<Counters*>(file_.memory.base());
   }
-  explicit FakeEvent(const UniqueFd& fd) {
+  FakeEvent(std::atomic<int>& asked, const UniqueFd& fd) : asked_(asked) {
     opened_ = shm_channel::MapReadOnly(fd);
     counters_ = reinterpret_cast<Counters*>(opened_.base());
   }
@@ -139,14 +139,14 @@ class FakeEvent final : public IpcEvent {
       return true;
     });
   }
-  void Await(StagingStream& stream) override {
-    FakeStream::Of(stream.handle()).Queue([counters = counters_, number = counters_->recorded.load()] {
-      return counters->reached >= number;
-    });
+  bool Reached() override {
+    ++asked_;
+    return counters_->reached >= counters_->recorded;
   }
 
  private:
   static constexpr std::size_t kBytes = 4096;
+  std::atomic<int>& asked_;
   Memfd file_;
   Mapping opened_;
   Counters* counters_ = nullptr;
@@ -173,12 +173,12 @@ std::unique_ptr<const MappedSegment> FakeIpc::Map(SegmentKey key, std::size_t by
 
 std::unique_ptr<IpcEvent> FakeIpc::MakeEvent() {
   if (!has_events) throw Error(ErrorCode::kUnsupported, "cudaIpcGetEventHandle: operation not supported");
-  return std::make_unique<FakeEvent>();
+  return std::make_unique<FakeEvent>(asked);
 }
 
 std::unique_ptr<IpcEvent> FakeIpc::OpenEvent(const IpcHandle& handle) {
   if (!opens_events) throw Error(ErrorCode::kUnavailable, "cudaIpcOpenEventHandle: invalid device context");
-  return std::make_unique<FakeEvent>(OpenHandle(handle, strict));
+  return std::make_unique<FakeEvent>(asked, OpenHandle(handle, strict));
 }
 
 void FakeIpc::CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) {

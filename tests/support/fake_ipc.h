@@ -1,6 +1,6 @@
 // CUDA's sharing of memory and events between processes, played with memfds on the device of FakeStaging: a segment is
 // a sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs when somebody
-// asks, so that a missing wait shows in the bytes.
+// asks, so that a missing question shows in the bytes.
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,7 @@ class FakeIpc final : public cuda_ipc_channel::IpcDriver {
   std::atomic<std::size_t> bytes_left{std::size_t{1} << 40};
   std::atomic<int> mapped{0};  // so far
   std::atomic<int> live_mappings{0};
+  std::atomic<int> asked{0};  // how often whether an event is reached
 
   bool opens_its_own() const override { return !strict; }
   std::unique_ptr<cuda_ipc_channel::OwnSegment> MakeSegment(std::size_t bytes) override;

@@ -14,9 +14,11 @@
 
 namespace layercast::test {
 
-// Host memory that is known by its addresses. Thread-safe.
+// Host memory that is known by its addresses, and said to be a device's. Thread-safe.
 class KnownMemory final : public MemoryResource {
  public:
+  explicit KnownMemory(Device device = {}) : device_(device) {}
+  Device device() const override { return device_; }
   std::byte* Allocate(std::size_t bytes) override;
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
   bool Has(const std::byte* address, std::size_t bytes) const;
@@ -25,6 +27,7 @@ class KnownMemory final : public MemoryResource {
   void Forget(const std::byte* address);
 
  private:
+  const Device device_;
   HostMemory host_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::size_t> blocks_;  // guarded by mutex_
@@ -52,7 +55,7 @@ class FakeStaging final : public StagingDevice {
 
  private:
   std::unique_ptr<DeviceUuid> only_;
-  KnownMemory device_;
+  KnownMemory device_{{Device::Kind::kCuda, 1}};
   KnownMemory pinned_;
 };
 

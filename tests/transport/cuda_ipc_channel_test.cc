@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kNow{0};
 
-TEST_F(CudaIpc, AReceiversDeviceWaitsUntilThePublishersHasCopiedIn) {
+TEST_F(CudaIpc, NothingIsCopiedBeforeThePublishersDeviceHasCopiedIn) {
   Publish();
   there_.device->held = true;
   const test::PublishedBytes published(*publisher_, 1, kSizes);
@@ -37,6 +37,34 @@ TEST_F(CudaIpc, AReceiversDeviceWaitsUntilThePublishersHasCopiedIn) {
   const auto completion = receiver->Poll(InPatience());
   ASSERT_TRUE(completion);
   EXPECT_TRUE(fetch.IsRight(*completion));
+}
+
+// What a device waits for in its stream, whoever closes the stream waits for, too: here for ever.
+TEST_F(CudaIpc, IsClosedAtOnceThoughThePublishersDeviceNeverCopiesIn) {
+  Publish();
+  there_.device->held = true;
+  const test::PublishedBytes published(*publisher_, 1, kSizes);
+  const auto receiver = Connect();
+  Fetch fetch({{0, 1, 4'999'999, 1, 4'999'999}});
+  fetch.Submit(*receiver, 1, 1);
+  ASSERT_TRUE(Becomes([&] {
+    EXPECT_FALSE(receiver->Poll(Deadline::After(kNow)));
+    return here_.driver->asked > 0;
+  }));
+  receiver->Close();
+  there_.device->held = false;
+}
+
+TEST_F(CudaIpc, APublisherWhoseDeviceNeverCopiesInIsGivenUp) {
+  Publish();
+  there_.device->held = true;
+  const test::PublishedBytes published(*publisher_, 1, kSizes);
+  const auto receiver = Connect();
+  Fetch fetch({{1, 0, 10, 1, 10}});
+  fetch.Submit(*receiver, 1, 1);
+  EXPECT_THAT(ErrorOf([&] { receiver->Poll(InPatience()); }, ErrorCode::kUnavailable),
+              HasSubstr("the device has copied nothing for ten seconds"));
+  there_.device->held = false;
 }
 
 TEST_F(CudaIpc, WithoutEventsItIsGrantedOnceItIsCopiedIn) {
@@ -95,6 +123,17 @@ TEST_F(CudaIpc, TakesBytesFromDeviceMemoryAndBringsThemThere) {
   Fetch to_host(regions);
   EXPECT_TRUE(to_host.IsRight(FetchOne(*receiver, 2, to_host)));
   publisher_->Remove(2);
+}
+
+TEST_F(CudaIpc, ReadsAndWritesTheMemoryOfItsOwnDeviceAlone) {
+  Publish();
+  const auto receiver = Connect();
+  for (const Device& device : {Device{}, Device{Device::Kind::kCuda, 0}, Device{Device::Kind::kCuda, 2}}) {
+    EXPECT_FALSE(publisher_->reads_from(device));
+    EXPECT_FALSE(receiver->writes_to(device));
+  }
+  EXPECT_TRUE(publisher_->reads_from({Device::Kind::kCuda, 1}));
+  EXPECT_TRUE(receiver->writes_to({Device::Kind::kCuda, 1}));
 }
 
 TEST_F(CudaIpc, TheOffersMemoryIsNotReadAfterRemoveThoughReceiversGoOn) {

@@ -46,6 +46,16 @@ TEST_F(NcclChannel, TakesBytesFromDeviceMemoryAndBringsThemThere) {
   publisher_->Remove(2);
 }
 
+TEST_F(NcclChannel, ReadsAndWritesTheMemoryOfItsOwnDeviceAlone) {
+  const auto receiver = Connect();
+  for (const Device& device : {Device{}, Device{Device::Kind::kCuda, 0}, Device{Device::Kind::kCuda, 2}}) {
+    EXPECT_FALSE(publisher_->reads_from(device));
+    EXPECT_FALSE(receiver->writes_to(device));
+  }
+  EXPECT_TRUE(publisher_->reads_from({Device::Kind::kCuda, 1}));
+  EXPECT_TRUE(receiver->writes_to({Device::Kind::kCuda, 1}));
+}
+
 TEST_F(NcclChannel, WhatTheDeviceIsToldToWriteIsThereWhenCloseReturns) {
   Buffer destination(device_->device_memory(), kSize);
   const std::vector<Region> regions = {{0, 0, kSize, 1, kSize}};

@@ -36,9 +36,15 @@ class CudaIpcEvent final : public IpcEvent {
     const OnCudaDevice scope(device_);
     CheckCuda(cudaEventRecord(event_, stream.handle()), "cudaEventRecord", device_);
   }
-  void Await(StagingStream& stream) override {
+  bool Reached() override {
     const OnCudaDevice scope(device_);
-    CheckCuda(cudaStreamWaitEvent(stream.handle(), event_, 0), "cudaStreamWaitEvent", device_);
+    const cudaError_t error = cudaEventQuery(event_);
+    if (error == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    CheckCuda(error, "cudaEventQuery", device_);
+    return true;
   }
 
  private:

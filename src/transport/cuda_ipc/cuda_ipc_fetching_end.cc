@@ -116,6 +116,9 @@ bool CudaIpcFetchingEnd::Progress() {
   // After it: a publisher that gave us up uses its memory again, and what was copied since is not what was asked for.
   moved = TakeMessages() || moved;
   moved = CopyGranted() || moved;
+  if ((!granted_.empty() || !copying_.empty()) && Deadline::Clock::now() - moved_ > kNothingCame) {
+    throw Error(ErrorCode::kUnavailable, "the device has copied nothing for ten seconds");
+  }
   return moved;
 }
 
@@ -169,6 +172,7 @@ void CudaIpcFetchingEnd::TakeGranted(const Granted& granted) {
   for (std::size_t i = 0; i < granted.places.size(); ++i) {
     chunk->sources.push_back(Locate(granted.places[i], chunk->regions[i], chunk->mappings));
   }
+  if (granted_.empty() && copying_.empty()) moved_ = Deadline::Clock::now();
   granted_.push_back(chunk);
 }
 
@@ -194,6 +198,8 @@ bool CudaIpcFetchingEnd::CopyGranted() {
     Chunk& chunk = *granted_.front();
     const std::size_t pinned = chunk.reached ? 0 : chunk.destination.size();
     if (pinned_bytes_ != 0 && pinned > kPinnedAtOnce - std::min(kPinnedAtOnce, pinned_bytes_)) break;
+    // Asked again at the next tick. A stream that waited for it would wait for ever where the publisher died first.
+    if (chunk.waits && !event_->Reached()) break;
     granted_.pop_front();
     if (pinned != 0) chunk.pinned = Buffer(parts_.device->pinned_memory(), pinned);
     if (copying_.empty()) moved_ = Deadline::Clock::now();
@@ -207,7 +213,6 @@ bool CudaIpcFetchingEnd::CopyGranted() {
 
 void CudaIpcFetchingEnd::Copy(Chunk& chunk) {
   std::byte* to = chunk.pinned ? chunk.pinned.data() : chunk.destination.data();
-  if (chunk.waits) event_->Await(*stream_);
   for (const RegionView& source : chunk.sources) {
     CopyView(*parts_.driver, *stream_, to, source);
     to += source.num_bytes();
@@ -227,15 +232,12 @@ bool CudaIpcFetchingEnd::Land() {
     moved_ = Deadline::Clock::now();
     moved = true;
   }
-  if (!copying_.empty() && Deadline::Clock::now() - moved_ > kNothingCame) {
-    throw Error(ErrorCode::kUnavailable, "the device has copied nothing for ten seconds");
-  }
   return moved;
 }
 
 void CudaIpcFetchingEnd::Wait(Deadline deadline) {
   if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
-  if (!copying_.empty()) return Sleep(kDeviceTick);
+  if (!granted_.empty() || !copying_.empty()) return Sleep(kDeviceTick);
   Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
 }
 

@@ -30,7 +30,7 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
   ~CudaIpcFetchingEnd() override { Close(); }
 
   bool attaches() const override { return false; }
-  bool writes_to(const Device& device) const override { return device.kind == Device::Kind::kCuda; }
+  bool writes_to(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   std::string lane() const override { return lane_; }
   void Submit(const ChunkRequest& request) override;
   std::optional<ChunkCompletion> Poll(Deadline deadline) override;
@@ -41,7 +41,7 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
     std::vector<Region> regions;
     bool reached = false;  // by the device, which then copies there by itself
     bool granted = false;
-    bool waits = false;               // for the publisher's event
+    bool waits = false;               // until the publisher's event is reached
     std::vector<RegionView> sources;  // in `mappings`, of each region
     std::vector<Mapping> mappings;    // until it has landed
     Buffer pinned;                    // where it goes first, unless reached

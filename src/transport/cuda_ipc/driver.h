@@ -39,15 +39,15 @@ class MappedSegment {
   virtual std::size_t size() const = 0;
 };
 
-// A place in the publisher's stream, for streams of other processes to wait at. Resource; one thread at a time.
+// A place in the publisher's stream, which other processes ask about. Resource; one thread at a time.
 class IpcEvent {
  public:
   virtual ~IpcEvent() = default;
   virtual IpcHandle handle() const = 0;
   // Behind what is queued in the stream now.
   virtual void Record(StagingStream& stream) = 0;
-  // What is queued in the stream from now on waits for what was recorded last. The host does not.
-  virtual void Await(StagingStream& stream) = 0;
+  // Whether the publisher's stream has got to what was recorded last. Nothing waits.
+  virtual bool Reached() = 0;
 };
 
 // Of one device. Thread-safe; outlives what it makes. Everything throws kResourceExhausted, kUnavailable, or

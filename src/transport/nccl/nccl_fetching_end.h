@@ -32,7 +32,7 @@ class NcclFetchingEnd final : public FetchingEnd {
   ~NcclFetchingEnd() override { Close(); }
 
   bool attaches() const override { return false; }
-  bool writes_to(const Device& device) const override { return device.kind == Device::Kind::kCuda; }
+  bool writes_to(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   std::string lane() const override { return "NCCL " + VersionText(parts_.library->version()); }
   void Submit(const ChunkRequest& request) override;
   std::optional<ChunkCompletion> Poll(Deadline deadline) override;

@@ -20,7 +20,7 @@ class NcclOfferingEnd final : public OfferingEnd {
   // Throws kInvalidArgument.
   NcclOfferingEnd(NcclParts parts, const OfferingOptions& options);
   std::string address() const override { return address_.Text(); }
-  bool reads_from(const Device& device) const override { return device.kind == Device::Kind::kCuda; }
+  bool reads_from(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
