@@ -1,7 +1,9 @@
 // DeviceStream by CUDA: copies by the copy engines, all else by kernels.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -244,10 +246,10 @@ DeviceStream::Ticket CudaDeviceStream::Record() {
 }
 
 void CudaDeviceStream::Wait(Ticket ticket) {
-  while (!recorded_.empty() && recorded_.front().ticket <= ticket) {
-    recorded_.front().event.Synchronize();
-    Forget();
-  }
+  const auto later = std::ranges::upper_bound(recorded_, ticket, {}, &Recorded::ticket);
+  if (later == recorded_.begin()) return;
+  std::prev(later)->event.Synchronize();  // those before it are reached then: one sleep, not one for each
+  while (!recorded_.empty() && recorded_.front().ticket <= ticket) Forget();
 }
 
 void CudaDeviceStream::Forget() {

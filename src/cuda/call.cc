@@ -26,6 +26,7 @@ ErrorCode CodeOf(cudaError_t error) {
 struct ContextFunctions {
   decltype(&::cuDevicePrimaryCtxRetain) retain = nullptr;
   decltype(&::cuDevicePrimaryCtxRelease) release = nullptr;
+  decltype(&::cuCtxGetCurrent) current = nullptr;
   decltype(&::cuCtxPushCurrent) push = nullptr;
   decltype(&::cuCtxPopCurrent) pop = nullptr;
 };
@@ -45,6 +46,7 @@ ContextFunctions FindContextFunctions() {
   ContextFunctions functions;
   find(functions.retain, "cuDevicePrimaryCtxRetain");
   find(functions.release, "cuDevicePrimaryCtxRelease");
+  find(functions.current, "cuCtxGetCurrent");
   find(functions.push, "cuCtxPushCurrent");
   find(functions.pop, "cuCtxPopCurrent");
   return functions;
@@ -62,6 +64,15 @@ void CheckDriver(CUresult result, const char* call, int device) {
               "CUDA device " + std::to_string(device) + ": " + call + ": error " + std::to_string(result));
 }
 
+// A thread is on the first device from its beginning, and in no context before its first call that needs one: the
+// driver's own functions find none then.
+bool IsInContextOf(int device) {
+  int on = 0;
+  CheckCuda(cudaGetDevice(&on), "cudaGetDevice", device);
+  CUcontext context = nullptr;
+  return on == device && Contexts().current(&context) == CUDA_SUCCESS && context != nullptr;
+}
+
 }  // namespace
 
 void CheckCuda(cudaError_t error, const std::string& call, int device) {
@@ -71,10 +82,8 @@ void CheckCuda(cudaError_t error, const std::string& call, int device) {
                                  " (" + cudaGetErrorName(error) + ")");
 }
 
-OnCudaDevice::OnCudaDevice(int device) : device_(device) {
-  int before = 0;
-  CheckCuda(cudaGetDevice(&before), "cudaGetDevice", device);
-  if (before == device) return;
+OnCudaDevice::Context::Context(int device) : device_(device) {
+  if (IsInContextOf(device)) return;
   const ContextFunctions& contexts = Contexts();
   CheckCuda(cudaInitDevice(device, 0, 0), "cudaInitDevice", device);  // the runtime keeps the context from now on
   CUcontext context = nullptr;
@@ -85,12 +94,19 @@ OnCudaDevice::OnCudaDevice(int device) : device_(device) {
   CheckDriver(result, "cuCtxPushCurrent", device);
 }
 
-OnCudaDevice::~OnCudaDevice() {
+OnCudaDevice::Context::~Context() {
   if (!pushed_) return;
   CUcontext ours = nullptr;
   static_cast<void>(Contexts().pop(&ours));
   static_cast<void>(Contexts().release(device_));
 }
+
+// In the context: without one the runtime would open the thread's own device for it.
+OnCudaDevice::OnCudaDevice(int device) : context_(device) {
+  CheckCuda(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode", device);
+}
+
+OnCudaDevice::~OnCudaDevice() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
 
 void GiveBackOnCuda(int device, const char* call, const std::function<cudaError_t()>& give_back) noexcept {
   try {

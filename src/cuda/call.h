@@ -16,7 +16,9 @@ void CheckCuda(cudaError_t error, const std::string& call, int device);
 // The calling thread's device until the end of the scope: its primary context is pushed, and popped again. Every call
 // that needs a context is made in one, those that are given a stream too, since the runtime opens the thread's own
 // device for them; and setting that one again at the end would open it as well. So a process that works on one GPU has
-// a context there, some hundreds of megabytes, and none on the first.
+// a context there, some hundreds of megabytes, and none on the first. The thread's capture mode is relaxed meanwhile: a
+// host program may capture a graph on another thread, which cudaEventQuery or cudaHostAlloc would end otherwise,
+// whatever stream they are called for.
 class OnCudaDevice {
  public:
   explicit OnCudaDevice(int device);
@@ -25,8 +27,20 @@ class OnCudaDevice {
   ~OnCudaDevice();
 
  private:
-  const int device_;
-  bool pushed_ = false;  // else the thread was on it
+  class Context {
+   public:
+    explicit Context(int device);
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+    ~Context();
+
+   private:
+    const int device_;
+    bool pushed_ = false;  // else the thread was in one of the device
+  };
+
+  const Context context_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // once it is exchanged, the thread's own
 };
 
 // For destructors: makes the call on the device, and logs where it fails.

@@ -36,13 +36,69 @@ TEST(OnCudaDevice, IsTheThreadsDeviceUntilTheEndOfItsScope) {
   }).join();
 }
 
-bool IsOpen(int device) {
+template <typename Function>
+Function* OfDriver(const char* name) {
   void* found = nullptr;
-  CheckCuda(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, 11'020, cudaEnableDefault, nullptr),
-            "cudaGetDriverEntryPointByVersion", device);
+  CheckCuda(cudaGetDriverEntryPointByVersion(name, &found, 11'020, cudaEnableDefault, nullptr),
+            "cudaGetDriverEntryPointByVersion", 0);
+  return reinterpret_cast<Function*>(found);
+}
+
+bool IsInAContext() {
+  CUcontext context = nullptr;
+  OfDriver<decltype(::cuCtxGetCurrent)>("cuCtxGetCurrent")(&context);
+  return context != nullptr;
+}
+
+// The driver's functions for virtual memory are called in none otherwise.
+TEST(OnCudaDevice, OpensAContextForAThreadThatIsInNone) {
+  LAYERCAST_NEEDS_CUDA();
+  std::thread([] {
+    EXPECT_EQ(CurrentDevice(), 0);
+    EXPECT_FALSE(IsInAContext());
+    {
+      const OnCudaDevice scope(0);
+      EXPECT_TRUE(IsInAContext());
+    }
+    EXPECT_FALSE(IsInAContext());
+  }).join();
+}
+
+TEST(OnCudaDevice, LetsAThreadWorkWhileAnotherOneCapturesAGraph) {
+  LAYERCAST_NEEDS_CUDA();
+  const CudaStream captured(0);
+  const CudaStream ours(0);
+  ASSERT_EQ(cudaStreamBeginCapture(captured.handle(), cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread([&] {
+    CudaEvent done(0);
+    done.Record(ours);
+    done.Synchronize();
+    EXPECT_TRUE(done.IsDone());
+    PinnedMemory pinned(0);
+    const Buffer here(pinned, 4096);
+  }).join();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(captured.handle(), &graph), cudaSuccess);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+}
+
+TEST(OnCudaDevice, GivesTheThreadItsCaptureModeBack) {
+  LAYERCAST_NEEDS_CUDA();
+  std::thread([last = ProbeCuda().devices - 1] {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+    for (const int device : {0, last}) {
+      const OnCudaDevice scope(device);
+    }
+    ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+    EXPECT_EQ(mode, cudaStreamCaptureModeThreadLocal);
+  }).join();
+}
+
+bool IsOpen(int device) {
   unsigned flags = 0;
   int active = 0;
-  reinterpret_cast<decltype(&::cuDevicePrimaryCtxGetState)>(found)(device, &flags, &active);
+  OfDriver<decltype(::cuDevicePrimaryCtxGetState)>("cuDevicePrimaryCtxGetState")(device, &flags, &active);
   return active != 0;
 }
 
