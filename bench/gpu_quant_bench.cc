@@ -1,11 +1,14 @@
 // The CUDA kernels, each as a ratio to the device's own copy from memory to memory, measured in the same run: every
 // sample of a kernel lies between two samples of the copy, and the figures are medians. Bytes are those read plus those
-// written. Prints a table and needs a device; docs/gpu.md says how to run it.
+// written. How threads share a row depends on its length, so weights of several shapes are measured. Prints a table and
+// needs a device; docs/gpu.md says how to run it.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "bench/samples.h"
@@ -20,20 +23,27 @@
 namespace layercast::bench {
 namespace {
 
-constexpr std::int64_t kRows = 8192;
-constexpr std::int64_t kCols = 8192;
-constexpr std::int64_t kElements = kRows * kCols;
+struct Shape {
+  std::int64_t rows;
+  std::int64_t cols;
+  constexpr std::int64_t elements() const { return rows * cols; }
+};
+
+// Rows that a block holds, of a power of two of threads and of another number, and that none holds. All about as large.
+constexpr Shape kShapes[] = {{8192, 8192}, {13056, 5120}, {3456, 18944}, {2304, 28672}};
+constexpr std::int64_t kElements = std::ranges::max(kShapes, {}, &Shape::elements).elements();
 constexpr int kLayers = 8;  // 1 GiB of bf16: far more than the caches, so none is in one when its turn comes
 constexpr int kWarmUp = 10;
 constexpr int kSamples = 60;
 
 void Check(cudaError_t status, const char* call) { CheckCuda(status, call, 0); }
 
-// Normal weights on the device, and memory for what they become.
+// Normal weights on the device, of one shape, and memory for what they become.
 class Layers {
  public:
-  explicit Layers(const CudaStream& stream)
-      : memory_(stream),
+  Layers(const CudaStream& stream, const Shape& shape)
+      : shape_(shape),
+        memory_(stream),
         source_(memory_, kLayers * kElements * 2),
         values_(memory_, kLayers * kElements * 2),
         scales_(memory_, kElements / 8),
@@ -50,8 +60,9 @@ class Layers {
   }
 
   CudaMatrix layer(int index) const {
-    return {DType::kBF16, source_.data() + index * kElements * 2, kRows, kCols, kCols * 2, 0};
+    return {DType::kBF16, source_.data() + index * kElements * 2, shape_.rows, shape_.cols, shape_.cols * 2, 0};
   }
+  const Shape& shape() const { return shape_; }
   std::uint8_t* values(int index) const {
     return reinterpret_cast<std::uint8_t*>(values_.data() + index * kElements * 2);
   }
@@ -62,6 +73,7 @@ class Layers {
   float* whole_scale() const { return reinterpret_cast<float*>(small_.data() + 32); }
 
  private:
+  const Shape shape_;
   CudaMemory memory_;
   Buffer source_;
   Buffer values_;
@@ -79,13 +91,13 @@ struct TimedPass {
 };
 
 void CopyLayer(const Layers& layers, int layer, CUstream_st* stream) {
-  Check(
-      cudaMemcpyAsync(layers.values(layer), layers.layer(layer).data, kElements * 2, cudaMemcpyDeviceToDevice, stream),
-      "copy");
+  const auto bytes = static_cast<std::size_t>(layers.shape().elements() * 2);
+  Check(cudaMemcpyAsync(layers.values(layer), layers.layer(layer).data, bytes, cudaMemcpyDeviceToDevice, stream),
+        "copy");
 }
 
-std::vector<TimedPass> Passes() {
-  const double n = static_cast<double>(kElements);
+std::vector<TimedPass> Passes(const Shape& shape) {
+  const double n = static_cast<double>(shape.elements());
   return {
       {"none", 4 * n, [](const Layers& l, int i, auto s) { CudaCopy(l.layer(i), l.values(i), l.fault(), s); }},
       {"fp8_per_tensor, amax known", 3 * n,
@@ -149,35 +161,38 @@ class Sampler {
   cudaEvent_t end_ = nullptr;
 };
 
-void Measure(Sampler& sampler, const TimedPass& timed) {
-  constexpr double kCopyBytes = 4.0 * static_cast<double>(kElements);
+void Measure(Sampler& sampler, const Shape& shape, const TimedPass& timed) {
+  const double copy_bytes = 4.0 * static_cast<double>(shape.elements());
   for (int i = 0; i < kWarmUp; ++i) sampler.Seconds(timed.pass);
   std::vector<double> rates;
   std::vector<double> copies;
   std::vector<double> ratios;
-  double before = kCopyBytes / sampler.Seconds(CopyLayer);
+  double before = copy_bytes / sampler.Seconds(CopyLayer);
   for (int i = 0; i < kSamples; ++i) {
     const double rate = timed.bytes / sampler.Seconds(timed.pass);
-    const double after = kCopyBytes / sampler.Seconds(CopyLayer);
+    const double after = copy_bytes / sampler.Seconds(CopyLayer);
     rates.push_back(rate);
     copies.push_back(after);
     ratios.push_back(rate / ((before + after) / 2.0));
     before = after;
   }
-  std::printf("%-28s %8.0f %8.0f %8.2f\n", timed.name, Median(rates) * 1e-9, Median(copies) * 1e-9, Median(ratios));
+  const std::string of = "[" + std::to_string(shape.rows) + ", " + std::to_string(shape.cols) + "]";
+  std::printf("%-28s %-14s %8.0f %8.0f %8.2f\n", timed.name, of.c_str(), Median(rates) * 1e-9, Median(copies) * 1e-9,
+              Median(ratios));
 }
 
 void Run() {
   cudaDeviceProp properties{};
   Check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  std::printf("%s; bf16 weights [%lld, %lld]; GB/s read and written, medians of %d\n\n", properties.name,
-              static_cast<long long>(kRows), static_cast<long long>(kCols), kSamples);
-  std::printf("%-28s %8s %8s %8s\n", "", "kernel", "copy", "ratio");
+  std::printf("%s; bf16 weights; GB/s read and written, medians of %d\n\n", properties.name, kSamples);
+  std::printf("%-28s %-14s %8s %8s %8s\n", "", "weight", "kernel", "copy", "ratio");
   const CudaStream stream(0);
-  const Layers layers(stream);
-  Sampler sampler(stream, layers);
-  for (int i = 0; i < kWarmUp; ++i) sampler.Seconds(CopyLayer);
-  for (const TimedPass& timed : Passes()) Measure(sampler, timed);
+  for (const Shape& shape : kShapes) {
+    const Layers layers(stream, shape);
+    Sampler sampler(stream, layers);
+    for (int i = 0; i < kWarmUp; ++i) sampler.Seconds(CopyLayer);
+    for (const TimedPass& timed : Passes(shape)) Measure(sampler, shape, timed);
+  }
 }
 
 }  // namespace

@@ -97,9 +97,23 @@ TEST(CudaBodies, EqualTheReferenceForOddSizesStridesAndAddresses) {
   ExpectReferenceBytes(kChannelCase, MakeWeight("mixed", DType::kF32, 9, 190, 6).view(), {});
 }
 
-// Of one warp, of blocks of every size, and longer than what a block holds.
+// They hold a row of so many units at once, or parts of it that are as long as each other.
+TEST(RowTeams, AreAsFewWarpsAsWillDo) {
+  const auto threads = [](std::int64_t units) { return cuda::RowTeams(7, units, 4, 512).threads; };
+  EXPECT_EQ(cuda::RowTeams(7, 0, 4, 512).teams_per_block, 8);
+  EXPECT_EQ(threads(0), 32);
+  EXPECT_EQ(threads(128), 32);
+  EXPECT_EQ(threads(129), 64);
+  EXPECT_EQ(threads(640), 160);
+  EXPECT_EQ(threads(2048), 512);
+  EXPECT_EQ(threads(2049), 288);
+  EXPECT_EQ(threads(3584), 448);
+  EXPECT_EQ(threads(4096), 512);
+  EXPECT_EQ(threads(4097), 352);
+}
+
 TEST(CudaBodies, RowsOfEveryLengthEqualTheReference) {
-  for (const std::int64_t cols : {1024, 1032, 2056, 4104, 8200, 16392, 32768, 32776, 70000}) {
+  for (const std::int64_t cols : kRowLengths) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       const Weight weight = MakeWeight("mixed", dtype, 3, cols);
       ExpectReferenceBytes(kChannelCase, weight.view(), {});
@@ -233,6 +247,20 @@ TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
           EXPECT_EQ(fault->index, (128 + row) * 160 + col) << c.name;
         }
       }
+    }
+  }
+}
+
+TEST(CudaBodies, TheFirstNanOfARowIsReportedWhicheverPartOfItABlockHoldsLast) {
+  for (const CudaCase& c : {kChannelCase, kInt8Case}) {
+    for (const int col : {0, 16384, 28671}) {
+      Weight weight = MakeWeight("random", DType::kBF16, 2, 28672);
+      weight.SetBits(1, 28671, 0x7fc1);
+      weight.SetBits(1, col, 0x7fc1);
+      const auto fault = FaultOf(c, weight, {});
+      ASSERT_TRUE(fault.has_value()) << c.name;
+      EXPECT_EQ(fault->kind, CudaFault::Kind::kNan) << c.name;
+      EXPECT_EQ(fault->index, 129 * 28672 + col) << c.name;
     }
   }
 }

@@ -47,6 +47,10 @@ inline Quantized ByReference(const CudaCase& c, const Recipe& recipe, const Matr
   return copy;
 }
 
+// Columns of rows with a scale each: that one warp holds, blocks of few and of most threads, and no block.
+inline constexpr std::int64_t kRowLengths[] = {1024,  1032,  2056,  4104,  5120,  8192,  8200,
+                                               16384, 16392, 18944, 28672, 32768, 32776, 70000};
+
 // All 2^16 but those that are not finite.
 inline Weight EveryBf16(std::uint32_t below) {
   return MakeWeight(DType::kBF16, 256, 256, 0, [=](std::int64_t r, std::int64_t c) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine_side/quant/cuda/team.cuh"
+#include "src/base/check.h"
 
 namespace layercast {
 
@@ -14,6 +15,7 @@ class OnHost {
  public:
   template <class Body>
   void Run(const typename Body::Arguments& arguments, const cuda::Grid& grid) const {
+    LAYERCAST_CHECK(grid.threads % cuda::kWarp == 0 && grid.threads * grid.teams_per_block <= Body::kMaxThreads);
     const std::int64_t blocks = (grid.teams + grid.teams_per_block - 1) / grid.teams_per_block;
     for (std::int64_t team = 0; team < blocks * grid.teams_per_block; ++team) RunTeam<Body>(arguments, grid, team);
   }

@@ -19,6 +19,7 @@ class HeldUnits {
   LAYERCAST_HOST_DEVICE static std::int64_t OfTeam(const Seat& seat) { return std::int64_t{kHeld} * seat.threads; }
 
   // Of row `row`, from unit `first` on.
+  template <Reads kReads = Reads::kOnce>
   LAYERCAST_HOST_DEVICE void Load(const Source& source, const Seat& seat, std::int64_t row, std::int64_t first) {
     row_ = row;
     first_ = first + seat.thread;
@@ -30,7 +31,8 @@ class HeldUnits {
     for (int i = 0; i < kHeld; ++i) {
       units_[i] = {};
       if (Has(i)) {
-        units_[i] = Access::Load(source.data + (offset + i * step_ * Access::kBytes), source.cols - number(i) * kUnit);
+        const unsigned char* from = source.data + (offset + i * step_ * Access::kBytes);
+        units_[i] = Access::template Load<kReads>(from, source.cols - number(i) * kUnit);
       }
     }
   }

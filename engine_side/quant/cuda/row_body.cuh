@@ -1,5 +1,6 @@
 // fp8_per_channel and int8_per_channel: a team for each row, which stays in registers between its scale and its codes.
-// Only a row longer than a block holds is read twice.
+// A row longer than a block holds is read twice, the second time from a cache. Blocks are half of what could be: while
+// one waits for its row, another one of the multiprocessor encodes.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +85,7 @@ class RowBody {
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
   static constexpr int kMaxThreads = kMaxTeam;
-  static constexpr int kMinBlocks = 1;
+  static constexpr int kMinBlocks = 2;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
   LAYERCAST_HOST_DEVICE RowBody(const Arguments& arguments, const Seat& seat)
@@ -97,7 +98,7 @@ class RowBody {
     const float given = arguments_.row_amax == nullptr ? kLargestFloat : arguments_.row_amax[seat_.team];
     limit_ = LimitOf<typename Access::Type>(given);
     for (std::int64_t first = 0; first < source.units(); first += units_.OfTeam(seat_)) {
-      units_.Load(source, seat_, seat_.team, first);
+      units_.template Load<Reads::kAgain>(source, seat_, seat_.team, first);
       const std::uint32_t largest = units_.Largest();
       amax[0] = amax[0] < largest ? largest : amax[0];
     }

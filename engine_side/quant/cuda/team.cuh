@@ -17,7 +17,7 @@
 namespace layercast::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kMaxTeam = 1024;  // threads of a block
+inline constexpr int kMaxTeam = 512;  // threads of a block
 
 // Where a thread sits.
 struct Seat {
@@ -35,11 +35,14 @@ struct Grid {
 
 inline Grid WarpTeams(std::int64_t teams) { return {teams, kWarp, 256 / kWarp}; }
 
-// Teams for rows of so many units, of which each thread holds `held`: the smallest that holds a row at once.
+// Teams for rows of so many units, of which each thread holds `held`: as few warps as hold a row at once. Of a longer
+// row they hold a part, all of them as long as each other and as few as can be.
 inline Grid RowTeams(std::int64_t rows, std::int64_t units, int held, int most_threads) {
-  int threads = kWarp;
-  while (threads < most_threads && std::int64_t{threads} * held < units) threads *= 2;
-  return threads == kWarp ? WarpTeams(rows) : Grid{rows, threads, 1};
+  const std::int64_t of_most = std::int64_t{held} * most_threads;
+  const std::int64_t parts = units <= of_most ? 1 : (units + of_most - 1) / of_most;
+  const std::int64_t of_warp = parts * held * kWarp;
+  const std::int64_t warps = (units + of_warp - 1) / of_warp;
+  return warps <= 1 ? WarpTeams(rows) : Grid{rows, static_cast<int>(warps) * kWarp, 1};
 }
 
 }  // namespace layercast::cuda

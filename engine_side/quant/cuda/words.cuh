@@ -32,7 +32,21 @@ LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::
 #endif
 }
 
-// The same of 8.
+// The same of bytes that are read again here.
+LAYERCAST_HOST_DEVICE inline void LoadCached(const unsigned char* from, std::uint32_t (&words)[4]) {
+#ifdef __CUDA_ARCH__
+  const uint4 value = __ldca(reinterpret_cast<const uint4*>(from));
+  words[0] = value.x;
+  words[1] = value.y;
+  words[2] = value.z;
+  words[3] = value.w;
+#else
+  CheckAligned(from, sizeof words);
+  memcpy(words, from, sizeof words);
+#endif
+}
+
+// 8 aligned bytes that are read once.
 LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::uint32_t (&words)[2]) {
 #ifdef __CUDA_ARCH__
   const uint2 value = __ldcs(reinterpret_cast<const uint2*>(from));
