@@ -240,9 +240,8 @@ std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, 
   // Has room for all. The other owners: calls, also those that nobody waits for any more.
   const auto came = std::make_shared<BoundedQueue<Numbered>>(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    ranks[i]->Call(method, params, [came, i](RankAnswer answer) {
-      came->Push({i, std::move(answer)}, Deadline::After(kNow));
-    });
+    ranks[i]->Call(method, params,
+                   [came, i](RankAnswer answer) { came->Push({i, std::move(answer)}, Deadline::After(kNow)); });
   }
   std::vector<std::optional<RankAnswer>> answers(ranks.size());
   const auto note = [&](std::size_t rank, RankAnswer answer) {
