@@ -25,6 +25,30 @@ std::vector<std::string> AllOf(const std::vector<QuantizableLayer::FusedModules>
   return modules;
 }
 
+// The mapper's rules that put a prefix of the tree's in the place of a checkpoint's, the last one first.
+std::vector<NameRule> PrefixesOf(const WeightsMapper& mapper) {
+  std::vector<NameRule> prefixes;
+  for (const NameRule& rule : mapper.rules()) {
+    if (rule.match == NameRule::Match::kPrefix && rule.to) prefixes.insert(prefixes.begin(), rule);
+  }
+  return prefixes;
+}
+
+// The path in the tree, and what checkpoints may call it: "model.layers.0" is "model.language_model.layers.0" too.
+std::vector<std::string> NamesOf(const std::string& path, const std::vector<NameRule>& prefixes) {
+  std::vector<std::string> names = {path};
+  for (const NameRule& rule : prefixes) {
+    for (std::size_t i = 0, known = names.size(); i < known; ++i) {
+      if (rule.to->empty()) {
+        names.push_back(JoinPath(rule.from, names[i]));
+      } else if (names[i] == *rule.to || names[i].starts_with(*rule.to + ".")) {
+        names.push_back(rule.from + names[i].substr(rule.to->size()));
+      }
+    }
+  }
+  return names;
+}
+
 // In the checkpoint's names, and in the tree's.
 ListedModules Listed(const std::vector<std::string>& entries, const Module& root) {
   std::vector<std::string> all = entries;
@@ -44,7 +68,9 @@ bool IsOfClass(const QuantizableLayer& layer, const std::string& name) {
 class Applier {
  public:
   Applier(const CheckpointQuantization& quantization, const Module& root)
-      : quantization_(quantization), ignored_(Listed(quantization.ignored, root)) {
+      : quantization_(quantization),
+        ignored_(Listed(quantization.ignored, root)),
+        prefixes_(PrefixesOf(root.mapper())) {
     for (const Group& group : quantization.groups) groups_.push_back(Listed(group.modules, root));
   }
 
@@ -74,13 +100,13 @@ class Applier {
   std::string WhatIsIgnored(const QuantizableLayer& layer, const std::string& path) const {
     if (ignored_.empty()) return {};
     const auto by_entry = [&](const std::string& module) {
-      return module + " (by its entry '" + std::string(ignored_.Find(module).value_or("")) + "')";
+      return module + " (by its entry '" + std::string(Find(ignored_, module).value_or("")) + "')";
     };
+    const auto is_ignored = [&](const std::string& module) { return Find(ignored_, module).has_value(); };
     std::string all;
     std::string some;
     for (const std::vector<QuantizableLayer::FusedModules>& way : layer.CheckpointModules(path)) {
       const std::vector<std::string> parts = AllOf(way);
-      const auto is_ignored = [&](const std::string& part) { return ignored_.Contains(part); };
       const auto left_out = std::ranges::find_if(parts, is_ignored);
       if (left_out == parts.end()) continue;
       const auto kept = std::ranges::find_if_not(parts, is_ignored);
@@ -90,7 +116,7 @@ class Applier {
       }
       if (some.empty()) some = *kept + " is, " + *left_out + " is ignored";
     }
-    if (!all.empty() || some.empty()) return ignored_.Contains(path) ? by_entry(path) : all;
+    if (!all.empty() || some.empty()) return is_ignored(path) ? by_entry(path) : all;
     Refuse("some but not all parts of " + path + " are quantized: " + some + "; a fused layer has one precision");
   }
 
@@ -119,7 +145,7 @@ class Applier {
 
   const Group* Naming(const std::string& module) const {
     const auto found =
-        std::ranges::find_if(groups_, [&](const ListedModules& group) { return group.Contains(module); });
+        std::ranges::find_if(groups_, [&](const ListedModules& group) { return Find(group, module).has_value(); });
     return found == groups_.end() ? nullptr : &quantization_.groups[static_cast<std::size_t>(found - groups_.begin())];
   }
 
@@ -141,8 +167,18 @@ class Applier {
     return module + " is in " + group->said_by + (form.empty() ? "" : " (" + form + ")");
   }
 
+  // The entry that the module is by, under any of its names.
+  std::optional<std::string_view> Find(const ListedModules& listed, const std::string& module) const {
+    if (listed.empty()) return std::nullopt;
+    for (const std::string& name : NamesOf(module, prefixes_)) {
+      if (const auto entry = listed.Find(name)) return entry;
+    }
+    return std::nullopt;
+  }
+
   const CheckpointQuantization& quantization_;
   const ListedModules ignored_;
+  const std::vector<NameRule> prefixes_;
   std::vector<ListedModules> groups_;  // of each of its groups
 };
 

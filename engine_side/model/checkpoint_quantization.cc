@@ -82,6 +82,19 @@ StoredForm OneForm(CheckpointQuantization& quantization, const ConfigFields& con
   return {};
 }
 
+// What makes other weights of those that the groups describe, of layers that are in no group too.
+void CheckCompressedTensors(const ConfigFields& config) {
+  const Json* transforms = config.Find("transform_config");
+  if (transforms != nullptr && !transforms->empty()) {
+    config.Refuse("transform_config", "none, as nothing transforms weights or activations", *transforms);
+  }
+  const Json* sparsity = config.Find("sparsity_config");
+  if (sparsity == nullptr) return;
+  const ConfigFields fields(*sparsity, std::string(kField) + ".sparsity_config.");
+  const std::string format = fields.Text("format", "dense");
+  if (format != "dense") fields.Refuse("format", "'dense'", format);
+}
+
 }  // namespace
 
 CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_json) {
@@ -97,6 +110,7 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   if (is_modelopts && config.Find("quant_algo") == nullptr) return quantization;
   quantization.method = is_modelopts ? "modelopt" : config.Text("quant_method", "");
   if (quantization.method.starts_with("modelopt_")) quantization.method = "modelopt";  // "modelopt_mixed"
+  if (quantization.method == "compressed-tensors") CheckCompressedTensors(config);
   StoredForm of_all = OneForm(quantization, config);
   quantization.form = std::move(of_all.form);
   quantization.why_no_form = std::move(of_all.why_not);

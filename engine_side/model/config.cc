@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 10000;
 constexpr std::int64_t kMostHeads = 65536;
+constexpr const char* kSliding = "sliding_attention";
 
 DType ParseDType(const ConfigFields& fields) {
   const char* name = fields.Find("dtype") != nullptr ? "dtype" : "torch_dtype";
@@ -49,29 +50,55 @@ RopeConfig ParseRopeParameters(const nlohmann::json& object, const std::string& 
   return rope;
 }
 
-// As in transformers, a part that is written beside the parameters gives way to theirs, an original context takes the
-// place of theirs.
-void AddOuterNumbers(const ConfigFields& fields, RopeConfig& rope) {
-  if (fields.Find("partial_rotary_factor") != nullptr) {
-    rope.numbers.try_emplace("partial_rotary_factor", fields.Number("partial_rotary_factor", 1.0));
-  }
+// As in transformers, a part that is written beside the parameters gives way to theirs ...
+void AddOuterPart(const ConfigFields& fields, RopeConfig& rope) {
+  if (fields.Find("partial_rotary_factor") == nullptr) return;
+  rope.numbers.try_emplace("partial_rotary_factor", fields.Number("partial_rotary_factor", 1.0));
+}
+
+// ... and an original context takes the place of theirs, but for those of a type of layer.
+void TakeOuterContext(const ConfigFields& fields, RopeConfig& rope) {
   const bool extended = rope.type == "llama3" || rope.type == "yarn" || rope.type == "longrope";
   if (extended && fields.Find("original_max_position_embeddings") != nullptr) {
     rope.numbers["original_max_position_embeddings"] = fields.Number("original_max_position_embeddings", 1.0);
   }
 }
 
-// `rope_parameters`, or before it `rope_scaling`: one object, or one for each type of layer ("full_attention").
+// As in transformers: a `rope_scaling` that says something, which is how READMEs have YaRN switched on, takes the place
+// of `rope_parameters`, also where newer files have those.
+std::string RopeField(const ConfigFields& fields) {
+  const nlohmann::json* scaling = fields.Find("rope_scaling");
+  return scaling == nullptr || scaling->empty() ? "rope_parameters" : "rope_scaling";
+}
+
+// What it takes the place of may be the only one that has the model's theta. transformers computes with 10000 then, and
+// next to nothing of the model is left: the file has to say it where it counts.
+void CheckThetaIsKept(const ConfigFields& fields, double theta) {
+  const nlohmann::json* replaced = fields.Find("rope_parameters");
+  if (replaced == nullptr) return;
+  if (const auto full = replaced->find("full_attention"); full != replaced->end()) replaced = &*full;
+  if (!replaced->is_object()) return;
+  const double wanted = ConfigFields(*replaced, "rope_parameters.").Number("rope_theta", theta);
+  if (wanted == theta) return;
+  fields.Refuse("rope_scaling.rope_theta",
+                nlohmann::json(wanted).dump() + ", as in rope_parameters, which rope_scaling takes the place of",
+                theta);
+}
+
+// One object, or one for each type of layer ("full_attention").
 void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
   const double theta = fields.Number("rope_theta", RopeConfig().theta);
-  const std::string name = fields.Find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
+  const double local_theta = fields.Number("rope_local_base_freq", theta);
+  const std::string name = RopeField(fields);
   const nlohmann::json* object = fields.Find(name);
   const auto is_object = [](const nlohmann::json& value) { return value.is_object(); };
   if (object == nullptr) {
     config.rope.theta = theta;
   } else if (object->is_object() && std::ranges::any_of(*object, is_object)) {
     for (const auto& [type, parameters] : object->items()) {
-      if (!parameters.is_null()) config.ropes[type] = ParseRopeParameters(parameters, name + "." + type + ".", theta);
+      if (parameters.is_null()) continue;
+      const double otherwise = type == kSliding ? local_theta : theta;
+      config.ropes[type] = ParseRopeParameters(parameters, name + "." + type + ".", otherwise);
     }
     config.rope = config.ropes.begin()->second;
     if (const auto full = config.ropes.find("full_attention"); full != config.ropes.end()) config.rope = full->second;
@@ -79,12 +106,15 @@ void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
     config.rope = ParseRopeParameters(*object, name + ".", theta);
   }
   if (config.model_type == "phi3" && config.rope.type == "yarn") config.rope.type = "longrope";  // as it was called
-  AddOuterNumbers(fields, config.rope);
-  if (config.ropes.empty() && fields.Find("rope_local_base_freq") != nullptr) {
-    config.ropes["full_attention"] = config.rope;
-    config.ropes["sliding_attention"].theta = fields.Number("rope_local_base_freq", 1.0);
+  if (config.ropes.empty()) TakeOuterContext(fields, config.rope);
+  CheckThetaIsKept(fields, config.rope.theta);
+  AddOuterPart(fields, config.rope);
+  if (fields.Find("rope_local_base_freq") != nullptr) {
+    if (config.ropes.empty()) config.ropes["full_attention"] = config.rope;
+    const auto [sliding, is_new] = config.ropes.try_emplace(kSliding);
+    if (is_new) sliding->second.theta = local_theta;
   }
-  for (auto& [type, rope] : config.ropes) AddOuterNumbers(fields, rope);
+  for (auto& [type, rope] : config.ropes) AddOuterPart(fields, rope);
 }
 
 void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
@@ -107,7 +137,7 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
 // follows a pattern (all but every n-th), or begins with max_window_layers. So does linear attention follow a pattern.
 void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   config.layer_types = fields.Texts("layer_types");
-  const bool listed = std::ranges::find(config.layer_types, "sliding_attention") != config.layer_types.end();
+  const bool listed = std::ranges::find(config.layer_types, kSliding) != config.layer_types.end();
   if (fields.Flag("use_sliding_window", listed)) {
     config.sliding_window = fields.Integer("sliding_window", 1, std::numeric_limits<std::int32_t>::max());
   }
@@ -122,7 +152,7 @@ void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
     for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const bool slides = config.sliding_window && (pattern ? (i + 1) % *pattern != 0 : i >= first);
       const bool is_linear = interval && (i + 1) % *interval != 0;
-      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? "sliding_attention" : "full_attention");
+      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? kSliding : "full_attention");
     }
   }
   if (config.layer_types.size() != layers) {
@@ -140,7 +170,7 @@ std::optional<double> MaybeNumber(const ConfigFields& fields, const char* name) 
 std::int64_t ModelConfig::WindowOf(std::int64_t layer) const {
   const std::string& type = layer_types.at(static_cast<std::size_t>(layer));
   if (type == "full_attention") return 0;
-  if (type == "sliding_attention") return sliding_window.value_or(0);
+  if (type == kSliding) return sliding_window.value_or(0);
   ConfigFields::Refuse("layer_types: expected full_attention or sliding_attention of layer " + std::to_string(layer) +
                        ", got \"" + type + "\"");
 }
@@ -174,10 +204,11 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   config.dtype = ParseDType(fields);
   config.vocab_size = fields.Size("vocab_size");
   config.hidden_size = fields.Size("hidden_size");
-  if (!IsAttentionFree(config.model_type)) config.intermediate_size = fields.Size("intermediate_size");
+  const bool attends = !IsAttentionFree(json);
+  if (attends) config.intermediate_size = fields.Size("intermediate_size");
   config.num_hidden_layers = fields.Integer("num_hidden_layers", 1, kMostLayers).value_or(0);
   if (config.num_hidden_layers == 0) ConfigFields::Refuse("num_hidden_layers is missing");
-  if (!IsAttentionFree(config.model_type)) ParseHeads(fields, config);
+  if (attends) ParseHeads(fields, config);
   config.max_position_embeddings = fields.Size("max_position_embeddings", 2048);
   config.rms_norm_eps = fields.Number("rms_norm_eps", fields.Number("layer_norm_epsilon", config.rms_norm_eps));
   config.hidden_act = fields.Text("hidden_activation", fields.Text("hidden_act", config.hidden_act));

@@ -1,53 +1,89 @@
 #include "engine_side/model/config_defaults.h"
 
-#include <map>
+#include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/families.h"
 
 namespace layercast {
+namespace {
+
+// A configuration class of transformers, the family that is built of it, and what it adds.
+struct ConfigClass {
+  std::string_view model_type;
+  std::string_view architecture;
+  void (*complete)(nlohmann::json&);
+};
+
+constexpr auto kClasses =
+    std::to_array<ConfigClass>({{"deepseek_v2", "DeepseekV2ForCausalLM", CompleteDeepseekV2},
+                                {"deepseek_v3", "DeepseekV3ForCausalLM", CompleteDeepseekV3},
+                                {"gemma2", "Gemma2ForCausalLM", CompleteGemma2},
+                                {"gemma3", "Gemma3ForConditionalGeneration", CompleteGemma3},
+                                {"gemma3_text", "Gemma3ForCausalLM", CompleteGemma3},
+                                {"glm4_moe", "Glm4MoeForCausalLM", CompleteGlm4Moe},
+                                {"gpt_oss", "GptOssForCausalLM", CompleteGptOss},
+                                {"llama", "LlamaForCausalLM", [](nlohmann::json&) {}},  // ours are Llama's
+                                {"mamba2", "Mamba2ForCausalLM", CompleteMamba2},
+                                {"minimax_m2", "MiniMaxM2ForCausalLM", CompleteMiniMaxM2},
+                                {"mistral", "MistralForCausalLM", CompleteMistral},
+                                {"mixtral", "MixtralForCausalLM", CompleteMixtral},
+                                {"nemotron_h", "NemotronHForCausalLM", CompleteNemotronH},
+                                {"phi3", "Phi3ForCausalLM", CompletePhi3},
+                                {"qwen2", "Qwen2ForCausalLM", CompleteQwen2},
+                                {"qwen2_moe", "Qwen2MoeForCausalLM", CompleteQwen2Moe},
+                                {"qwen3", "Qwen3ForCausalLM", CompleteQwen3},
+                                {"qwen3_5", "Qwen3_5ForConditionalGeneration", CompleteQwen35},
+                                {"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", CompleteQwen35Moe},
+                                {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", CompleteQwen35Moe},
+                                {"qwen3_5_text", "Qwen3_5ForCausalLM", CompleteQwen35},
+                                {"qwen3_moe", "Qwen3MoeForCausalLM", CompleteQwen3Moe},
+                                {"qwen3_next", "Qwen3NextForCausalLM", CompleteQwen3Next}});
+
+// By `model_type`; where that is none of these, by `architectures`, which says what is built: MiniMax-M2 was first
+// published as "minimax", Kimi-K2 calls its DeepSeek-V3 "kimi_k2". Null: there is none, or no `model_type` at all.
+const ConfigClass* ClassOf(const nlohmann::json& config) {
+  const ConfigFields fields(config);
+  const std::string type = fields.Text("model_type", "");
+  if (type.empty()) return nullptr;
+  const auto* const by_type = std::ranges::find(kClasses, type, &ConfigClass::model_type);
+  if (by_type != kClasses.end()) return by_type;
+  for (const std::string& name : fields.Texts("architectures")) {
+    const auto* const by_name = std::ranges::find(kClasses, name, &ConfigClass::architecture);
+    if (by_name != kClasses.end()) return by_name;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 void AddDefaults(nlohmann::json& config, const nlohmann::json& defaults) {
   for (const auto& [key, value] : defaults.items()) config.emplace(key, value);
 }
 
 void CompleteConfig(nlohmann::json& config) {
-  static const std::map<std::string, void (*)(nlohmann::json&)> kFamilies = {{"deepseek_v2", CompleteDeepseekV2},
-                                                                             {"deepseek_v3", CompleteDeepseekV3},
-                                                                             {"gemma2", CompleteGemma2},
-                                                                             {"gemma3", CompleteGemma3},
-                                                                             {"gemma3_text", CompleteGemma3},
-                                                                             {"glm4_moe", CompleteGlm4Moe},
-                                                                             {"gpt_oss", CompleteGptOss},
-                                                                             {"mamba2", CompleteMamba2},
-                                                                             {"minimax_m2", CompleteMiniMaxM2},
-                                                                             {"mistral", CompleteMistral},
-                                                                             {"mixtral", CompleteMixtral},
-                                                                             {"nemotron_h", CompleteNemotronH},
-                                                                             {"phi3", CompletePhi3},
-                                                                             {"qwen2", CompleteQwen2},
-                                                                             {"qwen2_moe", CompleteQwen2Moe},
-                                                                             {"qwen3", CompleteQwen3},
-                                                                             {"qwen3_5", CompleteQwen35},
-                                                                             {"qwen3_5_moe", CompleteQwen35Moe},
-                                                                             {"qwen3_5_moe_text", CompleteQwen35Moe},
-                                                                             {"qwen3_5_text", CompleteQwen35},
-                                                                             {"qwen3_moe", CompleteQwen3Moe},
-                                                                             {"qwen3_next", CompleteQwen3Next}};
-  const auto family = kFamilies.find(ConfigFields(config).Text("model_type", ""));
-  if (family != kFamilies.end()) family->second(config);
+  if (const ConfigClass* of = ClassOf(config)) of->complete(config);
 }
 
-bool IsAttentionFree(const std::string& model_type) { return model_type == "mamba2"; }
+bool IsAttentionFree(const nlohmann::json& config) {
+  const ConfigClass* of = ClassOf(config);
+  return of != nullptr && of->model_type == "mamba2";
+}
 
 nlohmann::json TextFields(const nlohmann::json& config) {
   nlohmann::json fields = config.at("text_config");
-  for (const char* outer : {"architectures", "model_type", "dtype", "torch_dtype", "tie_word_embeddings",
-                            "bos_token_id", "eos_token_id", "quantization_config"}) {
+  for (const char* outer :
+       {"architectures", "model_type", "dtype", "torch_dtype", "bos_token_id", "eos_token_id", "quantization_config"}) {
     const bool named = std::string(outer) == "architectures" && config.contains(outer);
     if (config.contains(outer) && (named || !fields.contains(outer) || fields[outer].is_null()))
       fields[outer] = config[outer];
   }
+  // transformers ties what the outer object says, or the default of its class, which is text_config's class's too.
+  constexpr const char* kTie = "tie_word_embeddings";
+  fields.erase(kTie);
+  if (config.contains(kTie)) fields[kTie] = config[kTie];
   return fields;
 }
 

@@ -74,10 +74,11 @@ MambaMixer::MambaMixer(const LayerContext& context, const MambaSizes& sizes, std
   AddChild("conv1d", std::make_unique<MambaConv1d>(context, sizes, options.conv_bias));
   AddChild("norm", std::make_unique<MambaGatedNorm>(context, sizes));
   AddChild("out_proj", std::make_unique<RowParallelLinear>(context, sizes.inner(), hidden_size, options.bias));
-  for (const char* name : {"A_log", "D", "dt_bias"}) {
+  AddParameter({{"A_log", DType::kF32, {local_.num_heads}}, ShardAxis::kRows, false, {}});
+  AddDerived(DecayOf(parameters()[0].spec));
+  for (const char* name : {"D", "dt_bias"}) {
     AddParameter({{name, context.dtype, {local_.num_heads}}, ShardAxis::kRows, false, {}});
   }
-  AddDerived(DecayOf(parameters()[0].spec));
 }
 
 std::vector<PlacedPiece> MambaMixer::Place(std::string_view name, std::string_view /*shard_id*/,

@@ -61,7 +61,8 @@ std::optional<std::int64_t> LocalExperts::LocalOf(std::int64_t expert) const {
 ExpertRouter::ExpertRouter(const LayerContext& context, std::int64_t hidden_size, std::int64_t num_experts,
                            const RouterOptions& options)
     : Module("ExpertRouter") {
-  AddParameter({{"weight", context.dtype, {num_experts, hidden_size}}, ShardAxis::kNone, false, {}});
+  const DType dtype = options.fp32_weight ? DType::kF32 : context.dtype;
+  AddParameter({{"weight", dtype, {num_experts, hidden_size}}, ShardAxis::kNone, false, {}});
   if (options.bias) AddParameter({{"bias", context.dtype, {num_experts}}, ShardAxis::kNone, false, {}});
   if (!options.correction_bias) return;
   AddParameter({{"e_score_correction_bias", DType::kF32, {num_experts}}, ShardAxis::kNone, false, {}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "engine_side/model/config_fields.h"
@@ -26,8 +27,9 @@ std::int64_t ParseSharedSize(const ConfigFields& fields, std::int64_t of_one) {
 }
 
 // At most `most`, which is the field `most_name`.
-std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, const char* most_name, std::int64_t most) {
-  const std::int64_t value = fields.Size(name, 1);
+std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, std::optional<std::int64_t> otherwise,
+                         const char* most_name, std::int64_t most) {
+  const std::int64_t value = fields.Size(name, otherwise);
   if (value <= most) return value;
   ConfigFields::Refuse(std::string(name) + " " + std::to_string(value) + " exceeds " + most_name + " " +
                        std::to_string(most));
@@ -56,14 +58,15 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
   const ConfigFields fields = ConfigFields::Of(config);
   MoeConfig moe;
   moe.num_experts = ParseNumExperts(fields);
-  moe.num_experts_per_tok = ParseAtMost(fields, "num_experts_per_tok", "the number of experts", moe.num_experts);
+  moe.num_experts_per_tok =
+      ParseAtMost(fields, "num_experts_per_tok", std::nullopt, "the number of experts", moe.num_experts);
   moe.intermediate_size = fields.Size("moe_intermediate_size", config.intermediate_size);
   moe.shared_intermediate_size = ParseSharedSize(fields, moe.intermediate_size);
   if (fields.Find("moe_latent_size") != nullptr) moe.latent_size = fields.Size("moe_latent_size");
   moe.norm_topk_prob = fields.Flag("norm_topk_prob", false);
   moe.routed_scaling_factor = fields.Number("routed_scaling_factor", 1.0);
   moe.n_group = fields.Size("n_group", 1);
-  moe.topk_group = ParseAtMost(fields, "topk_group", "n_group", moe.n_group);
+  moe.topk_group = ParseAtMost(fields, "topk_group", 1, "n_group", moe.n_group);
   if (moe.num_experts % moe.n_group != 0) {
     ConfigFields::Refuse("the number of experts " + std::to_string(moe.num_experts) + " is not divisible by n_group " +
                          std::to_string(moe.n_group));

@@ -95,6 +95,7 @@ const std::vector<BlockKind>& Kinds() {
       AttentionKind("AttentionWithoutPositions", {.rotary = false, .scale = 0.7, .logit_softcap = 2.0}),
       MixtureKind("MixtureBySoftmax", {}),
       MixtureKind("MixtureNormalized", {.routing = {.normalize = true, .fp32_logits = true, .round_weights = true},
+                                        .router = {.fp32_weight = true},
                                         .shared_name = "shared_expert",
                                         .shared_gate = true}),
       MixtureKind("MixtureInGroups",

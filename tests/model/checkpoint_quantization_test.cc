@@ -6,6 +6,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine_side/model/listed_modules.h"
@@ -118,6 +119,23 @@ TEST(CheckpointQuantization, FormsOfTheField) {
               HasSubstr("ignore: expected a list of names"));
 }
 
+TEST(CheckpointQuantization, RefusesTransformsAndPackedSparsityOfCompressedTensors) {
+  const auto with = [](const std::string& more) {
+    (void)CheckpointQuantization::Parse(R"({"quantization_config": {"quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 8, "strategy": "channel"}}}, )" +
+                                        more + "}}");
+  };
+  EXPECT_EQ(ErrorOf([&] { with(R"("transform_config": {"config_groups": {"R1": {"type": "hadamard"}}})"); }),
+            "config.json: quantization_config.transform_config: expected none, as nothing transforms weights or "
+            R"(activations, got {"config_groups":{"R1":{"type":"hadamard"}}})");
+  EXPECT_EQ(ErrorOf([&] { with(R"("sparsity_config": {"format": "sparse-24-bitmask"})"); }),
+            "config.json: quantization_config.sparsity_config.format: expected 'dense', got \"sparse-24-bitmask\"");
+  for (const char* nothing : {R"("transform_config": {}, "sparsity_config": {})",
+                              R"("transform_config": null, "sparsity_config": {"format": "dense"})"}) {
+    EXPECT_NO_THROW(with(nothing)) << nothing;
+  }
+}
+
 TEST(CheckpointQuantization, OfModelOptsFileWithoutAnAlgorithmIsNone) {
   const std::string keys_and_values_alone = R"({"quant_algo": null, "kv_cache_quant_algo": "FP8"})";
   const std::string config = R"({"quantization_config": {"quantization": )" + keys_and_values_alone + "}}";
@@ -200,6 +218,22 @@ TEST(QuantizedLayers, WhatIsIgnoredMayHaveTheCheckpointsName) {
   }
 }
 
+// An expression cannot be mapped: modules are tried under the names that it is made for.
+TEST(QuantizedLayers, AnExpressionMayBeOfTheCheckpointsNames) {
+  const auto ignores = [](const char* entry, std::vector<NameRule> rules) {
+    const auto root = Mlp(0, 1);
+    root->SetMapper(WeightsMapper(std::move(rules)));
+    Ignoring(entry).ApplyTo(*root);
+    EXPECT_TRUE(Layer(*root, 1).parameters()[0].quantize) << entry;
+    return !Layer(*root, 0).parameters()[0].quantize;
+  };
+  EXPECT_TRUE(ignores(R"(re:backbone\.mlp\.gate_up.*)", {NameRule::Prefix("backbone", "")}));
+  EXPECT_TRUE(ignores(R"(re:backbone\.mlp\.(gate|up)_proj)", {NameRule::Prefix("backbone", "")}));
+  EXPECT_TRUE(ignores(R"(re:model\.language_model\.block\.gate_up.*)",
+                      {NameRule::Prefix("model.language_model", "model"), NameRule::Prefix("model.block", "mlp")}));
+  EXPECT_FALSE(ignores(R"(re:backbone\..*)", {NameRule::Prefix("backbone", "other")}));
+}
+
 // Of gate_up_proj and down_proj: the recipes of their forms, or why there is none.
 std::vector<std::string> FormsUnder(const std::string& config) {
   const auto root = Mlp(0, 1);
@@ -238,6 +272,16 @@ TEST(QuantizationGroups, NamesGoBeforeClasses) {
   EXPECT_THAT(
       FormsUnder(Groups(R"("Linear")", R"("re:.*gate_proj", "re:.*up_proj")", R"(, "ignore": ["mlp.down_proj"])")),
       ElementsAre("nvfp4", "quantization_config leaves out mlp.down_proj (by its entry 'mlp.down_proj')"));
+}
+
+TEST(QuantizationGroups, AnExpressionMayBeOfTheCheckpointsNames) {
+  const auto root = Mlp(0, 1);
+  root->SetMapper(WeightsMapper({NameRule::Prefix("model.language_model", "")}));
+  CheckpointQuantization::Parse(R"({"quantization_config": )" +
+                                Groups(R"("Linear")", R"("re:model\\.language_model\\..*down_proj")") + "}")
+      .ApplyTo(*root);
+  EXPECT_EQ(Layer(*root, 0).quantized_form()->recipe(), "fp8_per_channel");
+  EXPECT_EQ(Layer(*root, 1).quantized_form()->recipe(), "nvfp4");
 }
 
 TEST(QuantizationGroups, PartsOfALayerAreOfOneForm) {

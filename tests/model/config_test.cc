@@ -84,6 +84,41 @@ TEST(ModelConfig, TakesWhatIsWrittenBesideTheRope) {
   EXPECT_EQ(ParseConfig({{"rope_parameters", half}, {"partial_rotary_factor", 0.25}})
                 .rope.numbers.at("partial_rotary_factor"),
             0.5);
+  const Json types = {"sliding_attention", "full_attention", "sliding_attention"};
+  const Json ropes = {{"full_attention", yarn}, {"sliding_attention", {{"rope_type", "yarn"}}}};
+  const ModelConfig nested = ParseConfig({{"layer_types", types},
+                                          {"sliding_window", 16},
+                                          {"rope_parameters", ropes},
+                                          {"original_max_position_embeddings", 32},
+                                          {"partial_rotary_factor", 0.25}});
+  EXPECT_THAT(nested.RopeOf(1).numbers, UnorderedElementsAre(Pair("original_max_position_embeddings", 64.0),
+                                                             Pair("partial_rotary_factor", 0.25)));
+  EXPECT_THAT(nested.RopeOf(0).numbers, ElementsAre(Pair("partial_rotary_factor", 0.25)));
+  EXPECT_EQ(nested.rope, nested.RopeOf(1));
+}
+
+// As transformers does, but for a theta that would be lost.
+TEST(ModelConfig, TakesARopeScalingThatSaysSomethingInThePlaceOfRopeParameters) {
+  const Json parameters = {{"rope_type", "default"}, {"rope_theta", 1e6}};
+  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
+  const auto rope_with = [&](const Json& scaling, const Json& more) {
+    Json fields = {{"rope_parameters", parameters}, {"rope_scaling", scaling}};
+    fields.update(more);
+    return ParseConfig(fields).rope;
+  };
+  const RopeConfig both = rope_with(yarn, {{"rope_theta", 1e6}});
+  EXPECT_EQ(both.type, "yarn");
+  EXPECT_EQ(both.theta, 1e6);
+  EXPECT_EQ(both.numbers.at("factor"), 4.0);
+  for (const Json& nothing : {Json(nullptr), Json::object()}) {
+    EXPECT_EQ(rope_with(nothing, Json::object()).type, "default");
+    EXPECT_EQ(rope_with(nothing, Json::object()).theta, 1e6);
+  }
+  const std::string refusal =
+      "config.json: rope_scaling.rope_theta: expected 1000000.0, as in rope_parameters, which rope_scaling takes the "
+      "place of, got 10000.0";
+  EXPECT_EQ(ConfigError({{"rope_parameters", parameters}, {"rope_scaling", yarn}}), refusal);
+  EXPECT_EQ(ConfigError({{"rope_parameters", {{"full_attention", parameters}}}, {"rope_scaling", yarn}}), refusal);
 }
 
 TEST(ModelConfig, KnowsARopeForEachTypeOfLayer) {
@@ -123,13 +158,55 @@ TEST(ModelConfig, TakesTheDefaultsOfTheModelsOwnClass) {
   EXPECT_EQ(gemma3.RopeOf(2).theta, 1e6);
 }
 
+TEST(ModelConfig, TakesGemmasOwnThetaForEachTypeOfLayer) {
+  const Json full = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const auto gemma_with = [&](const Json& sliding, const Json& more) {
+    Json fields = {{"model_type", "gemma3_text"},
+                   {"sliding_window_pattern", 3},
+                   {"rope_parameters", {{"full_attention", full}, {"sliding_attention", sliding}}}};
+    fields.update(more);
+    return ParseConfig(fields);
+  };
+  for (const Json& sliding : {Json({{"rope_type", "default"}}), Json(nullptr)}) {
+    const ModelConfig config = gemma_with(sliding, Json::object());
+    EXPECT_EQ(config.RopeOf(0).theta, 1e4);
+    EXPECT_EQ(config.RopeOf(2).theta, 1e6);
+    EXPECT_EQ(config.RopeOf(2).type, "linear");
+    EXPECT_EQ(gemma_with(sliding, {{"rope_local_base_freq", 2e4}}).RopeOf(0).theta, 2e4);
+  }
+}
+
+TEST(ModelConfig, TakesTheDefaultsOfWhatIsBuiltWhereNoClassHasTheType) {
+  // As MiniMax-M2 was first published.
+  const ModelConfig minimax = ParseConfig(
+      {{"architectures", {"MiniMaxM2ForCausalLM"}}, {"model_type", "minimax"}, {"head_dim", 128}, {"rotary_dim", 64}});
+  EXPECT_EQ(minimax.rope.numbers.at("partial_rotary_factor"), 0.5);
+  EXPECT_EQ(minimax.rope.theta, 5e6);
+  const ModelConfig kimi = ParseConfig({{"architectures", {"DeepseekV3ForCausalLM"}}, {"model_type", "kimi_k2"}});
+  EXPECT_EQ(kimi.head_dim, 64);
+  EXPECT_EQ(kimi.max_position_embeddings, 4096);
+  // The type is asked first, and a name that nobody knows has no defaults.
+  EXPECT_EQ(ParseConfig({{"architectures", {"MistralForCausalLM"}}}).sliding_window, std::nullopt);
+  EXPECT_EQ(
+      ParseConfig({{"architectures", {"MineForCausalLM", "MistralForCausalLM"}}, {"model_type", "mine"}}).WindowOf(0),
+      4096);
+  EXPECT_EQ(ParseConfig({{"architectures", {"MineForCausalLM"}}, {"model_type", "mine"}}).sliding_window, std::nullopt);
+}
+
 TEST(ModelConfig, TakesTheContextLengthOfTheModelsOwnClass) {
   const std::vector<std::pair<const char*, std::int64_t>> lengths = {
-      {"llama", 2048},     {"gemma2", 8192},     {"gemma3_text", 131072}, {"mistral", 131072},
-      {"mixtral", 131072}, {"phi3", 4096},       {"qwen2", 32768},        {"qwen2_moe", 32768},
-      {"qwen3", 32768},    {"qwen3_moe", 32768}, {"qwen3_next", 32768},   {"qwen3_5_text", 32768}};
+      {"llama", 2048},      {"gemma2", 8192},      {"gemma3_text", 131072}, {"glm4_moe", 131072}, {"mistral", 131072},
+      {"mixtral", 131072},  {"phi3", 4096},        {"qwen2", 32768},        {"qwen2_moe", 32768}, {"qwen3", 32768},
+      {"qwen3_moe", 32768}, {"qwen3_next", 32768}, {"qwen3_5_text", 32768}};
   for (const auto& [type, length] : lengths) {
-    EXPECT_EQ(ParseConfig({{"model_type", type}, {"num_attention_heads", 16}}).max_position_embeddings, length) << type;
+    EXPECT_EQ(ParseConfig({{"model_type", type}, {"num_attention_heads", 32}}).max_position_embeddings, length) << type;
+  }
+}
+
+TEST(ModelConfig, TakesQwensOwnNumberOfKeyValueHeadsUnlessItIsNull) {
+  for (const char* type : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(ParseConfig({{"model_type", type}, {"num_attention_heads", 64}}).num_key_value_heads, 32) << type;
+    EXPECT_EQ(ParseConfig({{"model_type", type}, {"num_key_value_heads", nullptr}}).num_key_value_heads, 8) << type;
   }
 }
 
@@ -171,6 +248,12 @@ TEST(ModelConfig, TakesTheDefaultsOfGptOss) {
       ParseConfig({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}, {"rope_scaling", published}});
   EXPECT_EQ(other.rope.numbers.at("factor"), 4.0);
   EXPECT_FALSE(other.rope.numbers.contains("truncate"));
+  const auto rope_with = [](const char* field, const Json& value) {
+    return ParseConfig({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}, {field, value}}).rope;
+  };
+  EXPECT_EQ(rope_with("rope_scaling", nullptr), config.rope);
+  EXPECT_EQ(rope_with("rope_parameters", nullptr), config.rope);
+  EXPECT_EQ(rope_with("rope_parameters", {{"rope_type", "default"}}).type, "default");
 }
 
 TEST(ModelConfig, ReadsTheRotatedPartOfAHeadAsMiniMaxM2WritesIt) {
@@ -208,10 +291,28 @@ TEST(ModelConfig, ReadsTheTextPartOfAVisionLanguageModel) {
               ::testing::ThrowsMessage<Error>(HasSubstr("config.json: text_config.hidden_size: expected an integer")));
 }
 
+// As transformers ties them: by the outer object, or by its class, whatever the language model's own part says.
+TEST(ModelConfig, TiesTheEmbeddingsOfAVisionLanguageModelAsTheOuterObjectSays) {
+  const auto tied = [](const char* type, const Json& outer, const Json& inner) {
+    Json whole = {{"model_type", type}, {"text_config", {{"model_type", std::string(type) + "_text"}}}};
+    whole.update(outer);
+    whole["text_config"].update(inner);
+    return ModelConfig::Parse(whole.dump()).tie_word_embeddings;
+  };
+  const Json nothing = Json::object(), yes = {{"tie_word_embeddings", true}}, no = {{"tie_word_embeddings", false}};
+  for (const Json& inner : {nothing, yes, no}) {
+    for (const char* type : {"gemma3", "qwen3_5", "qwen3_5_moe"}) {
+      EXPECT_TRUE(tied(type, yes, inner)) << type << inner;
+      EXPECT_FALSE(tied(type, no, inner)) << type << inner;
+      EXPECT_EQ(tied(type, nothing, inner), std::string(type) == "gemma3") << type << inner;
+    }
+  }
+}
+
 TEST(ModelConfig, TakesHeadDimFromItsFieldOrFromAllHeads) {
   EXPECT_EQ(ParseConfig({{"head_dim", 128}}).head_dim, 128);  // not hidden_size / heads
   EXPECT_EQ(ParseConfig({{"head_dim", nullptr}}).head_dim, 8);
-  EXPECT_EQ(ParseConfig({{"model_type", "qwen3"}}).head_dim, 128);
+  EXPECT_EQ(ParseConfig({{"model_type", "qwen3"}, {"num_key_value_heads", 8}}).head_dim, 128);
   EXPECT_EQ(ConfigError({{"num_attention_heads", 7}}),
             "config.json: hidden_size 64 is not divisible by num_attention_heads 7, and there is no head_dim");
   EXPECT_EQ(ParseConfig({{"num_attention_heads", 7}, {"head_dim", 10}}).head_dim, 10);
@@ -233,6 +334,39 @@ TEST(ModelConfig, ResolvesSlidingWindowsAsTransformersDoes) {
   const ModelConfig hybrid = ParseConfig({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}});
   EXPECT_THAT([&] { (void)hybrid.WindowOf(1); },
               ::testing::ThrowsMessage<Error>(HasSubstr("of layer 1, got \"linear_attention\"")));
+}
+
+// Of 30 layers each.
+TEST(ModelConfig, SlidesWhereQwensOwnClassesDo) {
+  const auto windows_of = [](const char* type, const Json& more) {
+    Json fields = {
+        {"model_type", type}, {"num_hidden_layers", 30}, {"num_key_value_heads", 8}, {"use_sliding_window", true}};
+    fields.update(more);
+    const ModelConfig config = ParseConfig(fields);
+    std::vector<std::int64_t> windows;
+    for (std::int64_t i = 0; i < 30; ++i) windows.push_back(config.WindowOf(i));
+    return windows;
+  };
+  const auto slides_where = [](std::int64_t window, const auto& slides) {
+    std::vector<std::int64_t> windows;
+    for (std::int64_t i = 0; i < 30; ++i) windows.push_back(slides(i) ? window : 0);
+    return windows;
+  };
+  for (const char* type : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(windows_of(type, Json::object()), slides_where(4096, [](std::int64_t i) { return i >= 28; })) << type;
+  }
+  const Json small = {{"sliding_window", 16}, {"max_window_layers", 3}};
+  EXPECT_EQ(windows_of("qwen3", small), slides_where(16, [](std::int64_t i) { return i >= 3; }));
+  EXPECT_EQ(windows_of("qwen2_moe", Json::object()),
+            slides_where(4096, [](std::int64_t i) { return i < 28 && i % 2 == 0; }));
+  EXPECT_EQ(windows_of("qwen2_moe", small), slides_where(16, [](std::int64_t i) { return i == 0 || i == 2; }));
+  for (const Json& more : {Json::object(), Json({{"max_window_layers", 48}})}) {
+    EXPECT_THAT(windows_of("qwen3_moe", more), Each(4096));
+  }
+  for (const char* type : {"qwen2", "qwen3", "qwen3_moe"}) {
+    EXPECT_THAT(windows_of(type, {{"sliding_window", nullptr}}), Each(0)) << type;
+    EXPECT_THAT(windows_of(type, {{"use_sliding_window", nullptr}}), Each(0)) << type;
+  }
 }
 
 TEST(ModelConfig, ReadsOneEndTokenOrSeveral) {
@@ -327,6 +461,28 @@ TEST(ModelConfig, TakesLayersOfAHybridFromItsListOrPattern) {
     EXPECT_THAT(config.layer_types, ElementsAre("linear_attention", "mlp", "full_attention"));
     EXPECT_EQ(config.hidden_act, "silu");
   }
+}
+
+TEST(ModelConfig, TakesTheEpsilonThatStateSpacesHave) {
+  for (const char* type : {"mamba2", "nemotron_h"}) {
+    const Json both = {{"model_type", type}, {"rms_norm_eps", 1e-6}, {"layer_norm_epsilon", 1e-4}};
+    EXPECT_EQ(ParseConfig(both).rms_norm_eps, 1e-4) << type;
+    EXPECT_EQ(ParseConfig({{"model_type", type}, {"rms_norm_eps", 1e-6}}).rms_norm_eps, 1e-5) << type;
+  }
+}
+
+TEST(ModelConfig, KnowsWhatNemotronHCalledItsFieldsFirst) {
+  const ModelConfig config = ParseConfig({{"model_type", "nemotron_h"},
+                                          {"mamba_n_groups", 2},
+                                          {"n_groups", 8},
+                                          {"mamba_d_conv", 3},
+                                          {"mamba_dt_min", 0.3},
+                                          {"mamba_conv_bias", false}});
+  const Json kept = Json::parse(config.json);
+  EXPECT_EQ(kept["n_groups"], 2);
+  EXPECT_EQ(kept["conv_kernel"], 3);
+  EXPECT_EQ(kept["time_step_min"], 0.3);
+  EXPECT_EQ(kept["use_conv_bias"], false);
 }
 
 }  // namespace

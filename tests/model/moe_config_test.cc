@@ -15,6 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using Json = nlohmann::json;
 
+constexpr const char* kOne = R"("num_experts_per_tok": 1, )";
+
 // With these fields, as JSON.
 MoeConfig ParseMoe(const std::string& fields) {
   Json json = {{"architectures", {"MixtralForCausalLM"}},
@@ -34,7 +36,7 @@ std::string MoeConfigError(const std::string& fields) {
 
 TEST(MoeConfig, KnowsEveryNameOfTheNumberOfExperts) {
   for (const std::string name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    EXPECT_EQ(ParseMoe("\"" + name + "\": 6").num_experts, 6) << name;
+    EXPECT_EQ(ParseMoe(kOne + ("\"" + name + "\": 6")).num_experts, 6) << name;
   }
   EXPECT_EQ(MoeConfigError(""), "config.json: num_local_experts is missing");
 }
@@ -53,8 +55,17 @@ TEST(MoeConfig, FillsInWhatTransformersTakes) {
   EXPECT_THAT(glm.sparse_layers, ElementsAre(false, true, true, true, true));  // the last one drafts
 }
 
+TEST(MoeConfig, AsksHowManyExpertsATokenHasWhereTheClassDoesNotSay) {
+  const std::string missing = "config.json: num_experts_per_tok is missing";
+  EXPECT_EQ(MoeConfigError(R"("num_experts": 4)"), missing);
+  EXPECT_EQ(MoeConfigError(R"("model_type": "deepseek_v2", "n_routed_experts": 4)"), missing);
+  EXPECT_EQ(MoeConfigError(R"("model_type": "qwen3_moe", "num_experts_per_tok": null)"), missing);
+}
+
 TEST(MoeConfig, KnowsWhichLayersAreDense) {
-  const auto sparse = [](const std::string& more) { return ParseMoe(R"("num_experts": 4)" + more).sparse_layers; };
+  const auto sparse = [](const std::string& more) {
+    return ParseMoe(kOne + (R"("num_experts": 4)" + more)).sparse_layers;
+  };
   EXPECT_THAT(sparse(""), ElementsAre(true, true, true, true));
   EXPECT_THAT(sparse(R"(, "decoder_sparse_step": 2)"), ElementsAre(false, true, false, true));
   EXPECT_THAT(sparse(R"(, "mlp_only_layers": [0, 3])"), ElementsAre(false, true, true, false));
@@ -65,15 +76,15 @@ TEST(MoeConfig, KnowsWhichLayersAreDense) {
 TEST(MoeConfig, RefusesWhatCannotBeWithTheNumbers) {
   EXPECT_EQ(MoeConfigError(R"("num_experts": 4, "num_experts_per_tok": 5)"),
             "config.json: num_experts_per_tok 5 exceeds the number of experts 4");
-  EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 4)"),
+  EXPECT_EQ(MoeConfigError(kOne + std::string(R"("num_experts": 6, "n_group": 4)")),
             "config.json: the number of experts 6 is not divisible by n_group 4");
-  EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 3, "topk_group": 4)"),
+  EXPECT_EQ(MoeConfigError(kOne + std::string(R"("num_experts": 6, "n_group": 3, "topk_group": 4)")),
             "config.json: topk_group 4 exceeds n_group 3");
   EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 3, "topk_group": 1, "num_experts_per_tok": 3)"),
             "config.json: num_experts_per_tok 3 exceeds the 2 experts of topk_group 1");
   EXPECT_EQ(MoeConfigError(R"("num_experts": 0)"),
             "config.json: num_experts: expected an integer from 1 to 65536, got 0");
-  EXPECT_EQ(MoeConfigError(R"("num_experts": 65536, "num_nextn_predict_layers": 1)"),
+  EXPECT_EQ(MoeConfigError(kOne + std::string(R"("num_experts": 65536, "num_nextn_predict_layers": 1)")),
             "config.json: expected at most 262144 experts in all layers, got 5 layers of 65536");
 }
 

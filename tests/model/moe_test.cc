@@ -79,6 +79,16 @@ TEST(LocalExperts, RefuseARankThatCannotBe) {
             "num_experts: expected at least 1, got 0");
 }
 
+TEST(ExpertRouter, KeepsItsWeightInFp32WhereAFamilyDoes) {
+  Tree tree;
+  const Module& router = tree.Add("gate", std::make_unique<ExpertRouter>(LayerContext{{}, DType::kBF16, true}, 4, 3,
+                                                                         RouterOptions{.fp32_weight = true}));
+  Weights weights;
+  weights.AddCounting({"gate.weight", DType::kF32, {3, 4}}, 0.1F);
+  tree.load_weights(*weights.Stream());
+  EXPECT_EQ(reinterpret_cast<const float*>(router.parameters()[0].storage.data())[1], 1.1F);
+}
+
 TEST(ExpertRouter, KeepsItsCorrectionBiasInFp32) {
   Tree tree;
   const Module& router =

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "layercast/error.h"
@@ -45,6 +46,15 @@ TEST(MambaMixer, SplitsWhatHeadsHaveOfTheirOwn) {
   const MambaMixer mixer(Rank(1, 2), sizes, 5, {});
   EXPECT_THAT(Moves(mixer, "A_log", "", {4}), ElementsAre(Move{{2, 4}, {0, 2}}));
   EXPECT_THAT(Moves(*mixer.FindChild("norm"), "weight", "", {8}), ElementsAre(Move{{4, 8}, {0, 4}}));
+}
+
+TEST(MambaMixer, KeepsWhatItsDecayIsMadeOfInFp32) {
+  const MambaSizes sizes{.num_heads = 4, .head_dim = 2, .state_size = 3, .num_groups = 2};
+  const MambaMixer mixer({{}, DType::kBF16, true}, sizes, 5, {});
+  std::vector<std::string> specs;
+  for (const Parameter& parameter : mixer.parameters()) specs.push_back(parameter.spec.name + Describe(parameter.spec));
+  EXPECT_THAT(specs, ElementsAre("A_log[4] f32", "D[4] bf16", "dt_bias[4] bf16"));
+  EXPECT_EQ(mixer.derived()[0].sources[0].dtype, DType::kF32);
 }
 
 TEST(MambaMixer, NamesWhatDoesNotDivide) {

@@ -155,7 +155,7 @@ TEST(GptOss, SplitsSinksByHeadsAndGivesBiasesOnce) {
 
 TEST(Qwen2Moe, HasASharedExpertAndDenseLayers) {
   const auto parameters = ParametersOf(Config("Qwen2MoeForCausalLM", R"(, "num_experts": 4, "mlp_only_layers": [0],
-    "moe_intermediate_size": 8, "shared_expert_intermediate_size": 10)"));
+    "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 10)"));
   EXPECT_EQ(parameters.at("model.layers.0.mlp.gate_up_proj.weight"), "[48, 16] bf16");
   EXPECT_EQ(parameters.at("model.layers.1.mlp.experts.w13_weight"), "[4, 16, 16] bf16");
   EXPECT_EQ(parameters.at("model.layers.1.mlp.shared_expert.gate_up_proj.weight"), "[20, 16] bf16");
@@ -165,7 +165,8 @@ TEST(Qwen2Moe, HasASharedExpertAndDenseLayers) {
 
 TEST(Glm4Moe, KeepsTheRoutingBiasInFp32AndSkipsDraftLayers) {
   const ModelConfig config = Config("Glm4MoeForCausalLM", R"(, "n_routed_experts": 4, "moe_intermediate_size": 8,
-    "n_shared_experts": 2, "first_k_dense_replace": 1, "num_nextn_predict_layers": 2, "head_dim": 8)");
+    "num_experts_per_tok": 2, "n_shared_experts": 2, "first_k_dense_replace": 1, "num_nextn_predict_layers": 2,
+    "head_dim": 8)");
   const auto parameters = ParametersOf(config);
   EXPECT_EQ(parameters.at("model.layers.1.mlp.gate.e_score_correction_bias"), "[4] f32");
   EXPECT_EQ(parameters.at("model.layers.1.mlp.shared_experts.down_proj.weight"), "[16, 16] bf16");
@@ -175,6 +176,24 @@ TEST(Glm4Moe, KeepsTheRoutingBiasInFp32AndSkipsDraftLayers) {
     EXPECT_THAT(model->Resolve({name, DType::kBF16, {16, 16}}).skip_rule, HasSubstr("draft layer"));
   }
   EXPECT_THROW((void)model->Resolve({"model.layers.4.eh_proj.weight", DType::kBF16, {16, 16}}), Error);
+}
+
+// As engines of the field hold them.
+TEST(Families, SomeKeepTheirRoutersInFp32) {
+  const auto parameters_of = [](const std::string& architecture, const std::string& own) {
+    return ParametersOf(Config(architecture, R"(, "num_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 8, "partial_rotary_factor": 1.0)" +
+                                                 own));
+  };
+  const auto glm = parameters_of("Glm4MoeForCausalLM", R"(, "model_type": "glm4_moe")");
+  EXPECT_EQ(glm.at("model.layers.1.mlp.gate.weight"), "[4, 16] f32");
+  const auto minimax = parameters_of("MiniMaxM2ForCausalLM", R"(, "model_type": "minimax_m2")");
+  EXPECT_EQ(minimax.at("model.layers.1.block_sparse_moe.gate.weight"), "[4, 16] f32");
+  const auto nemotron =
+      parameters_of("NemotronHForCausalLM", R"(, "model_type": "nemotron_h", "hybrid_override_pattern": "*E")");
+  EXPECT_EQ(nemotron.at("model.layers.1.mixer.gate.weight"), "[4, 16] f32");
+  const auto mixtral = parameters_of("MixtralForCausalLM", R"(, "model_type": "mixtral")");
+  EXPECT_EQ(mixtral.at("model.layers.1.block_sparse_moe.gate.weight"), "[4, 16] bf16");
 }
 
 constexpr const char* kDeltaNet = R"(, "layer_types": ["linear_attention", "full_attention"], "num_experts": 4,

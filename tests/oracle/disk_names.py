@@ -12,7 +12,8 @@ MIXTRAL_BLOCKS = ("mixtral", "minimax_m2")  # families whose mixture is called b
 VISION_TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.")
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 ROUTING_BIAS = "e_score_correction_bias"
-IN_FP32 = (ROUTING_BIAS, ".linear_attn.A_log")  # whatever the model's dtype
+IN_FP32 = (ROUTING_BIAS, ".A_log")  # whatever the model's dtype
+ROUTERS_IN_FP32 = ("glm4_moe", "minimax_m2", "nemotron_h")  # families that hold theirs so too
 SCALES = ("_scale", ".scale")  # in fp32 likewise
 # What checkpoints call the scales of a key/value cache -> what the attention layer's own "attn" does: vLLM's table.
 CACHE_SCALES = ((r"\.kv_scale$", r".attn.kv_scale"),
@@ -25,6 +26,9 @@ CACHE_SCALES = ((r"\.kv_scale$", r".attn.kv_scale"),
 
 def text_part(config, tensors):
     """The language model of a vision-language one, under the names that it has alone."""
+    text = config.get("text_config", {})
+    if text:  # the outer object, or its class, says what is tied
+        text = {**text, "tie_word_embeddings": config.get("tie_word_embeddings", config["model_type"] == "gemma3")}
     prefixes = {"language_model.model.": "model.", "model.language_model.": "model.", "language_model.lm_head.": "lm_head."}
     renamed = {}
     for name, tensor in tensors.items():
@@ -32,7 +36,7 @@ def text_part(config, tensors):
             continue
         prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
         renamed[prefixes.get(prefix, "") + name.removeprefix(prefix)] = tensor
-    return {**config, **config.get("text_config", {})}, renamed
+    return {**config, **text}, renamed
 
 
 def decoder_names(config, tensors):
@@ -113,9 +117,11 @@ def cache_scale_names(tensors):
     return renamed
 
 
-def in_served_dtypes(tensors, dtype):
+def in_served_dtypes(config, tensors, dtype):
+    in_fp32 = IN_FP32 + SCALES + ((".gate.weight",) if config["model_type"] in ROUTERS_IN_FP32 else ())
+
     def served(name):
-        return torch.float32 if name.endswith(IN_FP32 + SCALES) else dtype
+        return torch.float32 if name.endswith(in_fp32) else dtype
 
     return {name: tensor.to(served(name)) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 

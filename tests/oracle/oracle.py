@@ -86,7 +86,7 @@ def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=Fal
         raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     tensors = disk_names.cache_scale_names(disk_names.decoder_names(config, tensors))
-    checkpoint = disk_names.in_served_dtypes(disk_names.unfused(config, tensors), dtype)
+    checkpoint = disk_names.in_served_dtypes(config, disk_names.unfused(config, tensors), dtype)
     served = ServedModel(checkpoint, config, tp_size, rank, recipe, power_of_two_scales)
     served.holds = holds
     return of_stage(served.model(), config, sizes or [disk_names.layers_of(config)], stage)
@@ -104,7 +104,7 @@ def served_draft(folder, tp_size, rank, recipe="none", eagle=None):
         tensors = {f"draft.{name}".replace("draft.midlayer.", "draft.layers.0."): tensor
                    for name, tensor in read_tensors(eagle).items()
                    if name.split(".")[0] not in ("embed_tokens", "t2d")}
-    checkpoint = disk_names.in_served_dtypes(disk_names.unfused(config, tensors), dtype)
+    checkpoint = disk_names.in_served_dtypes(config, disk_names.unfused(config, tensors), dtype)
     return ServedModel(checkpoint, config, tp_size, rank, recipe, False).draft()
 
 

@@ -125,7 +125,8 @@ def test_all_ranks_put_together_are_the_checkpoint(checkpoint, spec, tp):
     config, tensors = disk_names.text_part(oracle.read_config(folder), oracle.read_tensors(folder))
     ranks = [oracle.served_tensors(folder, tp, rank) for rank in range(tp)]
     dtype = ranks[0]["model.norm.weight"].dtype
-    source = disk_names.in_served_dtypes(disk_names.unfused(config, disk_names.decoder_names(config, tensors)), dtype)
+    apart = disk_names.unfused(config, disk_names.decoder_names(config, tensors))
+    source = disk_names.in_served_dtypes(config, apart, dtype)
     assert oracle.differences(put_together(ranks, config), source) == []
     fused = [name for name in tensors if "qkv_proj" in name or "gate_up_proj.weight" in name]
     assert bool(fused) == (config["model_type"] == "phi3")

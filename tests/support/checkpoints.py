@@ -150,7 +150,8 @@ _ALL = (
     _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
                                            "head_dim": 40, "norm_topk_prob": False}, stacked=True),
     _spec("minimax_m2", "minimax_m2", _MINIMAX, shard_bytes=500_000, old_spelling=True),
-    _spec("minimax_m2_stacked", "minimax_m2", _MINIMAX, stacked=True),
+    # ... a router that stays in fp32, whatever the model's dtype
+    _spec("minimax_m2_stacked", "minimax_m2", _MINIMAX, stacked=True, stored_dtype="float32"),
     _spec("gpt_oss", "gpt_oss", _GPT_OSS),
     # Latent attention: with and without a small vector for queries, scores corrected as yarn asks, ...
     _spec("deepseek_v2", "deepseek_v2", {**_DEEPSEEK, "q_lora_rank": None, "topk_method": "group_limited_greedy",
@@ -195,7 +196,9 @@ _ALL = (
     _spec("mixtral_blocks", "mixtral", {**_EXPERTS, **_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32}),
     _spec("qwen2_moe_blocks", "qwen2_moe", {**_QWEN_MOE, **_WHOLE_BLOCKS, **_EXPERTS_IN_BLOCKS, "head_dim": 32}),
     _spec("glm4_moe_blocks", "glm4_moe", {**_GLM4_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128, "head_dim": 32}),
-    Spec("mamba2_blocks", "mamba2", {**_MAMBA, "hidden_size": 64, "head_dim": 16, "n_groups": 1}),
+    # ... what states decay by stays in fp32, whatever the model's dtype
+    Spec("mamba2_blocks", "mamba2", {**_MAMBA, "hidden_size": 64, "head_dim": 16, "n_groups": 1},
+         stored_dtype="float32"),
     Spec("nemotron_h_blocks", "nemotron_h", {**_HYBRID, "hidden_size": 64, "mamba_head_dim": 16, "head_dim": 16,
                                              "intermediate_size": 128, "n_groups": 4}),
     _spec("qwen3_5_blocks", "qwen3_5_text", {**_DELTA_NET, **_DELTA_NET_IN_BLOCKS}),

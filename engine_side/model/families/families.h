@@ -1,5 +1,5 @@
 // The built-in families, one file each: a factory, registered by name in ModelRegistry::Builtin, and what their
-// configurations leave out, registered by `model_type` in CompleteConfig.
+// configurations leave out, by `model_type` and that name in config_defaults.cc.
 #pragma once
 
 #include <memory>

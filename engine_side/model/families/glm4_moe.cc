@@ -13,6 +13,12 @@
 namespace layercast {
 namespace {
 
+MoeOptions ExpertsOfGlm(const MoeConfig& moe) {
+  MoeOptions options = CorrectedSigmoidExperts(moe);
+  options.router.fp32_weight = true;
+  return options;
+}
+
 // What is given outlives the result. A draft layer attends as the decoder's last one does.
 DecoderForCausalLM::MakeLayer LayersOfGlm(const LayerContext& context, const ModelConfig& config,
                                           const MoeConfig& moe) {
@@ -21,7 +27,7 @@ DecoderForCausalLM::MakeLayer LayersOfGlm(const LayerContext& context, const Mod
     const std::int64_t like = std::min(layer, config.num_hidden_layers - 1);
     return std::make_unique<DecoderLayer>(context, config,
                                           std::make_unique<Attention>(context, config, like, attention),
-                                          MakeFeedForward(context, config, moe, layer, CorrectedSigmoidExperts(moe)));
+                                          MakeFeedForward(context, config, moe, layer, ExpertsOfGlm(moe)));
   };
 }
 
@@ -46,6 +52,7 @@ DraftModel DraftOfGlm4Moe(const ModelConfig& target, const ModelConfig& /*draft*
 void CompleteGlm4Moe(nlohmann::json& config) {
   AddDefaults(config, {{"num_key_value_heads", 8},
                        {"rms_norm_eps", 1e-5},
+                       {"max_position_embeddings", 131072},
                        {"partial_rotary_factor", 0.5},
                        {"num_local_experts", 128},
                        {"num_experts_per_tok", 8},

@@ -40,15 +40,11 @@ void CompleteGptOss(nlohmann::json& config) {
                        {"sliding_window_pattern", 2},
                        {"max_position_embeddings", 131072},
                        {"rope_theta", 150000.0},
-                       {"rope_scaling",
-                        {{"rope_type", "yarn"},
-                         {"factor", 32.0},
-                         {"beta_fast", 32.0},
-                         {"beta_slow", 1.0},
-                         {"truncate", false},
-                         {"original_max_position_embeddings", 4096}}},
                        {"num_local_experts", 128},
                        {"num_experts_per_tok", 4}});
+  if (ConfigFields(config).Find("rope_parameters") != nullptr) return;
+  config["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+                               {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
 }
 
 }  // namespace layercast

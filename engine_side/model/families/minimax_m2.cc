@@ -14,8 +14,8 @@ std::unique_ptr<Module> BuildMiniMaxM2(const ModelConfig& config, const Parallel
   const LayerContext context{.parallel = parallel, .dtype = dtype};
   const MoeConfig moe = MoeConfig::Parse(config);
   const AttentionOptions attention{.qk_norm_over_heads = true};
-  const MoeOptions options{.routing = {.score = Routing::Score::kSigmoid, .normalize = true},
-                           .router = {.correction_bias = true},
+  const MoeOptions options{.routing = {.score = Routing::Score::kSigmoid, .normalize = true, .fp32_logits = true},
+                           .router = {.fp32_weight = true, .correction_bias = true},
                            .experts = {.mixtral_names = true},
                            .other_name = "mlp"};
   auto model = std::make_unique<DecoderForCausalLM>("MiniMaxM2ForCausalLM", context, config, [&](std::int64_t index) {

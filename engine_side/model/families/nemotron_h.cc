@@ -42,6 +42,17 @@ void UseLayerTypes(nlohmann::json& config) {
   config["layer_types"] = std::move(types);
 }
 
+// Published files call some fields as they were called first. As in transformers, those count where both are there.
+void UseUsualNames(nlohmann::json& config) {
+  constexpr std::pair<const char*, const char*> kOldNames[] = {{"mamba_n_groups", "n_groups"},
+                                                               {"mamba_d_conv", "conv_kernel"},
+                                                               {"mamba_dt_min", "time_step_min"},
+                                                               {"mamba_conv_bias", "use_conv_bias"}};
+  for (const auto& [old_name, name] : kOldNames) {
+    if (config.contains(old_name)) config[name] = config[old_name];
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
@@ -60,6 +71,7 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
   const MoeConfig moe = has_experts ? MoeConfig::Parse(config) : MoeConfig();
   MoeOptions experts = CorrectedSigmoidExperts(moe);
   experts.experts.gated = false;
+  experts.router.fp32_weight = true;
   const auto make_mixer = [&](std::int64_t layer) -> std::unique_ptr<Module> {
     const std::string& type = config.layer_types.at(static_cast<std::size_t>(layer));
     if (type == "linear_attention") return std::make_unique<MambaMixer>(context, sizes, config.hidden_size, options);
@@ -92,6 +104,8 @@ void CompleteNemotronH(nlohmann::json& config) {
                        {"moe_shared_expert_intermediate_size", 7688},
                        {"norm_topk_prob", true},
                        {"max_position_embeddings", 4096}});
+  config.erase("rms_norm_eps");  // its class does not have it
+  UseUsualNames(config);
   config["hidden_act"] = config["mlp_hidden_act"];
   config["shared_expert_intermediate_size"] = config["moe_shared_expert_intermediate_size"];
   UseLayerTypes(config);

@@ -15,6 +15,12 @@ std::unique_ptr<Module> BuildQwen2(const ModelConfig& config, const ParallelConf
   });
 }
 
-void CompleteQwen2(nlohmann::json& config) { AddDefaults(config, {{"max_position_embeddings", 32768}}); }
+void CompleteQwen2(nlohmann::json& config) {
+  AddDefaults(config, {{"num_key_value_heads", 32},
+                       {"max_position_embeddings", 32768},
+                       {"use_sliding_window", false},
+                       {"sliding_window", 4096},
+                       {"max_window_layers", 28}});
+}
 
 }  // namespace layercast

@@ -1,10 +1,33 @@
 // Qwen2-MoE: Qwen2's attention, and a shared expert that each token weighs by a gate.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine_side/model/config_defaults.h"
+#include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
+namespace {
+
+// Unlike Qwen2's: every other one of the first max_window_layers has the window.
+void ListWindows(nlohmann::json& config) {
+  constexpr std::int64_t kMostLayers = 10000;
+  const ConfigFields fields(config);
+  if (!fields.Flag("use_sliding_window", false) || fields.Find("layer_types") != nullptr) return;
+  const std::int64_t layers = fields.Integer("num_hidden_layers", 1, kMostLayers).value_or(0);
+  const std::int64_t end = fields.Integer("max_window_layers", 0, kMostLayers).value_or(0);
+  std::vector<std::string> types;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    types.emplace_back(i % 2 == 0 && i < end ? "sliding_attention" : "full_attention");
+  }
+  config["layer_types"] = std::move(types);
+}
+
+}  // namespace
 
 std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   const LayerContext context{.parallel = parallel, .dtype = dtype};
@@ -23,10 +46,14 @@ std::unique_ptr<Module> BuildQwen2Moe(const ModelConfig& config, const ParallelC
 void CompleteQwen2Moe(nlohmann::json& config) {
   AddDefaults(config, {{"num_key_value_heads", 16},
                        {"max_position_embeddings", 32768},
+                       {"use_sliding_window", false},
+                       {"sliding_window", 4096},
+                       {"max_window_layers", 28},
                        {"num_local_experts", 60},
                        {"num_experts_per_tok", 4},
                        {"moe_intermediate_size", 1408},
                        {"shared_expert_intermediate_size", 5632}});
+  ListWindows(config);
 }
 
 }  // namespace layercast

@@ -17,7 +17,8 @@ std::unique_ptr<Module> BuildQwen3(const ModelConfig& config, const ParallelConf
 }
 
 void CompleteQwen3(nlohmann::json& config) {
-  AddDefaults(config, {{"head_dim", 128}, {"max_position_embeddings", 32768}});
+  AddDefaults(config, {{"head_dim", 128}});
+  CompleteQwen2(config);
 }
 
 }  // namespace layercast

@@ -22,9 +22,12 @@ std::unique_ptr<Module> BuildQwen3Moe(const ModelConfig& config, const ParallelC
 void CompleteQwen3Moe(nlohmann::json& config) {
   AddDefaults(config, {{"num_key_value_heads", 4},
                        {"max_position_embeddings", 32768},
+                       {"use_sliding_window", false},
+                       {"sliding_window", 4096},
                        {"num_local_experts", 128},
                        {"num_experts_per_tok", 8},
                        {"moe_intermediate_size", 768}});
+  config["max_window_layers"] = 0;  // published files have it, and transformers does not read it: every layer slides
 }
 
 }  // namespace layercast

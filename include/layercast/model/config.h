@@ -1,6 +1,7 @@
 // A model's config.json, parsed and checked: what families build trees from and engines compute with. Value.
 // Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling` and `dtype`, `rope_parameters`;
-// what is left out is what transformers takes for that `model_type`.
+// what is left out is what transformers takes for that `model_type`, or, where it is none of a built-in family's, for
+// what `architectures` says is built.
 #pragma once
 
 #include <cstdint>

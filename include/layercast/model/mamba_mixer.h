@@ -57,8 +57,9 @@ class LAYERCAST_PUBLIC MambaGatedNorm final : public Module {
   ParallelConfig parallel_;
 };
 
-// in_proj, conv1d, norm, out_proj, and "A_log", "D", "dt_bias" [num_heads / tp_size], from which derives "A" =
-// -exp(A_log), in fp32. A rank holds whole heads; as many whole groups, or a part of the only one.
+// in_proj, conv1d, norm, out_proj, and "A_log" (fp32 whatever the model's dtype), "D" and "dt_bias" [num_heads /
+// tp_size]; "A" = -exp(A_log) (fp32) derives from it. A rank holds whole heads; as many whole groups, or a part of the
+// only one.
 class LAYERCAST_PUBLIC MambaMixer final : public Module {
  public:
   MambaMixer(const LayerContext& context, const MambaSizes& sizes, std::int64_t hidden_size,

@@ -28,6 +28,7 @@ struct LAYERCAST_PUBLIC LocalExperts {
 // "weight" [num_experts, hidden_size], never quantized, and what routing may add: "bias", in the model's dtype, and
 // "e_score_correction_bias", in fp32 whatever the model's dtype. Whole on every rank.
 struct RouterOptions {
+  bool fp32_weight = false;  // whatever the model's dtype
   bool bias = false;
   bool correction_bias = false;
 };
