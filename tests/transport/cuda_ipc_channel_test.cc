@@ -15,6 +15,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/error_of.h"
 #include "tests/transport/cuda_ipc_fixture.h"
+#include "tests/transport/own_device.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {
@@ -128,12 +129,7 @@ TEST_F(CudaIpc, TakesBytesFromDeviceMemoryAndBringsThemThere) {
 TEST_F(CudaIpc, ReadsAndWritesTheMemoryOfItsOwnDeviceAlone) {
   Publish();
   const auto receiver = Connect();
-  for (const Device& device : {Device{}, Device{Device::Kind::kCuda, 0}, Device{Device::Kind::kCuda, 2}}) {
-    EXPECT_FALSE(publisher_->reads_from(device));
-    EXPECT_FALSE(receiver->writes_to(device));
-  }
-  EXPECT_TRUE(publisher_->reads_from({Device::Kind::kCuda, 1}));
-  EXPECT_TRUE(receiver->writes_to({Device::Kind::kCuda, 1}));
+  test::ExpectReachesItsOwnDeviceAlone(*publisher_, *receiver);
 }
 
 TEST_F(CudaIpc, TheOffersMemoryIsNotReadAfterRemoveThoughReceiversGoOn) {

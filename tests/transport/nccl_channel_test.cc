@@ -10,6 +10,7 @@
 #include "layercast/error.h"
 #include "src/cuda/probe.h"
 #include "tests/transport/nccl_fixture.h"
+#include "tests/transport/own_device.h"
 
 namespace layercast::nccl_channel {
 namespace {
@@ -48,12 +49,7 @@ TEST_F(NcclChannel, TakesBytesFromDeviceMemoryAndBringsThemThere) {
 
 TEST_F(NcclChannel, ReadsAndWritesTheMemoryOfItsOwnDeviceAlone) {
   const auto receiver = Connect();
-  for (const Device& device : {Device{}, Device{Device::Kind::kCuda, 0}, Device{Device::Kind::kCuda, 2}}) {
-    EXPECT_FALSE(publisher_->reads_from(device));
-    EXPECT_FALSE(receiver->writes_to(device));
-  }
-  EXPECT_TRUE(publisher_->reads_from({Device::Kind::kCuda, 1}));
-  EXPECT_TRUE(receiver->writes_to({Device::Kind::kCuda, 1}));
+  test::ExpectReachesItsOwnDeviceAlone(*publisher_, *receiver);
 }
 
 TEST_F(NcclChannel, WhatTheDeviceIsToldToWriteIsThereWhenCloseReturns) {

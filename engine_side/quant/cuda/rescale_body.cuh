@@ -37,7 +37,7 @@ struct RescaleCodes {
  private:
   LAYERCAST_HOST_DEVICE void AtOnce(unsigned char* own) const {
     std::uint32_t words[4];
-    LoadStreaming(own, words);
+    LoadWords(own, words);
     LAYERCAST_UNROLL
     for (int i = 0; i < 4; ++i) {
       words[i] = LowBytes(Rescaled(words[i] & 0xff), Rescaled(words[i] >> 8 & 0xff), Rescaled(words[i] >> 16 & 0xff),
@@ -95,7 +95,7 @@ struct RescaleNvfp4Block {
  private:
   LAYERCAST_HOST_DEVICE static void Load(const unsigned char* from, std::uint32_t (&words)[2]) {
     if constexpr (kWide) {
-      LoadStreaming(from, words);
+      LoadWords(from, words);
     } else {
       words[0] = words[1] = 0;
       LAYERCAST_UNROLL

@@ -19,9 +19,6 @@ struct Source {
   LAYERCAST_HOST_DEVICE std::int64_t units() const { return (cols + kUnit - 1) / kUnit; }  // of a row
 };
 
-// Whether units are read again by the same kernel: then they should still be in a cache.
-enum class Reads { kOnce, kAgain };
-
 // How units are read and written, of which `left` elements are left in their row. `SourceType` is one of elements.cuh.
 // kWhole: rows consist of whole units, and source and destination of each are aligned to their sizes (to 16 bytes at
 // most); else bytes are moved one by one.
@@ -37,11 +34,7 @@ struct Access {
       LAYERCAST_UNROLL
       for (int i = 0; i < kBytes / 16; ++i) {
         std::uint32_t words[4];
-        if constexpr (kReads == Reads::kOnce) {
-          LoadStreaming(from + 16 * i, words);
-        } else {
-          LoadCached(from + 16 * i, words);
-        }
+        LoadWords<kReads>(from + 16 * i, words);
         LAYERCAST_UNROLL
         for (int w = 0; w < 4; ++w) loaded.words[4 * i + w] = words[w];
       }

@@ -18,24 +18,16 @@ inline void CheckAligned(const void* address, std::size_t bytes) {
   LAYERCAST_CHECK(reinterpret_cast<std::uintptr_t>(address) % bytes == 0);
 }
 
-// 16 aligned bytes that are read once: they are the first to leave the caches.
-LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::uint32_t (&words)[4]) {
-#ifdef __CUDA_ARCH__
-  const uint4 value = __ldcs(reinterpret_cast<const uint4*>(from));
-  words[0] = value.x;
-  words[1] = value.y;
-  words[2] = value.z;
-  words[3] = value.w;
-#else
-  CheckAligned(from, sizeof words);
-  memcpy(words, from, sizeof words);
-#endif
-}
+// Whether bytes are read again by the same kernel: they should still be in a cache then; else they are the first to
+// leave it.
+enum class Reads { kOnce, kAgain };
 
-// The same of bytes that are read again here.
-LAYERCAST_HOST_DEVICE inline void LoadCached(const unsigned char* from, std::uint32_t (&words)[4]) {
+// 16 aligned bytes.
+template <Reads kReads = Reads::kOnce>
+LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint32_t (&words)[4]) {
 #ifdef __CUDA_ARCH__
-  const uint4 value = __ldca(reinterpret_cast<const uint4*>(from));
+  const auto* const vector = reinterpret_cast<const uint4*>(from);
+  const uint4 value = kReads == Reads::kOnce ? __ldcs(vector) : __ldca(vector);
   words[0] = value.x;
   words[1] = value.y;
   words[2] = value.z;
@@ -47,7 +39,7 @@ LAYERCAST_HOST_DEVICE inline void LoadCached(const unsigned char* from, std::uin
 }
 
 // 8 aligned bytes that are read once.
-LAYERCAST_HOST_DEVICE inline void LoadStreaming(const unsigned char* from, std::uint32_t (&words)[2]) {
+LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint32_t (&words)[2]) {
 #ifdef __CUDA_ARCH__
   const uint2 value = __ldcs(reinterpret_cast<const uint2*>(from));
   words[0] = value.x;
