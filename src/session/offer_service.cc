@@ -71,15 +71,10 @@ class OfferService::Impl {
     thread_.request_stop();
     outbox_.wake_up().Ring();
     thread_.join();
-    // Handles on other threads may still ask. What is taken down, and may take a moment, they must not wait for.
-    std::unique_ptr<OfferDesk> desk;
-    std::map<std::uint64_t, CarriedOffer> carried;
-    {
-      const std::lock_guard lock(versions_mutex_);
-      desk.swap(desk_);
-      carried.swap(carried_);
-    }
-    desk.reset();
+    std::unique_ptr<OfferDesk> desk;  // goes after the lock, which a walk that it waits for may ask for
+    const std::lock_guard lock(versions_mutex_);
+    carried_.clear();  // whoever forgets one on another thread meanwhile waits: till then it may be read
+    desk.swap(desk_);
   }
 
   const std::string& endpoint() const { return bound_; }
@@ -90,12 +85,13 @@ class OfferService::Impl {
   std::uint64_t NextOfferId() { return next_offer_id_.fetch_add(1); }
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
+    std::optional<CarriedOffer> carried;
     if (version->mode() == PublishMode::kSnapshot) {  // a stream's walks offer slot by slot
-      CarriedOffer carried(version->offer(), CarriersOf(*version, end_pointers_));
-      const std::lock_guard lock(versions_mutex_);
-      carried_.emplace(carried.id(), std::move(carried));
+      carried.emplace(version->offer(), CarriersOf(*version, end_pointers_));
     }
     const std::lock_guard lock(versions_mutex_);
+    if (desk_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, "this publisher has ended");
+    if (carried) carried_.emplace(carried->id(), *std::move(carried));
     desk_->Add(std::move(version));
   }
   void Withdraw(const std::shared_ptr<OfferedVersion>& version) {
