@@ -34,11 +34,13 @@ std::vector<NameRule> PrefixesOf(const WeightsMapper& mapper) {
   return prefixes;
 }
 
+constexpr std::size_t kMostNames = 64;  // rules that prepend a prefix double them
+
 // The path in the tree, and what checkpoints may call it: "model.layers.0" is "model.language_model.layers.0" too.
 std::vector<std::string> NamesOf(const std::string& path, const std::vector<NameRule>& prefixes) {
   std::vector<std::string> names = {path};
   for (const NameRule& rule : prefixes) {
-    for (std::size_t i = 0, known = names.size(); i < known; ++i) {
+    for (std::size_t i = 0, known = names.size(); i < known && names.size() < kMostNames; ++i) {
       if (rule.to->empty()) {
         names.push_back(JoinPath(rule.from, names[i]));
       } else if (names[i] == *rule.to || names[i].starts_with(*rule.to + ".")) {

@@ -82,10 +82,15 @@ StoredForm OneForm(CheckpointQuantization& quantization, const ConfigFields& con
   return {};
 }
 
+bool Transforms(const Json& config) {
+  const auto groups = config.find("config_groups");
+  return groups == config.end() ? !config.empty() : !groups->empty();
+}
+
 // What makes other weights of those that the groups describe, of layers that are in no group too.
 void CheckCompressedTensors(const ConfigFields& config) {
   const Json* transforms = config.Find("transform_config");
-  if (transforms != nullptr && !transforms->empty()) {
+  if (transforms != nullptr && Transforms(*transforms)) {
     config.Refuse("transform_config", "none, as nothing transforms weights or activations", *transforms);
   }
   const Json* sparsity = config.Find("sparsity_config");

@@ -18,7 +18,7 @@ class CallQueue {
 
   void Put(Call call) { queue_.Push(std::move(call), Deadline::After(kForever)); }
   void RunUntilClosed() {
-    while (std::optional<Call> call = queue_.Pop(Deadline::After(kForever))) (*call)();
+    while (std::optional<Call> call = queue_.PopUntilClosed()) (*call)();
   }
   void Close() { queue_.Close(); }
 

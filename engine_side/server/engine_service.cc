@@ -30,7 +30,6 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kQueuedCalls = 64;
-constexpr std::chrono::milliseconds kForever{std::chrono::hours(24)};
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
@@ -93,8 +92,8 @@ class EngineService::Impl {
     rpc_.reset();
   }
 
-  // On the thread that reloads, which lives as long as the ranks may: the kernel ends those that a thread has started
-  // anew when that thread ends.
+  // On the thread that reloads, not on the caller's: it starts ranks anew where some are lost, and lives as long as
+  // they.
   void LoadModel() {
     std::promise<Json> answered;
     const RpcReply reply([&answered](Json answer) { answered.set_value(std::move(answer)); });
@@ -188,7 +187,7 @@ class EngineService::Impl {
 
   void Work() {
     NameThisThread("lc-reload");
-    while (std::optional<Call> call = calls_.Pop(Deadline::After(kForever))) {
+    while (std::optional<Call> call = calls_.PopUntilClosed()) {
       try {
         call->run();
       } catch (const std::exception& error) {  // one call's, and not the engine's end

@@ -22,7 +22,7 @@ struct EngineServiceOptions {
 class EngineService {
  public:
   // Starts the ranks and answers calls; until the model is loaded only `status`. Throws what is wrong with an option.
-  // The thread that makes it outlives it: ranks end with the thread that has started them.
+  // The thread that makes it outlives it (RankHandle).
   explicit EngineService(const EngineServiceOptions& options);
   ~EngineService();
   EngineService(const EngineService&) = delete;

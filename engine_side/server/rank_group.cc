@@ -27,10 +27,14 @@ RankGroup::RankGroup(const RankGroupOptions& options)
 RankGroup::~RankGroup() { End(); }
 
 void RankGroup::End() {
-  const std::lock_guard lock(mutex_);
-  if (std::exchange(ended_, true)) return;
+  Ranks last;  // after the lock: their end takes time
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(ended_, true)) return;
+    last = ranks_;
+  }
   const Deadline grace = Deadline::After(kGrace);
-  for (const auto& rank : *ranks_) rank->End(grace);
+  for (const auto& rank : *last) rank->End(grace);
 }
 
 bool RankGroup::ended() const {
@@ -121,21 +125,22 @@ bool RankGroup::RestartIfLost() {
   const std::lock_guard lock(restarting_);
   const Ranks held = ranks();
   if (std::ranges::all_of(*held, [](const auto& rank) { return rank->alive(); })) return false;
-  RestartAll(*held);
+  RestartAll(held);
   return true;
 }
 
 void RankGroup::Restart() {
+  const Ranks failed = ranks();
   const std::lock_guard lock(restarting_);
-  RestartAll(*ranks());
+  if (ranks() == failed) RestartAll(failed);  // else somebody else has, who came first
 }
 
 // The kernel may take its time to end a process: meanwhile others may ask for the ranks that there were.
-void RankGroup::RestartAll(const std::vector<std::unique_ptr<RankHandle>>& old) {
+void RankGroup::RestartAll(const Ranks& old) {
   if (ended()) return;
   log::warn("starting all {} ranks anew{}", memory_.size(), weights_outlive_ranks() ? " over their memory" : "");
-  for (const auto& rank : old) rank->Kill();
-  for (const auto& rank : old) rank->Reap();
+  for (const auto& rank : *old) rank->Kill();
+  for (const auto& rank : *old) rank->Reap();
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
   Ranks started = Start(false);
   const std::lock_guard lock(mutex_);

@@ -97,7 +97,7 @@ class RankGroup {
   // The second owners are calls under way: a restart does not wait for them.
   using Ranks = std::shared_ptr<std::vector<std::unique_ptr<RankHandle>>>;
   Ranks Start(bool keep_failpoints);
-  void RestartAll(const std::vector<std::unique_ptr<RankHandle>>& old);
+  void RestartAll(const Ranks& old);
   Ranks ranks() const;
 
   const RankGroupOptions options_;

@@ -39,7 +39,7 @@ struct RankAnswer {
 // Resource; thread-safe.
 class RankHandle {
  public:
-  // Throws kUnavailable if it cannot be started.
+  // Throws kUnavailable if it cannot be started. The kernel ends it with the thread that has made it.
   explicit RankHandle(const RankLaunch& launch);
   ~RankHandle();  // kills it, and reaps it
   RankHandle(const RankHandle&) = delete;
@@ -56,7 +56,7 @@ class RankHandle {
   void Call(const std::string& method, const Json& params, TakeAnswer take);
   // {"bytes", "bytes_total"} that it had received when it last said so, since the latest "stage"; null before that.
   Json progress();
-  // Ends it at once: calls under way fail. Does not wait.
+  // Ends it at once: calls under way fail.
   void Kill();
   // Of one that was killed: returns when it is gone, and its memory is nobody's any more.
   void Reap();

@@ -32,11 +32,14 @@ class BoundedQueue {
   std::optional<T> Pop(Deadline deadline) {
     std::unique_lock lock(mutex_);
     Await(lock, deadline, [&] { return closed_ || !items_.empty(); });
-    if (items_.empty()) return std::nullopt;
-    std::optional<T> value(std::move(items_.front()));
-    items_.pop_front();
-    changed_.notify_all();
-    return value;
+    return Take();
+  }
+
+  // However long nothing comes. Empty once the queue is closed and drained.
+  std::optional<T> PopUntilClosed() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    return Take();
   }
 
   void Close() {
@@ -51,6 +54,14 @@ class BoundedQueue {
   }
 
  private:
+  std::optional<T> Take() {
+    if (items_.empty()) return std::nullopt;
+    std::optional<T> value(std::move(items_.front()));
+    items_.pop_front();
+    changed_.notify_all();
+    return value;
+  }
+
   template <typename Ready>
   void Await(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Ready ready) {
     while (!changed_.wait_until(lock, deadline.NextLook(), ready) && !deadline.Passed()) {

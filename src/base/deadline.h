@@ -32,7 +32,7 @@ class Deadline {
   }
   // The same as a point in time.
   Clock::time_point NextLook() const { return NextLookFrom(Clock::now()); }
-  // However often a wait asks.
+  // Whatever the stop: for arithmetic, and for waits that nobody stops.
   Clock::time_point at() const { return at_; }
 
  private:

@@ -60,8 +60,8 @@ class ChannelChooser {
 
   // `forced` empty: any. Not `measured`: the first that is viable, where its end offers nothing to measure by. Throws
   // kUnsupported naming every channel and why it is not usable; with a forced one there is no falling back to another,
-  // and what it throws is thrown on. Where
-  // the deadline is stopped it throws, and remembers nothing of what it was measuring.
+  // and what it throws is thrown on. Where the deadline is stopped it throws, and remembers nothing of what it was
+  // measuring.
   ChosenChannel Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
                        bool measured = true);
   // Every channel of this build, each measured anew.

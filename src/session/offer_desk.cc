@@ -77,6 +77,12 @@ wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
   return {error.code(), error.what()};
 }
 
+void OfferDesk::DropDeaf(const SessionKey& key) {
+  if (!sessions_.contains(key)) return;
+  log::warn("receiver {} takes no messages, and loses its session", NameOf(key));
+  Drop(key);
+}
+
 std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
   if (auto* hello = std::get_if<wire::Hello>(&message)) return Only(OnHello(key, std::move(*hello)));
   if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};

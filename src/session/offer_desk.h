@@ -57,6 +57,8 @@ class OfferDesk {
   // message is its sender's affair: a refusal, and the end of its session.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
+  // Of one that takes no messages: its session ends, if it has one.
+  void DropDeaf(const SessionKey& key);
   // What those who have a session are told when there is to be no desk any more: nobody need wait for its silence.
   std::vector<std::pair<SessionKey, wire::Message>> LastWords() const;
   // Ends the sessions whose lease ran out, and those that wait for ranks which do not come; drops walks that have

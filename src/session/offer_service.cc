@@ -91,7 +91,7 @@ class OfferService::Impl {
     }
     const std::lock_guard lock(versions_mutex_);
     if (desk_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, "this publisher has ended");
-    if (carried) carried_.emplace(carried->id(), *std::move(carried));
+    if (carried) carried_.emplace(version->offer().id, *std::move(carried));
     desk_->Add(std::move(version));
   }
   void Withdraw(const std::shared_ptr<OfferedVersion>& version) {
@@ -200,8 +200,7 @@ class OfferService::Impl {
         socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);
         return;
       }
-      // Its queue is full: without this message, whatever it is, its session is of no use.
-      desk_->Refuse(key, Error(ErrorCode::kResourceExhausted, "it takes no messages, and loses its session"));
+      desk_->DropDeaf(key);  // its queue is full: without this message, whatever it is, its session is of no use
     } catch (const zmq::error_t& error) {
       log::debug("a receiver is gone: {}", error.what());  // its lease will run out
     }

@@ -36,8 +36,8 @@ std::shared_ptr<const ManifestLayout> LayoutOf(const FetchOptions& options, cons
 }  // namespace
 
 void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
-                            Deadline latest) {
-  const Deadline deadline = latest.OrStop(options_.stop);
+                            Deadline deadline) {
+  deadline = deadline.OrStop(options_.stop);
   const wire::Welcome welcome = link_.Greet(MakeHello(self, lineage, step), deadline);
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
   cost_ = welcome.cost;

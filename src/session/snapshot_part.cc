@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/stop_check.h"
 #include "src/session/naming_peer.h"
 #include "src/session/pace.h"
 
@@ -161,7 +162,8 @@ void SnapshotPart::OrLoseRelay(const Call& call) {
 
 void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
   // Then it is not the relay's fault, and nobody need hear of it.
-  if (receiver_.deadline().Passed() || access_.options.stop.stop_requested()) throw error;
+  ThrowIfStopped(access_.options.stop, "relay " + relay.endpoint);
+  if (receiver_.deadline().Passed()) throw error;
   const std::string why = std::string(error.what()).substr(0, kMostWords);
   log::warn("{}", why);
   DropSource();

@@ -75,7 +75,7 @@ class StreamWalk {
   void RetireDoneSlots();
 
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
-  std::optional<VersionLease> lease_;              // of the walk's thread: until the source is read no more
+  std::optional<VersionLease> lease_;              // of the walk's thread: until it ends
   const std::vector<StreamReader> readers_;
   const StreamEnvironment environment_;
   std::vector<std::multimap<std::uint32_t, std::uint32_t>> chunks_of_;  // by reader: tensor -> chunk

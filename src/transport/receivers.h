@@ -18,7 +18,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/unique_fd.h"
-#include "src/transport/accepting.h"
+#include "src/transport/accept_pause.h"
 #include "src/transport/poll_for.h"
 #include "src/transport/wake_fd.h"
 
@@ -65,13 +65,13 @@ class Receivers {
   // sockets have.
   void TakeMessages(std::chrono::microseconds timeout, std::vector<pollfd> items = {}) {
     const std::size_t first = items.size();
-    items.push_back({listener_.get(), accepting_.events(), 0});
+    items.push_back({listener_.get(), pause_.events(), 0});
     items.push_back({wake_.get(), POLLIN, 0});
     for (const Receiver& receiver : all_) {
       if (receiver.more()) timeout = std::chrono::microseconds(0);
       items.push_back(receiver.control().Events());
     }
-    PollFor(items, accepting_.AtMost(timeout));
+    PollFor(items, pause_.AtMost(timeout));
     if (items[first + 1].revents != 0) wake_.Clear();
     std::size_t item = first + 2;
     ForEach([&](Receiver& receiver) {
@@ -84,14 +84,14 @@ class Receivers {
   void Accept() {
     while (true) {
       UniqueFd connected(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!connected) return accepting_.Failed(errno);
+      if (!connected) return pause_.Failed(errno);
       if (all_.size() < most_) all_.emplace_back(std::move(connected), context_, ++numbers_);
     }
   }
 
   const std::string channel_;
   const UniqueFd listener_;
-  Accepting accepting_;
+  AcceptPause pause_;
   const Context context_;
   const WakeFd& wake_;
   const std::size_t most_;

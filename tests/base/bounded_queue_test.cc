@@ -28,6 +28,19 @@ TEST(BoundedQueue, NobodyWaitsOnceAStopIsAskedFor) {
   EXPECT_EQ(queue.Pop(deadline), std::nullopt);
 }
 
+TEST(BoundedQueue, IsDrainedOnceItIsClosed) {
+  BoundedQueue<int> queue(2);
+  std::thread producer([&] {
+    EXPECT_TRUE(queue.Push(1, Deadline::After(std::chrono::hours(1))));
+    EXPECT_TRUE(queue.Push(2, Deadline::After(std::chrono::hours(1))));
+    queue.Close();
+  });
+  EXPECT_EQ(queue.PopUntilClosed(), 1);
+  EXPECT_EQ(queue.PopUntilClosed(), 2);
+  EXPECT_EQ(queue.PopUntilClosed(), std::nullopt);
+  producer.join();
+}
+
 TEST(BoundedQueue, HandsOverInOrderBetweenThreads) {
   BoundedQueue<int> queue(3);
   const Deadline deadline = Deadline::After(milliseconds(10'000));

@@ -130,8 +130,9 @@ TEST(CheckpointQuantization, RefusesTransformsAndPackedSparsityOfCompressedTenso
             R"(activations, got {"config_groups":{"R1":{"type":"hadamard"}}})");
   EXPECT_EQ(ErrorOf([&] { with(R"("sparsity_config": {"format": "sparse-24-bitmask"})"); }),
             "config.json: quantization_config.sparsity_config.format: expected 'dense', got \"sparse-24-bitmask\"");
-  for (const char* nothing : {R"("transform_config": {}, "sparsity_config": {})",
-                              R"("transform_config": null, "sparsity_config": {"format": "dense"})"}) {
+  for (const char* nothing :
+       {R"("transform_config": {}, "sparsity_config": {})", R"("transform_config": {"config_groups": {}})",
+        R"("transform_config": null, "sparsity_config": {"format": "dense"})"}) {
     EXPECT_NO_THROW(with(nothing)) << nothing;
   }
 }

@@ -174,6 +174,13 @@ TEST(ModelConfig, TakesGemmasOwnThetaForEachTypeOfLayer) {
     EXPECT_EQ(config.RopeOf(2).type, "linear");
     EXPECT_EQ(gemma_with(sliding, {{"rope_local_base_freq", 2e4}}).RopeOf(0).theta, 2e4);
   }
+  // What a README has one add is about the layers that see everything.
+  const ModelConfig added =
+      gemma_with({{"rope_type", "default"}, {"rope_theta", 3e4}},
+                 {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"rope_theta", 2e6}}}});
+  EXPECT_EQ(added.RopeOf(0).theta, 3e4);
+  EXPECT_EQ(added.RopeOf(2).theta, 2e6);
+  EXPECT_EQ(added.RopeOf(2).type, "yarn");
 }
 
 TEST(ModelConfig, TakesTheDefaultsOfWhatIsBuiltWhereNoClassHasTheType) {

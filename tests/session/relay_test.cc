@@ -133,7 +133,9 @@ TEST_F(RelayTest, OneThatGivesUpHoldsNothingAgainstItsRelay) {
   };
   std::stop_source stop;
   second.options.stop = stop.get_token();
-  second.sink.before_chunk = [&](std::uint32_t /*chunk*/) { second_has_one.count_down(); };
+  second.sink.before_chunk = [&](std::uint32_t chunk) {
+    if (chunk == 0) second_has_one.count_down();
+  };
   auto of_first = first.FetchInBackground(schedule_);
   EXPECT_TRUE(Await(first_has_one));
   auto of_second = second.FetchInBackground(schedule_);

@@ -76,6 +76,21 @@ void CompleteGemma2(nlohmann::json& config) {
   CompleteBoth(config);
 }
 
+namespace {
+
+// Unlike other classes', theirs changes what a newer file says of layers that see everything, and keeps all else of it.
+void MergeRopeScaling(nlohmann::json& config) {
+  const auto scaling = config.find("rope_scaling");
+  const auto ropes = config.find("rope_parameters");
+  if (scaling == config.end() || !scaling->is_object() || ropes == config.end() || !ropes->is_object()) return;
+  const auto full = ropes->find("full_attention");
+  if (full == ropes->end() || !full->is_object()) return;
+  full->update(*scaling);
+  config.erase(scaling);
+}
+
+}  // namespace
+
 // Sizes too: published vision-language models leave out of text_config what their class has by default.
 void CompleteGemma3(nlohmann::json& config) {
   AddDefaults(config, {{"vocab_size", 262208},
@@ -87,6 +102,7 @@ void CompleteGemma3(nlohmann::json& config) {
                        {"sliding_window_pattern", 6},
                        {"rope_theta", 1e6},
                        {"rope_local_base_freq", 1e4}});
+  MergeRopeScaling(config);
   CompleteBoth(config);
 }
 

@@ -1,7 +1,8 @@
 // A receiver's mappings, kept between sessions: a publisher uses its segments again for the next version, and mapping a
 // gigabyte anew costs its page faults again. What a process offered that has ended goes at once. Thread-safe.
 //
-// A session has a connection to each of its publishers, all open at the same time: it ends with the last of them.
+// A session has a connection to each of its publishers, all open at the same time: it ends with the last of them. Where
+// a channel is measured before it is chosen, that is one too.
 #pragma once
 
 #include <cstddef>

@@ -12,13 +12,14 @@
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 #include "src/transport/local_socket.h"
+#include "src/transport/poll_for.h"
 
 namespace layercast::shm_channel {
 namespace {
 
 constexpr std::size_t kMaxConnections = 256;
 constexpr std::chrono::milliseconds kGreeting{5000};
-constexpr int kStepMs = 1000;  // how late a missing greeting may be noticed
+constexpr std::chrono::milliseconds kStep{1000};  // how late a missing greeting may be noticed
 
 }  // namespace
 
@@ -56,9 +57,9 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
   std::vector<Connection> connections;
   std::vector<pollfd> wanted;
   while (!stop.stop_requested()) {
-    wanted.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), accepting_.events(), 0}});
+    wanted.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), pause_.events(), 0}});
     for (const Connection& connection : connections) wanted.push_back({connection.socket.get(), POLLIN, 0});
-    ::poll(wanted.data(), wanted.size(), kStepMs);
+    PollFor(wanted, pause_.AtMost(kStep));
     // From the back, so that removing one leaves the numbers of the rest alone.
     for (std::size_t i = connections.size(); i-- > 0;) {
       const bool ended = wanted[i + 2].revents != 0 && !Serve(connections[i]);
@@ -75,7 +76,7 @@ void ShmOfferingEnd::AcceptAll(std::vector<Connection>& connections) {
     if (connections.size() == kMaxConnections) continue;  // closes it
     connections.push_back({std::move(socket), false, Deadline::After(kGreeting)});
   }
-  accepting_.Failed(errno);
+  pause_.Failed(errno);
 }
 
 bool ShmOfferingEnd::Serve(Connection& connection) {

@@ -12,7 +12,7 @@
 
 #include "src/base/deadline.h"
 #include "src/base/thread_clock.h"
-#include "src/transport/accepting.h"
+#include "src/transport/accept_pause.h"
 #include "src/transport/channel.h"
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/offer_table.h"
@@ -51,7 +51,7 @@ class ShmOfferingEnd final : public OfferingEnd {
   WakeFd wake_;
   std::string name_;
   UniqueFd listener_;
-  Accepting accepting_;  // of the thread
+  AcceptPause pause_;  // of the thread
   std::jthread thread_;
 };
 
