@@ -12,7 +12,6 @@
 namespace layercast {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10000;
 constexpr std::int64_t kMostHeads = 65536;
 constexpr const char* kSliding = "sliding_attention";
 

@@ -13,6 +13,8 @@
 
 namespace layercast {
 
+inline constexpr std::int64_t kMostLayers = 10000;  // of a model, and what fields say of their number
+
 // The text of a config.json. Python's json module writes infinite numbers as no JSON parser reads them (`Infinity`),
 // transformers since 5.0 as objects ({"__float__": "Infinity"}): here both are the latter.
 nlohmann::json ParseConfigText(std::string_view text);

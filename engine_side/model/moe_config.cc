@@ -11,7 +11,6 @@ namespace layercast {
 namespace {
 
 constexpr std::int64_t kMostExperts = 65536;
-constexpr std::int64_t kMostLayers = 10000;
 constexpr std::int64_t kMostExpertsInAll = 262144;  // each has names and places of its own in a plan
 
 std::int64_t ParseNumExperts(const ConfigFields& fields) {

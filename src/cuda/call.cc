@@ -108,6 +108,17 @@ OnCudaDevice::OnCudaDevice(int device) : context_(device) {
 
 OnCudaDevice::~OnCudaDevice() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
 
+bool IsReachedOnCuda(int device, cudaEvent_t event) {
+  const OnCudaDevice scope(device);
+  const cudaError_t error = cudaEventQuery(event);
+  if (error == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  CheckCuda(error, "cudaEventQuery", device);
+  return true;
+}
+
 void GiveBackOnCuda(int device, const char* call, const std::function<cudaError_t()>& give_back) noexcept {
   try {
     const OnCudaDevice scope(device);

@@ -43,6 +43,9 @@ class OnCudaDevice {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // once it is exchanged, the thread's own
 };
 
+// Whether the device has got to the event; waits for nothing. Throws as CheckCuda does.
+bool IsReachedOnCuda(int device, cudaEvent_t event);
+
 // For destructors: makes the call on the device, and logs where it fails.
 void GiveBackOnCuda(int device, const char* call, const std::function<cudaError_t()>& give_back) noexcept;
 

@@ -36,16 +36,7 @@ void CudaEvent::Synchronize() const {
   CheckCuda(cudaEventSynchronize(handle_), "cudaEventSynchronize", device_);
 }
 
-bool CudaEvent::IsDone() const {
-  const OnCudaDevice scope(device_);
-  const cudaError_t error = cudaEventQuery(handle_);
-  if (error == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());
-    return false;
-  }
-  CheckCuda(error, "cudaEventQuery", device_);
-  return true;
-}
+bool CudaEvent::IsDone() const { return IsReachedOnCuda(device_, handle_); }
 
 CudaStream::CudaStream(int device) : device_(device) {
   const OnCudaDevice scope(device);

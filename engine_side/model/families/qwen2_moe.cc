@@ -15,7 +15,6 @@ namespace {
 
 // Unlike Qwen2's: every other one of the first max_window_layers has the window.
 void ListWindows(nlohmann::json& config) {
-  constexpr std::int64_t kMostLayers = 10000;
   const ConfigFields fields(config);
   if (!fields.Flag("use_sliding_window", false) || fields.Find("layer_types") != nullptr) return;
   const std::int64_t layers = fields.Integer("num_hidden_layers", 1, kMostLayers).value_or(0);

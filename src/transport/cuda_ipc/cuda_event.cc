@@ -36,16 +36,7 @@ class CudaIpcEvent final : public IpcEvent {
     const OnCudaDevice scope(device_);
     CheckCuda(cudaEventRecord(event_, stream.handle()), "cudaEventRecord", device_);
   }
-  bool Reached() override {
-    const OnCudaDevice scope(device_);
-    const cudaError_t error = cudaEventQuery(event_);
-    if (error == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());
-      return false;
-    }
-    CheckCuda(error, "cudaEventQuery", device_);
-    return true;
-  }
+  bool Reached() override { return IsReachedOnCuda(device_, event_); }
 
  private:
   const int device_;
