@@ -32,7 +32,10 @@ DeviceTensors::Place::Place(std::shared_ptr<DeviceStream> opened, std::mutex& mu
       scratch(stream->memory()),
       pinned(stream->pinned()),
       uploads(*stream, kBlockBytes),
-      download(*stream, kBlockBytes) {}
+      download(*stream, kBlockBytes) {
+  uploads.Open();  // before a version of this publisher is on its way
+  download.Open();
+}
 
 DeviceTensors::Place& DeviceTensors::On(const Device& device) {
   const auto place = places_.find(device.index);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engine_side/device/walks.h"
 #include "engine_side/quant/cuda_codes.h"
 #include "engine_side/quant/cuda_kernels.h"
+#include "engine_side/quant/cuda_recipes.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/cuda/call.h"
@@ -50,9 +52,34 @@ NonFinite NonFiniteOf(DType dtype) {
   }
 }
 
+// Rows that a copy of two dimensions brings to their places in a tensor, or from there.
+struct Pitched {
+  std::size_t at;  // of the first; bytes, as all of it
+  std::size_t rows, row_bytes, stride;
+};
+
+// Elements [first, first + count) of a walk as such. Empty: a kernel does better, or has to. One does where rows are
+// short.
+std::optional<Pitched> PitchedOf(DType dtype, const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+  constexpr std::size_t kFewestBytes = 512;  // of a row: what a warp reads at once, by words of 16 bytes
+  const std::optional<WalkRows> of = RowsOf(walk, first, count);
+  if (!of) return std::nullopt;
+  const auto bytes = [size = ElementBytes(dtype)](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * static_cast<std::size_t>(size);
+  };
+  const Pitched rows{bytes(of->at), static_cast<std::size_t>(of->rows), bytes(of->cols), bytes(of->stride)};
+  const bool suits = HowToCopyRows(rows.row_bytes, rows.rows, rows.stride) == RowCopy::kPitched;
+  return suits && rows.row_bytes >= kFewestBytes ? std::optional(rows) : std::nullopt;
+}
+
 class CudaDeviceStream final : public DeviceStream {
  public:
-  explicit CudaDeviceStream(int device) : stream_(device) {}
+  explicit CudaDeviceStream(int device) : stream_(device) {
+    const OnCudaDevice scope(device);
+    LoadCudaKernels();
+    LoadMoveKernels();
+    LoadLeafDigests();
+  }
 
   Device device() const override { return {Device::Kind::kCuda, stream_.device()}; }
   MemoryResource& memory() override { return memory_; }
@@ -78,7 +105,10 @@ class CudaDeviceStream final : public DeviceStream {
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
                std::int64_t first, std::int64_t count) override {
     const OnCudaDevice scope(stream_.device());
-    if (from == to_dtype) {
+    const std::optional<Pitched> rows = from == to_dtype ? PitchedOf(from, walk, first, count) : std::nullopt;
+    if (rows) {
+      CopyRows(packed, rows->row_bytes, to + rows->at, rows->stride, *rows);
+    } else if (from == to_dtype) {
       CudaScatter(ElementBytes(from), packed, to, walk, first, count, stream_.handle());
     } else {
       CudaScatterCast(from, packed, to_dtype, to, walk, first, count, stream_.handle());
@@ -87,6 +117,9 @@ class CudaDeviceStream final : public DeviceStream {
   void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
               std::byte* packed) override {
     const OnCudaDevice scope(stream_.device());
+    if (const std::optional<Pitched> rows = PitchedOf(dtype, walk, first, count)) {
+      return CopyRows(from + rows->at, rows->stride, packed, rows->row_bytes, *rows);
+    }
     CudaGather(ElementBytes(dtype), from, walk, first, count, packed, stream_.handle());
   }
   void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override {
@@ -137,8 +170,12 @@ class CudaDeviceStream final : public DeviceStream {
   void Check(cudaError_t error, const char* call) const { CheckCuda(error, call, stream_.device()); }
   void CopyPitched(const RegionView& view, std::byte* to) {
     const OnCudaDevice scope(stream_.device());
-    Check(cudaMemcpy2DAsync(to, view.row_bytes, view.base, view.stride, view.row_bytes, view.rows,
-                            cudaMemcpyDeviceToDevice, stream_.handle()),
+    CopyRows(view.base, view.stride, to, view.row_bytes, {0, view.rows, view.row_bytes, view.stride});
+  }
+  void CopyRows(const std::byte* from, std::size_t from_stride, std::byte* to, std::size_t to_stride,
+                const Pitched& rows) {
+    Check(cudaMemcpy2DAsync(to, to_stride, from, from_stride, rows.row_bytes, rows.rows, cudaMemcpyDeviceToDevice,
+                            stream_.handle()),
           "cudaMemcpy2DAsync");
   }
   void CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault);
@@ -154,42 +191,20 @@ class CudaDeviceStream final : public DeviceStream {
   std::vector<CudaEvent> spare_;
 };
 
-template <class T>
-T* Output(std::span<const KernelTensorView> outputs, std::size_t index) {
-  return reinterpret_cast<T*>(outputs[index].data);
-}
-
 void CudaDeviceStream::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
                                 const AmaxInput& amax, std::span<const KernelTensorView> outputs,
                                 std::uint64_t* fault_word) {
   const OnCudaDevice scope(stream_.device());
-  CUstream_st* const stream = stream_.handle();
+  if (recipe.name() == "none") {
+    LAYERCAST_CHECK(first_row == 0);
+    return CopyChecked(rows, outputs[0].data, fault_word);
+  }
+  const CudaRecipe& kernel = CudaRecipeOf(recipe.name());
   auto* const fault = reinterpret_cast<CudaFaultWord*>(fault_word);
   const CudaMatrix piece{rows.dtype, rows.data, rows.rows, rows.cols, rows.row_stride, first_row};
+  const CudaTensorAmax whole = kernel.of_whole_amax ? AmaxOf(piece, amax.tensor, fault) : CudaTensorAmax{};
   const float* const row_amax = amax.rows.empty() ? nullptr : amax.rows.data();
-  auto* const values = Output<std::uint8_t>(outputs, 0);
-  const std::string_view name = recipe.name();
-  if (name == "none") {
-    LAYERCAST_CHECK(first_row == 0);
-    CopyChecked(rows, outputs[0].data, fault_word);
-  } else if (name == "fp8_per_tensor") {
-    CudaFp8PerTensor(piece, AmaxOf(piece, amax.tensor, fault), values, Output<float>(outputs, 1), fault, stream);
-  } else if (name == "fp8_per_channel") {
-    CudaFp8PerChannel(piece, row_amax, values, Output<float>(outputs, 1), fault, stream);
-  } else if (name == "int8_per_channel") {
-    CudaInt8PerChannel(piece, row_amax, values, Output<float>(outputs, 1), fault, stream);
-  } else if (name == "fp8_per_block") {
-    CudaFp8PerBlock(piece, recipe.options().power_of_two_scales, values, Output<float>(outputs, 1), fault, stream);
-  } else if (name == "mxfp8") {
-    CudaMxfp8(piece, values, Output<std::uint8_t>(outputs, 1), fault, stream);
-  } else if (name == "mxfp4") {
-    CudaMxfp4(piece, values, Output<std::uint8_t>(outputs, 1), fault, stream);
-  } else if (name == "nvfp4") {
-    CudaNvfp4(piece, AmaxOf(piece, amax.tensor, fault), values, Output<std::uint8_t>(outputs, 1),
-              Output<float>(outputs, 2), fault, stream);
-  } else {
-    throw Error(ErrorCode::kUnsupported, "recipe '" + std::string(name) + "' has no kernels for CUDA devices");
-  }
+  kernel.quantize({piece, recipe.options(), whole, row_amax, outputs, fault, stream_.handle()});
 }
 
 // Types that no kernel of a recipe takes are looked through first; integers are all finite.

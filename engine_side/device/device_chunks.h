@@ -26,13 +26,14 @@ class DeviceChunks final : public ChunkMemory {
 
   MemoryResource& resource() override { return slots_; }
   PendingDigest BeginDigest(std::span<const RegionView> views) override;
-  // In place.
+  bool queues_digests() const override { return true; }
+  // Changes a byte of the chunk where it lies.
   std::vector<RegionView> Corrupted(std::span<const RegionView> views) override;
   Mark Now() override { return stream_.Record(); }
   void Await(Mark mark) override { stream_.Wait(mark); }
 
  private:
-  // What is given back is kept for the next reload. One thread only, as all of this.
+  // Slots that are given back are kept for the next reload. One thread only, as all of this.
   class Slots final : public MemoryResource {
    public:
     explicit Slots(MemoryResource& upstream) : memory_(upstream) {}

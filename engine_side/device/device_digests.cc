@@ -10,8 +10,8 @@
 namespace layercast {
 namespace {
 
-// At once: whole leaves, of whatever elements.
-constexpr std::size_t kPartBytes = std::size_t{32} << 20;
+// At once: whole leaves, of whatever elements. Four threads make a leaf, so few leaves leave multiprocessors idle.
+constexpr std::size_t kPartBytes = std::size_t{1} << 30;
 constexpr std::size_t kPackedBytes = std::size_t{4} << 20;
 
 }  // namespace

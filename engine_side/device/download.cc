@@ -14,6 +14,12 @@ constexpr std::size_t kPartAlignment = 16;  // of whatever elements
 
 }  // namespace
 
+void Download::Open() {
+  for (Block& block : blocks_) {
+    if (!block.pinned) block.pinned = Buffer(stream_.pinned(), block_bytes_);
+  }
+}
+
 // What is in the current block is on its way; what is in the other one is looked at, and its room taken next.
 void Download::Turn() {
   blocks_[current_].arrived = stream_.Record();

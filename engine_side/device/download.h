@@ -12,7 +12,8 @@
 
 namespace layercast {
 
-// Resource; one thread only. Takes its memory at the first use, and keeps it. The stream outlives it.
+// Resource; one thread only. Takes its memory at the first use, unless it was opened before, and keeps it. The stream
+// outlives it.
 class Download {
  public:
   using Visit = std::function<void(std::span<const std::byte> bytes)>;
@@ -21,6 +22,9 @@ class Download {
   Download(const Download&) = delete;
   Download& operator=(const Download&) = delete;
   ~Download();
+
+  // Takes the pinned memory, as UploadRing does.
+  void Open();
 
   // `visit` sees the bytes in order, in as many calls as it takes, once at least: during this call and later ones, the
   // last by Finish.

@@ -11,11 +11,6 @@
 namespace layercast {
 namespace {
 
-template <class Element>
-void Run(const Element& element, std::int64_t count, CUstream_st* stream) {
-  cuda::ElementsOnDevice(stream).Run(element, count);
-}
-
 // Calls body(T{}) for an unsigned type of so many bytes.
 template <class Body>
 void ForBytes(int element_bytes, const Body& body) {
@@ -37,61 +32,109 @@ void ForCast(DType dtype, const Body& body) {
   throw Error(ErrorCode::kInternal, "no cast of dtype " + std::to_string(static_cast<int>(dtype)));
 }
 
-}  // namespace
-
-void CudaScatter(int element_bytes, const void* packed, void* to, const ElementWalk& walk, std::int64_t first,
-                 std::int64_t count, CUstream_st* stream) {
+template <class Runner>
+void Scatter(const Runner& runner, int element_bytes, const void* packed, void* to, const ElementWalk& walk,
+             std::int64_t first, std::int64_t count) {
   ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
     const cuda::ScatterElement<cuda::Raw<T>, cuda::Raw<T>> element{static_cast<const T*>(packed), static_cast<T*>(to),
                                                                    walk, first};
-    Run(element, count, stream);
+    runner.Run(element, count);
   });
 }
 
-void CudaGather(int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
-                void* packed, CUstream_st* stream) {
+template <class Runner>
+void Gather(const Runner& runner, int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first,
+            std::int64_t count, void* packed) {
   ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
-    const cuda::GatherElement<T> element{static_cast<const T*>(from), static_cast<T*>(packed), walk, first};
-    Run(element, count, stream);
+    runner.Run(cuda::GatherElement<T>{static_cast<const T*>(from), static_cast<T*>(packed), walk, first}, count);
   });
 }
 
-void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t count, CUstream_st* stream) {
+template <class Runner>
+void Zero(const Runner& runner, int element_bytes, void* to, const ElementWalk& walk, std::int64_t count) {
   ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
-    Run(cuda::ZeroElement<T>{static_cast<T*>(to), walk}, count, stream);
+    runner.Run(cuda::ZeroElement<T>{static_cast<T*>(to), walk}, count);
   });
 }
 
-void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
-                     std::int64_t first, std::int64_t count, CUstream_st* stream) {
+template <class Runner>
+void ScatterCast(const Runner& runner, DType from, const void* packed, DType to_dtype, void* to,
+                 const ElementWalk& walk, std::int64_t first, std::int64_t count) {
   ForCast(from, [&](auto from_type) {
     ForCast(to_dtype, [&](auto to_type) {
       using From = decltype(from_type);
       using To = decltype(to_type);
       const cuda::ScatterElement<From, To> element{static_cast<const typename From::Bits*>(packed),
                                                    static_cast<typename To::Bits*>(to), walk, first};
-      Run(element, count, stream);
+      runner.Run(element, count);
     });
   });
 }
 
-void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream) {
+template <class Runner>
+void NegateExponential(const Runner& runner, DType dtype, const void* from, std::int64_t count, float* to) {
   ForCast(dtype, [&](auto type) {
     using From = decltype(type);
-    Run(cuda::NegateExponentialElement<From>{static_cast<const typename From::Bits*>(from), to}, count, stream);
+    runner.Run(cuda::NegateExponentialElement<From>{static_cast<const typename From::Bits*>(from), to}, count);
   });
+}
+
+template <class Runner>
+void Find(const Runner& runner, int element_bytes, const void* from, std::int64_t count, std::uint64_t mask,
+          std::uint64_t value, CudaFaultWord* fault) {
+  ForBytes(element_bytes, [&](auto type) {
+    using T = decltype(type);
+    runner.Run(cuda::FindElement<T>{static_cast<const T*>(from), static_cast<T>(mask), static_cast<T>(value), fault},
+               count);
+  });
+}
+
+}  // namespace
+
+void LoadMoveKernels() {
+  const cuda::LoadElementsOnDevice runner;
+  for (const int bytes : {1, 2, 4, 8}) {
+    Scatter(runner, bytes, nullptr, nullptr, {}, 0, 0);
+    Gather(runner, bytes, nullptr, {}, 0, 0, nullptr);
+    Zero(runner, bytes, nullptr, {}, 0);
+    Find(runner, bytes, nullptr, 0, 0, 0, nullptr);
+  }
+  const DType cast[] = {cuda::kDTypeBF16, cuda::kDTypeF16, cuda::kDTypeF32, cuda::kDTypeF64};
+  for (const DType from : cast) {
+    NegateExponential(runner, from, nullptr, 0, nullptr);
+    for (const DType to : cast) ScatterCast(runner, from, nullptr, to, nullptr, {}, 0, 0);
+  }
+}
+
+void CudaScatter(int element_bytes, const void* packed, void* to, const ElementWalk& walk, std::int64_t first,
+                 std::int64_t count, CUstream_st* stream) {
+  Scatter(cuda::ElementsOnDevice(stream), element_bytes, packed, to, walk, first, count);
+}
+
+void CudaGather(int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+                void* packed, CUstream_st* stream) {
+  Gather(cuda::ElementsOnDevice(stream), element_bytes, from, walk, first, count, packed);
+}
+
+void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t count, CUstream_st* stream) {
+  Zero(cuda::ElementsOnDevice(stream), element_bytes, to, walk, count);
+}
+
+void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
+                     std::int64_t first, std::int64_t count, CUstream_st* stream) {
+  ScatterCast(cuda::ElementsOnDevice(stream), from, packed, to_dtype, to, walk, first, count);
+}
+
+void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream) {
+  NegateExponential(cuda::ElementsOnDevice(stream), dtype, from, count, to);
 }
 
 void CudaFind(int element_bytes, const void* from, std::int64_t count, std::uint64_t mask, std::uint64_t value,
               CudaFaultWord* fault, CUstream_st* stream) {
-  ForBytes(element_bytes, [&](auto type) {
-    using T = decltype(type);
-    Run(cuda::FindElement<T>{static_cast<const T*>(from), static_cast<T>(mask), static_cast<T>(value), fault}, count,
-        stream);
-  });
+  Find(cuda::ElementsOnDevice(stream), element_bytes, from, count, mask, value, fault);
 }
 
 }  // namespace layercast

@@ -10,6 +10,9 @@
 
 namespace layercast {
 
+// All of these kernels, as LoadCudaKernels loads others.
+void LoadMoveKernels();
+
 // Bytes of an element, of 1, 2, 4 or 8, as they are.
 void CudaScatter(int element_bytes, const void* packed, void* to, const ElementWalk& walk, std::int64_t first,
                  std::int64_t count, CUstream_st* stream);

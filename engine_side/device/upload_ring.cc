@@ -11,12 +11,15 @@ constexpr std::size_t kSlotAlignment = 256;  // what a device reads in one go, a
 
 }  // namespace
 
+void UploadRing::Open() {
+  if (!blocks_.empty()) return;
+  device_ = Buffer(stream_.memory(), block_bytes_);
+  for (std::size_t i = 0; i < kBlocks; ++i) blocks_.push_back({Buffer(stream_.pinned(), block_bytes_)});
+}
+
 UploadRing::Slot UploadRing::Take(std::size_t bytes) {
   LAYERCAST_CHECK(bytes <= block_bytes_);
-  if (blocks_.empty()) {
-    device_ = Buffer(stream_.memory(), block_bytes_);
-    for (std::size_t i = 0; i < kBlocks; ++i) blocks_.push_back({Buffer(stream_.pinned(), block_bytes_)});
-  }
+  Open();
   if (used_ + bytes > block_bytes_) {
     blocks_[current_].read = stream_.Record();
     current_ = (current_ + 1) % kBlocks;

@@ -9,7 +9,8 @@
 
 namespace layercast {
 
-// Resource; one thread only. Takes its memory at the first use, and keeps it. The stream outlives it.
+// Resource; one thread only. Takes its memory at the first use, unless it was opened before, and keeps it. The stream
+// outlives it.
 class UploadRing {
  public:
   static constexpr std::size_t kBlocks = 4;
@@ -18,6 +19,9 @@ class UploadRing {
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
   ~UploadRing();
+
+  // Takes the memory: pinned memory may wait for all that runs on the device, and is best taken while nothing does.
+  void Open();
 
   // Room for some bytes, and as much device memory beside it, for those that do not go straight to their place. To be
   // written at once, and read by what is queued before the next Take.

@@ -91,4 +91,13 @@ bool IsOneRun(const ElementWalk& walk, std::int64_t first, std::int64_t count) {
   return walk.stride[last] == 1 && first % walk.extent[last] + count <= walk.extent[last];
 }
 
+std::optional<WalkRows> RowsOf(const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+  if (count == 0) return WalkRows{};
+  if (IsOneRun(walk, first, count)) return WalkRows{walk.At(first), 1, count, count};
+  if (walk.rank != 2 || walk.stride[1] != 1) return std::nullopt;
+  const std::int64_t cols = walk.extent[1];
+  if (first % cols != 0 || count % cols != 0) return std::nullopt;
+  return WalkRows{walk.At(first), count / cols, cols, walk.stride[0]};
+}
+
 }  // namespace layercast

@@ -22,4 +22,14 @@ std::int64_t NumElements(const ElementWalk& walk);
 // Whether elements [first, first + count) of the walk lie one behind the other.
 bool IsOneRun(const ElementWalk& walk, std::int64_t first, std::int64_t count);
 
+// Rows of elements, each of which lie one behind the other.
+struct WalkRows {
+  std::int64_t at = 0;  // of the first, in the tensor
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t stride = 0;  // from row to row
+  bool operator==(const WalkRows&) const = default;
+};
+// Elements [first, first + count) of the walk as such; empty where they are none. One run is one row.
+std::optional<WalkRows> RowsOf(const ElementWalk& walk, std::int64_t first, std::int64_t count);
+
 }  // namespace layercast

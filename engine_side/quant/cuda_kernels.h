@@ -57,6 +57,10 @@ LAYERCAST_HOST_DEVICE constexpr CudaFault DecodeCudaFault(CudaFaultWord word) {
   return {static_cast<CudaFault::Kind>(word & 3), static_cast<std::int64_t>((word & ~(CudaFaultWord{1} << 63)) >> 2)};
 }
 
+// Loads all kernels of this header onto the calling thread's device; else each is loaded when it is first started. That
+// may wait for all that runs on the device, NCCL's kernels too, which wait for their peers.
+void LoadCudaKernels();
+
 // none. `values` has the weight's dtype.
 void CudaCopy(const CudaMatrix& piece, void* values, CudaFaultWord* fault, CUstream_st* stream);
 

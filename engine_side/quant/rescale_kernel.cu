@@ -1,6 +1,7 @@
 #include "engine_side/quant/cuda/for_elements.cuh"
 #include "engine_side/quant/cuda/rescale_body.cuh"
 #include "engine_side/quant/cuda_kernels.h"
+#include "engine_side/quant/load_kernels.h"
 
 namespace layercast {
 
@@ -11,6 +12,14 @@ void CudaRescale(std::uint8_t* codes, std::int64_t count, float from, float to, 
 void CudaRescaleNvfp4(std::uint8_t* codes, std::uint8_t* scales, std::int64_t blocks, float from, float to,
                       CUstream_st* stream) {
   cuda::RunRescaleNvfp4(cuda::ElementsOnDevice(stream), codes, scales, blocks, from, to);
+}
+
+void LoadCudaRescale() {
+  alignas(16) std::uint8_t codes[2];
+  for (std::uint8_t* const at : {codes, codes + 1}) {  // aligned or not: another kernel
+    cuda::RunRescale(cuda::LoadElementsOnDevice(), at, 1, 1.0F, 2.0F);
+    cuda::RunRescaleNvfp4(cuda::LoadElementsOnDevice(), at, nullptr, 1, 1.0F, 2.0F);
+  }
 }
 
 }  // namespace layercast

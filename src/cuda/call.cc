@@ -6,6 +6,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/cuda/per_device.h"
 
 namespace layercast {
 namespace {
@@ -25,7 +26,6 @@ ErrorCode CodeOf(cudaError_t error) {
 // What the runtime has no counterpart of. Found at run time, so that a program starts without a driver.
 struct ContextFunctions {
   decltype(&::cuDevicePrimaryCtxRetain) retain = nullptr;
-  decltype(&::cuDevicePrimaryCtxRelease) release = nullptr;
   decltype(&::cuCtxGetCurrent) current = nullptr;
   decltype(&::cuCtxPushCurrent) push = nullptr;
   decltype(&::cuCtxPopCurrent) pop = nullptr;
@@ -45,7 +45,6 @@ ContextFunctions FindContextFunctions() {
   };
   ContextFunctions functions;
   find(functions.retain, "cuDevicePrimaryCtxRetain");
-  find(functions.release, "cuDevicePrimaryCtxRelease");
   find(functions.current, "cuCtxGetCurrent");
   find(functions.push, "cuCtxPushCurrent");
   find(functions.pop, "cuCtxPopCurrent");
@@ -64,13 +63,18 @@ void CheckDriver(CUresult result, const char* call, int device) {
               "CUDA device " + std::to_string(device) + ": " + call + ": error " + std::to_string(result));
 }
 
-// A thread is on the first device from its beginning, and in no context before its first call that needs one: the
-// driver's own functions find none then.
-bool IsInContextOf(int device) {
-  int on = 0;
-  CheckCuda(cudaGetDevice(&on), "cudaGetDevice", device);
+CUcontext OpenPrimaryContext(int device) {
+  CheckCuda(cudaInitDevice(device, 0, 0), "cudaInitDevice", device);
   CUcontext context = nullptr;
-  return on == device && Contexts().current(&context) == CUDA_SUCCESS && context != nullptr;
+  CheckDriver(Contexts().retain(&context, device), "cuDevicePrimaryCtxRetain", device);
+  return context;
+}
+
+// Retained as long as the process lives: the runtime keeps it as well. Never destroyed: what a program destroys last is
+// given back in a context too.
+CUcontext PrimaryContextOf(int device) {
+  static auto& contexts = *new PerDevice<CUcontext>(OpenPrimaryContext, device);
+  return contexts.Of(device);
 }
 
 }  // namespace
@@ -82,23 +86,21 @@ void CheckCuda(cudaError_t error, const std::string& call, int device) {
                                  " (" + cudaGetErrorName(error) + ")");
 }
 
-OnCudaDevice::Context::Context(int device) : device_(device) {
-  if (IsInContextOf(device)) return;
+// A thread may be in another context of the device: a green one, or one that its program made. Streams and events of
+// the primary one are not its.
+OnCudaDevice::Context::Context(int device) {
+  const CUcontext primary = PrimaryContextOf(device);
   const ContextFunctions& contexts = Contexts();
-  CheckCuda(cudaInitDevice(device, 0, 0), "cudaInitDevice", device);  // the runtime keeps the context from now on
-  CUcontext context = nullptr;
-  CheckDriver(contexts.retain(&context, device), "cuDevicePrimaryCtxRetain", device);
-  const CUresult result = contexts.push(context);
-  pushed_ = result == CUDA_SUCCESS;
-  if (!pushed_) static_cast<void>(contexts.release(device));
-  CheckDriver(result, "cuCtxPushCurrent", device);
+  CUcontext current = nullptr;
+  if (contexts.current(&current) == CUDA_SUCCESS && current == primary) return;
+  CheckDriver(contexts.push(primary), "cuCtxPushCurrent", device);
+  pushed_ = true;
 }
 
 OnCudaDevice::Context::~Context() {
   if (!pushed_) return;
   CUcontext ours = nullptr;
   static_cast<void>(Contexts().pop(&ours));
-  static_cast<void>(Contexts().release(device_));
 }
 
 // In the context: without one the runtime would open the thread's own device for it.
@@ -107,6 +109,14 @@ OnCudaDevice::OnCudaDevice(int device) : context_(device) {
 }
 
 OnCudaDevice::~OnCudaDevice() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+
+void LoadKernel(const void* kernel) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel);
+  int device = 0;
+  static_cast<void>(cudaGetDevice(&device));
+  CheckCuda(loaded, "cudaFuncGetAttributes", device);
+}
 
 bool IsReachedOnCuda(int device, cudaEvent_t event) {
   const OnCudaDevice scope(device);

@@ -13,7 +13,8 @@ namespace layercast {
 // kUnsupported where there is no such device or no driver for it, else kUnavailable.
 void CheckCuda(cudaError_t error, const std::string& call, int device);
 
-// The calling thread's device until the end of the scope: its primary context is pushed, and popped again. Every call
+// The calling thread's device until the end of the scope: its primary context is pushed, and popped again, unless the
+// thread is in that one. Every call
 // that needs a context is made in one, those that are given a stream too, since the runtime opens the thread's own
 // device for them; and setting that one again at the end would open it as well. So a process that works on one GPU has
 // a context there, some hundreds of megabytes, and none on the first. The thread's capture mode is relaxed meanwhile: a
@@ -35,13 +36,16 @@ class OnCudaDevice {
     ~Context();
 
    private:
-    const int device_;
-    bool pushed_ = false;  // else the thread was in one of the device
+    bool pushed_ = false;  // else the thread was in it
   };
 
   const Context context_;
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // once it is exchanged, the thread's own
 };
+
+// Loads a kernel onto the calling thread's device. A kernel that was not loaded before is when it is first started, and
+// that may wait for all that runs there: for other kernels that wait for their peers, too.
+void LoadKernel(const void* kernel);
 
 // Whether the device has got to the event; waits for nothing. Throws as CheckCuda does.
 bool IsReachedOnCuda(int device, cudaEvent_t event);

@@ -19,6 +19,9 @@ namespace layercast {
 
 struct Digest;  // layercast/version.h
 
+// Loads the kernels onto the calling thread's device: else each is when it is first started (call.h).
+void LoadLeafDigests();
+
 // leaves[i] becomes XXH3-128 (default secret, seed 0) of leaf i alone, for each of NumLeaves(count). Throws Error where
 // the launch fails.
 void CudaLeafDigests(const std::byte* bytes, std::uint64_t count, Digest* leaves, CUstream_st* stream);

@@ -1,12 +1,37 @@
 #include "src/cuda/memory.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "src/cuda/call.h"
+#include "src/cuda/per_device.h"
 
 namespace layercast {
 namespace {
+
+// What was given back stays mapped, for whoever asks next.
+cudaMemPool_t MakePool(int device) {
+  const OnCudaDevice scope(device);
+  cudaMemPoolProps wanted{};
+  wanted.allocType = cudaMemAllocationTypePinned;
+  wanted.location.type = cudaMemLocationTypeDevice;
+  wanted.location.id = device;
+  cudaMemPool_t pool = nullptr;
+  CheckCuda(cudaMemPoolCreate(&pool, &wanted), "cudaMemPoolCreate", device);
+  auto keeps = std::numeric_limits<std::uint64_t>::max();
+  const cudaError_t set = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keeps);
+  if (set != cudaSuccess) static_cast<void>(cudaMemPoolDestroy(pool));
+  CheckCuda(set, "cudaMemPoolSetAttribute", device);
+  return pool;
+}
+
+// Never destroyed: blocks may be given back as long as the process lives.
+cudaMemPool_t PoolOf(int device) {
+  static auto& pools = *new PerDevice<cudaMemPool_t>(MakePool, device);
+  return pools.Of(device);
+}
 
 // Of no bytes CUDA gives no address, and a Buffer without one owns nothing.
 std::size_t AtLeastOne(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
@@ -16,8 +41,8 @@ std::size_t AtLeastOne(std::size_t bytes) { return std::max<std::size_t>(bytes, 
 std::byte* CudaMemory::Allocate(std::size_t bytes) {
   const OnCudaDevice scope(stream_.device());
   void* address = nullptr;
-  CheckCuda(cudaMallocAsync(&address, AtLeastOne(bytes), stream_.handle()),
-            "cudaMallocAsync of " + std::to_string(bytes) + " bytes", stream_.device());
+  CheckCuda(cudaMallocFromPoolAsync(&address, AtLeastOne(bytes), PoolOf(stream_.device()), stream_.handle()),
+            "cudaMallocFromPoolAsync of " + std::to_string(bytes) + " bytes", stream_.device());
   return static_cast<std::byte*>(address);
 }
 

@@ -1,5 +1,5 @@
-// Memory of a CUDA device, and host memory that its copy engines reach. Neither is cheap to get: wrap them in a
-// CachingMemory (src/base/caching_memory.h) where blocks come and go.
+// Memory of a CUDA device, and host memory that its copy engines reach. Host memory of this kind is not cheap to get,
+// nor to give back: wrap it in a CachingMemory (src/base/caching_memory.h) where blocks come and go.
 #pragma once
 
 #include "layercast/memory.h"
@@ -7,7 +7,9 @@
 
 namespace layercast {
 
-// Device memory in the order of a stream: a block may be used by what is queued after Allocate, and what was queued
+// Device memory in the order of a stream, from a pool that the process has for each device: what is given back stays
+// with the process, mapped, for the next request of any stream. CUDA's default pool, whose settings are the host
+// program's, would unmap it. A block may be used by what is queued after Allocate, and what was queued
 // before Deallocate may still use it. Another stream must wait for an event in between. The stream outlives it, and its
 // blocks. One thread at a time, the stream's.
 class CudaMemory final : public MemoryResource {
@@ -22,8 +24,9 @@ class CudaMemory final : public MemoryResource {
   const CudaStream& stream_;
 };
 
-// Page-locked host memory, which copies to and from the device read and write by themselves. Giving it back waits for
-// nothing: the caller knows that no copy uses it any more. Thread-safe.
+// Page-locked host memory, which copies to and from the device read and write by themselves. To take some, and to give
+// it back, may wait for all that runs on the device, in whatever stream: so it is taken before kernels run that wait
+// for their peers, and kept. The caller knows that no copy uses what is given back. Thread-safe.
 class PinnedMemory final : public MemoryResource {
  public:
   // `device`: named in errors; every device of the process reaches it.

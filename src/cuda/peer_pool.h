@@ -1,6 +1,7 @@
 // Device memory that the other GPUs of the process reach too, for NCCL: where two ranks live in one process, its
-// kernels write from one GPU straight to the buffers that were given to it on the other. Memory of a device's default
-// pool (memory.h) is reached by that device alone, and such a write would end all work of the process on it.
+// kernels write from one GPU straight to the buffers that were given to it on the other. Memory of the pool
+// that CudaMemory takes its own from (memory.h) is reached by that device alone, and such a write would end all work of
+// the process on it.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,17 @@
 #include "src/cuda/stream.h"
 
+#include <chrono>
 #include <utility>
 
 #include "src/cuda/call.h"
 
 namespace layercast {
+namespace {
+
+// About as long as it takes to be woken: a copy of a small tensor is done before.
+constexpr std::chrono::microseconds kAwake{30};
+
+}  // namespace
 
 CudaEvent::CudaEvent(int device) : device_(device) {
   const OnCudaDevice scope(device);
@@ -33,6 +40,10 @@ void CudaEvent::Record(const CudaStream& stream) {
 
 void CudaEvent::Synchronize() const {
   const OnCudaDevice scope(device_);
+  const auto sleeps = std::chrono::steady_clock::now() + kAwake;
+  do {
+    if (IsReachedOnCuda(device_, handle_)) return;
+  } while (std::chrono::steady_clock::now() < sleeps);
   CheckCuda(cudaEventSynchronize(handle_), "cudaEventSynchronize", device_);
 }
 

@@ -9,9 +9,9 @@ namespace layercast {
 
 class CudaStream;
 
-// A place in a stream. Whoever waits for one sleeps until the device says that it is reached, some tens of microseconds
-// late, and leaves the core to threads that compute: most waits are for copies of megabytes. Move-only resource;
-// thread-safe once recorded.
+// A place in a stream. Whoever waits for one asks for some tens of microseconds, and then sleeps until the device says
+// that it is reached, as much late, and leaves the core to threads that compute: most waits are for copies of
+// megabytes. Move-only resource; thread-safe once recorded.
 class CudaEvent {
  public:
   explicit CudaEvent(int device);

@@ -44,11 +44,13 @@ Function* OfDriver(const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-bool IsInAContext() {
+CUcontext CurrentContext() {
   CUcontext context = nullptr;
   OfDriver<decltype(::cuCtxGetCurrent)>("cuCtxGetCurrent")(&context);
-  return context != nullptr;
+  return context;
 }
+
+bool IsInAContext() { return CurrentContext() != nullptr; }
 
 // The driver's functions for virtual memory are called in none otherwise.
 TEST(OnCudaDevice, OpensAContextForAThreadThatIsInNone) {
@@ -61,6 +63,31 @@ TEST(OnCudaDevice, OpensAContextForAThreadThatIsInNone) {
       EXPECT_TRUE(IsInAContext());
     }
     EXPECT_FALSE(IsInAContext());
+  }).join();
+}
+
+// As a program has that makes contexts of its own, green ones among them.
+TEST(OnCudaDevice, IsThePrimaryContextForAThreadThatIsInAnotherOneOfTheDevice) {
+  LAYERCAST_NEEDS_CUDA();
+  std::thread([] {
+    CUcontext primary = nullptr;
+    {
+      const OnCudaDevice scope(0);
+      primary = CurrentContext();
+    }
+    CUcontext own = nullptr;  // as of the version that OfDriver asks for
+    ASSERT_EQ(OfDriver<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate")(&own, 0, 0), CUDA_SUCCESS);
+    {
+      const OnCudaDevice scope(0);
+      EXPECT_EQ(CurrentContext(), primary);
+      const OnCudaDevice inner(0);
+      EXPECT_EQ(CurrentContext(), primary);
+    }
+    EXPECT_EQ(CurrentContext(), own);
+    CudaEvent done(0);
+    done.Record(CudaStream(0));  // an event and a stream of one context
+    done.Synchronize();
+    OfDriver<decltype(::cuCtxDestroy)>("cuCtxDestroy")(own);
   }).join();
 }
 

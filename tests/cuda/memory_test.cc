@@ -45,6 +45,24 @@ TEST(CudaMemory, SaysHowMuchItCouldNotGive) {
   }
 }
 
+// A host program may have its own wishes for the default one.
+TEST(CudaMemory, IsNotOfCudasDefaultPool) {
+  LAYERCAST_NEEDS_CUDA();
+  const auto reserved = [] {
+    cudaMemPool_t pool = nullptr;
+    EXPECT_EQ(cudaDeviceGetDefaultMemPool(&pool, 0), cudaSuccess);
+    std::uint64_t bytes = 0;
+    EXPECT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes), cudaSuccess);
+    return bytes;
+  };
+  CudaStream stream(0);
+  CudaMemory device(stream);
+  const std::uint64_t before = reserved();
+  const Buffer buffer(device, 64U << 20);
+  stream.Synchronize();
+  EXPECT_EQ(reserved(), before);
+}
+
 TEST(CudaMemory, IsKeptForTheNextRequestByACache) {
   LAYERCAST_NEEDS_CUDA();
   CudaStream stream(0);

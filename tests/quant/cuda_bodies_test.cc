@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <set>
+#include <typeindex>
 
 #include "engine_side/quant/codes.h"
 #include "engine_side/quant/cuda/amax_body.cuh"
@@ -110,6 +112,49 @@ TEST(RowTeams, AreAsFewWarpsAsWillDo) {
   EXPECT_EQ(threads(3584), 448);
   EXPECT_EQ(threads(4096), 512);
   EXPECT_EQ(threads(4097), 352);
+}
+
+// Notes which bodies would run.
+class Noting {
+ public:
+  explicit Noting(std::set<std::type_index>& bodies) : bodies_(bodies) {}
+  template <class Body>
+  void Run(const typename Body::Arguments& /*arguments*/, const cuda::Grid& /*grid*/) const {
+    bodies_.insert(typeid(Body));
+  }
+
+ private:
+  std::set<std::type_index>& bodies_;
+};
+
+void NoteBodies(const CudaMatrix& piece, std::set<std::type_index>& bodies) {
+  const Noting noting(bodies);
+  cuda::RunAmax(noting, piece, nullptr, nullptr);
+  cuda::RunRowAmax(noting, piece, nullptr, nullptr);
+  cuda::RunCopy(noting, piece, nullptr, nullptr);
+  cuda::RunFp8PerTensor(noting, piece, {}, nullptr, nullptr, nullptr);
+  cuda::RunRows<cuda::Fp8RowEncoder>(noting, piece, nullptr, nullptr, nullptr, nullptr);
+  cuda::RunFp8PerBlock(noting, piece, false, nullptr, nullptr, nullptr);
+  cuda::RunSmallBlocks<cuda::Nvfp4Format>(noting, piece, {}, nullptr, nullptr, nullptr, nullptr);
+}
+
+// Else a kernel that was not loaded is when a weight first needs it.
+TEST(Dispatch, TakesNoWayThatLoadingDoesNot) {
+  std::set<std::type_index> loaded;
+  cuda::ForEveryWay([&](const CudaMatrix& piece) { NoteBodies(piece, loaded); });
+  std::set<std::type_index> taken;
+  for (const DType dtype : kWeightTypes) {
+    for (const std::int64_t rows : {0, 1, 2, 300}) {
+      for (const std::int64_t cols : {0, 1, 32, 48, 8200, 70000}) {
+        for (const std::int64_t gap : {0, 8, 16}) {
+          const std::int64_t stride = cols * BitsPerElement(dtype) / 8 + gap;
+          NoteBodies({dtype, nullptr, rows, cols, stride, 0}, taken);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(taken, loaded);
+  EXPECT_EQ(loaded.size(), 3U * 2 * (2 + 1 + 2 + 2 + 1 + 1 + 2));
 }
 
 TEST(CudaBodies, RowsOfEveryLengthEqualTheReference) {
@@ -289,8 +334,12 @@ TEST(CudaCodes, EqualTheDefinitionAllOverTheirRange) {
   }
   for (std::uint32_t bits = 0; bits <= BitsOfFloat(1e30F); bits += 1021) {
     const float p = FloatOfBits(bits);
-    ASSERT_EQ(cuda::E2M1Code(p) & 7, EncodeE2M1(p)) << p;
+    ASSERT_EQ(cuda::SaturatedE2M1Code(p) & 7, EncodeE2M1(p)) << p;
+    if (p <= 6.0F) {
+      ASSERT_EQ(cuda::E2M1Code(p) & 7, EncodeE2M1(p)) << p;
+    }
   }
+  EXPECT_EQ(cuda::E2M1Code(6.0F) & 7, 7);
   for (std::uint32_t code = 0; code < 0x7f; ++code) {
     EXPECT_EQ(cuda::E4M3Value(code), static_cast<float>(DecodeElement(DType::kF8E4M3, code)));
   }
@@ -303,6 +352,33 @@ TEST(CudaCodes, TheCorrectedQuotientIsTheDivisions) {
         std::ldexp(1.0F + static_cast<float>(random() >> 9) * 0x1p-23F, static_cast<int>(random() % 100) - 50);
     const float x = s * (static_cast<float>(random() >> 8) * 0x1p-24F) * 448.0F;
     ASSERT_EQ(cuda::Quotient(x, s, 1.0F / s), x / s) << x << " / " << s;
+    ASSERT_EQ(cuda::Quotient(-x, s, 1.0F / s), -x / s) << -x << " / " << s;
+  }
+  EXPECT_TRUE(std::signbit(cuda::Quotient(-0.0F, 0.3F, 1.0F / 0.3F)));
+  EXPECT_FALSE(std::signbit(cuda::Quotient(0.0F, 0.3F, 1.0F / 0.3F)));
+}
+
+// All up to where remainders are exact, and many of those above.
+TEST(CudaCodes, ASixthIsTheDivisions) {
+  const std::uint32_t dense = BitsOfFloat(2.37e-38F);
+  for (std::uint32_t bits = 0; bits < kInfinityBits; bits += bits < dense ? 1 : 331) {
+    const float x = FloatOfBits(bits);
+    ASSERT_EQ(BitsOfFloat(cuda::SixthOf(x)), BitsOfFloat(x / 6.0F)) << x;
+  }
+}
+
+TEST(CudaElements, HaveTheirValues) {
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const std::uint32_t words[] = {bits | bits << 16};
+    for (const int i : {0, 1}) {
+      if ((bits & 0x7f80) != 0x7f80) {
+        ASSERT_EQ(BitsOfFloat(cuda::BF16::Value(words, i)), bits << 16);
+      }
+      if ((bits & 0x7c00) != 0x7c00) {
+        const auto value = static_cast<float>(DecodeElement(DType::kF16, bits));
+        ASSERT_EQ(BitsOfFloat(cuda::F16::Value(words, i)), BitsOfFloat(value)) << bits;
+      }
+    }
   }
 }
 

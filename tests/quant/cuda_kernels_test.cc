@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include "engine_side/quant/cuda_recipes.h"
+#include "layercast/error.h"
 #include "src/cuda/memory.h"
 #include "src/cuda/stream.h"
 #include "tests/cuda/device.h"
@@ -303,6 +305,16 @@ TEST(CudaKernels, ACapturedGraphQuantizesWhatItsSourceHoldsWhenItRuns) {
     ExpectDone(cudaGraphExecDestroy(ready));
     ExpectDone(cudaGraphDestroy(graph));
   }
+}
+
+// Needs no device.
+TEST(CudaRecipes, AreAllThatQuantize) {
+  for (const std::string& name : KnownRecipes()) {
+    if (name != "none") {
+      EXPECT_EQ(CudaRecipeOf(name).name, name);
+    }
+  }
+  EXPECT_THROW(CudaRecipeOf("none"), Error);
 }
 
 }  // namespace

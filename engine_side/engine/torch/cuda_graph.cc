@@ -3,6 +3,18 @@
 #include <ATen/cuda/CUDAGraph.h>
 
 namespace layercast {
+namespace {
+
+// A stream would stay in capture otherwise, and refuse all that is queued there later. What ended the work may have
+// ended the capture too: what torch says of that is nobody's news.
+void EndCaptureQuietly(at::cuda::CUDAGraph& graph) noexcept {
+  try {
+    graph.capture_end();
+  } catch (...) {
+  }
+}
+
+}  // namespace
 
 struct CudaGraph::Impl {
   at::cuda::CUDAGraph graph;
@@ -11,7 +23,12 @@ struct CudaGraph::Impl {
 CudaGraph::CudaGraph(const std::function<void()>& queue) : impl_(std::make_unique<Impl>()) {
   // Other threads of the engine may allocate meanwhile: the mode forbids it to this one alone.
   impl_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-  queue();
+  try {
+    queue();
+  } catch (...) {
+    EndCaptureQuietly(impl_->graph);
+    throw;
+  }
   impl_->graph.capture_end();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "engine_side/quant/cuda/dispatch.cuh"
 #include "engine_side/quant/cuda/held_units.cuh"
@@ -21,20 +22,24 @@ LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const HeldUnits<Access>& uni
   return largest;
 }
 
-// A team goes through one part of a row, several times what it can hold; through all of it where kByRow.
-template <class Access, bool kByRow>
+inline constexpr int kAmaxThreads = 256;
+
+// A team goes through one part of a row, several times what it can hold. The magnitude is the weight's; with WholeRows
+// each row's.
+template <class Access, class Parts>
 class AmaxBody {
  public:
   using Type = typename Access::Type;
   struct Arguments {
     Source source;
-    RowParts parts;
+    Parts parts;
     std::int64_t units_of_part;
     float* amax;
   };
+  static constexpr bool kByRow = std::is_same_v<Parts, WholeRows>;
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 0;
-  static constexpr int kMaxThreads = 256;
+  static constexpr int kMaxThreads = kAmaxThreads;
   static constexpr int kMinBlocks = 4;
   static constexpr int kHeld = HeldUnits<Access>::kHeld;
 
@@ -89,14 +94,15 @@ void RunAmax(const Runner& runner, const CudaMatrix& piece, float* amax, CudaFau
   constexpr std::int64_t kMostRounds = 16;
   const Source source = FlatSourceOf(piece, fault);
   ForAccess(piece.dtype, source, nullptr, 1, [&](auto access) {
-    using Body = AmaxBody<decltype(access), false>;
-    Grid grid = RowTeams(source.rows, source.units(), Body::kHeld, Body::kMaxThreads);
-    const std::int64_t of_round = std::int64_t{Body::kHeld} * grid.threads;
+    using Access = decltype(access);
+    Grid grid = RowTeams(source.rows, source.units(), HeldUnits<Access>::kHeld, kAmaxThreads);
+    const std::int64_t of_round = std::int64_t{HeldUnits<Access>::kHeld} * grid.threads;
     const std::int64_t rounds = source.rows * source.units() / (of_round * kBlocks);
     const std::int64_t of_part = of_round * (rounds < 1 ? 1 : rounds > kMostRounds ? kMostRounds : rounds);
-    const RowParts parts = PartsOf(source, of_part);
-    grid.teams = source.rows * parts.of_row;
-    runner.template Run<Body>({source, parts, of_part, amax}, grid);
+    ForParts(source, of_part, [&](auto parts, std::int64_t teams) {
+      grid.teams = teams;
+      runner.template Run<AmaxBody<Access, decltype(parts)>>({source, parts, of_part, amax}, grid);
+    });
   });
 }
 
@@ -104,9 +110,9 @@ template <class Runner>
 void RunRowAmax(const Runner& runner, const CudaMatrix& piece, float* amax, CudaFaultWord* fault) {
   const Source source = SourceOf(piece, fault);
   ForAccess(piece.dtype, source, nullptr, 1, [&](auto access) {
-    using Body = AmaxBody<decltype(access), true>;
-    const Grid grid = RowTeams(source.rows, source.units(), Body::kHeld, Body::kMaxThreads);
-    runner.template Run<Body>({source, RowParts{1}, source.units(), amax + piece.first_row}, grid);
+    using Body = AmaxBody<decltype(access), WholeRows>;
+    const Grid grid = RowTeams(source.rows, source.units(), Body::kHeld, kAmaxThreads);
+    runner.template Run<Body>({source, {}, source.units(), amax + piece.first_row}, grid);
   });
 }
 

@@ -8,13 +8,13 @@
 
 namespace layercast::cuda {
 
-template <class Access>
+template <class Access, class Parts>
 class CopyBody {
  public:
   using Type = typename Access::Type;
   struct Arguments {
     Source source;
-    RowParts parts;
+    Parts parts;
     unsigned char* values;  // of the source's first row
   };
   static constexpr int kMaxima = 1;
@@ -53,9 +53,9 @@ void RunCopy(const Runner& runner, const CudaMatrix& piece, void* values, CudaFa
   ForType(piece.dtype, [&](auto type) {
     unsigned char* first = static_cast<unsigned char*>(values) + piece.first_row * piece.cols * type.kBytes;
     ForAccess(piece.dtype, source, first, 16, [&](auto access) {
-      using Body = CopyBody<decltype(access)>;
-      const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
-      runner.template Run<Body>({source, parts, first}, PartTeams(source, parts));
+      ForParts(source, kWarp * HeldUnits<decltype(access)>::kHeld, [&](auto parts, std::int64_t teams) {
+        runner.template Run<CopyBody<decltype(access), decltype(parts)>>({source, parts, first}, WarpTeams(teams));
+      });
     });
   });
 }

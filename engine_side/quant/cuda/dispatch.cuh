@@ -70,28 +70,55 @@ void ForAccess(DType dtype, const Source& source, const void* values, std::int64
   });
 }
 
-// Rows cut into parts, one for each team. The only row needs no division.
+// Which row a team works on, and which part of it: one of these.
+// Rows cut into parts, one for each team.
 struct RowParts {
   std::uint32_t of_row = 1;
-  bool one_row = false;
 
   LAYERCAST_HOST_DEVICE std::int64_t RowOf(std::int64_t team) const {
-    return one_row ? 0 : static_cast<std::uint32_t>(team) / of_row;
+    return static_cast<std::uint32_t>(team) / of_row;
   }
   LAYERCAST_HOST_DEVICE std::int64_t PartOf(std::int64_t team) const {
-    return one_row ? team : static_cast<std::uint32_t>(team) % of_row;
+    return static_cast<std::uint32_t>(team) % of_row;
   }
 };
 
-// Of at most so many units each.
-inline RowParts PartsOf(const Source& source, std::int64_t units) {
-  const std::int64_t parts = (source.units() + units - 1) / units;
-  return {static_cast<std::uint32_t>(parts == 0 ? 1 : parts), source.rows == 1};
+// The only row cut into parts: nothing is to be divided, nor multiplied by a row's number.
+struct OneRowParts {
+  LAYERCAST_HOST_DEVICE static std::int64_t RowOf(std::int64_t /*team*/) { return 0; }
+  LAYERCAST_HOST_DEVICE static std::int64_t PartOf(std::int64_t team) { return team; }
+};
+
+// A row for each team.
+struct WholeRows {
+  LAYERCAST_HOST_DEVICE static std::int64_t RowOf(std::int64_t team) { return team; }
+  LAYERCAST_HOST_DEVICE static std::int64_t PartOf(std::int64_t /*team*/) { return 0; }
+};
+
+// Calls body(parts, number of teams), for parts of at most so many units each. There is one team at least, since what
+// is written once is written for an empty weight too.
+template <class Body>
+void ForParts(const Source& source, std::int64_t units, const Body& body) {
+  const std::int64_t of_row = (source.units() + units - 1) / units;
+  const std::int64_t parts = of_row == 0 ? 1 : of_row;
+  if (source.rows == 1) {
+    body(OneRowParts{}, parts);
+  } else {
+    body(RowParts{static_cast<std::uint32_t>(parts)}, source.rows == 0 ? 1 : source.rows * parts);
+  }
 }
 
-// One warp for each part; at least one, since what is written once is written for an empty weight too.
-inline Grid PartTeams(const Source& source, const RowParts& parts) {
-  return WarpTeams(source.rows == 0 ? 1 : source.rows * parts.of_row);
+// Calls body(matrix) with matrices that take, between them, every way to a kernel: of each type, of whole units or not,
+// with rows that lie apart or one alone. There are no bytes behind them.
+template <class Body>
+void ForEveryWay(const Body& body) {
+  constexpr std::int64_t kApart = 1024;
+  for (const DType dtype : {kDTypeBF16, kDTypeF16, kDTypeF32}) {
+    for (const std::int64_t rows : {1, 2}) {
+      body(CudaMatrix{dtype, nullptr, rows, 4 * kUnit, kApart, 0});
+      body(CudaMatrix{dtype, nullptr, rows, 4 * kUnit + 1, kApart, 0});
+    }
+  }
 }
 
 LAYERCAST_HOST_DEVICE inline float AmaxValue(const CudaTensorAmax& amax) {

@@ -20,6 +20,7 @@ struct Unit {
 //   kBytes          of an element
 //   kInfinity       its magnitude, as Magnitude gives it
 //   Magnitude(words, i), the bits of |element i| as an fp32: NaNs are above kInfinity, and numbers below
+//   Value(words, i), element i as an fp32, if it is a number
 //   HighBytes(words, half), bytes whose top bits are the signs of elements 4 * half ... 4 * half + 3
 
 struct BF16 {
@@ -27,6 +28,9 @@ struct BF16 {
   static constexpr std::uint32_t kInfinity = kInfinityBits;
   LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
     return (i % 2 == 0 ? words[i / 2] << 16 : words[i / 2]) & 0x7fff0000U;
+  }
+  LAYERCAST_HOST_DEVICE static float Value(const std::uint32_t* words, int i) {
+    return FloatOfBits(i % 2 == 0 ? words[i / 2] << 16 : words[i / 2] & 0xffff0000U);
   }
   LAYERCAST_HOST_DEVICE static std::uint32_t HighBytes(const std::uint32_t* words, int half) {
     return PickBytes(words[2 * half], words[2 * half + 1], 0x7531);
@@ -37,12 +41,21 @@ struct F16 {
   static constexpr int kBytes = 2;
   static constexpr std::uint32_t kInfinity = 0x47800000U;  // its exponent, moved like any other, makes 65536
   LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
-    const std::uint32_t moved = (i % 2 == 0 ? words[i / 2] << 13 : words[i / 2] >> 3) & (0x7fffU << 13);
-    // Times 2^112 rebiases the exponent and normalizes subnormals, exactly.
-    return BitsOfFloat(FloatOfBits(moved) * FloatOfBits((127U + 112U) << 23));
+    return BitsOfFloat(Rebiased((i % 2 == 0 ? words[i / 2] << 13 : words[i / 2] >> 3) & kMoved));
+  }
+  LAYERCAST_HOST_DEVICE static float Value(const std::uint32_t* words, int i) {
+    const std::uint32_t high = i % 2 == 0 ? words[i / 2] << 16 : words[i / 2];
+    return Rebiased((high >> 3 & kMoved) | (high & 0x80000000U));
   }
   LAYERCAST_HOST_DEVICE static std::uint32_t HighBytes(const std::uint32_t* words, int half) {
     return BF16::HighBytes(words, half);
+  }
+
+ private:
+  static constexpr std::uint32_t kMoved = 0x7fffU << 13;  // where an fp32 has them
+  // Times 2^112 rebiases the exponent and normalizes subnormals, exactly.
+  LAYERCAST_HOST_DEVICE static float Rebiased(std::uint32_t moved) {
+    return FloatOfBits(moved) * FloatOfBits((127U + 112U) << 23);
   }
 };
 
@@ -52,6 +65,7 @@ struct F32 {
   LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
     return words[i] & 0x7fffffffU;
   }
+  LAYERCAST_HOST_DEVICE static float Value(const std::uint32_t* words, int i) { return FloatOfBits(words[i]); }
   LAYERCAST_HOST_DEVICE static std::uint32_t HighBytes(const std::uint32_t* words, int half) {
     const std::uint32_t* four = words + 4 * half;
     return PickBytes(PickBytes(four[0], four[1], 0x0073), PickBytes(four[2], four[3], 0x0073), 0x5410);
@@ -61,6 +75,11 @@ struct F32 {
 template <class Type>
 LAYERCAST_HOST_DEVICE float MagnitudeOf(const Unit<Type>& unit, int i) {
   return FloatOfBits(Type::Magnitude(unit.words, i));
+}
+
+template <class Type>
+LAYERCAST_HOST_DEVICE float ValueOf(const Unit<Type>& unit, int i) {
+  return Type::Value(unit.words, i);
 }
 
 // The sign of element i, in the place of an fp32's.

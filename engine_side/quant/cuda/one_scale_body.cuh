@@ -9,12 +9,12 @@
 
 namespace layercast::cuda {
 
-template <class Access>
+template <class Access, class Parts>
 class OneScaleBody {
  public:
   struct Arguments {
     Source source;
-    RowParts parts;
+    Parts parts;
     CudaTensorAmax amax;
     unsigned char* values;  // of the source's first row
     float* scale;
@@ -65,9 +65,10 @@ void RunFp8PerTensor(const Runner& runner, const CudaMatrix& piece, CudaTensorAm
   unsigned char* first = values + piece.first_row * piece.cols;
   const Source source = FlatSourceOf(piece, fault);
   ForAccess(piece.dtype, source, first, kUnit, [&](auto access) {
-    using Body = OneScaleBody<decltype(access)>;
-    const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
-    runner.template Run<Body>({source, parts, amax, first, scale}, PartTeams(source, parts));
+    ForParts(source, kWarp * HeldUnits<decltype(access)>::kHeld, [&](auto parts, std::int64_t teams) {
+      using Body = OneScaleBody<decltype(access), decltype(parts)>;
+      runner.template Run<Body>({source, parts, amax, first, scale}, WarpTeams(teams));
+    });
   });
 }
 

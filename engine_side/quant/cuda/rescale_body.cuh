@@ -84,7 +84,7 @@ struct RescaleNvfp4Block {
     LAYERCAST_UNROLL
     for (int i = 0; i < kNvfp4Block; ++i) {
       const std::uint32_t code = words[i / 8] >> (4 * (i % 8));
-      const std::uint32_t magnitude_code = E2M1Code(E2M1Value(code & 7) * magnitude * quotient) & 7;
+      const std::uint32_t magnitude_code = SaturatedE2M1Code(E2M1Value(code & 7) * magnitude * quotient) & 7;
       const std::uint32_t new_code = new_scale == 0 ? 0 : magnitude_code | ((code & 8) ^ sign);
       rescaled[i / 8] |= new_code << (4 * (i % 8));
     }

@@ -51,7 +51,7 @@ class Int8RowEncoder {
     ByDivision by;  // the enlarged scale
     LAYERCAST_HOST_DEVICE float operator()(float w) const {
       const float quotient = by(w * kEnlarge);
-      return quotient < kInt8Max ? quotient : kInt8Max;
+      return quotient > kInt8Max ? kInt8Max : quotient < -kInt8Max ? -kInt8Max : quotient;
     }
   };
 
@@ -62,10 +62,7 @@ class Int8RowEncoder {
     for (int half = 0; half < 2; ++half) {
       std::uint32_t code[4];
       LAYERCAST_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float magnitude = quotient(MagnitudeOf(unit, 4 * half + i));
-        code[i] = Int8Code(FloatOfBits(BitsOfFloat(magnitude) | SignOf(unit, 4 * half + i)));
-      }
+      for (int i = 0; i < 4; ++i) code[i] = Int8Code(quotient(ValueOf(unit, 4 * half + i)));
       codes[half] = LowBytes(code[0], code[1], code[2], code[3]);
     }
   }

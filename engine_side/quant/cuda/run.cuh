@@ -63,4 +63,13 @@ class OnDevice {
   CUstream_st* stream_;
 };
 
+// In its place: loads the kernels that it would start.
+class LoadOnDevice {
+ public:
+  template <class Body>
+  void Run(const typename Body::Arguments& /*arguments*/, const Grid& /*grid*/) const {
+    LoadKernel(reinterpret_cast<const void*>(&RunBody<Body>));
+  }
+};
+
 }  // namespace layercast::cuda

@@ -38,7 +38,7 @@ struct Mxfp4Format {
 
   template <class Type>
   LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[1]) const {
-    EncodeE2M1(unit, MxFactor(scale), codes);
+    EncodeE2M1<false>(unit, MxFactor(scale), codes);
   }
 };
 
@@ -54,26 +54,26 @@ class Nvfp4Format {
   LAYERCAST_HOST_DEVICE float GlobalScale() const { return global_ == 0.0F ? 0.0F : 1.0F / global_; }
 
   LAYERCAST_HOST_DEVICE std::uint8_t Scale(float amax) const {
-    return static_cast<std::uint8_t>(E4M3Code(global_ * (amax / kFp4Max)) & 0x7f);
+    return static_cast<std::uint8_t>(CodeOfE4M3(global_ * SixthOf(amax)));
   }
 
   template <class Type>
   LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[1]) const {
     codes[0] = 0;
     if (scale == 0) return;
-    EncodeE2M1(unit, global_ / E4M3Value(scale), codes);
+    EncodeE2M1<true>(unit, global_ / E4M3Value(scale), codes);  // a block scale that was rounded down makes more than 6
   }
 
  private:
   const float global_;
 };
 
-template <class Format, class Access>
+template <class Format, class Access, class Parts>
 class SmallBlockBody {
  public:
   struct Arguments {
     Source source;
-    RowParts parts;
+    Parts parts;
     CudaTensorAmax amax;    // if the format has one
     unsigned char* values;  // these two of the source's first row on
     std::uint8_t* scales;
@@ -137,9 +137,10 @@ void RunSmallBlocks(const Runner& runner, const CudaMatrix& piece, CudaTensorAma
   unsigned char* first = values + elements_before / kUnit * kUnitBytes;
   std::uint8_t* first_scale = scales + elements_before / Format::kBlock;
   ForAccess(piece.dtype, source, first, kUnitBytes, [&](auto access) {
-    using Body = SmallBlockBody<Format, decltype(access)>;
-    const RowParts parts = PartsOf(source, kWarp * Body::kHeld);
-    runner.template Run<Body>({source, parts, amax, first, first_scale, global_scale}, PartTeams(source, parts));
+    ForParts(source, kWarp * HeldUnits<decltype(access)>::kHeld, [&](auto parts, std::int64_t teams) {
+      using Body = SmallBlockBody<Format, decltype(access), decltype(parts)>;
+      runner.template Run<Body>({source, parts, amax, first, first_scale, global_scale}, WarpTeams(teams));
+    });
   });
 }
 

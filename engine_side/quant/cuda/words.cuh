@@ -3,6 +3,10 @@
 // device.
 #pragma once
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#include <cuda_fp8.h>
+#endif
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +31,7 @@ template <Reads kReads = Reads::kOnce>
 LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint32_t (&words)[4]) {
 #ifdef __CUDA_ARCH__
   const auto* const vector = reinterpret_cast<const uint4*>(from);
-  const uint4 value = kReads == Reads::kOnce ? __ldcs(vector) : __ldca(vector);
+  const uint4 value = kReads == Reads::kOnce ? __ldcs(vector) : *vector;
   words[0] = value.x;
   words[1] = value.y;
   words[2] = value.z;
@@ -97,6 +101,18 @@ LAYERCAST_HOST_DEVICE inline std::uint32_t PickBytes(std::uint32_t low, std::uin
   return picked;
 #endif
 }
+
+// A device's instruction that casts two numbers to e4m3fn, `low` into the low byte: below 464 to the code that E4M3Code
+// finds, with the number's sign, that of -0 too. Called where there is one.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+inline constexpr bool kCastsToE4M3 = true;
+__device__ inline std::uint32_t CastToE4M3(float low, float high) {
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
+}
+#else
+inline constexpr bool kCastsToE4M3 = false;
+LAYERCAST_HOST_DEVICE inline std::uint32_t CastToE4M3(float /*low*/, float /*high*/) { return 0; }
+#endif
 
 // x * y + z, rounded once.
 LAYERCAST_HOST_DEVICE inline float FusedMultiplyAdd(float x, float y, float z) { return fmaf(x, y, z); }

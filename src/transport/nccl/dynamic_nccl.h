@@ -8,8 +8,10 @@
 
 namespace layercast::nccl_channel {
 
-// The first with communicators that do not block and can be aborted, and with all that is called here.
-inline constexpr int kOldestNccl = NCCL_VERSION(2, 18, 1);
+// The first in which one thread may drive several communicators that do not block. Before it, the thread that NCCL
+// starts for such a group works on what belongs to the caller's thread, and the caller's next group, of another
+// communicator, overwrites that under its hands.
+inline constexpr int kOldestNccl = NCCL_VERSION(2, 28, 3);
 
 // "libnccl.so.2", or what LAYERCAST_NCCL_LIBRARY names.
 std::string NcclPath();

@@ -1,0 +1,18 @@
+// The parts of LoadCudaKernels (cuda_kernels.h): a kernel can be named where it is compiled alone.
+#pragma once
+
+namespace layercast {
+
+void LoadCudaCopy();
+void LoadCudaFp8PerTensor();
+void LoadCudaFp8PerChannel();
+void LoadCudaInt8PerChannel();
+void LoadCudaFp8PerBlock();
+void LoadCudaMxfp8();
+void LoadCudaMxfp4();
+void LoadCudaNvfp4();
+void LoadCudaRescale();
+void LoadCudaDequantize();
+void LoadCudaAmax();
+
+}  // namespace layercast
