@@ -79,8 +79,8 @@ class ThrottledTransport final : public Transport {
       : inner_(std::move(TransportsNamed({&inner, 1}).front())), bytes_per_second_(bytes_per_second) {}
 
   std::string_view name() const override { return inner_->name(); }
-  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
-    return inner_->Viable(mine, theirs, reason);
+  std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
+    return inner_->WhyNotBetween(mine, theirs);
   }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
     return inner_->Offering(options);

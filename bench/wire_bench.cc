@@ -15,7 +15,9 @@
 
 #include "layercast/memory.h"
 #include "src/base/worker_pool.h"
+#include "src/session/chunk_window.h"
 #include "src/transport/channel.h"
+#include "src/wire/schedule.h"
 #if LAYERCAST_HAVE_UCX
 #include "bench/bare_ucx.h"
 #endif
@@ -141,6 +143,7 @@ void ShmAttach(benchmark::State& state) {
   state.counters["first_touch_ms"] = Median(touch) * 1e3;
 }
 
+// Chunk by chunk, as a receiver copies out what it serves on.
 void ShmCopy(benchmark::State& state) {
   const std::size_t bytes = 512 * kMiB;
   const auto transport = Named("shm");
@@ -151,17 +154,22 @@ void ShmCopy(benchmark::State& state) {
   const Buffer destination(host, bytes);
   std::memset(plain.data(), 2, bytes);
   std::memset(destination.data(), 3, bytes);
+  Schedule schedule;
+  for (std::size_t offset = 0; offset < bytes; offset += kChunk) {
+    schedule.Add(std::vector<Region>{ChunkAt(offset, kChunk)});
+  }
+  RelayedChunks copies(schedule, host);
+  HostChunkMemory slots(host);
   WorkerPool pool(static_cast<std::size_t>(state.range(0)));
+  ChunkWindow window(*receiver, {.places = {slots}, .kept = &copies, .copies_out = true, .pool = &pool});
   Compare(
       state, bytes,
       [&] {
-        std::vector<RegionView> views;
-        for (std::size_t offset = 0; offset < bytes; offset += kChunk) {
-          const Region region = ChunkAt(offset, kChunk);
-          receiver->Submit({offset, 1, {&region, 1}, {}});
-          views.push_back(receiver->Poll(Deadline::After(kPatience))->views[0]);
+        for (std::uint32_t chunk = 0; chunk < schedule.chunks().size(); ++chunk) {
+          window.Submit(chunk, 1, schedule.RegionsOf(schedule.chunks()[chunk]), kChunk);
+          if (!window.Poll(Deadline::After(kPatience))) throw std::runtime_error("nothing came");
+          window.Done(chunk);
         }
-        pool.For(views.size(), [&](std::size_t i) { Pack(views[i], destination.data() + i * kChunk); });
       },
       [&] {
         pool.For(bytes / kChunk, [&](std::size_t i) {

@@ -6,33 +6,37 @@
 
 #include <cstdint>
 
+#include "layercast/error.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
 
 class WakeUp {
  public:
-  WakeUp() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  // Throws kResourceExhausted.
+  WakeUp() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!fd_) throw Error(ErrorCode::kResourceExhausted, "cannot make an eventfd");
+  }
 
-  void Ring() {
+  void Ring() const {
     const std::uint64_t one = 1;
     // Fails only when the counter is full, and then it rings already.
     [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof(one));
   }
-  void Clear() {
+  void Clear() const {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(fd_.get(), &count, sizeof(count));
   }
   // Rings when a scope is left, however it is left.
   class RingAtExit {
    public:
-    explicit RingAtExit(WakeUp& wake_up) : wake_up_(wake_up) {}
+    explicit RingAtExit(const WakeUp& wake_up) : wake_up_(wake_up) {}
     ~RingAtExit() { wake_up_.Ring(); }
     RingAtExit(const RingAtExit&) = delete;
     RingAtExit& operator=(const RingAtExit&) = delete;
 
    private:
-    WakeUp& wake_up_;
+    const WakeUp& wake_up_;
   };
   // Readable between Ring and Clear.
   int fd() const { return fd_.get(); }

@@ -142,7 +142,8 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
     trial.reason = "the publisher does not offer it";
     return trial;
   }
-  if (!transport.Viable(mine, theirs, trial.reason)) return trial;
+  trial.reason = transport.WhyNotBetween(mine, theirs);
+  if (!trial.reason.empty()) return trial;
   trial.by_name = !transport.ByDefault(mine, theirs);
   if (trial.by_name && !how.named) {
     trial.reason = kByName;

@@ -125,8 +125,10 @@ class Transport {
   virtual std::string_view name() const = 0;  // "shm"
   // Why this process cannot use it with anybody ("no CUDA device is here: ..."); empty: it can.
   virtual std::string WhyNotHere() const { return {}; }
-  // Whether a receiver at `mine` can reach a publisher at `theirs`; on false `reason` says why not.
-  virtual bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const = 0;
+  // Why a receiver at `mine` cannot reach a publisher at `theirs`; empty: it can.
+  virtual std::string WhyNotBetween(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const {
+    return WhyNotHere();
+  }
   // Whether it may be taken where nobody asked for it by name.
   virtual bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const { return true; }
   // Whether publishers offer it that were not told which to offer.

@@ -147,7 +147,7 @@ ControlSocket::ControlSocket(UniqueFd connected) : fd_(std::move(connected)) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(fd_.get(), level, option, &value, sizeof(value));
   };
-  // Of AF_UNIX there is none of this, and no need.
+  // AF_UNIX has none of this, and no need.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);  // for a host that vanishes while nothing is sent

@@ -27,7 +27,7 @@ std::shared_ptr<Offered> OfferBook::Remove(std::uint64_t offer_id, const Cut& cu
   std::shared_ptr<Offered> offered = found->second;
   offers_.erase(found);
   offered->removed = true;
-  service_.Wake();
+  service_.Ring();
   const auto drained = [&] { return offered->pieces_under_way == 0; };
   if (changed_.wait_for(lock, kGrace, drained)) return offered;
   log::warn("{}: receivers hold {} pieces of offer {}, which is removed: they lose their connection", channel_,

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/wake_up.h"
 #include "src/transport/channel.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast {
 
@@ -32,7 +32,7 @@ class OfferBook {
 
   // `channel` opens every message ("zmq"). `service` is woken when an offer goes: what waits to be sent is refused
   // then.
-  OfferBook(std::string channel, const WakeFd& service) : channel_(std::move(channel)), service_(service) {}
+  OfferBook(std::string channel, const WakeUp& service) : channel_(std::move(channel)), service_(service) {}
 
   void Add(const Offer& offer);
   // Takes the offer off the list, and returns it when no piece of it is on its way; null: it was not there. Peers that
@@ -47,7 +47,7 @@ class OfferBook {
 
  private:
   const std::string channel_;
-  const WakeFd& service_;
+  const WakeUp& service_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, std::shared_ptr<Offered>> offers_;  // guarded by mutex_

@@ -29,7 +29,7 @@ bool HasEnded(int process) {
 
 ProcessWatch::~ProcessWatch() {
   thread_.request_stop();
-  wake_.Wake();
+  wake_.Ring();
 }
 
 void ProcessWatch::Watch(const std::string& address, int socket) {
@@ -41,13 +41,13 @@ void ProcessWatch::Watch(const std::string& address, int socket) {
   watched_.push_back({address, std::move(process)});
   if (watched_.size() > kMost) watched_.pop_front();
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
-  wake_.Wake();
+  wake_.Ring();
 }
 
 void ProcessWatch::Run(const std::stop_token& stop) {
   NameThisThread("lc-mappings");
   while (!stop.stop_requested()) {
-    std::vector<pollfd> items = {{wake_.get(), POLLIN, 0}};
+    std::vector<pollfd> items = {{wake_.fd(), POLLIN, 0}};
     std::vector<UniqueFd> held;  // one that is watched no more stays open while it is waited for
     {
       const std::lock_guard lock(mutex_);

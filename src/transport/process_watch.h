@@ -1,5 +1,5 @@
 // Tells when publishers' processes end, between connections too: what a receiver keeps mapped of one would keep that
-// memory for ever. Part of what a channel keeps its mappings in. Thread-safe; has a thread of its own ("lc-mappings")
+// memory for ever. Part of MappingCache. Thread-safe; has a thread of its own ("lc-mappings")
 // once there is something to watch.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "src/base/unique_fd.h"
-#include "src/transport/wake_fd.h"
+#include "src/base/wake_up.h"
 
 namespace layercast {
 
@@ -38,7 +38,7 @@ class ProcessWatch {
   void TellEnded();
 
   const std::function<void(const std::string&)> ended_;
-  WakeFd wake_;
+  WakeUp wake_;
   std::mutex mutex_;
   std::deque<Watched> watched_;  // guarded by mutex_
   std::jthread thread_;          // begun under mutex_

@@ -18,11 +18,15 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/unique_fd.h"
+#include "src/base/wake_up.h"
 #include "src/transport/accept_pause.h"
 #include "src/transport/poll_for.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast {
+
+// So much of what a receiver was told may lie here for it to take. The most that whoever reads its answers has is
+// cuda_ipc's grants of all regions that may be under way: 3.5 MiB.
+inline constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 
 // `Receiver`: made of its socket, the context and its number; has control(), Progress(), TakeMessages(), more() and
 // TooLate(). What one throws costs that one its connection.
@@ -30,7 +34,7 @@ template <typename Receiver, typename Context>
 class Receivers {
  public:
   // No more than `most` at a time. `context` is what they have in common.
-  Receivers(std::string channel, UniqueFd listener, const Context& context, const WakeFd& wake, std::size_t most)
+  Receivers(std::string channel, UniqueFd listener, const Context& context, const WakeUp& wake, std::size_t most)
       : channel_(std::move(channel)), listener_(std::move(listener)), context_(context), wake_(wake), most_(most) {}
   Receivers(const Receivers&) = delete;
   Receivers& operator=(const Receivers&) = delete;
@@ -66,7 +70,7 @@ class Receivers {
   void TakeMessages(std::chrono::microseconds timeout, std::vector<pollfd> items = {}) {
     const std::size_t first = items.size();
     items.push_back({listener_.get(), pause_.events(), 0});
-    items.push_back({wake_.get(), POLLIN, 0});
+    items.push_back({wake_.fd(), POLLIN, 0});
     for (const Receiver& receiver : all_) {
       if (receiver.more()) timeout = std::chrono::microseconds(0);
       items.push_back(receiver.control().Events());
@@ -76,6 +80,7 @@ class Receivers {
     std::size_t item = first + 2;
     ForEach([&](Receiver& receiver) {
       if (items[item++].revents != 0 || receiver.more()) receiver.TakeMessages();
+      if (receiver.control().unsent() > kMostUnsent) throw Error(ErrorCode::kCorrupt, "it takes no answers");
     });
     if (items[first].revents != 0) Accept();
   }
@@ -93,7 +98,7 @@ class Receivers {
   const UniqueFd listener_;
   AcceptPause pause_;
   const Context context_;
-  const WakeFd& wake_;
+  const WakeUp& wake_;
   const std::size_t most_;
   std::list<Receiver> all_;
   std::uint64_t numbers_ = 0;  // so far

@@ -22,11 +22,17 @@ ReplyPlan::Next ReplyPlan::Take(std::size_t most) {
   return next;
 }
 
-std::span<const std::byte> ReplyPlan::TakeRun(std::size_t most) {
+RegionView ReplyPlan::TakeView(std::size_t most) {
   started_ = true;
-  const std::span<const std::byte> run = Run().first(std::min(Run().size(), most));
-  if (!run.empty()) Advance(run.size());
-  return run;
+  const std::span<const std::byte> run = Run();
+  if (run.empty()) return {};
+  const RegionView& view = views_[view_];
+  RegionView taken = AsView(run.first(std::min(run.size(), most)));
+  if (column_ == 0 && taken.row_bytes == view.row_bytes) {
+    taken = {view.row(row_), view.row_bytes, std::min(view.rows - row_, most / view.row_bytes), view.stride};
+  }
+  Advance(taken.num_bytes());
+  return taken;
 }
 
 std::size_t ReplyPlan::Gather(std::byte* destination, std::size_t most) {
@@ -47,13 +53,14 @@ std::span<const std::byte> ReplyPlan::Run() const {
   return {view.row(row_) + column_, view.row_bytes - column_};
 }
 
+// By what is left of a row, or by whole rows of the view at the cursor.
 void ReplyPlan::Advance(std::size_t bytes) {
   offset_ += bytes;
   column_ += bytes;
   const RegionView& view = views_[view_];
-  if (column_ < view.row_bytes) return;
-  column_ = 0;
-  if (++row_ < view.rows) return;
+  row_ += column_ / view.row_bytes;
+  column_ %= view.row_bytes;
+  if (row_ < view.rows) return;
   row_ = 0;
   ++view_;
   SkipEmpty();

@@ -25,9 +25,9 @@ class ReplyPlan {
   std::uint64_t offset() const { return offset_; }  // inside the chunk, of what comes next
   // The next piece, no longer than `most`, which is at least kInPlaceFrom. An empty chunk has one, empty.
   Next Take(std::size_t most);
-  // For who packs pieces itself, instead of the others here: the next bytes that lie together, at most so many, which
-  // is not 0. Empty at the end.
-  std::span<const std::byte> TakeRun(std::size_t most);
+  // For who packs pieces itself, instead of the others here: the next whole rows of one region, or a part of a row that
+  // does not fit; at most so many bytes, which is not 0. Of no bytes at the end.
+  RegionView TakeView(std::size_t most);
   // After a Take that was not in place: copies the piece, no longer than `most`, to `destination`, and returns its
   // size.
   std::size_t Gather(std::byte* destination, std::size_t most);

@@ -1,6 +1,8 @@
 // The thread of an offering end that serves its receivers.
 #pragma once
 
+#include <sys/prctl.h>
+
 #include <exception>
 #include <functional>
 #include <string>
@@ -10,19 +12,23 @@
 #include "src/base/log.h"
 #include "src/base/thread_clock.h"
 #include "src/base/thread_name.h"
-#include "src/transport/wake_fd.h"
+#include "src/base/wake_up.h"
 
 namespace layercast {
+
+// How much longer the kernel may let this thread wait than it asked for. Its 50 us would double a tick of a device's.
+inline constexpr unsigned long kTimerSlackNs = 1000;
 
 // Resource: what `serve` uses outlives it.
 class ServiceThread {
  public:
   // `serve` runs until a stop is requested; `wake` then wakes it. `name` is the thread's.
-  ServiceThread(std::string channel, const char* name, const WakeFd& wake,
+  ServiceThread(std::string channel, const char* name, const WakeUp& wake,
                 std::function<void(const std::stop_token& stop)> serve)
       : wake_(wake),
         thread_([channel = std::move(channel), name, serve = std::move(serve)](const std::stop_token& stop) {
           NameThisThread(name);
+          ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
           try {
             serve(stop);
           } catch (const std::exception& error) {
@@ -31,7 +37,7 @@ class ServiceThread {
         }) {}
   ~ServiceThread() {
     thread_.request_stop();
-    wake_.Wake();
+    wake_.Ring();
     thread_.join();
   }
   ServiceThread(const ServiceThread&) = delete;
@@ -40,7 +46,7 @@ class ServiceThread {
   double core_seconds() { return CoreSecondsOf(thread_); }
 
  private:
-  const WakeFd& wake_;
+  const WakeUp& wake_;
   std::jthread thread_;
 };
 

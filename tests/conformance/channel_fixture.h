@@ -12,13 +12,14 @@
 
 namespace layercast::test {
 
-class Channel : public testing::TestWithParam<std::string> {
+class Channel : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<FetchingEnd> Connect() {
     return transport_->Connect(publisher_->address(), Deadline::After(kPatience));
   }
 
-  std::unique_ptr<Transport> transport_ = TransportNamed(GetParam());
+  const CountedTransport counted_ = CountedTransportNamed(GetParam());
+  const std::unique_ptr<Transport>& transport_ = counted_.transport;
   std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({.bind_host = HostFrom("LAYERCAST_OWN_HOST")});
 };
 

@@ -61,7 +61,7 @@ class ChannelLarge : public Channel {
   Buffer arena_;
   std::span<std::byte> tensor_;
 };
-INSTANTIATE_TEST_SUITE_P(Every, ChannelLarge, testing::ValuesIn(TransportNames()),
+INSTANTIATE_TEST_SUITE_P(Every, ChannelLarge, ::testing::ValuesIn(TransportNames()),
                          [](const auto& test) { return test.param; });
 
 TEST_P(ChannelLarge, RegionsLieBeyondFourGibibytes) {

@@ -1,6 +1,7 @@
 // The other process of the conformance suite: a publisher that waits to be killed or frozen, or such a receiver.
 //   conformance_peer offer TRANSPORT [FAILPOINTS]    prints its address
-//   conformance_peer fetch TRANSPORT ADDRESS         prints "under way" with most of its requests unanswered
+//   conformance_peer fetch TRANSPORT ADDRESS [POINT] goes as far as that, and prints it: "connected", "asked", "under
+//                                                    way" (with most of its requests unanswered; the default), "done"
 // Either ends with its standard input.
 #include <array>
 #include <iostream>
@@ -27,13 +28,16 @@ void OfferUntilTheEnd(const std::string& transport, const std::string& failing) 
   WaitForTheEnd();
 }
 
-void FetchUntilTheEnd(const std::string& transport, const std::string& address) {
+void FetchUpTo(const std::string& point, const std::string& transport, const std::string& address) {
   const auto end = TransportNamed(transport)->Connect(address, Deadline::After(kPatience));
   std::vector<Fetch> fetches;
   for (std::uint64_t i = 0; i < 100; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
-  for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*end, i, 7);
-  end->Poll(Deadline::After(kPatience));
-  std::cout << "under way" << std::endl;
+  if (point != "connected") {
+    for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*end, i, 7);
+  }
+  const std::size_t chunks = point == "done" ? fetches.size() : point == "under way" ? 1 : 0;
+  for (std::size_t i = 0; i < chunks; ++i) end->Poll(Deadline::After(kPatience));
+  std::cout << point << std::endl;
   WaitForTheEnd();
 }
 
@@ -45,6 +49,8 @@ int main(int argc, char** argv) {
   if (arguments.at(0) == "offer") {
     layercast::test::OfferUntilTheEnd(arguments.at(1), arguments.size() > 2 ? arguments[2] : "");
   }
-  if (arguments.at(0) == "fetch") layercast::test::FetchUntilTheEnd(arguments.at(1), arguments.at(2));
+  if (arguments.at(0) == "fetch") {
+    layercast::test::FetchUpTo(arguments.size() > 3 ? arguments[3] : "under way", arguments.at(1), arguments.at(2));
+  }
   return 0;
 }

@@ -1,7 +1,9 @@
 #include "tests/conformance/published_bytes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -11,11 +13,12 @@
 #endif
 #if LAYERCAST_HAVE_NCCL
 #include "src/transport/nccl/nccl_transport.h"
+#include "tests/support/fake_channel_device.h"
 #include "tests/support/fake_nccl.h"
-#include "tests/support/fake_staging.h"
 #endif
 #if LAYERCAST_HAVE_UCX
 #include "src/transport/ucx/ucx_transport.h"
+#include "tests/support/counted_one_sided.h"
 #include "tests/support/fake_one_sided.h"
 #include "tests/support/posix_one_sided.h"
 #endif
@@ -25,20 +28,36 @@ namespace layercast::test {
 namespace {
 
 #if LAYERCAST_HAVE_NCCL
-std::unique_ptr<Transport> MakeFakeNccl() {
-  return MakeNcclTransport(
-      [] { return nccl_channel::NcclParts{std::make_shared<FakeNccl>(), std::make_shared<FakeStaging>()}; });
+constexpr std::size_t kFakePieceBytes = std::size_t{4} << 20;  // so that chunks of the suite come in several
+
+CountedTransport MakeFakeNccl() {
+  const auto library = std::make_shared<FakeNccl>();
+  return {MakeNcclTransport([library] {
+            return nccl_channel::NcclParts{
+                .library = library, .device = std::make_shared<FakeChannelDevice>(), .piece_bytes = kFakePieceBytes};
+          }),
+          [library] { return library->bytes_sent.load(); }};
 }
 #endif
 
 #if LAYERCAST_HAVE_CUDA
-std::unique_ptr<Transport> MakeFakeCudaIpc(bool legacy) {
-  return MakeCudaIpcTransport([legacy] {
-    const auto device = std::make_shared<FakeStaging>();
-    const auto driver = std::make_shared<FakeIpc>(device);
-    driver->has_vmm = driver->has_events = !legacy;
-    return cuda_ipc_channel::CudaIpcParts{driver, device};
-  });
+// A publisher copies an offer in before anybody asks; what is copied after is what receivers take.
+CountedTransport MakeFakeCudaIpc(bool legacy) {
+  const auto device = std::make_shared<FakeChannelDevice>();
+  return {MakeCudaIpcTransport([device, legacy] {
+            const auto driver = std::make_shared<FakeIpc>(device);
+            driver->has_vmm = driver->has_events = !legacy;
+            return cuda_ipc_channel::CudaIpcParts{driver, device};
+          }),
+          [device] { return device->bytes_copied.load(); }};
+}
+#endif
+
+#if LAYERCAST_HAVE_UCX
+CountedTransport MakeUcxReads(std::shared_ptr<const ucx_channel::OneSided> one_sided) {
+  const auto bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
+  return {MakeUcxTransport({std::make_shared<CountedOneSided>(std::move(one_sided), bytes), true}),
+          [bytes] { return bytes->load(); }};
 }
 #endif
 
@@ -59,7 +78,7 @@ std::vector<std::string> TransportNames() {
   return names;
 }
 
-std::unique_ptr<Transport> TransportNamed(const std::string& name) {
+CountedTransport CountedTransportNamed(const std::string& name) {
 #if LAYERCAST_HAVE_CUDA
   if (name == kFakeCudaIpc || name == kFakeLegacyCudaIpc) return MakeFakeCudaIpc(name == kFakeLegacyCudaIpc);
 #endif
@@ -67,14 +86,16 @@ std::unique_ptr<Transport> TransportNamed(const std::string& name) {
   if (name == kFakeNccl) return MakeFakeNccl();
 #endif
 #if LAYERCAST_HAVE_UCX
-  if (name == kFakeReads) return MakeUcxTransport({std::make_shared<FakeOneSided>(), true});
-  if (name == kPosixReads) return MakeUcxTransport({MakePosixOneSided(), true});
+  if (name == kFakeReads) return MakeUcxReads(std::make_shared<FakeOneSided>());
+  if (name == kPosixReads) return MakeUcxReads(MakePosixOneSided());
 #endif
   for (std::unique_ptr<Transport>& transport : AllTransports()) {
-    if (transport->name() == name) return std::move(transport);
+    if (transport->name() == name) return {std::move(transport), nullptr};
   }
   throw std::runtime_error("no transport '" + name + "'");
 }
+
+std::unique_ptr<Transport> TransportNamed(const std::string& name) { return CountedTransportNamed(name).transport; }
 
 PublishedBytes::PublishedBytes(OfferingEnd& end, std::uint64_t offer_id, std::span<const std::size_t> sizes,
                                std::uint64_t round)

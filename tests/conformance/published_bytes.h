@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,14 @@ inline constexpr std::string_view kPosixReads = "ucx_reads_posix";
 // What the suite runs on: all of this build.
 std::vector<std::string> TransportNames();
 std::unique_ptr<Transport> TransportNamed(const std::string& name);
+
+// A transport, and how many bytes have moved from one of its ends to another so far, counted below the channel: by what
+// the suite plays, or the reads that go to a device. Null where nothing below it counts; there the kernel may.
+struct CountedTransport {
+  std::unique_ptr<Transport> transport;
+  std::function<std::uint64_t()> moved;
+};
+CountedTransport CountedTransportNamed(const std::string& name);
 
 // Where publishers of the suite listen: what the environment says (tests/end_to_end/test_networks.py), else loopback.
 inline std::string HostFrom(const char* variable) {

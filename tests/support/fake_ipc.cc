@@ -10,8 +10,6 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/check.h"
-#include "src/cuda/row_copy.h"
 #include "src/transport/shm/memfd.h"
 
 namespace layercast::test {
@@ -63,7 +61,7 @@ Mapping Import(const UniqueFd& descriptor) {
 // Known to the device as its own while it is there.
 class KnownRange {
  public:
-  KnownRange(std::shared_ptr<FakeStaging> device, const std::byte* base, std::size_t size)
+  KnownRange(std::shared_ptr<FakeChannelDevice> device, const std::byte* base, std::size_t size)
       : device_(std::move(device)), base_(base) {
     device_->known().Know(base, size);
   }
@@ -72,13 +70,14 @@ class KnownRange {
   KnownRange& operator=(const KnownRange&) = delete;
 
  private:
-  const std::shared_ptr<FakeStaging> device_;  // second owner: the driver
+  const std::shared_ptr<FakeChannelDevice> device_;  // second owner: the driver
   const std::byte* const base_;
 };
 
 class FakeSegment final : public OwnSegment {
  public:
-  FakeSegment(std::shared_ptr<FakeStaging> device, std::atomic<std::size_t>& bytes_left, std::size_t size, bool vmm)
+  FakeSegment(std::shared_ptr<FakeChannelDevice> device, std::atomic<std::size_t>& bytes_left, std::size_t size,
+              bool vmm)
       : bytes_left_(bytes_left),
         vmm_(vmm),
         file_(shm_channel::MakeMemfd("fake-device", size)),
@@ -103,7 +102,7 @@ class FakeSegment final : public OwnSegment {
 
 class FakeMapping final : public MappedSegment {
  public:
-  FakeMapping(std::shared_ptr<FakeStaging> device, std::atomic<int>& live, Mapping memory)
+  FakeMapping(std::shared_ptr<FakeChannelDevice> device, std::atomic<int>& live, Mapping memory)
       : live_(live), memory_(std::move(memory)), known_(std::move(device), memory_.base(), memory_.size()) {
     ++live_;
   }
@@ -132,7 +131,7 @@ class FakeEvent final : public IpcEvent {
     counters_ = reinterpret_cast<Counters*>(opened_.base());
   }
   IpcHandle handle() const override { return HandleOf(file_); }
-  void Record(StagingStream& stream) override {
+  void Record(CopyStream& stream) override {
     const std::uint64_t number = ++counters_->recorded;
     FakeStream::Of(stream.handle()).Queue([counters = counters_, number] {
       counters->reached = number;
@@ -179,17 +178,6 @@ std::unique_ptr<IpcEvent> FakeIpc::MakeEvent() {
 std::unique_ptr<IpcEvent> FakeIpc::OpenEvent(const IpcHandle& handle) {
   if (!opens_events) throw Error(ErrorCode::kUnavailable, "cudaIpcOpenEventHandle: invalid device context");
   return std::make_unique<FakeEvent>(asked, OpenHandle(handle, strict));
-}
-
-void FakeIpc::CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) {
-  const RegionView last{from.row(from.rows - 1), from.row_bytes, 1, from.row_bytes};
-  LAYERCAST_CHECK(from.stride >= from.row_bytes && from.stride <= kMaxPitch);
-  LAYERCAST_CHECK(device_->Reaches(to) && device_->Reaches(to + from.num_bytes() - 1) && device_->Reaches(from.base) &&
-                  device_->Reaches(last.row(0) + from.row_bytes - 1));
-  FakeStream::Of(stream.handle()).Queue([to, from] {
-    Pack(from, to);
-    return true;
-  });
 }
 
 }  // namespace layercast::test

@@ -1,6 +1,6 @@
-// CUDA's sharing of memory and events between processes, played with memfds on the device of FakeStaging: a segment is
-// a sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs when somebody
-// asks, so that a missing question shows in the bytes.
+// CUDA's sharing of memory and events between processes, played with memfds on the device of FakeChannelDevice: a
+// segment is a sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs
+// when somebody asks, so that a missing question shows in the bytes.
 #pragma once
 
 #include <atomic>
@@ -8,14 +8,14 @@
 #include <memory>
 
 #include "src/transport/cuda_ipc/driver.h"
-#include "tests/support/fake_staging.h"
+#include "tests/support/fake_channel_device.h"
 
 namespace layercast::test {
 
 // Thread-safe.
 class FakeIpc final : public cuda_ipc_channel::IpcDriver {
  public:
-  explicit FakeIpc(std::shared_ptr<FakeStaging> device) : device_(std::move(device)) {}
+  explicit FakeIpc(std::shared_ptr<FakeChannelDevice> device) : device_(std::move(device)) {}
 
   // What there is of CUDA.
   std::atomic<bool> has_vmm{true};
@@ -35,10 +35,9 @@ class FakeIpc final : public cuda_ipc_channel::IpcDriver {
                                                              std::size_t bytes) override;
   std::unique_ptr<cuda_ipc_channel::IpcEvent> MakeEvent() override;
   std::unique_ptr<cuda_ipc_channel::IpcEvent> OpenEvent(const cuda_ipc_channel::IpcHandle& handle) override;
-  void CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) override;
 
  private:
-  const std::shared_ptr<FakeStaging> device_;  // second owner: the channel's parts
+  const std::shared_ptr<FakeChannelDevice> device_;  // second owner: the channel's parts
 };
 
 }  // namespace layercast::test

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/fake_channel_device.h"
 #include "tests/support/fake_nccl_wire.h"
-#include "tests/support/fake_staging.h"
 
 namespace layercast::test {
 namespace {
@@ -59,7 +59,7 @@ class FakeComm {
   // Ends the process where the thread is on another device than the communicator: a real one's runtime would open that.
   static FakeComm& Of(ncclComm_t handle) {
     auto& comm = *reinterpret_cast<FakeComm*>(handle);
-    if (FakeStaging::Current() == comm.device_) return comm;
+    if (FakeChannelDevice::Current() == comm.device_) return comm;
     std::fputs("a call on a communicator of another device than the thread's\n", stderr);
     std::abort();
   }
@@ -141,7 +141,7 @@ class FakeComm {
     for (const auto& launch : std::exchange(group_, {})) launch();
   }
 
-  const FakeStaging* const device_ = FakeStaging::Current();
+  const FakeChannelDevice* const device_ = FakeChannelDevice::Current();
   const Greeting mine_;
   const sockaddr_un address_;
   UniqueFd listener_;
@@ -189,7 +189,7 @@ ncclResult_t FakeNccl::GetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t FakeNccl::CommInitRankConfig(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
                                           ncclConfig_t* config) {
-  if (fail_init || FakeStaging::Current() == nullptr) return ncclUnhandledCudaError;
+  if (fail_init || FakeChannelDevice::Current() == nullptr) return ncclUnhandledCudaError;
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
   if (config->magic != expected.magic || config->size != expected.size || config->blocking != 0 || ranks < 2 ||
       rank < 0 || rank >= ranks) {

@@ -1,7 +1,8 @@
-// NCCL as far as the channel calls it, over sockets between threads and processes, on streams of FakeStaging: a star,
-// whose middle is rank 0. As with the real one, a broadcast moves no byte before every rank has joined it, and ranks
-// that do different things wait for each other until they are aborted. Stricter where the real one would hang: sizes
-// that differ are an error, and so is a call while another is in progress, or while the thread is on another device.
+// NCCL as far as the channel calls it, over sockets between threads and processes, on streams of FakeChannelDevice: a
+// star, whose middle is rank 0. As with the real one, a broadcast moves no byte before every rank has joined it, and
+// ranks that do different things wait for each other until they are aborted. Stricter where the real one would hang:
+// sizes that differ are an error, and so is a call while another is in progress, or while the thread is on another
+// device.
 #pragma once
 
 #include <atomic>

@@ -18,8 +18,8 @@
 
 #include "layercast/error.h"
 #include "src/base/unique_fd.h"
+#include "src/base/wake_up.h"
 #include "src/transport/token.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast::test {
 namespace {
@@ -111,7 +111,7 @@ class FakeTarget final : public ReadTarget {
   }
   ~FakeTarget() override {
     stop_ = true;
-    wake_.Wake();
+    wake_.Ring();
     const std::lock_guard lock(mutex_);
     if (reader_) ::shutdown(reader_.get(), SHUT_RDWR);
   }
@@ -122,7 +122,7 @@ class FakeTarget final : public ReadTarget {
 
  private:
   bool WaitFor(int fd) {
-    pollfd items[] = {{fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    pollfd items[] = {{fd, POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
     ::poll(items, 2, -1);
     return !stop_;
   }
@@ -158,7 +158,7 @@ class FakeTarget final : public ReadTarget {
   const std::shared_ptr<Registry> registry_;
   const Token name_ = RandomToken();
   const UniqueFd listener_;
-  const WakeFd wake_;
+  const WakeUp wake_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   UniqueFd reader_;  // guarded by mutex_; the thread reads what it put there

@@ -9,7 +9,7 @@ import dataclasses
 import checkpoints
 import recipes
 
-RANKS = {1: (0,), 2: (1,), 4: (0, 3)}  # of each number of ranks, those that tests look at
+RANKS = {1: (0,), 2: (1,), 4: (0, 3)}  # of each number of ranks, those that tests look at closely
 
 
 @dataclasses.dataclass(frozen=True)

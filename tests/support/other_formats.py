@@ -67,13 +67,23 @@ _MISTRAL = ((r"^model\.embed_tokens\.", "tok_embeddings."), (r"^model\.norm\.", 
             (r"mlp\.up_proj", "feed_forward.w3"), (r"block_sparse_moe\.", "feed_forward."))
 
 
-def write_mistral(folder, out):
+def write_mistral(folder, out, files=1, said=None):
+    """`said`: numbers of heads for params.json that are not those of config.json."""
     tensors, config = _start(folder, out)
     consolidated = {}
     for name, tensor in tensors.items():
         heads = _heads(name, config)
         consolidated[_renamed(name, _MISTRAL)] = (interleaved(tensor, heads) if heads else tensor).contiguous()
-    safetensors.torch.save_file(consolidated, out / "consolidated.safetensors")
+    names = sorted(consolidated)
+    weight_map = {}
+    for i in range(files):
+        file = f"consolidated-{i + 1:05d}-of-{files:05d}.safetensors" if files > 1 else "consolidated.safetensors"
+        part = {name: consolidated[name] for name in names[i::files]}
+        safetensors.torch.save_file(part, out / file)
+        weight_map.update(dict.fromkeys(part, file))
+    if files > 1:
+        (out / "consolidated.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    config = config | (said or {})
     params = {"dim": config["hidden_size"], "n_layers": config["num_hidden_layers"],
               "n_heads": config["num_attention_heads"], "n_kv_heads": config["num_key_value_heads"]}
     (out / "params.json").write_text(json.dumps(params))
@@ -146,8 +156,8 @@ def encoding_of(name, tensor, encoding):
     return encoding
 
 
-def write_gguf(folder, out, encoding, architecture=None, parts=1):
-    """Returns the values that it holds, by Hugging Face's names."""
+def write_gguf(folder, out, encoding, architecture=None, parts=1, said=None):
+    """Returns the values that it holds, by Hugging Face's names. `said`: as write_mistral has it."""
     tensors, config = _start(folder, out)
     tensors = _one_by_one(tensors)
     architecture = architecture or _GGUF_ARCHITECTURES.get(config["model_type"], config["model_type"])
@@ -162,8 +172,9 @@ def write_gguf(folder, out, encoding, architecture=None, parts=1):
             writer.add_uint16("split.count", parts)
             writer.add_int32("split.tensors.count", len(listed) + 1)
         if part == 0:
-            writer.add_head_count(config["num_attention_heads"])
-            writer.add_head_count_kv(config["num_key_value_heads"])
+            heads = config | (said or {})
+            writer.add_head_count(heads["num_attention_heads"])
+            writer.add_head_count_kv(heads["num_key_value_heads"])
             writer.add_token_list(["<s>", "a", "b"])
             writer.add_rope_freq_base(1e4)
         else:

@@ -80,6 +80,8 @@ class RawZmtp {
     EXPECT_EQ(::recv(fd_.get(), all.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
     return all;
   }
+  // As recv.
+  ssize_t ReceiveSome(char* to, std::size_t most) { return ::recv(fd_.get(), to, most, 0); }
 
  private:
   UniqueFd fd_;

@@ -16,7 +16,7 @@ using layercast::testing::ErrorOf;
 using ::testing::HasSubstr;
 
 TEST(CudaIpcArena, ServesFreedRangesAgainAndJoinsThem) {
-  const auto device = std::make_shared<test::FakeStaging>();
+  const auto device = std::make_shared<test::FakeChannelDevice>();
   test::FakeIpc driver(device);
   Arena arena(driver);
   const std::array<std::size_t, 4> sizes{1'000'000, 1, 0, 700'000};
@@ -37,7 +37,7 @@ TEST(CudaIpcArena, ServesFreedRangesAgainAndJoinsThem) {
 }
 
 TEST(CudaIpcArena, KeepsLegacySegmentsWhichReceiversMayHaveMapped) {
-  const auto device = std::make_shared<test::FakeStaging>();
+  const auto device = std::make_shared<test::FakeChannelDevice>();
   test::FakeIpc driver(device);
   for (const bool vmm : {true, false}) {
     driver.has_vmm = vmm;

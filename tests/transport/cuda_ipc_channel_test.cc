@@ -246,14 +246,26 @@ TEST_F(CudaIpc, WhatAnIdleReceiverKeepsMappedGoesWhenThePublisherDies) {
   EXPECT_TRUE(Becomes([&] { return here_.driver->live_mappings == 0; }));
 }
 
-TEST_F(CudaIpc, OtherHostsAndUsersAreNotViable) {
+TEST_F(CudaIpc, TheSegmentsOfAllPublishersOfASessionStayMapped) {
+  const std::array<std::unique_ptr<OfferingEnd>, 2> publishers = {there_.transport->Offering({}),
+                                                                  there_.transport->Offering({})};
+  const test::PublishedBytes one(*publishers[0], 1, kSizes);
+  const test::PublishedBytes other(*publishers[1], 1, kSizes);
+  for (int session = 0; session < 3; ++session) {
+    std::vector<std::unique_ptr<FetchingEnd>> ends;
+    for (const auto& publisher : publishers)
+      ends.push_back(here_.transport->Connect(publisher->address(), InPatience()));
+    for (const auto& end : ends) {
+      Fetch fetch({{1, 0, 4096, 1, 4096}});
+      EXPECT_TRUE(fetch.IsRight(FetchOne(*end, 1, fetch)));
+    }
+  }
+  EXPECT_EQ(here_.driver->mapped, 2);
+}
+
+TEST_F(CudaIpc, OtherHostsAndUsersAreOutOfReach) {
   const HostIdentity mine = HostIdentity::Mine();
-  const auto why_not = [&](const HostIdentity& theirs) {
-    std::string reason;
-    const bool viable = here_.transport->Viable(mine, theirs, reason);
-    EXPECT_EQ(viable, reason.empty());
-    return reason;
-  };
+  const auto why_not = [&](const HostIdentity& theirs) { return here_.transport->WhyNotBetween(mine, theirs); };
   EXPECT_EQ(why_not(mine), "");
   HostIdentity theirs = mine;
   theirs.user = "another";
@@ -271,8 +283,7 @@ TEST_F(CudaIpc, OtherHostsAndUsersAreNotViable) {
 TEST(CudaIpcTransport, SaysWhatIsMissingHere) {
   const auto transport = MakeCudaIpcTransport(
       []() -> CudaIpcParts { throw Error(ErrorCode::kUnsupported, "no CUDA device is here: the driver sleeps"); });
-  std::string reason;
-  EXPECT_FALSE(transport->Viable(HostIdentity::Mine(), HostIdentity::Mine(), reason));
+  const std::string reason = transport->WhyNotBetween(HostIdentity::Mine(), HostIdentity::Mine());
   EXPECT_EQ(reason, "no CUDA device is here: the driver sleeps");
   EXPECT_EQ(transport->WhyNotHere(), reason);
   EXPECT_EQ(ErrorOf([&] { transport->Offering({}); }, ErrorCode::kUnsupported), reason);

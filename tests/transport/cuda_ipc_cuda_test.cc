@@ -10,7 +10,7 @@
 
 #include "layercast/error.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
-#include "src/transport/device/cuda_staging.h"
+#include "src/transport/device/cuda_channel_device.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/cuda/device.h"
 #include "tests/support/child_process.h"
@@ -92,7 +92,7 @@ TEST(CudaIpcCuda, BringsBytesFromAndToDeviceMemory) {
   const auto transport = OnGpu(0);
   const auto publisher = transport->Offering({});
   const test::PublishedBytes there(*publisher, 1, kSizes);
-  const std::shared_ptr<StagingDevice> device = MakeCudaStaging(0);
+  const std::shared_ptr<ChannelDevice> device = MakeCudaChannelDevice(0);
   const std::vector<Region> regions = {{0, 3, 20'000'000, 1, 20'000'000}, {1, 0, 10, 100, 40}};
   const std::vector<std::byte> expected = test::ExpectedBytes(regions);
   const Buffer landed(device->device_memory(), expected.size());

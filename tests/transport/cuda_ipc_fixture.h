@@ -15,8 +15,8 @@
 #include "src/transport/control_socket.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "tests/conformance/published_bytes.h"
+#include "tests/support/fake_channel_device.h"
 #include "tests/support/fake_ipc.h"
-#include "tests/support/fake_staging.h"
 
 namespace layercast::cuda_ipc_channel {
 
@@ -31,7 +31,7 @@ inline Deadline InPatience() { return Deadline::After(kPatience); }
 
 // One process's CUDA, and the channel over it.
 struct PlayedGpu {
-  std::shared_ptr<test::FakeStaging> device = std::make_shared<test::FakeStaging>();
+  std::shared_ptr<test::FakeChannelDevice> device = std::make_shared<test::FakeChannelDevice>();
   std::shared_ptr<test::FakeIpc> driver = std::make_shared<test::FakeIpc>(device);
   std::unique_ptr<Transport> transport = MakeCudaIpcTransport([this] { return CudaIpcParts{driver, device}; });
 };

@@ -47,6 +47,21 @@ TEST_F(NcclChannel, TakesBytesFromDeviceMemoryAndBringsThemThere) {
   publisher_->Remove(2);
 }
 
+TEST_F(NcclChannel, RowsOfARegionCostOneCopyAndOneQuestionAtEachEnd) {
+  Buffer on_device(device_->device_memory(), kSize);
+  publisher_->Add({2, {{on_device.data(), on_device.size()}}});
+  const std::vector<Region> regions = {{0, 3, 700, 1000, 3000}};
+  Buffer destination(device_->device_memory(), 700'000);
+  const auto receiver = Connect();
+  const std::uint64_t copies = device_->copies;
+  const std::uint64_t questions = device_->questions;
+  receiver->Submit({1, 2, regions, destination.span()});
+  ASSERT_TRUE(receiver->Poll(Soon()));
+  EXPECT_EQ(device_->copies - copies, 2U);
+  EXPECT_EQ(device_->questions - questions, 2U);
+  publisher_->Remove(2);
+}
+
 TEST_F(NcclChannel, ReadsAndWritesTheMemoryOfItsOwnDeviceAlone) {
   const auto receiver = Connect();
   test::ExpectReachesItsOwnDeviceAlone(*publisher_, *receiver);
@@ -76,7 +91,7 @@ TEST_F(NcclChannel, VersionsThatDifferAreNamed) {
 
 TEST_F(NcclChannel, OneGpuForBothEndsIsNamed) {
   const DeviceUuid uuid = RandomToken();
-  const auto transport = TransportOf({library_, std::make_shared<test::FakeStaging>(uuid)});
+  const auto transport = TransportOf({library_, std::make_shared<test::FakeChannelDevice>(uuid)});
   const auto publisher = transport->Offering({});
   EXPECT_THAT(ErrorOf([&] { transport->Connect(publisher->address(), Soon()); }, ErrorCode::kUnsupported),
               AllOf(HasSubstr("one end for a GPU"), HasSubstr(DeviceText(uuid))));
@@ -123,8 +138,7 @@ TEST_F(NcclChannel, AnErrorOfNcclIsUnavailableAndTheNextEpochGoesOn) {
 TEST(NcclTransport, SaysWhatIsMissingHere) {
   const auto transport = MakeNcclTransport(
       []() -> NcclParts { throw Error(ErrorCode::kUnsupported, "no CUDA device is here: the driver sleeps"); });
-  std::string reason;
-  EXPECT_FALSE(transport->Viable(HostIdentity::Mine(), HostIdentity::Mine(), reason));
+  const std::string reason = transport->WhyNotBetween(HostIdentity::Mine(), HostIdentity::Mine());
   EXPECT_EQ(reason, "no CUDA device is here: the driver sleeps");
   EXPECT_EQ(transport->WhyNotHere(), reason);
   EXPECT_EQ(ErrorOf([&] { transport->Offering({}); }, ErrorCode::kUnsupported), reason);

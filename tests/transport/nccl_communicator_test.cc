@@ -11,8 +11,8 @@
 
 #include "layercast/error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/fake_channel_device.h"
 #include "tests/support/fake_nccl.h"
-#include "tests/support/fake_staging.h"
 
 namespace layercast::nccl_channel {
 namespace {
@@ -56,11 +56,11 @@ class NcclCommunicator : public ::testing::Test {
     return transfers;
   }
 
-  test::FakeStaging device_;
+  test::FakeChannelDevice device_;
   test::FakeNccl library_;
   std::vector<Buffer> blocks_;
-  std::unique_ptr<StagingStream> sending_ = device_.MakeStream();
-  std::unique_ptr<StagingStream> receiving_ = device_.MakeStream();
+  std::unique_ptr<CopyStream> sending_ = device_.MakeStream();
+  std::unique_ptr<CopyStream> receiving_ = device_.MakeStream();
   std::optional<Communicator> publisher_;
   std::optional<Communicator> receiver_;
 };

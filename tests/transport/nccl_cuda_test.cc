@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "layercast/error.h"
-#include "src/transport/device/cuda_staging.h"
+#include "src/transport/device/cuda_channel_device.h"
 #include "src/transport/nccl/nccl_transport.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/cuda/device.h"
@@ -28,12 +28,12 @@ using test::Fetch;
 using test::FetchOne;
 using ::testing::HasSubstr;
 
-constexpr std::array<std::size_t, 2> kSizes{30'000'000, 4096};
+constexpr std::array<std::size_t, 2> kSizes{70'000'000, 4096};
 constexpr std::chrono::seconds kMinute{60};  // NCCL looks at the whole machine first
 
 Deadline InAMinute() { return Deadline::After(kMinute); }
 
-void Await(StagingStream& stream) {
+void Await(CopyStream& stream) {
   const std::uint64_t mark = stream.Mark();
   for (const Deadline deadline = InAMinute(); !stream.Reached(mark);) {
     ASSERT_FALSE(deadline.Passed());
@@ -47,7 +47,7 @@ std::unique_ptr<Transport> OnGpu(int device) {
 
 TEST(NcclCuda, BytesGoUpAndDownInTheOrderOfAStream) {
   LAYERCAST_NEEDS_CUDA();
-  const std::shared_ptr<StagingDevice> device = MakeCudaStaging(0);
+  const std::shared_ptr<ChannelDevice> device = MakeCudaChannelDevice(0);
   const auto stream = device->MakeStream();
   const Buffer up(device->pinned_memory(), 1'000'000);
   const Buffer there(device->device_memory(), up.size());
@@ -62,7 +62,7 @@ TEST(NcclCuda, BytesGoUpAndDownInTheOrderOfAStream) {
 
 TEST(NcclCuda, KnowsWhatTheDeviceReachesAndWhichItIs) {
   LAYERCAST_NEEDS_CUDA();
-  const std::shared_ptr<StagingDevice> device = MakeCudaStaging(0);
+  const std::shared_ptr<ChannelDevice> device = MakeCudaChannelDevice(0);
   const Buffer there(device->device_memory(), 100);
   const Buffer pinned(device->pinned_memory(), 100);
   const std::vector<std::byte> pageable(100);
@@ -70,7 +70,7 @@ TEST(NcclCuda, KnowsWhatTheDeviceReachesAndWhichItIs) {
   EXPECT_TRUE(device->Reaches(pinned.data()));
   EXPECT_FALSE(device->Reaches(pageable.data()));
   EXPECT_NE(device->uuid(), DeviceUuid{});
-  EXPECT_EQ(device->uuid(), MakeCudaStaging(0)->uuid());
+  EXPECT_EQ(device->uuid(), MakeCudaChannelDevice(0)->uuid());
 }
 
 TEST(NcclCuda, OneGpuForBothEndsIsRefused) {
@@ -113,7 +113,7 @@ TEST_F(NcclBetweenGpus, BringsWhatIsAskedFor) {
 
 TEST_F(NcclBetweenGpus, BringsBytesToDeviceMemory) {
   const test::PublishedBytes published(*publisher_, 1, kSizes);
-  const std::shared_ptr<StagingDevice> device = MakeCudaStaging(1);
+  const std::shared_ptr<ChannelDevice> device = MakeCudaChannelDevice(1);
   const std::vector<Region> regions = {{0, 3, 20'000'000, 1, 20'000'000}, {1, 0, 4096, 1, 4096}};
   const std::vector<std::byte> expected = test::ExpectedBytes(regions);
   const Buffer destination(device->device_memory(), expected.size());

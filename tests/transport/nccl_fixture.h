@@ -23,8 +23,8 @@
 #include "src/transport/poll_for.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/support/error_of.h"
+#include "tests/support/fake_channel_device.h"
 #include "tests/support/fake_nccl.h"
-#include "tests/support/fake_staging.h"
 
 namespace layercast::nccl_channel {
 
@@ -55,7 +55,11 @@ inline void Settle(Communicator& communicator) {
   AwaitThat([&] { return communicator.Settled(); });
 }
 
-inline std::unique_ptr<Transport> TransportOf(const NcclParts& parts) {
+// Less than the channel's own: chunks of a few come in several pieces.
+inline constexpr std::size_t kTestPieceBytes = std::size_t{4} << 20;
+
+inline std::unique_ptr<Transport> TransportOf(NcclParts parts) {
+  parts.piece_bytes = kTestPieceBytes;
   return MakeNcclTransport([parts] { return parts; });
 }
 
@@ -147,7 +151,7 @@ class NcclChannel : public ::testing::Test {
   RawReceiver Raw() const { return {publisher_->address(), {library_, device_}}; }
 
   std::shared_ptr<test::FakeNccl> library_ = std::make_shared<test::FakeNccl>();
-  std::shared_ptr<test::FakeStaging> device_ = std::make_shared<test::FakeStaging>();
+  std::shared_ptr<test::FakeChannelDevice> device_ = std::make_shared<test::FakeChannelDevice>();
   std::unique_ptr<Transport> transport_ = TransportOf({library_, device_});
   std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({});
   test::PublishedBytes published_{*publisher_, 1, std::array{kSize}};

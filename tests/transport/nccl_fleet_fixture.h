@@ -30,7 +30,7 @@ class NcclFleet : public ::testing::Test {
     NcclParts parts() const { return {library, device}; }
 
     std::shared_ptr<test::FakeNccl> library = std::make_shared<test::FakeNccl>();
-    std::shared_ptr<test::FakeStaging> device = std::make_shared<test::FakeStaging>();
+    std::shared_ptr<test::FakeChannelDevice> device = std::make_shared<test::FakeChannelDevice>();
     std::unique_ptr<FetchingEnd> end;
   };
   using Members = std::list<Member>;
@@ -93,7 +93,7 @@ class NcclFleet : public ::testing::Test {
   }
 
   std::shared_ptr<test::FakeNccl> library_ = std::make_shared<test::FakeNccl>();  // the publisher's
-  std::shared_ptr<test::FakeStaging> device_ = std::make_shared<test::FakeStaging>();
+  std::shared_ptr<test::FakeChannelDevice> device_ = std::make_shared<test::FakeChannelDevice>();
   std::unique_ptr<OfferingEnd> publisher_;
   std::optional<test::PublishedBytes> published_;
 };

@@ -68,8 +68,8 @@ class NcclFleetLoss : public NcclFleet {
   }
   void Vanish() { raw_->Vanish(); }
 
-  Buffer memory_{device_->device_memory(), kPieceBytes};
-  std::unique_ptr<StagingStream> stream_ = device_->MakeStream();
+  Buffer memory_{device_->device_memory(), kTestPieceBytes};
+  std::unique_ptr<CopyStream> stream_ = device_->MakeStream();
   std::optional<RawReceiver> raw_;
   Members members_;
   std::jthread others_;
@@ -142,7 +142,7 @@ TEST_F(NcclFleetLoss, InTheMiddleOfABroadcast) {
   raw_->Enter();
   Ask();
   Take();
-  std::memset(memory_.data(), 0, kPieceBytes);
+  std::memset(memory_.data(), 0, kTestPieceBytes);
   const std::vector<std::byte> expected = test::ExpectedBytes(std::vector<Region>{{0, 0, 1000, 1, 1000}});
   AwaitThat([&] {
     stream_->Reached(stream_->Mark());

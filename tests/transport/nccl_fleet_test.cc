@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/wake_up.h"
 #include "src/transport/nccl/sharing.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_queue.h"
-#include "src/transport/wake_fd.h"
 #include "tests/transport/nccl_fleet_fixture.h"
 
 namespace layercast::nccl_channel {
@@ -29,7 +29,7 @@ class NcclSharing : public ::testing::Test {
   void Ask(ReplyQueue& queue, std::uint64_t offset) { queue.Push({1, 1, {{0, offset, 1, 1, 1}}}, book_, nullptr); }
 
   std::array<std::byte, 8> memory_{};
-  WakeFd wake_;
+  WakeUp wake_;
   OfferBook book_{"nccl", wake_};
   ReplyQueue first_;
   ReplyQueue second_;

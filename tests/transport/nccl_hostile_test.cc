@@ -48,7 +48,7 @@ TEST_F(NcclPublisher, NamesTheVersionsOfTheProtocolThatDiffer) {
   receiver.socket().Send(EncodeHello(hello));
   const Refusal refusal = DecodeRefusal(receiver.Await(NcclKind::kRefused));
   EXPECT_EQ(refusal.code, ErrorCode::kUnsupported);
-  EXPECT_EQ(refusal.message, "the receiver speaks version 3 of the nccl channel, expected 2");
+  EXPECT_EQ(refusal.message, "the receiver speaks version 4 of the nccl channel, expected 3");
 }
 
 TEST_F(NcclPublisher, CutsWhoeverAnswersACallThatItDidNotGet) {
@@ -78,13 +78,13 @@ TEST_F(NcclPublisher, CutsWhoeverTakesMoreThanWasAnnounced) {
   RawReceiver receiver = Raw();
   receiver.Enter();
   receiver.Ask(1, 1, {kAll});
-  EXPECT_EQ(DecodePieces(receiver.Await(NcclKind::kPieces)).pieces.front().bytes, kPieceBytes);
+  EXPECT_EQ(DecodePieces(receiver.Await(NcclKind::kPieces)).pieces.front().bytes, kTestPieceBytes);
   for (std::size_t i = 0; i < 2 * kPiecesUnderWay; ++i) receiver.Say(NcclKind::kGo);
   ExpectCut(receiver);
   ExpectServing();
 }
 
-TEST_F(NcclPublisher, AnnouncesNoMoreThanItsStagingMemoryHolds) {
+TEST_F(NcclPublisher, AnnouncesNoMoreThanItsSlotsHold) {
   RawReceiver receiver = Raw();
   receiver.Enter();
   for (std::uint64_t ticket = 0; ticket < 4; ++ticket) receiver.Ask(ticket, 1, {kAll});
@@ -133,7 +133,7 @@ class FakePublisher {
     socket.Send(EncodeNumber(NcclKind::kCall, 1));
     AwaitMessage(socket);  // READY
     const ncclUniqueId id = MakeUniqueId(*library_);
-    Buffer memory(device_->device_memory(), kPieceBytes);
+    Buffer memory(device_->device_memory(), kTestPieceBytes);
     const auto stream = device_->MakeStream();
     Communicator communicator(*library_, *device_, {1, 2, kPublisherRank, id});
     socket.Send(EncodeEpoch({1, 2, 1, id}));
@@ -156,7 +156,7 @@ class FakePublisher {
   }
 
   std::shared_ptr<test::FakeNccl> library_ = std::make_shared<test::FakeNccl>();
-  std::shared_ptr<test::FakeStaging> device_ = std::make_shared<test::FakeStaging>();
+  std::shared_ptr<test::FakeChannelDevice> device_ = std::make_shared<test::FakeChannelDevice>();
   ControlAddress address_{.channel = "nccl"};
   std::jthread thread_;
 };

@@ -33,7 +33,7 @@ TEST(NcclLibrary, ThatIsNotThereIsNamed) {
 
 TEST(NcclLibrary, ThatIsTooOldIsNamedWithBothVersions) {
   EXPECT_THAT(WhyNot(Fake("nccl_old")),
-              AllOf(HasSubstr("libnccl_old.so"), HasSubstr("expected version 2.18.1 or newer, got 2.17.5")));
+              AllOf(HasSubstr("libnccl_old.so"), HasSubstr("expected version 2.28.3 or newer, got 2.27.7")));
 }
 
 TEST(NcclLibrary, ThatLacksAFunctionIsNamedWithIt) {

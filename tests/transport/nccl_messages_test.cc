@@ -82,7 +82,7 @@ TEST(NcclMessages, HaveBounds) {
 
 TEST(NcclMessages, AnotherVersionIsNamed) {
   EXPECT_THAT(layercast::testing::ErrorOf([] { DecodeWelcome(EncodeWelcome({1})); }, ErrorCode::kUnsupported),
-              ::testing::HasSubstr("the publisher speaks version 1 of the nccl channel, expected 2"));
+              ::testing::HasSubstr("the publisher speaks version 1 of the nccl channel, expected 3"));
 }
 
 TEST(NcclMessages, ADeviceReadsAsItsDriverWritesIt) {

@@ -1,4 +1,4 @@
-// Of channels between devices, whose device a FakeStaging plays.
+// Of channels between devices, whose device a FakeChannelDevice plays.
 #pragma once
 
 #include <gtest/gtest.h>

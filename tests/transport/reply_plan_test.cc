@@ -29,6 +29,36 @@ TEST(ReplyPlan, SendsLongRunsInPlaceAndGathersTheRest) {
   EXPECT_TRUE(plan.done());
 }
 
+TEST(ReplyPlan, HandsOutWholeRowsOfARegionAtOnce) {
+  const std::vector<std::byte> memory(10'000);
+  const std::byte* base = memory.data();
+  ReplyPlan plan({{base, 10, 30, 100}, {base, 0, 7, 0}, {base, 50, 2, 50}, {base, 7, 3, 0}});
+  const std::vector<std::pair<std::size_t, RegionView>> expected = {
+      {95, {base, 10, 9, 100}},            // as many whole ones as fit
+      {5, {base + 900, 5, 1, 5}},          // a part of one that does not
+      {1000, {base + 905, 5, 1, 5}},       // the rest of it
+      {1000, {base + 1000, 10, 20, 100}},  // what is left, and nothing of the next
+      {1000, {base, 100, 1, 100}},         // rows without gaps are one
+      {14, {base, 7, 2, 0}},
+      {14, {base, 7, 1, 0}},  // also such as lie on each other
+  };
+  std::uint64_t offset = 0;
+  for (const auto& [most, view] : expected) {
+    EXPECT_FALSE(plan.done());
+    EXPECT_EQ(plan.offset(), offset);
+    const RegionView taken = plan.TakeView(most);
+    EXPECT_EQ(taken.base, view.base);
+    EXPECT_EQ(taken.row_bytes, view.row_bytes);
+    EXPECT_EQ(taken.rows, view.rows);
+    if (view.rows > 1) {
+      EXPECT_EQ(taken.stride, view.stride);
+    }
+    offset += taken.num_bytes();
+  }
+  EXPECT_TRUE(plan.done());
+  EXPECT_EQ(plan.TakeView(1).num_bytes(), 0U);
+}
+
 TEST(ReplyPlan, AnEmptyChunkIsOneEmptyPiece) {
   ReplyPlan plan({{nullptr, 0, 5, 0}});
   EXPECT_FALSE(plan.done());

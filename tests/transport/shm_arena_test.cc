@@ -11,7 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/transport/shm/arena.h"
-#include "src/transport/shm/segment_cache.h"
+#include "src/transport/shm/shm_fetching_end.h"
 #include "tests/conformance/published_bytes.h"
 
 namespace layercast {
@@ -105,50 +105,53 @@ TEST(ShmArena, MemoryThatIsNotOfTheArenaCannotBeOffered) {
   EXPECT_THROW(end->Add({1, {{reinterpret_cast<const std::byte*>(&local), 4}}}), Error);
 }
 
-UniqueFd Duplicate(const Location& location) { return UniqueFd(::dup(location.segment->file.fd.get())); }
-
-TEST(ShmSegmentCache, KeepsMappingsBetweenConnectionsAndNotForEver) {
-  Arena arena;
-  const Buffer buffer(arena, 1000);
-  const Location at = arena.Locate(buffer.data(), 1000);
-  SegmentCache cache;
-  cache.Begin("one");
-  const std::byte* base = cache.Map("one", Duplicate(at))->base();
-  cache.End();
-  cache.Begin("one");
-  EXPECT_EQ(cache.Map("one", Duplicate(at))->base(), base);
-  cache.End();
-  for (int i = 0; i < 5; ++i) {
-    cache.Begin("one");
-    cache.End();
+// A receiver's cache, of connections to whoever `address` says.
+class ShmSegmentCache : public ::testing::Test {
+ protected:
+  void Begin(const std::string& address) { cache_.Begin(address, -1); }
+  const std::byte* Map(const std::string& address) {
+    const UniqueFd& fd = location_.segment->file.fd;
+    const auto map = [&] { return std::make_shared<const shm_channel::Mapping>(shm_channel::MapReadOnly(fd)); };
+    return cache_.Get(shm_channel::IdentityOf(fd), address, map)->base();
   }
-  EXPECT_EQ(cache.size(), 0U);
+
+  Arena arena_;
+  const Buffer buffer_{arena_, 1000};
+  const Location location_ = arena_.Locate(buffer_.data(), 1000);
+  SegmentCache cache_;
+};
+
+TEST_F(ShmSegmentCache, KeepsMappingsBetweenConnectionsAndNotForEver) {
+  Begin("one");
+  const std::byte* base = Map("one");
+  cache_.End();
+  Begin("one");
+  EXPECT_EQ(Map("one"), base);
+  cache_.End();
+  for (int i = 0; i < 5; ++i) {
+    Begin("one");
+    cache_.End();
+  }
+  EXPECT_EQ(cache_.size(), 0U);
 }
 
-TEST(ShmSegmentCache, DropsTheSegmentsOfAPublisherThatWasReplaced) {
-  Arena arena;
-  const Buffer buffer(arena, 1000);
-  SegmentCache cache;
-  cache.Begin("one");
-  { const auto mapping = cache.Map("one", Duplicate(arena.Locate(buffer.data(), 1000))); }
-  cache.End();
-  EXPECT_EQ(cache.size(), 1U);
-  cache.Begin("two");
-  cache.End();
-  EXPECT_EQ(cache.size(), 0U);
+TEST_F(ShmSegmentCache, DropsTheSegmentsOfAPublisherThatWasReplaced) {
+  Begin("one");
+  Map("one");
+  cache_.End();
+  EXPECT_EQ(cache_.size(), 1U);
+  Begin("two");
+  cache_.End();
+  EXPECT_EQ(cache_.size(), 0U);
 }
 
-TEST(ShmSegmentCache, KeepsTheSegmentsOfAllPublishersOfASession) {
-  Arena arena;
-  const Buffer buffer(arena, 1000);
-  const Location at = arena.Locate(buffer.data(), 1000);
+TEST_F(ShmSegmentCache, KeepsTheSegmentsOfAllPublishersOfASession) {
   constexpr int kPublishers = 8;
-  SegmentCache cache;
   for (int session = 0; session < 3; ++session) {
-    for (int i = 0; i < kPublishers; ++i) cache.Begin("rank " + std::to_string(i));
-    { const auto mapping = cache.Map("rank 0", Duplicate(at)); }
-    for (int i = 0; i < kPublishers; ++i) cache.End();
-    EXPECT_EQ(cache.size(), 1U) << session;
+    for (int i = 0; i < kPublishers; ++i) Begin("rank " + std::to_string(i));
+    Map("rank 0");
+    for (int i = 0; i < kPublishers; ++i) cache_.End();
+    EXPECT_EQ(cache_.size(), 1U) << session;
   }
 }
 

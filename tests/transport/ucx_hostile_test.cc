@@ -34,15 +34,30 @@ class UcxPublisher : public ::testing::Test {
   ControlAddress PublisherAddress() const { return ControlAddress::Parse("ucx", publisher_->address()); }
   Hello RightHello() const { return {kVersion, PublisherAddress().key, false, HostIdentity::Mine()}; }
   ControlSocket ConnectRaw() const { return ControlSocket::Connect(PublisherAddress(), Soon()); }
-  // Says HELLO and ADDRESS as a receiver does.
-  ControlSocket ConnectAndGreet(std::optional<UcxLink>& link) const {
+  // What came to a receiver by UCX.
+  struct Came {
+    std::size_t messages = 0;
+    std::size_t bytes = 0;  // beside the headers
+  };
+  static ucs_status_t Count(void* came, const void* /*header*/, std::size_t /*header_length*/, void* /*data*/,
+                            std::size_t length, const ucp_am_recv_param_t* /*param*/) {
+    if (came == nullptr) return UCS_OK;
+    ++static_cast<Came*>(came)->messages;
+    static_cast<Came*>(came)->bytes += length;
+    return UCS_OK;
+  }
+  // Says HELLO and ADDRESS as a receiver does. `came`: what is counted as it comes; null: nothing is.
+  ControlSocket ConnectAndGreet(std::optional<UcxLink>& link, Came* came = nullptr) const {
     ControlSocket socket = ConnectRaw();
     socket.Send(EncodeHello(RightHello()));
     const Welcome welcome = DecodeWelcome(AwaitMessage(socket));
-    link.emplace(welcome.lanes, socket.Device());
+    link.emplace(welcome.lanes, socket.Device(), &Count, came);
     link->Connect(welcome.address);
     socket.Send(EncodeAddress(link->Address()));
     return socket;
+  }
+  static void WorkUntilNothingComes(UcxLink& link) {
+    for (int idle = 0; idle < 1000; idle = link.Progress() ? 0 : idle + 1) std::this_thread::yield();
   }
   void ExpectServing() {
     const auto receiver = transport_->Connect(publisher_->address(), Soon());
@@ -119,6 +134,31 @@ TEST_F(UcxPublisher, CutsWhoeverHasTooMuchUnderWay) {
   for (std::size_t i = 0; i < kMaxRequestsUnderWay + 100; ++i) socket.Send(request);
   ExpectCut(socket);
   ExpectServing();
+}
+
+TEST_F(UcxPublisher, OwesOnePongToWhoeverDoesNotLetUcxWork) {
+  Came came;
+  std::optional<UcxLink> link;
+  ControlSocket socket = ConnectAndGreet(link, &came);
+  constexpr std::size_t kRounds = 3000;  // of the publisher's service, which takes 64 messages of one receiver in each
+  for (std::size_t i = 0; i < 64 * kRounds; ++i) socket.Send(EncodePing());
+  socket.Send(EncodeRequest(1, 99, {}));
+  for (; socket.unsent() > 0; std::this_thread::yield()) socket.Flush();
+  EXPECT_EQ(DecodeRefusal(AwaitMessage(socket)).code, ErrorCode::kNotFound);  // all were taken
+  WorkUntilNothingComes(*link);
+  EXPECT_GT(came.messages, 0U);
+  EXPECT_LT(came.messages, kRounds / 2) << "what UCX's own queue holds, and one";
+}
+
+TEST_F(UcxPublisher, SendsOverSharedMemoryWhatWasAskedForAndNoByteMore) {
+  Came came;
+  std::optional<UcxLink> link;
+  ControlSocket socket = ConnectAndGreet(link, &came);
+  socket.Send(EncodeRequest(1, 1, std::array{Region{0, 7, 3'000'000, 1, 3'000'000}, Region{0, 5, 100, 50'000, 150}}));
+  for (const Deadline deadline = Soon(); came.bytes < 8'000'000 && !deadline.Passed();) link->Progress();
+  WorkUntilNothingComes(*link);
+  EXPECT_EQ(came.bytes, 8'000'000U);
+  EXPECT_EQ(link->lane(), "posix/memory");
 }
 
 TEST_F(UcxPublisher, LivesThroughStrangersThatSayNothingOrNonsense) {

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kForTheDevice{10};
 
 }  // namespace
 
-CopyIn::CopyIn(IpcDriver& driver, StagingDevice& device) : device_(device), stream_(device.MakeStream()) {
+CopyIn::CopyIn(IpcDriver& driver, ChannelDevice& device) : device_(device), stream_(device.MakeStream()) {
   try {
     event_ = driver.MakeEvent();
     handle_ = event_->handle();

@@ -19,7 +19,7 @@ namespace layercast::cuda_ipc_channel {
 class CopyIn {
  public:
   // Throws what the device throws. Where CUDA makes no events for other processes, there is none.
-  CopyIn(IpcDriver& driver, StagingDevice& device);
+  CopyIn(IpcDriver& driver, ChannelDevice& device);
 
   // Null: there is no event.
   const IpcHandle* event() const { return event_ == nullptr ? nullptr : &handle_; }
@@ -43,12 +43,12 @@ class CopyIn {
   void CopyPageable(const OfferedTensor& from, std::byte* to);
   std::uint64_t Copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
-  StagingDevice& device_;
+  ChannelDevice& device_;
   std::mutex queueing_;              // guards what follows
   std::vector<PinnedPiece> pieces_;  // taken in turn
   std::size_t next_ = 0;
   std::mutex mutex_;  // guards what follows; held for one operation at a time, so that nobody waits for a whole offer
-  std::unique_ptr<StagingStream> stream_;
+  std::unique_ptr<CopyStream> stream_;
   std::unique_ptr<IpcEvent> event_;
   std::uint64_t last_ = 0;
   IpcHandle handle_{};  // immutable

@@ -57,13 +57,6 @@ class CudaDriver final : public IpcDriver {
   std::unique_ptr<IpcEvent> MakeEvent() override { return MakeCudaEvent(device_); }
   std::unique_ptr<IpcEvent> OpenEvent(const IpcHandle& handle) override { return OpenCudaEvent(device_, handle); }
 
-  void CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) override {
-    const OnCudaDevice scope(device_);
-    CheckCuda(cudaMemcpy2DAsync(to, from.row_bytes, from.base, from.stride, from.row_bytes, from.rows,
-                                cudaMemcpyDefault, stream.handle()),
-              "cudaMemcpy2DAsync", device_);
-  }
-
  private:
   // Null: there is none.
   const Vmm* OpenVmm() {

@@ -32,7 +32,7 @@ class CudaIpcEvent final : public IpcEvent {
     CheckCuda(cudaIpcGetEventHandle(&handle, event_), "cudaIpcGetEventHandle", device_);
     return AsBytes(handle);
   }
-  void Record(StagingStream& stream) override {
+  void Record(CopyStream& stream) override {
     const OnCudaDevice scope(device_);
     CheckCuda(cudaEventRecord(event_, stream.handle()), "cudaEventRecord", device_);
   }

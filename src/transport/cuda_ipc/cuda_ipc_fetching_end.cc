@@ -9,7 +9,6 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/cuda/row_copy.h"
 #include "src/transport/device/device_tick.h"
 #include "src/transport/local_socket.h"
 #include "src/transport/poll_for.h"
@@ -20,19 +19,6 @@ namespace {
 constexpr std::size_t kPinnedAtOnce = std::size_t{64} << 20;
 constexpr std::size_t kMaxSegments = 4096;
 constexpr std::chrono::seconds kNothingCame{10};
-
-// Queues a copy of all its rows, packed, to `to`.
-void CopyView(IpcDriver& driver, StagingStream& stream, std::byte* to, const RegionView& from) {
-  switch (HowToCopyRows(from.row_bytes, from.rows, from.stride)) {
-    case RowCopy::kNone: return;
-    case RowCopy::kOneRun: return stream.Copy(to, from.base, from.num_bytes());
-    case RowCopy::kPitched: return driver.CopyRows(stream, to, from);
-    case RowCopy::kSingly: break;
-  }
-  for (std::size_t row = 0; row < from.rows; ++row) {
-    stream.Copy(to + row * from.row_bytes, from.row(row), from.row_bytes);
-  }
-}
 
 }  // namespace
 
@@ -62,8 +48,7 @@ CudaIpcFetchingEnd::CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappi
     stream_ = parts_.device->MakeStream();
     liveness_.Heard();
   });
-  mappings_->Begin(address);
-  mappings_->Watch(address, control_->fd());
+  mappings_->Begin(address, control_->fd());
 }
 
 bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadline deadline) {
@@ -108,6 +93,7 @@ void CudaIpcFetchingEnd::Close() noexcept {
   requests_.Clear();
   segments_.clear();
   event_.reset();
+  if (control_) mappings_->End();
   control_.reset();  // the publisher may use again what was granted
 }
 
@@ -141,7 +127,7 @@ void CudaIpcFetchingEnd::TakeMessage(std::span<const std::byte> message) {
   if (kind == kGone) {
     const std::uint32_t number = DecodeGone(message);
     segments_.erase(number);
-    return mappings_->Drop(address_, number);
+    return mappings_->Drop({address_, number});
   }
   if (kind != Kind::kRefused) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   ThrowRefusal(message);
@@ -156,8 +142,8 @@ void CudaIpcFetchingEnd::TakeSegment(const Announced& announced) {
     throw Error(ErrorCode::kCorrupt, "SEGMENT: a number twice, or too many");
   }
   lane_ = key.descriptor ? "VMM" : "legacy IPC";
-  Mapping mapping = mappings_->Get(address_, announced.number,
-                                   [&]() -> Mapping { return parts_.driver->Map(std::move(key), announced.bytes); });
+  Mapping mapping = mappings_->Get({address_, announced.number}, address_,
+                                   [&] { return parts_.driver->Map(std::move(key), announced.bytes); });
   segments_.emplace(announced.number, std::move(mapping));
 }
 
@@ -214,7 +200,7 @@ bool CudaIpcFetchingEnd::CopyGranted() {
 void CudaIpcFetchingEnd::Copy(Chunk& chunk) {
   std::byte* to = chunk.pinned ? chunk.pinned.data() : chunk.destination.data();
   for (const RegionView& source : chunk.sources) {
-    CopyView(*parts_.driver, *stream_, to, source);
+    stream_->CopyRows(to, source);
     to += source.num_bytes();
   }
   chunk.copied = stream_->Mark();

@@ -8,18 +8,23 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/transport/channel.h"
 #include "src/transport/connection_guard.h"
 #include "src/transport/control_socket.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
-#include "src/transport/cuda_ipc/mappings.h"
 #include "src/transport/cuda_ipc/messages.h"
 #include "src/transport/liveness.h"
+#include "src/transport/mapping_cache.h"
 #include "src/transport/requests_under_way.h"
 
 namespace layercast::cuda_ipc_channel {
+
+// By the publisher's address, and its number there.
+using Mappings = MappingCache<std::pair<std::string, std::uint32_t>, MappedSegment>;
+using Mapping = std::shared_ptr<const MappedSegment>;  // owners: the cache, and connections, which copy from it
 
 // One thread only.
 class CudaIpcFetchingEnd final : public FetchingEnd {
@@ -84,7 +89,7 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
   std::size_t pinned_bytes_ = 0;  // of the chunks in copying_
   Deadline::Clock::time_point moved_;
   Liveness liveness_;
-  std::unique_ptr<StagingStream> stream_;
+  std::unique_ptr<CopyStream> stream_;
 };
 
 }  // namespace layercast::cuda_ipc_channel

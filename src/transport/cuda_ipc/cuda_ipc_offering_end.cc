@@ -46,12 +46,12 @@ std::string CudaIpcOfferingEnd::address() const { return std::string(kAddressPre
 
 void CudaIpcOfferingEnd::Add(const Offer& offer) {
   offers_.Add(offer);
-  wake_.Wake();  // segments may have gone
+  wake_.Ring();  // segments may have gone
 }
 
 void CudaIpcOfferingEnd::Remove(std::uint64_t offer_id) {
   offers_.Remove(offer_id);
-  wake_.Wake();  // what waits to be granted is refused
+  wake_.Ring();  // what waits to be granted is refused
 }
 
 }  // namespace layercast::cuda_ipc_channel

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <string>
 
+#include "src/base/wake_up.h"
 #include "src/transport/channel.h"
 #include "src/transport/cuda_ipc/arena.h"
 #include "src/transport/cuda_ipc/copy_in.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "src/transport/cuda_ipc/offers.h"
 #include "src/transport/service_thread.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast::cuda_ipc_channel {
 
@@ -32,7 +32,7 @@ class CudaIpcOfferingEnd final : public OfferingEnd {
   Arena arena_;
   CopyIn copy_in_;
   Offers offers_;
-  WakeFd wake_;
+  WakeUp wake_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   std::string name_;
   UniqueFd listener_;  // until the service has it

@@ -6,7 +6,7 @@
 #include "src/transport/cuda_ipc/cuda_driver.h"
 #include "src/transport/cuda_ipc/cuda_ipc_fetching_end.h"
 #include "src/transport/cuda_ipc/cuda_ipc_offering_end.h"
-#include "src/transport/device/cuda_staging.h"
+#include "src/transport/device/cuda_channel_device.h"
 #include "src/transport/device/device_parts.h"
 #include "src/transport/local_socket.h"
 
@@ -21,11 +21,9 @@ class CudaIpcTransport final : public Transport {
 
   std::string_view name() const override { return "cuda_ipc"; }
   std::string WhyNotHere() const override { return parts_.WhyNot(); }
-  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
-    reason = WhyNotHere();
-    if (!reason.empty()) return false;
-    reason = WhyNotLocal(mine, theirs);
-    return reason.empty();
+  std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
+    const std::string why_not = WhyNotHere();
+    return why_not.empty() ? WhyNotLocal(mine, theirs) : why_not;
   }
   // It has run on no GPU yet.
   bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const override { return false; }
@@ -50,7 +48,7 @@ namespace cuda_ipc_channel {
 
 CudaIpcParts OpenCudaIpcParts(int device) {
   ExpectCudaDevice();
-  return {MakeCudaDriver(device), MakeCudaStaging(device)};
+  return {MakeCudaDriver(device), MakeCudaChannelDevice(device)};
 }
 
 }  // namespace cuda_ipc_channel

@@ -19,7 +19,7 @@ inline constexpr std::string_view kAddressPrefix = "cuda_ipc://";
 // outlive it.
 struct CudaIpcParts {
   std::shared_ptr<IpcDriver> driver;
-  std::shared_ptr<StagingDevice> device;
+  std::shared_ptr<ChannelDevice> device;
 };
 
 // CUDA device `device`. Throws kUnsupported, saying what is missing.

@@ -1,5 +1,5 @@
-// What the cuda_ipc channel asks of CUDA beside copies (device/staging.h): memory and events that another process
-// opens. CUDA's in cuda_driver.h; tests play one with memfds.
+// What the cuda_ipc channel asks of CUDA beside copies (device/channel_device.h): memory and events that another
+// process opens. CUDA's in cuda_driver.h; tests play one with memfds.
 #pragma once
 
 #include <array>
@@ -7,8 +7,7 @@
 #include <memory>
 
 #include "src/base/unique_fd.h"
-#include "src/tensor/region.h"
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
 
 namespace layercast::cuda_ipc_channel {
 
@@ -45,12 +44,12 @@ class IpcEvent {
   virtual ~IpcEvent() = default;
   virtual IpcHandle handle() const = 0;
   // Behind what is queued in the stream now.
-  virtual void Record(StagingStream& stream) = 0;
+  virtual void Record(CopyStream& stream) = 0;
   // Whether the publisher's stream has got to what was recorded last. Nothing waits.
   virtual bool Reached() = 0;
 };
 
-// Of one device. Thread-safe; outlives what it makes. Everything throws kResourceExhausted, kUnavailable, or
+// What one device shares. Thread-safe; outlives what it makes. Everything throws kResourceExhausted, kUnavailable, or
 // kUnsupported (CUDA cannot do that here) with CUDA's words.
 class IpcDriver {
  public:
@@ -64,8 +63,6 @@ class IpcDriver {
   virtual std::unique_ptr<const MappedSegment> Map(SegmentKey key, std::size_t bytes) = 0;
   virtual std::unique_ptr<IpcEvent> MakeEvent() = 0;
   virtual std::unique_ptr<IpcEvent> OpenEvent(const IpcHandle& handle) = 0;
-  // Queues a copy, to `to`, packed, of rows that a pitched copy may have (RowCopy::kPitched in src/cuda/row_copy.h).
-  virtual void CopyRows(StagingStream& stream, std::byte* to, const RegionView& from) = 0;
 };
 
 }  // namespace layercast::cuda_ipc_channel

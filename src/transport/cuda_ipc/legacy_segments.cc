@@ -11,7 +11,7 @@
 namespace layercast::cuda_ipc_channel {
 namespace {
 
-// Of cudaMalloc: blocks of a pool have no legacy handle.
+// A block of cudaMalloc: those of a pool have no legacy handle.
 class LegacySegment final : public OwnSegment {
  public:
   LegacySegment(int device, std::size_t size) : device_(device), size_(size) {

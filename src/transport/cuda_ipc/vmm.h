@@ -24,7 +24,8 @@ struct VmmFunctions {
   decltype(&::cuMemSetAccess) set_access = nullptr;
 };
 
-// Of the driver at `path` ("libcuda.so.1"). Throws kUnsupported, naming it: there is none, or it lacks a function.
+// The functions of the driver at `path` ("libcuda.so.1"). Throws kUnsupported, naming it: there is none, or it lacks a
+// function.
 VmmFunctions LoadVmm(const std::string& path);
 
 }  // namespace layercast::cuda_ipc_channel

@@ -138,10 +138,8 @@ class InprocFetchingEnd final : public FetchingEnd {
 class InprocTransport final : public Transport {
  public:
   std::string_view name() const override { return "inproc"; }
-  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
-    if (mine == theirs) return true;
-    reason = "another process: " + theirs.process + ", not " + mine.process;
-    return false;
+  std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
+    return mine == theirs ? "" : "another process: " + theirs.process + ", not " + mine.process;
   }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& /*options*/) const override {
     return std::make_unique<InprocOfferingEnd>();

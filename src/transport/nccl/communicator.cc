@@ -22,7 +22,7 @@ ncclUniqueId MakeUniqueId(NcclLibrary& library) {
   return id;
 }
 
-Communicator::Communicator(NcclLibrary& library, StagingDevice& device, const Membership& membership)
+Communicator::Communicator(NcclLibrary& library, ChannelDevice& device, const Membership& membership)
     : library_(library), device_(device) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -53,21 +53,21 @@ bool Communicator::Settled() {
   return settled_;
 }
 
-void Communicator::Send(std::span<const Transfer> transfers, const StagingStream& stream) {
+void Communicator::Send(std::span<const Transfer> transfers, const CopyStream& stream) {
   Group(transfers, [&](const Transfer& transfer) {
     Expect(library_.Send(transfer.memory, transfer.bytes, ncclInt8, transfer.receiver, comm_, stream.handle()),
            "ncclSend");
   });
 }
 
-void Communicator::Receive(std::span<const Transfer> transfers, const StagingStream& stream) {
+void Communicator::Receive(std::span<const Transfer> transfers, const CopyStream& stream) {
   Group(transfers, [&](const Transfer& transfer) {
     Expect(library_.Recv(transfer.memory, transfer.bytes, ncclInt8, kPublisherRank, comm_, stream.handle()),
            "ncclRecv");
   });
 }
 
-void Communicator::Broadcast(std::span<const Transfer> transfers, const StagingStream& stream) {
+void Communicator::Broadcast(std::span<const Transfer> transfers, const CopyStream& stream) {
   Group(transfers, [&](const Transfer& transfer) {
     Expect(library_.Broadcast(transfer.memory, transfer.memory, transfer.bytes, ncclInt8, kPublisherRank, comm_,
                               stream.handle()),

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
 #include "src/transport/nccl/nccl_library.h"
 
 namespace layercast::nccl_channel {
@@ -35,7 +35,7 @@ ncclUniqueId MakeUniqueId(NcclLibrary& library);
 class Communicator {
  public:
   // Begins to set it up: it stands once Settled() says so, and all other ranks have done the same.
-  Communicator(NcclLibrary& library, StagingDevice& device, const Membership& membership);
+  Communicator(NcclLibrary& library, ChannelDevice& device, const Membership& membership);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -45,9 +45,9 @@ class Communicator {
   bool Settled();
   // One group each. All ranks must have the same ones in the same order, as far as they take part: of what the
   // publisher sends, its receiver; of what it broadcasts, everybody.
-  void Send(std::span<const Transfer> transfers, const StagingStream& stream);
-  void Receive(std::span<const Transfer> transfers, const StagingStream& stream);
-  void Broadcast(std::span<const Transfer> transfers, const StagingStream& stream);
+  void Send(std::span<const Transfer> transfers, const CopyStream& stream);
+  void Receive(std::span<const Transfer> transfers, const CopyStream& stream);
+  void Broadcast(std::span<const Transfer> transfers, const CopyStream& stream);
 
  private:
   template <typename Call>
@@ -56,7 +56,7 @@ class Communicator {
   void Abort() noexcept;
 
   NcclLibrary& library_;
-  StagingDevice& device_;
+  ChannelDevice& device_;
   ncclComm_t comm_ = nullptr;
   bool settled_ = false;
 };

@@ -1,7 +1,6 @@
 #include "src/transport/nccl/dispatch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -19,7 +18,7 @@ std::vector<ReplyQueue*> QueuesOf(const std::vector<Receiver*>& members) {
 
 // What another reply to the same request has taken.
 void Skip(ReplyPlan& plan, std::size_t bytes) {
-  do bytes -= plan.TakeRun(std::max<std::size_t>(bytes, 1)).size();
+  do bytes -= plan.TakeView(std::max<std::size_t>(bytes, 1)).num_bytes();
   while (bytes > 0);
 }
 
@@ -75,7 +74,7 @@ bool Dispatch::all_told() const {
          });
 }
 
-// Of the oldest round alone: whoever has not said GO to a later one may not be able to before that.
+// Looks at the oldest round alone: whoever has not said GO to a later one may not be able to before that.
 std::vector<Receiver*> Dispatch::Late() {
   const auto now = Deadline::Clock::now();
   const std::uint64_t oldest = announced_.empty() || !sending_.empty() ? 0 : announced_.front().number;
@@ -161,18 +160,18 @@ std::size_t Dispatch::PackInto(Slot& slot, ReplyPlan& plan, bool& reads_on) {
   const auto copy_up = [&] {
     if (copied < bytes) epoch_->copies().Copy(slot.device.data() + copied, slot.pinned.data() + copied, bytes - copied);
   };
-  while (bytes < kPieceBytes) {
-    const std::span<const std::byte> run = plan.TakeRun(kPieceBytes - bytes);
-    if (run.empty()) break;
-    if (parts_.device.Reaches(run.data())) {
+  while (bytes < parts_.slots.slot_bytes()) {
+    const RegionView view = plan.TakeView(parts_.slots.slot_bytes() - bytes);
+    if (view.num_bytes() == 0) break;
+    if (parts_.device.Reaches(view.base)) {  // then it reaches the whole tensor
       copy_up();
-      epoch_->copies().Copy(slot.device.data() + bytes, run.data(), run.size());
-      copied = bytes + run.size();
+      epoch_->copies().CopyRows(slot.device.data() + bytes, view);
+      copied = bytes + view.num_bytes();
       reads_on = true;
     } else {
-      std::memcpy(parts_.slots.PinnedOf(slot) + bytes, run.data(), run.size());
+      Pack(view, parts_.slots.PinnedOf(slot) + bytes);
     }
-    bytes += run.size();
+    bytes += view.num_bytes();
   }
   copy_up();
   return bytes;
@@ -199,8 +198,8 @@ bool Dispatch::Announce() {
   return moved;
 }
 
-// To the last round for the same members, if it is not full and nothing for one of them comes in between; the first
-// `told` are closed.
+// Adds the piece to the last round for the same members, if it is not full and nothing for one of them comes in
+// between; the first `told` are closed.
 void Dispatch::AddToAnnounced(Round round, std::size_t told) {
   std::size_t open = announced_.size() - told;
   for (auto other = announced_.rbegin(); open > 0; ++other, --open) {

@@ -1,4 +1,4 @@
-// What goes from a publisher to the members of one epoch: pieces are staged once, announced to those that they are for,
+// What goes from a publisher to the members of one epoch: pieces are filled once, announced to those that they are for,
 // and sent or broadcast when all of these have said GO. FORMAT.md has the order.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace layercast::nccl_channel {
 // What it works with; outlives it.
 struct DispatchParts {
   NcclLibrary& library;
-  StagingDevice& device;
+  ChannelDevice& device;
   OfferBook& book;
   const Patience& patience;
   Slots& slots;
@@ -43,7 +43,7 @@ class Dispatch {
   bool stands() const { return stands_; }  // as it said last
   // Moves pieces on; true when one did. A member that is refused meanwhile must be forgotten before the next time.
   bool Progress();
-  // It has gone: from now on only what NCCL was told before goes on, for others.
+  // A member has gone: from now on only what NCCL was told before goes on, for others.
   void Forget(const Receiver& receiver);
   bool over() const { return over_; }
   // NCCL has been told all that the members left have asked for.
@@ -63,7 +63,7 @@ class Dispatch {
     std::size_t under_way = 0;   // pieces, of which it has memory for kPiecesUnderWay
     std::deque<Round*> to_go{};  // announced, in order, and it has not said GO
   };
-  // A piece, staged once for all whom its round is for.
+  // A piece, filled once for all whom its round is for.
   struct Outgoing {
     std::vector<std::uint64_t> tickets;  // by receiver
     std::uint64_t offset = 0;

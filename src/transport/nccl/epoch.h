@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/deadline.h"
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
 #include "src/transport/nccl/communicator.h"
 
 namespace layercast::nccl_channel {
@@ -27,7 +27,7 @@ class Groups {
     launching_ = std::move(items);
   }
   // The items of the next group that is through; empty: none is. `settled`: what the communicator says now.
-  std::vector<Item> TakeDone(bool settled, StagingStream& stream) {
+  std::vector<Item> TakeDone(bool settled, CopyStream& stream) {
     if (settled && !launching_.empty()) {
       running_.push_back({stream.Mark(), std::move(launching_)});
       launching_.clear();
@@ -57,17 +57,17 @@ class Groups {
 class Epoch {
  public:
   // Throws kUnavailable, kResourceExhausted.
-  Epoch(NcclLibrary& library, StagingDevice& device, const Membership& membership)
+  Epoch(NcclLibrary& library, ChannelDevice& device, const Membership& membership)
       : copies_(device.MakeStream()), transfers_(device.MakeStream()), communicator_(library, device, membership) {}
 
   Communicator& communicator() { return communicator_; }
-  StagingStream& copies() { return *copies_; }
-  StagingStream& transfers() { return *transfers_; }
+  CopyStream& copies() { return *copies_; }
+  CopyStream& transfers() { return *transfers_; }
 
  private:
   // Destroyed last to first: the communicator first, which ends what the streams wait for.
-  std::unique_ptr<StagingStream> copies_;
-  std::unique_ptr<StagingStream> transfers_;
+  std::unique_ptr<CopyStream> copies_;
+  std::unique_ptr<CopyStream> transfers_;
   Communicator communicator_;
 };
 

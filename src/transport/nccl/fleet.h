@@ -20,9 +20,10 @@ namespace layercast::nccl_channel {
 // What the fleets of an end have in common; outlives them.
 struct FleetContext {
   NcclLibrary& library;
-  StagingDevice& device;
+  ChannelDevice& device;
   OfferBook& book;
   Patience patience{};
+  std::size_t piece_bytes = kPieceBytes;
   std::uint64_t epochs = 0;  // of all fleets, so far
 };
 
@@ -32,7 +33,8 @@ enum class Attention { kNone, kClock, kDevice };
 // Resource; one thread only. Receivers are borrowed: each leaves before it goes.
 class Fleet {
  public:
-  Fleet(FleetContext& context, std::size_t size) : context_(context), size_(size), slots_(context.device) {}
+  Fleet(FleetContext& context, std::size_t size)
+      : context_(context), size_(size), slots_(context.device, context.piece_bytes) {}
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
 
@@ -58,7 +60,7 @@ class Fleet {
   bool Gather();
   void Begin();
   bool SetUp();
-  // It stands; and then somebody has gone.
+  // What is done while a communicator stands, and once one of its members has gone.
   bool Attend();
   bool LetFinish();
   void End();

@@ -1,5 +1,5 @@
-// What comes to a receiver in one epoch: groups of pieces that were announced to it, by NCCL into staging memory, and
-// from there to where the caller wants the bytes.
+// What comes to a receiver in one epoch: groups of pieces that were announced to it, by NCCL into slots, and from
+// there to where the caller wants the bytes.
 #pragma once
 
 #include <cstddef>

@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
 #include "src/transport/messages.h"
 #include "src/transport/nccl/communicator.h"
 #include "src/transport/token.h"
 
 namespace layercast::nccl_channel {
 
-constexpr std::uint16_t kVersion = 2;
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-constexpr std::size_t kPiecesUnderWay = 4;  // of one receiver: announced, and not yet through
-constexpr std::size_t kPiecesInGroup = 2;   // so that while one group is copied another is on its way
-constexpr std::size_t kMaxFleet = 64;       // receivers in an epoch
+constexpr std::uint16_t kVersion = 3;
+constexpr std::size_t kPieceBytes = std::size_t{32} << 20;  // at most; less would leave NVLink idle between groups
+constexpr std::size_t kPiecesUnderWay = 4;                  // of one receiver: announced, and not yet through
+constexpr std::size_t kPiecesInGroup = 2;                   // so that while one group is copied another is on its way
+constexpr std::size_t kMaxFleet = 64;                       // receivers in an epoch
 
 struct Hello {
   std::uint16_t version = kVersion;
@@ -39,7 +39,7 @@ struct Ready {
   std::uint32_t requests = 0;  // that follow
 };
 
-// The next piece of a chunk that waits in the publisher's staging memory: so many bytes, from that offset on.
+// The next piece of a chunk that waits in one of the publisher's slots: so many bytes, from that offset on.
 struct Piece {
   std::uint64_t ticket = 0;
   std::uint64_t offset = 0;

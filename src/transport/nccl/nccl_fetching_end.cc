@@ -10,7 +10,7 @@
 namespace layercast::nccl_channel {
 
 NcclFetchingEnd::NcclFetchingEnd(const NcclParts& parts, const std::string& address, Deadline deadline)
-    : parts_(parts), guard_("nccl: publisher at " + WithoutKey(address)), slots_(*parts_.device) {
+    : parts_(parts), guard_("nccl: publisher at " + WithoutKey(address)), slots_(*parts_.device, parts_.piece_bytes) {
   slots_.Allow(kPiecesUnderWay);
   try {
     guard_.Run([&] { Greet(ControlAddress::Parse("nccl", address), deadline); });
@@ -179,12 +179,13 @@ void NcclFetchingEnd::TakePieces(const PieceGroup& group) {
   intake_->Announce(group.broadcast, std::move(incoming));
 }
 
-// In order, none of nothing but that of an empty chunk, never past the end, and no more than there is memory for.
+// In order, none of nothing but that of an empty chunk, never past the end, and no more, nor longer, than there is
+// memory for.
 Chunk& NcclFetchingEnd::ExpectAskedFor(const Piece& piece) {
   Chunk* const chunk = requests_.Find(piece.ticket);
   const bool asked_for = chunk != nullptr && piece.offset == chunk->announced &&
                          piece.bytes <= chunk->destination.size() - chunk->announced &&
-                         (piece.bytes == 0) == chunk->destination.empty();
+                         piece.bytes <= slots_.slot_bytes() && (piece.bytes == 0) == chunk->destination.empty();
   if (asked_for && intake_->num_announced() < kPiecesUnderWay) return *chunk;
   throw Error(ErrorCode::kCorrupt, "a piece that was not asked for: ticket " + std::to_string(piece.ticket) +
                                        ", offset " + std::to_string(piece.offset) + ", " + std::to_string(piece.bytes) +

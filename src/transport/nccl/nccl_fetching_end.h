@@ -51,7 +51,8 @@ class NcclFetchingEnd final : public FetchingEnd {
   void TakePieces(const PieceGroup& group);
   Chunk& ExpectAskedFor(const Piece& piece);
   void Complete(Chunk& chunk);
-  // Of the epoch that it was called to last: bytes that are under way do not come any more, and are asked for again.
+  // Ends the epoch that it was called to last: bytes under way do not come any more. What is not whole is asked for
+  // again.
   void EndEpoch();
   void AskAgain();
 

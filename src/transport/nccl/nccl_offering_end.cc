@@ -13,7 +13,7 @@
 namespace layercast::nccl_channel {
 namespace {
 
-constexpr std::size_t kMaxReceivers = 64;  // each has 16 MiB of the device's memory, and of the host's
+constexpr std::size_t kMaxReceivers = 64;  // each may have 128 MiB of the device's memory, and of the host's
 constexpr int kRoundsAtOnce = 16;          // of moving pieces, between two looks at the sockets
 constexpr std::chrono::milliseconds kClockTick{2};
 constexpr std::chrono::milliseconds kTick{1000};
@@ -48,7 +48,7 @@ NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const OfferingOptions& options
       book_("nccl", wake_),
       listener_(Listen(options.bind_host, address_)),
       service_("nccl", "lc-nccl", wake_, [this, size = CheckedSize(options.fleet_size)](const std::stop_token& stop) {
-        Fleets fleets({*parts_.library, *parts_.device, book_, parts_.patience}, size);
+        Fleets fleets({*parts_.library, *parts_.device, book_, parts_.patience, parts_.piece_bytes}, size);
         const ReceiverContext context{*parts_.library, *parts_.device, address_.key, book_, failpoints_, fleets};
         Receivers<Receiver, ReceiverContext> receivers("nccl", std::move(listener_), context, wake_, kMaxReceivers);
         Serve(receivers, fleets, stop);
@@ -56,7 +56,7 @@ NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const OfferingOptions& options
 
 void NcclOfferingEnd::Remove(std::uint64_t offer_id) {
   // What reads the offer's memory are copies on our own device, which wait for no receiver.
-  book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& /*offered*/) { wake_.Wake(); });
+  book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& /*offered*/) { wake_.Ring(); });
 }
 
 }  // namespace layercast::nccl_channel

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <string>
 
+#include "src/base/wake_up.h"
 #include "src/transport/channel.h"
 #include "src/transport/control_socket.h"
 #include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/service_thread.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast::nccl_channel {
 
@@ -28,7 +28,7 @@ class NcclOfferingEnd final : public OfferingEnd {
 
  private:
   const NcclParts parts_;
-  WakeFd wake_;
+  WakeUp wake_;
   OfferBook book_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   ControlAddress address_{.channel = "nccl", .key = RandomToken()};

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "src/transport/device/cuda_staging.h"
+#include "src/transport/device/cuda_channel_device.h"
 #include "src/transport/device/device_parts.h"
 #include "src/transport/nccl/dynamic_nccl.h"
 #include "src/transport/nccl/nccl_fetching_end.h"
@@ -21,11 +21,6 @@ class NcclTransport final : public Transport {
 
   std::string_view name() const override { return "nccl"; }
   std::string WhyNotHere() const override { return parts_.WhyNot(); }
-  // What the other end has, only the greeting tells: version and device.
-  bool Viable(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/, std::string& reason) const override {
-    reason = WhyNotHere();
-    return reason.empty();
-  }
   // A communicator costs seconds, memory of both GPUs, and some of their processors while bytes move.
   bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const override { return false; }
   // NCCL looks at the whole machine first. Twice that, for the probe and for the session, is still within a lease.
@@ -47,7 +42,7 @@ namespace nccl_channel {
 
 NcclParts OpenNcclParts(int device) {
   ExpectCudaDevice();
-  return {LoadNccl(NcclPath()), MakeCudaStaging(device)};
+  return {LoadNccl(NcclPath()), MakeCudaChannelDevice(device)};
 }
 
 }  // namespace nccl_channel

@@ -1,12 +1,14 @@
 // Chunks by NCCL, between two GPUs: over NVLink, PCIe or the network, as NCCL finds best. FORMAT.md has the messages.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include "src/transport/channel.h"
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
+#include "src/transport/nccl/messages.h"
 #include "src/transport/nccl/nccl_library.h"
 #include "src/transport/nccl/patience.h"
 
@@ -16,8 +18,9 @@ namespace nccl_channel {
 // What the channel stands on. Owned together by the transport and the ends that it made, which may outlive it.
 struct NcclParts {
   std::shared_ptr<NcclLibrary> library;
-  std::shared_ptr<StagingDevice> device;
+  std::shared_ptr<ChannelDevice> device;
   Patience patience{};
+  std::size_t piece_bytes = kPieceBytes;  // of slots, and of pieces at most; alike at both ends. Tests have less
 };
 
 // libnccl, and CUDA device `device`. Throws kUnsupported, saying what is missing.

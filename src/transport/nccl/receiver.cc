@@ -94,7 +94,7 @@ void Receiver::TakeReady(const Ready& ready) {
   unfinished_ = 0;
 }
 
-// Of one that is called, and has not answered, counts only whether it waits for something.
+// While it is called, and has not answered, a request shows only that it waits for something.
 void Receiver::TakeRequest(const Request& request) {
   if (!wants()) wants_since_ = Deadline::Clock::now();
   ++unfinished_;

@@ -25,7 +25,7 @@ class Fleets;
 // What the connections of an end have in common; outlives them.
 struct ReceiverContext {
   NcclLibrary& library;
-  StagingDevice& device;
+  ChannelDevice& device;
   Token key{};
   OfferBook& book;
   const std::atomic<FailPoints*>& failpoints;
@@ -51,9 +51,10 @@ class Receiver {
 
   // Calls it to an epoch: whatever was of another is over. Until it is ready nothing that it says counts.
   void Call(std::uint64_t epoch);
-  // It has, since it was called last, perhaps to the same epoch once more; and has asked for what it lacks.
+  // Whether it has answered since it was called last, perhaps to the same epoch once more, and has asked for what it
+  // lacks.
   bool answered() const { return answered_ && awaited_ == 0; }
-  // It is where it was called to.
+  // Tells a receiver that is where it was called to who else is.
   void Admit(const Membership& membership) { control_.Send(EncodeEpoch(membership)); }
   bool failed() const { return failed_; }  // NCCL did, at its end
   bool is_new() const { return !stood_; }  // has been in no epoch that stood at its end
@@ -61,21 +62,21 @@ class Receiver {
   bool wants() const { return is_new() || waits_for_bytes(); }
   Deadline::Clock::time_point wants_since() const { return wants_since_; }
   std::uint64_t done() const { return done_; }  // requests of which it has had all, so far
-  // It has been in an epoch, and nothing has come to it since it had all that it had asked for.
+  // Whether it has been in an epoch, and nothing has come to it since it had all that it had asked for.
   bool rests() const { return !is_new() && done_ == rested_at_; }
   // Whether its fleet goes on without it.
   Standing& standing() { return standing_; }
 
   ReplyQueue& replies() { return replies_; }
-  // The next that goes to it. But for a piece of nothing, it will say GO.
+  // Tells of the pieces that go to it next. But for a piece of nothing, it will say GO.
   void Announce(const PieceGroup& group);
   // Whether it has said GO once more.
   bool TakeGo();
 
-  // Nothing more will come, and the receiver is told why.
+  // Ends what it has under way, and tells it why.
   void Refuse(const Refusal& refusal);
   bool refused() const { return state_ == State::kRefused; }
-  // Its connection ends.
+  // Ends its connection, soon.
   void Cut(const Error& error);
 
  private:
@@ -103,7 +104,7 @@ class Receiver {
   std::uint64_t done_ = 0;
   std::uint64_t rested_at_ = 0;  // what done_ was then
   Standing standing_;
-  // Of this epoch.
+  // What follows is of this epoch.
   std::uint64_t epoch_ = 0;
   bool answered_ = false;
   bool failed_ = false;

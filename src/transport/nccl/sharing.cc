@@ -60,8 +60,8 @@ bool Sharing::HasAtTheFront(const Member& member, const Reply& reply) {
   return !member.queue->empty() && member.queue->front().Equals(reply);
 }
 
-// It has asked for the same behind other things, or for nothing yet. Whoever has asked for other things alone takes
-// others, or has had this one; and so has, or will have, whoever is given it alone now.
+// Whether a member has asked for the same behind other things, or for nothing yet. Whoever has asked for other things
+// alone takes others, or has had this one; and so has, or will have, whoever is given it alone now.
 bool Sharing::MayCome(const Member& member, const Reply& reply) {
   if (member.missed_at == member.queue->pushed()) return false;
   const std::deque<Reply>& asked = member.queue->all();

@@ -1,7 +1,6 @@
 #include "src/transport/nccl/slots.h"
 
 #include "src/base/check.h"
-#include "src/transport/nccl/messages.h"
 
 namespace layercast::nccl_channel {
 
@@ -9,7 +8,7 @@ Slots::Lent Slots::Take() {
   LAYERCAST_CHECK(num_spare() > 0);
   if (spare_.empty()) {
     auto slot = std::make_unique<Slot>();
-    slot->device = Buffer(device_.device_memory(), kPieceBytes);
+    slot->device = Buffer(device_.device_memory(), slot_bytes_);
     spare_.push_back(std::move(slot));
     ++made_;
   }
@@ -19,7 +18,7 @@ Slots::Lent Slots::Take() {
 }
 
 std::byte* Slots::PinnedOf(Slot& slot) {
-  if (!slot.pinned) slot.pinned = Buffer(device_.pinned_memory(), kPieceBytes);
+  if (!slot.pinned) slot.pinned = Buffer(device_.pinned_memory(), slot_bytes_);
   return slot.pinned.data();
 }
 

@@ -1,5 +1,5 @@
-// Memory that pieces wait in. It is kept from one epoch to the next: giving device or pinned memory back waits for the
-// whole device, transfers of other connections among it.
+// Memory that pieces wait in. It is kept from one epoch to the next: taking pinned memory or giving it back may wait
+// for the whole device, transfers of other connections among it, and device memory would have to be mapped again.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
 
 namespace layercast::nccl_channel {
 
@@ -27,8 +27,10 @@ class Slots {
   // Comes back by itself: not before what reads or writes it has ended.
   using Lent = std::unique_ptr<Slot, Return>;
 
-  explicit Slots(StagingDevice& device) : device_(device) {}
+  // Each of so many bytes.
+  Slots(ChannelDevice& device, std::size_t slot_bytes) : device_(device), slot_bytes_(slot_bytes) {}
 
+  std::size_t slot_bytes() const { return slot_bytes_; }
   // There are no more than so many; nothing is made before it is needed.
   void Allow(std::size_t most) { most_ = most; }
   std::size_t num_spare() const { return spare_.size() + (most_ > made_ ? most_ - made_ : 0); }
@@ -38,7 +40,8 @@ class Slots {
   std::byte* PinnedOf(Slot& slot);
 
  private:
-  StagingDevice& device_;
+  ChannelDevice& device_;
+  const std::size_t slot_bytes_;
   std::size_t most_ = 0;
   std::size_t made_ = 0;
   std::vector<std::unique_ptr<Slot>> spare_;

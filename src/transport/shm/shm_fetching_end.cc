@@ -28,8 +28,7 @@ ShmFetchingEnd::ShmFetchingEnd(const std::string& address, std::shared_ptr<Segme
       throw Error(ErrorCode::kUnavailable, "it does not speak this channel's protocol");
     }
   });
-  cache_->Watch(address_, socket_.get());
-  cache_->Begin(address_);
+  cache_->Begin(address_, socket_.get());
 }
 
 void ShmFetchingEnd::Submit(const ChunkRequest& request) {
@@ -85,7 +84,10 @@ void ShmFetchingEnd::Attach(std::uint64_t offer_id) {
     throw Error(ErrorCode::kCorrupt, "a wrong answer to ATTACH");
   }
   std::vector<std::shared_ptr<const Mapping>> segments;
-  for (std::size_t i = 1; i < fds.size(); ++i) segments.push_back(cache_->Map(address_, fds[i]));
+  for (std::size_t i = 1; i < fds.size(); ++i) {
+    const auto map = [&] { return std::make_shared<const Mapping>(MapReadOnly(fds[i])); };
+    segments.push_back(cache_->Get(IdentityOf(fds[i]), address_, map));
+  }
   used_.insert(segments.begin(), segments.end());
   tables_.emplace(offer_id, ReadTable(fds[0], std::move(segments)));
 }

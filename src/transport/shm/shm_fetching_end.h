@@ -10,11 +10,15 @@
 
 #include "src/transport/channel.h"
 #include "src/transport/connection_guard.h"
+#include "src/transport/mapping_cache.h"
+#include "src/transport/shm/memfd.h"
 #include "src/transport/shm/offer_table.h"
-#include "src/transport/shm/segment_cache.h"
 #include "src/transport/shm/unix_socket.h"
 
 namespace layercast::shm_channel {
+
+// By its file: an inode's number is not used again while it is mapped.
+using SegmentCache = MappingCache<FileIdentity, Mapping>;
 
 // One thread only.
 class ShmFetchingEnd final : public FetchingEnd {

@@ -10,7 +10,6 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/base/thread_name.h"
 #include "src/transport/local_socket.h"
 #include "src/transport/poll_for.h"
 
@@ -23,22 +22,9 @@ constexpr std::chrono::milliseconds kStep{1000};  // how late a missing greeting
 
 }  // namespace
 
-ShmOfferingEnd::ShmOfferingEnd() : listener_(ListenLocally(SOCK_SEQPACKET, name_)) {
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    NameThisThread("lc-shm");
-    try {
-      Run(stop);
-    } catch (const std::exception& error) {
-      log::error("shm: the data channel at {} ends: {}", address(), error.what());
-    }
-  });
-}
-
-ShmOfferingEnd::~ShmOfferingEnd() {
-  thread_.request_stop();
-  wake_.Wake();
-  thread_.join();
-}
+ShmOfferingEnd::ShmOfferingEnd()
+    : listener_(ListenLocally(SOCK_SEQPACKET, name_)),
+      service_("shm", "lc-shm", wake_, [this](const std::stop_token& stop) { Run(stop); }) {}
 
 void ShmOfferingEnd::Add(const Offer& offer) {
   auto table = std::make_unique<WrittenTable>(offer, arena_);
@@ -57,7 +43,7 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
   std::vector<Connection> connections;
   std::vector<pollfd> wanted;
   while (!stop.stop_requested()) {
-    wanted.assign({{wake_.get(), POLLIN, 0}, {listener_.get(), pause_.events(), 0}});
+    wanted.assign({{wake_.fd(), POLLIN, 0}, {listener_.get(), pause_.events(), 0}});
     for (const Connection& connection : connections) wanted.push_back({connection.socket.get(), POLLIN, 0});
     PollFor(wanted, pause_.AtMost(kStep));
     // From the back, so that removing one leaves the numbers of the rest alone.

@@ -7,17 +7,16 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "src/base/deadline.h"
-#include "src/base/thread_clock.h"
+#include "src/base/wake_up.h"
 #include "src/transport/accept_pause.h"
 #include "src/transport/channel.h"
+#include "src/transport/service_thread.h"
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/offer_table.h"
 #include "src/transport/shm/unix_socket.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast::shm_channel {
 
@@ -25,12 +24,11 @@ namespace layercast::shm_channel {
 class ShmOfferingEnd final : public OfferingEnd {
  public:
   ShmOfferingEnd();
-  ~ShmOfferingEnd() override;
   std::string address() const override { return "shm://" + name_; }
   MemoryResource* arena() override { return &arena_; }
   void Add(const Offer& offer) override;
   void Remove(std::uint64_t offer_id) override;
-  double core_seconds() override { return CoreSecondsOf(thread_); }
+  double core_seconds() override { return service_.core_seconds(); }
 
  private:
   struct Connection {
@@ -48,11 +46,11 @@ class ShmOfferingEnd final : public OfferingEnd {
   Arena arena_;
   std::mutex mutex_;
   std::map<std::uint64_t, std::unique_ptr<WrittenTable>> offers_;  // guarded by mutex_
-  WakeFd wake_;
+  WakeUp wake_;
   std::string name_;
   UniqueFd listener_;
   AcceptPause pause_;  // of the thread
-  std::jthread thread_;
+  ServiceThread service_;
 };
 
 }  // namespace layercast::shm_channel

@@ -10,9 +10,8 @@ namespace {
 class ShmTransport final : public Transport {
  public:
   std::string_view name() const override { return "shm"; }
-  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
-    reason = WhyNotLocal(mine, theirs);
-    return reason.empty();
+  std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
+    return WhyNotLocal(mine, theirs);
   }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& /*options*/) const override {
     return std::make_unique<shm_channel::ShmOfferingEnd>();

@@ -38,7 +38,7 @@ class GrantedReads {
   // Tells the receiver where to read what it has asked for. Throws kNotFound (the offer was removed), kCorrupt (a
   // ticket that is granted) and kUnsupported.
   void Grant(const Reply& reply, ControlSocket& control);
-  // It has been read. Throws kCorrupt: it was not granted.
+  // Takes back what has been read. Throws kCorrupt: it was not granted.
   void Return(std::uint64_t ticket);
 
  private:

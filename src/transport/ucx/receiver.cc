@@ -23,7 +23,8 @@ Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint
     : control_(std::move(connected)), context_(context), number_(number), greet_by_(Deadline::After(kTimeToGreet)) {}
 
 Receiver::~Receiver() {
-  link_.reset();  // ends what it can by itself
+  if (link_) link_->Disconnect();  // ends what it can by itself, while the link is there for its callbacks
+  link_.reset();
   reads_.reset();
   for (const auto& piece : under_way_) {
     if (piece->offered != nullptr) context_.book.End(*piece->offered);
@@ -119,7 +120,7 @@ void Receiver::Refuse(const Refusal& refusal) {
 bool Receiver::Progress() {
   if (reads_) return ProgressReads();
   if (!greeted_) return false;
-  if (pong_owed_) SendPong();
+  if (pong_owed_ && !pong_under_way_) SendPong();
   Feed();
   const bool moved = link_->Progress();
   if (!link_->failure().empty()) throw Error(ErrorCode::kUnavailable, link_->failure());
@@ -176,6 +177,7 @@ void Receiver::SendPiece(Reply& reply) {
 
 void Receiver::SendPong() {
   pong_owed_ = false;
+  pong_under_way_ = true;
   std::unique_ptr<Piece> pong = TakeSpare();
   pong->header = EncodeActiveHeader({Kind::kPong, token_, 0, 0});
   Send(std::move(pong), {});
@@ -194,7 +196,7 @@ void Receiver::Send(std::unique_ptr<Piece> piece, std::span<const std::byte> dat
   const Piece& sent = *under_way_.emplace_back(std::move(piece));
   const ucs_status_ptr_t request = ucp_am_send_nbx(link_->endpoint(), kActiveMessage, sent.header.data(),
                                                    sent.header.size(), data.data(), data.size(), &params);
-  if (UCS_PTR_IS_PTR(request)) return;
+  if (UCS_PTR_IS_PTR(request)) return link_->Began();
   End(sent);
   if (UCS_PTR_IS_ERR(request)) throw Error(ErrorCode::kUnavailable, ucs_status_string(UCS_PTR_STATUS(request)));
 }
@@ -213,14 +215,18 @@ void Receiver::OnSent(void* request, ucs_status_t /*status*/, void* piece) {
   // Whatever became of it, UCX reads it no more; that the connection is lost, the link's failure tells.
   ucp_request_free(request);
   const auto& sent = *static_cast<const Piece*>(piece);
+  sent.receiver->link_->Ended();
   sent.receiver->End(sent);
 }
 
 void Receiver::End(const Piece& piece) {
   window_.Came(piece.windowed, Deadline::Clock::now() - piece.sent);
   const auto at = std::ranges::find(under_way_, &piece, [](const auto& owned) { return owned.get(); });
-  if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr)
+  if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr) {
     context_.book.End(*offered);
+  } else {
+    pong_under_way_ = false;
+  }
   spare_.push_back(std::move(*at));
   under_way_.erase(at);
 }

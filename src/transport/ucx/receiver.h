@@ -99,6 +99,7 @@ class Receiver {
   bool more_ = false;
   bool spins_ = false;
   bool pong_owed_ = false;
+  bool pong_under_way_ = false;  // one at a time: whoever does not let UCX work takes none
   ReplyQueue replies_;
   SendWindow window_;
   std::vector<std::unique_ptr<Piece>> under_way_;

@@ -22,7 +22,7 @@ class SendWindow {
   static constexpr std::chrono::milliseconds kShrinkAbove{800};
 
   bool HasRoom() const { return under_way_ < bytes_; }
-  // Of the next piece, at most.
+  // How long the next piece may be.
   std::size_t piece_bytes() const { return std::clamp(bytes_ / kPiecesUnderWay, kInPlaceFrom, kPieceBytes); }
 
   void Sent(std::size_t bytes) { under_way_ += bytes; }

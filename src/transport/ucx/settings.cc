@@ -77,6 +77,8 @@ Settings MakeSettings(Lanes lanes, const std::string& device) {
     // UCX 1.13 aborts the process when a peer vanishes while TCP sends from the caller's memory: "Assertion
     // `comp->count > 0' failed". Copying to its own buffers first costs a tenth of the processor time, and no speed.
     Set(settings, "ZCOPY_THRESH", "inf");
+    // The device that the control connection reached the other end by. Of what else a host has (bridges of containers,
+    // networks of their own) UCX takes for reachable what has an address of the same subnet.
     Set(settings, "NET_DEVICES", device);
     SetOfTransport(settings, "TCP", "TX_SEG_SIZE", "1M");  // 8K and 64K by default, at a third of the speed
     SetOfTransport(settings, "TCP", "RX_SEG_SIZE", "1M");

@@ -55,7 +55,8 @@ std::optional<ChunkCompletion> UcxFetchingEnd::Poll(Deadline deadline) {
 
 void UcxFetchingEnd::Close() noexcept {
   guard_.Close();
-  link_.reset();  // before what its callbacks use
+  if (link_) link_->Disconnect();  // before what its callbacks use, as is the link
+  link_.reset();
   control_.reset();
   requests_.Clear();
 }
@@ -112,8 +113,10 @@ void UcxFetchingEnd::Land(Chunk& chunk, std::uint64_t offset, void* data, std::s
   params.cb.recv_am = &OnLanded;
   params.user_data = &chunk;
   ++chunk.landing;
+  link_->Began();
   const ucs_status_ptr_t request = ucp_am_recv_data_nbx(link_->worker(), data, destination, length, &params);
   if (UCS_PTR_IS_PTR(request)) return;
+  link_->Ended();
   --chunk.landing;
   if (UCS_PTR_IS_ERR(request)) throw Error(ErrorCode::kUnavailable, ucs_status_string(UCS_PTR_STATUS(request)));
   CompleteIfWhole(chunk);
@@ -124,6 +127,7 @@ void UcxFetchingEnd::OnLanded(void* request, ucs_status_t status, std::size_t /*
   auto& landed = *static_cast<Chunk*>(chunk);
   UcxFetchingEnd& self = *landed.owner;
   --landed.landing;
+  self.link_->Ended();
   if (status != UCS_OK) {
     self.lost_ = std::string("UCX lost a piece: ") + ucs_status_string(status);
     return;

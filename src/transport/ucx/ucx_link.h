@@ -38,6 +38,9 @@ class UcxLink {
   std::vector<std::byte> Address() const;  // of the worker
   // To the worker at `address`, which UCX trusts: whoever sent it has been authenticated. Throws kUnavailable.
   void Connect(std::span<const std::byte> address);
+  // What UCX was given for this connection, and what it has called back for, is counted by its owner.
+  void Began() { ++under_way_; }
+  void Ended() { --under_way_; }
   // Gives up what is under way, whose callbacks run; the connection has failed then. Idempotent.
   void Disconnect() noexcept;
   // What UCX sends by: "tcp/lo", "posix/memory". Empty until connected.
@@ -62,6 +65,7 @@ class UcxLink {
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
   int fd_ = -1;
+  std::size_t under_way_ = 0;
   std::string lane_;
   std::string failure_;
 };

@@ -100,7 +100,7 @@ UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host, const UcxParts& par
 void UcxOfferingEnd::Remove(std::uint64_t offer_id) {
   const std::shared_ptr<Offered> removed = book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& offered) {
     overdue_.Add(offered);
-    wake_.Wake();
+    wake_.Ring();
   });
   if (removed != nullptr && readable_ != nullptr) readable_->Forget(*removed);
 }

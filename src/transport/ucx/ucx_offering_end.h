@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "src/base/wake_up.h"
 #include "src/transport/channel.h"
 #include "src/transport/control_socket.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/service_thread.h"
 #include "src/transport/ucx/readable_offers.h"
 #include "src/transport/ucx/ucx_transport.h"
-#include "src/transport/wake_fd.h"
 
 namespace layercast::ucx_channel {
 
@@ -41,7 +41,7 @@ class UcxOfferingEnd final : public OfferingEnd {
   double core_seconds() override { return service_.core_seconds(); }
 
  private:
-  WakeFd wake_;
+  WakeUp wake_;
   OfferBook book_;
   Overdue overdue_;
   std::unique_ptr<ReadableOffers> readable_;  // null: no one-sided reads

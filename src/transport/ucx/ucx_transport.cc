@@ -30,9 +30,6 @@ class UcxTransport final : public Transport {
   explicit UcxTransport(UcxParts parts) : parts_(std::move(parts)) {}
 
   std::string_view name() const override { return "ucx"; }
-  bool Viable(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/, std::string& /*reason*/) const override {
-    return true;
-  }
   // Between hosts, whoever reaches UCX's port or queue pair can write to any memory of the process: nothing to open
   // unasked.
   bool ByDefault(const HostIdentity& mine, const HostIdentity& theirs) const override {

@@ -61,7 +61,7 @@ void PiecePool::End(Piece& piece) {
     const std::lock_guard lock(mutex_);
     offered = std::move(piece.offered);  // Cut looks at it
     // Waking the service for every piece would cost a third of the speed; idle peers it forgets in its own time.
-    if (--piece.peer->pieces_under_way == kRefillBelow) service_.Wake();
+    if (--piece.peer->pieces_under_way == kRefillBelow) service_.Ring();
     piece.peer.reset();
     const auto at =
         std::find_if(under_way_.begin(), under_way_.end(), [&](const auto& p) { return p.get() == &piece; });

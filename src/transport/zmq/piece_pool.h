@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "layercast/memory.h"
+#include "src/base/wake_up.h"
 #include "src/transport/offer_book.h"
-#include "src/transport/wake_fd.h"
 #include "src/transport/zmq/peer.h"
 
 namespace layercast::zmq_channel {
@@ -29,7 +29,7 @@ struct Piece {
 
 class PiecePool {
  public:
-  PiecePool(OfferBook& book, const WakeFd& service) : book_(book), service_(service) {}
+  PiecePool(OfferBook& book, const WakeUp& service) : book_(book), service_(service) {}
 
   // A piece to fill, counted for the offer and the peer from here on; null when the offer has been removed.
   Piece* Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
@@ -44,7 +44,7 @@ class PiecePool {
   void End(Piece& piece);
 
   OfferBook& book_;
-  const WakeFd& service_;
+  const WakeUp& service_;
   HostMemory memory_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Piece>> under_way_;  // guarded by mutex_

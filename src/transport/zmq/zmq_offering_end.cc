@@ -5,7 +5,6 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/base/thread_name.h"
 #include "src/transport/zmq/sockets.h"
 #include "src/zmq/poll_sockets.h"
 
@@ -18,10 +17,9 @@ constexpr int kMessagesAtOnce = 64;     // between two rounds of sending
 }  // namespace
 
 void Service::Run(const std::stop_token& stop) {
-  NameThisThread("lc-zmq");
   while (!stop.stop_requested()) {
     FeedAll();
-    zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.get(), ZMQ_POLLIN, 0}};
+    zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.fd(), ZMQ_POLLIN, 0}};
     PollSockets(items, MessageMeter::kLook);
     wake_.Clear();
     ReceiveAll();
@@ -145,32 +143,27 @@ bool Service::SendFrame(zmq::message_t& frame, bool more) {
   }
 }
 
-ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host) : book_("zmq", wake_), pieces_(book_, wake_) {
+ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host)
+    : book_("zmq", wake_),
+      pieces_(book_, wake_),
+      socket_(Bind(bind_host)),
+      service_("zmq", "lc-zmq", wake_, [this](const std::stop_token& stop) {
+        Service(std::move(socket_), *limit_, book_, pieces_, wake_, failpoints_).Run(stop);
+      }) {}
+
+zmq::socket_t ZmqOfferingEnd::Bind(const std::string& host) {
   zmq::socket_t socket = MakeRouter(context_);
   limit_.emplace(context_, socket, kMaxRequestBytes);
-  const bool ipv6 = bind_host.find(':') != std::string::npos;
-  const std::string host = ipv6 && bind_host[0] != '[' ? "[" + bind_host + "]" : bind_host;
+  const bool ipv6 = host.find(':') != std::string::npos;
+  const std::string named = ipv6 && host[0] != '[' ? "[" + host + "]" : host;
   try {
     socket.set(zmq::sockopt::ipv6, ipv6);
-    socket.bind("tcp://" + host + ":*");
+    socket.bind("tcp://" + named + ":*");
   } catch (const zmq::error_t& error) {
-    throw Error(ErrorCode::kInvalidArgument, "zmq: cannot listen on '" + bind_host + "': " + error.what());
+    throw Error(ErrorCode::kInvalidArgument, "zmq: cannot listen on '" + host + "': " + error.what());
   }
   address_ = socket.get(zmq::sockopt::last_endpoint);
-  thread_ = std::jthread([this, moved = std::move(socket)](const std::stop_token& stop) mutable {
-    Service service(std::move(moved), *limit_, book_, pieces_, wake_, failpoints_);
-    try {
-      service.Run(stop);
-    } catch (const std::exception& error) {
-      log::error("zmq: the data channel at {} ends: {}", address_, error.what());
-    }
-  });
-}
-
-ZmqOfferingEnd::~ZmqOfferingEnd() {
-  thread_.request_stop();
-  wake_.Wake();
-  thread_.join();
+  return socket;
 }
 
 void ZmqOfferingEnd::Remove(std::uint64_t offer_id) {

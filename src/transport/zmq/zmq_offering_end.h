@@ -6,14 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <zmq.hpp>
 
-#include "src/base/thread_clock.h"
+#include "src/base/wake_up.h"
 #include "src/transport/channel.h"
 #include "src/transport/offer_book.h"
 #include "src/transport/reply_queue.h"
-#include "src/transport/wake_fd.h"
+#include "src/transport/service_thread.h"
 #include "src/transport/zmq/messages.h"
 #include "src/transport/zmq/piece_pool.h"
 #include "src/zmq/message_limit.h"
@@ -25,7 +24,7 @@ namespace layercast::zmq_channel {
 // One thread only (the service's).
 class Service {
  public:
-  Service(zmq::socket_t socket, MessageLimit& limit, const OfferBook& book, PiecePool& pieces, const WakeFd& wake,
+  Service(zmq::socket_t socket, MessageLimit& limit, const OfferBook& book, PiecePool& pieces, const WakeUp& wake,
           const std::atomic<FailPoints*>& failpoints)
       : socket_(std::move(socket)), limit_(limit), book_(book), pieces_(pieces), wake_(wake), failpoints_(failpoints) {}
   void Run(const std::stop_token& stop);
@@ -51,7 +50,7 @@ class Service {
   MessageLimit& limit_;  // of the socket
   const OfferBook& book_;
   PiecePool& pieces_;
-  const WakeFd& wake_;
+  const WakeUp& wake_;
   const std::atomic<FailPoints*>& failpoints_;
   std::map<std::string, Work> work_;  // of peers with replies to send or on their way
 };
@@ -60,15 +59,17 @@ class Service {
 class ZmqOfferingEnd final : public OfferingEnd {
  public:
   explicit ZmqOfferingEnd(const std::string& bind_host);
-  ~ZmqOfferingEnd() override;
   std::string address() const override { return address_; }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
-  double core_seconds() override { return CoreSecondsOf(thread_) + library_threads_.core_seconds(); }
+  double core_seconds() override { return service_.core_seconds() + library_threads_.core_seconds(); }
 
  private:
-  WakeFd wake_;
+  // The service's socket, and where it listens. Throws kInvalidArgument.
+  zmq::socket_t Bind(const std::string& host);
+
+  WakeUp wake_;
   OfferBook book_;  // this and the pool outlive the context, whose threads give pieces back
   PiecePool pieces_;
   zmq::context_t context_;
@@ -76,7 +77,8 @@ class ZmqOfferingEnd final : public OfferingEnd {
   std::optional<MessageLimit> limit_;  // of the service's socket, which it outlives
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
-  std::jthread thread_;
+  zmq::socket_t socket_;  // until the service has it
+  ServiceThread service_;
 };
 
 }  // namespace layercast::zmq_channel

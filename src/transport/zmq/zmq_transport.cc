@@ -9,9 +9,6 @@ namespace {
 class ZmqTransport final : public Transport {
  public:
   std::string_view name() const override { return "zmq"; }
-  bool Viable(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/, std::string& /*reason*/) const override {
-    return true;
-  }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
     return std::make_unique<zmq_channel::ZmqOfferingEnd>(options.bind_host);
   }

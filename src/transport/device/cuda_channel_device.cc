@@ -1,4 +1,4 @@
-#include "src/transport/device/cuda_staging.h"
+#include "src/transport/device/cuda_channel_device.h"
 
 #include <cuda_runtime_api.h>
 
@@ -19,14 +19,14 @@
 namespace layercast {
 namespace {
 
-class CudaStagingStream final : public StagingStream {
+class CudaCopyStream final : public CopyStream {
  public:
-  explicit CudaStagingStream(int device) : stream_(device) {}
-  ~CudaStagingStream() override {
+  explicit CudaCopyStream(int device) : stream_(device) {}
+  ~CudaCopyStream() override {
     try {
       stream_.Synchronize();
     } catch (const Error& error) {
-      log::error("a stream of staging memory: {}", error.what());
+      log::error("a stream of a channel's copies: {}", error.what());
     }
   }
 
@@ -53,6 +53,13 @@ class CudaStagingStream final : public StagingStream {
   CUstream_st* handle() const override { return stream_.handle(); }
 
  private:
+  void CopyPitched(std::byte* to, const RegionView& from) override {
+    const OnCudaDevice scope(stream_.device());
+    CheckCuda(cudaMemcpy2DAsync(to, from.row_bytes, from.base, from.stride, from.row_bytes, from.rows,
+                                cudaMemcpyDefault, stream_.handle()),
+              "cudaMemcpy2DAsync", stream_.device());
+  }
+
   CudaStream stream_;
   std::deque<CudaEvent> ahead_;  // the marks that were not reached when somebody asked
   std::vector<CudaEvent> spare_;
@@ -89,9 +96,9 @@ class UnorderedMemory final : public MemoryResource {
 };
 
 // Touches the device when it is asked for something, not before: a context costs hundreds of megabytes of its memory.
-class CudaStaging final : public StagingDevice {
+class CudaChannelDevice final : public ChannelDevice {
  public:
-  explicit CudaStaging(int device) : device_(device), device_upstream_(device), pinned_upstream_(device) {}
+  explicit CudaChannelDevice(int device) : device_(device), device_upstream_(device), pinned_upstream_(device) {}
 
   DeviceUuid uuid() const override {
     cudaDeviceProp properties{};
@@ -101,7 +108,7 @@ class CudaStaging final : public StagingDevice {
     std::memcpy(uuid.data(), &properties.uuid, uuid.size());
     return uuid;
   }
-  std::unique_ptr<StagingStream> MakeStream() override { return std::make_unique<CudaStagingStream>(device_); }
+  std::unique_ptr<CopyStream> MakeStream() override { return std::make_unique<CudaCopyStream>(device_); }
   MemoryResource& device_memory() override { return device_memory_; }
   MemoryResource& pinned_memory() override { return pinned_memory_; }
   bool Reaches(const std::byte* address) const override {
@@ -132,6 +139,6 @@ int CurrentCudaDevice() {
   return device;
 }
 
-std::shared_ptr<StagingDevice> MakeCudaStaging(int device) { return std::make_shared<CudaStaging>(device); }
+std::shared_ptr<ChannelDevice> MakeCudaChannelDevice(int device) { return std::make_shared<CudaChannelDevice>(device); }
 
 }  // namespace layercast

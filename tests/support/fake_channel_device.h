@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "src/transport/device/staging.h"
+#include "src/transport/device/channel_device.h"
 
 namespace layercast::test {
 
@@ -34,24 +34,32 @@ class KnownMemory final : public MemoryResource {
 };
 
 // Every end that asks has a device of its own. Thread-safe.
-class FakeStaging final : public StagingDevice {
+class FakeChannelDevice final : public ChannelDevice {
  public:
-  FakeStaging() = default;
+  FakeChannelDevice() = default;
   // Every end is on this one.
-  explicit FakeStaging(const DeviceUuid& uuid) : only_(std::make_unique<DeviceUuid>(uuid)) {}
+  explicit FakeChannelDevice(const DeviceUuid& uuid) : only_(std::make_unique<DeviceUuid>(uuid)) {}
 
   DeviceUuid uuid() const override;
-  std::unique_ptr<StagingStream> MakeStream() override;
+  std::unique_ptr<CopyStream> MakeStream() override;
   MemoryResource& device_memory() override { return device_; }
   MemoryResource& pinned_memory() override { return pinned_; }
-  bool Reaches(const std::byte* address) const override { return device_.Has(address, 1) || pinned_.Has(address, 1); }
+  bool Reaches(const std::byte* address) const override {
+    ++questions;
+    return Has(address);
+  }
+  bool Has(const std::byte* address) const { return device_.Has(address, 1) || pinned_.Has(address, 1); }
   KnownMemory& known() { return device_; }
   bool IsDeviceMemory(const std::byte* address, std::size_t bytes) const { return device_.Has(address, bytes); }
   void OnDevice(const std::function<void()>& call) override;
   // The calling thread's; null: none was set, and CUDA would take its first.
-  static const FakeStaging* Current();
+  static const FakeChannelDevice* Current();
 
   std::atomic<bool> held{false};  // nothing that is queued in a stream runs, until it is false again
+  // What was asked of it so far.
+  mutable std::atomic<std::uint64_t> questions{0};  // whether it reaches something
+  mutable std::atomic<std::uint64_t> copies{0};
+  mutable std::atomic<std::uint64_t> bytes_copied{0};
 
  private:
   std::unique_ptr<DeviceUuid> only_;
@@ -60,16 +68,16 @@ class FakeStaging final : public StagingDevice {
 };
 
 // One thread only.
-class FakeStream final : public StagingStream {
+class FakeStream final : public CopyStream {
  public:
   // Does what it can without waiting; true: it is done.
   using Operation = std::function<bool()>;
 
-  explicit FakeStream(const FakeStaging& device) : device_(device) {}
+  explicit FakeStream(const FakeChannelDevice& device) : device_(device) {}
   ~FakeStream() override;  // ends the process where a real one would hang: something still waits for a peer
 
   static FakeStream& Of(CUstream_st* handle) { return *reinterpret_cast<FakeStream*>(handle); }
-  const FakeStaging& device() const { return device_; }
+  const FakeChannelDevice& device() const { return device_; }
   void Queue(Operation operation) { queued_.push_back(std::move(operation)); }
 
   void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
@@ -78,7 +86,10 @@ class FakeStream final : public StagingStream {
   CUstream_st* handle() const override { return reinterpret_cast<CUstream_st*>(const_cast<FakeStream*>(this)); }
 
  private:
-  const FakeStaging& device_;
+  void CopyPitched(std::byte* to, const RegionView& from) override;
+  void QueueCopy(std::byte* to, const RegionView& from);
+
+  const FakeChannelDevice& device_;
   std::deque<Operation> queued_;
   std::uint64_t done_ = 0;
 };

@@ -1,8 +1,7 @@
-#include "tests/support/fake_staging.h"
+#include "tests/support/fake_channel_device.h"
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -13,7 +12,7 @@
 namespace layercast::test {
 namespace {
 constexpr std::chrono::seconds kStreamPatience{5};  // what a stream waits for may be queued by another thread
-thread_local const FakeStaging* current_device = nullptr;
+thread_local const FakeChannelDevice* current_device = nullptr;
 }  // namespace
 
 std::byte* KnownMemory::Allocate(std::size_t bytes) {
@@ -39,9 +38,9 @@ bool KnownMemory::Has(const std::byte* address, std::size_t bytes) const {
   return address + bytes <= begin + size;
 }
 
-DeviceUuid FakeStaging::uuid() const { return only_ ? *only_ : RandomToken(); }
+DeviceUuid FakeChannelDevice::uuid() const { return only_ ? *only_ : RandomToken(); }
 
-std::unique_ptr<StagingStream> FakeStaging::MakeStream() { return std::make_unique<FakeStream>(*this); }
+std::unique_ptr<CopyStream> FakeChannelDevice::MakeStream() { return std::make_unique<FakeStream>(*this); }
 
 void KnownMemory::Know(const std::byte* address, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -53,22 +52,22 @@ void KnownMemory::Forget(const std::byte* address) {
   blocks_.erase(address);
 }
 
-void FakeStaging::OnDevice(const std::function<void()>& call) {
+void FakeChannelDevice::OnDevice(const std::function<void()>& call) {
   class Scope {
    public:
-    explicit Scope(const FakeStaging* device) : before_(std::exchange(current_device, device)) {}
+    explicit Scope(const FakeChannelDevice* device) : before_(std::exchange(current_device, device)) {}
     ~Scope() { current_device = before_; }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    const FakeStaging* const before_;
+    const FakeChannelDevice* const before_;
   };
   const Scope scope(this);
   call();
 }
 
-const FakeStaging* FakeStaging::Current() { return current_device; }
+const FakeChannelDevice* FakeChannelDevice::Current() { return current_device; }
 
 FakeStream::~FakeStream() {
   for (const Deadline deadline = Deadline::After(kStreamPatience); !deadline.Passed(); std::this_thread::yield()) {
@@ -78,10 +77,21 @@ FakeStream::~FakeStream() {
   std::abort();
 }
 
-void FakeStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  LAYERCAST_CHECK(device_.Reaches(to) && device_.Reaches(from));
-  Queue([to, from, bytes] {
-    std::memcpy(to, from, bytes);
+void FakeStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) { QueueCopy(to, AsView({from, bytes})); }
+
+void FakeStream::CopyPitched(std::byte* to, const RegionView& from) {
+  LAYERCAST_CHECK(from.stride >= from.row_bytes && from.stride <= kMaxPitch);
+  QueueCopy(to, from);
+}
+
+void FakeStream::QueueCopy(std::byte* to, const RegionView& from) {
+  const std::byte* const last = from.row(from.rows - 1) + from.row_bytes - 1;
+  LAYERCAST_CHECK(device_.Has(to) && device_.Has(to + from.num_bytes() - 1) && device_.Has(from.base) &&
+                  device_.Has(last));
+  ++device_.copies;
+  device_.bytes_copied += from.num_bytes();
+  Queue([to, from] {
+    Pack(from, to);
     return true;
   });
 }
