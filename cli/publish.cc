@@ -1,18 +1,20 @@
 // layercast publish: offers a checkpoint as a version until it is ended.
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "layercast/publisher.h"
-#include "src/checkpoint/checkpoint_manifest.h"
+#include "src/checkpoint/checkpoint.h"
 #include "trainer_side/order.h"
 #include "trainer_side/row_shard.h"
 
@@ -45,6 +47,12 @@ VersionPart ParsePart(const std::string& text) {
   throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
 }
 
+// inproc alone reaches nobody: this process has no engine.
+void CheckReachable(const std::vector<std::string>& channels) {
+  if (channels.empty() || std::ranges::any_of(channels, [](const auto& name) { return name != "inproc"; })) return;
+  throw UsageError("--channel inproc: expected a channel that reaches other processes, got one that stays in this one");
+}
+
 class Publish final : public Subcommand {
  public:
   const char* name() const override { return "publish"; }
@@ -59,7 +67,7 @@ class Publish final : public Subcommand {
     app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
     window_ =
         app.add_option("--stream-window", options_.stream_window_bytes,
-                       "Of a stream: the most bytes that wait for engines before the walk does; one tensor always may")
+                       "Of a stream: the most bytes that wait for engines before its walks do; one tensor always may")
             ->check(WholeNumber(0))
             ->capture_default_str();
     app.add_option("--part", part_,
@@ -82,6 +90,7 @@ class Publish final : public Subcommand {
     if (window_->count() > 0 && mode_ != "stream") {
       throw UsageError("--stream-window is for streams: say --mode stream");
     }
+    CheckReachable(options_.channels);
 
     const VersionPart part = ParsePart(part_);
     EndSignal end;

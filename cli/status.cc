@@ -5,6 +5,7 @@
 
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
+#include "src/base/utf8.h"
 #include "src/control/rpc.h"
 #include "src/session/publisher_status.h"
 
@@ -18,10 +19,14 @@ std::string ChannelText(const Json& channel) {
          "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + channel.value("reason", "") + "\n";
 }
 
+// Behind the engine's state. One that is torn serves nothing, and is told of below.
+std::string Served(const Json& status) {
+  if (!status.at("version").is_null()) return " " + VersionText(status["version"]);
+  return status.at("torn").is_null() ? " its first version" : "";
+}
+
 std::string EngineText(const Json& status) {
-  const bool waits = status.at("version").is_null() && status.at("torn").is_null();  // for its first version
-  std::string text = status.at("state").get<std::string>() + " " +
-                     (waits ? "its first version" : VersionText(status.at("version"))) + ", " +
+  std::string text = status.at("state").get<std::string>() + Served(status) + ", " +
                      std::to_string(status.at("pids").size()) + " ranks, quantization " +
                      status.at("quantization").get<std::string>() + "\n";
   for (const Json& rank : status.at("ranks")) {
@@ -84,9 +89,10 @@ std::string PartText(const Json& part) {
 }
 
 std::string ReaderText(const Json& reader) {
-  std::string text = "    '" + reader.at("engine").get<std::string>() + "' rank " + reader.at("rank").dump();
-  if (reader.at("takes_from").is_string()) text += " takes from " + reader["takes_from"].get<std::string>();
-  if (reader.at("relays_at").is_string()) text += ", relays at " + reader["relays_at"].get<std::string>();
+  const auto quoted = [&](const char* name) { return Quote(reader.at(name).get<std::string>()); };  // its own words
+  std::string text = "    " + quoted("engine") + " rank " + reader.at("rank").dump();
+  if (reader.at("takes_from").is_string()) text += " takes from " + quoted("takes_from");
+  if (reader.at("relays_at").is_string()) text += ", relays at " + quoted("relays_at");
   if (reader.at("bytes") != 0) text += ", has " + reader["bytes"].dump() + " bytes, " + RateText(reader.at("gb_per_s"));
   return text + "\n";
 }

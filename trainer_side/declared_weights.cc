@@ -1,5 +1,6 @@
 #include "trainer_side/declared_weights.h"
 
+#include <cstddef>
 #include <span>
 
 #include "layercast/error.h"
@@ -29,9 +30,11 @@ void DeclaredWeights::CheckEnd() {
   if (in_order_ == specs_.size()) return;
   AwaitRest();
   if (awaited_.empty()) return;
-  throw Error(ErrorCode::kInvalidArgument, "the walk ended without '" + std::string(awaited_.begin()->first) +
-                                               "' and " + std::to_string(awaited_.size() - 1) +
-                                               " more declared tensors");
+  const std::string first = "the walk ended without '" + std::string(awaited_.begin()->first) + "'";
+  const std::size_t others = awaited_.size() - 1;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      first + (others == 0 ? ", which was declared" : " and " + std::to_string(others) + " more declared tensors"));
 }
 
 // Walks mostly yield in the order that they declare: names are looked up from where one does not.
@@ -40,7 +43,7 @@ const TensorSpec& DeclaredWeights::Take(const std::string& name) {
   AwaitRest();
   const auto spec = awaited_.find(name);
   if (spec == awaited_.end()) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + name + "' was yielded, but not declared or twice");
+    throw Error(ErrorCode::kInvalidArgument, "'" + name + "' was yielded without being declared, or yielded twice");
   }
   return *awaited_.extract(spec).mapped();
 }

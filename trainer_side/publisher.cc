@@ -1,9 +1,12 @@
 #include "layercast/publisher.h"
 
+#include <chrono>
+#include <cstddef>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/session/offer_service.h"
@@ -11,6 +14,12 @@
 #include "trainer_side/snapshot.h"
 
 namespace layercast {
+namespace {
+
+// How long it takes at most, if all goes well, until a version that has expired is released.
+constexpr std::chrono::milliseconds kLettingGo{1000};
+
+}  // namespace
 
 struct PublishedVersion::State {
   std::shared_ptr<OfferedVersion> offered;  // the second owner is the service
@@ -21,6 +30,12 @@ struct PublishedVersion::State {
   void Withdraw() {
     const std::lock_guard lock(mutex);
     if (service != nullptr) service->Withdraw(offered);
+  }
+
+  // Its readers are refused.
+  void Expire() {
+    const std::lock_guard lock(mutex);
+    if (service != nullptr) service->Expire(offered);
   }
 
   // Once true, no channel reads the memory any more.
@@ -66,6 +81,7 @@ class Publisher::Impl {
                   .name = "publisher",
                   .stream_window_bytes = options.stream_window_bytes,
                   .peer_timeout = options.peer_timeout,
+                  .eviction_time = options.eviction_time,
                   .channels = options.channels,
                   .nccl_fleet = options.nccl_fleet},
                  pool_, failpoints_, &device_tensors_) {}
@@ -73,7 +89,7 @@ class Publisher::Impl {
   ~Impl() {
     service_.Stop();
     for (const auto& state : current_) state->Orphan();
-    for (const auto& state : retiring_) state->Orphan();
+    for (const auto& state : evicted_) state->Orphan();
   }
 
   std::string endpoint() const { return service_.endpoint(); }
@@ -82,7 +98,7 @@ class Publisher::Impl {
     const std::lock_guard lock(mutex_);
     CheckNewer(options);
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
-    FreeReleased();
+    FreeEvicted();
     auto state =
         options.mode == PublishAs::kStream ? OfferStream(options, std::move(weights)) : OfferSnapshot(options, weights);
     service_.Offer(state->offered);
@@ -91,7 +107,7 @@ class Publisher::Impl {
     current_.push_back(state);
     while (current_.size() > options_.retained_versions) {
       current_.front()->Withdraw();
-      retiring_.push_back(std::move(current_.front()));
+      evicted_.push_back(std::move(current_.front()));
       current_.pop_front();
     }
     return state;
@@ -145,9 +161,14 @@ class Publisher::Impl {
     return tensors;
   }
 
-  // Retired versions go once nobody reads them: looked at whenever a new one comes.
-  void FreeReleased() {
-    std::erase_if(retiring_, [](const auto& state) { return state->WaitReleased(std::chrono::milliseconds(0)); });
+  // Evicted versions go once nobody reads them, and the oldest anyway where there are too many: looked at whenever a
+  // new one comes.
+  void FreeEvicted() {
+    std::erase_if(evicted_, [](const auto& state) { return state->WaitReleased(std::chrono::milliseconds(0)); });
+    if (evicted_.size() <= options_.evicted_versions) return;
+    for (std::size_t i = 0; i < evicted_.size() - options_.evicted_versions; ++i) evicted_[i]->Expire();
+    std::erase_if(evicted_,
+                  [](const auto& state) { return state->offered->expired() && state->WaitReleased(kLettingGo); });
   }
 
   const PublisherOptions options_;
@@ -157,10 +178,10 @@ class Publisher::Impl {
   DeviceTensors device_tensors_{OpenCudaStream, pool_};
   OfferService service_;
   // The second owner is the caller's handle.
-  std::deque<std::shared_ptr<PublishedVersion::State>> current_;    // oldest first; guarded by mutex_
-  std::vector<std::shared_ptr<PublishedVersion::State>> retiring_;  // guarded by mutex_
-  std::map<std::string, std::uint64_t> last_step_;                  // by lineage; guarded by mutex_
-  std::shared_ptr<const ManifestLayout> last_layout_;               // guarded by mutex_
+  std::deque<std::shared_ptr<PublishedVersion::State>> current_;   // oldest first; guarded by mutex_
+  std::vector<std::shared_ptr<PublishedVersion::State>> evicted_;  // oldest first; guarded by mutex_
+  std::map<std::string, std::uint64_t> last_step_;                 // by lineage; guarded by mutex_
+  std::shared_ptr<const ManifestLayout> last_layout_;              // guarded by mutex_
 };
 
 Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}

@@ -46,9 +46,18 @@ enum class PublishAs : std::uint8_t { kSnapshot, kStream };
 struct PublisherOptions {
   std::string endpoint = "tcp://127.0.0.1:0";  // control link; port 0 picks one
   bool allow_remote = false;                   // an address beyond loopback is refused without it
-  std::size_t retained_versions = 2;           // snapshots kept for late joiners; older ones go once nobody reads them
-  std::size_t threads = 2;                     // for copying, amax and digests
-  // The most bytes of a stream that may wait for receivers; beyond that its walk waits.
+  std::size_t retained_versions = 2;           // kept for late joiners; older ones are evicted
+  // Evicted versions live on for the engines that read them: so many of them, until another version is published. Then
+  // the readers of the oldest are refused, by an error that names it, and its memory is free. So there are never more
+  // than retained_versions + evicted_versions + 1.
+  std::size_t evicted_versions = 2;
+  // How long the readers of a version that was evicted or withdrawn may take; then they are refused too.
+  std::chrono::milliseconds eviction_time{600'000};
+  std::size_t threads = 2;  // for copying, amax and digests
+  // The most bytes of streams that may wait for receivers; beyond that the walks wait. Engines that take a stream at
+  // the same time have equal shares; an engine keeps what waits for it when another begins, so that n engines have at
+  // most 1 + 1/2 + ... + 1/n of it (of 32, four times as much). One tensor may always wait for each. More than 32
+  // engines take turns.
   std::uint64_t stream_window_bytes = 256U << 20;
   std::chrono::milliseconds peer_timeout{5000};
   // The channels that engines may choose from ("shm", "zmq"). Empty: all that work here, except "cuda_ipc".
@@ -75,7 +84,7 @@ class LAYERCAST_PUBLIC PublishedVersion {
   // From now on no engine may begin to take it. A version is also withdrawn when enough newer ones were published.
   void Withdraw() const;
   // Waits until it is withdrawn and nobody reads it any more; borrowed memory may change then. False when the time
-  // passes first. True at once when the publisher is gone.
+  // passes first. True at once when the publisher is gone. Readers end within PublisherOptions::eviction_time.
   bool WaitReleased(std::chrono::milliseconds timeout) const;
   // Sessions of receivers that are open now.
   int readers() const;

@@ -1,5 +1,7 @@
 #include "src/session/ask_limits.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -14,7 +16,31 @@ namespace {
 // as there are of them.
 constexpr std::uint64_t kMostReadings = 16;
 
+constexpr std::size_t kLongestName = 1024;
+
+void CheckName(const std::string& what, const std::string& name) {
+  if (name.size() > kLongestName) {
+    throw Error(ErrorCode::kInvalidArgument, what + " " + Quote(name) + ": expected at most " +
+                                                 std::to_string(kLongestName) + " bytes, got " +
+                                                 std::to_string(name.size()));
+  }
+  const bool controls = std::ranges::any_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+  if (!controls && !FindInvalidUtf8(name)) return;
+  throw Error(ErrorCode::kInvalidArgument, what + " " + Quote(name) + ": expected UTF-8 without control characters");
+}
+
 }  // namespace
+
+void CheckNames(const wire::Hello& hello) {
+  CheckName("engine", hello.engine);
+  CheckName("lineage", hello.lineage);
+  CheckName("boot id", hello.host.boot_id);
+  CheckName("network namespace", hello.host.network);
+  CheckName("user", hello.host.user);
+  CheckName("process", hello.host.process);
+}
+
+void CheckRelayName(const std::string& endpoint) { CheckName("relay", endpoint); }
 
 void CheckReadings(const Schedule& schedule, const Manifest& manifest) {
   const std::uint64_t most = kMostReadings * manifest.total_bytes();

@@ -4,10 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "layercast/error.h"
 #include "src/base/digest.h"
+#include "src/transport/offer_views.h"
 
 namespace layercast {
 namespace {
@@ -33,15 +33,8 @@ RegionView ViewOf(const OfferedTensor& tensor, const Region& region) {
           .stride = static_cast<std::size_t>(region.rows > 1 ? region.stride : region.row_bytes)};
 }
 
-std::vector<RegionView> ViewsOf(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
-  std::vector<RegionView> views;
-  views.reserve(regions.size());
-  for (const Region& region : regions) views.push_back(ViewOf(tensors[region.tensor], region));
-  return views;
-}
-
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
-  return DigestOfViews(ViewsOf(regions, tensors));
+  return DigestOfViews(ViewsOf(tensors, regions));
 }
 
 Digest DigestOfViews(std::span<const RegionView> views) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "src/tensor/manifest.h"
 #include "src/tensor/region.h"
@@ -13,8 +12,6 @@ namespace layercast {
 
 // Where a region of an offered tensor lies. Throws kInvalidArgument when it leaves the tensor.
 RegionView ViewOf(const OfferedTensor& tensor, const Region& region);
-
-std::vector<RegionView> ViewsOf(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
 
 // Of a chunk in host memory: its regions' bytes, one after the other, rows packed.
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);

@@ -26,8 +26,10 @@ class ChunkMemory {
 
   virtual ~ChunkMemory() = default;
   virtual MemoryResource& resource() = 0;
-  // Of the views' bytes, one after the other.
+  // The digest of the views' bytes, one after the other.
   virtual PendingDigest BeginDigest(std::span<const RegionView> views) = 0;
+  // Digests are made behind all other work that was asked for before, by whomever: to be begun early.
+  virtual bool queues_digests() const { return false; }
   // Views of the same bytes, but for one that is another: what a failpoint makes of a chunk. Valid until the next call.
   virtual std::vector<RegionView> Corrupted(std::span<const RegionView> views) = 0;
   virtual Mark Now() = 0;

@@ -11,6 +11,8 @@ namespace {
 
 using Clock = Deadline::Clock;
 
+constexpr std::chrono::milliseconds kReasonTime{500};
+
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
@@ -25,18 +27,32 @@ std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage
   return message;
 }
 
+// Errors name the publisher. One that has let go of what is read says why over the link, perhaps a moment later.
+template <typename Call>
+auto ChunkReceiver::OverChannel(const Call& call) {
+  try {
+    return NamingPeer(peer(), call);
+  } catch (const Error& error) {
+    const Deadline soon = Deadline::After(kReasonTime);
+    const std::string stage = "reading what it offers no more";
+    while (error.code() == ErrorCode::kNotFound && parts_.publisher.link().Receive(soon, stage)) {
+    }
+    throw;
+  }
+}
+
 void ChunkReceiver::Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions,
                            std::uint64_t bytes) {
-  NamingPeer(peer(), [&] { window_.Submit(chunk, offer, regions, bytes); });
+  OverChannel([&] { window_.Submit(chunk, offer, regions, bytes); });
 }
 
 void ChunkReceiver::ExpectOffered(std::uint64_t offer) {
-  NamingPeer(peer(), [&] { window_.ExpectOffered(offer); });
+  OverChannel([&] { window_.ExpectOffered(offer); });
 }
 
-std::optional<ArrivedChunk> ChunkReceiver::PollChunk(const std::string& stage) {
+std::optional<ArrivedChunk> ChunkReceiver::PollChunk(const std::string& stage, std::chrono::milliseconds step) {
   const auto begin = Clock::now();
-  std::optional<ArrivedChunk> arrived = NamingPeer(peer(), [&] { return window_.Poll(deadline_.AtMost(kPollStep)); });
+  std::optional<ArrivedChunk> arrived = OverChannel([&] { return window_.Poll(deadline_.AtMost(step)); });
   parts_.stats.receive_seconds += SecondsSince(begin);
   if (arrived) return arrived;
   if (!deadline_.Passed()) return std::nullopt;

@@ -65,9 +65,9 @@ class ChunkReceiver {
   void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
 
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);
-  // Waits a little for a chunk; nullopt: it is time for LookAtLink.
-  std::optional<ArrivedChunk> PollChunk(const std::string& stage);
-  // Of a stream, while only chunks are due. A dead publisher shows on the control link, whatever the channel; a live
+  // Waits no longer than `step` for a chunk; nullopt: it is time for LookAtLink.
+  std::optional<ArrivedChunk> PollChunk(const std::string& stage, std::chrono::milliseconds step = kPollStep);
+  // For streams, while only chunks are due. A dead publisher shows on the control link, whatever the channel; a live
   // one may be ahead of its chunks: what it says of the next ones is kept for PollMessage. Throws what
   // PublisherLink::TakeIn throws.
   void LookAtLink(const std::string& stage);
@@ -88,6 +88,8 @@ class ChunkReceiver {
   [[noreturn]] void Refuse(const std::string& what) const;
 
  private:
+  template <typename Call>
+  auto OverChannel(const Call& call);
   void CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const;
 
   const ChunkReceiverParts parts_;

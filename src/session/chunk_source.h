@@ -2,6 +2,7 @@
 // Used by the walk over a snapshot, which may be sent from one relay to another. Resources; one thread only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,17 +14,17 @@ namespace layercast {
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
-  // So many chunks, from the first on, may be asked for.
+  // How many chunks, from the first on, may be asked for.
   virtual std::uint32_t ready() const = 0;
   virtual bool HasRoom() const = 0;
   virtual void Submit(std::uint32_t chunk) = 0;
-  // Waits a little; nullopt: nothing came.
-  virtual std::optional<ArrivedChunk> Poll(const std::string& stage) = 0;
+  // Waits no longer than `step`; nullopt: nothing came.
+  virtual std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step) = 0;
   // The chunk has been consumed.
   virtual void Done(std::uint32_t chunk) = 0;
   // Keeps the session there alive, and sees that it is.
   virtual void LookAtLink(const std::string& stage) = 0;
-  // All that was consumed was what had been offered.
+  // Everything has been consumed: throws unless it was what had been offered.
   virtual void End() = 0;
 };
 
@@ -39,7 +40,9 @@ class PublisherSource final : public ChunkSource {
     const Chunk& wanted = schedule.chunks()[chunk];
     receiver_.Submit(chunk, offer_, schedule.RegionsOf(wanted), wanted.num_bytes);
   }
-  std::optional<ArrivedChunk> Poll(const std::string& stage) override { return receiver_.PollChunk(stage); }
+  std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step) override {
+    return receiver_.PollChunk(stage, step);
+  }
   void Done(std::uint32_t chunk) override { receiver_.window().Done(chunk); }
   void LookAtLink(const std::string& /*stage*/) override {}
   void End() override { receiver_.ExpectOffered(offer_); }

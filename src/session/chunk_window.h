@@ -12,6 +12,7 @@
 
 #include "layercast/memory.h"
 #include "src/session/chunk_memory.h"
+#include "src/session/copy_out.h"
 #include "src/session/relayed_chunks.h"
 #include "src/tensor/region_views.h"
 #include "src/transport/channel.h"
@@ -34,6 +35,7 @@ class ChunkWindow {
     ChunkPlaces places;
     RelayedChunks* kept = nullptr;  // where chunks go that are served on; null: to slots, which are used again
     bool copies_out = false;        // also what a channel hands out views of: `kept` needs it, and who trusts nobody
+    WorkerPool* pool = nullptr;     // shares copying out; null: the fetching thread does it alone
   };
   ChunkWindow(FetchingEnd& end, const Memory& memory) : end_(end), memory_(memory), place_(PlaceOf(end, memory)) {}
 
@@ -54,8 +56,9 @@ class ChunkWindow {
     return ArrivedChunk{static_cast<std::uint32_t>(completion->ticket), std::move(completion->views), std::move(digest),
                         &place_};
   }
-  // What was read from views of this offer was its bytes: the publisher has not let go of it meanwhile, which it does
-  // with a receiver that was silent for long (a frozen one). Throws kNotFound. To be called once nothing is under way.
+  // Checks that what was read from views of this offer was its bytes: the publisher has not let go of it meanwhile,
+  // which it does with a receiver that was silent for long (a frozen one). Throws kNotFound. To be called once nothing
+  // is under way.
   void ExpectOffered(std::uint64_t offer) {
     if (!end_.attaches() || memory_.copies_out) return;
     end_.Submit({.ticket = ~std::uint64_t{0}, .offer_id = offer, .regions = {}, .destination = {}});
@@ -76,7 +79,7 @@ class ChunkWindow {
     ChunkMemory::Mark read = 0;  // when its last chunk has been
   };
 
-  // What is served on lies in the host's.
+  // Chunks that are served on lie in the host's memory.
   static ChunkMemory& PlaceOf(const FetchingEnd& end, const Memory& memory) {
     const ChunkPlaces& places = memory.places;
     const bool device = places.device != nullptr && memory.kept == nullptr && !end.attaches() &&
@@ -103,7 +106,8 @@ class ChunkWindow {
   }
   void CopyOut(ChunkCompletion& completion) {
     const auto chunk = static_cast<std::uint32_t>(completion.ticket);
-    completion.views = PackAll(completion.views, PlaceFor(chunk, NumBytes(completion.views)).data());
+    completion.views =
+        layercast::CopyOut(completion.views, PlaceFor(chunk, NumBytes(completion.views)).data(), memory_.pool);
   }
 
   FetchingEnd& end_;

@@ -11,6 +11,7 @@
 #include "src/base/thread_name.h"
 #include "src/base/work_clock.h"
 #include "src/session/chunk_digests.h"
+#include "src/transport/offer_views.h"
 
 namespace layercast {
 namespace {
@@ -32,7 +33,7 @@ void AddDigests(const Schedule& schedule, const Offer& offer, WorkerPool& pool, 
   }
   if (offer.device.kind != Device::Kind::kHost) {
     std::vector<std::vector<RegionView>> views;
-    for (std::size_t i = first; i < end; ++i) views.push_back(ViewsOf(schedule.RegionsOf(chunks[i]), offer.tensors));
+    for (std::size_t i = first; i < end; ++i) views.push_back(ViewsOf(offer.tensors, schedule.RegionsOf(chunks[i])));
     std::ranges::copy(device->DigestsOf(offer.device, views), std::back_inserter(digests));
     return;
   }
@@ -44,7 +45,7 @@ void AddDigests(const Schedule& schedule, const Offer& offer, WorkerPool& pool, 
 
 }  // namespace
 
-DigestWorker::DigestWorker(Parts parts) : parts_(std::move(parts)) {
+DigestWorker::DigestWorker(ServeContext context) : context_(std::move(context)) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -87,7 +88,7 @@ bool DigestWorker::Step(Work& work) {
     return work.sent == work.job.schedule->chunks().size();
   } catch (const std::exception& thrown) {
     const Error error = AsError(thrown);
-    parts_.outbox.Put(work.job.key, wire::Refused{error.code(), error.what()});
+    context_.outbox.Put(work.job.key, wire::Refused{error.code(), error.what()});
     return true;
   }
 }
@@ -96,10 +97,11 @@ void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
   std::vector<Digest> digests = NextDigests(work, version);
   std::vector<wire::AxisAmax> amaxes = NextAmaxes(work, version);
   if (work.subscribed) {
-    return parts_.outbox.Put(work.job.key, wire::MoreDigests{std::move(digests), std::move(amaxes)});
+    return context_.outbox.Put(work.job.key, wire::MoreDigests{std::move(digests), std::move(amaxes)});
   }
   work.subscribed = true;
-  parts_.outbox.Put(work.job.key, wire::Subscribed{OfferFor(work.job, version), std::move(digests), std::move(amaxes)});
+  context_.outbox.Put(work.job.key,
+                      wire::Subscribed{OfferFor(work.job, version), std::move(digests), std::move(amaxes)});
 }
 
 std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& version) {
@@ -107,7 +109,7 @@ std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& 
   std::vector<Digest>& known = KnownDigests(work.job, version);
   // Fewer may be known than were sent: where so many schedules are in use that some are forgotten.
   while (known.size() < chunks && known.size() <= work.sent) {
-    AddDigests(*work.job.schedule, version.offer(), parts_.pool, parts_.device, known);
+    AddDigests(*work.job.schedule, version.offer(), context_.pool, context_.device, known);
   }
   std::vector<Digest> next(known.begin() + static_cast<std::ptrdiff_t>(work.sent), known.end());
   work.sent = known.size();
@@ -121,7 +123,7 @@ std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVe
   for (; work.sent_amax < requests.size(); ++work.sent_amax) {
     const AmaxRequest& request = requests[work.sent_amax];
     if (!all && request.before_chunk >= work.sent) break;
-    next.push_back({request.tensor, known_amax_.Of(version, request, parts_.pool, parts_.device)});
+    next.push_back({request.tensor, known_amax_.Of(version, request, context_.pool, context_.device)});
   }
   return next;
 }
@@ -129,8 +131,9 @@ std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVe
 std::uint64_t DigestWorker::OfferFor(const DigestJob& job, const OfferedVersion& version) {
   std::uint64_t offer = version.offer().id;
   for (const Chunk& chunk : job.schedule->chunks()) {
-    if (!parts_.failpoints.Hit("send.chunk")) continue;
-    corrupted_.emplace(version, job.schedule->RegionsOf(chunk), parts_.take_offer_ids(1), parts_.arena, parts_.ends);
+    if (!context_.failpoints.Hit("send.chunk")) continue;
+    corrupted_.emplace(version, job.schedule->RegionsOf(chunk), context_.take_offer_ids(1), context_.arena,
+                       context_.ends);
     offer = corrupted_->id();
   }
   return offer;

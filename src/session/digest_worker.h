@@ -6,25 +6,20 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "src/base/bounded_queue.h"
-#include "src/base/failpoint.h"
-#include "src/base/worker_pool.h"
 #include "src/session/corrupted_offer.h"
-#include "src/session/device_bytes.h"
 #include "src/session/known_amax.h"
 #include "src/session/offered_version.h"
-#include "src/session/outbox.h"
+#include "src/session/serve_context.h"
 #include "src/tensor/axis_amax.h"
 #include "src/wire/frames.h"
 #include "src/wire/schedule.h"
@@ -39,19 +34,10 @@ struct DigestJob {
   std::vector<AmaxRequest> amax_requests;
 };
 
-// Resource; thread-safe. What it borrows outlives it.
+// Resource; thread-safe.
 class DigestWorker {
  public:
-  struct Parts {
-    WorkerPool& pool;
-    FailPoints& failpoints;
-    Outbox& outbox;
-    MemoryResource& arena;  // for what a failpoint corrupts
-    DeviceBytes* device;    // null: no version lies on one
-    std::span<OfferingEnd* const> ends;
-    std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;
-  };
-  explicit DigestWorker(Parts parts);
+  explicit DigestWorker(ServeContext context);
   ~DigestWorker();  // jobs that wait are dropped
   DigestWorker(const DigestWorker&) = delete;
   DigestWorker& operator=(const DigestWorker&) = delete;
@@ -81,7 +67,7 @@ class DigestWorker {
   std::uint64_t OfferFor(const DigestJob& job, const OfferedVersion& version);
   std::vector<Digest>& KnownDigests(const DigestJob& job, const OfferedVersion& version);
 
-  const Parts parts_;
+  const ServeContext context_;
   BoundedQueue<DigestJob> jobs_{4096};
   std::atomic<double> core_seconds_{0};
   // What follows is the thread's alone.

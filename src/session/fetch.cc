@@ -80,7 +80,8 @@ class Session final : public FetchSession {
                                      .memory = {.slots = slots_each,
                                                 .places = {host_chunks_, options_.device},
                                                 .kept = served[i].chunks,
-                                                .copies_out = served[i].chunks != nullptr}};
+                                                .copies_out = served[i].chunks != nullptr,
+                                                .pool = options_.pool}};
       receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
     }
     try {
@@ -123,11 +124,11 @@ class Session final : public FetchSession {
     const PublisherSession& first = *publishers_.front();
     if (publisher.mode() == first.mode()) return;
     const auto how = [](const PublisherSession& one) {
-      return one.peer().text() + (one.mode() == PublishMode::kStream ? " streams " : " has a snapshot of ");
+      return one.peer().text() + (one.mode() == PublishMode::kStream ? " streams " : " has a snapshot of ") +
+             one.manifest().version().ToString();
     };
-    const std::string version = publisher.manifest().version().ToString();
     throw Error(ErrorCode::kUnsupported,
-                how(first) + version + ", and " + how(publisher) + "it: expected the same of all publishers");
+                how(first) + ", and " + how(publisher) + ": expected a stream or a snapshot of all publishers");
   }
 
   void SortByRank() {

@@ -21,6 +21,7 @@
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
+#include "src/base/worker_pool.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/chunk_memory.h"
 #include "src/tensor/axis_amax.h"
@@ -53,6 +54,7 @@ struct FetchOptions {
   // Chunks under way at once: the credits of this receiver, shared by its publishers (but for a few each). They are
   // what the wire brings while a layer is finished, so that it does not stand still.
   std::size_t slots = 16;
+  WorkerPool* pool = nullptr;        // shares copying out of views that a channel hands out; null: one thread does it
   MemoryResource* memory = nullptr;  // of the host, for slots of a copying channel; null: as it comes
   ChunkMemory* device = nullptr;     // slots there instead, of channels that write to it; outlives the session
   Relay* relay = nullptr;            // serves on what is taken; null: nothing is. Outlives the session

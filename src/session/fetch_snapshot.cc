@@ -38,7 +38,7 @@ class SnapshotFetch {
     LookAtLinks(StageOf(shares.front()));
   }
 
-  // What the sink needs to know before it takes that chunk.
+  // Waits for the magnitudes that the sink needs before it takes that chunk.
   void AwaitAmax(std::uint32_t chunk) {
     for (; !awaited_amax_.empty() && awaited_amax_.back().before_chunk <= chunk; awaited_amax_.pop_back()) {
       for (const auto& any : parts_) any->Request();
@@ -62,12 +62,13 @@ class SnapshotFetch {
     return **std::prev(after);
   }
 
-  // All of them are here at once, and verified: waiting for one may cost another, where a relay is lost.
+  // Views of all shares, which are here at once, and verified: waiting for one may cost another, where a relay is lost.
   std::vector<std::vector<RegionView>> Await(std::span<const Share> shares) {
     std::vector<std::vector<RegionView>> views;
     while (views.size() < shares.size()) {
       views.clear();
       for (const Share& share : shares) Await(share);
+      for (const auto& part : parts_) part->TakeLanded();
       for (const Share& share : shares) {
         std::optional<std::vector<RegionView>> verified;
         if (parts_[share.publisher]->Has(share.chunk)) verified = parts_[share.publisher]->Verified(share.chunk);

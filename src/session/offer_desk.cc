@@ -7,7 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/base/as_error.h"
-#include "src/base/log.h"
+#include "src/base/utf8.h"
 #include "src/session/ask_limits.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/chunk_digests.h"
@@ -15,9 +15,6 @@
 
 namespace layercast {
 namespace {
-
-constexpr std::size_t kMostSchedules = 256;
-constexpr std::size_t kMostScheduleBytes = std::size_t{512} << 20;
 
 std::string Range(std::uint16_t oldest, std::uint16_t newest) {
   return std::to_string(oldest) + " to " + std::to_string(newest);
@@ -42,15 +39,9 @@ std::vector<wire::Message> Only(wire::Message message) {
 OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
-      schedules_(kMostSchedules, kMostScheduleBytes),
-      relays_(parts.outbox),
-      digests_({.pool = parts.pool,
-                .failpoints = parts.failpoints,
-                .outbox = parts.outbox,
-                .arena = parts.arena,
-                .device = parts.device,
-                .ends = parts.ends,
-                .take_offer_ids = parts.take_offer_ids}) {}
+      window_{.bytes = options_.stream_window_bytes},
+      relays_(parts.context.outbox),
+      digests_(parts.context) {}
 
 void OfferDesk::Add(std::shared_ptr<OfferedVersion> version) {
   const std::lock_guard lock(mutex_);
@@ -72,15 +63,23 @@ std::vector<wire::Message> OfferDesk::Take(const SessionKey& key, wire::Message 
 }
 
 wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
-  log::warn("receiver {}: {}", NameOf(key), error.what());
+  complaints_.Warn("receiver " + NameOf(key) + ": " + error.what());
   Drop(key);
   return {error.code(), error.what()};
 }
 
 void OfferDesk::DropDeaf(const SessionKey& key) {
   if (!sessions_.contains(key)) return;
-  log::warn("receiver {} takes no messages, and loses its session", NameOf(key));
+  complaints_.Warn("receiver " + NameOf(key) + " takes no messages, and loses its session");
   Drop(key);
+}
+
+void OfferDesk::DropBarred(const std::string& routing_id) {
+  complaints_.Warn("a receiver loses its connection: too many of its messages were refused");
+  const auto first = [&] { return sessions_.lower_bound({routing_id, 0}); };
+  for (auto next = first(); next != sessions_.end() && next->first.routing_id == routing_id; next = first()) {
+    Drop(SessionKey(next->first));
+  }
 }
 
 std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
@@ -157,11 +156,7 @@ std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& versi
 
 wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
-  CheckProtocol(hello);
-  if (sessions_.size() >= options_.max_sessions) {
-    throw Error(ErrorCode::kResourceExhausted,
-                "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
-  }
+  CheckMaySpeak(key, hello);
   std::shared_ptr<const VersionLease> lease = TakeLease(hello);
   const std::shared_ptr<OfferedVersion>& version = lease->version();
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
@@ -179,26 +174,50 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   return welcome;
 }
 
+void OfferDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const {
+  CheckProtocol(hello);
+  CheckNames(hello);
+  if (sessions_.size() >= options_.max_sessions) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
+  }
+  const auto own = std::ranges::count_if(sessions_.lower_bound({key.routing_id, 0}), sessions_.end(),
+                                         [&](const auto& one) { return one.first.routing_id == key.routing_id; });
+  if (static_cast<std::size_t>(own) >= options_.max_sessions_each) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "this connection has " + std::to_string(own) + " sessions, the most that the publisher takes of one");
+  }
+}
+
 std::shared_ptr<const VersionLease> OfferDesk::TakeLease(const wire::Hello& hello) {
   const std::lock_guard lock(mutex_);
-  std::string offered;
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
     const Version& name = (*version)->manifest().version();
     if ((hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step)) {
       return std::make_shared<const VersionLease>(*version);
     }
-    offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
   }
   if (versions_.empty() && hello.lineage.empty() && !hello.step_known) {
     throw Error(ErrorCode::kNotFound, "no version is offered here yet");
   }
   const std::string lineage = hello.lineage.empty() ? "any lineage" : hello.lineage;
   throw Error(ErrorCode::kNotFound, "version " + lineage + (hello.step_known ? "@" + std::to_string(hello.step) : "") +
-                                        " is not offered here; offered: " + (offered.empty() ? "none" : offered));
+                                        " is not offered here; offered: " + Offered());
+}
+
+std::string OfferDesk::Offered() const {
+  if (versions_.empty()) return "none";
+  std::string offered;
+  for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
+    const Version& name = (*version)->manifest().version();
+    offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
+  }
+  return offered;
 }
 
 std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe) {
   if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
+  CheckRelayName(subscribe.relay_endpoint);
   if (session.version()->relayed() != nullptr) return FollowRelayed(key, session, subscribe);
   const std::shared_ptr<const Schedule> schedule = FindSchedule(subscribe);
   if (schedule == nullptr) return {wire::NeedSchedule{}};
@@ -220,14 +239,14 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
     return {};
   }
   // The walk sends from its own thread: the answer must be on its way before it starts.
-  parts_.outbox.Put(key, wire::Subscribed{});
+  parts_.context.outbox.Put(key, wire::Subscribed{});
   StartWalkIfComplete(session);
   return {};
 }
 
 void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
   if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
-  log::warn("receiver {} has lost relay {}: {}", NameOf(key), lost.relay, lost.why);
+  complaints_.Warn("receiver " + NameOf(key) + " has lost relay " + Quote(lost.relay) + ": " + Quote(lost.why));
   relays_.Lost(key, *session.tree, lost);
 }
 
@@ -236,7 +255,7 @@ void OfferDesk::OnProgress(const SessionKey& key, const Session& session, const 
     throw Error(ErrorCode::kInvalidArgument, "'progress' of one that neither takes from relays nor is one");
   }
   if (const std::optional<std::string> moved = relays_.Note(key, *session.tree, progress)) {
-    log::warn("receiver {}: {}; it goes elsewhere", NameOf(key), *moved);
+    complaints_.Warn("receiver " + NameOf(key) + ": " + *moved + "; it goes elsewhere");
   }
 }
 
@@ -248,7 +267,7 @@ std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Sessi
                                           ", not those of " + subscribe.schedule_digest.ToHex());
   }
   relayed.Leave(key);  // whoever subscribes twice is told once
-  relayed.Follow(key, parts_.outbox);
+  relayed.Follow(key, parts_.context.outbox);
   return {wire::Subscribed{session.version()->offer().id, {}, {}}};
 }
 
@@ -278,11 +297,36 @@ void OfferDesk::Sweep() {
   }
   relays_.Sweep();
   for (const SessionKey& key : silent) {
-    log::warn("receiver {} was silent for {} ms: its lease is over", NameOf(key), options_.lease.count());
+    complaints_.Warn("receiver " + NameOf(key) + " was silent for " + std::to_string(options_.lease.count()) +
+                     " ms: its lease is over");
     Drop(key);
   }
+  RefuseReadersOfEvicted();
   RefuseWhoWaitsInVain();
   DropEndedWalks();
+  StartWalksThatWait();
+}
+
+void OfferDesk::RefuseReadersOfEvicted() {
+  const auto of_evicted = [this](const auto& one) {
+    const OfferedVersion& version = *one.second.version();
+    return version.expired() || version.RetiredFor() > options_.eviction_time;
+  };
+  for (auto one = std::ranges::find_if(sessions_, of_evicted); one != sessions_.end();
+       one = std::ranges::find_if(sessions_, of_evicted)) {
+    const SessionKey key = one->first;
+    const Error why(ErrorCode::kNotFound, WhyEvicted(*one->second.version()));
+    parts_.context.outbox.Put(key, Refuse(key, why));
+  }
+}
+
+std::string OfferDesk::WhyEvicted(const OfferedVersion& version) {
+  const std::lock_guard lock(mutex_);
+  return "version " + version.manifest().version().ToString() + " is evicted: " +
+         (version.expired() ? "its memory is needed for newer ones"
+                            : "it was withdrawn more than " + std::to_string(options_.eviction_time.count()) +
+                                  " ms ago, the most that its readers may take then") +
+         "; offered: " + Offered();
 }
 
 void OfferDesk::End(const SessionKey& key) {
@@ -305,7 +349,7 @@ void OfferDesk::Drop(const SessionKey& key) {
 std::string OfferDesk::NameOf(const SessionKey& key) const {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return "(no session)";
-  return "'" + found->second.hello.engine + "' rank " + std::to_string(found->second.hello.rank);
+  return Quote(found->second.hello.engine) + " rank " + std::to_string(found->second.hello.rank);
 }
 
 }  // namespace layercast

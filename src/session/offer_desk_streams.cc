@@ -1,5 +1,5 @@
 // When the walk of a stream begins: a desk's sessions of one engine are waited for, and those that wait in vain are
-// told.
+// told. There are only so many walks at once.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -22,15 +22,11 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
     members.push_back(&session);
   }
   if (readers.size() < last.hello.ranks) return;
-  const StreamEnvironment environment{.ends = parts_.ends,
-                                      .memory = parts_.arena,
-                                      .device = parts_.device,
-                                      .pool = parts_.pool,
-                                      .outbox = parts_.outbox,
-                                      .failpoints = parts_.failpoints,
-                                      .window_bytes = options_.stream_window_bytes,
-                                      .first_offer_id = parts_.take_offer_ids(last.version()->manifest().size() + 1)};
-  walks_.push_back(std::make_unique<StreamWalk>(last.version(), std::move(readers), environment));
+  if (window_.walks >= options_.max_walks) {
+    walks_wait_ = true;
+    return;
+  }
+  walks_.push_back(std::make_unique<StreamWalk>(last.version(), std::move(readers), parts_.context, window_));
   for (Session* member : members) member->walk = walks_.back().get();
 }
 
@@ -40,7 +36,7 @@ void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
       sessions_, [&](const auto& one) { return one.second.awaits_walk() && one.second.IsOfOneReload(gone); });
   if (waiting == sessions_.end()) return;
   const SessionKey key = waiting->first;
-  parts_.outbox.Put(key, Refuse(key, Error(ErrorCode::kCancelled, why)));
+  parts_.context.outbox.Put(key, Refuse(key, Error(ErrorCode::kCancelled, why)));
 }
 
 // A rank that has no session by now has failed before it could open one: its engine knows, the others do not.
@@ -77,6 +73,13 @@ bool OfferDesk::Session::IsOfOneReload(const Session& other) const {
 
 bool OfferDesk::Session::awaits_walk() const {
   return schedule != nullptr && walk == nullptr && version()->mode() == PublishMode::kStream;
+}
+
+void OfferDesk::StartWalksThatWait() {
+  if (!std::exchange(walks_wait_, false)) return;
+  for (const auto& [key, session] : sessions_) {
+    if (session.awaits_walk()) StartWalkIfComplete(session);
+  }
 }
 
 // With what they have left in their windows.

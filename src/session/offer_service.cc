@@ -16,8 +16,10 @@
 #include "src/base/thread_clock.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
+#include "src/control/listening.h"
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
+#include "src/session/peer_ledger.h"
 #include "src/transport/carried_offer.h"
 #include "src/zmq/message_limit.h"
 #include "src/zmq/poll_sockets.h"
@@ -30,6 +32,9 @@ using Clock = Deadline::Clock;
 
 constexpr std::chrono::milliseconds kTick{500};  // how often leases are looked at
 constexpr int kLeaseInTimeouts = 6;              // FORMAT.md
+// What is taken before other things have their turn: receivers may send without a pause.
+constexpr int kMessagesInTurn = 64;
+constexpr std::size_t kBytesInTurn = wire::kMaxAskBytes;
 
 }  // namespace
 
@@ -42,25 +47,25 @@ class OfferService::Impl {
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
     limit_.emplace(context_, socket_, wire::kMaxAskBytes);
-    const std::string bindable = AsBindable(options.endpoint);
-    CheckBindable(bindable, options.allow_remote);
-    Bind(options.endpoint, bindable);
-    OpenChannels(HostOf(bindable), options.nccl_fleet, failpoints);
+    Bind(options);
+    OpenChannels(HostOf(listening_->endpoint()), options.nccl_fleet, failpoints);
     if (options.probe) OfferProbe();
     desk_ = std::make_unique<OfferDesk>(
         DeskOptions{.name = options.name,
                     .lease = kLeaseInTimeouts * options.peer_timeout,
+                    .eviction_time = options.eviction_time,
                     .max_sessions = options.max_sessions,
                     .stream_window_bytes = options.stream_window_bytes},
-        OfferDesk::Parts{.pool = pool,
-                         .failpoints = failpoints,
-                         .outbox = outbox_,
-                         .arena = *arena_,
-                         .device = device,
-                         .ends = end_pointers_,
-                         .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
-                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); },
-                         .core_seconds = [this] { return CoreSeconds(); }});
+        OfferDesk::Parts{
+            .context = {.pool = pool,
+                        .failpoints = failpoints,
+                        .outbox = outbox_,
+                        .arena = *arena_,
+                        .device = device,
+                        .ends = end_pointers_,
+                        .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }},
+            .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
+            .core_seconds = [this] { return CoreSeconds(); }});
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 
@@ -77,7 +82,7 @@ class OfferService::Impl {
     desk.swap(desk_);
   }
 
-  const std::string& endpoint() const { return bound_; }
+  const std::string& endpoint() const { return listening_->endpoint(); }
   MemoryResource& arena() { return *arena_; }
   bool carries(const Device& device) const {
     return std::ranges::all_of(end_pointers_, [&](const OfferingEnd* end) { return end->reads_from(device); });
@@ -99,6 +104,11 @@ class OfferService::Impl {
     if (desk_ != nullptr) return desk_->Withdraw(version);
     version->Retire();
   }
+  void Expire(const std::shared_ptr<OfferedVersion>& version) {
+    version->Expire();
+    sweep_now_ = true;
+    outbox_.wake_up().Ring();
+  }
   void Forget(const std::shared_ptr<OfferedVersion>& version) {
     std::map<std::uint64_t, CarriedOffer>::node_type gone;  // after the lock: taking it back may wait for a receiver
     const std::lock_guard lock(versions_mutex_);
@@ -106,17 +116,12 @@ class OfferService::Impl {
   }
 
  private:
-  void Bind(const std::string& endpoint, const std::string& bindable) {
-    socket_.set(zmq::sockopt::ipv6, IsIpv6(bindable));
+  void Bind(const OfferServiceOptions& options) {
     socket_.set(zmq::sockopt::linger, 200);
     socket_.set(zmq::sockopt::router_mandatory, true);
     socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxAskBytes));
-    try {
-      socket_.bind(bindable);
-    } catch (const zmq::error_t& error) {
-      throw Error(ErrorCode::kUnavailable, "publisher endpoint '" + endpoint + "': " + error.what());
-    }
-    bound_ = socket_.get(zmq::sockopt::last_endpoint);
+    socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
+    listening_.emplace(socket_, "publisher", options.endpoint, options.allow_remote);
   }
 
   void OpenChannels(const std::string& host, std::size_t fleet_size, FailPoints& failpoints) {
@@ -160,8 +165,9 @@ class OfferService::Impl {
       PollSockets(items, MessageMeter::kLook);
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();
-      if (Clock::now() >= next_sweep) {
+      if (sweep_now_.exchange(false) || Clock::now() >= next_sweep) {
         desk_->Sweep();
+        ledger_.Sweep(desk_->lease());
         next_sweep = Clock::now() + kTick;
       }
     }
@@ -169,38 +175,64 @@ class OfferService::Impl {
   }
 
   void TakeMessages() {
-    zmq::message_t routing_id;
-    while (socket_.recv(routing_id, zmq::recv_flags::dontwait)) {
-      zmq::message_t body;
-      std::size_t parts = 0;
-      for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
-        if (!socket_.recv(body)) return;
-      }
-      limit_->Heard(body);
-      if (parts == 1) Take(routing_id.to_string(), {static_cast<const std::byte*>(body.data()), body.size()});
+    bool all = false;
+    std::size_t bytes = 0;
+    for (int messages = 0; !all && messages < kMessagesInTurn && bytes < kBytesInTurn; ++messages) {
+      zmq::message_t routing_id;
+      all = !socket_.recv(routing_id, zmq::recv_flags::dontwait);
+      if (!all) bytes += TakeMessage(routing_id);
     }
-    if (limit_->Enforce()) log::warn("publisher {}: a receiver loses its connection: {}", bound_, limit_->Complaint());
+    if (limit_->Enforce(all)) {
+      log::warn("publisher {}: a receiver loses its connection: {}", endpoint(), limit_->Complaint());
+    }
   }
 
-  void Take(const std::string& from, std::span<const std::byte> bytes) {
-    SessionKey key{from, 0};
-    try {
-      wire::Frame frame = wire::Decode(bytes);
-      key.session = frame.session;
-      for (wire::Message& answer : desk_->Take(key, std::move(frame.message))) Send(key, std::move(answer));
-    } catch (const std::exception& error) {
-      Send(key, desk_->Refuse(key, AsError(error)));
+  // How many bytes it has.
+  std::size_t TakeMessage(zmq::message_t& routing_id) {
+    zmq::message_t body;
+    std::size_t parts = 0;
+    std::size_t bytes = 0;
+    for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
+      if (!socket_.recv(body)) return bytes;
+      bytes += body.size();
     }
+    limit_->Heard(body);
+    const std::string from = routing_id.to_string();
+    if (parts == 1 && !ledger_.IsBarred(from)) Take(from, body);
+    return bytes;
+  }
+
+  void Take(const std::string& from, zmq::message_t& body) {
+    SessionKey key{from, 0};
+    std::vector<wire::Message> answers;
+    try {
+      wire::Frame frame = wire::Decode({static_cast<const std::byte*>(body.data()), body.size()});
+      key.session = frame.session;
+      answers = desk_->Take(key, std::move(frame.message));
+    } catch (const std::exception& error) {
+      answers.emplace_back(desk_->Refuse(key, AsError(error)));
+    }
+    for (wire::Message& answer : answers) {
+      const bool refused = std::holds_alternative<wire::Refused>(answer);
+      Send(key, std::move(answer));
+      if (refused && ledger_.NoteRefused(from)) Bar(from, body);
+    }
+  }
+
+  void Bar(const std::string& from, zmq::message_t& frame) {
+    desk_->DropBarred(from);
+    limit_->End(frame);
   }
 
   void Send(const SessionKey& key, wire::Message message) {
-    const std::vector<std::byte> bytes = wire::Encode({.session = key.session, .message = std::move(message)});
+    std::optional<zmq::message_t> charged =
+        ledger_.Charge(key.routing_id, wire::Encode({.session = key.session, .message = std::move(message)}));
     try {
-      if (socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
-        socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait);
+      if (charged && socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
+        socket_.send(*charged, zmq::send_flags::dontwait);
         return;
       }
-      desk_->DropDeaf(key);  // its queue is full: without this message, whatever it is, its session is of no use
+      desk_->DropDeaf(key);  // too much waits for it: without this message, whatever it is, its session is of no use
     } catch (const zmq::error_t& error) {
       log::debug("a receiver is gone: {}", error.what());  // its lease will run out
     }
@@ -208,11 +240,12 @@ class OfferService::Impl {
 
   HostMemory host_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_;
+  PeerLedger ledger_;  // outlives the context
   zmq::context_t context_;
   ZmqThreads library_threads_;
   std::optional<MessageLimit> limit_;  // of the socket, which it outlives
   zmq::socket_t socket_;               // of the control thread, once it runs
-  std::string bound_;
+  std::optional<Listening> listening_;
   std::vector<std::unique_ptr<OfferingEnd>> ends_;
   std::vector<OfferingEnd*> end_pointers_;
   std::map<const OfferingEnd*, std::string> names_;
@@ -223,6 +256,7 @@ class OfferService::Impl {
   std::map<std::uint64_t, CarriedOffer> carried_;  // the snapshots, by offer; guarded by versions_mutex_
   std::atomic<std::uint64_t> next_offer_id_{1};
   Outbox outbox_;
+  std::atomic<bool> sweep_now_{false};
   // Null once stopped; guarded by versions_mutex_, but for the thread, which ends before it does.
   std::unique_ptr<OfferDesk> desk_;
   std::jthread thread_;
@@ -242,6 +276,7 @@ bool OfferService::carries(const Device& device) const { return impl_->carries(d
 std::uint64_t OfferService::NextOfferId() { return impl_->NextOfferId(); }
 void OfferService::Offer(std::shared_ptr<OfferedVersion> version) { impl_->Offer(std::move(version)); }
 void OfferService::Withdraw(const std::shared_ptr<OfferedVersion>& version) { impl_->Withdraw(version); }
+void OfferService::Expire(const std::shared_ptr<OfferedVersion>& version) { impl_->Expire(version); }
 void OfferService::Forget(const std::shared_ptr<OfferedVersion>& version) { impl_->Forget(version); }
 
 }  // namespace layercast

@@ -18,9 +18,10 @@ namespace layercast {
 struct OfferServiceOptions {
   std::string endpoint;  // to bind; port 0 picks one
   bool allow_remote = false;
-  std::string name;  // "run-17": in handshakes and logs
-  std::uint64_t stream_window_bytes = 256U << 20;
-  std::chrono::milliseconds peer_timeout{5000};  // what receivers use; a lease lasts six times as long
+  std::string name;                                  // "run-17": in handshakes and logs
+  std::uint64_t stream_window_bytes = 256U << 20;    // shared by the walks that are under way
+  std::chrono::milliseconds peer_timeout{5000};      // what receivers use; a lease lasts six times as long
+  std::chrono::milliseconds eviction_time{600'000};  // that those who read a version have once it is withdrawn
   std::size_t max_sessions = 1024;
   std::vector<std::string> channels{};  // that are offered; empty: all that this build has
   std::size_t nccl_fleet = 1;           // receivers that `nccl` serves together
@@ -54,9 +55,11 @@ class OfferService {
 
   // The newest version from now on. Receivers may ask for it until it is withdrawn.
   void Offer(std::shared_ptr<OfferedVersion> version);
-  // No new session takes it; the ones under way go on. Its memory is free once version.WaitReleased says so and Forget
-  // was called.
+  // No new session takes it; the ones under way go on, for as long as the options say. Its memory is free once
+  // version.WaitReleased says so and Forget was called.
   void Withdraw(const std::shared_ptr<OfferedVersion>& version);
+  // Of one that is withdrawn: the sessions under way are refused now.
+  void Expire(const std::shared_ptr<OfferedVersion>& version);
   // After a withdrawn version was released: no channel reads its memory any more.
   void Forget(const std::shared_ptr<OfferedVersion>& version);
 

@@ -39,13 +39,28 @@ int OfferedVersion::readers() const {
 
 void OfferedVersion::Retire() {
   const std::lock_guard lock(mutex_);
-  retired_ = true;
+  if (!retired_) retired_ = Deadline::Clock::now();
   changed_.notify_all();
 }
 
 bool OfferedVersion::retired() const {
   const std::lock_guard lock(mutex_);
-  return retired_;
+  return retired_.has_value();
+}
+
+void OfferedVersion::Expire() {
+  const std::lock_guard lock(mutex_);
+  expired_ = true;
+}
+
+bool OfferedVersion::expired() const {
+  const std::lock_guard lock(mutex_);
+  return expired_;
+}
+
+Deadline::Clock::duration OfferedVersion::RetiredFor() const {
+  const std::lock_guard lock(mutex_);
+  return retired_ ? Deadline::Clock::now() - *retired_ : Deadline::Clock::duration(0);
 }
 
 bool OfferedVersion::WaitReleased(Deadline deadline) const {

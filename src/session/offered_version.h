@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,6 +57,11 @@ class OfferedVersion {
   void Retire();
   bool retired() const;
   bool WaitReleased(Deadline deadline) const;
+  // Of one that is retired: its memory is needed, and those who read it are to let go at once.
+  void Expire();
+  bool expired() const;
+  // How long ago it was retired; 0: it is not.
+  Deadline::Clock::duration RetiredFor() const;
 
  private:
   friend class VersionLease;
@@ -71,8 +77,9 @@ class OfferedVersion {
   const bool layer_order_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::map<VersionUse, int> uses_;  // guarded by mutex_
-  bool retired_ = false;            // guarded by mutex_
+  std::map<VersionUse, int> uses_;                      // guarded by mutex_
+  std::optional<Deadline::Clock::time_point> retired_;  // guarded by mutex_
+  bool expired_ = false;                                // guarded by mutex_
 };
 
 // Those of the ends that can carry the version: borrowed memory lies where the trainer has it, and a channel that hands

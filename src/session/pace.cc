@@ -40,10 +40,12 @@ std::chrono::microseconds Pace::Note(const wire::Progress& progress, TimePoint n
   rate_ = static_cast<double>(progress.bytes - last_.bytes) / period * 1e6;
   last_ = progress;
   heard_ = now;
-  // Of a clock that leapt, no more than was to be expected.
+  // A clock may have leapt: no more counts than was to be expected.
   return std::min(std::chrono::microseconds(static_cast<std::int64_t>(std::min<std::uint64_t>(period_us, 1U << 30))),
                   std::chrono::microseconds(2 * kPeriod));
 }
+
+bool Pace::starves() const { return waiting_ >= kMostly && rate_ == 0; }
 
 double Pace::mean_rate() const {
   return last_.elapsed_us == 0 ? 0 : static_cast<double>(last_.bytes) / static_cast<double>(last_.elapsed_us) * 1e6;
@@ -58,11 +60,12 @@ std::optional<std::string> WhyHeldUp(const Pace& follower, const RelayPace& rela
     return waits + "; it has chunks itself, and is busy with them";
   }
   const double usual = others.empty() ? relay.pace.mean_rate() : Median(others);
-  if (follower.rate() >= kFarLessThanReach * follower.within_reach() || follower.rate() >= kFarLessThanOthers * usual) {
-    return std::nullopt;
-  }
-  return waits + "; " + (others.empty() ? "it got " : "others get ") + MegabytesPerSecond(usual) +
-         ", the publisher's channel did " + MegabytesPerSecond(follower.within_reach());
+  const bool usual_known = usual > 0 || !others.empty();
+  const bool far_less_than_usual = !usual_known || follower.rate() < kFarLessThanOthers * usual;
+  if (!far_less_than_usual || follower.rate() >= kFarLessThanReach * follower.within_reach()) return std::nullopt;
+  const std::string measure = (others.empty() ? "it got " : "others get ") + MegabytesPerSecond(usual) + ", ";
+  return waits + "; " + (usual_known ? measure : "") + "the publisher's channel did " +
+         MegabytesPerSecond(follower.within_reach());
 }
 
 }  // namespace layercast

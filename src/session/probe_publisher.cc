@@ -2,16 +2,18 @@
 
 #include <chrono>
 
+#include "src/session/naming_peer.h"
 #include "src/session/publisher_link.h"
 
 namespace layercast {
 
 PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline) {
-  PublisherLink link({"publisher", endpoint}, std::chrono::milliseconds(5000));
+  const PeerName peer{"publisher", endpoint};
+  PublisherLink link(peer, std::chrono::milliseconds(5000));
   wire::Hello hello;
   hello.engine = "layercast probe";
   hello.host = MyHost();
-  const wire::Welcome welcome = link.Greet(hello, deadline);
+  const wire::Welcome welcome = NamingPeer(peer, [&] { return link.Greet(hello, deadline); });
   ChannelChooser chooser;
   PublisherProbe probe{welcome.publisher, welcome.host.boot_id == hello.host.boot_id,
                        chooser.TryAll(welcome, deadline)};

@@ -38,7 +38,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
   socket_.set(zmq::sockopt::linger, 200);  // long enough for a last "bye", and bounded
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
-  socket_.set(zmq::sockopt::rcvhwm, 1000);
+  socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
   socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(peer_.endpoint, Deadline::After(peer_timeout_).OrStop(stop_)));
   try {
     socket_.connect(peer_.endpoint);
@@ -64,9 +64,10 @@ std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std
   while (true) {
     // What has arrived counts before silence does: the sink may have kept this thread away for long.
     if (!taken_in_.empty()) {
-      wire::Message message = std::move(taken_in_.front());
+      TakenIn first = std::move(taken_in_.front());
       taken_in_.pop_front();
-      return message;
+      taken_in_bytes_ -= first.bytes;
+      return std::move(first.message);
     }
     if (std::optional<wire::Message> message = TakeOne(stage)) return message;
     KeepAlive(stage);
@@ -99,7 +100,11 @@ void PublisherLink::RefuseAnswer(const std::string& stage, const std::string& ex
 void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
   while (std::optional<wire::Message> message = TakeOne(stage)) {
     if (taken_in_.size() >= most) RefuseAnswer(stage, "nothing", *message);
-    taken_in_.push_back(*std::move(message));
+    if (taken_in_bytes_ + last_bytes_ > kMostTakenIn) {
+      RefuseAnswer(stage, "at most " + std::to_string(kMostTakenIn) + " bytes before any is asked for", *message);
+    }
+    taken_in_bytes_ += last_bytes_;
+    taken_in_.push_back({*std::move(message), last_bytes_});
   }
   KeepAlive(stage);
 }
@@ -131,6 +136,7 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
   zmq::message_t raw;
   for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
     limit_->Heard(raw);
+    last_bytes_ = raw.size();
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // of an obsolete attempt
     last_heard_ = Deadline::Clock::now();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -32,7 +33,8 @@ class PublisherLink {
   wire::Message Expect(Deadline deadline, const std::string& stage);
 
   // Keeps the lease, and what has arrived for Receive, while this end waits for something else. Throws as Receive does,
-  // and kCorrupt when the publisher is more than `most` messages ahead of what was asked.
+  // and kCorrupt when the publisher is more than `most` messages, or kMostTakenIn bytes, ahead of what was asked.
+  static constexpr std::size_t kMostTakenIn = std::size_t{64} << 20;
   void TakeIn(std::size_t most, const std::string& stage);
 
   // Opens a session with `hello`. Throws as Expect does, and kCorrupt unless this release speaks the protocol that the
@@ -57,7 +59,13 @@ class PublisherLink {
   Deadline::Clock::time_point last_heard_;
   bool heard_ = false;  // at all
   Deadline::Clock::time_point last_ping_;
-  std::deque<wire::Message> taken_in_;  // and not received yet
+  struct TakenIn {
+    wire::Message message;
+    std::size_t bytes = 0;
+  };
+  std::deque<TakenIn> taken_in_;  // and not received yet
+  std::size_t taken_in_bytes_ = 0;
+  std::size_t last_bytes_ = 0;  // of the message that came last
 };
 
 }  // namespace layercast

@@ -36,7 +36,7 @@ class Relay {
 
   std::string endpoint() const { return service_.endpoint(); }
 
-  // What was served until now is not any more: whoever follows is refused with `why`.
+  // Stops serving what was served until now: whoever follows is refused with `why`.
   void Clear(const Error& why);
   // Chunks of a schedule that a session begins to take; until Clear.
   struct Served {

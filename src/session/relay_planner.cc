@@ -1,16 +1,34 @@
 #include "src/session/relay_planner.h"
 
+#include <algorithm>
+#include <string_view>
+
+#include "layercast/error.h"
 #include "src/control/endpoint.h"
 
 namespace layercast {
+namespace {
+
+void CheckLength(std::string_view what, const std::string& name) {
+  if (name.size() <= RelayPlanner::kMostNameBytes) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string(what) + ": expected at most " +
+                                               std::to_string(RelayPlanner::kMostNameBytes) + " bytes, got " +
+                                               std::to_string(name.size()));
+}
+
+}  // namespace
 
 RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version,
                               const std::string& host, const wire::Subscribe& subscribe) {
   if (!subscribe.takes_relays && subscribe.relay_endpoint.empty()) return nullptr;
+  CheckLength("a relay's endpoint", subscribe.relay_endpoint);
+  CheckLength("the boot id of a receiver's host", host);
   if (!subscribe.relay_endpoint.empty()) (void)HostOf(subscribe.relay_endpoint);
-  const auto [planned, _] =
-      trees_.try_emplace({version->offer().id, subscribe.schedule_digest}, Planned{.version = version, .tree = {}});
-  RelayTree& tree = planned->second.tree;
+  const std::pair id(version->offer().id, subscribe.schedule_digest);
+  if (!trees_.contains(id)) ForgetOldest();
+  Planned& planned = trees_.try_emplace(id, Planned{.version = version, .tree = {}}).first->second;
+  planned.joined = ++joined_;
+  RelayTree& tree = planned.tree;
   const std::optional<RelayPlace> place = tree.Join(key,
                                                     {.host = host,
                                                      .place = {subscribe.relay_endpoint, subscribe.relay_offer},
@@ -40,6 +58,16 @@ void RelayPlanner::Sweep() {
     const std::shared_ptr<const OfferedVersion> version = tree.second.version.lock();
     return version == nullptr || (version->retired() && version->readers() == 0);
   });
+}
+
+// Room for one tree more. Sessions hold on to those that have receivers, and there are at most as many sessions.
+void RelayPlanner::ForgetOldest() {
+  if (trees_.size() < kMostTrees) return;
+  const auto age = [](const auto& tree) {
+    return std::pair(tree.second.tree.HasReceivers(), tree.second.joined);  // those without come first
+  };
+  const auto oldest = std::ranges::min_element(trees_, {}, age);
+  if (!oldest->second.tree.HasReceivers()) trees_.erase(oldest);
 }
 
 void RelayPlanner::Send(const SessionKey& key, const std::optional<RelayPlace>& place) {

@@ -42,23 +42,25 @@ RelaySource::RelaySource(const RelayPlace& place, const ChunkReceiver& receiver,
       packed_(Packed(receiver.schedule())),
       session_({"relay", place.endpoint}, Unmeasured(options)) {
   const std::string stage = "following a relay";
-  session_.Open(self, kRelayedLineage, place.offer, receiver.deadline());
+  // One that answers pings and nothing else is no silent peer: it would take as long as the whole reload may.
+  const Deadline opened = receiver.deadline().AtMost(options.peer_timeout);
+  session_.Open(self, kRelayedLineage, place.offer, opened);
   session_.Ask(schedule_, {});
-  const wire::Message answer = session_.link().Expect(receiver.deadline(), stage);
+  const wire::Message answer = session_.link().Expect(opened, stage);
   if (!std::holds_alternative<wire::Subscribed>(answer)) session_.link().RefuseAnswer(stage, "'subscribed'", answer);
   const ChunkReceiverParts& of = receiver.parts();
-  chunks_.emplace(
-      ChunkReceiverParts{
-          .publisher = session_,
-          .schedule = packed_,
-          .amax_requests = {},
-          .first_tensor = of.first_tensor,
-          .sink = of.sink,
-          .stats = of.stats,
-          .share = of.share,
-          .failpoints = of.failpoints,
-          .memory = {.slots = of.memory.slots, .places = of.memory.places, .kept = of.memory.kept, .copies_out = true}},
-      receiver.deadline());
+  ChunkWindow::Memory memory = of.memory;
+  memory.copies_out = true;
+  chunks_.emplace(ChunkReceiverParts{.publisher = session_,
+                                     .schedule = packed_,
+                                     .amax_requests = {},
+                                     .first_tensor = of.first_tensor,
+                                     .sink = of.sink,
+                                     .stats = of.stats,
+                                     .share = of.share,
+                                     .failpoints = of.failpoints,
+                                     .memory = memory},
+                  receiver.deadline());
 }
 
 void RelaySource::Submit(std::uint32_t chunk) {
@@ -66,12 +68,12 @@ void RelaySource::Submit(std::uint32_t chunk) {
   chunks_->Submit(chunk, place_.offer, packed_.RegionsOf(wanted), wanted.num_bytes);
 }
 
-std::optional<ArrivedChunk> RelaySource::Poll(const std::string& stage) {
+std::optional<ArrivedChunk> RelaySource::Poll(const std::string& stage, std::chrono::milliseconds step) {
   if (chunks_->window().empty()) {  // until the relay has more
-    if (const std::optional<wire::Message> message = chunks_->PollMessage(stage)) Take(*message, stage);
+    if (const std::optional<wire::Message> message = chunks_->PollMessage(stage, step)) Take(*message, stage);
     return std::nullopt;
   }
-  std::optional<ArrivedChunk> arrived = chunks_->PollChunk(stage);
+  std::optional<ArrivedChunk> arrived = chunks_->PollChunk(stage, step);
   if (arrived) {
     const Chunk& chunk = schedule_.chunks()[arrived->chunk];
     arrived->views = ViewsAt(arrived->views.front().base, schedule_.RegionsOf(chunk));

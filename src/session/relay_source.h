@@ -15,7 +15,8 @@ namespace layercast {
 
 class RelaySource final : public ChunkSource {
  public:
-  // Of the schedule of `receiver`, from `place`. Throws what opening a session does, and what the relay refuses with.
+  // Opens a session with the relay at `place` for the schedule of `receiver`. Throws what opening a session does, what
+  // the relay refuses with, and kDeadlineExceeded where all this takes longer than the peer_timeout of `options`.
   RelaySource(const RelayPlace& place, const ChunkReceiver& receiver, const FetchOptions& options,
               const ReceiverIdentity& self);
   ~RelaySource() override { session_.CloseChannel(); }  // before the slots that chunks under way go to
@@ -25,7 +26,7 @@ class RelaySource final : public ChunkSource {
   std::uint32_t ready() const override { return ready_; }
   bool HasRoom() const override { return chunks_->window().HasRoom(); }
   void Submit(std::uint32_t chunk) override;
-  std::optional<ArrivedChunk> Poll(const std::string& stage) override;
+  std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step) override;
   void Done(std::uint32_t chunk) override { chunks_->window().Done(chunk); }
   void LookAtLink(const std::string& stage) override;
   void End() override {}

@@ -21,6 +21,7 @@ std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiv
     }
   }
   members_.emplace(key, Member{.receiver = std::move(receiver), .number = joined_++, .pace = Pace(now)});
+  ++receivers_;
   return Place(*members_.find(key));
 }
 
@@ -45,9 +46,8 @@ std::optional<RelayTree::Escape> RelayTree::Note(const SessionKey& key, const wi
   const std::chrono::microseconds period = member.pace.Note(progress, now);
   if (member.from != Member::From::kRelay) return std::nullopt;
   Member& relay = members_.at(member.relay);
-  std::optional<std::string> why = WhyHeldUp(member.pace, {relay.pace, relay.finished}, RatesBeside(key, now), now);
-  member.held_up = why ? member.held_up + period : std::chrono::microseconds(0);
-  if (member.held_up < kHeldUp) return std::nullopt;
+  std::optional<std::string> why = WhyElsewhere(*found, relay, period, now);
+  if (!why) return std::nullopt;
   relay.slow = true;
   const RelayPlace from = relay.receiver.place;
   Detach(member);
@@ -55,18 +55,34 @@ std::optional<RelayTree::Escape> RelayTree::Note(const SessionKey& key, const wi
   return Escape{.move = {key, Place(*found)}, .from = from, .why = *std::move(why)};
 }
 
+std::optional<std::string> RelayTree::WhyElsewhere(Members::value_type& follower, const Member& relay,
+                                                   std::chrono::microseconds period, Pace::TimePoint now) const {
+  auto& [key, member] = follower;
+  const std::chrono::microseconds none(0);
+  std::optional<std::string> why = WhyHeldUp(member.pace, {relay.pace, relay.finished}, RatesBeside(key, now), now);
+  member.held_up = why ? member.held_up + period : none;
+  if (member.held_up >= kHeldUp) return why;
+  const bool waits_itself = !relay.finished && relay.from == Member::From::kRelay && relay.pace.starves();
+  member.starved = member.pace.starves() && !waits_itself ? member.starved + period : none;
+  if (member.starved < kStarved) return std::nullopt;
+  return "no chunk of it has come for " + std::to_string(kStarved.count()) + " ms";
+}
+
 void RelayTree::Finish(const SessionKey& key) {
   const auto found = members_.find(key);
-  if (found == members_.end()) return;
+  if (found == members_.end() || found->second.finished) return;
   Detach(found->second);
   found->second.finished = true;
+  --receivers_;
   if (found->second.receiver.place.endpoint.empty()) members_.erase(found);
+  ForgetFinished();
 }
 
 std::vector<RelayTree::Move> RelayTree::Leave(const SessionKey& key) {
   const auto leaving = members_.find(key);
   if (leaving == members_.end()) return {};
   Detach(leaving->second);
+  if (!leaving->second.finished) --receivers_;
   members_.erase(leaving);
   std::vector<Members::value_type*> orphans;
   for (auto& member : members_) {
@@ -120,9 +136,10 @@ void RelayTree::Detach(Member& member) {
   if (member.from == Member::From::kRelay) --members_.at(member.relay).feeds;
   member.from = Member::From::kNobody;
   member.held_up = {};
+  member.starved = {};
 }
 
-// Of those who take chunks just now.
+// Only those count who take chunks just now.
 std::vector<double> RelayTree::RatesBeside(const SessionKey& key, Pace::TimePoint now) const {
   std::vector<double> rates;
   for (const auto& [other, member] : members_) {
@@ -145,7 +162,7 @@ bool RelayTree::IsBelow(const SessionKey& key, const SessionKey& relay) const {
   }
 }
 
-// It is a slow relay, or waits for one.
+// The relay `key` is slow, or waits for one that is.
 bool RelayTree::IsSlowed(const SessionKey& key) const {
   for (const Member* at = &members_.at(key);; at = &members_.at(at->relay)) {
     if (at->slow) return true;
@@ -156,6 +173,25 @@ bool RelayTree::IsSlowed(const SessionKey& key) const {
 void RelayTree::Retire(Members::iterator member) {
   member->second.lost = true;
   if (member->second.finished && member->second.feeds == 0) members_.erase(member);
+}
+
+// Whoever somebody takes from stays; of all others, first those to whom nobody is sent any more, then the oldest go.
+void RelayTree::ForgetFinished() {
+  std::vector<Members::iterator> idle;
+  for (auto next = members_.begin(); next != members_.end();) {
+    const auto at = next++;
+    const Member& member = at->second;
+    if (!member.finished || member.feeds != 0) continue;
+    if (member.lost || member.slow) {
+      members_.erase(at);
+    } else {
+      idle.push_back(at);
+    }
+  }
+  if (idle.size() <= kMostFinished) return;
+  std::ranges::sort(idle, {}, [](const auto& member) { return member->second.number; });
+  idle.resize(idle.size() - kMostFinished);
+  for (const auto& oldest : idle) members_.erase(oldest);
 }
 
 }  // namespace layercast

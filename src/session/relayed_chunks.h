@@ -36,9 +36,9 @@ class RelayedChunks {
 
   // Where chunk number `chunk` goes.
   std::span<std::byte> Place(std::uint32_t chunk) const;
-  // All up to that one are there, and right: those who follow hear of it.
+  // Says that all chunks up to that one are there, and right: those who follow hear of it.
   void Ready(std::uint32_t chunk);
-  // No more will come: whoever follows is refused with this, now and later.
+  // Says that no more chunks will come: whoever follows is refused with this, now and later.
   void End(const Error& why);
 
   // Tells `key` by `outbox`, from now on, how many chunks are there.

@@ -11,7 +11,7 @@
 namespace layercast {
 namespace {
 
-// For two logs, ours and the publisher's: what a relay refused with may be of any length.
+// The length of a relay's words in two logs, ours and the publisher's: what it refused with may be of any length.
 constexpr std::size_t kMostWords = 500;
 
 }  // namespace
@@ -57,9 +57,20 @@ bool SnapshotPart::WaitForChunk(const std::string& stage) {
     PollLink(stage);
     return false;
   }
+  return TakeChunk(stage, ChunkReceiver::kPollStep);
+}
+
+void SnapshotPart::TakeLanded() {
+  if (here_.empty() || !here_.begin()->second.memory->queues_digests()) return;
+  const std::string stage = receiver_.StageOf(here_.begin()->first);
+  while (source_ != nullptr && TakeChunk(stage, std::chrono::milliseconds(0))) {
+  }
+}
+
+bool SnapshotPart::TakeChunk(const std::string& stage, std::chrono::milliseconds step) {
   bool came = false;
   OrLoseRelay([&] {
-    std::optional<ArrivedChunk> arrived = source_->Poll(stage);
+    std::optional<ArrivedChunk> arrived = source_->Poll(stage, step);
     came = arrived.has_value();
     if (!came) return;
     const std::uint32_t chunk = arrived->chunk;
@@ -185,7 +196,7 @@ void SnapshotPart::TellProgress() {
                                 .bytes_per_second = static_cast<std::uint64_t>(probed * 1e9)});
 }
 
-// What it has brought and was not consumed yet goes with it.
+// With the source goes what it has brought and nobody has consumed yet.
 void SnapshotPart::DropSource() {
   relay_ = nullptr;
   source_.reset();

@@ -3,6 +3,7 @@
 // digest. Used by the walk over a snapshot. Resource; one thread only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,30 +30,34 @@ class SnapshotPart {
   SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access);
 
   ChunkReceiver& receiver() { return receiver_; }
-  // That chunk is here, and what its digest must be is known.
+  // Whether that chunk is here, and what its digest must be is known.
   bool Has(std::uint32_t chunk) const { return here_.contains(chunk) && digests_.size() > chunk; }
-  // The sink has the magnitudes that were asked of that tensor, in the sink's numbers.
+  // Whether the sink has the magnitudes that were asked of that tensor, in the sink's numbers.
   bool HasAmax(std::uint32_t tensor) const { return known_amax_.contains(tensor); }
   void Request();
   // Waits a little for what that chunk lacks. False: nothing came, and it is time to look at other links.
   bool PollFor(std::uint32_t chunk);
-  // For a message of the publisher's.
+  // Waits a little for a message of the publisher's.
   void PollLink(const std::string& stage);
+  // Takes what has come besides, without waiting, where digests queue: then theirs are under way before that of an
+  // earlier chunk is waited for, and before its consumer's work is queued.
+  void TakeLanded();
   // The views of a chunk that it has; nullopt where a relay brought other bytes than the publisher has: then it has it
   // no more.
   std::optional<std::vector<RegionView>> Verified(std::uint32_t chunk);
   void Done(std::uint32_t chunk);
   void LookAtLink(const std::string& stage);
-  // All was consumed.
+  // Says that everything has been consumed.
   void End();
 
  private:
   bool WaitForChunk(const std::string& stage);
+  bool TakeChunk(const std::string& stage, std::chrono::milliseconds step);
   void Take(wire::Message message, const std::string& stage);
   void TakeDigests(const wire::MoreDigests& more);
   void TakeAmax(const std::vector<wire::AxisAmax>& amaxes);
   void TakeSource(const wire::FetchFrom& from);
-  // What goes wrong with a relay is no reason to give up.
+  // Calls, and loses the relay where that goes wrong with one: it is no reason to give up.
   template <typename Call>
   void OrLoseRelay(const Call& call);
   void LoseRelay(const RelayPlace& relay, const Error& error);

@@ -21,11 +21,14 @@ constexpr std::size_t kMostSlots = 256;
 }  // namespace
 
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
-                       const StreamEnvironment& environment)
+                       const ServeContext& context, StreamWindow& window)
     : version_(std::move(version)),
       lease_(std::in_place, version_, VersionUse::kWalk),
       readers_(std::move(readers)),
-      environment_(environment) {
+      context_(context),
+      window_(window),
+      share_(std::in_place, window),
+      first_offer_id_(context.take_offer_ids(version_->manifest().size() + 1)) {
   for (const StreamReader& reader : readers_) {
     present_.insert(reader.key);
     auto& chunks_of = chunks_of_.emplace_back();
@@ -66,7 +69,18 @@ void StreamWalk::Run(const std::stop_token& stop) {
   } catch (...) {
     Fail({ErrorCode::kInternal, "the source failed: it threw what is no std::exception"});
   }
+  End();
+}
+
+void StreamWalk::End() {
   lease_.reset();
+  std::map<std::uint32_t, Slot> left;  // goes after the lock, and before the share
+  {
+    const std::lock_guard lock(mutex_);
+    if (present_.empty()) left.swap(slots_);
+  }
+  left.clear();
+  share_.reset();
   const std::lock_guard lock(mutex_);
   ended_ = true;
 }
@@ -75,7 +89,7 @@ void StreamWalk::Run(const std::stop_token& stop) {
 void StreamWalk::Fail(const Error& error) {
   log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
   for (const StreamReader& reader : readers_) {
-    environment_.outbox.Put(reader.key, wire::Refused{error.code(), error.what()});
+    context_.outbox.Put(reader.key, wire::Refused{error.code(), error.what()});
   }
 }
 
@@ -127,9 +141,8 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
     Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
   }
-  for (const StreamReader& reader : readers_)
-    environment_.outbox.Put(reader.key, wire::StreamEnd{sequence, ToWire(cost)});
-  while (!stop.stop_requested() && !slots_.empty()) MakeRoom(environment_.window_bytes, stop);
+  for (const StreamReader& reader : readers_) context_.outbox.Put(reader.key, wire::StreamEnd{sequence, ToWire(cost)});
+  while (!stop.stop_requested() && !slots_.empty()) MakeRoom(window_.bytes, stop);
 }
 
 // Waits until the window has room for `bytes` (one tensor always fits an empty one). False: nobody is left to send to.
@@ -138,7 +151,7 @@ bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
     RetireDoneSlots();
     std::unique_lock lock(mutex_);
     if (present_.empty() || stop.stop_requested()) return false;
-    const bool fits = window_used_ + bytes <= environment_.window_bytes && slots_.size() < kMostSlots;
+    const bool fits = window_used_ + bytes <= window_.share() && slots_.size() < kMostSlots;
     if (slots_.empty() || fits) return true;
     changed_.wait(lock, stop, [this] {
       return present_.empty() ||
@@ -163,17 +176,17 @@ void StreamWalk::RetireDoneSlots() {
 
 void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
   const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
-  Slot slot{.memory = Buffer(environment_.memory, std::max<std::size_t>(bytes, 1)), .offer = {}, .awaited = {}};
+  Slot slot{.memory = Buffer(context_.arena, std::max<std::size_t>(bytes, 1)), .offer = {}, .awaited = {}};
   const TensorView readable = CopyIn(named, slot.memory);
-  const TensorSummary summary = SummaryOf(named.name, readable, environment_.pool);
-  Offer offer{.id = environment_.first_offer_id + sequence, .tensors = {{slot.memory.data(), bytes}}};
+  const TensorSummary summary = SummaryOf(named.name, readable, context_.pool);
+  Offer offer{.id = first_offer_id_ + sequence, .tensors = {{slot.memory.data(), bytes}}};
 
   std::vector<std::vector<Digest>> digests;
   for (std::size_t reader = 0; reader < readers_.size(); ++reader) {
     digests.push_back(DigestChunks(reader, tensor, slot));
   }
-  if (environment_.failpoints.Hit("send.tensor")) offer.tensors.front().bytes = bytes / 2;
-  slot.offer.emplace(offer, environment_.ends);
+  if (context_.failpoints.Hit("send.tensor")) offer.tensors.front().bytes = bytes / 2;
+  slot.offer.emplace(offer, context_.ends);
   {
     const std::lock_guard lock(mutex_);
     slot.awaited = present_;
@@ -192,9 +205,9 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
     if (const auto asked = reader.amax_requests.find(tensor); asked != reader.amax_requests.end()) {
       const AmaxRequest& request = asked->second;
       ready.axis_amax = AmaxOver(AsRead(version_->manifest().entry(tensor).spec, request), readable.data, request.kept,
-                                 environment_.pool);
+                                 context_.pool);
     }
-    environment_.outbox.Put(reader.key, std::move(ready));
+    context_.outbox.Put(reader.key, std::move(ready));
   }
 }
 
@@ -202,8 +215,8 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
 TensorView StreamWalk::CopyIn(const NamedTensor& named, const Buffer& slot) const {
   TensorView tensor = named.tensor;
   const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
-  if (tensor.device.kind != Device::Kind::kHost && environment_.device != nullptr) {
-    environment_.device->ToHost(tensor.device, tensor.data, bytes, slot.data());
+  if (tensor.device.kind != Device::Kind::kHost && context_.device != nullptr) {
+    context_.device->ToHost(tensor.device, tensor.data, bytes, slot.data());
     tensor.data = slot.data();
     tensor.device = {};
     return tensor;
@@ -223,7 +236,7 @@ std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t t
     std::vector<Region> regions(wanted.begin(), wanted.end());
     for (Region& region : regions) region.tensor = 0;
     digests.push_back(ChunkDigest(regions, {&whole, 1}));
-    if (environment_.failpoints.Hit("send.chunk")) slot.memory.data()[regions.front().offset] ^= std::byte{1};
+    if (context_.failpoints.Hit("send.chunk")) slot.memory.data()[regions.front().offset] ^= std::byte{1};
   }
   return digests;
 }

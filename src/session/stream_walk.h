@@ -2,24 +2,22 @@
 // tensors, and goes on as the ranks take them. The window being full is what pushes back on the trainer.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/base/failpoint.h"
-#include "src/base/worker_pool.h"
-#include "src/session/device_bytes.h"
 #include "src/session/offered_version.h"
-#include "src/session/outbox.h"
+#include "src/session/serve_context.h"
 #include "src/tensor/axis_amax.h"
 #include "src/transport/carried_offer.h"
 #include "src/wire/schedule.h"
@@ -33,23 +31,31 @@ struct StreamReader {
   std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
 };
 
-// What a walk needs of the publisher around it; all of it outlives the walk.
-struct StreamEnvironment {
-  std::span<OfferingEnd* const> ends;
-  MemoryResource& memory;  // of the window: a channel's arena, if one has any
-  DeviceBytes* device;     // for tensors that are yielded on one: they go through the window too
-  WorkerPool& pool;
-  Outbox& outbox;
-  FailPoints& failpoints;
-  std::uint64_t window_bytes;
-  std::uint64_t first_offer_id;  // ids from here on are this walk's
+// What all walks of a publisher may have waiting for receivers: those that are under way have equal shares of it. A
+// walk keeps what it has when another begins; so n walks have at most 1 + 1/2 + ... + 1/n of it, and a tensor each.
+struct StreamWindow {
+  const std::uint64_t bytes;
+  std::atomic<std::size_t> walks{0};  // that are under way
+  std::uint64_t share() const { return bytes / walks; }
 };
 
-// Resource; thread-safe: the walk runs on a thread of its own.
+// Of a walk, while it is under way.
+class StreamShare {
+ public:
+  explicit StreamShare(StreamWindow& window) : window_(window) { ++window_.walks; }
+  ~StreamShare() { --window_.walks; }
+  StreamShare(const StreamShare&) = delete;
+  StreamShare& operator=(const StreamShare&) = delete;
+
+ private:
+  StreamWindow& window_;
+};
+
+// Resource; thread-safe: the walk runs on a thread of its own. What it borrows outlives it.
 class StreamWalk {
  public:
-  StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
-             const StreamEnvironment& environment);
+  StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers, const ServeContext& context,
+             StreamWindow& window);
   ~StreamWalk() = default;  // stops it
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
@@ -73,11 +79,15 @@ class StreamWalk {
   std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot);
   bool MakeRoom(std::uint64_t bytes, const std::stop_token& stop);
   void RetireDoneSlots();
+  void End();
 
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
   std::optional<VersionLease> lease_;              // of the walk's thread: until it ends
   const std::vector<StreamReader> readers_;
-  const StreamEnvironment environment_;
+  const ServeContext& context_;
+  const StreamWindow& window_;
+  std::optional<StreamShare> share_;                                    // of the walk's thread: until it ends
+  const std::uint64_t first_offer_id_;                                  // ids from here on are this walk's
   std::vector<std::multimap<std::uint32_t, std::uint32_t>> chunks_of_;  // by reader: tensor -> chunk
 
   mutable std::mutex mutex_;

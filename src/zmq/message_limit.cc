@@ -9,12 +9,27 @@ MessageLimit::MessageLimit(zmq::context_t& context, zmq::socket_t& socket, std::
       most_bytes_(most_bytes) {}
 
 void MessageLimit::Heard(zmq::message_t& frame) {
-  const auto meter = meters_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
-  if (meter != meters_.end()) meter->second.EndMessage();
+  ++heard_;
+  if (const auto meter = MeterOf(frame); meter != meters_.end()) meter->second.EndMessage();
 }
 
-bool MessageLimit::Enforce() {
+void MessageLimit::End(zmq::message_t& frame) {
+  if (const auto meter = MeterOf(frame); meter != meters_.end()) meter->second.connection().Cut();
+}
+
+std::map<int, MessageMeter>::iterator MessageLimit::MeterOf(zmq::message_t& frame) {
+  const int fd = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
+  const auto known = meters_.find(fd);
+  if (known != meters_.end()) return known;
+  TakeEvents();  // of a new connection: what it sends counts from the first message on
+  return meters_.find(fd);
+}
+
+bool MessageLimit::Enforce(bool all_taken) {
   TakeEvents();
+  // Connections take turns: of as many messages as there are connections, each that had one has had one taken.
+  if (!all_taken && heard_ < meters_.size()) return false;
+  heard_ = 0;
   bool any = false;
   for (auto& [fd, meter] : meters_) {
     if (!meter.Exceeded()) continue;

@@ -274,15 +274,18 @@ FetchStats Moved(std::uint64_t bytes, double receive_seconds, double verify_seco
 
 TEST(SlowChannel, ARateFarUnderTheProbesIsAWarningWithTheLikelyCause) {
   constexpr std::uint64_t kBytes = 1'000'000'000;
-  EXPECT_EQ(SlowChannelWarning(Moved(kBytes, 0.9, 0.1)), std::nullopt);
-  EXPECT_EQ(SlowChannelWarning(Moved(1'000'000, 0.9, 0.1)), std::nullopt) << "too small to judge";
+  const auto warning = [](const FetchStats& stats) { return SlowChannelWarning(stats, PublishMode::kSnapshot); };
+  EXPECT_EQ(warning(Moved(kBytes, 0.9, 0.1)), std::nullopt);
+  EXPECT_EQ(warning(Moved(1'000'000, 0.9, 0.1)), std::nullopt) << "too small to judge";
   EXPECT_THAT(
-      SlowChannelWarning(Moved(kBytes, 1.9, 0.1)).value(),
+      warning(Moved(kBytes, 1.9, 0.1)).value(),
       AllOf(HasSubstr("zmq moved 0.5 GB/s, and 3 GB/s when it was chosen"), HasSubstr("waiting for the publisher")));
-  EXPECT_THAT(SlowChannelWarning(Moved(kBytes, 0.1, 1.9)).value(), HasSubstr("went into digests"));
+  EXPECT_THAT(SlowChannelWarning(Moved(kBytes, 1.9, 0.1), PublishMode::kStream).value(),
+              HasSubstr("a stream is as fast as its trainer yields tensors"));
+  EXPECT_THAT(warning(Moved(kBytes, 0.1, 1.9)).value(), HasSubstr("went into digests"));
   FetchStats small = Moved(kBytes, 1.9, 0.1);
   small.regions = kBytes / 100;
-  EXPECT_THAT(SlowChannelWarning(small).value(), HasSubstr("its pieces are small, 100 bytes on average"));
+  EXPECT_THAT(warning(small).value(), HasSubstr("its pieces are small, 100 bytes on average"));
 }
 
 }  // namespace

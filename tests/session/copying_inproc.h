@@ -22,6 +22,7 @@ class CopyingInproc final : public OtherInproc {
    public:
     explicit End(std::unique_ptr<FetchingEnd> attached) : attached_(std::move(attached)) {}
     bool attaches() const override { return false; }
+    bool writes_to(const Device& /*device*/) const override { return true; }  // what tests call so is the host's memory
     void Submit(const ChunkRequest& request) override {
       destinations_[request.ticket] = request.destination.data();
       attached_->Submit(request);

@@ -2,9 +2,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <latch>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
 #include "layercast/error.h"
+#include "src/session/peer_ledger.h"
 #include "src/wire/frames.h"
 #include "tests/fuzz/damage.h"
+#include "tests/session/other_inproc.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 #include "tests/support/raw_zmtp.h"
@@ -115,6 +128,21 @@ TEST_F(HostileReceiverTest, SessionsAreBounded) {
   const Weights weights = SomeWeights();
   const auto service = MakeService();
   const PublishedWeights published(*service, weights, "run", 1);
+  std::vector<std::unique_ptr<RawReceiver>> receivers;
+  for (int i = 0; i < 8; ++i) {
+    receivers.push_back(std::make_unique<RawReceiver>(service->endpoint()));
+    receivers.back()->Send(wire::Hello{});
+    EXPECT_TRUE(std::holds_alternative<wire::Welcome>(receivers.back()->Receive()));
+  }
+  RawReceiver one_more(service->endpoint());
+  one_more.Send(wire::Hello{});
+  EXPECT_THAT(one_more.Refusal(), HasSubstr("8 sessions"));
+}
+
+TEST_F(HostileReceiverTest, OneConnectionCannotTakeAllSessions) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();  // 8 sessions
+  const PublishedWeights published(*service, weights, "run", 1);
   RawReceiver receiver(service->endpoint());
   std::string refusal;
   for (std::uint64_t session = 0; session < 9; ++session) {
@@ -122,7 +150,147 @@ TEST_F(HostileReceiverTest, SessionsAreBounded) {
     const wire::Message answer = receiver.Receive();
     if (const auto* refused = std::get_if<wire::Refused>(&answer)) refusal = refused->message;
   }
-  EXPECT_THAT(refusal, HasSubstr("8 sessions"));
+  EXPECT_THAT(refusal, HasSubstr("this connection has 4 sessions"));
+  ExpectServiceWorks(*service, weights);
+}
+
+// Sends what it likes and reads nothing, until it is cut.
+class DeafReceiver : public RawZmtp {
+ public:
+  explicit DeafReceiver(const std::string& endpoint) : RawZmtp(Connect(endpoint)) {}
+  void Say(std::uint64_t session, const wire::Message& message) {
+    const std::vector<std::byte> bytes = wire::Encode({.session = session, .message = message});
+    Say(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  void Say(const std::string& bytes) { Send(Frame(0, bytes)); }
+  // How much it was sent until the publisher ended the connection.
+  std::size_t ReadToTheEnd() {
+    std::string some(1 << 20, '\0');
+    std::size_t all = 0;
+    ssize_t got = 0;
+    while ((got = ReceiveSome(some.data(), some.size())) > 0) all += static_cast<std::size_t>(got);
+    EXPECT_TRUE(got == 0 || errno == ECONNRESET);
+    return all;
+  }
+};
+
+TEST_F(HostileReceiverTest, WhoseMessagesAreRefusedAgainAndAgainLosesItsConnection) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 1);
+  DeafReceiver receiver(service->endpoint());
+  receiver.Say(1, wire::Hello{});
+  for (int i = 0; i < PeerLedger::kMostRefused; ++i) receiver.Say("garbage");
+  receiver.ReadToTheEnd();
+  EXPECT_EQ(published.version->readers(), 0);  // its session ended with it
+  ExpectServiceWorks(*service, weights);
+}
+
+TEST_F(HostileReceiverTest, WhatAReceiverDoesNotReadIsNotKeptForIt) {
+  const auto service = MakeService();
+  Weights weights;  // whose manifest has a megabyte
+  for (int i = 0; i < 1000; ++i) weights.AddRandom({std::to_string(i) + std::string(1000, 'x'), DType::kBF16, {1}}, 1);
+  const PublishedWeights published(*service, weights, "run", 1);
+  const std::size_t welcome = published.version->encoded_manifest().size();
+  constexpr std::size_t kWelcomes = 150;
+  ASSERT_GT(welcome * kWelcomes, 3 * PeerLedger::kMostUntaken);
+  DeafReceiver receiver(service->endpoint());
+  const auto await_readers = [&](bool any) {
+    for (const Deadline deadline = Soon(); (published.version->readers() != 0) != any && !deadline.Passed();) {
+      std::this_thread::yield();
+    }
+  };
+  receiver.Say(0, wire::Hello{});  // a session that stays until the connection is ended
+  await_readers(true);
+  for (std::uint64_t session = 1; session <= kWelcomes; ++session) {
+    receiver.Say(session, wire::Hello{});
+    receiver.Say(session, wire::Bye{});
+  }
+  for (int i = 0; i < PeerLedger::kMostRefused; ++i) receiver.Say("garbage");
+  await_readers(false);
+  // What the system's buffers have of it comes on top.
+  EXPECT_LT(receiver.ReadToTheEnd(), 2 * PeerLedger::kMostUntaken);
+}
+
+// Its publisher's thread does nothing else while it is asked for its address.
+class StallingInproc final : public OtherInproc {
+ public:
+  StallingInproc(std::latch& stalled, std::latch& go_on) : stalled_(stalled), go_on_(go_on) {}
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return std::make_unique<End>(honest_->Offering(options), stalled_, go_on_);
+  }
+  std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
+    return honest_->Connect(address, deadline);
+  }
+
+ private:
+  class End final : public OfferingEnd {
+   public:
+    End(std::unique_ptr<OfferingEnd> honest, std::latch& stalled, std::latch& go_on)
+        : honest_(std::move(honest)), stalled_(stalled), go_on_(go_on) {}
+    std::string address() const override {
+      if (!stalled_.try_wait()) {
+        stalled_.count_down();
+        go_on_.wait();
+      }
+      return honest_->address();
+    }
+    void Add(const Offer& offer) override { honest_->Add(offer); }
+    void Remove(std::uint64_t offer_id) override { honest_->Remove(offer_id); }
+
+   private:
+    const std::unique_ptr<OfferingEnd> honest_;
+    std::latch& stalled_;
+    std::latch& go_on_;
+  };
+  std::latch& stalled_;
+  std::latch& go_on_;
+};
+
+TEST_F(HostileReceiverTest, LargeMessagesThatCannotBeTakenStayWithTheirSender) {
+  const Weights weights = SomeWeights();
+  std::latch stalled(1), go_on(1);
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(std::make_unique<StallingInproc>(stalled, go_on));
+  OfferService service({.endpoint = "tcp://127.0.0.1:0", .name = "publisher"}, pool_, publisher_failpoints_, nullptr,
+                       std::move(transports));
+  const PublishedWeights published(service, weights, "run", 1);
+  RawReceiver receiver(service.endpoint());
+  receiver.Send(wire::Hello{});
+  stalled.wait();
+  RawReceiver hostile(service.endpoint(), /*most_unsent=*/1);
+  wire::Subscribe subscribe;
+  subscribe.schedule.resize(8 << 20);
+  const std::vector<std::byte> large = wire::Encode({.session = 5, .message = subscribe});
+  int sent = 0;
+  while (sent < 30 && hostile.SendWithin(large, std::chrono::milliseconds(300))) ++sent;
+  go_on.count_down();
+  EXPECT_LT(sent, 15);  // two of them, what is on its way to be the third, and what the system's buffers hold
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(receiver.Receive()));
+  ExpectServiceWorks(service, weights);
+}
+
+TEST_F(HostileReceiverTest, AFloodOfLargeMessagesKeepsNobodyElseWaiting) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 1);
+  const auto flood = [&](const std::stop_token& stop) {
+    RawReceiver hostile(service->endpoint(), /*most_unsent=*/1);
+    Schedule schedule;
+    for (std::uint64_t i = 0; i < 200'000; ++i) {
+      schedule.Add(std::vector<Region>{{.tensor = 0, .offset = i, .row_bytes = 1, .rows = 1, .stride = 0}});
+    }
+    const wire::Subscribe subscribe{.schedule_digest = {1, 2}, .schedule = schedule.Encode(), .amax_requests = {}};
+    const std::vector<std::byte> hello = wire::Encode({.session = 5, .message = wire::Hello{}});
+    const std::vector<std::byte> large = wire::Encode({.session = 5, .message = subscribe});
+    while (!stop.stop_requested()) {
+      hostile.SendWithin(hello, std::chrono::milliseconds(100));
+      hostile.SendWithin(large, std::chrono::milliseconds(100));
+    }
+  };
+  std::vector<std::jthread> floods;
+  for (int i = 0; i < 3; ++i) floods.emplace_back(flood);
+  for (int i = 0; i < 5; ++i) ExpectServiceWorks(*service, weights);
 }
 
 TEST_F(HostileReceiverTest, ASignalThatAHandlerTakesDoesNotEndThePublishersThread) {
@@ -148,8 +316,7 @@ TEST_F(HostileReceiverTest, ASilentReceiverLosesItsLease) {
 
 TEST_F(HostileReceiverTest, DamagedFramesCostOnlyTheirSender) {
   const Weights weights = SomeWeights();
-  // Some of what is damaged is still a hello, of yet another session.
-  const auto service = MakeService(1U << 20, std::chrono::milliseconds(5000), 2000);
+  const auto service = MakeService();
   const PublishedWeights published(*service, weights, "run", 1);
   const std::vector<std::byte> good = wire::Encode({.session = 5, .message = wire::Hello{}});
   Damage damage(11, std::string_view("\x00\x01\xff", 3));

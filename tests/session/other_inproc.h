@@ -13,8 +13,8 @@ namespace layercast::testing {
 class OtherInproc : public Transport {
  public:
   std::string_view name() const override { return honest_->name(); }
-  bool Viable(const HostIdentity& mine, const HostIdentity& theirs, std::string& reason) const override {
-    return honest_->Viable(mine, theirs, reason);
+  std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
+    return honest_->WhyNotBetween(mine, theirs);
   }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
     return honest_->Offering(options);

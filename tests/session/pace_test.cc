@@ -8,7 +8,9 @@ namespace layercast::testing {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Optional;
 
 constexpr double kMega = 1e6;
@@ -83,6 +85,21 @@ TEST(Pace, OneThatSendsFarLessThanOthersGetAndThePublisherCouldIsSlow) {
 TEST(Pace, WithNobodyBesideItWhatTheRelayGotIsTheMeasure) {
   EXPECT_THAT(WhyHeldUp(Said(1, 10, 1000), Said(1, 500), true), Optional(HasSubstr("it got 500 MB/s")));
   EXPECT_EQ(WhyHeldUp(Said(1, 10, 1000), Said(1, 30), true), std::nullopt);
+}
+
+TEST(Pace, OfARelayThatHadAllBeforeItSaidAnythingThePublishersChannelIsTheOnlyMeasure) {
+  const Pace never_said{Pace::TimePoint()};
+  EXPECT_THAT(
+      WhyHeldUp(Said(1, 10, 1000), never_said, true),
+      Optional(AllOf(HasSubstr("at 10 MB/s; the publisher's channel did 1e+03 MB/s"), Not(HasSubstr("it got")))));
+  EXPECT_EQ(WhyHeldUp(Said(1, 200, 1000), never_said, true), std::nullopt);
+  EXPECT_EQ(WhyHeldUp(Said(1, 10, 1000), never_said, true, {0, 0}), std::nullopt) << "nobody else gets anything";
+}
+
+TEST(Pace, WhoWaitsAndGetsNothingStarves) {
+  EXPECT_TRUE(Said(0.9, 0).starves());
+  EXPECT_FALSE(Said(0.9, 1).starves());
+  EXPECT_FALSE(Said(0.5, 0).starves()) << "it is busy with what it has";
 }
 
 }  // namespace

@@ -69,6 +69,26 @@ TEST_F(PublisherLinkTest, PongsAndObsoleteSessionsAreNoMessages) {
   EXPECT_EQ(std::get<wire::StreamEnd>(link_.Expect(Soon(), "waiting")).tensors, 1U);
 }
 
+TEST_F(PublisherLinkTest, SaysHowManyBytesAPublisherMayBeAhead) {
+  wire::MoreDigests large;
+  large.chunk_digests.resize((16 << 20) / sizeof(Digest));
+  for (int i = 0; i < 5; ++i) Say(large);
+  EXPECT_THAT(ErrorOfTakingIn(1000),
+              HasSubstr("waiting: expected at most 67108864 bytes before any is asked for, got 'more_digests'"));
+}
+
+TEST(PublisherLinkAlone, LargeMessagesThatItDoesNotTakeStayWithThePublisher) {
+  RawPublisher publisher(/*most_unsent=*/1);
+  PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::seconds(20));
+  link.Send(wire::Bye{});
+  wire::MoreDigests large;
+  large.chunk_digests.resize((8 << 20) / sizeof(Digest));
+  const wire::Frame frame{.session = wire::Decode(publisher.ReceiveBytes()).session, .message = large};
+  int sent = 0;
+  while (sent < 30 && publisher.SendWithin(frame, std::chrono::milliseconds(300))) ++sent;
+  EXPECT_LT(sent, 15);  // two of them, what is on its way to be the third, and what the system's buffers hold
+}
+
 TEST(PublisherLinkAlone, AMessageWithoutAnEndIsRefused) {
   const RawZmtpServer::Listener listener;
   const auto cut = std::async(std::launch::async, [&] { return RawZmtpServer(listener).IsCutWithin(1 << 30); });

@@ -1,14 +1,19 @@
 // What a publisher remembers of its receivers' schedules: those that were asked for last.
 #include "src/session/recent_schedules.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
 #include <vector>
+
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
-constexpr std::size_t kPlenty = std::size_t{1} << 20;
+constexpr std::size_t BytesOf(std::size_t regions) { return regions * (sizeof(Region) + sizeof(Chunk)); }
 
 Schedule OfRegions(std::uint64_t count) {
   Schedule schedule;
@@ -30,7 +35,7 @@ class RecentSchedulesTest : public ::testing::Test {
 };
 
 TEST_F(RecentSchedulesTest, ForgetsTheOneThatWasAskedForLongestAgo) {
-  RecentSchedules recent(2, kPlenty);
+  RecentSchedules recent({.kept = 2});
   const Digest first = Put(recent, 1);
   const Digest second = Put(recent, 2);
   EXPECT_NE(recent.Find(first), nullptr);
@@ -43,7 +48,7 @@ TEST_F(RecentSchedulesTest, ForgetsTheOneThatWasAskedForLongestAgo) {
 }
 
 TEST_F(RecentSchedulesTest, KeepsNoMoreBytesThanItMayButForTheLast) {
-  RecentSchedules recent(256, 10 * (sizeof(Region) + sizeof(Chunk)));
+  RecentSchedules recent({.kept_bytes = BytesOf(10)});
   const Digest small = Put(recent, 4);
   const Digest middle = Put(recent, 6);
   EXPECT_NE(recent.Find(small), nullptr);
@@ -55,12 +60,23 @@ TEST_F(RecentSchedulesTest, KeepsNoMoreBytesThanItMayButForTheLast) {
 }
 
 TEST_F(RecentSchedulesTest, WhatItForgetsStaysWithWhoeverUsesIt) {
-  RecentSchedules recent(1, kPlenty);
+  RecentSchedules recent({.kept = 1});
   const Digest first = Put(recent, 1);
   const std::shared_ptr<const Schedule> used = recent.Find(first);
   Put(recent, 2);
   EXPECT_EQ(recent.Find(first), nullptr);
   EXPECT_EQ(used->digest(), first);
+}
+
+TEST_F(RecentSchedulesTest, CountsWhatItForgotAsLongAsSomebodyUsesIt) {
+  RecentSchedules recent({.kept = 1, .bytes = BytesOf(10)});
+  std::shared_ptr<const Schedule> used = recent.Find(Put(recent, 6));
+  Put(recent, 4);
+  EXPECT_THAT(testing::ErrorOf([&] { Put(recent, 5); }, ErrorCode::kResourceExhausted),
+              ::testing::HasSubstr("the schedules of the sessions that are open have " + std::to_string(BytesOf(6)) +
+                                   " bytes: with " + std::to_string(BytesOf(5)) + " more"));
+  used.reset();
+  Put(recent, 5);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "layercast/error.h"
 #include "src/session/publisher_status.h"
+#include "src/session/relay_planner.h"
 #include "tests/session/relaying.h"
 #include "tests/support/error_of.h"
 
@@ -291,6 +292,42 @@ TEST_F(RelayTest, WhatIsNoEndpointIsRefused) {
   RawTaker taker(*service_);
   taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, "nonsense", 1});
   EXPECT_THAT(taker.Refusal(), HasSubstr("nonsense"));
+}
+
+TEST_F(RelayTest, AnEndpointOrAHostOfGreatLengthIsRefused) {
+  RawTaker taker(*service_);
+  const std::string endpoint = "tcp://" + std::string(1000, 'h') + ":1";
+  taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, endpoint, 1});
+  EXPECT_EQ(taker.Refusal(), "a relay's endpoint: expected at most 512 bytes, got 1008");
+  Outbox outbox;
+  RelayPlanner planner(outbox);
+  EXPECT_EQ(ErrorOf([&] {
+              wire::Subscribe subscribe;
+              subscribe.takes_relays = true;
+              planner.Join({"", 1}, published_.version, std::string(513, 'h'), subscribe);
+            }),
+            "the boot id of a receiver's host: expected at most 512 bytes, got 513");
+}
+
+TEST_F(RelayTest, TheTreesThatNobodyTakesFromAreForgottenBeyondAMaximumTheOldestFirst) {
+  Outbox outbox;
+  RelayPlanner planner(outbox);
+  const auto join = [&](std::uint64_t number, std::uint64_t schedule) {
+    wire::Subscribe subscribe;
+    subscribe.schedule_digest = {0, schedule};
+    subscribe.relay_endpoint = "tcp://relay:1";
+    return planner.Join({"", number}, published_.version, "host", subscribe);
+  };
+  RelayTree* const in_use = join(1, 0);
+  for (std::uint64_t number = 2; number <= 2 * RelayPlanner::kMostTrees; ++number) {
+    RelayTree* const tree = join(number, number);
+    tree->Finish({"", number});
+    EXPECT_LE(planner.trees(), RelayPlanner::kMostTrees);
+  }
+  EXPECT_TRUE(in_use->StandingOf({"", 1}));
+  constexpr std::uint64_t kLatest = 2 * RelayPlanner::kMostTrees;
+  EXPECT_TRUE(join(kLatest + 1, kLatest)->StandingOf({"", kLatest + 1}));
+  EXPECT_EQ(planner.trees(), RelayPlanner::kMostTrees);
 }
 
 TEST_F(RelayTest, OneWhoTakesFromNoRelayCannotLoseOne) {

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
 
@@ -44,6 +45,14 @@ class Planned {
                                   {.bytes = static_cast<std::uint64_t>(now),
                                    .elapsed_us = static_cast<std::uint64_t>(now) * 1'000'000,
                                    .waited_us = waited_[number] += static_cast<std::uint64_t>(waited * 1e6)},
+                                  Pace::TimePoint(std::chrono::seconds(now)));
+    if (escape) places[number] = escape->move.to;
+    return escape.has_value();
+  }
+  // It has waited all the seconds until now, and nothing ever came; true: it was sent elsewhere.
+  bool SecondPassesInVain(std::uint64_t number, int now) {
+    const std::uint64_t microseconds = static_cast<std::uint64_t>(now) * 1'000'000;
+    const auto escape = tree.Note(Key(number), {.bytes = 0, .elapsed_us = microseconds, .waited_us = microseconds},
                                   Pace::TimePoint(std::chrono::seconds(now)));
     if (escape) places[number] = escape->move.to;
     return escape.has_value();
@@ -249,6 +258,54 @@ TEST(RelayTree, WhereAllWaitForThePublisherNobodyMoves) {
   for (int now = 1; now < 10; ++now) {
     for (std::uint64_t i = 1; i <= 7; ++i) EXPECT_FALSE(plan.SecondPasses(i, 1, now)) << i;
   }
+}
+
+TEST(RelayTree, OneToWhomNothingComesForLongGoesElsewhereWhateverElseIsKnown) {
+  Planned plan;
+  plan.Join(1);
+  plan.tree.Finish(Key(1));  // and never said how it got on
+  for (const std::uint64_t i : {2, 3}) plan.Join(i);
+  for (int now = 1; now <= 4; ++now) {
+    for (const std::uint64_t i : {2, 3}) EXPECT_FALSE(plan.SecondPassesInVain(i, now)) << i << " at " << now;
+  }
+  for (const std::uint64_t i : {2, 3}) {
+    EXPECT_TRUE(plan.SecondPassesInVain(i, 5)) << i;
+    EXPECT_FALSE(plan.TakesFrom(i, 1)) << i;
+  }
+}
+
+TEST(RelayTree, ARelayToWhichNothingComesItselfIsLeftOnlyOnceThePublisherFeedsIt) {
+  Planned plan;
+  for (std::uint64_t i = 1; i <= 5; ++i) plan.Join(i);  // 1 feeds 2 and 3, 2 feeds 4 and 5
+  std::vector<std::pair<int, std::uint64_t>> moved;     // when, and who
+  for (int now = 1; now <= 10; ++now) {
+    for (std::uint64_t i = 1; i <= 5; ++i) {
+      if (plan.SecondPassesInVain(i, now)) moved.emplace_back(now, i);
+    }
+    if (now == 8) {
+      for (const std::uint64_t i : {4, 5}) EXPECT_TRUE(plan.TakesFrom(i, 2)) << i;
+    }
+  }
+  EXPECT_THAT(moved, ElementsAre(Pair(5, 2), Pair(5, 3), Pair(9, 4), Pair(9, 5)));
+}
+
+TEST(RelayTree, OfThoseThatHaveFinishedTheLatestAreRememberedAndWhoeverFeedsSomebody) {
+  Planned plan;
+  plan.Join(1);
+  plan.tree.Finish(Key(1));
+  plan.Join(2);
+  ASSERT_TRUE(plan.TakesFrom(2, 1));
+  for (std::uint64_t i = 3; i <= 1000; ++i) {
+    plan.Join(i);
+    plan.tree.Finish(Key(i));
+  }
+  EXPECT_EQ(plan.tree.size(), RelayTree::kMostFinished + 2);
+  EXPECT_TRUE(plan.tree.StandingOf(Key(1)));
+  EXPECT_TRUE(plan.tree.StandingOf(Key(1000)));
+  EXPECT_FALSE(plan.tree.StandingOf(Key(3)));
+  EXPECT_TRUE(plan.tree.HasReceivers());
+  plan.tree.Finish(Key(2));
+  EXPECT_FALSE(plan.tree.HasReceivers());
 }
 
 TEST(RelayTree, OneThatHasFinishedServesLateJoinersUntilSomebodyComplains) {

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <latch>
+#include <variant>
 
 #include "tests/session/relaying.h"
 
@@ -12,7 +14,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using SlowRelayTest = RelayTest;
+class SlowRelayTest : public RelayTest {
+ protected:
+  // Whoever asks for the version is sent to that relay, which is said to have all of it.
+  void LieAbout(const RelayPlace& relay) const {
+    RawTaker liar(*service_);
+    liar.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, relay.endpoint, relay.offer});
+    while (!std::holds_alternative<wire::Subscribed>(liar.Receive())) {
+    }
+    liar.Send(wire::Bye{});
+    liar.Send(wire::Ping{});
+    EXPECT_THAT(liar.Refusal(), HasSubstr("no such session"));
+  }
+};
 
 // The first stays with its first chunk until the others have all: nothing but their going elsewhere lets it go on.
 TEST_F(SlowRelayTest, ARelayThatIsBusyWithItselfDelaysNobodyElse) {
@@ -33,6 +47,30 @@ TEST_F(SlowRelayTest, ARelayThatIsBusyWithItselfDelaysNobodyElse) {
   taken.get();
   for (Taker* taker : {&first, &second, &third}) taker->ExpectTook(schedule_, weights_);
   EXPECT_LT(second.relayed(), schedule_.total_bytes());
+}
+
+TEST_F(SlowRelayTest, ARelayThatAnswersNothingButPingsIsLeftAsASilentOneIs) {
+  RawPublisher relay;
+  LieAbout({relay.endpoint(), 1});
+  Taker taker(*service_, copying_);
+  taker.options.peer_timeout = std::chrono::milliseconds(1200);  // longer than from ping to ping
+  auto taken = taker.FetchInBackground(schedule_);
+  while (taken.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    relay.AnswerPings(std::chrono::milliseconds(50));
+  }
+  taken.get();
+  taker.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(taker.relayed(), 0U);
+}
+
+TEST_F(SlowRelayTest, ARelayThatOpensASessionAndHasNoChunkEverIsLeft) {
+  Taker first(*service_, copying_);
+  const Relay::Served served = first.Relays(pool_).Serve(schedule_);  // nothing comes into it
+  LieAbout(served.place);
+  Taker second(*service_, copying_);
+  second.Fetch(schedule_);
+  second.ExpectTook(schedule_, weights_);
+  EXPECT_EQ(second.relayed(), 0U);
 }
 
 TEST_F(SlowRelayTest, OneWhoHasNothingToDoWithRelaysNeedNotSayHowItGetsOn) {

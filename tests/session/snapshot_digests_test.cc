@@ -2,16 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/digest.h"
 #include "src/session/chunk_digests.h"
+#include "tests/session/copying_inproc.h"
 #include "tests/session/raw_version.h"
 
 namespace layercast::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(DigestOfViews, IsThatOfThePackedBytesHoweverShortTheRowsAre) {
@@ -89,6 +93,59 @@ TEST_F(DigestsTest, APublisherThatFallsSilentBetweenThemIsLost) {
   const Fetched fetched = fetched_.get();
   EXPECT_EQ(fetched.code, ErrorCode::kUnavailable);
   EXPECT_THAT(fetched.error, AllOf(HasSubstr("was silent for 300 ms"), HasSubstr("the digest of chunk 2 of 3")));
+}
+
+// Host memory that is called a device's, and tells what becomes of the digests of chunks there.
+class ToldChunks final : public ChunkMemory {
+ public:
+  MemoryResource& resource() override { return memory_; }
+  PendingDigest BeginDigest(std::span<const RegionView> views) override {
+    told.emplace_back("begun");
+    return [this, pending = host_.BeginDigest(views)] {
+      told.emplace_back("awaited");
+      return pending();
+    };
+  }
+  bool queues_digests() const override { return true; }
+  std::vector<RegionView> Corrupted(std::span<const RegionView> views) override { return host_.Corrupted(views); }
+  Mark Now() override { return 0; }
+  void Await(Mark /*mark*/) override {}
+
+  std::vector<std::string> told;
+
+ private:
+  class DeviceMemory final : public MemoryResource {
+   public:
+    std::byte* Allocate(std::size_t bytes) override { return host_.Allocate(bytes); }
+    void Deallocate(std::byte* address, std::size_t bytes) noexcept override { host_.Deallocate(address, bytes); }
+    Device device() const override { return {Device::Kind::kCuda, 0}; }
+
+   private:
+    HostMemory host_;
+  };
+
+  DeviceMemory memory_;
+  HostChunkMemory host_{memory_};
+};
+
+using DeviceDigestsTest = SessionTest;
+
+TEST_F(DeviceDigestsTest, OfAllChunksThatHaveComeAreBegunBeforeTheFirstIsAwaited) {
+  const Weights weights = SomeWeights();
+  const auto service = MakeService();
+  const PublishedWeights published(*service, weights, "run", 3);
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(std::make_unique<CopyingInproc>());
+  ChannelChooser copying(std::move(transports));
+  ToldChunks device;
+  FetchOptions options;
+  options.channels = &copying;
+  options.device = &device;
+  CollectingSink sink;
+  FetchSession::Open(std::vector{service->endpoint()}, {"engine", 1, 0, 1}, "", std::nullopt, options,
+                     receiver_failpoints_, Soon())
+      ->Fetch(SomeSchedule(false), {}, sink, Soon());
+  EXPECT_THAT(device.told, ElementsAre("begun", "begun", "begun", "awaited", "awaited", "awaited"));
 }
 
 // Ten chunks of 8 MiB: more than are digested between two messages.

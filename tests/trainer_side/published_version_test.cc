@@ -1,7 +1,9 @@
 // What the handle of a published version holds, and may still be asked once its publisher is gone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <latch>
 #include <memory>
 #include <optional>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "layercast/publisher.h"
+#include "src/session/fetch.h"
 
 namespace layercast {
 namespace {
@@ -68,6 +71,48 @@ TEST(PublishedVersion, MayBeAskedOnAnotherThreadWhileItsPublisherEnds) {
     asking.wait();
     publisher.reset();
   }
+}
+
+class EvictedVersion : public ::testing::Test {
+ protected:
+  // Of a receiver that takes nothing.
+  std::unique_ptr<FetchSession> Open(const Publisher& publisher) {
+    FetchOptions options;
+    options.channels = &channels_;
+    options.channel = "zmq";
+    return FetchSession::Open(std::vector{publisher.endpoint()}, {"engine", 1, 0, 1}, "", std::nullopt, options, none_,
+                              Deadline::After(std::chrono::seconds(20)));
+  }
+
+  ChannelChooser channels_;
+  FailPoints none_;
+};
+
+TEST_F(EvictedVersion, LivesOnForItsReadersUntilThereAreTooManyOfThem) {
+  Publisher publisher(PublisherOptions{.retained_versions = 1, .evicted_versions = 2, .channels = {"zmq"}});
+  std::vector<std::unique_ptr<FetchSession>> readers;
+  std::vector<std::weak_ptr<const Values>> watched;
+  for (std::uint64_t step = 1; step <= 8; ++step) {
+    auto values = std::make_shared<const Values>(Values{1, -2, 3, static_cast<float>(step)});
+    watched.push_back(values);
+    publisher.Publish({.lineage = "run", .step = step}, Borrowed(values));
+    values.reset();
+    readers.push_back(Open(publisher));
+    const auto live = std::ranges::count_if(watched, [](const auto& one) { return !one.expired(); });
+    EXPECT_EQ(live, std::min<std::uint64_t>(step, 4));  // retained, evicted, and the next that must go
+  }
+  EXPECT_TRUE(watched[3].expired());
+  EXPECT_FALSE(watched[4].expired());
+}
+
+TEST_F(EvictedVersion, ThatIsWithdrawnIsReleasedThoughItsReaderStays) {
+  Publisher publisher(PublisherOptions{.eviction_time = std::chrono::milliseconds(0), .channels = {"zmq"}});
+  const PublishedVersion version =
+      publisher.Publish({.lineage = "run", .step = 1}, Borrowed(std::make_shared<const Values>(Values{1, 2, 3, 4})));
+  const auto reader = Open(publisher);
+  EXPECT_EQ(version.readers(), 1);
+  version.Withdraw();
+  EXPECT_TRUE(version.WaitReleased(std::chrono::seconds(20)));
 }
 
 }  // namespace

@@ -100,8 +100,10 @@ TEST(Snapshot, RefusesAnotherPartThanWasDeclared) {
 
 TEST(Snapshot, RefusesWhatIsNotDeclaredOrComesTwice) {
   const auto b = Tensor("b", {2, 2});
-  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("x")}), HasSubstr("'x' was yielded, but not declared or twice"));
-  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("a")}), HasSubstr("'a' was yielded, but not declared or twice"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("x")}),
+              HasSubstr("'x' was yielded without being declared, or yielded twice"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("a")}),
+              HasSubstr("'a' was yielded without being declared, or yielded twice"));
   EXPECT_THAT(Refusal(kDeclared, {Tensor("c"), Tensor("a"), Tensor("c")}), HasSubstr("'c' was yielded"));
   EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), b, Tensor("c"), Tensor("c")}), HasSubstr("'c' was yielded"));
   EXPECT_THAT(Refusal({}, {Tensor("a"), Tensor("a")}), HasSubstr("have the same name"));
@@ -113,9 +115,11 @@ TEST(Snapshot, RefusesWhatIsDeclaredOtherwise) {
 }
 
 TEST(Snapshot, RefusesAWalkThatEndsEarly) {
-  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("b", {2, 2})}), HasSubstr("ended without 'c' and 0 more"));
-  EXPECT_THAT(Refusal(kDeclared, {Tensor("c"), Tensor("b", {2, 2})}), HasSubstr("ended without 'a' and 0 more"));
-  EXPECT_THAT(Refusal(kDeclared, {}), HasSubstr("and 2 more"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("b", {2, 2})}),
+              HasSubstr("ended without 'c', which was declared"));
+  EXPECT_THAT(Refusal(kDeclared, {Tensor("c"), Tensor("b", {2, 2})}),
+              HasSubstr("ended without 'a', which was declared"));
+  EXPECT_THAT(Refusal(kDeclared, {}), HasSubstr("ended without 'a' and 2 more declared tensors"));
 }
 
 TEST(Snapshot, RefusesATensorWithoutBytesWhetherItIsCopiedOrBorrowed) {

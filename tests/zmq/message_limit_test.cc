@@ -59,6 +59,37 @@ TEST_F(MessageLimitTest, EndsTheConnectionOfAMessageWithoutAnEnd) {
   socket_.close();
 }
 
+// Connections take turns: one that sends without a pause keeps no other's message without an end from being noticed.
+TEST_F(MessageLimitTest, EndsTheConnectionOfAMessageWithoutAnEndThoughOthersAreNeverAllTaken) {
+  std::future<bool> cut =
+      std::async(std::launch::async, [at = endpoint()] { return RawZmtp::Connect(at).IsCutWithin(256 * kMost); });
+  zmq::context_t context;
+  zmq::socket_t peer(context, zmq::socket_type::dealer);
+  peer.connect(endpoint());
+  int ended = 0;
+  while (cut.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    peer.send(zmq::message_t(10), zmq::send_flags::none);
+    zmq::message_t id, body;
+    ASSERT_TRUE(socket_.recv(id) && socket_.recv(body));
+    limit_.Heard(body);
+    ended += limit_.Enforce(/*all_taken=*/false) ? 1 : 0;
+  }
+  EXPECT_EQ(ended, 1);
+  EXPECT_TRUE(cut.get());
+  peer.close();
+  socket_.close();
+}
+
+TEST_F(MessageLimitTest, JudgesNoConnectionBeforeEachHasHadItsTurn) {
+  std::future<bool> cut =
+      std::async(std::launch::async, [at = endpoint()] { return RawZmtp::Connect(at).IsCutWithin(256 * kMost); });
+  const Deadline enough = Deadline::After(4 * MessageMeter::kLook);
+  while (!enough.Passed()) EXPECT_FALSE(limit_.Enforce(/*all_taken=*/false));  // nothing was taken
+  EXPECT_EQ(TakeUntil(cut), 1);
+  EXPECT_TRUE(cut.get());
+  socket_.close();
+}
+
 TEST_F(MessageLimitTest, LeavesLongMessagesAlone) {
   std::future<int> sent = std::async(std::launch::async, [at = endpoint()] {
     zmq::context_t context;

@@ -1,0 +1,54 @@
+// What a publisher keeps of each connection: refusals, and what was sent and not taken.
+#include "src/session/peer_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::hours kLong{1};
+
+std::vector<std::byte> Half() { return std::vector<std::byte>(PeerLedger::kMostUntaken / 2 + 1); }
+
+TEST(PeerLedger, SendsNothingOnTopOfTooMuchUntilThatIsTaken) {
+  PeerLedger ledger;
+  std::optional<zmq::message_t> first = ledger.Charge("deaf", Half());
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->size(), Half().size());
+  std::optional<zmq::message_t> second = ledger.Charge("deaf", Half());
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(ledger.Charge("deaf", std::vector<std::byte>(1)));
+  EXPECT_TRUE(ledger.Charge("another", Half()));
+  first.reset();  // as ZeroMQ does with what it has sent
+  EXPECT_TRUE(ledger.Charge("deaf", Half()));
+}
+
+TEST(PeerLedger, BarsWhoeverIsRefusedTooOftenUntilThatIsForgotten) {
+  PeerLedger ledger;
+  for (int i = 1; i < PeerLedger::kMostRefused; ++i) EXPECT_FALSE(ledger.NoteRefused("hostile"));
+  EXPECT_FALSE(ledger.IsBarred("hostile"));
+  EXPECT_TRUE(ledger.NoteRefused("hostile"));
+  EXPECT_FALSE(ledger.NoteRefused("hostile"));  // once
+  EXPECT_TRUE(ledger.IsBarred("hostile"));
+  EXPECT_FALSE(ledger.IsBarred("another"));
+  ledger.Sweep(kLong);
+  EXPECT_TRUE(ledger.IsBarred("hostile"));
+  ledger.Sweep(-kLong);
+  EXPECT_FALSE(ledger.IsBarred("hostile"));
+}
+
+TEST(PeerLedger, RemembersWhoHasMessagesUnderWay) {
+  PeerLedger ledger;
+  std::optional<zmq::message_t> message = ledger.Charge("deaf", Half());
+  ledger.Sweep(-kLong);
+  std::optional<zmq::message_t> second = ledger.Charge("deaf", Half());
+  EXPECT_FALSE(ledger.Charge("deaf", Half()));
+}
+
+}  // namespace
+}  // namespace layercast
