@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMostProblems = 10;
 constexpr std::uint64_t kWorthReadingAhead = 8U << 20;  // bytes: below, starting threads costs more than reading
+constexpr std::size_t kThreadsReadingAhead = 4;
+constexpr std::uint64_t kMostReadAhead = 256U << 20;  // bytes
 
 void RefuseProblems(const CheckpointSurvey& survey) {
   if (survey.problems.empty()) return;
@@ -28,6 +31,13 @@ void RefuseProblems(const CheckpointSurvey& survey) {
 }
 
 }  // namespace
+
+std::string DefaultLineage(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
+  const std::filesystem::path& known = error ? path : whole;
+  return (std::filesystem::is_directory(known, error) ? known : known.parent_path()).filename().native();
+}
 
 struct Checkpoint::Contents {
   explicit Contents(CheckpointSurvey from) : survey(std::move(from)), layered(survey.source.load_format == "layered") {
@@ -83,6 +93,16 @@ std::int64_t Checkpoint::Find(std::string_view name) const {
   return found == contents_->by_name.end() ? -1 : static_cast<std::int64_t>(found->second);
 }
 
+void Checkpoint::CheckHeads(std::int64_t num_attention_heads, std::int64_t num_key_value_heads) const {
+  const CheckpointSurvey& survey = contents_->survey;
+  for (std::size_t i = 0; i < survey.own_files; ++i) {
+    const HeadCounts* const said = survey.files[i]->head_counts();
+    if (said == nullptr) continue;
+    const auto different = Differences(*said, {num_attention_heads, num_key_value_heads}, "the model that is loaded");
+    if (!different.empty()) throw Error(ErrorCode::kInvalidArgument, different.front());
+  }
+}
+
 NamedTensor Checkpoint::Tensor(std::size_t index) const { return contents_->Tensor(index); }
 
 NamedTensor Checkpoint::Tensor(std::string_view name) const {
@@ -92,11 +112,6 @@ NamedTensor Checkpoint::Tensor(std::string_view name) const {
                                           std::to_string(specs().size()));
   }
   return contents_->Tensor(static_cast<std::size_t>(index));
-}
-
-std::string Checkpoint::FileOf(std::size_t index) const {
-  const CheckpointSurvey& survey = contents_->survey;
-  return survey.files[survey.tensors.at(index).file]->name();
 }
 
 std::unique_ptr<WeightsIterator> Checkpoint::Weights() const {
@@ -116,7 +131,7 @@ std::unique_ptr<WeightsIterator> Checkpoint::Weights(std::vector<std::uint32_t> 
   std::vector<std::uint64_t> bytes;
   for (const std::uint32_t index : order) bytes.push_back(static_cast<std::uint64_t>(specs().at(index).num_bytes()));
   auto read = [contents = contents_, order = std::move(order)](std::size_t i) { return contents->Tensor(order[i]); };
-  return std::make_unique<ReadAhead>(std::move(bytes), std::move(read), ReadAheadOptions{});
+  return std::make_unique<ReadAhead>(std::move(bytes), std::move(read), kThreadsReadingAhead, kMostReadAhead);
 }
 
 }  // namespace layercast

@@ -16,6 +16,9 @@
 
 namespace layercast {
 
+// The lineage of a checkpoint that was given none: the folder's name, of a file that of its folder.
+std::string DefaultLineage(const std::filesystem::path& path);
+
 // Resource, cheap to copy; immutable, so any thread may read.
 class Checkpoint {
  public:
@@ -32,12 +35,14 @@ class Checkpoint {
   // Index of the tensor called `name`, or -1.
   std::int64_t Find(std::string_view name) const;
 
+  // For who loads it into a model of so many heads: throws kInvalidArgument naming file, field and both numbers where
+  // the files, those of secondary sources left out, say others.
+  void CheckHeads(std::int64_t num_attention_heads, std::int64_t num_key_value_heads) const;
+
   // As CheckpointSurvey::Read: kept alive by its owner, and aligned to its element type.
   NamedTensor Tensor(std::size_t index) const;
   // Throws kNotFound.
   NamedTensor Tensor(std::string_view name) const;
-  // Name of the file that holds the tensor.
-  std::string FileOf(std::size_t index) const;
 
   // All tensors in checkpoint order, or those that `order` lists, lazily: large checkpoints a little ahead, but for
   // `layered`, whose tensors also let go of their files' pages with their owners. May outlive this.

@@ -61,8 +61,7 @@ constexpr std::int64_t kMostExperts = 65536;  // as a config.json may have
 struct Architecture {
   NameTable names;
   bool interleaved = false;  // q and k are in llama.cpp's order of rows
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
+  HeadCounts heads;
 };
 
 Architecture ReadArchitecture(const GgufHeader& header, const std::string& subject) {
@@ -72,18 +71,20 @@ Architecture ReadArchitecture(const GgufHeader& header, const std::string& subje
         ErrorCode::kUnsupported,
         subject + ": general.architecture: expected llama, qwen2, qwen2moe, qwen3 or qwen3moe, got " + Quote(name));
   }
-  const auto heads = [&](const std::string& key) {
-    const std::uint64_t count = header.Number(name + ".attention." + key, subject);
-    if (count >= 1 && count <= std::numeric_limits<std::int32_t>::max()) return static_cast<std::int64_t>(count);
-    throw Error(ErrorCode::kCorrupt, subject + ": " + name + ".attention." + key +
-                                         ": expected a number of heads, got " + std::to_string(count));
+  const auto heads = [&](const std::string& field) {
+    const std::uint64_t count = header.Number(field, subject);
+    if (count >= 1 && count <= std::numeric_limits<std::int32_t>::max()) {
+      return HeadCounts::Count{field, static_cast<std::int64_t>(count)};
+    }
+    throw Error(ErrorCode::kCorrupt,
+                subject + ": " + field + ": expected a number of heads, got " + std::to_string(count));
   };
   const bool llama = name == "llama";
   Architecture architecture{.names = {"blk.", kInLayer, llama ? NamePairs(kMixtral) : NamePairs(kQwenMoe), kOutside},
                             .interleaved = llama,
-                            .heads = heads("head_count")};
-  const bool grouped = header.keys.contains(name + ".attention.head_count_kv");
-  architecture.kv_heads = grouped ? heads("head_count_kv") : architecture.heads;
+                            .heads = {.file = subject, .heads = heads(name + ".attention.head_count"), .kv_heads = {}}};
+  const std::string grouped = name + ".attention.head_count_kv";
+  architecture.heads.kv_heads = header.keys.contains(grouped) ? heads(grouped) : architecture.heads.heads;
   return architecture;
 }
 
@@ -122,10 +123,12 @@ class GgufFile final : public TensorFile {
   NamedTensor Read(std::size_t index) const override {
     NamedTensor values = ReadValues(index);
     if (!architecture_.interleaved) return values;
-    if (IsQueryOrKey(values.name, "q_proj")) return RowsInHalves(values, architecture_.heads, subject_);
-    if (IsQueryOrKey(values.name, "k_proj")) return RowsInHalves(values, architecture_.kv_heads, subject_);
+    if (IsQueryOrKey(values.name, "q_proj")) return RowsInHalves(values, architecture_.heads.heads.number, subject_);
+    if (IsQueryOrKey(values.name, "k_proj")) return RowsInHalves(values, architecture_.heads.kv_heads.number, subject_);
     return values;
   }
+
+  const HeadCounts* head_counts() const override { return &architecture_.heads; }
 
  private:
   // What a stored tensor is to a model: itself, or each of its experts.

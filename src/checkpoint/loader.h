@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layercast/tensor.h"
+#include "src/checkpoint/head_counts.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace layercast {
@@ -35,6 +36,8 @@ class TensorFile {
   // Without an owner: a view into mapping(), which need not be aligned to the element type. Where the file holds other
   // bytes: a tensor made anew, and its owner. Throws kCorrupt where the bytes prove to be damaged.
   virtual NamedTensor Read(std::size_t index) const = 0;
+  // What this file, or one beside it, says of the model's heads; null: nothing. Lives as long as this.
+  virtual const HeadCounts* head_counts() const { return nullptr; }
 
  private:
   std::filesystem::path path_;
@@ -47,6 +50,8 @@ class Loader {
   virtual ~Loader() = default;
   // Of the file that says which of a folder's files holds which tensor, where there is one; empty: no such thing.
   virtual std::string_view index_name() const { return {}; }
+  // The tensor that the index calls so, as TensorFile::spec calls it.
+  virtual std::string NameOf(std::string_view in_index) const { return std::string(in_index); }
   // Which of a folder's files (their names in natural order) hold weights of this format. Looks at names alone.
   virtual std::vector<std::string> Choose(const std::vector<std::string>& names) const = 0;
   virtual std::shared_ptr<const TensorFile> Open(const std::filesystem::path& file) const = 0;

@@ -36,14 +36,7 @@ constexpr std::pair<std::string_view, std::string_view> kOutside[] = {
     {"tok_embeddings", "model.embed_tokens"}, {"norm", "model.norm"}, {"output", "lm_head"}};
 constexpr NameTable kNames = {"layers.", kInLayer, kMixture, kOutside};
 
-struct Params {
-  std::int64_t n_heads = 0;
-  std::int64_t n_kv_heads = 0;
-};
-
-std::int64_t Heads(const nlohmann::json& params, const char* key, std::optional<std::int64_t> otherwise,
-                   const std::string& subject) {
-  if (otherwise && !params.contains(key)) return *otherwise;
+std::int64_t Heads(const nlohmann::json& params, const char* key, const std::string& subject) {
   const bool fits = params.contains(key) && params[key].is_number_unsigned() &&
                     params[key].get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
   if (fits && params[key].get<std::int64_t>() > 0) return params[key].get<std::int64_t>();
@@ -51,7 +44,7 @@ std::int64_t Heads(const nlohmann::json& params, const char* key, std::optional<
                                        (params.contains(key) ? params[key].dump() : "nothing"));
 }
 
-Params ReadParams(const std::filesystem::path& path) {
+HeadCounts ReadParams(const std::filesystem::path& path) {
   const std::string subject = Quote(path.native());
   const MappedFile file(path);
   const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
@@ -59,16 +52,16 @@ Params ReadParams(const std::filesystem::path& path) {
   if (!params.is_object())
     throw Error(ErrorCode::kCorrupt,
                 subject + ": expected a JSON object of at most " + std::to_string(kDeepestJson) + " levels");
-  Params read;
-  read.n_heads = Heads(params, "n_heads", std::nullopt, subject);
-  read.n_kv_heads = Heads(params, "n_kv_heads", read.n_heads, subject);
+  HeadCounts read{.file = subject, .heads = {"n_heads", Heads(params, "n_heads", subject)}, .kv_heads = {}};
+  const bool grouped = params.contains("n_kv_heads");
+  read.kv_heads = grouped ? HeadCounts::Count{"n_kv_heads", Heads(params, "n_kv_heads", subject)} : read.heads;
   return read;
 }
 
 class MistralFile final : public SafetensorsFile {
  public:
   explicit MistralFile(const std::filesystem::path& path)
-      : SafetensorsFile(path), params_(ReadParams(path.parent_path() / "params.json")) {
+      : SafetensorsFile(path), heads_(ReadParams(path.parent_path() / "params.json")) {
     for (const SafetensorsHeader::Stored& stored : tensors()) {
       const std::optional<std::string> name = ToHuggingFace(stored.spec.name, kNames);
       if (!name) {
@@ -86,18 +79,27 @@ class MistralFile final : public SafetensorsFile {
   NamedTensor Read(std::size_t index) const override {
     NamedTensor named = SafetensorsFile::Read(index);
     named.name = specs_.at(index).name;
-    if (IsQueryOrKey(named.name, "q_proj")) return RowsInHalves(named, params_.n_heads, Quote(path().native()));
-    if (IsQueryOrKey(named.name, "k_proj")) return RowsInHalves(named, params_.n_kv_heads, Quote(path().native()));
+    if (IsQueryOrKey(named.name, "q_proj")) return RowsInHalves(named, heads_.heads.number, Quote(path().native()));
+    if (IsQueryOrKey(named.name, "k_proj")) return RowsInHalves(named, heads_.kv_heads.number, Quote(path().native()));
     return named;
   }
 
+  const HeadCounts* head_counts() const override { return &heads_; }
+
  private:
-  const Params params_;
+  const HeadCounts heads_;
   std::vector<TensorSpec> specs_;
 };
 
 class MistralLoader final : public Loader {
  public:
+  std::string_view index_name() const override { return "consolidated.safetensors.index.json"; }
+
+  // A name that is none of Mistral's is that of no tensor, and stays for the message.
+  std::string NameOf(std::string_view in_index) const override {
+    return ToHuggingFace(in_index, kNames).value_or(std::string(in_index));
+  }
+
   std::vector<std::string> Choose(const std::vector<std::string>& names) const override {
     std::vector<std::string> chosen;
     for (const std::string& name : names) {

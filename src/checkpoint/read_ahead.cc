@@ -8,9 +8,9 @@
 namespace layercast {
 
 ReadAhead::ReadAhead(std::vector<std::uint64_t> bytes, std::function<NamedTensor(std::size_t)> read,
-                     const ReadAheadOptions& options)
-    : read_(std::move(read)), bytes_(std::move(bytes)), window_bytes_(options.window_bytes), slots_(bytes_.size()) {
-  for (std::size_t i = 0; i < std::min(options.threads, bytes_.size()); ++i) {
+                     std::size_t threads, std::uint64_t window_bytes)
+    : read_(std::move(read)), bytes_(std::move(bytes)), window_bytes_(window_bytes), slots_(bytes_.size()) {
+  for (std::size_t i = 0; i < std::min(threads, bytes_.size()); ++i) {
     threads_.emplace_back([this](const std::stop_token& stop) { Work(stop); });
   }
 }

@@ -17,18 +17,13 @@
 
 namespace layercast {
 
-struct ReadAheadOptions {
-  std::size_t threads = 4;
-  // Of tensors that were read and not yet taken; one is always read, however large.
-  std::uint64_t window_bytes = 256U << 20;
-};
-
 // Resource; one thread only, but for `read`, which its threads ("lc-read") call.
 class ReadAhead final : public WeightsIterator {
  public:
-  // Tensor i of the walk has `bytes[i]` bytes, and read(i) gives it, with an owner.
-  ReadAhead(std::vector<std::uint64_t> bytes, std::function<NamedTensor(std::size_t)> read,
-            const ReadAheadOptions& options);
+  // Tensor i of the walk has `bytes[i]` bytes, and read(i) gives it, with an owner. `window_bytes`: of tensors that
+  // were read and not yet taken; one is always read, however large.
+  ReadAhead(std::vector<std::uint64_t> bytes, std::function<NamedTensor(std::size_t)> read, std::size_t threads,
+            std::uint64_t window_bytes);
   ~ReadAhead() override;
 
   // In order. What read(i) threw is thrown in its place, and ends the walk.

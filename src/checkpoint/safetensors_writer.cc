@@ -36,13 +36,11 @@ std::string LittleEndian(std::uint64_t value) {
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<TensorSpec> specs,
-                                     const Metadata& metadata, Order order)
+                                     const Metadata& metadata)
     : path_(std::move(path)), specs_(std::move(specs)) {
-  if (order == Order::kAligned) {
-    std::ranges::sort(specs_, [](const TensorSpec& a, const TensorSpec& b) {
-      return std::tie(b.dtype, a.name) < std::tie(a.dtype, b.name);
-    });
-  }
+  std::ranges::sort(specs_, [](const TensorSpec& a, const TensorSpec& b) {
+    return std::tie(b.dtype, a.name) < std::tie(a.dtype, b.name);
+  });
   const std::string beginning = PlaceTensors(metadata);
   CreateTemporary();
   WriteAt(0, std::as_bytes(std::span(beginning)));

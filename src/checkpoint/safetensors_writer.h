@@ -21,23 +21,18 @@ namespace layercast {
 // place and renamed there by Commit, so nobody ever reads half of one.
 class SafetensorsWriter {
  public:
-  enum class Order {
-    // By dtype, widest first (the numbers of DType, descending), then by name: every tensor is aligned to its element
-    // type, and the file equals, byte for byte, the one that the reference implementation writes.
-    kAligned,
-    kAsGiven,  // aligned only as far as the sizes before it allow: the format has no holes
-  };
   using Metadata = std::map<std::string, std::string>;
 
   // Throws kInvalidArgument on what the format cannot hold (a repeated name, one that is not UTF-8 or is
   // "__metadata__", a header above 100 MB) or if the file cannot be made.
-  SafetensorsWriter(std::filesystem::path path, std::vector<TensorSpec> specs, const Metadata& metadata = {},
-                    Order order = Order::kAligned);
+  SafetensorsWriter(std::filesystem::path path, std::vector<TensorSpec> specs, const Metadata& metadata = {});
   ~SafetensorsWriter();  // without Commit nothing is left behind
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // In the order of the file.
+  // In the order of the file: by dtype, widest first (the numbers of DType, descending), then by name. So every tensor
+  // is aligned to its element type, and the file equals, byte for byte, the one that the reference implementation
+  // writes.
   const std::vector<TensorSpec>& specs() const { return specs_; }
   // Each tensor once, in any order; sequential writing is that of specs(). Throws kInvalidArgument on a name that is
   // unknown or was written, or another number of bytes than its spec's.

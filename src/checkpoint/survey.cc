@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
@@ -12,12 +14,15 @@
 #include "src/checkpoint/load_format.h"
 #include "src/checkpoint/natural_order.h"
 #include "src/checkpoint/owned_tensor.h"
+#include "src/checkpoint/shard_names.h"
 #include "src/checkpoint/weight_index.h"
 
 namespace layercast {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kMostNamed = 100;  // of missing files
 
 // What cannot be asked is not there; opening it would say why.
 bool Exists(const fs::path& path) {
@@ -72,6 +77,7 @@ class Surveyor {
   CheckpointSurvey Survey() && {
     const CheckpointSource source = survey_.source;
     Add(source.path, "");
+    survey_.own_files = survey_.files.size();
     for (const CheckpointSource::Secondary& more : source.secondary) Add(more.path, more.prefix);
     return std::move(survey_);
   }
@@ -103,6 +109,10 @@ class Surveyor {
     } else {
       wanted = loader->Choose(names);
       if (wanted.empty()) FailWithoutWeights(folder, survey_.source.load_format, names);
+      if (!loader->index_name().empty()) {  // GGUF's parts say it themselves
+        ReportMissing(MissingShards(wanted), folder,
+                      "expected every file of those that are numbered, got none called ");
+      }
       Open(*loader, wanted, folder, prefix);
     }
     for (const std::string& name : WeightFiles(names)) {
@@ -116,9 +126,11 @@ class Surveyor {
     const WeightIndex index = ReadWeightIndex(path);
     std::vector<std::string> wanted = index.Files();
     std::vector<std::string> present;
-    ReportMissing(wanted, folder, present);  // first, so that the sentence about all of them is
+    std::vector<std::string> missing;
+    for (const std::string& name : wanted) (Exists(folder / name) ? present : missing).push_back(name);
+    ReportMissing(missing, folder, "weight files referenced in index but missing: ");  // before all others
     const Span from = Open(loader, present, folder, prefix);
-    CompareWith(index, path, from);
+    CompareWith(index, loader, path, from);
     return wanted;
   }
 
@@ -140,6 +152,7 @@ class Surveyor {
         Report(error.code(), error.what());
       }
     }
+    CompareHeads(folder / "config.json", from);
     return from;
   }
 
@@ -158,20 +171,28 @@ class Surveyor {
     }
   }
 
-  void ReportMissing(const std::vector<std::string>& names, const fs::path& folder, std::vector<std::string>& present) {
-    std::string missing;
-    for (const std::string& name : names) {
-      if (Exists(folder / name)) {
-        present.push_back(name);
-      } else {
-        missing += (missing.empty() ? "" : ", ") + Quote(name);
-      }
-    }
+  // In a sentence that begins with `what`.
+  void ReportMissing(const std::vector<std::string>& missing, const fs::path& folder, const std::string& what) {
     if (missing.empty()) return;
-    Report(ErrorCode::kNotFound, Quote(folder.native()) + ": weight files referenced in index but missing: " + missing);
+    std::string listed;
+    const std::size_t shown = std::min(missing.size(), kMostNamed);
+    for (std::size_t i = 0; i < shown; ++i) listed += (i == 0 ? "" : ", ") + Quote(missing[i]);
+    if (shown < missing.size()) listed += " and " + std::to_string(missing.size() - shown) + " more";
+    Report(ErrorCode::kNotFound, Quote(folder.native()) + ": " + what + listed);
   }
 
-  void CompareWith(const WeightIndex& index, const fs::path& path, const Span& from) {
+  void CompareHeads(const fs::path& config, const Span& from) {
+    std::set<std::string> different;  // files of one model repeat what its first says
+    for (std::size_t i = from.first_file; i < survey_.files.size(); ++i) {
+      const HeadCounts* const said = survey_.files[i]->head_counts();
+      if (said == nullptr) continue;
+      std::ranges::move(Differences(*said, ConfigHeads::Read(config), Quote(config.native())),
+                        std::inserter(different, different.end()));
+    }
+    for (const std::string& message : different) Report(ErrorCode::kCorrupt, message);
+  }
+
+  void CompareWith(const WeightIndex& index, const Loader& loader, const fs::path& path, const Span& from) {
     const std::string quoted = Quote(path.native());
     std::unordered_map<std::string_view, std::string> found;  // name -> file
     std::uint64_t bytes = 0;
@@ -180,8 +201,9 @@ class Surveyor {
       bytes += static_cast<std::uint64_t>(spec.num_bytes());
       found.emplace(std::string_view(spec.name).substr(from.prefix_bytes), FileOf(i));
     }
+    std::set<std::string> listed;
     for (const auto& [tensor, file] : index.weight_map) {
-      const auto where = found.find(tensor);
+      const auto where = found.find(*listed.insert(loader.NameOf(tensor)).first);
       if (where != found.end() && where->second == file) continue;
       if (!IsOpen(file, from)) continue;  // said already: the file is missing or broken
       const std::string got = where == found.end() ? "nothing of that name" : "it in " + Quote(where->second);
@@ -190,7 +212,7 @@ class Surveyor {
     }
     for (std::size_t i = from.first_tensor; i < survey_.tensors.size(); ++i) {
       const std::string name = survey_.tensors[i].spec.name.substr(from.prefix_bytes);
-      if (index.weight_map.contains(name)) continue;
+      if (listed.contains(name)) continue;
       const auto& file = survey_.files[survey_.tensors[i].file];
       Report(ErrorCode::kCorrupt, Quote(file->path().native()) + ": tensor " + Quote(name) +
                                       ": expected in the weight_map of " + path.filename().native() + ", got no entry");

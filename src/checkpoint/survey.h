@@ -30,9 +30,12 @@ struct CheckpointSurvey {
   // In natural order, unreadable ones left out; then those of the secondary sources.
   // shared_ptr: the second owner is a tensor that outlives its Checkpoint (NamedTensor::owner).
   std::vector<std::shared_ptr<const TensorFile>> files;
-  std::vector<Located> tensors;       // file order, then offset order; of a repeated name the first
-  std::vector<std::string> ignored;   // weight files that are not read: other formats, copies, not in the index
-  std::vector<Problem> problems;      // files that are missing or broken; index and headers that differ; repeated names
+  std::size_t own_files = 0;         // of them, those that are not of secondary sources
+  std::vector<Located> tensors;      // file order, then offset order; of a repeated name the first
+  std::vector<std::string> ignored;  // weight files that are not read: other formats, copies, not in the index
+  // Files that are missing or broken; index and headers that differ; names that are repeated; heads of another number
+  // than in the config.json beside them.
+  std::vector<Problem> problems;
   std::vector<std::string> warnings;  // what is odd, and no reason to refuse
 
   // As TensorFile::Read, in memory (MappedFile::Populate), aligned to its element type, and kept alive by its owner.

@@ -129,14 +129,19 @@ class StateDictReader {
 
   std::optional<std::uint32_t> FindWrapped(std::uint32_t dict) const {
     const std::span<const std::uint32_t> items = pickle_.ItemsOf(dict);
-    std::optional<std::uint32_t> found;
+    std::optional<std::size_t> found;  // in items
     for (std::size_t i = 0; i < items.size(); i += 2) {
       if (pickle_[items[i + 1]].kind == Kind::kCall) return std::nullopt;  // a state dict itself
       const bool wraps = pickle_[items[i + 1]].kind == Kind::kDict && pickle_[items[i]].kind == Kind::kText &&
                          std::ranges::find(kWrappers, pickle_.TextOf(items[i])) != std::end(kWrappers);
-      if (wraps && !found) found = items[i + 1];
+      if (!wraps) continue;
+      if (found) {
+        Fail(items[i], "expected one state dict, got dicts under " + Quote(pickle_.TextOf(items[*found])) +
+                           " and under " + Quote(pickle_.TextOf(items[i])) + ": save the one that is meant by itself");
+      }
+      found = i;
     }
-    return found;
+    return found ? std::optional(items[*found + 1]) : std::nullopt;
   }
 
   // (data, requires_grad, backward_hooks) or (storage, offset, size, stride, requires_grad, backward_hooks, ...).

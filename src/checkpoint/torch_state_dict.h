@@ -29,7 +29,7 @@ struct TorchTensor {
 // The names that a state dict's pickle may mention.
 std::span<const std::string_view> TorchGlobals();
 
-// The tensors of the dict that the pickle is, or of the one under "model", "state_dict" or "module" where its own
+// The tensors of the dict that the pickle is, or of the one dict under "model", "state_dict" or "module" where its own
 // values are no tensors; in its order. `storage_bytes`: how large the storage of that key is; nothing: there is none.
 // Throws kCorrupt naming tensor, byte, expected and got, also where the memo makes more of the
 // pickle than its bytes; kUnsupported for what is understood and not read.

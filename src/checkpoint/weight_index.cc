@@ -78,6 +78,7 @@ WeightIndex ReadWeightIndex(const std::filesystem::path& path) {
   const auto* text = reinterpret_cast<const char*>(file.bytes().data());
   WalkJsonObject({text, file.bytes().size()}, name, visitor);
   if (!visitor.has_weight_map()) throw Error(ErrorCode::kCorrupt, name + ": expected a weight_map, got none");
+  if (index.weight_map.empty()) throw Error(ErrorCode::kCorrupt, name + ": weight_map: expected tensors, got none");
   return index;
 }
 

@@ -1,4 +1,5 @@
-// `model.safetensors.index.json`, `pytorch_model.bin.index.json`: which file holds which tensor.
+// `model.safetensors.index.json`, `pytorch_model.bin.index.json`, `consolidated.safetensors.index.json`: which file
+// holds which tensor.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct WeightIndex {
 };
 
 // Throws kCorrupt, naming the file and the entry, unless it is strict JSON with a `weight_map` of text to plain file
-// names.
+// names, one at least.
 WeightIndex ReadWeightIndex(const std::filesystem::path& path);
 
 }  // namespace layercast

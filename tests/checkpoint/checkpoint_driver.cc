@@ -1,5 +1,5 @@
 // Lets Python hold this reader and writer against the reference implementation:
-//   checkpoint_driver copy IN OUT [FORMAT [as_given]]
+//   checkpoint_driver copy IN OUT [FORMAT]
 //       reads a checkpoint, writes its tensors (and a single safetensors file's metadata) to OUT
 //   checkpoint_driver check FILE...
 //       a line a file: "FILE refused", or "FILE name dtype begin end name ..."
@@ -23,11 +23,11 @@
 namespace layercast {
 namespace {
 
-void Copy(const std::string& from, const std::string& to, const std::string& format, SafetensorsWriter::Order order) {
+void Copy(const std::string& from, const std::string& to, const std::string& format) {
   const Checkpoint checkpoint = Checkpoint::Open({.path = from, .load_format = format});
   SafetensorsWriter::Metadata metadata;
   if (from.ends_with(".safetensors")) metadata = SafetensorsFile(from).metadata();
-  SafetensorsWriter writer(to, checkpoint.specs(), metadata, order);
+  SafetensorsWriter writer(to, checkpoint.specs(), metadata);
   const auto weights = checkpoint.Weights();
   while (const auto named = weights->Next()) {
     writer.Write(named->name, {named->tensor.data, static_cast<std::size_t>(named->tensor.num_bytes())});
@@ -95,9 +95,7 @@ void DamageEverywhere(const std::string& original, const std::string& format) {
 
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() >= 3 && arguments[0] == "copy") {
-    const bool as_given = arguments.size() > 4 && arguments[4] == "as_given";
-    Copy(arguments[1], arguments[2], arguments.size() > 3 ? arguments[3] : "auto",
-         as_given ? SafetensorsWriter::Order::kAsGiven : SafetensorsWriter::Order::kAligned);
+    Copy(arguments[1], arguments[2], arguments.size() > 3 ? arguments[3] : "auto");
     return 0;
   }
   if (!arguments.empty() && arguments[0] == "check") {

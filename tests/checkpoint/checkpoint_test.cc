@@ -35,10 +35,19 @@ TEST(Checkpoint, OneFile) {
   const Checkpoint checkpoint = Checkpoint::Open(folder / "some.safetensors");
   EXPECT_EQ(checkpoint.specs(), (std::vector<TensorSpec>{{"a", DType::kU8, {3}}}));
   EXPECT_EQ(checkpoint.total_bytes(), 3U);
-  EXPECT_EQ(checkpoint.FileOf(0), "some.safetensors");
   EXPECT_EQ(BytesOf(checkpoint.Tensor("a")), "xyz");
   EXPECT_EQ(checkpoint.Find("b"), -1);
   EXPECT_THROW(checkpoint.Tensor("b"), Error);
+}
+
+TEST(Checkpoint, TheLineageIsTheFoldersName) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "run-a");
+  folder.Write("run-a/m.safetensors", OneTensorFile("w"));
+  EXPECT_EQ(DefaultLineage(folder / "run-a"), "run-a");
+  EXPECT_EQ(DefaultLineage(folder / "run-a/"), "run-a");
+  EXPECT_EQ(DefaultLineage(folder / "run-a/."), "run-a");
+  EXPECT_EQ(DefaultLineage(folder / "run-a/m.safetensors"), "run-a");
 }
 
 TEST(Checkpoint, WithoutAnIndexEveryFileInNaturalOrder) {
@@ -49,6 +58,30 @@ TEST(Checkpoint, WithoutAnIndexEveryFileInNaturalOrder) {
   folder.Write("config.json", "{}");
   folder.Write(".hidden.safetensors", "not one");
   EXPECT_THAT(Names(Checkpoint::Open(folder.path())), ElementsAre("t1", "t9", "t10"));
+}
+
+TEST(Checkpoint, NumberedFilesWithoutAnIndexAreRefusedWhereOneIsMissing) {
+  const TempFolder folder;
+  folder.Write("model-00001-of-00002.safetensors", OneTensorFile("a"));
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, folder.path()),
+              HasSubstr("expected every file of those that are numbered, got none called "
+                        "'model-00002-of-00002.safetensors'"));
+  EXPECT_THAT(Names(Checkpoint::Open(folder / "model-00001-of-00002.safetensors")), ElementsAre("a"));
+  folder.Write("model-00002-of-00002.safetensors", OneTensorFile("b"));
+  EXPECT_THAT(Names(Checkpoint::Open(folder.path())), ElementsAre("a", "b"));
+  folder.Write("more-00000-of-00003.safetensors", OneTensorFile("c"));  // some count from 0
+  folder.Write("more-00002-of-00003.safetensors", OneTensorFile("d"));
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, folder.path()),
+              ::testing::EndsWith("got none called 'more-00001-of-00003.safetensors'"));
+  folder.Write("more-00001-of-00003.safetensors", OneTensorFile("e"));
+  for (const char* name : {"of-00002.safetensors", "x-1-of-2.safetensors", "x-0000a-of-00002.safetensors",
+                           "x-00001-or-00002.safetensors", "00001-of-00002.safetensors"}) {
+    folder.Write(name, OneTensorFile(name));  // numbered in no way that is known
+  }
+  EXPECT_EQ(Checkpoint::Open(folder.path()).specs().size(), 10U);
+  folder.Write("z-00001-of-99999.safetensors", OneTensorFile("z"));
+  EXPECT_THAT(OpenError(ErrorCode::kNotFound, folder.path()),
+              ::testing::EndsWith("'z-00101-of-99999.safetensors' and 99898 more"));
 }
 
 TEST(Checkpoint, ATensorInTwoFilesIsRefusedNamingBoth) {
@@ -137,6 +170,7 @@ TEST(Checkpoint, AnIndexIsHeldToItsForm) {
   EXPECT_THAT(message(""), HasSubstr("expected to begin with '{'"));
   EXPECT_THAT(message("{"), HasSubstr("not JSON"));
   EXPECT_THAT(message("{}"), HasSubstr("expected a weight_map, got none"));
+  EXPECT_THAT(message(Index("{}")), HasSubstr("weight_map: expected tensors, got none"));
   EXPECT_THAT(message(R"({"weight_map":[]})"), HasSubstr("weight_map: expected an object"));
   EXPECT_THAT(message(Index(R"({"a":1})")),
               HasSubstr("weight_map: 'a': expected the name of a file in the same folder"));

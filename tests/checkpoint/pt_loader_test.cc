@@ -96,6 +96,12 @@ TEST_F(PtLoader, TheStateDictOfATrainingScript) {
   const std::string tensor = Tensor(Storage("ByteStorage", "0", 3), 0, {3}, {1});
   folder_.Write("a.pt", File(Pickled(Dict({{"epoch", Int(3)}, {"model", Dict({{"w", tensor}})}})), {"xyz"}));
   EXPECT_EQ(Load(folder_.path()), (Tensors{{{"w", DType::kU8, {3}}, "xyz"}}));
+  EXPECT_THAT(
+      MessageOf(ErrorCode::kCorrupt,
+                File(Pickled(Dict(
+                         {{"model", Dict({{"w", tensor}})}, {"epoch", Int(3)}, {"state_dict", Dict({{"w", tensor}})}})),
+                     {"xyz"})),
+      HasSubstr("expected one state dict, got dicts under 'model' and under 'state_dict'"));
   // Beside tensors it is nothing that is known.
   EXPECT_THAT(MessageOf(ErrorCode::kUnsupported,
                         File(Pickled(Dict({{"w", tensor}, {"model", Dict({{"w", tensor}})}})), {"xyz"})),

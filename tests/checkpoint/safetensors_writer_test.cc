@@ -45,17 +45,14 @@ TEST(SafetensorsWriter, WritesTheReferenceImplementationsBytes) {
   EXPECT_EQ(folder.Read("f"), SafetensorsBytes(header, std::string(24, '\1')));
 }
 
-TEST(SafetensorsWriter, SortsByDTypeThenNameUnlessToldOtherwise) {
+TEST(SafetensorsWriter, SortsByDTypeThenName) {
   const TempFolder folder;
   const std::vector<TensorSpec> specs = {
       {"b", DType::kU8, {3}}, {"z", DType::kF32, {1}}, {"a", DType::kU8, {1}}, {"c", DType::kI64, {1}}};
-  const auto names = [](const SafetensorsWriter& writer) {
-    std::string all;
-    for (const TensorSpec& spec : writer.specs()) all += spec.name;
-    return all;
-  };
-  EXPECT_EQ(names(SafetensorsWriter(folder / "f", specs)), "czab");
-  EXPECT_EQ(names(SafetensorsWriter(folder / "f", specs, {}, SafetensorsWriter::Order::kAsGiven)), "bzac");
+  const SafetensorsWriter writer(folder / "f", specs);
+  std::string names;
+  for (const TensorSpec& spec : writer.specs()) names += spec.name;
+  EXPECT_EQ(names, "czab");
 }
 
 TEST(SafetensorsWriter, TensorsMayComeInAnyOrder) {
@@ -158,7 +155,11 @@ TEST(SafetensorsWriter, WhatTheFormatCannotHoldIsRefused) {
   EXPECT_THAT(message({{"a", DType::kU8, {}}, {"a", DType::kF32, {}}}), HasSubstr("two tensors are called 'a'"));
   EXPECT_THAT(message({{"a", DType::kF4, {1}}}), HasSubstr("whole bytes"));
   EXPECT_THAT(message({}, {{"k", "\xff"}}), HasSubstr("metadata 'k' is not UTF-8"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  // A hundred million letters are looked at one by one, twice: that takes seconds under sanitizers, for which they are
+  // what the few letters above are.
   EXPECT_THAT(message({}, {{"k", std::string(100'000'000, 'x')}}), HasSubstr("expected a header of at most"));
+#endif
   EXPECT_THAT(FilesIn(folder), IsEmpty());
 }
 

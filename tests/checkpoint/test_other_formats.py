@@ -64,6 +64,62 @@ def test_consolidated_files_that_make_no_sense(tmp_path, checkpoint):
     assert "tensor 'layers.0.attention.wx.weight': expected a name of Mistral's and Mixtral's models" in refusal(out)
 
 
+def test_an_index_of_consolidated_files(tmp_path, checkpoint):
+    """Its names are Mistral's own, as those in the files are."""
+    folder = checkpoint("llama", "a")
+    out = other_formats.write_mistral(folder, tmp_path / "mistral", files=2)
+    index = out / "consolidated.safetensors.index.json"
+    first, second = (f"consolidated-0000{i}-of-00002.safetensors" for i in (1, 2))
+    written = json.loads(index.read_text())["weight_map"]
+    assert set(written.values()) == {first, second}
+    assert_same(read(out, tmp_path), other_formats.read_all(folder))
+    name = "layers.0.attention.wq.weight"
+    other = {first: second, second: first}[written[name]]
+    for change, said in (({name: other}, f"'{name}': expected in '{other}', got it in '{written[name]}'"),
+                         ({"layers.9.attention.wq.weight": first}, "'layers.9.attention.wq.weight': expected in "
+                          f"'{first}', got nothing of that name"),
+                         ({"nothing.we.know": second}, f"'nothing.we.know': expected in '{second}', got nothing of that"),
+                         ({"norm.bias": "absent.safetensors"}, "referenced in index but missing: 'absent.safetensors'")):
+        index.write_text(json.dumps({"weight_map": written | change}))
+        assert said in refusal(out)
+    index.write_text(json.dumps({"weight_map": {n: file for n, file in written.items() if n != name}}))
+    assert "tensor 'model.layers.0.self_attn.q_proj.weight': expected in the weight_map of consolidated." in refusal(out)
+    index.write_text(json.dumps({"weight_map": {}}))
+    assert "consolidated.safetensors.index.json': weight_map: expected tensors, got none" in refusal(out)
+    index.unlink()
+    assert_same(read(out, tmp_path), other_formats.read_all(folder))
+    (out / first).unlink()
+    assert f"got none called '{first}'" in refusal(out)
+
+
+@pytest.mark.parametrize("load_format, field, kv_field", [
+    ("mistral", "params.json': n_heads", "params.json': n_kv_heads"),
+    ("gguf", "model.gguf': llama.attention.head_count", "model.gguf': llama.attention.head_count_kv")])
+def test_head_counts_that_are_not_those_of_config_json(tmp_path, checkpoint, load_format, field, kv_field):
+    """Rows are put into order by them: other numbers make other weights, which fit as well."""
+    folder, out = checkpoint("llama", "a"), tmp_path / "said"
+    config = other_formats.config_of(folder)
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    said = {"num_attention_heads": heads // 2, "num_key_value_heads": 1}
+    if load_format == "gguf":
+        other_formats.write_gguf(folder, out, "F16", said=said)
+    else:
+        other_formats.write_mistral(folder, out, said=said)
+    done = subprocess.run([PROGRAM, "inspect", str(out), "--json"], capture_output=True, text=True)
+    problems = json.loads(done.stdout)["problems"]
+    assert done.returncode == 1 and len(problems) == 2
+    for problem, where, name, expected, got in ((problems[0], field, "num_attention_heads", heads, heads // 2),
+                                                (problems[1], kv_field, "num_key_value_heads", kv_heads, 1)):
+        assert f"{where}: expected the {expected} that {name} of '{out}/config.json' is, got {got}" in problem
+    for text in (None, "{", "[]", "{}", '{"num_attention_heads": "eight"}'):  # nothing there to be held against
+        (out / "config.json").unlink(missing_ok=True)
+        if text is not None:
+            (out / "config.json").write_text(text)
+        subprocess.run([PROGRAM, "inspect", str(out), "--json"], capture_output=True, check=True)
+    (out / "config.json").write_text(json.dumps({"text_config": config}))
+    assert f"{field}: expected the {heads} that num_attention_heads of" in refusal(out)
+
+
 @pytest.mark.parametrize("spec", ["llama", "qwen2", "qwen3", "mixtral", "qwen2_moe_blocks", "qwen3_moe_stacked"])
 @pytest.mark.parametrize("encoding", ["F32", "F16", "BF16", "Q8_0"])
 def test_every_encoding_of_gguf(tmp_path, checkpoint, spec, encoding):

@@ -19,8 +19,8 @@ DTYPES = [torch.bool, torch.uint8, torch.int8, torch.float8_e5m2, torch.float8_e
           torch.float64, torch.int64, torch.uint64]
 
 
-def copy(source, target, *order):
-    subprocess.run([DRIVER, "copy", str(source), str(target), *order], check=True)
+def copy(source, target):
+    subprocess.run([DRIVER, "copy", str(source), str(target)], check=True)
     return target
 
 
@@ -63,13 +63,6 @@ def test_corners_are_written_byte_for_byte(tmp_path, tensors):
     safetensors.torch.save_file(tensors, tmp_path / "a.safetensors")
     copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
-
-
-def test_the_reference_reads_what_we_write_in_any_order(tmp_path):
-    tensors = every_dtype()
-    safetensors.torch.save_file(tensors, tmp_path / "a.safetensors")
-    for order in ([], ["auto", "as_given"]):
-        same(tensors, safetensors.torch.load_file(copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors", *order)))
 
 
 @pytest.mark.parametrize("spec", ["llama", "qwen2", "qwen3"])

@@ -143,7 +143,7 @@ TEST(LayeredFuzz, DamagedFoldersReadAsEveryOtherWayReadsThem) {
 
 // What was staged, once the files were taken for this engine's.
 ServedBytes Staged(Rig& rig, const std::filesystem::path& folder) {
-  const KernelFiles files(folder.native(), {});
+  const KernelFiles files(folder.native(), {}, "none");
   CheckKernelFormat(files.specs(), rig.layout);
   DerivedCheck derived(rig.plan, rig.layout, *rig.recipe, rig.host, rig.pool);
   LoadKernelFormat(*files.Weights(), "k", rig.layout, derived, rig.staging, rig.work, rig.pool);
