@@ -13,6 +13,7 @@
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
+#include "engine_side/plan/kept_layers.h"
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_recipes.h"
@@ -87,10 +88,19 @@ class PlanReport {
  public:
   PlanReport(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel, const Module& tree)
       : manifest_(manifest), tree_(tree) {
-    json_ = {{"tp", parallel.tp_size},       {"rank", parallel.tp_rank},    {"pp", parallel.pp_size},
-             {"stage", parallel.pp_rank},    {"placements", Json::array()}, {"skipped", Json::array()},
-             {"elsewhere", Json::array()},   {"cast", Json::array()},       {"derived", Json::array()},
-             {"bytes", plan.placed_bytes()}, {"problems", Json::array()}};
+    json_ = {{"tp", parallel.tp_size},
+             {"rank", parallel.tp_rank},
+             {"pp", parallel.pp_size},
+             {"stage", parallel.pp_rank},
+             {"placements", Json::array()},
+             {"skipped", Json::array()},
+             {"elsewhere", Json::array()},
+             {"cast", Json::array()},
+             {"derived", Json::array()},
+             {"bytes", plan.placed_bytes()},
+             {"problems", Json::array()},
+             {"unused_rules", plan.unused_rules()},
+             {"kept", Condensed(KeptLayers(plan))}};
     for (const Placement& placement : plan.placements()) AddPlacement(plan, placement);
     for (const SkippedTensor& skipped : plan.skipped()) AddSkipped(skipped.tensor, skipped.rule);
     for (const AliasedTensor& alias : plan.aliases()) {
@@ -100,6 +110,10 @@ class PlanReport {
     for (const std::uint32_t tensor : plan.cast_tensors()) AddCast(plan, tensor);
     for (const PlannedLayer& layer : plan.layers()) {
       for (const DerivedTensor& derived : layer.derived) AddDerived(layer, derived);
+    }
+    for (const Json& layers : json_["kept"]) text_ += "kept: " + layers.get<std::string>() + "\n";
+    for (const std::string& rule : plan.unused_rules()) {
+      text_ += "warning: weight rule '" + rule + "' touches no tensor\n";
     }
     text_ += std::to_string(plan.placements().size()) + " placements in " + std::to_string(plan.layers().size()) +
              " layers, " + std::to_string(plan.placed_bytes()) + " of " + std::to_string(manifest.total_bytes()) +
@@ -220,6 +234,9 @@ class Plan final : public Subcommand {
     app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(WholeNumber(0));
     DeclareStageLayers(app, parallel_.pp_layer_partition);
     app.add_flag("--partial", partial_, "The tensors may be of a part of the model");
+    DeclareList(app, "--may-keep", may_keep_,
+                "With --partial: paths of layers, or of modules above them, that alone may be left out")
+        ->needs("--partial");
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
         ->check(CLI::IsMember(LayerRecipes::KnownNames()));
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
@@ -249,6 +266,9 @@ class Plan final : public Subcommand {
                            : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest, partial_, parts);
     std::vector<std::string> problems = checked.problems.Lines();
+    for (const std::string& layers : Condensed(KeptBeyond(checked.plan, may_keep_))) {
+      problems.push_back("missing: all of " + layers + ", which may not be kept");
+    }
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 
     PlanReport report(checked.plan, manifest, parallel_, *tree);
@@ -265,6 +285,7 @@ class Plan final : public Subcommand {
   ParallelConfig parallel_;
   bool expert_parallel_ = false;
   bool partial_ = false;
+  std::vector<std::string> may_keep_;
   QuantizationConfig quantization_;
   HeldScales scales_;
   std::string weight_rules_;

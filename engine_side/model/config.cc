@@ -7,13 +7,13 @@
 
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/config_fields.h"
+#include "engine_side/model/config_rope.h"
 #include "layercast/error.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::int64_t kMostHeads = 65536;
-constexpr const char* kSliding = "sliding_attention";
 
 DType ParseDType(const ConfigFields& fields) {
   const char* name = fields.Find("dtype") != nullptr ? "dtype" : "torch_dtype";
@@ -23,97 +23,6 @@ DType ParseDType(const ConfigFields& fields) {
     fields.Refuse(name, "float32, float16 or bfloat16", text);
   }
   return *dtype;
-}
-
-RopeConfig ParseRopeParameters(const nlohmann::json& object, const std::string& where, double theta) {
-  const ConfigFields parameters(object, where);
-  RopeConfig rope;
-  rope.type = parameters.Text("rope_type", parameters.Text("type", rope.type));
-  if (rope.type == "su") rope.type = "longrope";  // its first name
-  rope.theta = parameters.Number("rope_theta", theta);
-  for (const auto& [key, value] : object.items()) {
-    if (key == "rope_type" || key == "type" || key == "rope_theta" || value.is_null()) continue;
-    if (value.is_number()) {
-      rope.numbers[key] = value.get<double>();
-    } else if (value.is_boolean()) {
-      rope.numbers[key] = value.get<bool>() ? 1.0 : 0.0;
-    } else if (value.is_array()) {
-      for (const nlohmann::json& item : value) {
-        if (!item.is_number()) parameters.Refuse(key, "a list of numbers", value);
-        rope.lists[key].push_back(item.get<double>());
-      }
-    } else {
-      parameters.Refuse(key, "a number or a list of numbers", value);
-    }
-  }
-  return rope;
-}
-
-// As in transformers, a part that is written beside the parameters gives way to theirs ...
-void AddOuterPart(const ConfigFields& fields, RopeConfig& rope) {
-  if (fields.Find("partial_rotary_factor") == nullptr) return;
-  rope.numbers.try_emplace("partial_rotary_factor", fields.Number("partial_rotary_factor", 1.0));
-}
-
-// ... and an original context takes the place of theirs, but for those of a type of layer.
-void TakeOuterContext(const ConfigFields& fields, RopeConfig& rope) {
-  const bool extended = rope.type == "llama3" || rope.type == "yarn" || rope.type == "longrope";
-  if (extended && fields.Find("original_max_position_embeddings") != nullptr) {
-    rope.numbers["original_max_position_embeddings"] = fields.Number("original_max_position_embeddings", 1.0);
-  }
-}
-
-// As in transformers: a `rope_scaling` that says something, which is how READMEs have YaRN switched on, takes the place
-// of `rope_parameters`, also where newer files have those.
-std::string RopeField(const ConfigFields& fields) {
-  const nlohmann::json* scaling = fields.Find("rope_scaling");
-  return scaling == nullptr || scaling->empty() ? "rope_parameters" : "rope_scaling";
-}
-
-// What it takes the place of may be the only one that has the model's theta. transformers computes with 10000 then, and
-// next to nothing of the model is left: the file has to say it where it counts.
-void CheckThetaIsKept(const ConfigFields& fields, double theta) {
-  const nlohmann::json* replaced = fields.Find("rope_parameters");
-  if (replaced == nullptr) return;
-  if (const auto full = replaced->find("full_attention"); full != replaced->end()) replaced = &*full;
-  if (!replaced->is_object()) return;
-  const double wanted = ConfigFields(*replaced, "rope_parameters.").Number("rope_theta", theta);
-  if (wanted == theta) return;
-  fields.Refuse("rope_scaling.rope_theta",
-                nlohmann::json(wanted).dump() + ", as in rope_parameters, which rope_scaling takes the place of",
-                theta);
-}
-
-// One object, or one for each type of layer ("full_attention").
-void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
-  const double theta = fields.Number("rope_theta", RopeConfig().theta);
-  const double local_theta = fields.Number("rope_local_base_freq", theta);
-  const std::string name = RopeField(fields);
-  const nlohmann::json* object = fields.Find(name);
-  const auto is_object = [](const nlohmann::json& value) { return value.is_object(); };
-  if (object == nullptr) {
-    config.rope.theta = theta;
-  } else if (object->is_object() && std::ranges::any_of(*object, is_object)) {
-    for (const auto& [type, parameters] : object->items()) {
-      if (parameters.is_null()) continue;
-      const double otherwise = type == kSliding ? local_theta : theta;
-      config.ropes[type] = ParseRopeParameters(parameters, name + "." + type + ".", otherwise);
-    }
-    config.rope = config.ropes.begin()->second;
-    if (const auto full = config.ropes.find("full_attention"); full != config.ropes.end()) config.rope = full->second;
-  } else {
-    config.rope = ParseRopeParameters(*object, name + ".", theta);
-  }
-  if (config.model_type == "phi3" && config.rope.type == "yarn") config.rope.type = "longrope";  // as it was called
-  if (config.ropes.empty()) TakeOuterContext(fields, config.rope);
-  CheckThetaIsKept(fields, config.rope.theta);
-  AddOuterPart(fields, config.rope);
-  if (fields.Find("rope_local_base_freq") != nullptr) {
-    if (config.ropes.empty()) config.ropes["full_attention"] = config.rope;
-    const auto [sliding, is_new] = config.ropes.try_emplace(kSliding);
-    if (is_new) sliding->second.theta = local_theta;
-  }
-  for (auto& [type, rope] : config.ropes) AddOuterPart(fields, rope);
 }
 
 void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
@@ -136,7 +45,7 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
 // follows a pattern (all but every n-th), or begins with max_window_layers. So does linear attention follow a pattern.
 void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   config.layer_types = fields.Texts("layer_types");
-  const bool listed = std::ranges::find(config.layer_types, kSliding) != config.layer_types.end();
+  const bool listed = std::ranges::find(config.layer_types, kSlidingAttention) != config.layer_types.end();
   if (fields.Flag("use_sliding_window", listed)) {
     config.sliding_window = fields.Integer("sliding_window", 1, std::numeric_limits<std::int32_t>::max());
   }
@@ -151,7 +60,7 @@ void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
     for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const bool slides = config.sliding_window && (pattern ? (i + 1) % *pattern != 0 : i >= first);
       const bool is_linear = interval && (i + 1) % *interval != 0;
-      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? kSliding : "full_attention");
+      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? kSlidingAttention : "full_attention");
     }
   }
   if (config.layer_types.size() != layers) {
@@ -169,7 +78,7 @@ std::optional<double> MaybeNumber(const ConfigFields& fields, const char* name) 
 std::int64_t ModelConfig::WindowOf(std::int64_t layer) const {
   const std::string& type = layer_types.at(static_cast<std::size_t>(layer));
   if (type == "full_attention") return 0;
-  if (type == kSliding) return sliding_window.value_or(0);
+  if (type == kSlidingAttention) return sliding_window.value_or(0);
   ConfigFields::Refuse("layer_types: expected full_attention or sliding_attention of layer " + std::to_string(layer) +
                        ", got \"" + type + "\"");
 }
@@ -192,7 +101,10 @@ ModelConfig ModelConfig::Parse(const ModelDescription& description) {
 
 ModelConfig ModelConfig::Parse(std::string_view config_json) {
   const nlohmann::json whole = ParseConfigText(config_json);
-  const bool nested = whole.is_object() && whole.contains("text_config") && whole["text_config"].is_object();
+  const ConfigFields outer(whole);
+  const nlohmann::json* text = outer.Find("text_config");
+  const bool nested = text != nullptr;
+  if (nested && !text->is_object()) outer.Refuse("text_config", "an object", *text);
   nlohmann::json json = nested ? TextFields(whole) : whole;
   CompleteConfig(json);
   const ConfigFields fields(json, nested ? "text_config." : "");
@@ -221,7 +133,6 @@ ModelConfig ModelConfig::Parse(std::string_view config_json) {
   config.final_logit_softcapping = MaybeNumber(fields, "final_logit_softcapping");
   ParseRopes(fields, config);
   ParseWindows(fields, config);
-  config.bos_token_id = fields.Integer("bos_token_id", 0, std::numeric_limits<std::int32_t>::max());
   config.eos_token_ids = fields.Integers("eos_token_id");
   return config;
 }

@@ -51,10 +51,10 @@ nlohmann::json ParseConfigText(std::string_view text) {
 
 ConfigFields::ConfigFields(nlohmann::json object, std::string where)
     : object_(std::move(object)), where_(std::move(where)) {
-  if (!object_.is_object()) {
-    Refuse((where_.empty() ? std::string("expected an object, got ") : where_ + " expected an object, got ") +
-           object_.type_name());
-  }
+  if (object_.is_object()) return;
+  if (where_.empty()) Refuse(std::string("expected an object, got ") + object_.type_name());
+  where_.pop_back();  // the dot
+  Refuse("", "an object", object_);
 }
 
 ConfigFields ConfigFields::Of(const ModelConfig& config) { return ConfigFields(nlohmann::json::parse(config.json)); }
@@ -75,7 +75,7 @@ std::optional<std::int64_t> ConfigFields::Integer(std::string_view name, std::in
 
 std::int64_t ConfigFields::Size(std::string_view name, std::optional<std::int64_t> otherwise, std::int64_t most) const {
   if (const auto value = Integer(name, 1, most)) return *value;
-  if (!otherwise) Refuse(where_ + std::string(name) + " is missing");
+  if (!otherwise) Refuse(NameOf(name) + " is missing");
   return *otherwise;
 }
 
@@ -84,6 +84,15 @@ double ConfigFields::Number(std::string_view name, double otherwise) const {
   if (value == nullptr) return otherwise;
   if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0.0) {
     Refuse(name, "a number above 0", *value);
+  }
+  return value->get<double>();
+}
+
+double ConfigFields::NumberFrom(std::string_view name, double least, double otherwise) const {
+  const nlohmann::json* value = Find(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() < least) {
+    Refuse(name, "a number of at least " + nlohmann::json(static_cast<std::int64_t>(least)).dump(), *value);
   }
   return value->get<double>();
 }
@@ -151,7 +160,7 @@ std::string ConfigFields::Mismatch(std::string_view name, std::string_view expec
   constexpr std::size_t kMostShown = 100;
   std::string shown = got.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown) + "...";
-  return where_ + std::string(name) + ": expected " + std::string(expected) + ", got " + shown;
+  return NameOf(name) + ": expected " + std::string(expected) + ", got " + shown;
 }
 
 void ConfigFields::Refuse(const std::string& message) {

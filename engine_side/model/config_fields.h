@@ -23,16 +23,19 @@ nlohmann::json ParseConfigText(std::string_view text);
 // "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
 class ConfigFields {
  public:
-  // `where` goes before every field's name ("rope_scaling.").
+  // `where` goes before every field's name ("rope_scaling."). Throws for what is not an object.
   explicit ConfigFields(nlohmann::json object, std::string where = {});
   static ConfigFields Of(const ModelConfig& config);
 
+  // What errors call that field: "rope_scaling.factor".
+  std::string NameOf(std::string_view name) const { return where_ + std::string(name); }
   const nlohmann::json* Find(std::string_view name) const;  // null: absent
   std::optional<std::int64_t> Integer(std::string_view name, std::int64_t least, std::int64_t most) const;
   // A size, at least 1; what is absent and has no default is an error.
   std::int64_t Size(std::string_view name, std::optional<std::int64_t> otherwise = std::nullopt,
                     std::int64_t most = 0x7FFFFFFF) const;
-  double Number(std::string_view name, double otherwise) const;  // finite and above 0
+  double Number(std::string_view name, double otherwise) const;                    // finite and above 0
+  double NumberFrom(std::string_view name, double least, double otherwise) const;  // finite and at least that
   bool Flag(std::string_view name, bool otherwise) const;
   std::string Text(std::string_view name, std::string_view otherwise) const;
   std::vector<std::string> Texts(std::string_view name) const;      // a list, or empty

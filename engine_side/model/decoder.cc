@@ -56,7 +56,7 @@ DecoderForCausalLM::DecoderForCausalLM(std::string architecture, const LayerCont
       dtype_(context.dtype),
       vocab_size_(config.vocab_size),
       hidden_size_(config.hidden_size),
-      max_positions_(config.max_position_embeddings) {
+      max_positions_(config.ContextLength()) {
   SetMapper(KvScaleNames());
   const PipelineStages stages(context.parallel, config.num_hidden_layers);
   auto layers = std::make_unique<Group>("Layers");

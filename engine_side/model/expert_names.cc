@@ -132,7 +132,7 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
   ExpertName named{.expert = std::nullopt,
                    .shards = found->shards,
                    .bias = suffix == "bias",
-                   .scale = form_ != nullptr && suffix == form_->checkpoint_scale,
+                   .scale = form_ != nullptr && form_->NamesScale(suffix),
                    .global_scale = two_levels && suffix == QuantizedForm::kGlobalScale,
                    .reciprocal = two_levels && suffix == QuantizedForm::kGlobalReciprocal};
   named.global_scale = named.global_scale || named.reciprocal;

@@ -15,9 +15,10 @@ namespace {
 
 constexpr std::int64_t kBlockColumns = 32, kBlockBytes = 16;  // of MXFP4
 
-// Of an expert's part, and of all experts' together.
-constexpr std::array<std::string_view, 3> kInputScaleNames = {"input_scale", "gate_up_proj_input_scale",
-                                                              "down_proj_input_scale"};
+// Of an expert's part, and of all experts' together; by transformers too.
+constexpr std::array<std::string_view, 6> kInputScaleNames = {
+    "input_scale",      "gate_up_proj_input_scale",      "down_proj_input_scale",
+    "activation_scale", "gate_up_proj_activation_scale", "down_proj_activation_scale"};
 
 // The box with one more dimension before its own.
 Box Stack(const Box& box, std::int64_t first, std::int64_t count) {
@@ -53,7 +54,7 @@ FusedMoE::FusedMoE(const LayerContext& context, const ExpertOptions& options)
       local_(LocalExperts::Of(context.parallel, options.num_experts)),
       tp_size_(context.parallel.ep_size > 1 ? 1 : context.parallel.tp_size),
       tp_rank_(context.parallel.ep_size > 1 ? 0 : context.parallel.tp_rank),
-      slice_(Divide("an expert's intermediate_size", options.intermediate_size, "tp_size", tp_size_)) {
+      slice_(Divide(options.size_field, options.intermediate_size, "tp_size", tp_size_)) {
   const auto axis = [&](ShardAxis cut) { return tp_size_ > 1 ? cut : ShardAxis::kNone; };
   const std::int64_t hidden = options.hidden_size;
   const std::int64_t w13_rows = (options.gated ? 2 : 1) * slice_;

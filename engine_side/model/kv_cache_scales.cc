@@ -8,16 +8,18 @@ namespace {
 
 constexpr float kUnscaled = 1.0F;
 constexpr std::string_view kOfQueries = "scales of queries, which are not quantized here";
+constexpr std::string_view kZeroPointsOfQueries = "zero points of queries, which are not quantized here";
 constexpr std::string_view kZeroPoints = "zero points of a key/value cache, which has none here";
 constexpr std::string_view kNotHeld = "scales of a key/value cache, which this engine does not have";
 // First those that hold for every engine.
-constexpr std::array<SkipRule, 6> kSkipRules = {{{"q_scale", kOfQueries},
+constexpr std::array<SkipRule, 7> kSkipRules = {{{"q_scale", kOfQueries},
+                                                 {"q_zero_point", kZeroPointsOfQueries},
                                                  {"k_zero_point", kZeroPoints},
                                                  {"v_zero_point", kZeroPoints},
                                                  {"k_scale", kNotHeld},
                                                  {"v_scale", kNotHeld},
                                                  {"kv_scale", kNotHeld}}};
-constexpr std::size_t kAlways = 3;
+constexpr std::size_t kAlways = 4;
 
 }  // namespace
 

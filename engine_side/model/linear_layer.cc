@@ -14,7 +14,7 @@ void LinearLayer::AddBias(std::int64_t rows, ShardAxis axis) {
 std::uint32_t LinearLayer::IndexOf(std::string_view name) const {
   if (!takes_quantized()) return ParameterIndex(name);
   const QuantizedForm& form = *quantized_form();
-  if (name == form.checkpoint_scale) return ParameterIndex(form.kernel_scale());
+  if (form.NamesScale(name)) return ParameterIndex(form.kernel_scale());
   if (form.codes == DType::kF4 && name == QuantizedForm::kPackedCodes) return ParameterIndex("weight");
   if (NamesReciprocal(name)) return ParameterIndex(QuantizedForm::kGlobalScale);
   return ParameterIndex(name);

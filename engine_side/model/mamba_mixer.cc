@@ -13,9 +13,9 @@ using Shard = ColumnParallelLinear::Shard;
 
 MambaSizes OfRank(const ParallelConfig& parallel, const MambaSizes& sizes) {
   CheckParallel(parallel);
-  Divide("num_heads", sizes.num_heads, "n_groups", sizes.num_groups);
+  Divide(sizes.heads_field, sizes.num_heads, "n_groups", sizes.num_groups);
   MambaSizes local = sizes;
-  local.num_heads = Divide("num_heads", sizes.num_heads, "tp_size", parallel.tp_size);
+  local.num_heads = Divide(sizes.heads_field, sizes.num_heads, "tp_size", parallel.tp_size);
   if (sizes.num_groups > 1) local.num_groups = Divide("n_groups", sizes.num_groups, "tp_size", parallel.tp_size);
   return local;
 }

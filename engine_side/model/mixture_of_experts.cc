@@ -20,6 +20,7 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
   options_.experts.num_experts = moe.num_experts;
   options_.experts.hidden_size = moe.latent_size == 0 ? config.hidden_size : moe.latent_size;
   options_.experts.intermediate_size = moe.intermediate_size;
+  options_.experts.size_field = moe.size_field;
   AddChild(options.router_name,
            std::make_unique<ExpertRouter>(context, config.hidden_size, moe.num_experts, options.router));
   if (moe.latent_size != 0) AddLatentProjections(context, config, moe.latent_size);
@@ -27,7 +28,7 @@ MixtureOfExperts::MixtureOfExperts(const LayerContext& context, const ModelConfi
   experts_ = experts.get();
   AddChild("experts", std::move(experts));
   if (options.shared_name.empty() || moe.shared_intermediate_size == 0) return;
-  AddChild(options.shared_name, MakeShared(context, config, moe.shared_intermediate_size));
+  AddChild(options.shared_name, MakeShared(context, config, moe));
   if (!options.shared_gate) return;
   AddChild("shared_expert_gate",
            std::make_unique<ReplicatedLinear>(context.Unquantized(), config.hidden_size, 1, false));
@@ -42,9 +43,11 @@ void MixtureOfExperts::AddLatentProjections(const LayerContext& context, const M
 }
 
 std::unique_ptr<Module> MixtureOfExperts::MakeShared(const LayerContext& context, const ModelConfig& config,
-                                                     std::int64_t size) const {
-  if (options_.experts.gated) return std::make_unique<GatedMlp>(context, config, false, size);
-  return std::make_unique<Mlp>(context, config, config.mlp_bias, size);
+                                                     const MoeConfig& moe) const {
+  const std::int64_t size = moe.shared_intermediate_size;
+  const std::string& field = moe.shared_size_field;
+  if (options_.experts.gated) return std::make_unique<GatedMlp>(context, config, false, size, field);
+  return std::make_unique<Mlp>(context, config, config.mlp_bias, size, field);
 }
 
 std::unique_ptr<Module> MakeFeedForward(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,

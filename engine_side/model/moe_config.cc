@@ -20,9 +20,18 @@ std::int64_t ParseNumExperts(const ConfigFields& fields) {
   return fields.Size("num_local_experts", std::nullopt, kMostExperts);  // the name that defaults have
 }
 
-std::int64_t ParseSharedSize(const ConfigFields& fields, std::int64_t of_one) {
-  if (fields.Find("shared_expert_intermediate_size") != nullptr) return fields.Size("shared_expert_intermediate_size");
-  return fields.Integer("n_shared_experts", 0, kMostExperts).value_or(0) * of_one;
+void ParseSizes(const ConfigFields& fields, const ModelConfig& config, MoeConfig& moe) {
+  moe.size_field = fields.Find("moe_intermediate_size") != nullptr ? "moe_intermediate_size" : "intermediate_size";
+  moe.intermediate_size = fields.Size("moe_intermediate_size", config.intermediate_size);
+  for (const char* name : {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"}) {
+    if (fields.Find(name) == nullptr) continue;
+    moe.shared_size_field = name;
+    moe.shared_intermediate_size = fields.Size(name);
+    return;
+  }
+  moe.shared_size_field = "n_shared_experts * " + moe.size_field;
+  moe.shared_intermediate_size =
+      fields.Integer("n_shared_experts", 0, kMostExperts).value_or(0) * moe.intermediate_size;
 }
 
 // At most `most`, which is the field `most_name`.
@@ -34,13 +43,23 @@ std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, std::opti
                        std::to_string(most));
 }
 
-std::vector<bool> ParseSparseLayers(const ConfigFields& fields, std::int64_t layers) {
+// Those of the model; a draft layer is none of them.
+std::vector<std::int64_t> ParseMlpOnlyLayers(const ConfigFields& fields, std::int64_t layers) {
+  std::vector<std::int64_t> mlp_only = fields.Integers("mlp_only_layers");
+  for (const std::int64_t layer : mlp_only) {
+    if (layer >= 0 && layer < layers) continue;
+    fields.Refuse("mlp_only_layers", "layers from 0 to " + std::to_string(layers - 1), *fields.Find("mlp_only_layers"));
+  }
+  return mlp_only;
+}
+
+std::vector<bool> ParseSparseLayers(const ConfigFields& fields, std::int64_t own_layers, std::int64_t draft_layers) {
   const std::int64_t step = fields.Size("decoder_sparse_step", 1);
   const std::int64_t dense = fields.Integer("first_k_dense_replace", 0, kMostLayers).value_or(0);
   const std::int64_t frequency = fields.Size("moe_layer_freq", 1);
-  const std::vector<std::int64_t> mlp_only = fields.Integers("mlp_only_layers");
+  const std::vector<std::int64_t> mlp_only = ParseMlpOnlyLayers(fields, own_layers);
   std::vector<bool> sparse;
-  for (std::int64_t i = 0; i < layers; ++i) {
+  for (std::int64_t i = 0; i < own_layers + draft_layers; ++i) {
     sparse.push_back(i >= dense && (i + 1) % step == 0 && i % frequency == 0 && std::ranges::count(mlp_only, i) == 0);
   }
   return sparse;
@@ -59,8 +78,7 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
   moe.num_experts = ParseNumExperts(fields);
   moe.num_experts_per_tok =
       ParseAtMost(fields, "num_experts_per_tok", std::nullopt, "the number of experts", moe.num_experts);
-  moe.intermediate_size = fields.Size("moe_intermediate_size", config.intermediate_size);
-  moe.shared_intermediate_size = ParseSharedSize(fields, moe.intermediate_size);
+  ParseSizes(fields, config, moe);
   if (fields.Find("moe_latent_size") != nullptr) moe.latent_size = fields.Size("moe_latent_size");
   moe.norm_topk_prob = fields.Flag("norm_topk_prob", false);
   moe.routed_scaling_factor = fields.Number("routed_scaling_factor", 1.0);
@@ -76,7 +94,7 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
                          std::to_string(eligible) + " experts of topk_group " + std::to_string(moe.topk_group));
   }
   moe.num_draft_layers = ParseDraftLayers(fields);
-  moe.sparse_layers = ParseSparseLayers(fields, config.num_hidden_layers + moe.num_draft_layers);
+  moe.sparse_layers = ParseSparseLayers(fields, config.num_hidden_layers, moe.num_draft_layers);
   const std::int64_t sparse = std::ranges::count(moe.sparse_layers, true);
   if (sparse * moe.num_experts > kMostExpertsInAll) {
     ConfigFields::Refuse("expected at most " + std::to_string(kMostExpertsInAll) + " experts in all layers, got " +

@@ -1,5 +1,6 @@
 #include "layercast/model/quantizable_layer.h"
 
+#include <array>
 #include <cstddef>
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::string_view kWeight = "weight";  // what the names of scales replace
 constexpr std::string_view kInputScale = "input_scale";
+// By transformers too.
+constexpr std::array<std::string_view, 2> kScalesOfActivations = {kInputScale, "activation_scale"};
 constexpr std::string_view kInputGlobalScale = "input_global_scale";  // compressed-tensors' of NVFP4, its reciprocal
 constexpr const char* kShapeOfPacked = "the shape of packed integers, which the layer has";
 constexpr const char* kNoInputScale = "scales of activations, which this engine does not have";
@@ -87,7 +90,7 @@ bool QuantizableLayer::IsInputScale(std::uint32_t index) const {
   return holds_input_scales_ && index + num_weights_ >= parameters().size();
 }
 
-std::span<const std::string_view> QuantizableLayer::input_scale_names() const { return {&kInputScale, 1}; }
+std::span<const std::string_view> QuantizableLayer::input_scale_names() const { return kScalesOfActivations; }
 
 void QuantizableLayer::SetSkipRules() {
   skip_rules_.clear();

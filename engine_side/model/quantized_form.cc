@@ -1,5 +1,8 @@
 #include "layercast/model/quantized_form.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -59,7 +62,11 @@ std::string_view QuantizedForm::recipe() const {
   return block_rows == 128 && block_cols == 128 ? "fp8_per_block" : "";
 }
 
-std::vector<std::string> QuantizedForm::StackedScales() const { return StackedNames(checkpoint_scale); }
+std::vector<std::string> QuantizedForm::StackedScales() const {
+  std::vector<std::string> names = StackedNames(checkpoint_scale);
+  if (!other_scale.empty()) std::ranges::move(StackedNames(other_scale), std::back_inserter(names));
+  return names;
+}
 
 std::vector<std::string> QuantizedForm::StackedGlobalScales() const {
   return has_global_scale ? StackedNames(std::string(kGlobalScale)) : std::vector<std::string>();

@@ -34,6 +34,16 @@ const DraftFactory& DraftOf(const std::map<std::string, DraftFactory>& drafts,
               "no draft model is known for [" + Joined(architectures) + "], expected one of " + Joined(known));
 }
 
+// Names of the inner model alone, as transformers' AutoModel saves it: without "model." before them.
+WeightsMapper InnerNames(const Module& root) {
+  std::vector<NameRule> rules;
+  for (const auto& [name, child] : root.children()) {
+    if (name != "model") continue;
+    for (const auto& [inner, module] : child->children()) rules.push_back(NameRule::Prefix(inner, "model." + inner));
+  }
+  return WeightsMapper(std::move(rules));
+}
+
 }  // namespace
 
 ModelRegistry ModelRegistry::Builtin() {
@@ -118,9 +128,10 @@ const std::pair<const std::string, ModelRegistry::Family>& ModelRegistry::Family
 std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel,
                                              const WeightsMapper& names) const {
   std::unique_ptr<Module> model = FamilyOf(config).second.build(config, parallel, config.dtype);
-  model->SetMapper(names | model->mapper());
+  model->SetMapper(names | InnerNames(*model) | model->mapper());
   CheckpointQuantization::Parse(config.json).ApplyTo(*model);
   model->SetParallel(parallel);
+  model->SetHeads({config.num_attention_heads, config.num_key_value_heads});
   return model;
 }
 
@@ -141,9 +152,10 @@ std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
   const PipelineStages stages(parallel, target.num_hidden_layers);
   if (!stages.is_last()) beside.tree = std::make_unique<PPMissingLayer>(StageName(stages.last()));
   decoder->AddDraft(std::move(beside.tree));
-  model->SetMapper(names | beside.names | model->mapper());
+  model->SetMapper(names | beside.names | InnerNames(*model) | model->mapper());
   CheckpointQuantization::Parse(target.json).ApplyTo(*model);
   model->SetParallel(parallel);
+  model->SetHeads({target.num_attention_heads, target.num_key_value_heads});
   return model;
 }
 

@@ -1,7 +1,6 @@
 #include "engine_side/model/source_reading.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "src/base/utf8.h"
@@ -106,13 +105,16 @@ void SourceReading::Transpose(Part& part) const {
 Shape SourceReading::WantedShape(const Part& part) const {
   const std::int64_t elements = part.spec.num_elements();
   Shape shape = transform_->shape;
-  const auto product = [&] { return TensorSpec{{}, part.spec.dtype, shape}.num_elements(); };
-  const auto rest = std::ranges::find(shape, -1);
-  if (rest != shape.end()) {
-    *rest = 1;
-    *rest = elements / product();
+  std::int64_t left = elements;  // of which each extent is a divisor
+  bool fits = true;
+  for (const std::int64_t extent : shape) {
+    if (extent == -1) continue;
+    fits = fits && left % extent == 0;
+    left /= extent;
   }
-  if (product() == elements) return shape;
+  const auto rest = std::ranges::find(shape, -1);
+  if (rest != shape.end()) *rest = std::exchange(left, 1);
+  if (fits && left == 1) return shape;
   Refuse(ErrorCode::kInvalidArgument,
          "expected a shape of " + std::to_string(elements) + " elements, got " + ToString(transform_->shape));
 }
@@ -240,11 +242,12 @@ SourceReading::Part SourceReading::Narrowed(const Part& part, const std::string&
 std::vector<SourceReading::Part> SourceReading::Split(const Part& part) const {
   const std::size_t axis = AxisOf(part);
   const auto& into = transform_->parts;
-  const std::int64_t sizes = std::accumulate(into.begin(), into.end(), std::int64_t{0},
-                                             [](std::int64_t sum, const auto& to) { return sum + to.size; });
-  if (sizes != part.spec.shape[axis]) {
-    Refuse(ErrorCode::kInvalidArgument,
-           "expected parts of " + std::to_string(part.spec.shape[axis]) + " together, got " + std::to_string(sizes));
+  std::int64_t sizes = 0;
+  bool overflows = false;
+  for (const SourceTransform::Part& to : into) overflows |= __builtin_add_overflow(sizes, to.size, &sizes);
+  if (overflows || sizes != part.spec.shape[axis]) {
+    Refuse(ErrorCode::kInvalidArgument, "expected parts of " + std::to_string(part.spec.shape[axis]) +
+                                            " together, got " + (overflows ? "more than 2^63" : std::to_string(sizes)));
   }
   std::vector<Part> split;
   std::int64_t first = 0;

@@ -128,4 +128,11 @@ std::vector<std::string> SourceTransforms::Describe(std::string_view name) const
   return described;
 }
 
+std::vector<std::string> SourceTransforms::Describe() const {
+  std::vector<std::string> described;
+  if (rules_ == nullptr) return described;
+  for (const Rule& rule : *rules_) described.push_back(rule.transform.Describe());
+  return described;
+}
+
 }  // namespace layercast

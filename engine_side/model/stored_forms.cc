@@ -30,12 +30,16 @@ StoredForm WhyNot(const ConfigFields& fields, const char* key, const std::string
   return {.why_not = fields.Mismatch(key, expected, got == nullptr ? Json() : *got)};
 }
 
+// transformers calls every scale what others call those of blocks alone.
 StoredForm FormOfFp8(const ConfigFields& config) {
+  constexpr const char* kOfBlocks = "weight_scale_inv";
   QuantizedForm form;
+  form.other_scale = kOfBlocks;
   if (config.Find("weight_block_size") != nullptr) {
     ReadBlocks(config, "weight_block_size", form);
     form.power_of_two = config.Text("scale_fmt", "") == "ue8m0";
-    form.checkpoint_scale = "weight_scale_inv";
+    form.checkpoint_scale = kOfBlocks;
+    form.other_scale.clear();
   }
   return {form};
 }

@@ -119,8 +119,10 @@ NameRule NameRuleOf(const Field& rule) {
   rule.ObjectOf({"segments", "prefix", "suffix", "regex", "to", "drop"});
   auto [match, from] = MatchOf(rule);
   const auto [what, text] = rule.OneOf({"to", "drop"});
-  if (what == "drop") return NameRule::Drop(match, std::move(from), text.Text());
-  return {match, std::move(from), text.Text(), {}};
+  NameRule read = what == "drop" ? NameRule::Drop(match, std::move(from), text.Text())
+                                 : NameRule{match, std::move(from), text.Text(), {}};
+  read.report_unused = true;
+  return read;
 }
 
 std::size_t AxisOf(const Field& of) { return static_cast<std::size_t>(of.Member("axis").Integer(0)); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <string_view>
 
 #include "engine_side/plan/coverage.h"
 #include "src/base/utf8.h"
@@ -73,14 +72,13 @@ class Check {
     const PlannedParameter& parameter = plan_.parameters()[index];
     const PlannedLayer& layer = plan_.layers()[parameter.layer];
     const bool filled = parameter.num_placements != 0;
-    if (!filled && IsThere(parameter.spec.name)) return;  // fused on disk, and does not fit
+    if (!filled && IsRefused(parameter.spec.name)) return;  // fused on disk, and does not fit
     bool named = false;
     for (const ExpectedTensor& tensor :
          origins_.owners[parameter.layer]->Expected(index - layer.first_parameter, layer.path)) {
       if (IsFilled(parameter, tensor.destination)) continue;
       named = true;
-      // A tensor that is there and does not fit is a misfit, not missing too.
-      if (!IsThere(tensor.name)) problems_.missing.push_back(tensor.name);
+      if (!IsRefused(tensor.name)) problems_.missing.push_back(tensor.name);
     }
     if (named || !coverage.overlaps.empty()) return;
     problems_.missing.push_back(parameter.spec.name + " (" + std::to_string(coverage.elements) + " of " +
@@ -95,7 +93,9 @@ class Check {
     });
   }
 
-  bool IsThere(std::string_view name) const { return origins_.manifest.Find(name) >= 0; }
+  // What is there and does not fit is a misfit, not missing too. What is there and goes nowhere is missing: a rule may
+  // drop what the model needs.
+  bool IsRefused(const std::string& name) const { return origins_.refused.contains(name); }
 
   const LoadPlan& plan_;
   const PlanOrigins& origins_;

@@ -2,7 +2,7 @@
 // or there twice. Used by the load plan's builder.
 #pragma once
 
-#include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +16,7 @@ struct PlanOrigins {
   const Manifest& manifest;
   std::span<const Module* const> owners;  // of each layer
   const std::vector<bool>& touched;       // by parameter: some tensor is a part of it, of this rank's or another's
+  const std::set<std::string>& refused;   // what the tree calls tensors that have a problem of their own
 };
 
 // Adds what is missing and repeated, but for layers that are kept.

@@ -7,6 +7,7 @@
 #include "engine_side/plan/plan_builder.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/log.h"
 
 namespace layercast {
 
@@ -31,6 +32,7 @@ LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, bool par
     throw Error(ErrorCode::kInvalidArgument, "load plan of " + model.class_name() + ": the manifest holds no tensors");
   }
   CheckedPlan checked = Check(model, manifest, partial, std::move(parts));
+  for (const std::string& rule : checked.plan.unused_rules()) log::warn("weight rule '{}' touches no tensor", rule);
   if (checked.problems.empty()) return std::move(checked.plan);
   throw Error(ErrorCode::kInvalidArgument,
               "load plan of " + model.class_name() + ": the manifest does not fit: " + checked.problems.Summary());

@@ -119,6 +119,8 @@ class LoadPlan {
   const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
   // The placements of a tensor, as indices into placements().
   std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
+  // Weight rules that touch none of the tensors of a whole version, as they describe themselves.
+  const std::vector<std::string>& unused_rules() const { return unused_rules_; }
   const HeldParts& parts() const { return parts_; }
   // Of a tensor that is held in more than one part; else empty.
   std::span<const HeldPart> CutsOf(std::uint32_t tensor) const {
@@ -158,6 +160,7 @@ class LoadPlan {
   std::vector<ElsewhereTensor> elsewhere_;
   std::vector<std::uint32_t> cast_tensors_;
   std::map<std::uint32_t, ReadTensor> read_;  // by tensor
+  std::vector<std::string> unused_rules_;
   HeldParts parts_;
   std::vector<std::uint32_t> tensor_placements_;  // placement indices, grouped by tensor
   std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end

@@ -1,4 +1,5 @@
 // The load plan's builder: tensors that stand for each other, and for parameters that nothing of their own comes for.
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -8,8 +9,18 @@
 
 namespace layercast {
 
-// A tied tensor stands for its owner where the owner itself is not there.
+bool LoadPlan::Builder::IsTouched(const Resolution& to) {
+  return std::ranges::any_of(to.pieces, [&](const PlacedPiece& piece) {
+    return touched_[plan_.layers_[LayerOf(to.owner)].first_parameter + piece.parameter];
+  });
+}
+
+// A tied tensor stands for its owner where the owner itself is not there, or is dropped by a rule, or does not fit.
 void LoadPlan::Builder::PlaceTied(std::uint32_t tensor, const Resolution& to) {
+  if (!IsTouched(to)) {
+    renamed_.emplace(to.alias_of, tensor);
+    return AddPlacements(tensor, to);
+  }
   const auto [owner, first] = renamed_.try_emplace(to.alias_of, tensor);
   const std::int64_t named_so = first ? manifest_.Find(to.alias_of) : -1;
   if (named_so >= 0) owner->second = static_cast<std::uint32_t>(named_so);
@@ -47,7 +58,8 @@ void LoadPlan::Builder::PlaceStandIns() {
     placement.parameter = found->second;
     plan_.placements_.push_back(placement);
   }
-  if (count != 0) log::warn("{} and {} more have no tensor, and take that of the scale beside them", first, count - 1);
+  if (count == 1) log::warn("{} has no tensor, and takes that of the scale beside it", first);
+  if (count > 1) log::warn("{} and {} more have no tensor, and take that of the scale beside them", first, count - 1);
 }
 
 }  // namespace layercast

@@ -9,6 +9,8 @@
 #include "engine_side/model/path.h"
 #include "engine_side/plan/completeness.h"
 #include "engine_side/plan/cut_piece.h"
+#include "engine_side/plan/tree_names.h"
+#include "engine_side/plan/unused_rules.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/utf8.h"
@@ -47,7 +49,8 @@ CheckedPlan LoadPlan::Builder::Run(bool partial) {
   IndexTensors();
   // A group's first layer comes before it.
   for (PlannedLayer& layer : plan_.layers_) layer.group = plan_.layers_[layer.group].group;
-  CheckCompleteness(plan_, {manifest_, owners_, touched_}, problems_);
+  CheckCompleteness(plan_, {manifest_, owners_, touched_, refused_}, problems_);
+  if (!partial) plan_.unused_rules_ = UnusedRules(model_, manifest_);  // of a part, most say nothing
   return {std::move(plan_), std::move(problems_)};
 }
 
@@ -118,8 +121,13 @@ void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
       PlaceResolved(tensor, model_.Resolve(spec));
     }
   } catch (const Error& error) {
-    (error.code() == ErrorCode::kNotFound ? problems_.unexpected : problems_.misfits).push_back(error.what());
+    AddRefused(spec, error);
   }
+}
+
+void LoadPlan::Builder::AddRefused(const TensorSpec& spec, const Error& error) {
+  (error.code() == ErrorCode::kNotFound ? problems_.unexpected : problems_.misfits).push_back(error.what());
+  for (WeightsMapper::Mapping& mapping : MappingsOf(model_, spec)) refused_.insert(std::move(mapping.name));
 }
 
 void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
+#include "layercast/error.h"
 
 namespace layercast {
 
@@ -29,9 +31,11 @@ class LoadPlan::Builder {
   void AddLayers(const Module& module, std::string& path);
   void AddLayer(const Module& module, const std::string& path);
   void PlaceTensor(std::uint32_t tensor);
+  void AddRefused(const TensorSpec& spec, const Error& error);
   void PlaceResolved(std::uint32_t tensor, Resolution to);
   void PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts);
   void NoteRead(std::uint32_t tensor, std::span<const SourceResolution> parts);
+  bool IsTouched(const Resolution& to);
   void PlaceTied(std::uint32_t tensor, const Resolution& to);
   void AddAlias(std::uint32_t tensor, std::uint32_t owner);
   void AddPlacements(std::uint32_t tensor, const Resolution& to);
@@ -49,6 +53,7 @@ class LoadPlan::Builder {
   const Manifest& manifest_;
   LoadPlan plan_;
   PlanProblems problems_;
+  std::set<std::string> refused_;      // what the tree calls tensors that could not be placed
   std::vector<const Module*> owners_;  // of each layer
   std::vector<bool> touched_;          // by parameter: some tensor is a part of it, of this rank's or another's
   std::unordered_map<const Module*, std::uint32_t> layer_of_;  // filled when it is first needed

@@ -20,19 +20,19 @@ void Append(std::string& text, const char* kind, const std::vector<std::string>&
 
 std::vector<std::string> PlanProblems::Lines() const {
   std::vector<std::string> lines;
+  for (const std::string& text : misfits) lines.push_back("does not fit: " + text);
   for (const std::string& name : missing) lines.push_back("missing: " + name);
   for (const std::string& text : repeated) lines.push_back("repeated: " + text);
   for (const std::string& text : unexpected) lines.push_back("unexpected: " + text);
-  for (const std::string& text : misfits) lines.push_back("does not fit: " + text);
   return lines;
 }
 
 std::string PlanProblems::Summary() const {
   std::string text;
+  Append(text, "that do not fit: ", misfits, "; ");
   Append(text, "missing. Following weights were not initialized from checkpoint: ", missing, ", ");
   Append(text, "repeated: ", repeated, "; ");
   Append(text, "unexpected: ", unexpected, "; ");
-  Append(text, "that do not fit: ", misfits, "; ");
   return text;
 }
 

@@ -1,6 +1,8 @@
 // On a device: what was captured once serves every version that is written into the buffers afterwards.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +10,10 @@
 #include <vector>
 
 #include "engine_side/engine/rope.h"
+#include "engine_side/engine/torch/cuda_graph.h"
 #include "engine_side/engine/torch/decode_graph.h"
 #include "engine_side/engine/torch/torch_type.h"
+#include "layercast/error.h"
 #include "tests/cuda/device.h"
 #include "tests/engine/decode_rig.h"
 
@@ -83,6 +87,15 @@ TEST_P(CapturedDecodeGraph, ServesNewWeightsByReplayAlone) {
   EXPECT_EQ(graph.times_queued(), captured);  // no recapture, no step outside the graph
   EXPECT_GT(eager.times_queued(), captured);
   EXPECT_EQ(device.Buffers(), buffers);  // no moved pointer
+}
+
+TEST(CudaGraph, ThatCouldNotBeRecordedLeavesItsStreamToOthers) {
+  LAYERCAST_NEEDS_CUDA();
+  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  const auto record = [] { CudaGraph([] { throw Error(ErrorCode::kUnavailable, "half of a step"); }); };
+  EXPECT_THROW(record(), Error);
+  EXPECT_EQ(c10::cuda::currentStreamCaptureStatusMayInitCtx(), c10::cuda::CaptureStatus::None);
+  c10::cuda::getCurrentCUDAStream().synchronize();
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CapturedDecodeGraph,

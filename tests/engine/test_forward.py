@@ -19,7 +19,7 @@ import transformers
 
 PROGRAM = os.environ["LAYERCAST_ENGINE_FORWARD"]
 # The reference scans them in chunks, another sum than token by token. (And of latent vectors it makes keys, not queries.)
-SCANNED = (*checkpoints.DELTA_NETS, "mamba2", "mamba2_groups", *checkpoints.HYBRIDS)
+SCANNED = (*checkpoints.DELTA_NETS, "qwen3_5_moe_vision", "mamba2", "mamba2_groups", *checkpoints.HYBRIDS)
 LENGTHS = (1, 2, 7, 33, 90)
 
 
@@ -45,6 +45,13 @@ def computed_logits(folder, tmp_path, tp_size, recipe, prompts, *, pp_size=1, co
     rows = torch.frombuffer(bytearray(done.stdout), dtype=torch.float32)
     lengths = [len(prompt) for prompt in prompts] * (2 if computed_by == "both" else 1)
     return list(rows.view(sum(lengths), -1).split(lengths))
+
+
+def refusal(folder, tmp_path, prompts):
+    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "1", "none", "decoder"],
+                          input=json.dumps({"prompts": prompts}).encode(), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    return done.stderr.decode()
 
 
 def engine_logits(folder, tmp_path, tp_size, recipe, prompts, *, served_by=oracle.served_tensors, **how):
@@ -92,6 +99,12 @@ def with_config(folder, tmp_path, **changes):
 
 FAMILIES = ("llama_plain", "llama", "qwen2_untied", "qwen3_tied", "mistral", "phi3", "gemma2", "gemma3",
             "gemma3_vision", *checkpoints.MIXTURES, "glm4_moe_stacked", *checkpoints.LATENT, *SCANNED)
+
+
+def test_every_architecture_is_held_against_transformers():
+    """tests/oracle/test_matrix.py holds matrix.FAMILIES and its checkpoints against what `layercast models` lists."""
+    assert [architecture for architecture, family in matrix.FAMILIES.items()
+            if not {*family.ragged, *family.in_blocks} & {*FAMILIES}] == []
 
 
 @pytest.mark.parametrize("spec", FAMILIES)
@@ -257,7 +270,6 @@ def test_experts_in_mxfp4_give_the_logits_of_what_transformers_makes_of_them(che
 ROPES = {
     "default": {"rope_type": "default", "rope_theta": 1e6},
     "linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0},
-    "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
     "yarn": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 128},
     "yarn_mscale": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "mscale": 0.8, "mscale_all_dim": 1.1,
                     "beta_fast": 16, "truncate": False, "original_max_position_embeddings": 32},
@@ -273,6 +285,34 @@ def test_rotary_embeddings_agree_to_the_last_position(checkpoint, tmp_path, rope
     prompts = prompts_for(1003, (512,))
     got = engine_logits(folder, tmp_path, 1, "none", prompts)
     assert_close(got, reference_logits(reference_model(folder, torch.float32), prompts))
+
+
+@pytest.mark.parametrize("rope, length", [("yarn", 512), ("linear", 384)])
+def test_an_extended_context_agrees_to_its_last_position(checkpoint, tmp_path, rope, length):
+    """As READMEs have it switched on: max_position_embeddings stays what it was."""
+    folder = with_config(checkpoint("llama_plain", "a"), tmp_path, rope_parameters=ROPES[rope], rope_theta=None,
+                         rope_scaling=None, max_position_embeddings=128)
+    prompts = prompts_for(1003, (length,))
+    expected = reference_logits(reference_model(folder, torch.float32), prompts)
+    got = engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="both")
+    assert_close(got, expected * 2)
+    assert f"the model's limit is {length}" in refusal(folder, tmp_path, [[1] * (length + 1)])
+
+
+def test_dynamic_scaling_ends_where_it_would_set_in(checkpoint, tmp_path):
+    """Beyond max_position_embeddings transformers turns earlier positions by other frequencies as well."""
+    rope = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+    folder = with_config(checkpoint("llama_plain", "a"), tmp_path, rope_parameters=rope, rope_theta=None,
+                         rope_scaling=None, max_position_embeddings=128)
+    longer = prompts_for(1003, (200,))
+    prompts = [longer[0][:128]]
+    model = reference_model(folder, torch.float32)
+    expected = reference_logits(model, prompts)
+    got = engine_logits(folder, tmp_path, 1, "none", prompts, computed_by="both")
+    assert_close(got, expected * 2)
+    scaled = reference_logits(model, longer)[0][:128]
+    assert (scaled - expected[0]).abs().max() > 1e-2 * expected[0].abs().max()
+    assert "the model's limit is 128" in refusal(folder, tmp_path, longer)
 
 
 def test_sinks_and_norms_over_all_heads_are_felt(checkpoint, tmp_path):
@@ -304,14 +344,12 @@ def test_a_sliding_window_agrees(checkpoint, tmp_path):
     ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
     ({"hidden_act": "relu"}, "computes silu, gelu, gelu_pytorch_tanh and relu2"),
     ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}, "rope_scaling": None}, "rope type 'longrope'"),
-    ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}, "rope_scaling": None}, "needs 'factor'"),
+    ({"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}, "rope_scaling": None},
+     "rope_parameters.factor is missing, which rope type 'linear' needs"),
 ])
 def test_what_it_cannot_compute_is_refused(checkpoint, tmp_path, changes, message):
     folder = with_config(checkpoint("llama_plain", "a"), tmp_path, **changes)
-    done = subprocess.run([PROGRAM, folder, tmp_path, "1", "1", "none", "decoder"], input=b'{"prompts": [[1]]}',
-                          capture_output=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert message in done.stderr.decode()
+    assert message in refusal(folder, tmp_path, [[1]])
 
 
 # From here on: the decode step in tensors, on the CPU. They are the operations that a CUDA graph holds elsewhere.

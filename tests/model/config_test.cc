@@ -75,6 +75,108 @@ TEST(ModelConfig, KeepsWhatARopeTypeNeeds) {
               HasSubstr("rope_parameters.factor: expected a number or a list of numbers, got \"four\""));
 }
 
+// Each would be served and answer nothing, or nonsense.
+TEST(ModelConfig, RefusesNumbersThatNothingCanBeTurnedBy) {
+  const auto error_of = [](const Json& rope) { return ConfigError({{"rope_parameters", rope}}); };
+  const auto with = [](const char* type, const Json& more) {
+    Json rope = {{"rope_type", type}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+    rope.update(more);
+    return rope;
+  };
+  for (const char* type : {"linear", "dynamic", "llama3", "yarn", "longrope"}) {
+    EXPECT_NO_THROW((void)ParseConfig({{"rope_parameters", with(type, Json::object())}})) << type;
+    for (const Json& factor : {Json(0), Json(0.5), Json(-8), Json("8"), Json(Json::array({8.0})), Json(true)}) {
+      EXPECT_EQ(error_of(with(type, {{"factor", factor}})),
+                "config.json: rope_parameters.factor: expected a number of at least 1, got " + factor.dump())
+          << type;
+    }
+  }
+  for (const char* type : {"linear", "dynamic", "llama3"}) {
+    EXPECT_EQ(error_of({{"rope_type", type}}),
+              "config.json: rope_parameters.factor is missing, which rope type '" + std::string(type) + "' needs");
+  }
+  EXPECT_EQ(error_of(with("llama3", {{"low_freq_factor", nullptr}})),
+            "config.json: rope_parameters.low_freq_factor is missing, which rope type 'llama3' needs");
+  EXPECT_EQ(error_of(with("llama3", {{"low_freq_factor", 0}})),
+            "config.json: rope_parameters.low_freq_factor: expected a number above 0, got 0");
+  EXPECT_EQ(error_of(with("llama3", {{"low_freq_factor", 4}})),
+            "config.json: rope_parameters.high_freq_factor: expected a number above low_freq_factor 4.0, got 4.0");
+  for (const char* type : {"llama3", "yarn", "longrope"}) {
+    EXPECT_EQ(error_of(with(type, {{"original_max_position_embeddings", 0}})),
+              "config.json: rope_parameters.original_max_position_embeddings: expected a number of at least 1, got 0");
+    EXPECT_EQ(ConfigError({{"rope_scaling", with(type, Json::object())}, {"original_max_position_embeddings", 0}}),
+              "config.json: original_max_position_embeddings: expected a number of at least 1, got 0");
+  }
+}
+
+TEST(ModelConfig, RefusesWhatYarnCannotBeMadeOf) {
+  const auto error_of = [](const Json& more) {
+    Json rope = {{"rope_type", "yarn"}, {"factor", 8.0}};
+    rope.update(more);
+    return ConfigError({{"rope_parameters", rope}});
+  };
+  EXPECT_EQ(error_of({{"attention_factor", 0}}),
+            "config.json: rope_parameters.attention_factor: expected a number above 0, got 0");
+  for (const std::string name : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) {
+    EXPECT_EQ(error_of({{name, -1}}),
+              "config.json: rope_parameters." + name + ": expected a number of at least 0, got -1");
+  }
+  EXPECT_EQ(error_of({{"beta_fast", 0}, {"beta_slow", 33}}),
+            "config.json: rope_parameters.beta_slow: expected at most beta_fast 32.0, got 33.0");
+  EXPECT_EQ(error_of({{"rope_theta", 1}}),
+            "config.json: rope_parameters.rope_theta: expected a number above 1 for rope type 'yarn', got 1.0");
+  EXPECT_EQ(error_of({{"factor", nullptr}, {"original_max_position_embeddings", 4096}}),
+            "config.json: max_position_embeddings 2048 is less than original_max_position_embeddings 4096.0, and rope "
+            "type 'yarn' has no factor");
+}
+
+TEST(ModelConfig, RefusesThetasAndPartsOfAHeadThatCannotBe) {
+  const auto error_of = [](const Json& rope) { return ConfigError({{"rope_parameters", rope}}); };
+  EXPECT_EQ(error_of({{"rope_theta", 0}}), "config.json: rope_parameters.rope_theta: expected a number above 0, got 0");
+  EXPECT_EQ(error_of({{"rope_theta", {1e4}}}),
+            "config.json: rope_parameters.rope_theta: expected a number above 0, got [10000.0]");
+  EXPECT_EQ(error_of({{"partial_rotary_factor", 1.5}}),
+            "config.json: rope_parameters.partial_rotary_factor: expected a number above 0 and at most 1, got 1.5");
+  EXPECT_EQ(ConfigError({{"partial_rotary_factor", 1.5}}),
+            "config.json: partial_rotary_factor: expected a number above 0 and at most 1, got 1.5");
+  EXPECT_EQ(error_of({{"partial_rotary_factor", {0.5}}}),
+            "config.json: rope_parameters.partial_rotary_factor: expected a number above 0, got [0.5]");
+  EXPECT_EQ(error_of({1}), "config.json: rope_parameters: expected an object, got [1]");
+  const Json sliding = {{"rope_type", "linear"}, {"factor", 0.5}};
+  EXPECT_EQ(error_of({{"full_attention", {{"rope_type", "default"}}}, {"sliding_attention", sliding}}),
+            "config.json: rope_parameters.sliding_attention.factor: expected a number of at least 1, got 0.5");
+  EXPECT_EQ(ConfigError({{"text_config", testing::ConfigWith({{"rope_parameters", sliding}})}}),
+            "config.json: text_config.rope_parameters.factor: expected a number of at least 1, got 0.5");
+}
+
+// As vLLM derives it.
+TEST(ModelConfig, MakesTheContextLengthOfTheRope) {
+  const auto length_with = [](const Json& rope, const char* model_type = "llama") {
+    return ParseConfig({{"model_type", model_type}, {"max_position_embeddings", 4096}, {"rope_scaling", rope}})
+        .ContextLength();
+  };
+  EXPECT_EQ(length_with(nullptr), 4096);
+  EXPECT_EQ(length_with({{"rope_type", "default"}, {"factor", 8.0}}), 4096);
+  EXPECT_EQ(length_with({{"rope_type", "linear"}, {"factor", 2.5}}), 10240);
+  // As READMEs have it switched on, and as it is published: max_position_embeddings is the one length or the other.
+  EXPECT_EQ(length_with({{"rope_type", "yarn"}, {"factor", 4.0}}), 16384);
+  EXPECT_EQ(length_with({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4096}}), 16384);
+  EXPECT_EQ(length_with({{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 1024}}), 4096);
+  EXPECT_EQ(length_with({{"rope_type", "yarn"}, {"original_max_position_embeddings", 1000}}), 4096);
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 512}};
+  EXPECT_EQ(length_with(llama3), 4096);
+  EXPECT_EQ(length_with({{"rope_type", "longrope"}, {"factor", 8.0}, {"original_max_position_embeddings", 512}}), 4096);
+  EXPECT_EQ(length_with({{"rope_type", "dynamic"}, {"factor", 8.0}}), 4096);  // transformers' own: see MakeRope
+  EXPECT_EQ(length_with({{"rope_type", "linear"}, {"factor", 1e300}}), 0x7FFFFFFF);
+  EXPECT_EQ(length_with({{"rope_type", "linear"}, {"factor", 8.0}}, "gemma3_text"), 4096);
+  const ModelConfig gpt_oss = ParseConfig({{"model_type", "gpt_oss"}, {"num_key_value_heads", 4}});
+  EXPECT_EQ(gpt_oss.ContextLength(), 131072);
+}
+
 TEST(ModelConfig, TakesWhatIsWrittenBesideTheRope) {
   const Json yarn = {{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}};
   const ModelConfig outer = ParseConfig({{"rope_parameters", yarn}, {"original_max_position_embeddings", 32}});
@@ -404,7 +506,8 @@ TEST(ModelConfig, NamesFieldAndValuesOfWhatCannotBe) {
   EXPECT_EQ(ConfigError({{"dtype", "int8"}}),
             "config.json: dtype: expected float32, float16 or bfloat16, got \"int8\"");
   EXPECT_EQ(ConfigError({{"rms_norm_eps", 0}}), "config.json: rms_norm_eps: expected a number above 0, got 0");
-  EXPECT_EQ(ConfigError({{"rope_scaling", 4}}), "config.json: rope_scaling. expected an object, got number");
+  EXPECT_EQ(ConfigError({{"rope_scaling", 4}}), "config.json: rope_scaling: expected an object, got 4");
+  EXPECT_EQ(ConfigError({{"text_config", 5}}), "config.json: text_config: expected an object, got 5");
   EXPECT_EQ(ConfigError({{"architectures", "LlamaForCausalLM"}}),
             "config.json: architectures: expected a list of names, got \"LlamaForCausalLM\"");
 }

@@ -129,6 +129,13 @@ TEST(DraftModel, ThatCannotBeIsRefused) {
               HasSubstr("expected the target's 16, got 32"));
 }
 
+TEST(DraftModel, NamesTheFieldThatTpDoesNotDivide) {
+  const ModelConfig qwen = Described("Qwen3_5ForCausalLM", R"("num_hidden_layers": 1, "hidden_size": 161,
+    "partial_rotary_factor": 1.0, "layer_types": ["full_attention"])");
+  EXPECT_EQ(ErrorOf([&] { (void)WithDraft(qwen, std::nullopt, {.tp_rank = 0, .tp_size = 2}); }),
+            "hidden_size 161 is not divisible by tp_size 2");
+}
+
 TEST(DraftModel, OfAHostProgramIsRegisteredOnce) {
   ModelRegistry registry = ModelRegistry::Builtin();
   const DraftFactory factory = [](const ModelConfig&, const ModelConfig&, const ParallelConfig&, DType) {

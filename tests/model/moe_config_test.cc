@@ -82,6 +82,11 @@ TEST(MoeConfig, RefusesWhatCannotBeWithTheNumbers) {
             "config.json: topk_group 4 exceeds n_group 3");
   EXPECT_EQ(MoeConfigError(R"("num_experts": 6, "n_group": 3, "topk_group": 1, "num_experts_per_tok": 3)"),
             "config.json: num_experts_per_tok 3 exceeds the 2 experts of topk_group 1");
+  for (const std::string layer : {"-1", "4", "99"}) {  // of 4 layers, and a draft one
+    EXPECT_EQ(MoeConfigError(
+                  kOne + (R"("num_experts": 4, "num_nextn_predict_layers": 1, "mlp_only_layers": [0, )" + layer + "]")),
+              "config.json: mlp_only_layers: expected layers from 0 to 3, got [0," + layer + "]");
+  }
   EXPECT_EQ(MoeConfigError(R"("num_experts": 0)"),
             "config.json: num_experts: expected an integer from 1 to 65536, got 0");
   EXPECT_EQ(MoeConfigError(kOne + std::string(R"("num_experts": 65536, "num_nextn_predict_layers": 1)")),

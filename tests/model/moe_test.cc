@@ -269,7 +269,7 @@ TEST(FusedMoE, SaysWhatItExpectedAndWhatItGot) {
             "expected [5, 16, 6] f32, got [5, 6, 16] f32");
   EXPECT_EQ(ErrorOf([] { FusedMoE({{.tp_rank = 0, .tp_size = 3}, DType::kF32, true}, OptionsOf(kSizes)); },
                     ErrorCode::kInvalidArgument),
-            "an expert's intermediate_size 8 is not divisible by tp_size 3");
+            "intermediate_size 8 is not divisible by tp_size 3");
 }
 
 }  // namespace

@@ -282,6 +282,41 @@ TEST(Families, HoldTheirPartOnEachRank) {
             "intermediate_size 24 is not divisible by tp_size 16");
 }
 
+// By the name that config.json has for it.
+TEST(Families, NameTheFieldThatTpDoesNotDivide) {
+  const auto error_of = [](const std::string& architecture, const std::string& more) {
+    return ErrorOf([&] {
+      const std::string experts = R"(, "num_experts": 4, "num_experts_per_tok": 2)";
+      (void)ParametersOf(Config(architecture, experts + more), {0, 2});
+    });
+  };
+  EXPECT_EQ(error_of("Qwen2MoeForCausalLM", R"(, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 57)"),
+            "shared_expert_intermediate_size 57 is not divisible by tp_size 2");
+  EXPECT_EQ(error_of("Qwen3MoeForCausalLM", R"(, "moe_intermediate_size": 57)"),
+            "moe_intermediate_size 57 is not divisible by tp_size 2");
+  EXPECT_EQ(error_of("MixtralForCausalLM", R"(, "intermediate_size": 57)"),
+            "intermediate_size 57 is not divisible by tp_size 2");
+  const std::string nemotron = R"(, "model_type": "nemotron_h", "hybrid_override_pattern": )";
+  EXPECT_EQ(error_of("NemotronHForCausalLM", nemotron + R"("E", "moe_intermediate_size": 8,
+                     "moe_shared_expert_intermediate_size": 57)"),
+            "moe_shared_expert_intermediate_size 57 is not divisible by tp_size 2");
+  EXPECT_EQ(error_of("NemotronHForCausalLM", nemotron + R"("-", "intermediate_size": 57)"),
+            "intermediate_size 57 is not divisible by tp_size 2");
+  EXPECT_EQ(error_of("NemotronHForCausalLM", nemotron + R"("M", "mamba_num_heads": 9, "n_groups": 1)"),
+            "mamba_num_heads 9 is not divisible by tp_size 2");
+}
+
+// Of several shared experts; alone on the ranks, since the experts themselves are whole there.
+TEST(Families, NameTheFieldsThatASharedExpertsSizeIsMadeOf) {
+  const ParallelConfig spread{.tp_rank = 0, .tp_size = 2, .ep_rank = 0, .ep_size = 2};
+  EXPECT_EQ(ErrorOf([&] {
+              (void)ParametersOf(Config("Glm4MoeForCausalLM", R"(, "model_type": "glm4_moe", "n_routed_experts": 4,
+                "num_experts_per_tok": 2, "moe_intermediate_size": 19, "n_shared_experts": 3, "partial_rotary_factor": 1.0)"),
+                                 spread);
+            }),
+            "n_shared_experts * moe_intermediate_size 57 is not divisible by tp_size 2");
+}
+
 TEST(ModelRegistry, ListsTheKnownOnesToAnUnknownOne) {
   const std::string error = ErrorOf([] { (void)ParametersOf(Config("UnknownForCausalLM")); });
   EXPECT_THAT(error, HasSubstr("Model architectures [UnknownForCausalLM] are not supported for now. Supported "

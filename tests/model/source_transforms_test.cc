@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -134,6 +136,15 @@ TEST(SourceTransforms, NameTensorRuleAndShapeWhereTheyDoNotApply) {
   EXPECT_THAT(Refusal({Transform::Transpose(Match::kSuffix, "w")}, {4}), HasSubstr("two axes or more, got [4]"));
   EXPECT_THAT(Refusal({Transform::Split(Match::kSuffix, "w", 1, {{"q.w", 3}, {"k.w", 1}})}, {4, 6}),
               AllOf(HasSubstr("split axis 1 into q.w (3), k.w (1)"), HasSubstr("expected parts of 6 together, got 4")));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(Refusal({Transform::Split(Match::kSuffix, "w", 1, {{"q.w", kMost}, {"k.w", kMost}, {"v.w", 8}})}, {4, 6}),
+              AllOf(HasSubstr("'a.w' [4, 6] bf16: suffix w: split axis 1 into"),
+                    HasSubstr("expected parts of 6 together, got more than 2^63")));
+  for (const Shape& shape : {Shape{kMost, kMost, 24}, Shape{kMost, -1, kMost}, Shape{25}, Shape{1, 12}}) {
+    EXPECT_THAT(Refusal({Transform::Reshape(Match::kSuffix, "w", shape)}, {4, 6}),
+                AllOf(HasSubstr("'a.w' [4, 6] bf16: suffix w: reshape to "),
+                      HasSubstr("expected a shape of 24 elements, got [")));
+  }
   EXPECT_THAT(Refusal({Transform::Deinterleave(Match::kSuffix, "w", 0, {"g.w", "u.w"})}, {5, 6}),
               HasSubstr("a multiple of 2, got 5"));
 }

@@ -115,5 +115,20 @@ TEST(PlanOfAStage, MissesItsOwnTensorsAlone) {
   }
 }
 
+TEST(PlanOfAStage, MissesWhatARuleDropsOnTheStageThatNeedsIt) {
+  for (int stage = 0; stage < kStages; ++stage) {
+    const auto model = Stage(stage, false);
+    const NameRule drop = NameRule::Drop(NameRule::Match::kSuffix, "layers.1.self_attn.q_proj.bias", "x");
+    model->SetMapper(WeightsMapper({drop}) | model->mapper());
+    const std::vector<std::string> missing =
+        LoadPlan::Check(*model, Manifest::OfSpecs("test", 0, Specs(false))).problems.missing;
+    if (stage == 1) {
+      EXPECT_THAT(missing, ElementsAre("model.layers.1.self_attn.q_proj.bias"));
+    } else {
+      EXPECT_THAT(missing, IsEmpty());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace layercast

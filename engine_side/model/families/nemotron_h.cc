@@ -62,7 +62,8 @@ std::unique_ptr<Module> BuildNemotronH(const ModelConfig& config, const Parallel
                          .head_dim = fields.Size("mamba_head_dim", 64),
                          .state_size = fields.Size("ssm_state_size", 128),
                          .num_groups = fields.Size("n_groups", 8),
-                         .conv_kernel = fields.Size("conv_kernel", 4)};
+                         .conv_kernel = fields.Size("conv_kernel", 4),
+                         .heads_field = "mamba_num_heads"};
   const MambaOptions options{.bias = fields.Flag("use_bias", false),
                              .conv_bias = fields.Flag("use_conv_bias", true),
                              .norm_epsilon = config.rms_norm_eps,
@@ -104,10 +105,9 @@ void CompleteNemotronH(nlohmann::json& config) {
                        {"moe_shared_expert_intermediate_size", 7688},
                        {"norm_topk_prob", true},
                        {"max_position_embeddings", 4096}});
-  config.erase("rms_norm_eps");  // its class does not have it
+  for (const char* other : {"rms_norm_eps", "shared_expert_intermediate_size"}) config.erase(other);  // not its class's
   UseUsualNames(config);
   config["hidden_act"] = config["mlp_hidden_act"];
-  config["shared_expert_intermediate_size"] = config["moe_shared_expert_intermediate_size"];
   UseLayerTypes(config);
 }
 

@@ -12,6 +12,7 @@
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
+#include "engine_side/model/fit.h"
 #include "engine_side/model/group.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/gated_delta_net.h"
@@ -101,6 +102,7 @@ DraftModel DraftOfHybrid(const ModelConfig& config, const ParallelConfig& parall
             FeedForward(context, config, moe, i)));
   }
   const std::int64_t size = config.hidden_size;
+  Divide("hidden_size", size, "tp_size", parallel.tp_size);  // of fc, by the name that the user knows
   auto tree = std::make_unique<Group>("DraftLayers");
   tree->AddChild("fc", std::make_unique<ColumnParallelLinear>(context, 2 * size, size, false));
   tree->AddChild("layers", std::move(stack));

@@ -18,7 +18,7 @@ namespace layercast {
 struct RotaryEmbedding {
   RopeConfig rope;
   std::int64_t dim = 0;            // even; 0: none is turned
-  std::int64_t max_positions = 0;  // the model's own limit
+  std::int64_t max_positions = 0;  // max_position_embeddings, which types of rope count from
 
   bool operator==(const RotaryEmbedding&) const = default;
 };

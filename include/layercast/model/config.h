@@ -30,7 +30,7 @@ struct RopeConfig {
 
 struct LAYERCAST_PUBLIC ModelConfig {
   // Throws kInvalidArgument, naming field and values, on text that is not such a configuration and on values that
-  // cannot be: sizes below 1, heads that do not divide.
+  // cannot be: sizes below 1, heads that do not divide, ropes that nothing could be turned by.
   static ModelConfig Parse(const ModelDescription& description);
   static ModelConfig Parse(std::string_view config_json);
 
@@ -38,6 +38,10 @@ struct LAYERCAST_PUBLIC ModelConfig {
   // a layer whose type is not attention.
   std::int64_t WindowOf(std::int64_t layer) const;
   const RopeConfig& RopeOf(std::int64_t layer) const;
+  // How many tokens a sequence may have, as engines derive it: where the rope's type is linear or yarn, `factor` times
+  // max_position_embeddings or yarn's original_max_position_embeddings; otherwise, and of Gemma 3, whose files say it
+  // with the factor in it, max_position_embeddings.
+  std::int64_t ContextLength() const;
 
   std::vector<std::string> architectures;  // "LlamaForCausalLM"
   std::string model_type;                  // "llama"
@@ -49,8 +53,8 @@ struct LAYERCAST_PUBLIC ModelConfig {
   std::int64_t num_hidden_layers = 0;
   std::int64_t num_attention_heads = 0;
   std::int64_t num_key_value_heads = 0;
-  std::int64_t head_dim = 0;  // of the whole model's heads, never of a rank's
-  std::int64_t max_position_embeddings = 0;
+  std::int64_t head_dim = 0;                 // of the whole model's heads, never of a rank's
+  std::int64_t max_position_embeddings = 0;  // of the field; how long sequences may be: ContextLength
 
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
@@ -66,7 +70,6 @@ struct LAYERCAST_PUBLIC ModelConfig {
   std::vector<std::string> layer_types;        // per layer: "full_attention", "sliding_attention", ...
   std::optional<double> query_pre_attn_scalar, attn_logit_softcapping, final_logit_softcapping;
 
-  std::optional<std::int64_t> bos_token_id;
   std::vector<std::int64_t> eos_token_ids;
 
   // All of it, for families that read fields of their own, with what is left out; of a configuration that nests the

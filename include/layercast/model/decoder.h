@@ -69,7 +69,7 @@ class LAYERCAST_PUBLIC DecoderForCausalLM final : public Module {
   DType dtype() const { return dtype_; }
   std::int64_t vocab_size() const { return vocab_size_; }  // without padding
   std::int64_t hidden_size() const { return hidden_size_; }
-  std::int64_t max_positions() const { return max_positions_; }
+  std::int64_t max_positions() const { return max_positions_; }  // of a sequence: ModelConfig::ContextLength
 
  private:
   std::vector<SkipRule> skip_rules_;

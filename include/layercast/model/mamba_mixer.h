@@ -20,6 +20,7 @@ struct MambaSizes {
   std::int64_t state_size = 0;
   std::int64_t num_groups = 1;  // of heads that share B and C
   std::int64_t conv_kernel = 4;
+  std::string_view heads_field = "num_heads";  // of config.json: what errors call that number; a literal
 
   std::int64_t inner() const { return num_heads * head_dim; }
   std::int64_t group_inner() const { return inner() / num_groups; }

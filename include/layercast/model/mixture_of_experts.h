@@ -68,7 +68,8 @@ class LAYERCAST_PUBLIC MixtureOfExperts final : public Module {
 
  private:
   void AddLatentProjections(const LayerContext& context, const ModelConfig& config, std::int64_t size);
-  std::unique_ptr<Module> MakeShared(const LayerContext& context, const ModelConfig& config, std::int64_t size) const;
+  std::unique_ptr<Module> MakeShared(const LayerContext& context, const ModelConfig& config,
+                                     const MoeConfig& moe) const;
 
   MoeOptions options_;
   ShardName other_name_;  // of options_

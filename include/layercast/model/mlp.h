@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "layercast/export.h"
 #include "layercast/model/config.h"
@@ -15,9 +16,10 @@ namespace layercast {
 // gate_up_proj, down_proj: down(act(gate(x)) * up(x)).
 class LAYERCAST_PUBLIC GatedMlp final : public Module {
  public:
-  // `intermediate_size`: where it is not the configuration's (a shared expert).
+  // `intermediate_size`: where it is not the configuration's (a shared expert); `size_field` is what errors call it.
   GatedMlp(const LayerContext& context, const ModelConfig& config, bool bias,
-           std::optional<std::int64_t> intermediate_size = std::nullopt);
+           std::optional<std::int64_t> intermediate_size = std::nullopt,
+           std::string_view size_field = "intermediate_size");
   const std::string& hidden_act() const { return hidden_act_; }  // "silu"
 
  private:
@@ -27,9 +29,9 @@ class LAYERCAST_PUBLIC GatedMlp final : public Module {
 // up_proj, down_proj: down(act(up(x))).
 class LAYERCAST_PUBLIC Mlp final : public Module {
  public:
-  // `intermediate_size`: as above.
+  // `intermediate_size`, `size_field`: as above.
   Mlp(const LayerContext& context, const ModelConfig& config, bool bias,
-      std::optional<std::int64_t> intermediate_size = std::nullopt);
+      std::optional<std::int64_t> intermediate_size = std::nullopt, std::string_view size_field = "intermediate_size");
   const std::string& hidden_act() const { return hidden_act_; }  // "relu2"
 
  private:

@@ -45,6 +45,12 @@ struct ExpectedTensor {
   Box destination;
 };
 
+// The heads of attention of a whole model, as its config.json says. Value.
+struct ModelHeads {
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+};
+
 class Module;
 
 // What the tree says of one checkpoint tensor.
@@ -115,6 +121,10 @@ class LAYERCAST_PUBLIC Module {
   // another rank refuses it.
   void SetParallel(ParallelConfig parallel) { parallel_ = std::move(parallel); }
   const std::optional<ParallelConfig>& parallel() const { return parallel_; }
+  // The model's heads, where ModelRegistry has built it; asked of the root alone. A checkpoint whose files say other
+  // numbers (`gguf`, `mistral`) is refused: its rows were put into order by those.
+  void SetHeads(ModelHeads heads) { heads_ = heads; }
+  const std::optional<ModelHeads>& heads() const { return heads_; }
 
   // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
   Resolution Resolve(const TensorSpec& spec) const;
@@ -170,6 +180,7 @@ class LAYERCAST_PUBLIC Module {
   WeightsMapper mapper_;
   SourceTransforms transforms_;
   std::optional<ParallelConfig> parallel_;
+  std::optional<ModelHeads> heads_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
   std::vector<DerivedTensor> derived_;

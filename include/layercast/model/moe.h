@@ -51,6 +51,7 @@ struct ExpertOptions {
   bool transposed = false;   // "gate_up_proj" is [num_experts, hidden, 2 * intermediate] on disk, "down_proj" likewise
   bool interleaved = false;  // gate and up alternate in "gate_up_proj" and its bias: gate 0, up 0, gate 1, ...
   bool mixtral_names = false;  // an error calls a missing tensor w1, w2, w3, not gate_proj, down_proj, up_proj
+  std::string size_field = "intermediate_size";  // of config.json: what errors call that size
 };
 
 // All experts of this rank, stacked: "w13_weight" [experts, 2 * intermediate, hidden] (gate over up), "w2_weight"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "layercast/export.h"
@@ -18,9 +19,12 @@ struct LAYERCAST_PUBLIC MoeConfig {
 
   std::int64_t num_experts = 0;  // num_experts, n_routed_experts or num_local_experts
   std::int64_t num_experts_per_tok = 0;
-  std::int64_t intermediate_size = 0;         // of one: moe_intermediate_size, or else intermediate_size
-  std::int64_t shared_intermediate_size = 0;  // shared_expert_intermediate_size, or that of n_shared_experts; 0: none
-  std::int64_t latent_size = 0;               // moe_latent_size: of what experts take and give; 0: the hidden size
+  std::int64_t intermediate_size = 0;  // of one: moe_intermediate_size, or else intermediate_size
+  // shared_expert_intermediate_size or moe_shared_expert_intermediate_size, or that of n_shared_experts; 0: none.
+  std::int64_t shared_intermediate_size = 0;
+  // What errors call the two.
+  std::string size_field = "intermediate_size", shared_size_field = "shared_expert_intermediate_size";
+  std::int64_t latent_size = 0;  // moe_latent_size: of what experts take and give; 0: the hidden size
   bool norm_topk_prob = false;
   double routed_scaling_factor = 1.0;
   std::int64_t n_group = 1, topk_group = 1;

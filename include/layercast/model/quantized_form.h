@@ -22,6 +22,7 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   std::int64_t block_rows = 128, block_cols = 128;  // kBlock
   bool power_of_two = false;                        // the scales are powers of two
   std::string checkpoint_scale = "weight_scale";    // what checkpoints call the scales, within the layer
+  std::string other_scale{};                        // or so; empty: they do not
   bool has_global_scale = false;                    // a second one, of the whole weight (NVFP4)
   // Integers of 4 or 8 bits, offset by half their range, packed into I32 from the low end on (compressed-tensors'
   // pack-quantized); no recipe makes them. 0: none.
@@ -33,6 +34,9 @@ struct LAYERCAST_PUBLIC QuantizedForm {
   bool has_number() const { return scales == Scales::kTensor || has_global_scale; }
   // The recipe whose kernel tensors are such; empty: there is none.
   std::string_view recipe() const;
+  bool NamesScale(std::string_view name) const {
+    return name == checkpoint_scale || (!other_scale.empty() && name == other_scale);
+  }
   // What that recipe calls the scales.
   std::string_view kernel_scale() const;
   // Shape of the scales of a weight [rows, cols]. Blocks at the ends may be partial.

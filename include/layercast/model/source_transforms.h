@@ -78,6 +78,7 @@ class LAYERCAST_PUBLIC SourceTransforms {
   std::vector<SourceView> Apply(const TensorSpec& spec) const;
   // Those that match, as Describe says them.
   std::vector<std::string> Describe(std::string_view name) const;
+  std::vector<std::string> Describe() const;  // all of them
 
  private:
   struct Rule;

@@ -25,6 +25,7 @@ struct LAYERCAST_PUBLIC NameRule {
   std::string from;
   std::optional<std::string> to;  // nothing: the tensor is left out
   std::string reason;             // why it is left out
+  bool report_unused = false;     // load plans name it where it touches no tensor
 
   static NameRule Segments(std::string from, std::string to);  // anywhere in the name, every occurrence
   static NameRule Prefix(std::string from, std::string to);    // `to` may be empty
