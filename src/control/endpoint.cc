@@ -46,7 +46,9 @@ std::string HostOf(const std::string& endpoint) {
   if (endpoint.starts_with("ipc://") || endpoint.starts_with("inproc://")) return "";
   constexpr std::string_view kTcp = "tcp://";
   const std::size_t colon = endpoint.rfind(':');
-  if (!endpoint.starts_with(kTcp) || colon < kTcp.size() || !IsPort(std::string_view(endpoint).substr(colon + 1))) {
+  const bool is_one = endpoint.find(',') == std::string::npos;
+  if (!is_one || !endpoint.starts_with(kTcp) || colon < kTcp.size() ||
+      !IsPort(std::string_view(endpoint).substr(colon + 1))) {
     throw Error(ErrorCode::kInvalidArgument,
                 "endpoint '" + endpoint +
                     "': expected tcp://HOST:PORT (a port of at most 65535) or ipc://PATH, e.g. tcp://127.0.0.1:7700");
@@ -117,7 +119,7 @@ void CheckBindable(const std::string& endpoint, bool allow_remote) {
   throw Error(ErrorCode::kInvalidArgument,
               "endpoint '" + endpoint +
                   "' can be reached from other hosts, and peers are not authenticated: bind a "
-                  "loopback address, or allow remote peers explicitly");
+                  "loopback address, or allow remote peers (--allow-remote)");
 }
 
 }  // namespace layercast

@@ -5,6 +5,7 @@ namespace layercast {
 EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
   EngineOutcome outcome{.endpoint = endpoint, .ok = json.at("ok").get<bool>()};
   if (json.contains("version") && json["version"].is_object()) outcome.version = VersionFromJson(json["version"]);
+  if (json.contains("previous") && json["previous"].is_object()) outcome.previous = VersionFromJson(json["previous"]);
   if (json.contains("report") && json["report"].is_object()) outcome.report = json["report"].dump();
   if (json.contains("error") && json["error"].is_object()) outcome.error = ErrorFromJson(json["error"]);
   return outcome;

@@ -104,7 +104,7 @@ class Participant {
   }
 
   EngineOutcome Cancelled(EngineOutcome outcome, const std::string& why) {
-    const EngineOutcome aborted = Call("abort_weights", Json::object());
+    const EngineOutcome aborted = Call("abort_weights", {{"reason", why}});
     if (aborted.version) outcome.version = aborted.version;
     outcome.ok = false;
     outcome.error.emplace(ErrorCode::kCancelled, "not committed, as on no other engine: " + why);

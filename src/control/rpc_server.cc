@@ -13,7 +13,7 @@
 #include "src/base/shallow_json.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
-#include "src/control/endpoint.h"
+#include "src/control/listening.h"
 #include "src/control/rpc.h"
 #include "src/zmq/message_limit.h"
 #include "src/zmq/poll_sockets.h"
@@ -54,27 +54,23 @@ class RpcServer::Impl {
   Impl(const std::string& endpoint, bool allow_remote, Handler handler)
       : handler_(std::move(handler)), context_(1), socket_(context_, zmq::socket_type::router) {
     limit_.emplace(context_, socket_, kMaxRpcBytes);
-    const std::string bindable = AsBindable(endpoint);
-    CheckBindable(bindable, allow_remote);
-    socket_.set(zmq::sockopt::ipv6, IsIpv6(bindable));
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
+    socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
     socket_.set(zmq::sockopt::router_mandatory, true);
-    try {
-      socket_.bind(bindable);
-    } catch (const zmq::error_t& error) {
-      throw Error(ErrorCode::kUnavailable, "endpoint '" + endpoint + "': " + error.what());
-    }
-    endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
+    listening_.emplace(socket_, "engine", endpoint, allow_remote);
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
   ~Impl() {
     thread_.request_stop();
     answers_->wake_up.Ring();
   }
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return listening_->endpoint(); }
 
  private:
+  // Requests that are taken before answers go out, and the end of the server is looked for.
+  static constexpr int kMostAtOnce = 16;
+
   void Run(const std::stop_token& stop) {
     NameThisThread("lc-rpc");
     while (!stop.stop_requested()) {
@@ -108,7 +104,8 @@ class RpcServer::Impl {
 
   void TakeRequests() {
     zmq::message_t routing_id;
-    while (socket_.recv(routing_id, zmq::recv_flags::dontwait)) {
+    int taken = 0;
+    for (; taken < kMostAtOnce && socket_.recv(routing_id, zmq::recv_flags::dontwait); ++taken) {
       zmq::message_t body;
       std::size_t parts = 0;
       for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
@@ -117,7 +114,9 @@ class RpcServer::Impl {
       limit_->Heard(body);
       if (parts == 1) Take(routing_id.to_string(), body.to_string_view());
     }
-    if (limit_->Enforce()) log::warn("engine {}: a client loses its connection: {}", endpoint_, limit_->Complaint());
+    if (limit_->Enforce(taken < kMostAtOnce)) {
+      log::warn("engine {}: a client loses its connection: {}", endpoint(), limit_->Complaint());
+    }
   }
 
   void Take(const std::string& from, std::string_view text) {
@@ -144,7 +143,7 @@ class RpcServer::Impl {
   zmq::context_t context_;
   std::optional<MessageLimit> limit_;  // of the socket, which it outlives
   zmq::socket_t socket_;
-  std::string endpoint_;
+  std::optional<Listening> listening_;
   std::jthread thread_;
 };
 

@@ -19,7 +19,7 @@ TEST(Endpoint, NamesItsHost) {
   EXPECT_EQ(HostOf("ipc:///tmp/engine"), "");
   for (const char* wrong :
        {"", "127.0.0.1:7700", "tcp://", "tcp://host", "tcp://host:", "udp://host:1", "tcp://host:abc",
-        "tcp://host:99999", "tcp://host:65536", "tcp://host:-1", "tcp://host:7 "}) {
+        "tcp://host:99999", "tcp://host:65536", "tcp://host:-1", "tcp://host:7 ", "tcp://a:1,tcp://b:2"}) {
     EXPECT_THROW(HostOf(wrong), Error) << wrong;
   }
 }

@@ -149,6 +149,34 @@ TEST(Rpc, AMessageWithoutAnEndCostsAClientItsConnection) {
   EXPECT_EQ(client.Call("echo", {{"still", "here"}}, Soon())["still"], "here");
 }
 
+// While the server is busy, what a client sends waits with the client.
+TEST(Rpc, RequestsThatAreNotTakenYetStayWithTheClientThatSendsThem) {
+  std::promise<void> taken, release;
+  RpcServer server("tcp://127.0.0.1:0", false,
+                   [&](const std::string& method, const Json& params, const RpcReply& reply) {
+                     if (method == "hold") {
+                       taken.set_value();
+                       release.get_future().wait();
+                     }
+                     reply.Result(params);
+                   });
+  zmq::context_t context(1);
+  zmq::socket_t socket(context, zmq::socket_type::dealer);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::sndhwm, 1);
+  socket.set(zmq::sockopt::sndtimeo, 1000);
+  socket.connect(server.endpoint());
+  socket.send(zmq::str_buffer(R"({"id": 1, "method": "hold", "params": {}})"));
+  taken.get_future().wait();
+  const std::string large = R"({"id": 2, "method": "echo", "params": [")" + std::string(1 << 20, 'x') + "\"]}";
+  int sent = 0;
+  while (sent < 64 && socket.send(zmq::buffer(large))) ++sent;
+  EXPECT_LT(sent, 64);
+  release.set_value();
+  RpcClient client("engine", server.endpoint());
+  EXPECT_EQ(client.Call("echo", {{"others", "have their turn"}}, Soon())["others"], "have their turn");
+}
+
 TEST(Rpc, AnAnswerWithoutAnEndEndsTheCall) {
   const testing::RawZmtpServer::Listener listener;
   const auto cut =
