@@ -1,8 +1,12 @@
 // layercast reload: has running engines take new weights, all at once, and says how each of them fared.
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -17,6 +21,7 @@ Json OutcomeJson(const EngineOutcome& outcome) {
   Json json = {{"endpoint", outcome.endpoint},
                {"ok", outcome.ok},
                {"version", VersionToJson(outcome.version)},
+               {"previous", VersionToJson(outcome.previous)},
                {"report", outcome.report.empty() ? Json(nullptr) : Json::parse(outcome.report, nullptr, false)},
                {"error", nullptr}};
   if (outcome.error) json["error"] = ErrorToJson(*outcome.error);
@@ -38,23 +43,40 @@ std::string RelayedText(const Json& publisher) {
   return "    " + std::to_string(bytes) + " of them from other engines: " + relays + "\n";
 }
 
+// Of another version than the one before; empty where there was none.
+std::string InPlaceOf(const Json& previous, const Json& version) {
+  return previous.is_null() || previous == version ? "" : " in place of " + VersionText(previous);
+}
+
+// In the order of the way; each stage's time is the most that a rank took.
+std::string StagesText(const Json& milliseconds) {
+  std::string text;
+  for (const char* stage : {"connect", "plan", "receive", "layer_buffer", "materialize", "fuse_and_shard", "quantize",
+                            "commit", "verify"}) {
+    if (milliseconds.contains(stage))
+      text += std::string("    ") + stage + " " + Milliseconds(milliseconds[stage].get<double>()) + "\n";
+  }
+  return text;
+}
+
 std::string OutcomeText(const Json& outcome) {
   const Json& report = outcome["report"];
   std::string text = outcome["endpoint"].get<std::string>() + ": ";
   if (outcome["ok"].get<bool>()) {
-    text += "serves " + VersionText(outcome["version"]) + "\n";
+    text += "serves " + VersionText(outcome["version"]) + InPlaceOf(outcome["previous"], outcome["version"]) + "\n";
   } else {
-    const bool serves = outcome["version"].is_object();  // torn, or did not say
-    text += (serves ? "failed, still serves " + VersionText(outcome["version"]) : std::string("failed")) + ": " +
-            outcome["error"]["message"].get<std::string>() + "\n";
+    const bool serves = outcome["version"].is_object();
+    text += (serves ? "failed, still serves " + VersionText(outcome["version"])
+                    : std::string("failed, and serves nothing that it told of (layercast status has more)")) +
+            ": " + outcome["error"]["message"].get<std::string>() + "\n";
   }
   if (!report.is_object()) return text;
   // Refused before anything could move: a report of zeros says nothing.
   if (!outcome["ok"].get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return text;
   text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
           std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
-          report["channel"].value("name", "?") + " at " + RateText(report["channel"]["gb_per_s"]) + ", " +
-          std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
+          report["channel"].value("name", "?") + ", its slowest rank at " + RateText(report["channel"]["gb_per_s"]) +
+          "; " + std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
           Milliseconds(report.value("total_ms", 0.0)) + "\n";
   for (const Json& of_rank : report["channel"].value("ranks", Json::array())) {
     text += "    rank " + of_rank["rank"].dump() + " over " + of_rank.value("name", "?") + " at " +
@@ -63,10 +85,11 @@ std::string OutcomeText(const Json& outcome) {
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
   const Json& warning = report["channel"]["warning"];
   if (warning.is_string()) text += "  warning: " + warning.get<std::string>() + "\n";
-  for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {
-    text += "    " + stage + " " + Milliseconds(milliseconds.get<double>()) + "\n";
+  for (const Json& rule : report.value("unused_rules", Json::array())) {
+    text += "  warning: weight rule '" + rule.get<std::string>() + "' touches no tensor\n";
   }
-  return text;
+  for (const Json& layers : report.value("kept", Json::array())) text += "  kept: " + layers.get<std::string>() + "\n";
+  return text + StagesText(report.value("stage_ms", Json::object()));
 }
 
 // The one to be named; null when none failed. An engine that gave up because of another is not it.
@@ -78,6 +101,14 @@ const EngineOutcome* AtFault(const std::vector<EngineOutcome>& outcomes) {
     if (cancelled == nullptr) cancelled = &outcome;
   }
   return cancelled;
+}
+
+// Engines were asked, and go on.
+void SayThatEnginesGoOn(int) {
+  constexpr std::string_view kSaid =
+      "\nlayercast reload: interrupted; the engines go on with it: layercast status --engine EP tells how it ends\n";
+  static_cast<void>(::write(STDERR_FILENO, kSaid.data(), kSaid.size()) == 0);
+  ::_exit(128 + SIGINT);
 }
 
 class Reload final : public Subcommand {
@@ -99,6 +130,9 @@ class Reload final : public Subcommand {
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_flag("--partial", request_.partial,
                  "The tensors are of a part of the model: layers that none of them is of keep what they serve");
+    DeclareList(app, "--may-keep", request_.may_keep,
+                "Paths of layers, or of modules above them: no others may do so; by default any")
+        ->needs("--partial");
     app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")->excludes(path);
     app.add_option("--pause-mode", request_.pause_mode, "What happens to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}));
@@ -115,6 +149,7 @@ class Reload final : public Subcommand {
       request_.secondary_weights = source.secondary;
     }
     request_.timeout = timeout_.duration();
+    if (!request_.all_or_none) std::signal(SIGINT, SayThatEnginesGoOn);  // else they drop what they have staged
     const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;

@@ -7,9 +7,10 @@
 
 namespace layercast {
 
-// Types default, linear, dynamic, llama3, yarn. Dynamic scaling sets in beyond max_position_embeddings, where the
-// built-in engine's sequences end: it is the default. Throws kUnsupported for other types, kInvalidArgument for a
-// parameter that is missing.
+// Types default, linear, dynamic, llama3, yarn. Within max_position_embeddings transformers' dynamic type turns as the
+// default one does, whatever its factor. Beyond, it turns by frequencies that change with each token, earlier positions
+// too, whose keys are in the cache by then: the built-in engine's sequences end there. Throws kUnsupported for other
+// types, kInvalidArgument for a parameter that is missing.
 Rope MakeRope(const RotaryEmbedding& embedding);
 
 }  // namespace layercast

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/plan/kept_layers.h"
 #include "engine_side/reload/amax_requests.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -223,6 +224,7 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
   report.bytes_total = schedule().schedule.total_bytes();
   report.layers = pipeline_.layers_done();
   report.layers_kept = pipeline_.layers_kept();
+  report.kept = Condensed(KeptLayers(plan));
   report.peak_buffered_bytes = pipeline_.buffer().peak_bytes();
   report.out_of_order = pipeline_.buffer().episodes();
   report.cast.clear();
@@ -240,6 +242,7 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
     report.skipped.push_back(
         {manifest_.entry(alias.tensor).spec.name, "tied to " + manifest_.entry(alias.owner).spec.name});
   }
+  report.unused_rules = plan.unused_rules();
   report.elsewhere = plan.elsewhere().size();
   for (const auto& [stage, milliseconds] : pipeline_.milliseconds()) report.stage_ms[stage] = milliseconds;
 }

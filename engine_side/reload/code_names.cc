@@ -50,7 +50,9 @@ std::vector<TensorSpec> WeightsOf(const TensorSpec& spec) {
 
 std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form) {
   if (name.ends_with(kWeightSuffix)) {
-    return {name.substr(0, name.size() - kWeightSuffix.size()) + "." + form.checkpoint_scale};
+    std::vector<std::string> names = {JoinPath(ParentPath(name), form.checkpoint_scale)};
+    if (!form.other_scale.empty()) names.push_back(JoinPath(ParentPath(name), form.other_scale));
+    return names;
   }
   std::vector<std::string> names = form.StackedScales();
   for (std::string& suffix : names) suffix.insert(0, name);
@@ -77,10 +79,10 @@ std::vector<std::string> GlobalScaleNames(const std::string& name, const Quantiz
 
 std::string ZeroPointName(const std::string& name) { return JoinPath(ParentPath(name), QuantizedForm::kZeroPoint); }
 
-std::string InputScaleNameOf(const std::string& weight, bool packed) {
-  if (packed && weight.ends_with(kWeightSuffix)) return JoinPath(ParentPath(weight), "input_global_scale");
-  if (!weight.ends_with(kWeightSuffix)) return weight + "_input_scale";  // experts, stacked
-  return weight.substr(0, weight.size() - kWeightSuffix.size()) + ".input_scale";
+std::vector<std::string> InputScaleNames(const std::string& weight, bool packed) {
+  if (!weight.ends_with(kWeightSuffix)) return {weight + "_input_scale", weight + "_activation_scale"};  // a stack's
+  if (packed) return {JoinPath(ParentPath(weight), "input_global_scale")};
+  return {JoinPath(ParentPath(weight), "input_scale"), JoinPath(ParentPath(weight), "activation_scale")};
 }
 
 }  // namespace layercast

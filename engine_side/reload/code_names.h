@@ -33,7 +33,7 @@ std::vector<std::string> GlobalScaleNames(const std::string& name, const Quantiz
 // What the zero points of a matrix are called, where the form has them.
 std::string ZeroPointName(const std::string& name);
 
-// What that of its activations is called.
-std::string InputScaleNameOf(const std::string& weight, bool packed);
+// What that of its activations may be called, the usual name first.
+std::vector<std::string> InputScaleNames(const std::string& weight, bool packed);
 
 }  // namespace layercast

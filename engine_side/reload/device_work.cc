@@ -64,7 +64,10 @@ DeviceWork::DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block
       pinned_memory_(stream.pinned()),
       chunks_(stream),
       uploads_(stream, block_bytes),
-      download_(stream, block_bytes) {}
+      download_(stream, block_bytes) {
+  uploads_.Open();  // before a channel's kernels run, which wait for their peers
+  download_.Open();
+}
 
 DeviceWork::~DeviceWork() { WaitQuietly(); }
 

@@ -141,15 +141,16 @@ class LayerFinder {
                                                ", " + WhyNoForm(*found->layer));
   }
 
-  bool IsThere(const std::vector<std::string>& names) const {
-    return std::ranges::any_of(names, [&](const std::string& name) { return index_of_.contains(name); });
+  std::optional<std::uint32_t> FirstThere(const std::vector<std::string>& names) const {
+    const auto there = std::ranges::find_if(names, [&](const std::string& name) { return index_of_.contains(name); });
+    return there == names.end() ? std::nullopt : std::optional(index_of_.at(*there));
   }
 
-  // The first of `names` that is there.
+  bool IsThere(const std::vector<std::string>& names) const { return FirstThere(names).has_value(); }
+
   std::uint32_t FindTensor(const std::string& what, const std::string& kind,
                            const std::vector<std::string>& names) const {
-    const auto there = std::ranges::find_if(names, [&](const std::string& name) { return index_of_.contains(name); });
-    if (there != names.end()) return index_of_.at(*there);
+    if (const auto there = FirstThere(names)) return *there;
     throw Error(ErrorCode::kInvalidArgument, what + ", and its " + kind + ", '" + names.front() + "', are missing");
   }
 
@@ -158,12 +159,11 @@ class LayerFinder {
     const std::string name = layer.layer->InputScaleName(to.pieces.front().parameter);
     auto scale = std::ranges::find(layer.input_scales, name, &QuantizedLayer::InputScale::name);
     if (scale == layer.input_scales.end()) scale = layer.input_scales.insert(scale, {name, {}, part.packed});
-    const std::string of_part = InputScaleNameOf(part.name, part.packed);
-    const auto found = index_of_.find(of_part);
-    if (found != index_of_.end()) {
-      scale->parts.push_back(found->second);
+    const std::vector<std::string> of_part = InputScaleNames(part.name, part.packed);
+    if (const auto found = FirstThere(of_part)) {
+      scale->parts.push_back(*found);
     } else {
-      without_input_scale_.try_emplace(JoinPath(layer.path, name), of_part);
+      without_input_scale_.try_emplace(JoinPath(layer.path, name), of_part.front());
     }
   }
 

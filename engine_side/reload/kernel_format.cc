@@ -9,7 +9,6 @@
 #include "engine_side/model/path.h"
 #include "engine_side/reload/check_scales.h"
 #include "layercast/error.h"
-#include "src/checkpoint/safetensors_file.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -45,17 +44,6 @@ class OneAfterTheOther final : public WeightsIterator {
   std::size_t next_ = 0;  // part
   std::unique_ptr<WeightsIterator> walk_;
 };
-
-void CheckExpertPlacement(const std::filesystem::path& file, ExpertPlacement expected) {
-  const std::map<std::string, std::string> metadata = SafetensorsFile(file).metadata();
-  const auto found = metadata.find(kExpertPlacementKey);
-  const std::string_view got =
-      found == metadata.end() ? ExpertPlacementName(ExpertPlacement::kContiguous) : std::string_view(found->second);
-  if (got == ExpertPlacementName(expected)) return;
-  throw Error(ErrorCode::kInvalidArgument, file.string() + ": " + kExpertPlacementKey + ": expected " +
-                                               std::string(ExpertPlacementName(expected)) + ", got " +
-                                               std::string(got));
-}
 
 // Ticks kernel tensors off as they come, and remembers everything that is wrong.
 class Awaited {
@@ -116,7 +104,12 @@ bool IsKernelFormat(const CheckpointSource& source) {
                                                source.secondary.front().path + "'");
 }
 
-KernelFiles::KernelFiles(const std::string& directory, const ParallelConfig& parallel) {
+std::optional<Version> ExportedVersion(const std::string& directory) {
+  const std::filesystem::path first = PartPath(directory, 0, 0);
+  return Exists(first) ? ExportLabel(first).version() : std::nullopt;
+}
+
+KernelFiles::KernelFiles(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe) {
   const int rank = parallel.engine_rank();
   const int ranks = parallel.engine_size();
   for (int part = 0; Exists(PartPath(directory, rank, part)); ++part) {
@@ -134,7 +127,22 @@ KernelFiles::KernelFiles(const std::string& directory, const ParallelConfig& par
                                                  " ranks: " + PartPath(directory, ranks, 0).filename().string() +
                                                  " is there too");
   }
-  if (parallel.ep_size > 1) CheckExpertPlacement(PartPath(directory, rank, 0), parallel.expert_placement);
+  CheckLabels(directory, parallel, recipe);
+}
+
+// Rank 0's file stands for all other ranks': each of them is held against it. Where it is not there, on another host
+// say, the versions that the ranks report tell them apart.
+void KernelFiles::CheckLabels(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe) {
+  const int rank = parallel.engine_rank();
+  label_.emplace(PartPath(directory, rank, 0));
+  label_->CheckRank(parallel, recipe);
+  for (std::size_t part = 1; part < parts_.size(); ++part) {
+    const ExportLabel label(PartPath(directory, rank, static_cast<int>(part)));
+    label.CheckRank(parallel, recipe);
+    label.CheckVersion(*label_);
+  }
+  const std::filesystem::path first = PartPath(directory, 0, 0);
+  if (rank != 0 && Exists(first)) label_->CheckVersion(ExportLabel(first));
 }
 
 std::unique_ptr<WeightsIterator> KernelFiles::Weights() const { return std::make_unique<OneAfterTheOther>(parts_); }

@@ -10,6 +10,9 @@
 namespace layercast {
 namespace {
 
+// A checkpoint in another order interleaves every layer, on every rank, with every reload.
+constexpr std::size_t kLoggedEpisodes = 3;
+
 std::string Quoted(const std::vector<std::string>& items) {
   std::string out = "[";
   for (const std::string& item : items) out += (out.size() > 1 ? ", \"" : "\"") + item + "\"";
@@ -84,17 +87,18 @@ MaterializedLayer& LayerBuffer::Open(std::uint32_t layer) {
 void LayerBuffer::ExpectRoomFor(std::uint32_t layer) const {
   const std::uint64_t needed = LayerBytes(plan_, plan_.layers()[layer]);
   if (limit_ == 0 || bytes_ + needed <= limit_) return;
+  const std::string shortage = "layer " + plan_.layers()[layer].path + " needs " + std::to_string(needed) +
+                               " bytes of buffers, of " + std::to_string(limit_) + " that the buffer limit allows";
+  if (open_.empty()) throw Error(ErrorCode::kResourceExhausted, shortage + ": no order of weights helps, allow more");
   std::vector<std::string> held;
   std::vector<std::string> awaited;
   for (const auto& [other, memory] : open_) {
     held.push_back(plan_.layers()[other].path + ": " + std::to_string(memory.num_bytes()) + " bytes");
     for (std::string& name : AwaitedBy(other)) awaited.push_back(std::move(name));
   }
-  throw Error(ErrorCode::kResourceExhausted,
-              "layer " + plan_.layers()[layer].path + " needs " + std::to_string(needed) + " bytes of buffers, of " +
-                  std::to_string(limit_) + " that the buffer limit allows; held by incomplete layers: " + Quoted(held) +
-                  "; tensors still awaited: " + Quoted(awaited) +
-                  ". Order weights by their parent layer, or allow more");
+  throw Error(ErrorCode::kResourceExhausted, shortage + "; held by incomplete layers: " + Quoted(held) +
+                                                 "; tensors still awaited: " + Quoted(awaited) +
+                                                 ". Order weights by their parent layer, or allow more");
 }
 
 bool LayerBuffer::Covered(std::uint32_t layer) const { return placements_awaited_[layer] == 0; }
@@ -130,8 +134,12 @@ void LayerBuffer::NoteInterleaving() {
     for (std::string& name : AwaitedBy(layer)) episode.awaited.push_back(std::move(name));
   }
   episode.warning = Warning(buffered, class_names);
-  log::warn("{}", episode.warning);
-  log::warn("open layers: {}; tensors still awaited: {}", Quoted(episode.layers), Quoted(episode.awaited));
+  if (episodes_.size() < kLoggedEpisodes) {
+    log::warn("{}", episode.warning);
+    log::warn("open layers: {}; tensors still awaited: {}", Quoted(episode.layers), Quoted(episode.awaited));
+  } else if (episodes_.size() == kLoggedEpisodes) {
+    log::warn("layers interleave again; the reload's report (out_of_order) has each time that they do");
+  }
   episodes_.push_back(std::move(episode));
 }
 

@@ -22,6 +22,16 @@ const std::uint8_t* CodesOf(const NamedTensor& weight) {
   return reinterpret_cast<const std::uint8_t*>(weight.tensor.data);
 }
 
+// What reading the numbers of a part that is to be dequantized would refuse, before anything is read.
+void CheckSpecs(const Checkpoint& checkpoint, const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
+  if (part.scale_is_of_stack) {
+    CheckScalesOfExpert(checkpoint, layer, part);
+  } else {
+    QuantizedScales(checkpoint, layer).Check(part);
+  }
+  if (layer.layer->quantized_form()->has_zero_points) CheckZeroPoints(checkpoint, layer, part);
+}
+
 }  // namespace
 
 QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization,
@@ -30,10 +40,16 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
       memory_(memory),
       pool_(pool),
       quantized_(TakeQuantizedLayers(model, checkpoint_.specs(), quantization)) {
+  if (const auto& heads = model.heads()) {
+    checkpoint_.CheckHeads(heads->num_attention_heads, heads->num_key_value_heads);
+  }
   std::vector<bool> replaced(checkpoint_.specs().size());
   for (const QuantizedLayer& layer : quantized_.layers) {
     for (const QuantizedLayer::InputScale& scale : layer.input_scales) {
-      for (const std::uint32_t part : scale.parts) replaced[part] = true;
+      for (const std::uint32_t part : scale.parts) {
+        QuantizedScales(checkpoint_, layer).CheckNumbers(part);
+        replaced[part] = true;
+      }
       AddNumber(JoinPath(layer.path, scale.name),
                 [this, &layer, &scale] { return QuantizedScales(checkpoint_, layer).Largest(scale); });
     }
@@ -52,10 +68,10 @@ QuantizedCheckpoint::QuantizedCheckpoint(Checkpoint checkpoint, Module& model, c
         AddScaleOfEach(layer, part, *for_all);
       }
       if (replaced[part.scale]) continue;
-      if (QuantizedScales(checkpoint_, layer).HaveAnotherShape(part)) {
-        replaced[part.scale] = true;
-        AddScalesInShape(layer, part);
-      }
+      TensorSpec taken = QuantizedScales(checkpoint_, layer).Taken(part);
+      if (taken == checkpoint_.specs()[part.scale]) continue;
+      replaced[part.scale] = true;
+      AddScalesAs(std::move(taken), layer, part);
     }
   }
   for (const PackedExperts& experts : quantized_.experts) {
@@ -83,6 +99,7 @@ void QuantizedCheckpoint::AddMade(TensorSpec spec, Maker make) {
 void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
   const DType dtype = layer.layer->parameters()[0].spec.dtype;
   for (const QuantizedLayer::Part& part : layer.parts) {
+    CheckSpecs(checkpoint_, layer, part);
     Shape shape = checkpoint_.specs()[part.weight].shape;
     shape[shape.size() - (part.transposed ? 2 : 1)] *= layer.layer->quantized_form()->codes_per_element();
     AddMade({part.name, dtype, std::move(shape)},
@@ -113,10 +130,14 @@ void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const Quan
   });
 }
 
-void QuantizedCheckpoint::AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
-  TensorSpec spec = checkpoint_.specs()[part.scale];
-  spec.shape = QuantizedScales(checkpoint_, layer).ShapeOf(part);
-  AddMade(std::move(spec), [this, &part](std::byte* values) {
+void QuantizedCheckpoint::AddScalesAs(TensorSpec spec, const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
+  const bool as_numbers = spec.dtype != checkpoint_.specs()[part.scale].dtype;
+  AddMade(std::move(spec), [this, &layer, &part, as_numbers](std::byte* values) {
+    if (as_numbers) {
+      const std::vector<float> numbers = QuantizedScales(checkpoint_, layer).NumbersOf(part.scale);
+      std::memcpy(values, numbers.data(), numbers.size() * sizeof(float));
+      return;
+    }
     const NamedTensor scales = checkpoint_.Tensor(std::size_t{part.scale});
     std::memcpy(values, scales.tensor.data, static_cast<std::size_t>(scales.tensor.num_bytes()));
   });

@@ -20,8 +20,8 @@ namespace layercast {
 // Resource; one thread at a time. It outlives its iterators; the memory and the pool outlive it and what they give.
 class QuantizedCheckpoint {
  public:
-  // Puts `model` into the form that takes it: see TakeQuantizedLayers. `memory`: for each tensor that is made, while
-  // somebody holds it.
+  // Puts `model` into the form that takes it: see TakeQuantizedLayers. Throws as that and Checkpoint::CheckHeads do,
+  // and on scales that could not be read. `memory`: for each tensor that is made, while somebody holds it.
   QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization,
                       MemoryResource& memory, WorkerPool& pool);
   QuantizedCheckpoint(const QuantizedCheckpoint&) = delete;
@@ -44,7 +44,7 @@ class QuantizedCheckpoint {
   void AddDequantized(const QuantizedLayer& layer);
   std::optional<std::uint32_t> ScaleForAll(const QuantizedLayer& layer, const QuantizedLayer::Part& part) const;
   void AddScaleOfEach(const QuantizedLayer& layer, const QuantizedLayer::Part& part, std::uint32_t for_all);
-  void AddScalesInShape(const QuantizedLayer& layer, const QuantizedLayer::Part& part);
+  void AddScalesAs(TensorSpec spec, const QuantizedLayer& layer, const QuantizedLayer::Part& part);
   void AddNumber(std::string name, std::function<float()> make);
   NamedTensor Make(std::uint32_t index) const;
   void Dequantized(const QuantizedLayer& layer, const QuantizedLayer::Part& part, DType dtype, std::byte* values) const;

@@ -19,10 +19,13 @@ const std::uint8_t* BytesOf(const NamedTensor& tensor) {
   return reinterpret_cast<const std::uint8_t*>(tensor.tensor.data);
 }
 
+// Exponents, which are exact in fp32, stand for numbers: transformers' own FP8 in blocks.
+bool AreNumbers(DType dtype) { return dtype == DType::kF8E8M0 || CanCast(dtype, DType::kF32); }
+
 // Scales of a byte each, e4m3 or exponents (e8m0).
 std::vector<float> ValuesOfBytes(const NamedTensor& tensor) {
   const ValueTables& tables = GetValueTables();
-  const std::array<float, 256>& table = tensor.tensor.dtype == DType::kU8 ? tables.f8_e8m0 : tables.f8_e4m3;
+  const std::array<float, 256>& table = tensor.tensor.dtype == DType::kF8E4M3 ? tables.f8_e4m3 : tables.f8_e8m0;
   std::vector<float> values(static_cast<std::size_t>(tensor.tensor.num_bytes()));
   std::transform(BytesOf(tensor), BytesOf(tensor) + values.size(), values.begin(),
                  [&](std::uint8_t code) { return table[code]; });
@@ -51,19 +54,23 @@ float QuantizedScales::Largest(const QuantizedLayer::InputScale& of) const {
   return largest;
 }
 
+void QuantizedScales::CheckNumbers(std::uint32_t tensor) const {
+  const TensorSpec& spec = checkpoint_.specs()[tensor];
+  if (AreNumbers(spec.dtype)) return;
+  throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected floating-point scales, got " + Describe(spec));
+}
+
 std::vector<float> QuantizedScales::NumbersOf(std::uint32_t tensor) const {
   const TensorSpec& spec = checkpoint_.specs()[tensor];
-  if (!CanCast(spec.dtype, DType::kF32)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "'" + spec.name + "' expected floating-point scales, got " + Describe(spec));
-  }
+  CheckNumbers(tensor);
+  if (spec.dtype == DType::kF8E8M0) return ValuesOfBytes(checkpoint_.Tensor(std::size_t{tensor}));
   std::vector<float> numbers(static_cast<std::size_t>(spec.num_elements()));
   Cast(spec.dtype, checkpoint_.Tensor(std::size_t{tensor}).tensor.data, DType::kF32,
        reinterpret_cast<std::byte*>(numbers.data()), numbers.size());
   return numbers;
 }
 
-// As the layer takes them.
+// Of a number for each matrix [count, 1], or [1].
 Shape QuantizedScales::ShapeOf(const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const QuantizedForm& form = *layer_.layer->quantized_form();
@@ -75,30 +82,44 @@ Shape QuantizedScales::ShapeOf(const QuantizedLayer::Part& part) const {
   return shape;
 }
 
-// ModelOpt's: [rows], not [rows, 1], and of blocks [rows / 128, 1, columns / 128, 1].
-bool QuantizedScales::HaveAnotherShape(const QuantizedLayer::Part& part) const {
-  const Shape& got = checkpoint_.specs()[part.scale].shape;
+// ModelOpt's are [rows], not [rows, 1], and of blocks [rows / 128, 1, columns / 128, 1]; transformers' number of a
+// whole weight is [1, 1]. One of no dimension is taken as it is, and so are stacks beside experts that come one by one.
+TensorSpec QuantizedScales::Taken(const QuantizedLayer::Part& part) const {
+  const QuantizedForm& form = *layer_.layer->quantized_form();
+  TensorSpec spec = checkpoint_.specs()[part.scale];
+  if (spec.dtype == DType::kF8E8M0 && form.scale_dtype == DType::kF32) spec.dtype = DType::kF32;
+  Shape shape = ShapeOf(part);
+  if (part.scale_is_of_stack || WithoutOnes(spec.shape) != WithoutOnes(shape)) return spec;
+  const bool is_number = form.scales == QuantizedForm::Scales::kTensor;
+  if (is_number) shape.resize(1);
+  if (!is_number || spec.shape.size() > 1) spec.shape = std::move(shape);
+  return spec;
+}
+
+void QuantizedScales::Check(const QuantizedLayer::Part& part) const {
+  const TensorSpec& spec = checkpoint_.specs()[part.scale];
+  const QuantizedForm& form = *layer_.layer->quantized_form();
   const Shape expected = ShapeOf(part);
-  return layer_.layer->quantized_form()->scales != QuantizedForm::Scales::kTensor && got != expected &&
-         WithoutOnes(got) == WithoutOnes(expected);
+  const bool one_for_all = form.scales == QuantizedForm::Scales::kTensor && spec.num_elements() == 1;
+  const bool readable = form.scale_dtype == DType::kF32 ? AreNumbers(spec.dtype) : spec.dtype == form.scale_dtype;
+  if ((WithoutOnes(spec.shape) != WithoutOnes(expected) && !one_for_all) || !readable) {
+    throw Error(ErrorCode::kInvalidArgument, "layer " + layer_.path + ": '" + spec.name + "' expected " +
+                                                 Describe(form.scale_dtype, expected) + ", got " + Describe(spec));
+  }
+  if (form.has_global_scale) CheckGlobal(part);
 }
 
 // In the form's shape but for ones, or one for a whole stack of experts, none of them negative, NaN or infinite: what
 // others fill scales with that never came.
 std::vector<float> QuantizedScales::Of(const QuantizedLayer::Part& part) const {
+  Check(part);
   const TensorSpec& spec = checkpoint_.specs()[part.scale];
   const QuantizedForm& form = *layer_.layer->quantized_form();
-  const Shape expected = ShapeOf(part);
-  const std::string where = "layer " + layer_.path + ": '" + spec.name + "' expected ";
-  const bool one_for_all = form.scales == QuantizedForm::Scales::kTensor && spec.num_elements() == 1;
-  const bool readable = spec.dtype == form.scale_dtype || CanCast(spec.dtype, form.scale_dtype);
-  if ((WithoutOnes(spec.shape) != WithoutOnes(expected) && !one_for_all) || !readable) {
-    throw Error(ErrorCode::kInvalidArgument, where + Describe(form.scale_dtype, expected) + ", got " + Describe(spec));
-  }
+  const auto count = static_cast<std::size_t>(NumElements(ShapeOf(part)));
   std::vector<float> scales = form.scale_dtype == DType::kF32
                                   ? NumbersOf(part.scale)
                                   : ValuesOfBytes(checkpoint_.Tensor(std::size_t{part.scale}));
-  if (one_for_all) scales.resize(static_cast<std::size_t>(NumElements(expected)), scales.front());
+  if (scales.size() == 1) scales.resize(count, scales.front());  // one for all
   CheckScales(scales, Sign::kNotNegative, layer_.path, spec.name);
   if (form.has_global_scale) {
     const std::vector<float> global_scales = GlobalOf(part);
@@ -108,16 +129,23 @@ std::vector<float> QuantizedScales::Of(const QuantizedLayer::Part& part) const {
   return scales;
 }
 
+void QuantizedScales::CheckGlobal(const QuantizedLayer::Part& part) const {
+  const TensorSpec& spec = checkpoint_.specs()[part.global_scale];
+  const std::int64_t count = MatrixStack::Of(checkpoint_.specs()[part.weight].shape).count;
+  if (spec.num_elements() != 1 && spec.num_elements() != count) {
+    throw Error(ErrorCode::kInvalidArgument, "layer " + layer_.path + ": '" + spec.name + "' expected " +
+                                                 Describe(DType::kF32, {count}) + ", got " + Describe(spec));
+  }
+  CheckNumbers(part.global_scale);
+}
+
 // As the recipe has them: where the checkpoint's is its reciprocal, what that is of. One for each expert of a stack,
 // which may have one for all.
 std::vector<float> QuantizedScales::GlobalOf(const QuantizedLayer::Part& part) const {
+  CheckGlobal(part);
   const TensorSpec& spec = checkpoint_.specs()[part.global_scale];
   const std::int64_t count = MatrixStack::Of(checkpoint_.specs()[part.weight].shape).count;
   const std::string where = "layer " + layer_.path + ": '" + spec.name + "' ";
-  if (spec.num_elements() != 1 && spec.num_elements() != count) {
-    throw Error(ErrorCode::kInvalidArgument,
-                where + "expected " + Describe(DType::kF32, {count}) + ", got " + Describe(spec));
-  }
   std::vector<float> scales = NumbersOf(part.global_scale);
   try {
     if (part.packed) scales = Reciprocals(reinterpret_cast<const std::byte*>(scales.data()), scales.size());

@@ -16,8 +16,8 @@
 namespace layercast {
 namespace {
 
-constexpr const char* kStages[] = {"receive",  "layer_buffer", "materialize", "fuse_and_shard",
-                                   "quantize", "verify",       "commit"};
+constexpr const char* kStages[] = {"connect",        "receive",  "layer_buffer", "materialize",
+                                   "fuse_and_shard", "quantize", "verify",       "commit"};
 
 std::string RankText(const ParallelConfig& parallel) {
   return "tp_rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size) + ", pp_rank " +

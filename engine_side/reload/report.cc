@@ -17,6 +17,7 @@ std::string ReloadReport::ToJson() const {
   json["bytes_total"] = bytes_total;
   json["layers"] = layers;
   json["layers_kept"] = layers_kept;
+  json["kept"] = kept;
   json["peak_buffered_bytes"] = peak_buffered_bytes;
   json["staged_bytes"] = staged_bytes;
   json["publishers"] = Json::array();
@@ -41,6 +42,7 @@ std::string ReloadReport::ToJson() const {
   }
   json["skipped"] = Json::array();
   for (const SkippedName& tensor : skipped) json["skipped"].push_back({{"name", tensor.name}, {"rule", tensor.rule}});
+  json["unused_rules"] = unused_rules;
   json["elsewhere"] = elsewhere;
   json["stage_ms"] = Json::object();
   for (const auto& [stage, milliseconds] : stage_ms) json["stage_ms"][stage] = milliseconds;

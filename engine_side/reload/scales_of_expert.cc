@@ -21,14 +21,18 @@ std::int64_t ExpertOf(const QuantizedLayer::Part& part) {
   return expert;
 }
 
+// Of blocks, in the stack: gate and up are one.
+std::int64_t RowsOfExpert(const QuantizedLayer::Part& part, const Shape& own) {
+  return part.shard_id == "w2" ? own[0] : 2 * own[0];
+}
+
 }  // namespace
 
-std::vector<float> ScalesOfExpert(const Checkpoint& checkpoint, const QuantizedLayer& layer,
-                                  const QuantizedLayer::Part& part) {
+void CheckScalesOfExpert(const Checkpoint& checkpoint, const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
   const QuantizedScales scales(checkpoint, layer);
   const Shape own = scales.ShapeOf(part);
   const std::int64_t expert = ExpertOf(part);
-  const std::int64_t rows = part.shard_id == "w2" ? own[0] : 2 * own[0];  // gate and up in one
+  const std::int64_t rows = RowsOfExpert(part, own);
   const TensorSpec& spec = checkpoint.specs()[part.scale];
   if (spec.shape.size() != 3 || spec.shape[0] <= expert || spec.shape[1] != rows || spec.shape[2] != own[1]) {
     throw Error(ErrorCode::kInvalidArgument, "layer " + layer.path + ": '" + spec.name + "' expected scales [" +
@@ -36,11 +40,20 @@ std::vector<float> ScalesOfExpert(const Checkpoint& checkpoint, const QuantizedL
                                                  "] of each expert, of " + std::to_string(expert) + " too, got " +
                                                  Describe(spec));
   }
+  scales.CheckNumbers(part.scale);
+}
+
+std::vector<float> ScalesOfExpert(const Checkpoint& checkpoint, const QuantizedLayer& layer,
+                                  const QuantizedLayer::Part& part) {
+  CheckScalesOfExpert(checkpoint, layer, part);
+  const QuantizedScales scales(checkpoint, layer);
+  const Shape own = scales.ShapeOf(part);
   const std::vector<float> all = scales.NumbersOf(part.scale);
   const std::int64_t count = own[0] * own[1];
-  const auto first = all.begin() + expert * rows * own[1] + (part.shard_id == "w3" ? count : 0);
+  const auto first =
+      all.begin() + ExpertOf(part) * RowsOfExpert(part, own) * own[1] + (part.shard_id == "w3" ? count : 0);
   std::vector<float> of_expert(first, first + count);
-  CheckScales(of_expert, Sign::kNotNegative, layer.path, spec.name);
+  CheckScales(of_expert, Sign::kNotNegative, layer.path, checkpoint.specs()[part.scale].name);
   return of_expert;
 }
 

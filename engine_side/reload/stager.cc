@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/plan/kept_layers.h"
 #include "engine_side/reload/naming_source.h"
 #include "engine_side/reload/quantized_layers.h"
 #include "engine_side/reload/stage_clock.h"
@@ -133,8 +134,11 @@ void Stager::Abandon() {
 }
 
 void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts) {
-  std::shared_ptr<const PreparedLayout> prepared =
-      NamingSource(arrival.from, [&] { return Prepare(manifest, std::move(parts)); });
+  std::shared_ptr<const PreparedLayout> prepared = NamingSource(arrival.from, [&] {
+    std::shared_ptr<const PreparedLayout> planned = Prepare(manifest, std::move(parts));
+    CheckMayKeep(planned->plan, source_.may_keep);
+    return planned;
+  });
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
 

@@ -8,11 +8,11 @@
 #include "engine_side/reload/naming_source.h"
 #include "engine_side/reload/progress.h"
 #include "engine_side/reload/quantized_checkpoint.h"
+#include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/checkpoint_manifest.h"
 #include "src/session/slow_channel.h"
 
 namespace layercast {
@@ -40,10 +40,13 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
     throw Error(ErrorCode::kInvalidArgument,
                 "a partial version: expected tensors of a checkpoint, got kernel tensors in " + source.path);
   }
-  KernelFiles files(source.path, parallel_);
+  KernelFiles files(source.path, parallel_, recipes_.name());
+  if (files.label().version()) report_.version = *files.label().version();
   NamingSource("checkpoint " + source.path, [&] { CheckKernelFormat(files.specs(), layout()); });
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
     StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);
+    files.label().CheckServedDigest(staged.digest);
+    if (files.label().version()) staged.version = report_.version = *files.label().version();
     staged.origin = {source, is_checkpoint_format};
     return staged;
   };
@@ -131,6 +134,7 @@ MergedVersion Stager::Connect(const std::string& lineage, std::optional<std::uin
                               .rank = parallel_.engine_rank(),
                               .ranks = alone ? 1 : parallel_.engine_size()};
   deadline_ = Deadline::After(timeout_);
+  const StageClock::Scope timing(report_.stage_ms["connect"]);
   session_ = FetchSession::Open(source_.endpoints, self, lineage, step, HowToFetch(), failpoints_, deadline_);
   const ChannelUse& channel = session_->channel();
   report_.channel = channel.name;
@@ -182,7 +186,7 @@ void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_r
     throw;
   }
   Describe(session_->stats());
-  report_.channel_warning = SlowChannelWarning(session_->stats()).value_or("");
+  report_.channel_warning = SlowChannelWarning(session_->stats(), session_->mode()).value_or("");
   if (!report_.channel_warning.empty())
     log::warn("publisher {}: {}", Joined(source_.endpoints), report_.channel_warning);
 }
@@ -221,6 +225,7 @@ FetchOptions Stager::HowToFetch() {
   fetch.channels = &channels_;
   fetch.layouts = &layouts_;
   fetch.channel = channel_;
+  fetch.pool = &pool_;
   fetch.memory = &layer_memory_;
   if (device_work_) fetch.device = &device_work_->chunks();
   fetch.relay = relay_ ? &*relay_ : nullptr;

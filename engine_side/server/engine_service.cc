@@ -40,7 +40,7 @@ constexpr std::int64_t kMostTokensOnDevice = 4096;
 
 // How long a sequence may be, held against what the model can.
 std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& config) {
-  const std::int64_t own = config.max_position_embeddings;
+  const std::int64_t own = config.ContextLength();
   if (ranks.max_model_len > own) {
     throw Error(ErrorCode::kInvalidArgument, "a sequence of " + std::to_string(ranks.max_model_len) +
                                                  " tokens: the model has " + std::to_string(own) + " positions");
@@ -235,7 +235,9 @@ class EngineService::Impl {
 
   void PrepareWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kPrepare, reply); }
   void CommitWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kCommit, reply); }
-  void AbortWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kAbort, reply); }
+  void AbortWeights(const Json& params, const RpcReply& reply) {
+    held_.Say(HeldReload::Word::kAbort, reply, params.value("reason", ""));
+  }
 
   void HoldWeights(const Json& /*params*/, const RpcReply& reply) {
     held_.Renew();

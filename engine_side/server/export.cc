@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/reload/export_label.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "src/control/json_forms.h"
 
@@ -31,11 +32,9 @@ std::vector<std::vector<const CapturedBuffer*>> Parts(const CapturedBuffers& cap
 
 }  // namespace
 
-Json ExportRank(const CapturedBuffers& captured, const std::string& directory, ParallelConfig parallel,
-                const Json& metadata) {
-  SafetensorsWriter::Metadata strings;
-  for (const auto& [key, value] : metadata.items()) strings[key] = value.get<std::string>();
-  strings["rank"] = std::to_string(parallel.engine_rank());
+Json ExportRank(const CapturedBuffers& captured, const std::string& directory, const ParallelConfig& parallel,
+                const std::string& recipe, const Version& version) {
+  const SafetensorsWriter::Metadata label = ExportLabel::ToWrite(version, parallel, recipe, captured.ServedDigest());
   Json result = {{"files", Json::array()}, {"tensors", captured.buffers().size()}, {"bytes", 0}};
   std::int64_t bytes = 0;
   int part = 0;
@@ -44,7 +43,7 @@ Json ExportRank(const CapturedBuffers& captured, const std::string& directory, P
         "model-rank-" + std::to_string(parallel.engine_rank()) + "-part-" + std::to_string(part++) + ".safetensors";
     std::vector<TensorSpec> specs;
     for (const CapturedBuffer* buffer : buffers) specs.push_back({buffer->name, buffer->dtype, buffer->shape});
-    SafetensorsWriter writer(std::filesystem::path(directory) / name, specs, strings);
+    SafetensorsWriter writer(std::filesystem::path(directory) / name, specs, label);
     for (const CapturedBuffer* buffer : buffers) {
       const std::vector<std::byte> served = captured.Read(*buffer);
       writer.Write(buffer->name, served);

@@ -9,13 +9,14 @@
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
 #include "layercast/receiver.h"
+#include "layercast/version.h"
 
 namespace layercast {
 
-// Writes `model-rank-{rank}-part-{part}.safetensors`: every captured buffer, row-major. Returns {"files", "tensors",
-// "bytes"}.
+// Writes `model-rank-{rank}-part-{part}.safetensors`: every captured buffer, row-major, labelled `version`. Returns
+// {"files", "tensors", "bytes"}.
 nlohmann::ordered_json ExportRank(const CapturedBuffers& captured, const std::string& directory,
-                                  ParallelConfig parallel, const nlohmann::ordered_json& metadata);
+                                  const ParallelConfig& parallel, const std::string& recipe, const Version& version);
 
 // Loads the checkpoint into buffers beside the served ones and compares. Returns {"tensors", "bytes", "differences":
 // [{"rank", "tensor", "offset", "served", "expected"}]}, the first differing byte of each tensor.

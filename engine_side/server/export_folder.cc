@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -18,6 +20,26 @@ namespace {
               "'" + path.string() + "': " + what + ": " + error.message());
 }
 
+// As ExportRank names them.
+bool IsOfAnExport(const std::string& name) { return name.starts_with("model-rank-") && name.ends_with(".safetensors"); }
+
+bool IsOfWeights(const std::string& name) {
+  constexpr std::array kEndings = {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt",
+                                   ".gguf"};
+  return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
+}
+
+void ExpectNoOtherWeights(const std::filesystem::path& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (IsOfAnExport(name) || !IsOfWeights(name)) continue;
+    throw Error(ErrorCode::kInvalidArgument, "'" + directory.string() +
+                                                 "': expected a folder without weights, or with an "
+                                                 "earlier export, got one with '" +
+                                                 name + "'");
+  }
+}
+
 }  // namespace
 
 ExportFolder::ExportFolder(std::filesystem::path directory)
@@ -25,6 +47,7 @@ ExportFolder::ExportFolder(std::filesystem::path directory)
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error) Fail(directory_, "cannot make this folder", error);
+  ExpectNoOtherWeights(directory_);
   std::filesystem::create_directory(unfinished_, error);
   if (error) Fail(directory_, "cannot write into this folder", error);
 }
@@ -53,6 +76,12 @@ void ExportFolder::Publish(const std::vector<std::string>& names) const {
     std::error_code error;
     std::filesystem::rename(unfinished_ / name, directory_ / name, error);
     if (error) Fail(directory_ / name, "cannot rename the finished file", error);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    const std::string name = entry.path().filename().string();
+    if (!IsOfAnExport(name) || std::ranges::find(names, name) != names.end()) continue;
+    std::error_code error;
+    if (!std::filesystem::remove(entry.path(), error)) Fail(entry.path(), "cannot remove this earlier export", error);
   }
 }
 

@@ -13,7 +13,8 @@ namespace layercast {
 // path and reason.
 class ExportFolder {
  public:
-  // Makes `directory`, if need be, and the folder inside it.
+  // Makes `directory`, if need be, and the folder inside it. One that holds weights which are no export is refused:
+  // `serve` would load the export in their place, and their config.json be gone.
   explicit ExportFolder(std::filesystem::path directory);
   ~ExportFolder();  // what was not published is gone
   ExportFolder(const ExportFolder&) = delete;
@@ -22,7 +23,8 @@ class ExportFolder {
   // Where they are written.
   const std::filesystem::path& unfinished() const { return unfinished_; }
   void Write(const std::string& name, std::string_view text) const;
-  // Renames these into the folder that was asked for, over what has their names there.
+  // Renames these into the folder that was asked for, over what has their names there. What an earlier export of more
+  // ranks or parts has left goes.
   void Publish(const std::vector<std::string>& names) const;
 
  private:

@@ -28,7 +28,7 @@ void CheckRequest(const SequenceRequest& request, const ModelConfig& config, std
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (request.max_new > max_model_len - prompt) {
     Refuse(std::to_string(prompt) + " tokens and " + std::to_string(request.max_new) + " new ones, " +
-           (max_model_len == config.max_position_embeddings ? "the model has " : "this engine computes ") +
+           (max_model_len == config.ContextLength() ? "the model has " : "this engine computes ") +
            std::to_string(max_model_len) + " positions");
   }
   CheckSamplingParams({.temperature = request.temperature, .top_p = request.top_p, .top_k = request.top_k, .seed = 0});

@@ -1,7 +1,6 @@
 #include "engine_side/server/held_reload.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "layercast/error.h"
@@ -20,7 +19,7 @@ std::string CallOf(HeldReload::Word word) {
 
 }  // namespace
 
-void HeldReload::Say(Word word, const RpcReply& reply) {
+void HeldReload::Say(Word word, const RpcReply& reply, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!awaited_ || said_) {
     throw Error(ErrorCode::kFailedPrecondition,
@@ -31,6 +30,7 @@ void HeldReload::Say(Word word, const RpcReply& reply) {
                 CallOf(word) + ": expected " + CallOf(*awaited_) + " or " + CallOf(Word::kAbort));
   }
   said_ = word;
+  reason_ = reason;
   asked_ = reply;
   changed_.notify_all();
 }
@@ -69,7 +69,9 @@ void HeldReload::Await(Word next, Json answer, Deadline deadline) {
                 "the version was held for " + CallOf(next) + ", which did not come in " +
                     (deadline.Passed() ? "time" : std::to_string(lease_.count()) + " ms"));
   }
-  if (*said_ == Word::kAbort) throw Error(ErrorCode::kCancelled, "the version was held, and then " + CallOf(*said_));
+  if (*said_ != Word::kAbort) return;
+  const std::string reason = reason_.empty() ? "" : ": " + reason_;
+  throw Error(ErrorCode::kCancelled, "the version was held, and not committed: " + CallOf(*said_) + reason);
 }
 
 void HeldReload::End(Json outcome) {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "src/base/deadline.h"
 #include "src/control/rpc.h"
@@ -19,8 +20,8 @@ class HeldReload {
   enum class Word { kPrepare, kCommit, kAbort };
 
   // Of the RPC thread: the next step, or none. `reply` is answered once it is done. Throws kFailedPrecondition unless
-  // that is what the reload waits for.
-  void Say(Word word, const RpcReply& reply);
+  // that is what the reload waits for. `reason`: of an abort, for the engine's status.
+  void Say(Word word, const RpcReply& reply, const std::string& reason = {});
   // The lease begins anew. Throws kFailedPrecondition when no reload waits.
   void Renew();
   // The engine ends: a reload that waits is aborted, now and later.
@@ -43,6 +44,7 @@ class HeldReload {
   std::optional<RpcReply> asked_;      // last, and not answered
   std::optional<Word> awaited_;        // while it waits
   std::optional<Word> said_;           // to what it waits for
+  std::string reason_;                 // of an abort
   bool closed_ = false;
   Deadline lease_ends_{Deadline::Clock::now()};  // while it waits
 };

@@ -14,10 +14,10 @@ int TriesOf(const RankGroup& ranks) { return ranks.weights_outlive_ranks() ? kTr
 
 }  // namespace
 
-RankCommitOutcome RankCommit::Run(std::uint64_t attempt, bool kernel_format, const std::vector<std::string>& served,
+RankCommitOutcome RankCommit::Run(std::uint64_t attempt, bool own_versions, const std::vector<std::string>& served,
                                   Deadline deadline) {
   if (ranks_.commit_policy() == CommitPolicy::kStaged) return CommitStaged();
-  return CommitLayerwise(attempt, kernel_format, served, deadline);
+  return CommitLayerwise(attempt, own_versions, served, deadline);
 }
 
 // From the first rank's commit on there is no way back: what is staged survives its process, so that a rank that fails
@@ -44,13 +44,13 @@ RankCommitOutcome RankCommit::CommitStaged() {
 }
 
 // Ranks receive and write at once; what one of them could not write, the others take back.
-RankCommitOutcome RankCommit::CommitLayerwise(std::uint64_t attempt, bool kernel_format,
+RankCommitOutcome RankCommit::CommitLayerwise(std::uint64_t attempt, bool own_versions,
                                               const std::vector<std::string>& served, Deadline deadline) {
   RankCommitOutcome outcome;
   const Json params = {{"timeout_ms", deadline.Remaining().count()}};
   // A rank gives up by itself at the deadline, and then says whom it waited for.
   outcome.ranks = AskForReports(ranks_, "commit", params, Deadline(deadline.at() + kAnswerTime), attempt);
-  ExpectOneVersion(outcome.ranks, kernel_format);
+  ExpectOneVersion(outcome.ranks, own_versions);
   if (!outcome.ranks.error) return outcome;
   log::error("commit: {}", outcome.ranks.error->what());
   outcome.torn = !RollBack(served);

@@ -24,13 +24,13 @@ class RankCommit {
   explicit RankCommit(RankGroup& ranks) : ranks_(ranks) {}
 
   // Every rank has staged the version, and none has refused in `prepare`. `served`: the digest of what each rank
-  // serves; empty before anything was served. `attempt`: of the reload.
-  RankCommitOutcome Run(std::uint64_t attempt, bool kernel_format, const std::vector<std::string>& served,
+  // serves; empty before anything was served. `attempt`: of the reload. `own_versions`: as in ExpectOneVersion.
+  RankCommitOutcome Run(std::uint64_t attempt, bool own_versions, const std::vector<std::string>& served,
                         Deadline deadline);
 
  private:
   RankCommitOutcome CommitStaged();
-  RankCommitOutcome CommitLayerwise(std::uint64_t attempt, bool kernel_format, const std::vector<std::string>& served,
+  RankCommitOutcome CommitLayerwise(std::uint64_t attempt, bool own_versions, const std::vector<std::string>& served,
                                     Deadline deadline);
   bool RollBack(const std::vector<std::string>& served);
   bool TryRollBack(const std::vector<std::string>& served);

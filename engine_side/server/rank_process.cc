@@ -241,7 +241,8 @@ class RankProcess {
   }
 
   Json Export(const Json& params) {
-    return ExportRank(receiver_->captured(), params["directory"].get<std::string>(), parallel_, params["metadata"]);
+    return ExportRank(receiver_->captured(), params["directory"].get<std::string>(), parallel_, options_.recipe,
+                      VersionFromJson(params["version"]));
   }
 
   Json Compare(const Json& params) {

@@ -18,6 +18,18 @@ Json LastWords(const Json& progress) {
   return report;
 }
 
+// Those of `from`, texts in a list, that are not there yet.
+void AddNew(const Json& from, Json& into) {
+  for (const Json& text : from) {
+    if (std::ranges::find(into, text) == into.end()) into.push_back(text);
+  }
+}
+
+// Of each stage, the longer time.
+void MergeStages(const Json& from, Json& into) {
+  for (const auto& [stage, took] : from.items()) into[stage] = std::max(into.value(stage, 0.0), took.get<double>());
+}
+
 // All ranks list the publishers in the same order; one that opened no session lists none.
 void AddShares(const Json& of_rank, Json& merged) {
   for (std::size_t i = 0; i < of_rank.size(); ++i) {
@@ -31,10 +43,7 @@ void AddShares(const Json& of_rank, Json& merged) {
     // Each rank's has the others' in it, as far as they were served at the same time.
     merged[i]["serving_core_ms"] =
         std::max(merged[i]["serving_core_ms"].get<double>(), of_rank[i]["serving_core_ms"].get<double>());
-    for (const Json& relay : of_rank[i]["relays"]) {
-      if (std::ranges::find(merged[i]["relays"], relay) == merged[i]["relays"].end())
-        merged[i]["relays"].push_back(relay);
-    }
+    AddNew(of_rank[i]["relays"], merged[i]["relays"]);
     AddChannelName(merged[i]["channel"].get_ref<std::string&>(), of_rank[i]["channel"].get<std::string>());
   }
 }
@@ -75,14 +84,22 @@ RankReports AskForReports(RankGroup& ranks, const std::string& method, const Jso
   return outcome;
 }
 
-void ExpectOneVersion(RankReports& outcome, bool kernel_format) {
+void ExpectOneVersion(RankReports& outcome, bool own_versions) {
   for (const Json& report : outcome.reports) {
     const Json& first = outcome.reports.front();
-    if (outcome.error || kernel_format || report["version"] == first["version"]) continue;
+    if (outcome.error || own_versions || report["version"] == first["version"]) continue;
     outcome.error.emplace(ErrorCode::kCorrupt, "the ranks took different versions: rank " + first["rank"].dump() + " " +
                                                    first["version"].dump() + ", rank " + report["rank"].dump() + " " +
                                                    report["version"].dump());
   }
+}
+
+Json WithLater(const Json& staged, const Json& later) {
+  if (later.at("layers") != 0 || staged.at("layers") == 0) return later;
+  Json report = staged;
+  for (const char* of_now : {"served_digest", "buffers_digest"}) report[of_now] = later.at(of_now);
+  MergeStages(later.at("stage_ms"), report["stage_ms"]);
+  return report;
 }
 
 Json MergeReports(const std::vector<Json>& reports) {
@@ -100,10 +117,9 @@ Json MergeReports(const std::vector<Json>& reports) {
     }
     merged["peak_buffered_bytes"] = std::max(merged["peak_buffered_bytes"].get<std::uint64_t>(),
                                              report["peak_buffered_bytes"].get<std::uint64_t>());
+    AddNew(report["kept"], merged["kept"]);  // stages of a pipeline have other layers
     AddShares(report["publishers"], merged["publishers"]);
-    for (const auto& [stage, milliseconds] : report["stage_ms"].items()) {
-      merged["stage_ms"][stage] = std::max(merged["stage_ms"].value(stage, 0.0), milliseconds.get<double>());
-    }
+    MergeStages(report["stage_ms"], merged["stage_ms"]);
     for (Json episode : report["out_of_order"]) {
       episode["rank"] = report["rank"];
       merged["out_of_order"].push_back(std::move(episode));

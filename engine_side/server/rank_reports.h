@@ -26,8 +26,12 @@ struct RankReports {
 RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline,
                           std::optional<std::uint64_t> attempt = std::nullopt);
 
-// Makes it an error that the ranks took different versions. Kernel-format weights have a digest for each rank.
-void ExpectOneVersion(RankReports& reports, bool kernel_format);
+// Makes it an error that the ranks took different versions, unless each names its own (RanksNameTheirOwn).
+void ExpectOneVersion(RankReports& reports, bool own_versions);
+
+// A rank's report of a version that it has staged, with what it says of the same version later. A process that was
+// started in between has the staged bytes and not how they came: that stays as the one before it had told.
+Json WithLater(const Json& staged, const Json& later);
 
 // One report of the ranks': sums of bytes and layers, the slowest rank's times, everybody's channels and episodes.
 Json MergeReports(const std::vector<Json>& reports);

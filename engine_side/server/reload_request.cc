@@ -80,10 +80,12 @@ bool IsDummy(const Json& params) {
       [&] { return !IsGiven(params, "weights_path") && params.value("load_format", std::string()) == "dummy"; });
 }
 
-bool HoldsKernelFormat(const Json& params) {
+bool RanksNameTheirOwn(const Json& params) {
   return Parsed([&] {
     if (!IsGiven(params, "weights_path")) return false;
-    return !params.value("is_checkpoint_format", true) || IsKernelFormat(CheckpointFromJson(params));
+    const CheckpointSource source = CheckpointFromJson(params);
+    const bool kernel_format = !params.value("is_checkpoint_format", true) || IsKernelFormat(source);
+    return kernel_format && !ExportedVersion(source.path);
   });
 }
 
@@ -91,6 +93,7 @@ ReloadSource SourceFromJson(const Json& params, int engine_rank) {
   return Parsed([&] {
     ReloadSource source = WholeFromJson(params, engine_rank);
     source.partial = params.value("partial", false);
+    source.may_keep = params.value("may_keep", std::vector<std::string>());
     return source;
   });
 }

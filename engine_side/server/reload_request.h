@@ -20,9 +20,9 @@ CheckpointSource CheckpointFromJson(const nlohmann::ordered_json& params);
 // `{"load_format": "dummy", "seed": N}`.
 bool IsDummy(const nlohmann::ordered_json& params);
 
-// A path whose tensors are kernel tensors: `"is_checkpoint_format": false`, or what IsKernelFormat finds there. They
-// are each rank's own, and so is what they are called together.
-bool HoldsKernelFormat(const nlohmann::ordered_json& params);
+// A path whose tensors are kernel tensors (`"is_checkpoint_format": false`, or what IsKernelFormat finds there) which
+// nobody exported as a version: they are each rank's own, and so is what they are called together.
+bool RanksNameTheirOwn(const nlohmann::ordered_json& params);
 
 // `{}`: the origin. A checkpoint or random weights as above, or `{"publisher": "EP1,EP2", "lineage": L, "step": N}`, or
 // what another engine lends: `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`, of

@@ -40,7 +40,11 @@ Reloader::Reloader(RankGroup& ranks, Generator& generator, std::string default_p
 
 Json Reloader::Reload(const Json& params, HeldReload* held) {
   const auto begin = Clock::now();
-  Json outcome = {{"ok", false}, {"version", nullptr}, {"report", nullptr}, {"error", nullptr}};
+  Json outcome = {{"ok", false},
+                  {"version", nullptr},
+                  {"previous", VersionToJson(LastWholeVersion())},
+                  {"report", nullptr},
+                  {"error", nullptr}};
   report_ = nullptr;
   reports_.clear();
   try {
@@ -93,10 +97,11 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   // A rank gives up a little earlier, so that it can say whom it waited for.
   const auto left = deadline.Remaining();
   request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
-  kernel_format_ = HoldsKernelFormat(request);
+  own_versions_ = RanksNameTheirOwn(request);
   RankReports staged = AskForReports(ranks_, "stage", request, deadline, attempt_);
-  ExpectOneVersion(staged, kernel_format_);
+  ExpectOneVersion(staged, own_versions_);
   report_ = MergeReports(staged.reports);
+  reports_ = std::move(staged.reports);
   if (staged.error) {
     if (NothingBegan(report_)) report_ = nullptr;
     DropStaged();
@@ -148,7 +153,8 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
 Version Reloader::CommitOnRanks(Deadline deadline) {
   const std::optional<Version> before = version();
   const Json staged = report_.at("version");
-  const RankCommitOutcome outcome = commit_.Run(attempt_, kernel_format_, ServedDigests(), deadline);
+  RankCommitOutcome outcome = commit_.Run(attempt_, own_versions_, ServedDigests(), deadline);
+  if (!outcome.ranks.error) KeepWhatWasStaged(outcome.ranks.reports);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
   if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // of ranks that are all lost
   const Version version = VersionFromJson(report_.at("version"));
@@ -157,7 +163,7 @@ Version Reloader::CommitOnRanks(Deadline deadline) {
     if (!outcome.torn) ServeOldVersionAgain();
     throw Error(*outcome.ranks.error);
   }
-  reports_ = outcome.ranks.reports;
+  reports_ = std::move(outcome.ranks.reports);
   Serve(before, version);
   return version;
 }
@@ -167,7 +173,9 @@ Version Reloader::CommitOnRanks(Deadline deadline) {
 Json Reloader::Verify(const std::optional<Version>& before) {
   const Deadline deadline = Deadline::After(kCommitTimeout);
   try {
-    reports_ = ranks_.Call("verify", Json::object(), deadline);
+    std::vector<Json> verified = ranks_.Call("verify", Json::object(), deadline);
+    KeepWhatWasStaged(verified);
+    reports_ = std::move(verified);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) {  // what is served is no version
       Tear(before, version().value(), error.what());
@@ -196,6 +204,10 @@ Json Reloader::Verify(const std::optional<Version>& before) {
   const std::lock_guard lock(mutex_);
   rank_digests_ = std::move(digests);
   return report;
+}
+
+void Reloader::KeepWhatWasStaged(std::vector<Json>& later) const {
+  for (std::size_t rank = 0; rank < later.size(); ++rank) later[rank] = WithLater(reports_[rank], later[rank]);
 }
 
 std::vector<std::string> Reloader::ServedDigests() const {

@@ -20,8 +20,8 @@ class Reloader {
  public:
   Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
 
-  // {"ok", "version", "report", "error"}: never throws for what the world did; the engine then serves what it served,
-  // or is torn where its commit policy allows that. `held`: goes on from step to step when it is told to.
+  // {"ok", "version", "previous", "report", "error"}: never throws for what the world did; the engine then serves what
+  // it served, or is torn where its commit policy allows that. `held`: goes on from step to step when it is told to.
   Json Reload(const Json& params, HeldReload* held = nullptr);
   // {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}
   Json Status() const;
@@ -45,6 +45,8 @@ class Reloader {
   Version CommitOnRanks(Deadline deadline);
   // `before`: what was served, whole, before the version that is now.
   Json Verify(const std::optional<Version>& before);
+  // Reports of all ranks, by rank, behind what they had told before.
+  void KeepWhatWasStaged(std::vector<Json>& later) const;
   std::vector<std::string> ServedDigests() const;
 
   void StartLostRanks();
@@ -62,10 +64,10 @@ class Reloader {
 
   // Of the reloading thread, and of the generating one while it runs a commit for it.
   std::uint64_t attempt_ = 0;
-  Json origin_;                 // params of the last path that was committed
-  bool kernel_format_ = false;  // what is being loaded
-  std::vector<Json> reports_;   // the latest of the reload at hand, by rank
-  Json report_;                 // the same, merged
+  Json origin_;                // params of the last path that was committed
+  bool own_versions_ = false;  // of the ranks, in what is being loaded
+  std::vector<Json> reports_;  // the latest of the reload at hand, by rank
+  Json report_;                // the same, merged
 
   mutable std::mutex mutex_;
   std::string state_ = "loading";      // guarded by mutex_

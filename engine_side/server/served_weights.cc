@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/reload/kernel_format.h"
 #include "engine_side/server/export_folder.h"
 #include "layercast/error.h"
 #include "src/control/endpoint.h"
@@ -24,17 +23,9 @@ void AddCount(Json& sum, const Json& rank, const char* field) {
 Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
                   const std::string& directory) {
   const ExportFolder folder(directory);
-  const EngineLayout layout = ranks.layout();
-  const Json metadata = {{"lineage", version.lineage},
-                         {"step", std::to_string(version.step)},
-                         {"digest", version.digest.ToHex()},
-                         {"quantization", layout.recipe},
-                         {"tp_size", std::to_string(layout.tp_size)},
-                         {"pp_size", std::to_string(layout.pp_size)},
-                         {kExpertPlacementKey, ExpertPlacementName(layout.expert_placement)}};
+  const Json params = {{"directory", folder.unfinished().string()}, {"version", VersionToJson(version)}};
   Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
-  for (const Json& rank : ranks.Call("export", {{"directory", folder.unfinished().string()}, {"metadata", metadata}},
-                                     Deadline::After(kRankTimeout))) {
+  for (const Json& rank : ranks.Call("export", params, Deadline::After(kRankTimeout))) {
     for (const Json& file : rank["files"]) result["files"].push_back(file);
     AddCount(result, rank, "tensors");
     AddCount(result, rank, "bytes");

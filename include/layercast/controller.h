@@ -27,9 +27,10 @@ struct ReloadRequest {
   std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md
   std::vector<CheckpointSource::Secondary> secondary_weights{};  // beside weights_path
   bool is_checkpoint_format = true;                              // of weights_path
-  bool partial = false;      // the tensors may be a part of the model; other layers keep what they serve
-  std::string channel{};     // forces "shm", "zmq", ...; not having it is an error. Empty: the fastest
-  std::string pause_mode{};  // "wait", "abort" or "keep"; empty: the engine's own
+  bool partial = false;                 // the tensors may be a part of the model; other layers keep what they serve
+  std::vector<std::string> may_keep{};  // with partial: layers, or modules above them; no others may be left out
+  std::string channel{};                // forces "shm", "zmq", ...; not having it is an error. Empty: the fastest
+  std::string pause_mode{};             // "wait", "abort" or "keep"; empty: the engine's own
   // All engines commit it, or none: each waits with the whole version staged, and stands still between two forward
   // steps until all of them do. Needs engines whose commit policy is "staged". No protocol can help if an engine dies
   // in the moment of the commit: the others then have the new version, and it has none until it is started again.
@@ -48,8 +49,9 @@ struct EngineOutcome {
   std::string endpoint{};
   bool ok = false;
   // Of a reload:
-  std::optional<Version> version{};  // served now, after a failure the old one; empty: the engine did not say
-  std::string report{};              // one JSON object (docs/cli.md); empty where nothing began
+  std::optional<Version> version{};   // served now, after a failure the old one; empty: the engine did not say
+  std::optional<Version> previous{};  // served before, whole; empty: none, or the engine did not say
+  std::string report{};               // one JSON object (docs/cli.md); empty where nothing began
   // Of any call that failed:
   std::optional<Error> error{};  // in the engine's own words, if it had any
 };

@@ -57,6 +57,9 @@ struct LAYERCAST_PUBLIC ReloadSource {
   // it serves, and so its digests. A layer of which something comes needs all of its tensors, on whatever rank they end
   // up. The engine then serves the version that came last, under its name.
   bool partial = false;
+  // With `partial`: paths of layers ("model.layers.0.mlp.down_proj") or of modules above them. No other layer may be
+  // left out. Empty: any may.
+  std::vector<std::string> may_keep{};
 };
 
 // Re-reads the path that was committed last.

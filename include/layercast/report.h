@@ -62,12 +62,18 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::uint64_t peak_buffered_bytes = 0;
   std::uint64_t staged_bytes = 0;          // of the kernel tensors: what a staged copy or an undo log takes
   std::vector<PublisherShare> publishers;  // by rank; empty without any
+  // The layers that a partial version has nothing of, those that differ in their number alone as one:
+  // "model.layers.0-3,7.mlp.down_proj". Of more than 64 such texts the last one says how many layers the others are.
+  std::vector<std::string> kept;
   std::vector<OutOfOrderEpisode> out_of_order;
   std::vector<CastTensor> cast;
   std::vector<SkippedName> skipped;
-  std::uint64_t elsewhere = 0;  // tensors that other stages of the pipeline hold
-  std::map<std::string, double>
-      stage_ms;           // receive, layer_buffer, materialize, fuse_and_shard, quantize, verify, commit
+  std::vector<std::string> unused_rules;  // weight rules that touch no tensor of a whole version
+  std::uint64_t elsewhere = 0;            // tensors that other stages of the pipeline hold
+  // connect (with the probe of channels), receive, layer_buffer, materialize, fuse_and_shard, quantize, verify
+  // (digests, and reading back), commit (staging too: copying what was made into the staged copy); plan where the
+  // layout was new.
+  std::map<std::string, double> stage_ms;
   double total_ms = 0;    // from the beginning to the commit, plus reading back
   Digest served_digest;   // read back from the captured buffers after the commit
   Digest buffers_digest;  // of the table of addresses

@@ -40,9 +40,11 @@ def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
     served = program.run("verify", "--engine", engine.endpoint, "--against", folders["b"], status=1)
     assert not served.json["equal"] and served.json["differences"] and "does not serve" in served.errors
 
+    before = program.status(engine)["version"]
     outcome = program.reload(engine, "--publisher", publisher.endpoint, "--version", "run-17@42")
     assert outcome["endpoint"] == engine.endpoint
     assert outcome["ok"] and outcome["error"] is None and outcome["version"] == publisher.version
+    assert outcome["previous"] == before
     report = outcome["report"]
     assert report["channel"]["name"] == "shm" and report["channel"]["gb_per_s"] > 0
     assert 0 < report["bytes"] == report["bytes_total"] and report["layers"] > 0 and report["total_ms"] > 0

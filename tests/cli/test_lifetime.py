@@ -74,3 +74,15 @@ def test_a_rank_that_is_started_anew_is_made_from_what_its_engine_was_started_wi
     reloaded = program.reload(daemon, "--weights-path", folders["a"])
     assert reloaded["ok"] and reloaded["report"]["ranks"][0]["served_digest"] == before[0]["served_digest"]
     daemon.stop()
+
+
+def test_an_interrupted_reload_says_that_the_engine_goes_on(program, start, folders):
+    daemon = start("serve", "--model", folders["a"])
+    trainer = start("publish", "--checkpoint", folders["b"])
+    os.kill(trainer.process.pid, signal.SIGSTOP)  # the reload waits for it
+    command, process = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
+    layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
+    process.send_signal(signal.SIGINT)
+    assert "interrupted; the engines go on with it" in program.finish((command, process), 130).errors
+    os.kill(trainer.process.pid, signal.SIGCONT)
+    layercast_program.wait_until(lambda: program.status(daemon)["version"] == trainer.version, 20, "it did not go on")

@@ -63,6 +63,7 @@ def test_wrong_usage(arguments, program):
      "--channel: expected names with commas between, got 'zmq,,shm'"),
     (["reload", "--engine", "tcp://127.0.0.1:9,", "--publisher", "tcp://127.0.0.1:9"],
      "--engine: expected names with commas between, got 'tcp://127.0.0.1:9,'"),
+    (["publish", "--checkpoint", "x", "--channel", "inproc"], "--channel inproc: expected a channel that reaches other"),
     (["publish", "--checkpoint", "x", "--stream-window", "5"], "--stream-window is for streams: say --mode stream"),
     (["serve", "--model", "x", "--secondary-weights", "draft.="], "expected PREFIX=PATH, got 'draft.='"),
     (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", ""], "--tokens: expected a value, got an empty one"),
@@ -114,9 +115,8 @@ def test_a_peer_that_never_answers_is_asked_for_by_its_endpoint(program, command
 
 
 def test_an_engine_is_no_publisher_and_the_other_way_round(engine, publisher, program):
-    calls = {engine.endpoint: ["status", "--publisher", engine.endpoint],
-             publisher.endpoint: ["status", "--engine", publisher.endpoint]}
-    for wrong, command in calls.items():
+    calls = [(engine, ["status", "--publisher"]), (engine, ["probe", "--publisher"]), (publisher, ["status", "--engine"])]
+    for wrong, command in ((process.endpoint, [*asks, process.endpoint]) for process, asks in calls):
         error = program.refused(*command)
         assert error["code"] in ("corrupt", "invalid_argument") and wrong in error["message"]
 

@@ -126,6 +126,34 @@ def test_everything_that_is_wrong_is_named_together(model):
     assert len(plan["placements"]) > 5  # what could be placed is shown all the same
 
 
+def test_rules_that_drop_what_is_needed_or_touch_nothing_are_named(model):
+    folder = model(tensors())
+    rules = folder / "rules.json"
+    rules.write_text(json.dumps({"names": [{"suffix": "k_proj.bias", "drop": "not trained"},
+                                           {"prefix": "policy", "to": ""}]}))
+    plan, _ = run_json("--model", folder, "--weight-rules", rules, status=1)
+    assert plan["problems"] == ["missing: model.layers.0.self_attn.k_proj.bias"]
+    assert plan["unused_rules"] == ["prefix policy -> "]
+    rules.write_text(json.dumps({"names": [{"prefix": "policy", "to": ""}]}))
+    said = run("--model", folder, "--weight-rules", rules, status=0).stdout.splitlines()
+    assert "warning: weight rule 'prefix policy -> ' touches no tensor" in said
+    assert run_json("--model", folder, status=0)[0]["unused_rules"] == []
+
+
+def test_layers_that_a_partial_version_leaves_out_are_listed_and_may_be_restricted(model):
+    weights = {name: tensor for name, tensor in tensors().items() if "self_attn" in name}
+    folder = model(weights)
+    plan, _ = run_json("--model", folder, "--partial", status=0)
+    assert plan["kept"] == ["model.embed_tokens", "model.layers.0.input_layernorm",
+                            "model.layers.0.post_attention_layernorm", "model.layers.0.mlp.gate_up_proj",
+                            "model.layers.0.mlp.down_proj", "model.norm"]
+    listed = "model.embed_tokens,model.norm,model.layers.0.mlp,model.layers.0.input_layernorm"
+    plan, _ = run_json("--model", folder, "--partial", "--may-keep", listed, status=1)
+    assert plan["problems"] == ["missing: all of model.layers.0.post_attention_layernorm, which may not be kept"]
+    run("--model", folder, "--partial", "--may-keep", "model", status=0)
+    run("--model", folder, "--may-keep", "model", status=2)
+
+
 def test_scales_of_caches_are_skipped_by_a_rule_or_held(model):
     weights = tensors()
     attention = "model.layers.0.self_attn"

@@ -57,7 +57,7 @@ def test_ranks_that_took_different_channels_are_each_said(mixed, program, start,
         said = program.text("status", "--engine", engine.endpoint)
         assert "last channel of rank 0 shm" in said and "last channel of rank 1 zmq" in said
         said = program.text("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
-        assert "bytes over shm, zmq at" in said and "rank 1 over zmq at" in said
+        assert "bytes over shm, zmq, its slowest rank at" in said and "rank 1 over zmq at" in said
         assert_serves(engine, checkpoint("llama", "b"), "none")
 
         # What is asked for, all take.

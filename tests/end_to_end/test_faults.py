@@ -62,6 +62,7 @@ def test_a_rank_killed_while_it_commits_leaves_one_whole_version(setting):
     assert done["version"] in (setting.versions["a"], publisher.version)
     served = "b" if done["version"] == publisher.version else "a"
     assert done["ok"] == (served == "b")
+    assert done["report"]["bytes"] == done["report"]["bytes_total"] > 0 and done["report"]["channel"]["name"] == "shm"
     setting.assert_serves(setting.engine, setting.folders[served], RECIPE)
     assert (setting.answer()["tokens"] == setting.answer_of_a) == (served == "a")
     setting.assert_takes_b()

@@ -30,6 +30,22 @@ def test_other_files_of_the_same_weights(start, folders, tmp_path, assert_serves
     assert_serves(engine, folders["b"], "fp8_per_channel")
 
 
+def test_files_that_say_other_heads_than_the_model_has(start, folders, tmp_path, assert_serves, program):
+    config = other_formats.config_of(folders["b"])
+    said = {"num_attention_heads": config["num_attention_heads"] // 2}
+    other_formats.write_gguf(folders["b"], tmp_path / "gguf", "BF16", said=said)
+    refusal = f"expected the {config['num_attention_heads']} that num_attention_heads of "
+    mistral = other_formats.write_mistral(folders["b"], tmp_path / "mistral", said=said)
+    for model in (mistral, tmp_path / "gguf"):
+        assert refusal in program.run("serve", "--model", model, status=1).json["error"]["message"]
+    engine = start("serve", "--model", folders["a"])
+    for model, field in ((mistral, "params.json': n_heads: "), (tmp_path / "gguf", ".attention.head_count: ")):
+        (model / "config.json").unlink()  # a file by itself is held against the model that the engine has
+        outcome = program.reload(engine, "--weights-path", model, status=1)
+        assert field + refusal + "the model that is loaded is, got " in outcome["error"]["message"]
+    assert_serves(engine, folders["a"], "none")
+
+
 @pytest.mark.parametrize("spec", ["llama", "mixtral"])
 def test_gguf_with_blocks_that_are_dequantized(start, checkpoint, tmp_path, assert_serves, program, spec):
     folder = checkpoint(spec, "a")

@@ -47,10 +47,16 @@ def test_what_a_version_leaves_out_is_kept(policy, folders, program, start, tmp_
 
     done = program.reload(engine, "--publisher", publisher.endpoint, "--partial")
     assert done["version"] == publisher.version and done["report"]["layers_kept"] > 0
+    assert {"model.embed_tokens", "model.layers.0-1.mlp.down_proj"} <= set(done["report"]["kept"])
+    assert not any("self_attn" in layers for layers in done["report"]["kept"])
     assert_serves(together)
     assert program.run("verify", "--engine", engine.endpoint, "--against", together).json["equal"]
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
 
+    listed = "model.embed_tokens,model.norm,lm_head,model.layers.0,model.layers.1.mlp"
+    refused = program.run("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, "--partial",
+                          "--may-keep", listed, status=1)
+    assert "model.layers.1.input_layernorm" in refused.json["engines"][0]["error"]["message"]
     refused = program.run("reload", "--engine", engine.endpoint, "--weights-path", lacking, "--partial", status=1)
     assert "model.layers.1.self_attn.k_proj.weight" in refused.json["engines"][0]["error"]["message"]
     assert_serves(together)

@@ -170,3 +170,13 @@ def test_each_layer_in_its_own_form_then_a_trainers_weights(program, start, chec
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
     assert program.reload(engine, "--weights-path", codes)["ok"]
     assert program.run("verify", "--engine", engine.endpoint, "--against", codes).json["equal"]
+
+
+def test_a_plan_refuses_the_scales_that_an_engine_would(program, checkpoint, tmp_path):
+    codes = quantized_forms.make(checkpoint("qwen3_wide", "a"), tmp_path / "codes", "deepseek")
+    name = "model.layers.1.mlp.up_proj.weight_scale_inv"
+    tensors = safetensors.torch.load_file(codes / "model.safetensors")
+    safetensors.torch.save_file({**tensors, name: tensors[name].to(torch.uint8)}, codes / "model.safetensors")
+    for command in ("plan", "serve"):
+        message = program.run(command, "--model", codes, "--requantize", status=1).json["error"]["message"]
+        assert f"'{name}' expected [3, 2] f32, got [3, 2] u8" in message, message

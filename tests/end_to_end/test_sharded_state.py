@@ -2,7 +2,9 @@
 is one like any other."""
 
 import pytest
+import safetensors.torch
 
+import oracle
 import recipes
 
 PROMPT = (3, 11, 4, 250)
@@ -20,6 +22,7 @@ def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(spec,
     assert said["version"] == publisher.version
 
     second = start("serve", "--model", tmp_path / "state", "--tp", 2, "--quantization", recipe)
+    assert second.version == publisher.version
     assert_serves(second, b, recipe)
     digests = [[rank["served_digest"] for rank in program.status(engine)["ranks"]] for engine in (first, second)]
     assert digests[0] == digests[1]
@@ -32,7 +35,64 @@ def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(spec,
     assert_serves(second, b, recipe)
     # Another number of ranks has other parts: refused, and by name.
     refused = program.run("serve", "--model", tmp_path / "state", "--tp", 1, "--quantization", recipe, status=1)
-    assert "rank" in refused.json["error"]["message"]
+    assert "more than 1 ranks" in refused.json["error"]["message"]
+
+
+def test_scales_of_powers_of_two_all_the_way(program, start, checkpoint, tmp_path):
+    recipe = ("--tp", 2, "--quantization", "fp8_per_block", "--power-of-two-scales")
+    a, b = checkpoint("qwen3_blocks", "a"), checkpoint("qwen3_blocks", "b")
+
+    def assert_exports(engine, folder, out):
+        program.export(engine, tmp_path / out)
+        for rank in range(2):
+            expected = oracle.served_tensors(folder, 2, rank, "fp8_per_block", True)
+            assert oracle.differences(oracle.read_export(tmp_path / out, rank), expected) == []
+
+    first = start("serve", "--model", a, *recipe)
+    assert_exports(first, a, "first")
+    publisher = start("publish", "--checkpoint", b)
+    assert program.reload(first, "--publisher", publisher.endpoint)["version"] == publisher.version
+    assert_exports(first, b, "state")
+    second = start("serve", "--model", tmp_path / "state", *recipe)
+    assert second.version == publisher.version
+    assert program.generate(second, PROMPT, "--max-new", 4)["tokens"] == program.generate(first, PROMPT, "--max-new", 4)["tokens"]
+
+
+def test_files_of_other_versions_ranks_and_bytes_are_refused(program, start, checkpoint, tmp_path):
+    second_ranks = "model-rank-1-part-0.safetensors"
+    a, b = tmp_path / "state-a", tmp_path / "state-b"
+    engine = start("serve", "--model", checkpoint("qwen2", "a"), "--tp", 2)
+    program.export(engine, a)
+    program.reload(engine, "--weights-path", checkpoint("qwen2", "b"))
+    exported = program.export(engine, b)["version"]
+
+    def refusal(content):
+        (a / second_ranks).write_bytes(content)
+        for serve in (("serve", "--model", a, "--tp", 2), ("serve", "--model", a, "--tp", 2, "--commit", "in_place")):
+            message = program.run(*serve, status=1).json["error"]["message"]
+            assert second_ranks in message
+        loaded = program.run("reload", "--engine", engine.endpoint, "--weights-path", a, status=1)
+        assert second_ranks in loaded.json["engines"][0]["error"]["message"]
+        assert program.status(engine)["version"] == exported
+        return message
+
+    whole = (a / second_ranks).read_bytes()
+    message = refusal((b / second_ranks).read_bytes())
+    assert f"got {exported['lineage']}@{exported['step']}:{exported['digest'][:16]}" in message
+    assert "rank: expected 1, got 0" in refusal((a / "model-rank-0-part-0.safetensors").read_bytes())
+    assert "digest of the rank's tensors" in refusal(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (a / second_ranks).write_bytes(whole)
+    assert program.reload(engine, "--weights-path", a)["ok"]
+
+
+def test_what_other_tools_wrote_is_called_after_its_folder(program, start, checkpoint, tmp_path, assert_serves):
+    folder, state = checkpoint("qwen2", "a"), tmp_path / "state"
+    program.export(start("serve", "--model", folder, "--tp", 2), state)
+    for path in state.glob("*.safetensors"):
+        safetensors.torch.save_file(safetensors.torch.load_file(path), path)  # metadata and all
+    engine = start("serve", "--model", state, "--tp", 2)
+    assert (engine.version["lineage"], engine.version["step"]) == ("state", 0)
+    assert_serves(engine, folder, "none")
 
 
 def test_an_export_that_fails_names_the_reason_and_leaves_engine_and_folder_as_they_were(program, start, checkpoint,

@@ -4,7 +4,10 @@ that starts from the export."""
 
 import json
 
+import safetensors.torch
+
 import foreign
+import oracle
 
 
 def test_an_engine_takes_its_trainers_weights(program, start, checkpoint, tmp_path, assert_serves):
@@ -29,6 +32,35 @@ def test_an_engine_takes_its_trainers_weights(program, start, checkpoint, tmp_pa
     # Without the rules such tensors are nobody's.
     refused = program.run("reload", "--engine", second.endpoint, "--publisher", publisher.endpoint, status=1)
     assert "policy.model" in json.dumps(refused.json)
+
+
+def test_rules_that_drop_what_the_model_needs_are_refused(program, start, checkpoint, tmp_path, assert_serves):
+    """Whatever the checkpoint holds: nothing would write that memory."""
+    folder, other = checkpoint("llama", "a"), tmp_path / "trainer"
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps({"names": [{"prefix": "actor", "to": "model"},
+                                           {"suffix": "dropped.q_proj.weight", "drop": "not trained"}]}))
+    engine = start("serve", "--model", folder, "--tp", 2, "--weight-rules", rules)
+    again = program.reload(engine, "--weights-path", folder)
+    assert again["report"]["unused_rules"] == ["prefix actor -> model",
+                                               "drop suffix dropped.q_proj.weight: not trained"]
+
+    tensors = oracle.read_tensors(checkpoint("llama", "b"))
+    name = "model.layers.1.self_attn.q_proj.weight"
+    tensors["model.layers.1.self_attn.dropped.q_proj.weight"] = tensors.pop(name)
+    other.mkdir()
+    safetensors.torch.save_file(tensors, other / "model.safetensors")
+    (other / "config.json").write_text(json.dumps(oracle.read_config(folder)))
+    publisher = start("publish", "--checkpoint", other)
+    for flags in ((), ("--partial",)):
+        refused = program.run("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, *flags, status=1)
+        message = refused.json["engines"][0]["error"]["message"]
+        assert f"1 missing. Following weights were not initialized from checkpoint: {name}" in message
+    assert_serves(engine, folder, "none")
+
+    rules.write_text(json.dumps({"names": [{"suffix": "q_proj.weight", "drop": "not trained"}]}))
+    refused = program.run("serve", "--model", folder, "--weight-rules", rules, status=1)
+    assert "model.layers.0.self_attn.q_proj.weight" in refused.json["error"]["message"]
 
 
 def test_rules_that_are_wrong_are_named_before_any_rank_starts(program, checkpoint, tmp_path):

@@ -32,8 +32,8 @@
 #include "layercast/receiver.h"
 #include "src/base/counting_memory.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/checkpoint_manifest.h"
 #include "src/checkpoint/safetensors_writer.h"
+#include "src/tensor/manifest_entry.h"
 #include "tests/device/test_device.h"
 
 namespace layercast {
@@ -124,13 +124,21 @@ struct EngineMemory {
 
 CheckpointSource CheckpointOf(const Job& job) { return WithNamedDraft({.path = job.folder}, job.draft); }
 
+// As publishers make one.
+Manifest ManifestOf(const Checkpoint& checkpoint, WorkerPool& pool) {
+  std::vector<ManifestEntry> entries;
+  const auto weights = checkpoint.Weights();
+  while (const auto named = weights->Next()) entries.push_back(EntryOf(named->name, named->tensor, pool));
+  return {"driver", 0, std::move(entries)};
+}
+
 // Everything that a load needs. One thread only.
 struct Bench {
   explicit Bench(const Job& given)
       : job(given),
         memory(host, static_cast<std::byte>(given.fill)),
         checkpoint(Checkpoint::Open(CheckpointOf(given))),
-        manifest(MakeManifest(checkpoint, "driver", 0, pool)),
+        manifest(ManifestOf(checkpoint, pool)),
         recipes(given.recipe, {.power_of_two_scales = given.power_of_two}),
         model(BuildModel(given)),
         plan(given.way == "pieces" ? LoadPlan::Build(*model, manifest) : LoadPlan::WithoutTensors(*model)),

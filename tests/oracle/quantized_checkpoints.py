@@ -14,13 +14,13 @@ BLOCK_BYTES = {"nvfp4": 8, "mxfp4": 16, "mxfp8": 32}  # of codes that have one s
 EXPONENTS = ("mxfp4", "mxfp8")
 
 def _under_modelopts_names(tensors):
-    """NVFP4 of compressed-tensors as ModelOpt would have it."""
+    """NVFP4 of compressed-tensors, and transformers' scales of activations, as ModelOpt would have them."""
     renamed = {}
     for name, tensor in tensors.items():
         for suffix, renamed_to in (("weight_global_scale", "weight_scale_2"), ("input_global_scale", "input_scale")):
             if name.endswith(f".{suffix}"):
                 name, tensor = name.replace(suffix, renamed_to), 1.0 / tensor
-        renamed[name.replace(".weight_packed", ".weight")] = tensor
+        renamed[name.replace(".weight_packed", ".weight").replace(".activation_scale", ".input_scale")] = tensor
     return renamed
 
 

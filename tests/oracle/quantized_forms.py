@@ -26,7 +26,7 @@ class Form:
     left_out: tuple = ()  # modules, by what their names contain
     scale_dtype: torch.dtype = torch.float32
     scalar_scale: bool = False  # of no dimension
-    input_scale: bool = False
+    input_scale: str = ""  # what that of activations is called, where there is one
     flat_scale: bool = False  # [rows]
     spread_scale: bool = False  # [rows / 128, 1, columns / 128, 1]
     own_file: bool = False  # `config` in hf_quant_config.json
@@ -50,7 +50,16 @@ FORMS = {
                               scale_dtype=torch.bfloat16),
     "fp8": Form("fp8_per_tensor", "weight_scale", {"quant_method": "fp8", "activation_scheme": "static",
                                                    "ignored_layers": ["model.layers.0.mlp.down_proj"]},
-                left_out=("layers.0.mlp.down_proj",), scalar_scale=True, input_scale=True),
+                left_out=("layers.0.mlp.down_proj",), scalar_scale=True, input_scale="input_scale"),
+    # As it calls what it quantizes, whatever the scales are of (tests/oracle/test_transformers_fp8.py).
+    "transformers": Form("fp8_per_tensor", "weight_scale_inv",
+                         {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None, "scale_fmt": "float",
+                          "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.down_proj"]},
+                         left_out=("layers.0.mlp.down_proj",), scalar_scale=True, input_scale="activation_scale"),
+    "transformers exponents": Form("fp8_per_block", "weight_scale_inv",
+                                   {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+                                    "scale_fmt": "ue8m0", "modules_to_not_convert": ["lm_head"]},
+                                   scale_dtype=torch.float8_e8m0fnu),
     # Experts in full precision, each named by itself.
     "deepseek without experts": Form("fp8_per_block", "weight_scale_inv",
                                      {"quant_method": "fp8", "weight_block_size": [128, 128],
@@ -86,7 +95,7 @@ FORMS = {
     "modelopt int8": Form("int8_per_channel", "weight_scale",
                           {"quant_method": "modelopt", "quant_algo": "W8A8_SQ_PER_CHANNEL",
                            "ignore": ["lm_head", "model.embed_tokens", "model.layers.0.mlp.down_proj"]},
-                          left_out=("layers.0.mlp.down_proj",), flat_scale=True, input_scale=True),
+                          left_out=("layers.0.mlp.down_proj",), flat_scale=True, input_scale="input_scale"),
     # As SGLang's converters write it.
     "mxfp8": Form("mxfp8", "weight_scale_inv",
                   {"quant_method": "mxfp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [1, 32],
@@ -100,14 +109,15 @@ FORMS = {
                                           "layers.0.self_attn.v_proj")),
     "int8 channels": Form("int8_per_channel", "weight_scale",
                           _compressed("channel", ["lm_head", "model.layers.0.mlp.down_proj"], "int", symmetric=True),
-                          left_out=("layers.0.mlp.down_proj",), scale_dtype=torch.bfloat16, input_scale=True),
+                          left_out=("layers.0.mlp.down_proj",), scale_dtype=torch.bfloat16, input_scale="input_scale"),
     # Parts of a fused layer have a global scale each.
     "nvfp4": Form("nvfp4", "weight_scale",
                   {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16,
                    "exclude_modules": ["lm_head", "model.layers.0.mlp.down_proj"]},
-                  left_out=("layers.0.mlp.down_proj",), input_scale=True),
+                  left_out=("layers.0.mlp.down_proj",), input_scale="input_scale"),
     "nvfp4 packed": Form("nvfp4", "weight_scale",
-                         _compressed("tensor_group", ["lm_head"], bits=4, group_size=16, symmetric=True), packed=True, input_scale=True),
+                         _compressed("tensor_group", ["lm_head"], bits=4, group_size=16, symmetric=True), packed=True,
+                         input_scale="input_global_scale"),
 }
 
 
@@ -157,8 +167,7 @@ def make(source, folder, form):
         tensors |= {f"{module}.{suffix}": value for suffix, value in quantized(form, tensor, largest).items()}
         if form.input_scale:
             number = 0.01 * (len(tensors) % 29 + 1)  # parts of a layer differ
-            name, value = ("input_global_scale", [1.0 / number]) if form.packed else ("input_scale", number)
-            tensors[f"{module}.{name}"] = torch.tensor(value)
+            tensors[f"{module}.{form.input_scale}"] = torch.tensor([1.0 / number] if form.packed else number)
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     config = oracle.read_config(source)
     if form.own_file:

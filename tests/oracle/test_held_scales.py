@@ -77,6 +77,17 @@ def test_a_layer_of_whose_cache_a_version_has_no_scales_has_ones(checkpoint, cop
         assert served["model.layers.1.self_attn.attn.k_scale"].item() == 1.5
 
 
+def test_what_is_said_of_queries_and_of_zero_points_is_skipped(checkpoint, copied, load):
+    more = cache_scales(("q_scale", "q_zero_point", "k_zero_point", "v_zero_point"))
+    served = load(copied("qwen3", more), 2, 1, "none")
+    assert not isinstance(served, str), served
+    assert oracle.differences(served, oracle.served_tensors(checkpoint("qwen3", "a"), 2, 1, "none")) == []
+    held = load(copied("qwen3", more | cache_scales(("k_scale", "v_scale"))), 2, 1, "none", CACHE)
+    assert not isinstance(held, str), held
+    assert oracle.differences(held, oracle.served_tensors(copied("qwen3", cache_scales(("k_scale", "v_scale"))), 2, 1, "none",
+                                                          holds=(CACHE,))) == []
+
+
 def test_an_engine_that_has_no_such_scales_serves_the_same_without_them(checkpoint, copied, load):
     plain = checkpoint("qwen3", "a")
     for form in CACHE_NAMES.values():
@@ -133,12 +144,13 @@ def assert_quantized(load, folder, form, tp, recipe, *words):
 
 
 @pytest.mark.parametrize("words", [(), ("direct",)])
-def test_a_fused_layer_has_the_largest_scale_of_its_parts(words, made, load):
-    folder = made("fp8")
-    assert_quantized(load, folder, "fp8", 1, "fp8_per_tensor", *words)
-    assert_quantized(load, folder, "fp8", 2, "fp8_per_tensor", *words)
+@pytest.mark.parametrize("form", ["fp8", "transformers"])
+def test_a_fused_layer_has_the_largest_scale_of_its_parts(form, words, made, load):
+    folder, name = made(form), quantized_forms.FORMS[form].input_scale
+    assert_quantized(load, folder, form, 1, "fp8_per_tensor", *words)
+    assert_quantized(load, folder, form, 2, "fp8_per_tensor", *words)
     served, own = load(folder, 2, 1, "fp8_per_tensor", INPUTS), oracle.read_tensors(folder)
-    parts = {own[f"model.layers.0.self_attn.{part}_proj.input_scale"].item() for part in "qkv"}
+    parts = {own[f"model.layers.0.self_attn.{part}_proj.{name}"].item() for part in "qkv"}
     assert len(parts) == 3 and served["model.layers.0.self_attn.qkv_proj.input_scale"].item() == max(parts)
     assert "model.layers.0.mlp.down_proj.input_scale" not in served  # which config.json leaves out
 

@@ -25,10 +25,12 @@ def served(folder, tp, rank, recipe, out, *words):
 def test_cold_and_live_and_oracle_are_the_same_bytes(architecture, spec, recipe, tp, checkpoint, tmp_path):
     old, new = (checkpoint(spec, version) for version in ("a", "b"))
     assert oracle.read_config(new)["architectures"] == [architecture]
-    for rank in matrix.RANKS[tp]:
+    for rank in range(tp):
         expected = oracle.served_tensors(new, tp, rank, recipe)
         cold = served(new, tp, rank, recipe, tmp_path / "cold", "direct", "fill=165")
         assert oracle.differences(cold, expected) == [], f"cold, rank {rank}"
+        if rank not in matrix.RANKS[tp]:
+            continue
         live = served(new, tp, rank, recipe, tmp_path / "live", "direct", "fill=90", f"before={old}")
         assert oracle.differences(live, expected) == [], f"live, rank {rank}"
 

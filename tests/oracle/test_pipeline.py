@@ -65,9 +65,11 @@ def test_every_other_checkpoint_by_five_stages_and_in_disorder(spec, recipe, loa
     assert_served(load, checkpoint, spec, 4, 2, recipe, "fill=165", "way=iterator", "shuffled=7")
 
 
-@pytest.mark.parametrize("words", [("fill=165",), ("direct", "fill=165")])
-def test_scales_of_powers_of_two(words, load, checkpoint):
-    assert_served(load, checkpoint, "llama", 2, 0, "fp8_per_block", "pow2", *words)
+@pytest.mark.parametrize("words", [("fill=165",), ("direct", "fill=165"), ("way=iterator", "shuffled=7", "fill=90")])
+@pytest.mark.parametrize("spec", ["llama", "qwen3_moe_blocks", "deepseek_v3", "gemma2", "gpt_oss", "qwen3_next_blocks"])
+def test_scales_of_powers_of_two(spec, words, load, checkpoint):
+    for tp, rank in ((1, 0), (2, 0), (4, 3)):
+        assert_served(load, checkpoint, spec, tp, rank, "fp8_per_block", "pow2", *words)
 
 
 # How many stages, and the layers of each where it is not the rule that spreads them.

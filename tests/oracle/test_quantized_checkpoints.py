@@ -99,19 +99,20 @@ def test_experts_whose_codes_are_stacked_are_served_as_they_are(form, names, mad
     assert oracle.differences(got, in_full_precision) == []
 
 
+@pytest.mark.parametrize("form", ["deepseek", "transformers exponents"])
 @pytest.mark.parametrize("recipe, words", [("fp8_per_block", ()), ("fp8_per_block", ("direct",)), ("none", ("requantize",)),
                                            ("fp8_per_channel", ("requantize", "direct"))])
-def test_experts_one_by_one_may_have_stacked_scales(recipe, words, made_experts, load):
+def test_experts_one_by_one_may_have_stacked_scales(recipe, words, form, made_experts, load):
     """As transformers 5.23 saves what it quantized by FineGrainedFP8Config."""
-    folder = made_experts("deepseek")
-    expected = {(tp, rank): quantized_checkpoints.served_tensors(folder, "deepseek", tp, rank, recipe)
+    folder = made_experts(form)
+    expected = {(tp, rank): quantized_checkpoints.served_tensors(folder, form, tp, rank, recipe)
                 for tp in (1, 2) for rank in range(tp)}
     stacked(folder, lambda kind, suffix: f"{kind}_scale_inv", left_alone=(".weight",))
     for (tp, rank), tensors in expected.items():
         got = load(folder, tp, rank, recipe, *words)
         assert not isinstance(got, str), got
         assert oracle.differences(got, tensors) == []
-    if recipe == "none":
+    if recipe == "none" and form == "deepseek":
         path = folder / "model.safetensors"
         tensors = safetensors.torch.load_file(path)
         name = "model.layers.1.mlp.experts.gate_up_proj_scale_inv"
@@ -174,7 +175,7 @@ def test_other_recipes_are_those_of_the_dequantized_weights(form, recipe, tp, ma
     assert_served(load, made(form), form, tp, recipe, "requantize", "direct")
 
 
-@pytest.mark.parametrize("form", ["deepseek", "compressed blocks", "compressed channels", "int8 channels"])
+@pytest.mark.parametrize("form", ["deepseek", "compressed blocks", "compressed channels", "int8 channels", "transformers"])
 def test_an_iterator_may_carry_codes_and_scales(form, made, load):
     assert_served(load, made(form), form, 1, FORMS[form].recipe, way="iterator")
 
@@ -185,6 +186,21 @@ def test_powers_of_two_are_served_as_they_are_where_the_config_says_that_they_ar
     assert "expected scales that are powers of two" in message
     edit_config(folder, lambda config: config["quantization_config"].update(scale_fmt="ue8m0"))
     assert_served(load, folder, "deepseek", 1, "fp8_per_block", "pow2")
+
+
+def test_exponents_are_the_numbers_that_they_stand_for(made_experts, load):
+    """From files alone."""
+    form, folder = "transformers exponents", made_experts("transformers exponents")
+    for tp, words in ((1, ()), (2, ("direct", "pow2"))):
+        assert_served(load, folder, form, tp, "fp8_per_block", *words)
+    assert_served(load, folder, form, 4, "none", "requantize")
+    assert "f32, got [2, 2] f8_e8m0" in load(folder, 2, 0, "fp8_per_block", way="iterator")
+    tensors = oracle.read_tensors(folder)
+    name = "model.layers.1.self_attn.o_proj.weight_scale_inv"
+    tensors[name].view(torch.uint8)[0, 1] = 255  # no number
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    for recipe, words in (("fp8_per_block", ()), ("none", ("requantize",))):
+        assert name in load(folder, 1, 0, recipe, *words)
 
 
 def served_of(folder, form, load):

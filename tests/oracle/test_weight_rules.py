@@ -60,6 +60,19 @@ def test_torch_undoes_what_the_rules_declare(spec, layout, laid_out, checkpoint)
     assert oracle.differences(read, usual) == []
 
 
+@pytest.mark.parametrize("spec, recipe", [("qwen3_tied", "none"), ("deepseek_v3", "fp8_per_channel")])
+def test_the_inner_models_names_need_no_rules(spec, recipe, checkpoint, tmp_path):
+    """As transformers' AutoModel saves them, without "model." before them."""
+    usual, folder = checkpoint(spec, "a"), tmp_path / "inner"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((usual / "config.json").read_bytes())
+    (folder / foreign.FILE).write_text("{}")
+    inner = {name.removeprefix("model."): tensor for name, tensor in oracle.read_tensors(usual).items()}
+    assert "embed_tokens.weight" in inner and "layers.0.input_layernorm.weight" in inner and "norm.weight" in inner
+    safetensors.torch.save_file(inner, folder / "model.safetensors")
+    assert_served(folder, usual, 2, recipe, tmp_path, "way=path", "direct", "fill=165")
+
+
 @pytest.mark.parametrize("layout", foreign.LAYOUTS)
 @pytest.mark.parametrize("tp", [1, 2])
 @pytest.mark.parametrize("spec, recipe", [(spec, recipe) for recipe, specs in RECIPES.items() for spec in specs])
@@ -78,6 +91,18 @@ def test_from_a_publisher_and_in_pieces(recipe, mode, layout, laid_out, checkpoi
     words = {"snapshot": ("channel=shm", "direct"), "stream": ("channel=zmq", "chunk=5000")}[mode]
     assert_served(folder, usual, 2, recipe, tmp_path, f"way={publish(folder, mode, 'layer')}", "fill=165", *words)
     assert_served(folder, usual, 2, recipe, tmp_path, "way=iterator", "shuffled=5", "fill=165")
+
+
+@pytest.mark.parametrize("suffix, missing", [("down_proj.weight_packed", "weight"),
+                                             ("down_proj.weight_scale", "weight_scale"),
+                                             ("down_proj.weight_global_scale", "weight_scale_2")])
+def test_codes_and_scales_that_are_dropped_are_missing(suffix, missing, checkpoint, tmp_path):
+    folder = quantized_forms.make(checkpoint("qwen3_blocks", "a"), tmp_path / "quantized", "nvfp4 packed")
+    (folder / foreign.FILE).write_text(json.dumps({"names": [{"suffix": suffix, "drop": "x"}]}))
+    done = start(folder, 1, 0, "nvfp4", tmp_path / "served", "way=path")
+    errors = done.communicate(timeout=RANK_SECONDS)[1]
+    assert done.returncode == 1 and "not initialized from checkpoint" in errors, errors
+    assert f"model.layers.0.mlp.down_proj.{missing}" in errors, errors
 
 
 @pytest.mark.parametrize("words", [(), ("requantize",)])

@@ -57,5 +57,51 @@ TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
   }
 }
 
+// Long rows of the type that they keep: a device copies them as such.
+TEST_F(DeviceWorkTest, PutsWholeRowsIntoColumnsOfAParameter) {
+  const auto stream = device_->Opener()(kDevice);
+  WorkerPool pool(1);
+  DeviceWork work(*stream, pool, std::size_t{1} << 20);
+  const TensorSpec parameter{"w", DType::kF16, {5, 700}};
+  Placement placement;
+  placement.source = Box::Whole({4, 400});
+  placement.destination = Box::Whole({4, 400});
+  placement.destination.begin[0] = 1;
+  placement.destination.begin[1] = 300;
+  std::vector<std::byte> bytes(4 * 400 * 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  const Piece piece{0, 0, bytes.size()};
+  std::vector<std::byte> expected(static_cast<std::size_t>(parameter.num_bytes()));
+  FuseAndShard(placement, piece, DType::kF16, AsView(bytes), parameter, expected.data());
+  const Buffer chunk(work.chunks().resource(), bytes.size());
+  const Buffer memory(stream->memory(), expected.size());
+  stream->Fill(memory.data(), std::byte{0}, memory.size());
+  work.chunks().Await(work.chunks().Now());
+  device_->Carry(AsView(bytes), chunk.data());
+  work.FuseAndShard(placement, piece, DType::kF16, PackedAt(chunk.data(), bytes.size(), 1), parameter, memory.data());
+  work.Finish();
+  std::vector<std::byte> brought(expected.size());
+  device_->Carry(PackedAt(memory.data(), brought.size(), 1), brought.data());
+  EXPECT_TRUE(brought == expected);
+}
+
+// A channel's kernels may run by then, which wait for their peers, and pinned memory for them.
+TEST_F(DeviceWorkTest, TakesItsPinnedBlocksBeforeAnythingArrives) {
+  const auto stream = device_->Opener()(kDevice);
+  WorkerPool pool(1);
+  DeviceWork work(*stream, pool, kBlockBytes);
+  const std::size_t before = device_->allocations();
+  const std::vector<std::byte> bytes(8 * kBlockBytes, std::byte{3});
+  std::byte* const there = device_->Allocate(bytes.size());
+  work.Write(AsView(bytes), there);
+  std::vector<std::byte> brought;
+  work.download().Read(there, bytes.size(), [&](std::span<const std::byte> part) {
+    brought.insert(brought.end(), part.begin(), part.end());
+  });
+  work.download().Finish();
+  EXPECT_TRUE(brought == bytes);
+  EXPECT_EQ(device_->allocations(), before);
+}
+
 }  // namespace
 }  // namespace layercast

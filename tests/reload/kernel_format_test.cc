@@ -109,7 +109,7 @@ TEST_F(KernelFormatTest, ReadsARanksPartsAndSaysWhichRankIsNotThere) {
   const std::span<const NamedTensor> all(tensors);
   WriteSafetensors(folder / "model-rank-1-part-0.safetensors", all.first(3));
   WriteSafetensors(folder / "model-rank-1-part-1.safetensors", all.subspan(3));
-  const KernelFiles files(folder.path(), {.tp_rank = 1, .tp_size = 2});
+  const KernelFiles files(folder.path(), {.tp_rank = 1, .tp_size = 2}, "none");
   ASSERT_EQ(files.specs().size(), tensors.size());
   std::uint64_t bytes = 0;
   const auto weights = files.Weights();
@@ -121,31 +121,9 @@ TEST_F(KernelFormatTest, ReadsARanksPartsAndSaysWhichRankIsNotThere) {
   }
   EXPECT_FALSE(weights->Next());
   EXPECT_EQ(files.total_bytes(), bytes);
-  EXPECT_THAT(ErrorOf([&] { KernelFiles(folder.path(), {.tp_rank = 0, .tp_size = 2}); }),
+  EXPECT_THAT(ErrorOf([&] { KernelFiles(folder.path(), {.tp_rank = 0, .tp_size = 2}, "none"); }),
               HasSubstr("rank 0: expected"));
-  EXPECT_THAT(ErrorOf([&] { KernelFiles(folder.path(), {.tp_rank = 1, .tp_size = 1}); }), HasSubstr("rank"));
-}
-
-// Of two ranks, both placements have tensors of the same shapes.
-TEST_F(KernelFormatTest, RefusesExpertsThatAreOtherRanks) {
-  const TempFolder folder;
-  ParallelConfig contiguous{.tp_rank = 1, .tp_size = 2};
-  contiguous.SpreadExperts();
-  ParallelConfig round_robin = contiguous;
-  round_robin.SpreadExperts(ExpertPlacement::kRoundRobin);
-  const auto write = [&](const SafetensorsWriter::Metadata& metadata) {
-    WriteSafetensors(folder / "model-rank-1-part-0.safetensors", Tensors(), metadata);
-  };
-  const auto error = [&](const ParallelConfig& parallel) {
-    return ErrorOf([&] { KernelFiles(folder.path(), parallel); });
-  };
-  write({});  // as they were written before there was another placement
-  EXPECT_EQ(error(contiguous), "no error");
-  EXPECT_THAT(error(round_robin), HasSubstr("expert_placement: expected round_robin, got contiguous"));
-  write({{kExpertPlacementKey, "round_robin"}});
-  EXPECT_EQ(error(round_robin), "no error");
-  EXPECT_THAT(error(contiguous), HasSubstr("expert_placement: expected contiguous, got round_robin"));
-  EXPECT_EQ(error({.tp_rank = 1, .tp_size = 2}), "no error");  // every expert is on every rank: told by the shapes
+  EXPECT_THAT(ErrorOf([&] { KernelFiles(folder.path(), {.tp_rank = 1, .tp_size = 1}, "none"); }), HasSubstr("rank"));
 }
 
 }  // namespace

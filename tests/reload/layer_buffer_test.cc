@@ -160,6 +160,13 @@ TEST_F(LayerBufferTest, ALimitRefusesALayerAndNamesThoseThatHoldTheMemory) {
   EXPECT_EQ(enough.peak_bytes(), both);
 }
 
+TEST_F(LayerBufferTest, ALayerThatDoesNotFitAloneIsNoMatterOfOrder) {
+  const std::uint32_t qkv = rig_.LayerOf("model.layers.0.self_attn.qkv_proj");
+  LayerBuffer tight(rig_.plan, rig_.manifest, rig_.work, 1);
+  EXPECT_THAT(ErrorOf([&] { tight.Open(qkv); }),
+              HasSubstr("of 1 that the buffer limit allows: no order of weights helps, allow more"));
+}
+
 TEST_F(LayerBufferTest, ALayerOfPaddingAloneExpectsNothing) {
   Rig last({.parallel = {3, 4}});
   const LayerBuffer buffer(last.plan, last.manifest, last.work);

@@ -79,6 +79,28 @@ TEST(Walks, KnowRunsThatLieOneBehindTheOther) {
   EXPECT_EQ(part.At(4), 26);
 }
 
+TEST(Walks, KnowRowsThatACopyOfTwoDimensionsTakes) {
+  const ElementWalk part = WalkInto({6, 8}, BoxOf({2, 2}, {3, 4}), {});
+  EXPECT_EQ(RowsOf(part, 0, 12), (WalkRows{18, 3, 4, 8}));
+  EXPECT_EQ(RowsOf(part, 4, 8), (WalkRows{26, 2, 4, 8}));
+  EXPECT_EQ(RowsOf(part, 5, 3), (WalkRows{27, 1, 3, 3}));  // one run
+  EXPECT_EQ(RowsOf(part, 0, 0), WalkRows{});
+  EXPECT_EQ(RowsOf(part, 2, 8), std::nullopt);
+  EXPECT_EQ(RowsOf(part, 0, 6), std::nullopt);
+  EXPECT_EQ(RowsOf(WalkInto({6, 8}, BoxOf({2, 2}, {3, 4}), {.transposed = true}), 0, 12), std::nullopt);
+  EXPECT_EQ(RowsOf(WalkInto({2, 6, 8}, BoxOf({0, 2, 2}, {2, 3, 4}), {}), 0, 24), std::nullopt);
+}
+
+// Beyond 32 bits: nothing is there, but where it would be is known.
+TEST(Walks, GoFartherThanThirtyTwoBitsCount) {
+  constexpr std::int64_t kMany = (std::int64_t{1} << 32) + 6;
+  const ElementWalk many_rows = WalkInto({kMany, 5}, BoxOf({0, 1}, {kMany, 3}), {});
+  EXPECT_EQ(many_rows.At(3 * (kMany - 1) + 2), 5 * (kMany - 1) + 3);
+  const ElementWalk long_rows = WalkInto({3, kMany + 4}, BoxOf({0, 4}, {3, kMany}), {});
+  EXPECT_EQ(long_rows.At(7), 11);
+  EXPECT_EQ(long_rows.At(2 * kMany + 1), 2 * (kMany + 4) + 5);
+}
+
 TEST(Walks, GoOverCapturedBuffersInRowMajorOrder) {
   std::vector<std::byte> memory(4096);
   for (const std::vector<std::int64_t>& strides :

@@ -66,8 +66,8 @@ TEST_F(HeldReloadTest, GoesOnFromStepToStepAndAnswersEach) {
 TEST_F(HeldReloadTest, AbortsAtEitherStepAndAnswersOnceItHas) {
   auto reload = Begin(kLongLease);
   EXPECT_EQ(AnswerTo("stage"), "staged");
-  held_.Say(Word::kAbort, ReplyNamed("abort"));
-  EXPECT_THAT(reload.get(), HasSubstr("abort_weights"));
+  held_.Say(Word::kAbort, ReplyNamed("abort"), "engine tcp://b:1: its disk is full");
+  EXPECT_THAT(reload.get(), HasSubstr("not committed: abort_weights: engine tcp://b:1: its disk is full"));
   EXPECT_EQ(AnswerTo("abort"), "ended");
 }
 

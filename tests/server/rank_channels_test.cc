@@ -69,6 +69,33 @@ TEST(RankChannels, RanksThatDifferAreEachSaidWithTheirReasonAndRate) {
   EXPECT_EQ(MergeReports(JsonOf(reports)).at("publishers").at(0).at("bytes"), 15);
 }
 
+TEST(RankReports, KeptLayersAreThoseOfAllStages) {
+  std::vector<ReloadReport> reports = {Over("zmq", 2), Over("zmq", 2), Over("zmq", 2)};
+  reports[0].kept = reports[1].kept = {"model.embed_tokens", "model.layers.0-1.mlp"};
+  reports[2].kept = {"model.layers.2-3.mlp", "model.embed_tokens"};
+  EXPECT_EQ(MergeReports(JsonOf(reports)).at("kept"),
+            Json({"model.embed_tokens", "model.layers.0-1.mlp", "model.layers.2-3.mlp"}));
+}
+
+// A process that was started between staging and committing has staged bytes, and nothing to tell of them.
+TEST(RankReports, OfAVersionThatAnotherProcessCommitsSayHowItCame) {
+  ReloadReport staged = Over("zmq", 2);
+  staged.bytes = staged.bytes_total = 5;
+  staged.layers = 3;
+  staged.stage_ms = {{"quantize", 7}};
+  ReloadReport adopted;
+  adopted.served_digest = Digest{1, 2};
+  adopted.stage_ms = {{"commit", 1}, {"quantize", 0}};
+  const Json whole = WithLater(Json::parse(staged.ToJson()), Json::parse(adopted.ToJson()));
+  EXPECT_EQ(whole.at("channel").at("name"), "zmq");
+  EXPECT_EQ(whole.at("bytes"), 5);
+  EXPECT_EQ(whole.at("served_digest"), adopted.served_digest.ToHex());
+  EXPECT_EQ(whole.at("stage_ms"), Json({{"quantize", 7.0}, {"commit", 1.0}}));
+  ReloadReport later = staged;
+  later.served_digest = Digest{3, 4};
+  EXPECT_EQ(WithLater(Json::parse(staged.ToJson()), Json::parse(later.ToJson())), Json::parse(later.ToJson()));
+}
+
 TEST(RankReports, WhatServingCostIsTheMostThatARankWasTold) {
   std::vector<ReloadReport> reports = {Over("zmq", 2), Over("zmq", 2)};
   reports[0].publishers[0].serving_core_seconds = 0.25;
