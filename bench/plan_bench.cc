@@ -57,7 +57,7 @@ Manifest ManifestOf(const ModelConfig& config) {
 
 // 60 layers of 512 experts, and nothing else.
 constexpr std::int64_t kMoeLayers = 60;
-constexpr ExpertOptions kExperts{.num_experts = 512, .hidden_size = 2048, .intermediate_size = 512};
+const ExpertOptions kExperts{.num_experts = 512, .hidden_size = 2048, .intermediate_size = 512};
 
 class Group final : public Module {
  public:

@@ -90,7 +90,7 @@ def test_the_program_streams_rows_of_a_checkpoint(program, start, checkpoint):
     ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/2", "--lineage", "run", "--step", 9,
                    *(["--mode", "stream"] if rank else [])) for rank in range(2)]
     mixed = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks), status=1)
-    assert "expected the same of all publishers" in mixed["error"]["message"]
+    assert "expected a stream or a snapshot of all publishers" in mixed["error"]["message"]
     assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
     engine.stop()
 

@@ -273,7 +273,7 @@ TEST(StreamedParts, AStreamAndASnapshotAreNotOneVersion) {
                   testing::ShardOf(weights, RowsOf, 0, 2));
   holds.Publish({.lineage = "run", .step = 1, .part = {1, 2}}, testing::ShardOf(weights, RowsOf, 1, 2));
   EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(FromPublishers({streams.endpoint(), holds.endpoint()})); }),
-              HasSubstr("expected the same of all publishers"));
+              HasSubstr("expected a stream or a snapshot of all publishers"));
 }
 
 TEST(StreamedParts, PartsAreDeclaredOfEachSpecOrOfNone) {
