@@ -1,5 +1,6 @@
 #include "trainer_side/declared_weights.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -30,7 +31,9 @@ void DeclaredWeights::CheckEnd() {
   if (in_order_ == specs_.size()) return;
   AwaitRest();
   if (awaited_.empty()) return;
-  const std::string first = "the walk ended without '" + std::string(awaited_.begin()->first) + "'";
+  const auto missing =
+      std::ranges::find_if(specs_, [&](const TensorSpec& spec) { return awaited_.contains(spec.name); });
+  const std::string first = "the walk ended without '" + missing->name + "'";
   const std::size_t others = awaited_.size() - 1;
   throw Error(
       ErrorCode::kInvalidArgument,
