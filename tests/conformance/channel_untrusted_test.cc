@@ -116,6 +116,11 @@ class UntrustedChannel : public ::testing::TestWithParam<std::tuple<std::string,
     return schedule;
   }
 
+  struct Stopped {
+    OfferService& service;
+    ~Stopped() { service.Stop(); }
+  };
+
   // Takes the version over the watched channel.
   void Fetch(const Schedule& schedule, CollectingSink& sink) {
     const Deadline soon = Deadline::After(kPatience);
@@ -124,6 +129,7 @@ class UntrustedChannel : public ::testing::TestWithParam<std::tuple<std::string,
     offering.name = "publisher";
     OfferService service(offering, pool_, failpoints_, nullptr, Alone(TransportNamed(transport())));
     std::optional<PublishedWeights> snapshot;
+    const Stopped before_its_memory_goes{service};
     if (streams()) {
       service.Offer(std::make_shared<OfferedVersion>(
           Manifest::OfSpecs("run", 3, weights_.ToManifest().specs()),
