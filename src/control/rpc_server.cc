@@ -17,6 +17,7 @@
 #include "src/control/rpc.h"
 #include "src/zmq/message_limit.h"
 #include "src/zmq/poll_sockets.h"
+#include "src/zmq/take_turn.h"
 
 namespace layercast {
 namespace {
@@ -68,9 +69,8 @@ class RpcServer::Impl {
   const std::string& endpoint() const { return listening_->endpoint(); }
 
  private:
-  // What is taken before answers go out, and the end of the server is looked for: requests, or bytes of them.
-  static constexpr int kRequestsInTurn = 16;
-  static constexpr std::size_t kBytesInTurn = 1 << 20;
+  // What is taken before answers go out, and the end of the server is looked for.
+  static constexpr Turn kTurn{.messages = 16, .bytes = 1 << 20};
 
   void Run(const std::stop_token& stop) {
     NameThisThread("lc-rpc");
@@ -104,30 +104,12 @@ class RpcServer::Impl {
   }
 
   void TakeRequests() {
-    bool all = false;
-    std::size_t bytes = 0;
-    for (int taken = 0; !all && taken < kRequestsInTurn && bytes < kBytesInTurn; ++taken) {
-      zmq::message_t routing_id;
-      all = !socket_.recv(routing_id, zmq::recv_flags::dontwait);
-      if (!all) bytes += TakeRequest(routing_id);
-    }
-    if (limit_->Enforce(all)) {
+    const auto take = [this](const zmq::message_t& routing_id, const zmq::message_t& body) {
+      Take(routing_id.to_string(), body.to_string_view());
+    };
+    if (TakeTurn(socket_, *limit_, kTurn, take)) {
       log::warn("engine {}: a client loses its connection: {}", endpoint(), limit_->Complaint());
     }
-  }
-
-  // How many bytes it has.
-  std::size_t TakeRequest(const zmq::message_t& routing_id) {
-    zmq::message_t body;
-    std::size_t parts = 0;
-    std::size_t bytes = 0;
-    for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
-      if (!socket_.recv(body)) return bytes;
-      bytes += body.size();
-    }
-    limit_->Heard(body);
-    if (parts == 1) Take(routing_id.to_string(), body.to_string_view());
-    return bytes;
   }
 
   void Take(const std::string& from, std::string_view text) {

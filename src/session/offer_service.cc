@@ -23,6 +23,7 @@
 #include "src/transport/carried_offer.h"
 #include "src/zmq/message_limit.h"
 #include "src/zmq/poll_sockets.h"
+#include "src/zmq/take_turn.h"
 #include "src/zmq/zmq_threads.h"
 
 namespace layercast {
@@ -32,9 +33,8 @@ using Clock = Deadline::Clock;
 
 constexpr std::chrono::milliseconds kTick{500};  // how often leases are looked at
 constexpr int kLeaseInTimeouts = 6;              // FORMAT.md
-// What is taken before other things have their turn: receivers may send without a pause.
-constexpr int kMessagesInTurn = 64;
-constexpr std::size_t kBytesInTurn = wire::kMaxAskBytes;
+// What is taken before other things have their turn.
+constexpr Turn kTurn{.messages = 64, .bytes = wire::kMaxAskBytes};
 
 }  // namespace
 
@@ -175,31 +175,13 @@ class OfferService::Impl {
   }
 
   void TakeMessages() {
-    bool all = false;
-    std::size_t bytes = 0;
-    for (int messages = 0; !all && messages < kMessagesInTurn && bytes < kBytesInTurn; ++messages) {
-      zmq::message_t routing_id;
-      all = !socket_.recv(routing_id, zmq::recv_flags::dontwait);
-      if (!all) bytes += TakeMessage(routing_id);
-    }
-    if (limit_->Enforce(all)) {
+    const auto take = [this](const zmq::message_t& routing_id, zmq::message_t& body) {
+      const std::string from = routing_id.to_string();
+      if (!ledger_.IsBarred(from)) Take(from, body);
+    };
+    if (TakeTurn(socket_, *limit_, kTurn, take)) {
       log::warn("publisher {}: a receiver loses its connection: {}", endpoint(), limit_->Complaint());
     }
-  }
-
-  // How many bytes it has.
-  std::size_t TakeMessage(zmq::message_t& routing_id) {
-    zmq::message_t body;
-    std::size_t parts = 0;
-    std::size_t bytes = 0;
-    for (bool more = routing_id.more(); more; more = body.more(), ++parts) {
-      if (!socket_.recv(body)) return bytes;
-      bytes += body.size();
-    }
-    limit_->Heard(body);
-    const std::string from = routing_id.to_string();
-    if (parts == 1 && !ledger_.IsBarred(from)) Take(from, body);
-    return bytes;
   }
 
   void Take(const std::string& from, zmq::message_t& body) {
