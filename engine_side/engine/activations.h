@@ -1,4 +1,4 @@
-// Rows of activations, as every block of the forward pass hands them on. Torch-free.
+// Rows of activations, which the blocks of a forward pass hand to each other. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace layercast {
 
-// Each row is padded with zeros to whole vectors. Resource; one thread only.
+// A matrix of fp32 whose rows are each padded with zeros to whole vectors. Resource; one thread only.
 class Activations {
  public:
   static constexpr std::size_t kPad = 16;  // floats
@@ -15,10 +15,10 @@ class Activations {
   Activations() = default;
   Activations(std::size_t rows, std::size_t cols) { Reset(rows, cols); }
 
-  // Rounded up to whole vectors.
+  // `count` floats, rounded up to whole vectors.
   static constexpr std::size_t Padded(std::size_t count) { return (count + kPad - 1) / kPad * kPad; }
 
-  void Reset(std::size_t rows, std::size_t cols) {  // all zero
+  void Reset(std::size_t rows, std::size_t cols) {  // sets all values to zero
     rows_ = rows;
     cols_ = cols;
     stride_ = Padded(cols);
@@ -29,7 +29,7 @@ class Activations {
   std::span<const float> operator[](std::size_t index) const { return {row(index), cols_}; }
   float* row(std::size_t index) { return values_.data() + index * stride_; }
   const float* row(std::size_t index) const { return values_.data() + index * stride_; }
-  std::span<float> values() { return values_; }  // of all rows, padding included
+  std::span<float> values() { return values_; }  // all rows, including their padding
   std::span<const float> values() const { return values_; }
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }

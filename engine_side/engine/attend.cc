@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "engine_side/engine/attend.cc"
 #include "hwy/foreach_target.h"  // includes this file once per target
 #include "hwy/highway.h"
-// After highway.h: they are per target too.
+// Included after highway.h, since these headers too are compiled for each target.
 #include "engine_side/engine/vectors-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 
@@ -37,7 +37,8 @@ void ScoreKeys(const float* query, const HeadRows& keys, float scale, std::size_
   }
 }
 
-// scores[0, padded_count), of which those from `count` on are none.
+// Turns scores into weights in place and sums the values by them. `scores` has room for `padded_count` floats; those
+// from values.count on belong to no key.
 void WeightValues(float* scores, std::size_t padded_count, float sink, const HeadRows& values, std::size_t padded,
                   float* out) {
   const FloatTag d;

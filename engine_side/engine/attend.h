@@ -7,7 +7,8 @@
 
 namespace layercast {
 
-// Keys or values of one head: `count` rows, `stride` floats apart, zero-padded to whole vectors.
+// Keys or values of one head: `count` rows that begin `stride` floats apart and are zero-padded to whole vectors.
+// Value; memory borrowed.
 struct HeadRows {
   const float* first = nullptr;
   std::size_t stride = 0;
@@ -15,9 +16,9 @@ struct HeadRows {
 };
 
 struct AttendOptions {
-  float scale = 1.0F;          // of query times key
+  float scale = 1.0F;          // multiplies the product of query and key
   float logit_softcap = 0.0F;  // 0: none
-  // A score of no key: it takes its share of the softmax, and has no value.
+  // A score that belongs to no key: it takes its share of the softmax but adds no value.
   float sink = -std::numeric_limits<float>::infinity();
 };
 

@@ -68,7 +68,7 @@ void AttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& 
   RowParallel(attended_, o_, dtype_, collective_, out);
 }
 
-// Normalizes and rotates the row's queries and keys, and puts keys and values into the cache.
+// Normalizes and rotates the row's queries and keys, and puts its keys and values into the cache.
 void AttentionBlock::PrepareHeads(const TokenRow& row, std::span<float> qkv) {
   if (rotary_ != nullptr) rotary_->GrowTo(row.position + 1);
   const std::span<float> keys_and_values = qkv.subspan(heads_ * query_stride_);

@@ -1,5 +1,5 @@
-// Grouped-query attention with a KV cache of its own: rotary embeddings, windows, norms of queries and keys, capped
-// scores, gated outputs, as the module says. Made by MakeBlock.
+// Grouped-query attention with its own KV cache. The module says which of these it has: rotary embeddings, a sliding
+// window, norms of queries and keys, capped scores, gated outputs. Made by MakeBlock.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,21 @@ class AttentionBlock final : public Block {
 
   Collective& collective_;
   DType dtype_;
-  std::size_t heads_, kv_heads_, head_dim_;  // this rank's
+  std::size_t heads_, kv_heads_, head_dim_;  // those of this rank
   bool output_gate_;
-  std::size_t query_stride_;  // from one query head to the next: what lies between is its gate
+  std::size_t query_stride_;  // floats from one query head to the next; its gate lies between
   std::size_t rotary_dim_;
   std::size_t window_;  // 0: none
   AttendOptions attend_;
-  RotaryTable* rotary_;                  // null: nothing is turned
+  RotaryTable* rotary_;                  // null: no rotation
   LinearWeights qkv_, o_;                // rows of qkv: query heads, key heads, value heads
   std::optional<Norm> q_norm_, k_norm_;  // of each head
   std::optional<NormOverHeads> norm_over_heads_;
   std::optional<WeightView> sinks_;
   KvCache cache_;
 
-  std::vector<float> q_factors_, k_factors_;  // of the pass at hand; empty: no norm
-  std::vector<float> head_sinks_;             // likewise
+  std::vector<float> q_factors_, k_factors_;  // read anew in each pass; empty: no norm
+  std::vector<float> head_sinks_;             // read anew in each pass
   Activations qkv_out_, attended_;            // scratch
   std::vector<float> scores_, query_, head_out_;
 };

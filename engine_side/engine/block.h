@@ -1,5 +1,5 @@
-// What a decoder layer is made of: blocks that read a row for each token and write one. A block that computes something
-// new is a file beside attention_block and gated_mlp_block, and a line in MakeBlock. Torch-free.
+// Blocks, of which a decoder layer is made: each reads one row per token and writes one. A block that computes
+// something new gets a file of its own, like attention_block and gated_mlp_block, and a line in MakeBlock. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace layercast {
 
-// A model's sizes, where they count elements of memory.
+// Converts one of a model's sizes for counting elements in memory.
 inline std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
 
 // One token of a forward pass. Value.
@@ -33,26 +33,27 @@ class Block {
  public:
   virtual ~Block() = default;
 
-  // out := the block's output for each row of `in`, whole on every rank and rounded to the model's dtype. A sequence's
-  // rows come in order, each position once. What a token gets must not depend on the other sequences in the pass, nor
-  // on how its own was cut into passes.
+  // Sets `out` to the block's output for each row of `in`, complete on every rank and rounded to the model's dtype. The
+  // rows of a sequence come in order, each position once. A token's output must not depend on the other sequences in
+  // the pass, nor on how its own sequence was cut into passes.
   virtual void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) = 0;
 
-  // Forgets what is kept of a sequence, of all of them: keys and values, states.
+  // Forgets what the block keeps (keys and values, states) of one sequence, or of all sequences.
   virtual void Drop(std::uint64_t /*sequence*/) {}
   virtual void DropAll() {}
 };
 
-// What a block is made with. Tables and collective outlive it; the weights are looked up, once, by its constructor.
+// What a block is made with. Rotary tables and collective must outlive the block; its constructor looks up the weights
+// once.
 struct BlockContext {
   CapturedWeights& weights;
   RotaryTables& rotary;
   Collective& collective;
-  DType dtype = DType::kBF16;  // activations are rounded to it after every operation, as torch does
+  DType dtype = DType::kBF16;  // activations are rounded to it after every operation, as in torch
 };
 
-// The block that computes `module`, which lies at `path` in the tree. Throws kUnsupported, naming path and class, if
-// there is none.
+// Makes the block that computes `module`, which is at `path` in the tree. Throws kUnsupported, naming path and class,
+// if there is none.
 std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, const BlockContext& context);
 
 }  // namespace layercast

@@ -24,13 +24,14 @@ std::string NameOf(const Device& device) {
   return device.kind == Device::Kind::kHost ? "CPU" : "GPU " + std::to_string(device.index);
 }
 
-// What is served and not computed with: a draft model, and the scales of what this engine keeps in full precision.
+// Whether a buffer is served but not computed with: it belongs to a draft model, or is a scale of something that this
+// engine keeps in full precision.
 bool IsHeldAlone(std::string_view name) {
   return name.starts_with(kDraftPrefix) || name.ends_with("input_scale") || name.ends_with(".attn.k_scale") ||
          name.ends_with(".attn.v_scale");
 }
 
-// Null: the layer has no such parameter.
+// Null if the layer has no such parameter.
 const TensorSpec* FindSpec(const Module& layer, std::string_view parameter) {
   const auto found = std::ranges::find(layer.parameters(), parameter,
                                        [](const Parameter& p) { return std::string_view(p.spec.name); });
@@ -151,7 +152,7 @@ ScaleGrid CapturedWeights::Scales(const std::string& name, DType dtype, const Sh
           .cols = static_cast<std::size_t>(block[1])};
 }
 
-// Where a matrix has one number, a stack has a vector of them.
+// Where a single matrix has one number, a stack has a vector of them.
 const std::byte* CapturedWeights::AddressOf(const std::string& name, DType dtype, const Shape& shape,
                                             const InStack& place) {
   if (place.count == 0) return Get(name, dtype, shape).address;
@@ -163,7 +164,7 @@ const std::byte* CapturedWeights::AddressOf(const std::string& name, DType dtype
 void CapturedWeights::CheckAllUsed() const {
   for (const auto& [name, buffer] : by_name_) {
     if (used_.contains(name) || IsHeldAlone(name)) continue;
-    if (NumElements(buffer->shape) == 0) continue;  // of a rank that has none of the experts
+    if (NumElements(buffer->shape) == 0) continue;  // a rank may have no experts
     throw Error(ErrorCode::kUnsupported, "the built-in engine's forward pass does not know what to do with buffer '" +
                                              std::string(name) + "' " + Describe(buffer->dtype, buffer->shape));
   }

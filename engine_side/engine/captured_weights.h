@@ -1,5 +1,5 @@
-// The weights that a forward pass reads, found once by name among the captured buffers: from then on their addresses
-// are what they are, as in a CUDA graph. Used where the decoder and its blocks are made.
+// Finds the weights that a forward pass reads, by name, among the captured buffers. This is done once: from then on the
+// pass uses the addresses, as a CUDA graph does. Used where the decoder and its blocks are made.
 #pragma once
 
 #include <map>
@@ -16,39 +16,40 @@
 
 namespace layercast {
 
-// Borrows the buffers' table; one thread only. Everything throws kInvalidArgument or kUnsupported, naming the buffer:
-// one that is missing, of another shape, strided or on another device.
+// Borrows the table of buffers; one thread only. Every lookup throws kInvalidArgument or kUnsupported, naming the
+// buffer, if it is missing, has another shape or dtype, is strided, or is on another device.
 class CapturedWeights {
  public:
-  // `device`: where the pass runs, and so where the buffers must be.
+  // `device` is where the pass runs, and where the buffers have to be.
   explicit CapturedWeights(std::span<const CapturedBuffer> buffers, const Device& device = {});
 
-  // A parameter of `layer`, which lies at `path` in the tree, in whatever kernel format its buffers are.
+  // A parameter of `layer`, which is at `path` in the tree, in whatever kernel format its buffers are.
   WeightView Find(const Module& layer, const std::string& path, std::string_view parameter = "weight");
-  // A tensor that derives from parameters of `layer`: rows of its last dimension. A pass that reads it reads them by
-  // it.
+  // A tensor that is derived from parameters of `layer`, as rows of its last dimension. Its source parameters then
+  // count as used too.
   WeightView FindDerived(const Module& layer, const std::string& path, std::string_view name);
-  // Weight and, if the layer has one, bias.
+  // The layer's weight, and its bias if it has one.
   LinearWeights Linear(const Module& layer, const std::string& path);
-  // Those of a layer that is a stack of them (experts): parameters `name`_weight and `name`_bias.
+  // The weights of a layer that is a stack of linear layers (experts): parameters `name`_weight and `name`_bias.
   std::vector<LinearWeights> LinearStack(const Module& layer, const std::string& path, const std::string& name);
 
-  // Throws kUnsupported naming a buffer that nothing has asked for: the forward pass would not read it. Those of a
-  // draft model are left alone.
+  // Throws kUnsupported, naming the buffer, if some buffer was never looked up: the forward pass would not read it.
+  // Buffers of a draft model, and scales that this engine only holds, are exempt.
   void CheckAllUsed() const;
 
  private:
-  // A matrix that shares its buffers with the others of a stack: which one, of how many. The default: it has its own.
+  // The place of a matrix in a stack that shares its buffers. With count 0, the matrix has buffers of its own.
   struct InStack {
     std::int64_t index, count;
   };
-  // Which recipe wrote a weight shows in the names, types and shapes of its scales (engine_side/quant/RECIPES.md).
+  // Finds a weight matrix. The names, types and shapes of its scales tell which recipe wrote it
+  // (engine_side/quant/RECIPES.md).
   WeightView FindMatrix(const std::string& name, const TensorSpec& matrix, const InStack& place = {0, 0});
-  // One scale for each `block` of a weight of shape `weight`.
+  // The scales of a weight of shape `weight`, one for each `block` of it.
   ScaleGrid Scales(const std::string& name, DType dtype, const Shape& weight, const Shape& block, const InStack& place);
-  // Of a matrix's tensor of that shape.
+  // The address of a matrix's tensor, which has this shape.
   const std::byte* AddressOf(const std::string& name, DType dtype, const Shape& shape, const InStack& place);
-  const CapturedBuffer* Lookup(const std::string& name);  // null: none; otherwise marked as used
+  const CapturedBuffer* Lookup(const std::string& name);  // null if there is none; marks the buffer as used
   const CapturedBuffer& Get(const std::string& name, DType dtype, const Shape& shape);
 
   Device device_;

@@ -1,5 +1,5 @@
-// A causal convolution of each channel on its own, one token after another. Used by the blocks that keep a state for
-// each sequence. Torch-free.
+// A causal convolution of each channel by itself, computed one token after another. Used by the blocks that keep a
+// state for each sequence. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ class CausalConv {
   std::size_t channels() const { return weights_.weight.rows; }
   std::size_t window_size() const { return (weights_.weight.cols - 1) * channels(); }
 
-  // The weights as they are in this pass.
+  // The weights, read anew in each pass.
   struct Values {
     std::vector<float> taps;  // [channels, kernel], the newest token's last
     std::vector<float> bias;  // [channels], or empty
   };
   Values ReadValues() const;
 
-  // token := the convolution of `window`, the inputs before it (window_size() of them, oldest first), and itself, plus
-  // bias; in fp32, not rounded. The window moves on by one token.
+  // Replaces `token` by the convolution, plus bias, of itself and the inputs before it, which `window` holds
+  // (window_size() floats, oldest first). Computed in fp32 and not rounded. Moves the window on by one token.
   void Apply(const Values& values, std::span<float> token, std::vector<float>& window) const;
 
  private:

@@ -24,8 +24,8 @@ namespace {
 constexpr std::uint64_t kMagic = 0x6c63636f6c6c3032;  // "lccoll02"
 constexpr int kMaxRanks = 64;
 constexpr std::size_t kLanes = 3;
-constexpr int kSpins = 500;                    // some ten microseconds: by how much a peer on its own core is late
-constexpr std::chrono::milliseconds kNap{50};  // between looks at whether the peer still lives
+constexpr int kSpins = 500;                    // about ten microseconds, by which a peer on its own core may be late
+constexpr std::chrono::milliseconds kNap{50};  // how often a sleeper checks that the peer still lives
 
 std::size_t LaneOf(Operation operation) {
   switch (operation) {
@@ -55,7 +55,7 @@ long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, timeout, nullptr, 0);
 }
 
-// Gone, or ended and not yet waited for by its parent.
+// Whether the process is gone, or has ended and was not yet waited for by its parent.
 bool IsDead(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -72,7 +72,7 @@ struct CollectiveSegment::Header {
   struct alignas(64) Lane {
     std::atomic<std::uint32_t> published;  // how often, modulo 2^32
     std::atomic<std::uint32_t> sleepers;   // peers asleep on `published`
-    // What it published, for the even and the odd times.
+    // What was published last at even and at odd counts.
     std::array<std::atomic<std::uint32_t>, 2> operation;
     std::array<std::atomic<std::uint64_t>, 2> floats;
   };
@@ -88,7 +88,7 @@ struct CollectiveSegment::Header {
   std::uint64_t magic;
   std::uint64_t size;
   std::uint64_t part_bytes;
-  std::atomic<std::uint32_t> broken;  // 1 + the rank that is at fault; 0: whole
+  std::atomic<std::uint32_t> broken;  // 1 + the rank at fault; 0: not broken
   std::array<Rank, kMaxRanks> ranks;
 };
 
@@ -175,7 +175,7 @@ SegmentSeat::~SegmentSeat() {
 std::uint32_t SegmentSeat::Publish(Operation operation, std::span<const float> mine) {
   LAYERCAST_CHECK(mine.size() <= part_floats());
   auto& lane = segment_.header().lane(rank_, operation);
-  const std::uint32_t number = lane.published.load(std::memory_order_relaxed) + 1;  // written by this rank alone
+  const std::uint32_t number = lane.published.load(std::memory_order_relaxed) + 1;  // no other rank writes it
   std::ranges::copy(mine, segment_.part(rank_, LaneOf(operation), number).begin());
   lane.operation[number % 2].store(static_cast<std::uint32_t>(operation), std::memory_order_relaxed);
   lane.floats[number % 2].store(mine.size(), std::memory_order_relaxed);
@@ -198,7 +198,7 @@ std::span<const float> SegmentSeat::Read(int peer, const Meeting& meeting, std::
 
 bool SegmentSeat::Arrived(int peer, const Meeting& meeting) const {
   const std::uint32_t published = segment_.header().lane(peer, meeting.operation).published.load();
-  return static_cast<std::int32_t>(published - meeting.number) >= 0;  // counts wrap
+  return static_cast<std::int32_t>(published - meeting.number) >= 0;  // counts wrap around
 }
 
 void SegmentSeat::Await(int peer, const Meeting& meeting) {
@@ -209,7 +209,7 @@ void SegmentSeat::Await(int peer, const Meeting& meeting) {
   auto& header = segment_.header();
   for (;;) {
     Sleep(peer, meeting);
-    // Looked at before whether it came: a peer that came, and left or died right after, has come.
+    // These are read before the check for arrival: a peer that published, and left or died right after, has arrived.
     const std::uint32_t broken = header.broken.load();
     const int pid = header.ranks[static_cast<std::size_t>(peer)].pid.load();
     const bool dead = pid != 0 && IsDead(pid);
@@ -222,7 +222,7 @@ void SegmentSeat::Await(int peer, const Meeting& meeting) {
   }
 }
 
-// Until the peer arrives, or a nap is over.
+// Sleeps until the peer publishes, for one nap at most.
 void SegmentSeat::Sleep(int peer, const Meeting& meeting) {
   auto& lane = segment_.header().lane(peer, meeting.operation);
   const std::uint32_t seen = lane.published.load();

@@ -1,6 +1,6 @@
-// The memory in which the ranks of one engine on one host meet, and a rank's seat there: what it publishes, and how it
-// waits for what others have published. The engine's group of ranks makes the segment; every rank process attaches to
-// it. Under shared_memory_collective and shared_memory_stage_link. Torch-free.
+// The shared memory in which the ranks of one engine on one host meet, and a rank's seat in it, through which the rank
+// publishes and waits for what others published. The engine's group of ranks makes the segment; every rank process
+// attaches to it. Used by shared_memory_collective and shared_memory_stage_link. Torch-free.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace layercast {
 
-// What a rank publishes. Each of its lanes counts by itself.
+// What a rank publishes. A rank has several lanes, one for each kind of exchange, and each lane has its own count.
 enum class Operation : std::uint32_t { kAllReduceSum = 1, kAllGather, kHandOver, kTaken };
 
 // The shared mapping: a memfd with a header, and two parts for each lane of each rank. Resource; move-only;
@@ -24,17 +24,17 @@ class CollectiveSegment {
  public:
   struct Header;
 
-  // `part_bytes` is the most that one rank contributes at a time; longer operations go in steps.
+  // `part_bytes` is the most that a rank contributes at a time; longer operations are done in steps.
   static CollectiveSegment Create(int size, std::size_t part_bytes = std::size_t{1} << 18);
-  // Maps the segment behind `fd`, which stays the caller's. Throws kCorrupt if it is none.
+  // Maps the segment behind `fd`, which stays the caller's. Throws kCorrupt if it is not a segment.
   static CollectiveSegment Attach(int fd);
 
   CollectiveSegment(CollectiveSegment&& other) noexcept;
   CollectiveSegment& operator=(CollectiveSegment&& other) = delete;
   ~CollectiveSegment();
 
-  // To hand to the rank processes (inherited over fork, or by SCM_RIGHTS). It is closed on exec unless the
-  // caller clears that flag. -1 for an attached segment.
+  // The descriptor to hand to the rank processes, by inheritance over fork or by SCM_RIGHTS. It is closed on exec
+  // unless the caller clears that flag. -1 for an attached segment.
   int fd() const { return fd_.get(); }
   int size() const;
   std::size_t part_bytes() const;
@@ -50,7 +50,7 @@ class CollectiveSegment {
   std::size_t bytes_ = 0;
 };
 
-// What a rank waits for: that a peer has published that many times on the operation's lane. Value.
+// What a rank waits for: that a peer has published `number` times on the operation's lane. Value.
 struct Meeting {
   Meeting(Operation what, std::uint32_t count, std::chrono::milliseconds patience)
       : operation(what), number(count), timeout(patience), deadline(Deadline::After(patience)) {}
@@ -61,13 +61,14 @@ struct Meeting {
   Deadline deadline;
 };
 
-// One rank's seat. The segment outlives it. Resource; one thread only. A wait spins for some microseconds, then sleeps
-// on a futex; it ends when the peer comes, dies, or the meeting's timeout is over. It throws kUnavailable or
-// kDeadlineExceeded, naming the rank that did not come; after that nobody waits in this segment any more.
+// One rank's seat. Resource; one thread only. The segment must outlive it. A wait spins for some microseconds, then
+// sleeps on a futex. It ends when the peer has published; otherwise, when the peer dies, a rank leaves, or the
+// meeting's timeout is over, it throws kUnavailable or kDeadlineExceeded, naming the rank that did not come, and breaks
+// the segment: nobody waits in it any more.
 class SegmentSeat {
  public:
   SegmentSeat(CollectiveSegment& segment, int rank);
-  // Breaks the segment, so that no peer waits for a rank that has left.
+  // Breaks the segment, so that no peer goes on waiting for a rank that has left.
   ~SegmentSeat();
   SegmentSeat(const SegmentSeat&) = delete;
   SegmentSeat& operator=(const SegmentSeat&) = delete;
@@ -76,11 +77,13 @@ class SegmentSeat {
   int size() const { return segment_.size(); }
   std::size_t part_floats() const { return segment_.part_bytes() / sizeof(float); }
 
-  // Makes `mine`, at most one part, what this rank has published last on the operation's lane, and returns how often it
-  // has published there. Parts alternate: the one before the last is overwritten, so nobody may still read it.
+  // Publishes `mine`, which is at most one part, on the operation's lane, and returns how often this rank has published
+  // there. A lane's two parts alternate: this overwrites what was published two calls ago, so nobody may still be
+  // reading that.
   std::uint32_t Publish(Operation operation, std::span<const float> mine);
   void Await(int peer, const Meeting& meeting);
-  // What `peer` has published as the meeting's number, which must be that operation with `floats` floats.
+  // Waits for what `peer` publishes as the meeting's number, and returns it. Throws kUnavailable, and breaks the
+  // segment, if that is another operation or has another number of floats.
   std::span<const float> Read(int peer, const Meeting& meeting, std::size_t floats);
 
  private:

@@ -40,7 +40,7 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
       lengths_(vocab_size_, LongestSequence(model, max_tokens)) {
   LAYERCAST_CHECK(peers.collective.size() == parallel.tp_size && peers.collective.rank() == parallel.tp_rank);
   LAYERCAST_CHECK((peers.stage_link != nullptr) == (parallel.pp_size > 1));
-  // Sums over experts are sums over the ranks of the collective.
+  // Experts are summed by the collective, so their ranks must be the collective's.
   if (parallel.ep_size != 1 && (parallel.ep_size != parallel.tp_size || parallel.ep_rank != parallel.tp_rank)) {
     throw Error(ErrorCode::kUnsupported, "expert parallelism: the built-in engine computes with ep_size 1 or tp_size " +
                                              std::to_string(parallel.tp_size) + ", got ep_size " +
@@ -56,7 +56,8 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
 
 Decoder::~Decoder() = default;
 
-// The embedding on the last stage is that of a tied head, or of a draft model, which is not computed here.
+// Finds embedding and head. On the last stage an embedding is there for a tied head, or for a draft model, which is not
+// computed here.
 void Decoder::FindEnds(const DecoderForCausalLM& model, CapturedWeights& weights) {
   const Module& parts = *model.FindChild("model");
   if (parts.FindChild("embed_tokens")->held_by().empty()) {

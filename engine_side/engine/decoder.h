@@ -1,6 +1,7 @@
-// One rank's forward pass of a decoder-only model on CPU: reads weights through captured addresses, meets its peers in
-// the collective, and goes on from what the pipeline stage before it has sent. What it computes is what the module tree
-// says; the layers' work is done by blocks. The built-in engine is this and the memory of the weights. Torch-free.
+// One rank's forward pass of a decoder-only model on the CPU. It reads weights through captured addresses, meets its
+// peers in the collective, and takes over the residual stream from the pipeline stage before it. The module tree says
+// what is computed; blocks do the work of the layers. The built-in engine is this plus the memory of the weights.
+// Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -26,29 +27,30 @@ namespace layercast {
 // Resource; one thread only.
 class Decoder final : public ForwardPass {
  public:
-  // `model`: a DecoderForCausalLM, needed only here. The buffers' memory and the peers outlive the decoder.
-  // `max_tokens`: a sequence's greatest length, if less than the model's own. Throws kUnsupported naming what it cannot
-  // compute, and as CapturedWeights does.
+  // `model` is a DecoderForCausalLM and is needed only during this call; the buffers' memory and the peers must outlive
+  // the decoder. `max_tokens` is the greatest length of a sequence, if that is less than the model's own. Throws
+  // kUnsupported, naming what it cannot compute, and as CapturedWeights does.
   Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
           const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens = std::nullopt);
   ~Decoder() override;
 
-  // A sequence's logits do not depend on the other steps, nor on how its tokens were cut into steps.
+  // See ForwardPass. A sequence's logits depend neither on the other steps nor on how its own tokens were cut into
+  // steps.
   Logits Forward(std::span<const SequenceStep> steps) override;
   void Drop(std::uint64_t sequence) override;
   void DropAll() override;
   std::size_t Length(std::uint64_t sequence) const override { return lengths_.Length(sequence); }
 
  private:
-  // Before the layers, and behind them.
+  // What comes before the layers (Embedding) and after them (Head).
   struct Embedding {
     WeightView rows;
-    VocabRange range;  // which of the vocabulary's rows this rank has
+    VocabRange range;  // the rows of the vocabulary that this rank has
     float scale;
   };
   struct Head {
     Norm norm;
-    WeightView rows;  // the embedding again when they are tied
+    WeightView rows;  // the embedding's rows if the two are tied
   };
   // hidden += post_norm(block(norm(hidden))).
   struct Step {
@@ -72,9 +74,9 @@ class Decoder final : public ForwardPass {
   float logit_softcap_;
   RotaryTables rotary_;
   bool is_first_stage_;
-  std::optional<Embedding> embedding_;  // where this rank holds it, which the last stage may do too
+  std::optional<Embedding> embedding_;  // if this rank holds it; the last stage may hold it too
   std::vector<Step> steps_;
-  std::optional<Head> head_;  // of the last stage
+  std::optional<Head> head_;  // on the last stage only
   SequenceLengths lengths_;
 
   Activations hidden_;                    // the residual stream

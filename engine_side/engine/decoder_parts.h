@@ -1,5 +1,5 @@
-// What a forward pass finds around the layers in a decoder's module tree. Used by the decoder on CPU and by the decode
-// step in tensors. Torch-free.
+// Finds what surrounds the layers in a decoder's module tree. Used by the decoder on the CPU and by the decode step in
+// tensors. Torch-free.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace layercast {
 
-// Throws kUnsupported, naming path and class, if `module` is of another class, or null.
+// Casts `module` to Kind. Throws kUnsupported, naming path and class, if it is of another class or null.
 template <class Kind>
 const Kind& AsKind(const Module* module, const std::string& path) {
   if (const auto* as_kind = dynamic_cast<const Kind*>(module)) return *as_kind;
@@ -24,9 +24,9 @@ const Kind& AsKind(const Module* module, const std::string& path) {
 }
 
 const VocabParallelEmbedding& EmbeddingOf(const DecoderForCausalLM& model);
-// nullopt: it is the embedding.
+// The weight of the head; nullopt if it is tied to the embedding.
 std::optional<WeightView> FindHead(const DecoderForCausalLM& model, CapturedWeights& weights);
-// What embeddings are multiplied by.
+// The factor by which embeddings are multiplied, rounded to the model's dtype.
 float EmbeddingScaleOf(const DecoderForCausalLM& model);
 
 }  // namespace layercast

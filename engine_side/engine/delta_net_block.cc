@@ -9,7 +9,8 @@
 namespace layercast {
 namespace {
 
-// Of each row, [part 0 | part 1 | ...] of one head after another becomes part 0 of all heads, then part 1 of all heads.
+// Reorders each row: from [part 0 | part 1 | ...] of one head after another to part 0 of all heads, then part 1 of all
+// heads, and so on.
 void GatherParts(std::size_t heads, std::span<const std::size_t> sizes, Activations& rows) {
   for (std::size_t i = 0; i < rows.rows(); ++i) {
     const std::vector<float> by_head(rows[i].begin(), rows[i].end());
@@ -101,7 +102,7 @@ void DeltaNetBlock::Step(const Values& values, std::span<float> qkvz, std::span<
   NormalizeAndGate(values, qkvz.subspan(channels.size()), out);
 }
 
-// To length one; queries are divided by the square root of their size too.
+// Normalizes queries and keys to length one. Queries are also divided by the square root of their size.
 void DeltaNetBlock::NormalizeKeys(std::span<float> queries, std::span<float> keys) const {
   const std::size_t size = Size(sizes_.key_head_dim);
   const float scale = 1.0F / std::sqrt(static_cast<float>(size));
@@ -134,7 +135,7 @@ void DeltaNetBlock::UpdateHead(const float* query, const float* key, std::span<c
   }
 }
 
-// Head by head: out := norm(out) * silu(gate), the gate in fp32.
+// out := norm(out) * silu(gate) for each head, with the gate in fp32.
 void DeltaNetBlock::NormalizeAndGate(const Values& values, std::span<float> gates, std::span<float> out) const {
   const std::size_t width = Size(sizes_.value_head_dim);
   for (std::size_t begin = 0; begin < out.size(); begin += width) {

@@ -1,5 +1,5 @@
-// A gated delta net: a causal convolution, then a state for each sequence and value head, a matrix from keys to values
-// that decays and is corrected with every token; a norm whose output is gated. Made by MakeBlock.
+// A gated delta net. After a causal convolution, each sequence and value head has a state: a matrix from keys to
+// values, which decays and is corrected with every token. The output is normalized and gated. Made by MakeBlock.
 #pragma once
 
 #include <cstddef>
@@ -27,21 +27,22 @@ class DeltaNetBlock final : public Block {
   void DropAll() override { states_.DropAll(); }
 
  private:
-  // What a sequence's next token needs of those before it.
+  // What a sequence's next token needs of the tokens before it.
   struct State {
     std::vector<float> window;  // see CausalConv
     std::vector<float> memory;  // [num_value_heads, key_head_dim, value_head_dim]
   };
-  // The small weights as they are in this pass.
+  // The small weights, read anew in each pass.
   struct Values {
     CausalConv::Values conv;
-    std::vector<float> a, dt_bias;  // by value head
+    std::vector<float> a, dt_bias;  // indexed by value head
     std::vector<float> norm;
   };
 
   Values ReadValues() const;
   State FreshState() const;
-  // One token: `out` is what its projections, one part after another, make of the state. They are used up.
+  // Computes one token: updates `state`, and sets `out`, from the token's projections, whose parts come one after
+  // another. Overwrites the projections.
   void Step(const Values& values, std::span<float> qkvz, std::span<float> ba, State& state, std::span<float> out);
   void NormalizeKeys(std::span<float> queries, std::span<float> keys) const;
   void UpdateHead(const float* query, const float* key, std::span<const float> value, float decay, float beta,
@@ -50,7 +51,7 @@ class DeltaNetBlock final : public Block {
 
   Collective& collective_;
   DType dtype_;
-  DeltaNetSizes sizes_;  // this rank's
+  DeltaNetSizes sizes_;  // those of this rank
   DeltaNetRows rows_;
   Activation activation_;
   LinearWeights in_proj_qkvz_, in_proj_ba_, out_proj_;

@@ -1,7 +1,7 @@
-// What a forward pass reads, as vectors of fp32 on one instruction set: one decoder for each type of element. Included
-// by weight_view.cc once for each.
+// Decoders that turn what a forward pass reads into vectors of fp32, one for each type of element. Compiled for one
+// instruction set: weight_view.cc includes this file once for each.
 //
-// A decoder gives the vector of elements `i` and on of a row; `i` is a multiple of the vector's lanes.
+// A decoder returns the vector of a row's elements from `i` on; `i` is a multiple of the vector's lanes.
 #if defined(LAYERCAST_ELEMENT_DECODERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_ELEMENT_DECODERS_INL_H_
 #undef LAYERCAST_ELEMENT_DECODERS_INL_H_
@@ -55,7 +55,7 @@ struct FromI8 {
 };
 
 struct FromF8 {
-  const float* values;  // of the 256 codes
+  const float* values;  // values of the 256 codes
 
   HWY_INLINE FloatVec operator()(FloatTag d, const std::byte* row, std::size_t i) const {
     const hn::RebindToSigned<FloatTag> di;
@@ -64,9 +64,9 @@ struct FromF8 {
   }
 };
 
-// Two elements share a byte, the even one in its low half.
+// Two elements share a byte, the even one in the low half.
 struct FromF4 {
-  const float* values;  // of the 16 codes
+  const float* values;  // values of the 16 codes
 
   HWY_INLINE FloatVec operator()(FloatTag d, const std::byte* row, std::size_t i) const {
     const auto* bytes = ElementsAt<std::uint8_t>(row, i / 2);

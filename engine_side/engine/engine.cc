@@ -46,7 +46,7 @@ at::Tensor ZerosOn(const Device& device, const TensorSpec& spec) {
   }
 }
 
-// Zeros that are still on their way must not overwrite what another stream brings.
+// Waits for queued zeroing, which must not overwrite what another stream writes.
 void AwaitQueued(const Device& device) {
   if (device.kind == Device::Kind::kHost) return;
   const at::Device place = TorchDeviceOf(device);
@@ -64,13 +64,13 @@ MakeForwardPass DecoderOver(const Peers& peers) {
 struct Engine::Tensors {
   struct Named {
     TensorSpec spec;
-    Buffer memory;  // empty where torch owns it
+    Buffer memory;  // empty if torch owns the memory
     at::Tensor tensor;
   };
   Device device;
   std::vector<Named> all;
 
-  // `memory`: where they lie; null: torch's own, of the device.
+  // `memory` provides the tensors' memory; null: torch does, on `device`.
   static std::unique_ptr<Tensors> Make(const Module& model, const LayerRecipes& recipes, const Device& device,
                                        MemoryResource* memory) {
     auto tensors = std::make_unique<Tensors>();

@@ -1,5 +1,6 @@
-// The built-in engine: one rank's kernel-format weights in torch tensors, and the forward pass that reads them at their
-// captured addresses. Layercast gets the buffers as it would get those of any other engine. Used by the group of ranks.
+// The built-in engine: one rank's weights in kernel format, held in torch tensors, and the forward pass that reads them
+// at their captured addresses. Layercast gets its buffers the way it gets those of any other engine. Used by the group
+// of ranks.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +24,22 @@ namespace layercast {
 class Engine {
  public:
   // Allocates every kernel tensor that the recipe makes of this rank's module tree, in the tree's order, and records
-  // the addresses. The tensors hold what `memory` gives: a file that outlives a rank brings back what it served;
-  // without `memory` they are zero. `peers` and `memory` outlive the engine; the tree and the recipe need not.
-  // Throws kUnsupported for a model that the forward pass cannot compute.
+  // the addresses. The memory comes from `memory` with the contents that it has: a file that outlives a rank brings
+  // back what the rank served. Without `memory` the tensors are zero. `peers` and `memory` must outlive the engine; the
+  // tree and the recipes need not. Throws kUnsupported for a model that the forward pass cannot compute.
   Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers,
          MemoryResource& memory);
   Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers);
-  // The tensors in torch's memory of that device, zero, and what `make` makes to compute with them. Throws kUnsupported
-  // where there is no such device, kResourceExhausted naming the tensor that it has no room for.
+  // Allocates the tensors in torch's memory on `device`, all zero, and has `make` make the forward pass. Throws
+  // kUnsupported if there is no such device, and kResourceExhausted, naming the tensor, if the device has no room for
+  // one.
   Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Device& device,
          const MakeForwardPass& make);
   ~Engine();
 
-  // Where the tensors lie now: name, address, dtype, shape, strides. Asked again, it proves that none has moved.
+  // The tensors' current names, addresses, dtypes, shapes and strides. Asking again proves that none has moved.
   std::vector<CapturedBuffer> Buffers() const;
-  // The same, adopted. The engine outlives it.
+  // The tensors, adopted as captured buffers. The engine must outlive the result.
   CapturedBuffers Capture() const;
 
   // See ForwardPass.

@@ -1,5 +1,5 @@
-// What an engine's forward pass offers, whatever it computes with: sequences go on by tokens, and give logits. Decoder
-// computes on the CPU, GraphDecoder (torch/graph_decoder.h) by a decode graph. Torch-free.
+// The interface of an engine's forward pass, whatever it computes with: sequences are extended by tokens and yield
+// logits. Decoder computes on the CPU, GraphDecoder (torch/graph_decoder.h) by a decode graph. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,16 @@
 
 namespace layercast {
 
-// Tokens that a sequence goes on with: its prompt at first, then the token that was picked. Value; tokens borrowed.
+// The tokens by which a sequence is extended: first its prompt, then each token that was picked. Value; tokens
+// borrowed.
 struct SequenceStep {
   std::uint64_t sequence = 0;
   std::span<const std::int32_t> tokens;
-  bool all_logits = false;  // of every token, instead of the last one alone
+  bool all_logits = false;  // for every token, instead of only the last one
 };
 
-// fp32, not rounded, over the whole vocabulary without padding; the same bits on every rank. Rows are those of the
-// steps, in order. Of a pipeline the last stage has them, the others get no rows. Value.
+// Logits in fp32, not rounded, over the whole vocabulary without padding, with the same bits on every rank. The rows
+// are in the order of the steps. In a pipeline only the last stage has rows; the others get none. Value.
 struct Logits {
   std::size_t vocab_size = 0;
   std::vector<float> values;
@@ -34,23 +35,23 @@ struct Logits {
   }
 };
 
-// Resource; one thread only. All ranks make the same calls in the same order. Between two calls somebody may rewrite
-// the captured buffers: the next one reads what is there then.
+// Resource; one thread only. All ranks make the same calls in the same order. Between two calls the captured buffers
+// may be rewritten: the next call reads what they hold then.
 class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
 
-  // A sequence starts with its first step. Throws kInvalidArgument (a token that is none, no tokens) and
-  // kResourceExhausted (longer than the model allows, more sequences than there is room for), naming the sequence,
-  // before anything has changed.
+  // Extends the sequences by the steps; a sequence starts with its first step. Throws, naming the sequence and before
+  // anything has changed: kInvalidArgument for an invalid token or no tokens, kResourceExhausted for a sequence that
+  // would exceed the model's length or for more sequences than there is room for.
   virtual Logits Forward(std::span<const SequenceStep> steps) = 0;
 
   virtual void Drop(std::uint64_t sequence) = 0;
   virtual void DropAll() = 0;                                    // the KV-cache policy "flush"
-  virtual std::size_t Length(std::uint64_t sequence) const = 0;  // 0 for one that is not there
+  virtual std::size_t Length(std::uint64_t sequence) const = 0;  // 0 for an unknown sequence
 };
 
-// Makes the pass of a model over its buffers. They outlive it, the model need not.
+// Makes a model's forward pass over its buffers. The buffers must outlive the pass; the model need not.
 using MakeForwardPass = std::function<std::unique_ptr<ForwardPass>(const Module& model, const ParallelConfig& parallel,
                                                                    std::span<const CapturedBuffer> buffers)>;
 

@@ -1,4 +1,4 @@
-// Keys and values of every running sequence in one layer on one rank: fp32 rows that grow token by token. Used by
+// The keys and values of every running sequence, in one layer on one rank: fp32 rows that grow token by token. Used by
 // attention blocks.
 #pragma once
 
@@ -21,13 +21,13 @@ class KvCache {
   void Drop(std::uint64_t sequence) { sequences_.erase(sequence); }
   void Clear() { sequences_.clear(); }
 
-  // Room for positions [0, length), zero where nothing was; the sequence starts if it is new.
+  // Makes room for positions [0, length), new ones being zero. Starts the sequence if it is new.
   void GrowTo(std::uint64_t sequence, std::size_t length);
 
-  // One token's keys or values of one head: `padded_head_dim()` floats.
+  // One token's key or value in one head: `padded_head_dim()` floats.
   float* Key(std::uint64_t sequence, std::size_t position, std::size_t head);
   float* Value(std::uint64_t sequence, std::size_t position, std::size_t head);
-  // Rows [begin, end) of one head.
+  // The keys or values of one head at positions [begin, end).
   HeadRows Keys(std::uint64_t sequence, std::size_t head, std::size_t begin, std::size_t end);
   HeadRows Values(std::uint64_t sequence, std::size_t head, std::size_t begin, std::size_t end);
 

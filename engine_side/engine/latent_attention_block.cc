@@ -19,14 +19,14 @@ std::optional<Norm> FindNorm(const LatentAttention& attention, const char* name,
   return norm == nullptr ? std::nullopt : std::optional(Norm(*norm, path + "." + name, weights));
 }
 
-// Rows [first, first + count) as fp32.
+// Reads rows [first, first + count) as fp32.
 std::vector<float> ReadRows(const WeightView& weight, std::size_t first, std::size_t count) {
   std::vector<float> values(count * weight.cols);
   for (std::size_t i = 0; i < count; ++i) ReadRow(weight, first + i, values.data() + i * weight.cols);
   return values;
 }
 
-// y += x . matrix, row after row, in fp32. As many rows as x has elements.
+// y += x . matrix, row after row, in fp32. The matrix has as many rows as x has elements.
 void AddProduct(std::span<const float> x, std::span<const float> matrix, std::span<float> y) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     for (std::size_t c = 0; c < y.size(); ++c) y[c] += x[i] * matrix[i * y.size() + c];
@@ -72,7 +72,7 @@ void LatentAttentionBlock::Forward(std::span<const TokenRow> rows, const Activat
   RowParallel(attended_, o_, dtype_, collective_, out);
 }
 
-// The small vectors, and the queries of this rank's heads.
+// Computes the compressed vectors, and the queries of this rank's heads.
 void LatentAttentionBlock::Project(const Activations& in) {
   ColumnParallel(in, compress_, dtype_, compressed_);
   if (!q_norm_) return ColumnParallel(in, queries_of_, dtype_, queries_);
@@ -82,7 +82,8 @@ void LatentAttentionBlock::Project(const Activations& in) {
   ColumnParallel(q_normed_, queries_of_, dtype_, queries_);
 }
 
-// `latent`: the latent vector, to be normalized, and the key, to be turned.
+// Appends a row to the cache. `latent` is the latent vector, which is normalized first, followed by the key, which is
+// rotated first.
 void LatentAttentionBlock::Remember(const TokenRow& row, std::span<const float> factors, std::span<float> latent) {
   kv_norm_.Apply(factors, dtype_, latent.first(latent_));
   Turn(latent.last(rope_), row.position);
@@ -91,7 +92,8 @@ void LatentAttentionBlock::Remember(const TokenRow& row, std::span<const float> 
   std::ranges::copy(latent, rows.end() - static_cast<std::ptrdiff_t>(query_.size()));
 }
 
-// Pairs that lie side by side are taken apart first; queries and keys alike, so that their products are the same.
+// Rotates a query or a key. Pairs that are interleaved are first split into halves, for queries and keys alike, so that
+// their products stay the same.
 void LatentAttentionBlock::Turn(std::span<float> part, std::size_t position) {
   if (interleaved_) {
     std::ranges::copy(part, pairs_.begin());

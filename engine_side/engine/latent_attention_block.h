@@ -1,6 +1,6 @@
-// Multi-head latent attention, absorbed: queries are taken to the latent space by W_UK_T, attend to the latent vectors
-// that alone are cached, and what they get becomes values by W_UV. Prompts and single tokens alike, so that a token's
-// result does not depend on how its prompt was cut. Made by MakeBlock.
+// Multi-head latent attention in its absorbed form: W_UK_T takes queries to the latent space, where they attend to the
+// latent vectors, the only ones that are cached; W_UV turns the result into values. Prompts and single tokens are
+// computed in the same way, so that a token's result does not depend on how its prompt was cut. Made by MakeBlock.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,16 @@ class LatentAttentionBlock final : public Block {
   Collective& collective_;
   DType dtype_;
   bool interleaved_;
-  std::size_t heads_;                                    // this rank's
-  std::size_t q_latent_, latent_, nope_, rope_, value_;  // elements: of LatentSizes
+  std::size_t heads_;                                    // those of this rank
+  std::size_t q_latent_, latent_, nope_, rope_, value_;  // numbers of elements, from LatentSizes
   AttendOptions attend_;
   RotaryTable& rotary_;
-  LinearWeights compress_, queries_of_, o_;  // rows of compress_: the queries' vector, if any, the latent one, the key
-  WeightView to_latent_, to_value_;          // W_UK_T, W_UV: all heads' rows, one after another
+  LinearWeights compress_, queries_of_, o_;  // compress_ makes: queries' latent (if any), latent vector, key
+  WeightView to_latent_, to_value_;          // W_UK_T and W_UV, head after head
   std::optional<Norm> q_norm_;
   Norm kv_norm_;
-  // Of a sequence: for each position its latent vector, then its key, padded to whole vectors together.
+  // For each sequence, at each position, the latent vector followed by the rotated key, together padded to whole
+  // vectors.
   std::unordered_map<std::uint64_t, std::vector<float>> cache_;
 
   Activations compressed_, q_compressed_, q_normed_, queries_, attended_;  // scratch

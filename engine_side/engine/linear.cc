@@ -1,6 +1,6 @@
-// A panel of weight rows becomes fp32 once per call, whatever the number of tokens; then tiles of 4 rows x up to 4
-// tokens. An output element is one vector accumulator over all columns, summed over its lanes at the end: the same in
-// every tile shape.
+// A panel of weight rows is converted to fp32 once per call, whatever the number of tokens, and then multiplied in
+// tiles of 4 rows by up to 4 tokens. Each output element is one vector accumulator over all columns, whose lanes are
+// summed at the end: the same in every tile shape.
 #include "engine_side/engine/linear.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)  // no arrays of vectors there
 #include "hwy/foreach_target.h"  // includes this file once per target
 #include "hwy/highway.h"
-// After highway.h: it is per target too.
+// Included after highway.h, since this too is compiled for each target.
 #include "engine_side/engine/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,7 +42,7 @@ hn::Vec<hn::CappedTag<float, 4> > SumBlocks(D d, hn::Vec<D> v) {
   }
 }
 
-// The lanes' sums of four vectors at once: two steps of transposing and adding, then the blocks.
+// Sums the lanes of four vectors at once: two steps of transposing and adding, then the blocks.
 void SumLanes(FloatTag d, const hn::Vec<FloatTag> (&sums)[kTile], float* totals) {
   const hn::Repartition<std::uint64_t, FloatTag> pairs;
   const auto a = hn::Add(hn::InterleaveLower(d, sums[0], sums[1]), hn::InterleaveUpper(d, sums[0], sums[1]));
@@ -75,7 +75,7 @@ void Tile(const float* x, std::size_t x_stride, const float* weight, std::size_t
     SumLanes(d, sums[t], totals);
     float* to = y + t * y_stride;
     if (rows == kTile) {
-      std::copy_n(totals, kTile, to);  // of a constant size: no call
+      std::copy_n(totals, kTile, to);  // the size is a constant, so this is no call
     } else {
       std::copy_n(totals, rows, to);
     }
@@ -84,7 +84,8 @@ void Tile(const float* x, std::size_t x_stride, const float* weight, std::size_t
 
 }  // namespace
 
-// y[t][0, rows) for all tokens; the panel's rows are zero up to a multiple of kTile.
+// Computes `rows` columns of y, from first_row on, for all tokens. The panel is padded with zero rows to a multiple of
+// kTile.
 void MultiplyPanel(const Activations& x, const float* panel, std::size_t rows, std::size_t first_row, Activations& y) {
   const std::size_t padded = x.stride();
   for (std::size_t t = 0; t < x.rows(); t += kTile) {
@@ -113,7 +114,7 @@ namespace {
 
 HWY_EXPORT(MultiplyPanel);
 
-constexpr std::size_t kPanelRows = 32;  // of fp32: stays in the second-level cache up to some 8000 columns
+constexpr std::size_t kPanelRows = 32;  // in fp32, fits the second-level cache up to about 8000 columns
 
 void AddBias(const LinearWeights& linear, Activations& y) {
   if (!linear.bias) return;
@@ -148,7 +149,7 @@ void RowParallel(const Activations& x, const LinearWeights& linear, DType dtype,
   y.Reset(x.rows(), linear.weight.rows);
   Multiply(x, linear.weight, y);
   collective.AllReduceSum(y.values());  // in fp32, before anything is rounded
-  AddBias(linear, y);                   // every rank has the whole bias: added once, after the sum
+  AddBias(linear, y);                   // every rank has the whole bias: it is added once, after the sum
   RoundTo(dtype, y.values());
 }
 

@@ -1,5 +1,6 @@
-// Linear layers of the forward pass. Every output element is computed in one fixed order, whatever else is in the call:
-// a token's result does not depend on its batch. Used by the decoder's blocks. Pure functions; thread-safe. Torch-free.
+// Linear layers of the forward pass. Every output element is computed in one fixed order, whatever else is in the call,
+// so that a token's result does not depend on its batch. Used by the decoder's blocks. Pure functions; thread-safe.
+// Torch-free.
 #pragma once
 
 #include <optional>
@@ -17,12 +18,14 @@ struct LinearWeights {
   std::optional<WeightView> bias;
 };
 
-// y[t][n] = sum over c of x[t][c] * weight(n, c), in fp32, not rounded. y has x.rows() rows of weight.rows columns.
+// y[t][n] = sum over c of x[t][c] * weight(n, c), in fp32, not rounded. The caller sizes y: x.rows() rows of
+// weight.rows columns.
 void Multiply(const Activations& x, const WeightView& weight, Activations& y);
 
-// y := the layer's outputs that this rank holds, bias included, rounded to `dtype`.
+// Sets y to those outputs of the layer that this rank holds, bias included, rounded to `dtype`.
 void ColumnParallel(const Activations& x, const LinearWeights& linear, DType dtype, Activations& y);
-// x: this rank's columns of the input. y := the layer's output, summed over ranks, bias included, rounded.
+// Sets y to the layer's output, summed over ranks, bias included, rounded to `dtype`. `x` holds this rank's columns of
+// the input.
 void RowParallel(const Activations& x, const LinearWeights& linear, DType dtype, Collective& collective,
                  Activations& y);
 

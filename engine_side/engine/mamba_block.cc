@@ -53,7 +53,7 @@ MambaBlock::State MambaBlock::FreshState() const {
           .scan = std::vector<float>(Size(sizes_.inner() * sizes_.state_size))};
 }
 
-// For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x. `projected`: x, B, C and dt.
+// For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x. `projected` holds x, B, C and dt.
 void MambaBlock::Scan(const Values& values, std::span<const float> projected, std::vector<float>& state,
                       std::span<float> out) const {
   const std::size_t heads = Size(sizes_.num_heads), head_dim = Size(sizes_.head_dim), size = Size(sizes_.state_size);
@@ -80,8 +80,8 @@ void MambaBlock::Scan(const Values& values, std::span<const float> projected, st
   }
 }
 
-// In place: y := round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate), over each group. As in the
-// kernels of mamba_ssm, what is scanned is rounded here for the first time.
+// In place, for each group: y := round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate). As in the
+// kernels of mamba_ssm, the scan's result is rounded only here.
 void MambaBlock::Normalize(std::span<const float> weight) {
   const std::size_t groups = Size(sizes_.num_groups), group_size = Size(sizes_.group_inner());
   std::vector<float> sums(scanned_.rows() * groups, 0.0F);

@@ -25,15 +25,15 @@ class MambaBlock final : public Block {
   void DropAll() override { states_.DropAll(); }
 
  private:
-  // What a sequence's next token needs of those before it.
+  // What a sequence's next token needs of the tokens before it.
   struct State {
     std::vector<float> window;  // see CausalConv
     std::vector<float> scan;    // [num_heads, head_dim, state_size]
   };
-  // The small weights as they are in this pass.
+  // The small weights, read anew in each pass.
   struct Values {
     CausalConv::Values conv;
-    std::vector<float> a, d, dt_bias;  // by head
+    std::vector<float> a, d, dt_bias;  // indexed by head
     std::vector<float> norm;
   };
 
@@ -45,9 +45,9 @@ class MambaBlock final : public Block {
 
   Collective& collective_;
   DType dtype_;
-  MambaSizes sizes_;  // this rank's
+  MambaSizes sizes_;  // those of this rank
   MambaOptions options_;
-  std::size_t norm_size_;  // elements that one mean is taken of, those of other ranks included
+  std::size_t norm_size_;  // elements that one mean is taken over, including those on other ranks
   bool norm_spans_ranks_;
   LinearWeights in_proj_, out_proj_;
   CausalConv conv_;

@@ -60,7 +60,7 @@ void MoeBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Ac
 
 void MoeBlock::SumExperts(const RoutedTokens& routed, const Activations& in, Activations& out) {
   out.Reset(in.rows(), in.cols());
-  // Every token adds up its experts in their own order, whatever the others'.
+  // Every token's experts are added up in order of their number, whatever other tokens picked.
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     const std::int64_t expert = local_.first + static_cast<std::int64_t>(i) * local_.step;
     AddExpert(experts_[i], routed[static_cast<std::size_t>(expert)], in, out);
@@ -76,7 +76,7 @@ void MoeBlock::AddExpert(const Expert& expert, std::span<const RoutedToken> toke
   for (std::size_t t = 0; t < tokens.size(); ++t) std::ranges::copy(in[tokens[t].row], tokens_.row(t));
   ColumnParallel(tokens_, expert.w13, dtype_, w13_);
   ActivateExpert(expert.w2.weight.cols);
-  // Not rounded before the sum over ranks, of which one alone holds a bias.
+  // Not rounded before the sum over ranks; only one rank holds the bias.
   ColumnParallel(activated_, expert.w2, DType::kF32, down_);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const std::span<float> sum = out[tokens[t].row];

@@ -1,6 +1,6 @@
-// A mixture of experts: each token goes through the few experts that its router picks, and through the shared expert
-// where there is one. A rank computes its experts, or its part of each; the sum over ranks is the layer's. Made by
-// MakeBlock.
+// A mixture of experts: each token goes through the few experts that its router picks, and through the shared expert if
+// there is one. A rank computes its own experts, or its part of each expert; the sum over ranks is the layer's output.
+// Made by MakeBlock.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class MoeBlock final : public Block {
 
   void SumExperts(const RoutedTokens& routed, const Activations& in, Activations& out);
   void AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in, Activations& out);
-  // activated_ := what the family makes of w13_: of gate over up, or of up alone. `width`: of each.
+  // Sets activated_ to the activation of w13_: of gate and up, or of up alone, each `width` wide.
   void ActivateExpert(std::size_t width);
   void AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out);
 
@@ -41,7 +41,7 @@ class MoeBlock final : public Block {
   std::optional<ClampedGate> clamped_gate_;
   Router router_;
   LocalExperts local_;
-  std::vector<Expert> experts_;    // this rank's
+  std::vector<Expert> experts_;    // those of this rank
   std::unique_ptr<Block> shared_;  // null: none
   std::optional<WeightView> shared_gate_;
   std::optional<LinearWeights> to_latent_, from_latent_;

@@ -1,4 +1,5 @@
-// An RMS norm of the forward pass, read at its captured address. Used by the decoder and by attention blocks.
+// An RMS norm of the forward pass, whose weight is read at its captured address. Used by the decoder and by attention
+// blocks.
 #pragma once
 
 #include <span>
@@ -12,22 +13,22 @@
 
 namespace layercast {
 
-// Throws kUnsupported, naming path and class, if `module` is something else.
+// Casts `module` to RMSNorm. Throws kUnsupported, naming path and class, if it is something else.
 const RMSNorm& AsRmsNorm(const Module& module, const std::string& path);
 
 // Value; the weight's memory is borrowed.
 class Norm {
  public:
-  // `module`: an RMSNorm. Throws kUnsupported if it is something else.
+  // `module` must be an RMSNorm: throws kUnsupported if it is something else.
   Norm(const Module& module, const std::string& path, CapturedWeights& weights);
 
-  // What a row is multiplied by, as the weight is now.
+  // The factors by which a row is multiplied, computed from the weight as it is now.
   std::vector<float> Factors() const;
-  // In place; `factors`: those of this pass.
+  // Normalizes `row` in place. `factors` are those of this pass.
   void Apply(std::span<const float> factors, DType dtype, std::span<float> row) const;
-  // The same for a mean over more elements than the row's.
+  // Normalizes `row` in place by a mean of squares that covers more elements than the row has.
   void Apply(float mean_square, std::span<const float> factors, DType dtype, std::span<float> row) const;
-  // to := the norm of every row.
+  // Sets `to` to the norm of every row of `from`.
   void Apply(const Activations& from, DType dtype, Activations& to) const;
 
  private:

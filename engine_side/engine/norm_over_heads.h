@@ -1,4 +1,4 @@
-// The norms of queries and keys where each is taken over all heads together, those of other ranks included. Used by
+// The norms of queries and keys that are each taken over all heads together, including those on other ranks. Used by
 // attention blocks.
 #pragma once
 
@@ -18,19 +18,20 @@ class NormOverHeads {
  public:
   // `attention` has a q_norm and a k_norm, both ParallelRMSNorm.
   NormOverHeads(const Attention& attention, const std::string& path, const BlockContext& context);
-  // In place: the queries and keys that each row begins with. One sum over ranks for all of them.
+  // Normalizes in place the queries and keys with which each row of `qkv` begins. Makes one sum over ranks for all of
+  // them.
   void Apply(Activations& qkv);
 
  private:
   struct Part {
     Norm norm;
-    float total_size;  // elements of all ranks
+    float total_size;  // number of elements on all ranks
   };
   static Part Find(const Attention& attention, const char* name, const std::string& path, CapturedWeights& weights);
 
   Collective& collective_;
   DType dtype_;
-  std::array<Part, 2> parts_;  // queries, keys
+  std::array<Part, 2> parts_;  // of queries and of keys
   std::vector<float> sums_;    // scratch
 };
 

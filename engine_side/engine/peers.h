@@ -1,4 +1,4 @@
-// Whom one rank's forward pass works with. Torch-free.
+// The other ranks that one rank's forward pass works with. Torch-free.
 #pragma once
 
 #include "engine_side/engine/collective.h"
@@ -6,10 +6,10 @@
 
 namespace layercast {
 
-// Value. Both outlive who computes with them.
+// Value. Both objects must outlive the forward pass.
 struct Peers {
-  Collective& collective;           // those that share this rank's layers
-  StageLink* stage_link = nullptr;  // its neighbours in a pipeline; null where one stage is all
+  Collective& collective;           // connects the ranks that share this rank's layers
+  StageLink* stage_link = nullptr;  // connects neighbours in a pipeline; null with a single stage
 };
 
 }  // namespace layercast

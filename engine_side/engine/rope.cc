@@ -18,7 +18,7 @@
 namespace layercast {
 namespace {
 
-// What the scaled types are made from, defaults filled in. Value.
+// The numbers from which frequencies are computed, with defaults filled in. Value.
 struct Parameters {
   std::int64_t dim = 0;  // rotated elements of a head
   double theta = 0.0;
@@ -77,7 +77,7 @@ Parameters ParametersOf(const RotaryEmbedding& embedding) {
   return parameters;
 }
 
-// theta ^ (2i / dim) in fp32, by torch's own vectorized power: the C library's differs in last bits.
+// theta ^ (2i / dim) in fp32, by torch's own vectorized power: the C library's differs in the last bits.
 std::vector<float> PositionFrequencies(const Parameters& parameters) {
   std::vector<float> exponents(static_cast<std::size_t>(parameters.dim / 2));
   for (std::size_t i = 0; i < exponents.size(); ++i) {
@@ -89,8 +89,8 @@ std::vector<float> PositionFrequencies(const Parameters& parameters) {
   return {values, values + count};
 }
 
-// What follows is done in fp32 in the order of transformers' tensor expressions (number / tensor is
-// reciprocal * number there).
+// The functions below compute in fp32 in the order of transformers' tensor expressions, in which number / tensor is
+// reciprocal * number.
 
 void ScaleLlama3(const Parameters& parameters, std::vector<float>& inverse) {
   const auto factor = static_cast<float>(parameters.factor);
@@ -112,7 +112,7 @@ void ScaleLlama3(const Parameters& parameters, std::vector<float>& inverse) {
   }
 }
 
-// The dimension at which a wave turns `rotations` times over the original context.
+// The dimension whose wave makes `rotations` turns over the original context.
 double CorrectionDimension(const Parameters& parameters, double rotations) {
   const double context = parameters.original_context;
   return static_cast<double>(parameters.dim) * std::log(context / (rotations * 2.0 * std::numbers::pi)) /

@@ -1,5 +1,5 @@
-// Cosines and sines of rotary embeddings, by position, computed as far as sequences have grown. Used by attention
-// blocks; layers that turn alike share a table.
+// Cosines and sines of rotary embeddings by position, computed as far as sequences have grown. Used by attention
+// blocks; layers with the same rotary embedding share a table.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace layercast {
 
 struct Rope {
-  std::vector<float> inverse_frequencies;  // one for each pair that is turned
+  std::vector<float> inverse_frequencies;  // one for each rotated pair
   float attention_factor = 1.0F;           // multiplies cosines and sines
 };
 
@@ -36,18 +36,18 @@ class RotaryTable {
   }
 
   Rope rope_;
-  DType dtype_;  // both are rounded to it
+  DType dtype_;  // cosines and sines are rounded to it
   std::vector<float> cos_, sin_;
 };
 
-// How frequencies come from a configuration: rope.h, which needs torch, or a test's own formula.
+// How frequencies are computed from a configuration: by rope.h, which needs torch, or by a test's own formula.
 using RopeFunction = std::function<Rope(const RotaryEmbedding&)>;
 
 // The tables of one model. Resource; one thread only.
 class RotaryTables {
  public:
   RotaryTables(RopeFunction make_rope, DType dtype) : make_rope_(std::move(make_rope)), dtype_(dtype) {}
-  RotaryTable& For(const RotaryEmbedding& embedding);  // lives as long as this
+  RotaryTable& For(const RotaryEmbedding& embedding);  // the result lives as long as this object
 
  private:
   RopeFunction make_rope_;

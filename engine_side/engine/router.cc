@@ -20,7 +20,8 @@ void Softmax(std::vector<float>& scores) {
   for (float& score : scores) score /= sum;
 }
 
-// The places of the `count` largest values, the largest first; of equal ones the first. NaN is less than any other.
+// The indices of the `count` largest values, the largest first; of equal values the first comes first. NaN counts as
+// less than any other value.
 std::vector<std::size_t> Largest(std::span<const float> values, std::size_t count) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -31,7 +32,7 @@ std::vector<std::size_t> Largest(std::span<const float> values, std::size_t coun
   return order;
 }
 
-// A group is as good as a few of its best experts together; the experts of all but the best groups are never picked.
+// A group's score is the sum of its few best experts' scores. The experts of all but the best groups become unpickable.
 void KeepBestGroups(const Routing& routing, std::vector<float>& scores) {
   const auto groups = static_cast<std::size_t>(routing.num_groups);
   const std::size_t size = scores.size() / groups;
@@ -87,7 +88,7 @@ Router::Router(const MixtureOfExperts& moe, const std::string& path, const Block
       correction_bias_(FindBias(moe, path, context.weights)) {}
 
 RoutedTokens Router::Route(const Activations& in) {
-  ColumnParallel(in, linear_, routing_.fp32_logits ? DType::kF32 : dtype_, logits_);  // all of them on every rank
+  ColumnParallel(in, linear_, routing_.fp32_logits ? DType::kF32 : dtype_, logits_);  // every rank has all logits
   const std::vector<float> bias = correction_bias_ ? ReadVector(*correction_bias_) : std::vector<float>();
   RoutedTokens routed(linear_.weight.rows);
   for (std::size_t row = 0; row < in.rows(); ++row) {

@@ -17,21 +17,23 @@ struct RoutedToken {
   std::size_t row = 0;
   float weight = 0;
 };
-using RoutedTokens = std::vector<std::vector<RoutedToken>>;  // by expert, of all ranks; rows in order
+using RoutedTokens = std::vector<std::vector<RoutedToken>>;  // indexed by expert, over all ranks; rows in order
 
-// A token's choice among as many experts as there are scores, which are not rounded. `bias`: one for each expert, that
-// changes what is picked and not what it counts; empty: none. Equal ones: the first.
+// One of the experts that a token picks, and its weight. Value.
 struct Choice {
   std::size_t expert = 0;
   float weight = 0;
 };
+// A token's choice among as many experts as there are logits, the preferred ones first; of equal ones the first comes
+// first. Weights are not rounded. `bias` holds a number for each expert, or nothing. It is added to the scores when
+// experts are picked, but does not enter their weights.
 std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float> logits, std::span<const float> bias);
 
 // Resource; one thread only.
 class Router {
  public:
   Router(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context);
-  // The same on every rank.
+  // Routes every row of `in`. All ranks get the same result.
   RoutedTokens Route(const Activations& in);
 
  private:

@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "engine_side/engine/row_kernels.cc"
 #include "hwy/foreach_target.h"  // includes this file once per target
 #include "hwy/highway.h"
-// After highway.h: they are per target too.
+// Included after highway.h, since these headers too are compiled for each target.
 #include "engine_side/engine/vectors-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 FloatVec Silu(FloatTag d, FloatVec v) {
-  const auto largest = hn::Set(d, 88.0F);  // whose exponential is still finite; silu is -0 long before
+  const auto largest = hn::Set(d, 88.0F);  // exp(88) is still finite; silu is -0 long before
   return hn::Div(v, hn::Add(hn::Set(d, 1.0F), hn::Exp(d, hn::Min(hn::Neg(v), largest))));
 }
 
@@ -119,7 +119,7 @@ void ClampedGateRow(float alpha, float limit, std::span<float> gate, std::span<c
   const auto one = hn::Set(d, 1.0F);
   const auto most = hn::Set(d, limit);
   const auto least = hn::Neg(most);
-  const auto largest = hn::Set(d, 88.0F);  // whose exponential is still finite
+  const auto largest = hn::Set(d, 88.0F);  // exp(88) is still finite
   Transform(gate, [&](std::size_t i, FloatVec v) {
     const auto g = hn::IfThenElse(hn::Gt(v, most), most, v);
     auto u = LoadRest(d, up, i);

@@ -1,5 +1,5 @@
-// What a forward pass does with one token's row at a time: rounding, normalization, rotation, gated activations. Used
-// by the decoder's blocks. Pure functions; thread-safe. Torch-free.
+// Operations of a forward pass on one token's row: rounding, normalization, rotation, gated activations. Used by the
+// decoder's blocks. Pure functions; thread-safe. Torch-free.
 #pragma once
 
 #include <span>
@@ -10,19 +10,20 @@
 
 namespace layercast {
 
-// Rounds to the nearest value of `dtype` (f32: leaves alone), ties to even, as torch does after every operation.
+// Rounds to the nearest value of `dtype`, ties to even, as torch does after every operation. Does nothing for f32.
 void RoundTo(DType dtype, std::span<float> values);
 
-// y = round(round(x / sqrt(mean(x^2) + epsilon)) * factors); of styles other than kWeight, which transformers computes
-// in fp32 throughout, the inner rounding is left out.
+// y = round(round(x / sqrt(mean(x^2) + epsilon)) * factors). The inner rounding is left out for styles other than
+// kWeight, which transformers computes in fp32 throughout.
 void RmsNorm(std::span<const float> x, std::span<const float> factors, float epsilon, NormStyle style, DType dtype,
              std::span<float> y);
-// Its two halves, for a mean over more elements than x's.
+// The two halves of RmsNorm, for a mean over more elements than x has.
 float SumOfSquares(std::span<const float> x);
 void NormalizeBy(float mean_square, std::span<const float> x, std::span<const float> factors, float epsilon,
                  NormStyle style, DType dtype, std::span<float> y);
 
-// Rotates the pairs (i, i + n/2) of a head by the angles whose cosines and sines are given (n/2 of each).
+// Rotates the pairs (i, i + n/2) of a head by the angles whose cosines and sines are given (n/2 of each). Rounds every
+// product and sum to `dtype`.
 void Rotate(std::span<float> head, std::span<const float> cos, std::span<const float> sin, DType dtype);
 
 // values := round(activation(values)).
@@ -31,11 +32,11 @@ void Activate(Activation activation, std::span<float> values, DType dtype);
 // gate := round(activation(gate)) * up, rounded.
 void GateMultiply(Activation activation, std::span<float> gate, std::span<const float> up, DType dtype);
 
-// With g = min(gate, limit) and u = up within -limit and limit: gate := (u + 1) * g * sigmoid(alpha * g), rounded after
-// every operation. A NaN stays.
+// gate := (u + 1) * g * sigmoid(alpha * g) with g = min(gate, limit) and u = up clamped to [-limit, limit], rounded
+// after every operation. A NaN stays NaN.
 void ClampedGateMultiply(float alpha, float limit, std::span<float> gate, std::span<const float> up, DType dtype);
 
-// values := cap * tanh(values / cap), in fp32. A NaN stays.
+// values := cap * tanh(values / cap), in fp32. A NaN stays NaN.
 void SoftCap(float cap, std::span<float> values);
 
 }  // namespace layercast

@@ -40,7 +40,8 @@ double LogSumExp(std::span<const float> logits, double largest) {
   return largest + std::log(sum);
 }
 
-// The tokens that may be picked, most likely first if they had to be sorted (ties by index), and their weights.
+// The tokens that may be picked, with their weights; sorted, the most likely first (ties by index), only if the
+// parameters made that necessary.
 struct Candidates {
   std::vector<std::int32_t> tokens;
   std::vector<double> weights;  // exp((logit - largest) / temperature)

@@ -1,4 +1,4 @@
-// How long each sequence of a forward pass is, and the steps that a pass refuses before it begins.
+// The length of each sequence of a forward pass, and the check that refuses steps before the pass begins.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace layercast {
 
-// One thread only.
+// Resource; one thread only.
 class SequenceLengths {
  public:
-  // `max_tokens`: of a sequence.
+  // `max_tokens` is the greatest length of a sequence.
   SequenceLengths(std::size_t vocab_size, std::size_t max_tokens) : vocab_size_(vocab_size), max_tokens_(max_tokens) {}
 
-  // Throws kInvalidArgument on a step without tokens or with one outside the vocabulary, kResourceExhausted where a
-  // sequence would become too long; each names the sequence.
+  // Throws kInvalidArgument for a step without tokens or with one outside the vocabulary, kResourceExhausted for a
+  // sequence that would become too long. Errors name the sequence.
   void Check(std::span<const SequenceStep> steps) const;
 
-  // To be advanced by who computes. A sequence that was not there is from now on.
+  // The sequence's length, which the forward pass advances. An unknown sequence is added with length 0.
   std::size_t& Of(std::uint64_t sequence) { return lengths_[sequence]; }
-  std::size_t Length(std::uint64_t sequence) const;  // 0 for one that is not there
+  std::size_t Length(std::uint64_t sequence) const;  // 0 for an unknown sequence
   void Drop(std::uint64_t sequence) { lengths_.erase(sequence); }
   void DropAll() { lengths_.clear(); }
 

@@ -1,4 +1,4 @@
-// What a recurrent block keeps of each sequence. Used by the blocks with a state.
+// The state that a recurrent block keeps of each sequence. Used by the blocks with a state.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace layercast {
 template <class State>
 class SequenceStates {
  public:
-  // What is kept of the row's sequence: `make_fresh()` where it begins, and else what its last token left.
+  // The state of the row's sequence: `make_fresh()` if the sequence begins with this row, else what its last token
+  // left.
   template <class MakeFresh>
   State& Of(const TokenRow& row, const MakeFresh& make_fresh) {
     if (row.position == 0) return states_[row.sequence] = make_fresh();

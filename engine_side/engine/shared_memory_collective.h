@@ -1,4 +1,5 @@
-// The collective of ranks on one host: each writes into its part of a shared mapping, all meet, all read. Torch-free.
+// The collective of ranks on one host: each rank writes into its part of a shared mapping, all meet, and all read.
+// Torch-free.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,8 @@
 
 namespace layercast {
 
-// One rank's end, among those that share its stage's layers. The seat outlives it; errors name ranks by their seats.
+// One rank's end of the collective among the ranks that share its pipeline stage's layers. Resource; one thread only.
+// The seat must outlive it. Errors name ranks by their seats.
 class SharedMemoryCollective final : public Collective {
  public:
   SharedMemoryCollective(SegmentSeat& seat, const ParallelConfig& parallel, std::chrono::milliseconds timeout);
@@ -25,10 +27,10 @@ class SharedMemoryCollective final : public Collective {
   // Publishes `mine` (at most one part) and returns when every rank has published its own of the same size.
   Meeting Exchange(Operation operation, std::span<const float> mine);
 
-  // A rank can run at most one exchange ahead of another, so the part it fills is never one that somebody still reads,
-  // and one meeting per exchange is enough.
+  // A rank can be at most one exchange ahead of another, so the part that it fills is never one that somebody still
+  // reads, and one meeting per exchange is enough.
   SegmentSeat& seat_;
-  const int first_, size_;  // seats: those of the group are neighbours
+  const int first_, size_;  // the group's seats are consecutive, from first_ on
   const std::chrono::milliseconds timeout_;
 };
 

@@ -28,7 +28,7 @@ void SharedMemoryStageLink::Send(std::span<const float> values) {
   LAYERCAST_CHECK(next_ < seat_.size());
   const std::size_t step = seat_.part_floats();
   for (std::size_t begin = 0; begin < values.size(); begin += step) {
-    // The part that is written now is the one before the last: that has been taken.
+    // Publishing overwrites the part before the last one, so wait until the next stage has taken that.
     seat_.Await(next_, Meeting(Operation::kTaken, sent_ - 1, timeout_));
     sent_ = seat_.Publish(Operation::kHandOver, values.subspan(begin, std::min(step, values.size() - begin)));
   }

@@ -1,5 +1,5 @@
-// The link between pipeline stages on one host: the sender's two parts of the segment in turn, so that it may be one
-// part ahead of who takes them. Torch-free.
+// The link between pipeline stages on one host. The sender alternates between its two parts of the segment, so it may
+// be one part ahead of the receiver. Torch-free.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,8 @@
 
 namespace layercast {
 
-// One rank's ends, towards both neighbours. The seat outlives it; errors name ranks by their seats.
+// One rank's ends of the links to both neighbouring stages. Resource; one thread only. The seat must outlive it. Errors
+// name ranks by their seats.
 class SharedMemoryStageLink final : public StageLink {
  public:
   SharedMemoryStageLink(SegmentSeat& seat, const ParallelConfig& parallel, std::chrono::milliseconds timeout);
@@ -22,9 +23,9 @@ class SharedMemoryStageLink final : public StageLink {
 
  private:
   SegmentSeat& seat_;
-  const int before_, next_;  // seats; outside the segment where there is no such stage
+  const int before_, next_;  // seats; outside the segment if there is no such stage
   const std::chrono::milliseconds timeout_;
-  std::uint32_t sent_ = 0, taken_ = 0;  // parts
+  std::uint32_t sent_ = 0, taken_ = 0;  // counts of parts
 };
 
 }  // namespace layercast

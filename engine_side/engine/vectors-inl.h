@@ -1,5 +1,5 @@
-// Vectors of fp32 as the forward pass uses them: at most as wide as the padding of a row, on one instruction set;
-// included by the kernels' files once for each.
+// Vectors of fp32 as the forward pass uses them, at most as wide as the padding of a row. Compiled for one instruction
+// set: the files with kernels include this one once for each.
 #if defined(LAYERCAST_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_VECTORS_INL_H_
 #undef LAYERCAST_VECTORS_INL_H_
@@ -25,7 +25,7 @@ inline constexpr std::size_t kChunk = Activations::kPad;
 using FloatTag = hn::CappedTag<float, kChunk>;
 using FloatVec = hn::Vec<FloatTag>;
 
-// A vector from values + i, zero where that is past the end.
+// Loads a vector from values + i, with zeros past the end.
 HWY_INLINE FloatVec LoadRest(FloatTag d, std::span<const float> values, std::size_t i) {
   if (i + hn::Lanes(d) <= values.size()) return hn::LoadU(d, values.data() + i);
   HWY_ALIGN float rest[kChunk] = {};
@@ -33,7 +33,7 @@ HWY_INLINE FloatVec LoadRest(FloatTag d, std::span<const float> values, std::siz
   return hn::Load(d, rest);
 }
 
-// Of a vector, what is not past the end, to values + i.
+// Stores to values + i those elements of a vector that are not past the end.
 HWY_INLINE void StoreRest(FloatTag d, FloatVec v, std::span<float> values, std::size_t i) {
   if (i + hn::Lanes(d) <= values.size()) return hn::StoreU(v, d, values.data() + i);
   HWY_ALIGN float rest[kChunk];
@@ -41,7 +41,7 @@ HWY_INLINE void StoreRest(FloatTag d, FloatVec v, std::span<float> values, std::
   std::copy_n(rest, values.size() - i, values.data() + i);
 }
 
-// values[i] := function(i, values[i]), a vector at a time.
+// values[i] := function(i, values[i]), one vector at a time.
 template <class Function>
 HWY_INLINE void Transform(std::span<float> values, const Function& function) {
   const FloatTag d;
@@ -63,7 +63,7 @@ HWY_INLINE FloatVec RoundF16(FloatTag d, FloatVec v) {
   return hn::PromoteTo(d, hn::DemoteTo(dh, v));
 }
 
-// To the nearest value of `dtype`, ties to even; NaN stays.
+// Rounds to the nearest value of `dtype`, ties to even. A NaN stays NaN.
 HWY_INLINE FloatVec Round(DType dtype, FloatTag d, FloatVec v) {
   if (dtype == DType::kBF16) return RoundBF16(d, v);
   if (dtype == DType::kF16) return RoundF16(d, v);

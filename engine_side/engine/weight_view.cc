@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "engine_side/engine/weight_view.cc"
 #include "hwy/foreach_target.h"  // includes this file once per target
 #include "hwy/highway.h"
-// After highway.h: they are per target too.
+// Included after highway.h, since these headers too are compiled for each target.
 #include "engine_side/engine/element_decoders-inl.h"
 #include "engine_side/engine/vectors-inl.h"
 
@@ -42,7 +42,7 @@ HWY_INLINE void ExpandChunk(const Decode& decode, const std::byte* from, FloatVe
   for (std::size_t j = 0; j < kChunk; j += hn::Lanes(d)) hn::StoreU(hn::Mul(decode(d, from, j), scale), d, to + j);
 }
 
-// to[0, count) := the elements at `from` times the scale, with zeros behind them up to whole chunks.
+// to[0, count) := the elements at `from` times the scale, followed by zeros up to whole chunks.
 template <class Decode>
 void Expand(const Decode& decode, const std::byte* from, std::size_t bits, std::size_t count, float scale, float* to) {
   const auto scales = hn::Set(FloatTag(), scale);

@@ -1,4 +1,5 @@
-// A weight of any kernel format, read as fp32 where the engine captured it. Pure functions; thread-safe. Torch-free.
+// Reads a weight of any kernel format as fp32, from where the engine captured it. Pure functions; thread-safe.
+// Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +15,25 @@ struct ScaleGrid {
   const std::byte* scales = nullptr;  // null: there are none
   DType dtype = DType::kF32;          // f32, f8_e4m3 or f8_e8m0
   std::size_t rows = 1;
-  std::size_t cols = 1;               // whole vectors (Activations::kPad), or all columns
+  std::size_t cols = 1;               // a multiple of Activations::kPad, or all columns
   const std::byte* global = nullptr;  // one f32 that multiplies every scale; null: none
 };
 
 // A weight [rows, cols]: element (r, c) is value * scale(r, c). A vector is a weight of one row. Value; memory
 // borrowed.
 struct WeightView {
-  const std::byte* values = nullptr;  // row-major; two f4 share a byte, the even column's in its low half
+  const std::byte* values = nullptr;  // row-major; two f4 share a byte, the even column in the low half
   DType dtype = DType::kF32;          // f32, bf16, f16, f8_e4m3, i8 or f4
   std::size_t rows = 0;
   std::size_t cols = 0;
   ScaleGrid scale{};
 };
 
-// values[0, cols) of the weight's row, as fp32.
+// Reads a row of the weight into values[0, cols), as fp32.
 void ReadRow(const WeightView& weight, std::size_t row, float* values);
-// The same, with zeros behind them up to whole vectors (Activations::Padded).
+// Reads a row like ReadRow, followed by zeros up to whole vectors (Activations::Padded).
 void ReadPaddedRow(const WeightView& weight, std::size_t row, float* values);
-// The only row of a vector.
+// Reads a vector, which is a weight of one row.
 std::vector<float> ReadVector(const WeightView& weight);
 
 }  // namespace layercast

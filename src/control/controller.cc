@@ -14,7 +14,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::chrono::milliseconds kQuickCall{30'000};  // of what an engine answers at once
+constexpr std::chrono::milliseconds kQuickCall{30'000};  // for calls that an engine answers at once
 
 Json ReloadParams(const ReloadRequest& request) {
   Json params = {{"timeout_ms", request.timeout.count()}};
@@ -73,7 +73,7 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
   return outcome;
 }
 
-// All at the same time.
+// Calls all engines at the same time. The outcomes are in the order of `endpoints`.
 std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
                                     const ReadOutcome& read) {
   std::vector<std::future<EngineOutcome>> under_way;
@@ -98,7 +98,7 @@ GeneratedSequence SequenceFromJson(const Json& json) {
   return sequence;
 }
 
-// One that is there twice would wait for itself where all commit together.
+// An engine that is listed twice would wait for itself when all engines commit together.
 void CheckDistinct(const std::vector<std::string>& endpoints) {
   std::set<std::string_view> seen;
   for (const std::string& endpoint : endpoints) {

@@ -16,14 +16,14 @@
 namespace layercast {
 namespace {
 
-// ZeroMQ would cut 99999 down to 34463 without a word.
+// Checked here because ZeroMQ would silently truncate 99999 to 34463. "*" stands for any free port.
 bool IsPort(std::string_view text) {
   std::uint16_t port = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   return text == "*" || (error == std::errc() && stop == text.data() + text.size());
 }
 
-// The system's resolver may take as long as it likes; whoever binds has nothing else to do yet.
+// How long binding waits for the system's resolver, which has no limit of its own.
 constexpr std::chrono::seconds kToBind{10};
 
 std::optional<HostLookup> LookUp(const std::string& host, Deadline deadline) {

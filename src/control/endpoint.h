@@ -1,4 +1,5 @@
-// Addresses that our sockets bind and call. Loopback unless told otherwise: there is no authentication yet.
+// The endpoints that servers bind and clients call, as texts. Servers bind loopback addresses only, unless they are
+// told otherwise, because peers are not authenticated yet. Used by the RPC, sessions, engines and the command line.
 #pragma once
 
 #include <netdb.h>
@@ -11,43 +12,48 @@
 
 namespace layercast {
 
-// "127.0.0.1" of "tcp://127.0.0.1:7700"; empty for ipc:// and inproc://. Throws kInvalidArgument on anything else.
+// The host of an endpoint: "127.0.0.1" for "tcp://127.0.0.1:7700", empty for ipc:// and inproc://. Throws
+// kInvalidArgument on an endpoint of any other form.
 std::string HostOf(const std::string& endpoint);
 
-// Whether ZeroMQ is to use IPv6 for it, which it wants to be told beforehand: of an address in brackets, and of a name
-// that has no other. Throws kUnavailable, naming host and endpoint, where the host is a name that nobody knows, or that
-// the system's resolver says nothing of before the deadline: ZeroMQ would look it up again and again, without a word.
+// Whether the endpoint is reached by IPv6, which a ZeroMQ socket must be told before it connects: its host is an
+// address in brackets, or a name that has only IPv6 addresses. Throws kUnavailable, naming host and endpoint, if the
+// name is unknown or the system's resolver does not answer before the deadline: ZeroMQ itself would silently look it up
+// for ever.
 bool ReachedByIpv6(const std::string& endpoint, Deadline deadline);
 
-// Of a name's addresses, the one that it is reached at: of IPv4, as long as there is one, since a peer that listens on
-// "localhost" does so there.
+// The address at which a host is reached, out of all that its name has: the first IPv4 address if there is one, because
+// a peer that listens on "localhost" listens there; else the first of the list.
 const addrinfo* PreferredAddress(const addrinfo* addresses);
 
-// An endpoint that a peer has told of itself, as it is reached from here: where the peer listens on all of its
-// addresses ("tcp://0.0.0.0:7701"), the one that we reached it at. `reached`: the peer's endpoint that we called.
+// The endpoint that a peer has announced as its own, in the form in which it can be called from here: if the peer
+// listens on all of its addresses ("tcp://0.0.0.0:7701"), the host is replaced by that of `reached`, which is the
+// endpoint at which this process has called the peer.
 std::string AsReached(const std::string& endpoint, const std::string& reached);
 
-// "tcp://a:1,tcp://b:2": the publishers of one version, as a command line and the RPC name them. Throws
-// kInvalidArgument on an empty one.
+// Splits a list such as "tcp://a:1,tcp://b:2", which is how the command line and the RPC name the publishers of one
+// version. Throws kInvalidArgument if an item is empty.
 std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 
-// What was wrong with an engine, behind its name where that is not said ("engine tcp://a:1: ...").
+// The fault of an engine, with the engine's endpoint in front ("engine tcp://a:1: ...") unless `fault` contains it.
 std::string NamingEngine(const std::string& endpoint, const std::string& fault);
 
-// With the host's address instead of its name. One that nobody knows in time is returned as it is.
+// The endpoint with its host's name replaced by the host's address. If the name cannot be resolved before the deadline,
+// the endpoint is returned as it is.
 std::string ByAddress(const std::string& endpoint, Deadline deadline);
 
-// Of an endpoint that is to be bound, the one that ZeroMQ can: it knows addresses and interfaces ("eth0"), and no names
-// of hosts. One that nobody knows is returned as it is.
+// The endpoint in a form that ZeroMQ can bind: ZeroMQ binds to addresses and interfaces ("eth0"), but not to host
+// names, so a name is replaced by its address. If it cannot be resolved, the endpoint is returned as it is.
 std::string AsBindable(const std::string& endpoint);
 
-// Of an address in brackets.
+// Whether the endpoint's host is an IPv6 address (in brackets).
 bool IsIpv6(const std::string& endpoint);
 
-// The end of a message about a peer that does not answer; `heard`: it has answered before.
+// The end of an error message about a peer that does not answer. `heard`: whether the peer has ever answered; if so,
+// there is nothing to add.
 const char* DoubtOfEndpoint(bool heard);
 
-// Throws kInvalidArgument when the endpoint can be reached from other hosts, unless that is allowed.
+// Throws kInvalidArgument if the endpoint can be reached from other hosts and `allow_remote` is false.
 void CheckBindable(const std::string& endpoint, bool allow_remote);
 
 }  // namespace layercast

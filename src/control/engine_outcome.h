@@ -1,4 +1,5 @@
-// What an engine answers to a reload, and how long it is waited for.
+// Reads an engine's answer to a reload, and says how much longer than the engine itself a caller waits for it. Used by
+// the controller.
 #pragma once
 
 #include <chrono>
@@ -9,10 +10,10 @@
 
 namespace layercast {
 
-// Beyond the engine's own deadline: so that it is the engine that says what it waited for.
+// A caller waits this much longer than the engine's own deadline, so that the engine gets to say what it waited for.
 inline constexpr std::chrono::milliseconds kEngineGrace{2'000};
 
-// Throws Json::exception naming the field that is missing or of another type.
+// Throws Json::exception, naming the field, if one is missing or has the wrong type.
 EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json);
 
 }  // namespace layercast

@@ -16,20 +16,21 @@ namespace layercast {
 // Keeps fields in the order in which they were set.
 using Json = nlohmann::ordered_json;
 
-// {"lineage", "step", "digest"}; null where there is none.
+// {"lineage", "step", "digest"}; null if there is no version.
 Json VersionToJson(const std::optional<Version>& version);
-// Throws Json::exception naming the field that is missing or of another type.
+// Throws Json::exception, naming the field, if one is missing or has the wrong type.
 Version VersionFromJson(const Json& json);
 
-// `otherwise` where params have none. Throws kInvalidArgument outside of 0 to 2^31 - 1, and Json::exception where it is
-// no number.
+// The milliseconds in `field` of `params`, or `otherwise` if there is no such field. Throws kInvalidArgument if they
+// are not within 0 to 2^31 - 1, and Json::exception if the field is not a number.
 std::chrono::milliseconds MillisecondsFrom(const Json& params, const char* field, std::chrono::milliseconds otherwise);
 
 // {"code", "message"}
 Json ErrorToJson(const Error& error);
-// What a call threw: kInvalidArgument of its params where that is a Json::exception.
+// The error with which to answer a call that threw `thrown`. A Json::exception becomes kInvalidArgument: the call's
+// params were wrong.
 Error ErrorOfCall(const std::exception& thrown);
-// kInternal where `json` has no code. `peer` ("rank 1: ") begins the message.
+// The code is kInternal if `json` has none. `peer` ("rank 1: ") is put before the message.
 Error ErrorFromJson(const Json& json, const std::string& peer = "");
 
 }  // namespace layercast

@@ -35,13 +35,13 @@ std::optional<struct stat> FileAt(const std::string& path) {
 bool SomebodyListensAt(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return false;  // nobody can
+  if (path.size() >= sizeof(address.sun_path)) return false;  // too long for anybody to listen there
   std::memcpy(address.sun_path, path.data(), path.size());
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 || errno == EAGAIN;
 }
 
-// Only the socket of a process that is gone may be replaced.
+// Throws if there is anything at `path` but the socket of a process that is gone: only that may be replaced.
 void CheckReplaceable(const std::string& path, const std::string& whose) {
   const std::optional<struct stat> found = FileAt(path);
   if (!found) return;

@@ -14,16 +14,17 @@
 namespace layercast {
 namespace {
 
-// An engine lets go of a version that nobody speaks for that long.
+// An engine gives up its staged version if nobody renews the lease for this long.
 constexpr std::chrono::milliseconds kLease{10'000};
 constexpr std::chrono::milliseconds kRenewal{1'000};
 
-// What all engines have staged is one version.
+// Checks that all engines have staged the same version. Thread-safe.
 class StagedVersion {
  public:
   explicit StagedVersion(std::optional<Version> expected) : expected_(std::move(expected)) {}
 
-  // What is wrong with it, or nothing: it is another than the first one's, or than the one asked for.
+  // Returns empty if `staged` is the version that was asked for (by its digest, where that is known) or, failing that,
+  // the one that was added first; else what is wrong.
   std::string Add(const Version& staged) {
     const std::lock_guard lock(mutex_);
     if (!expected_ || !expected_->digest) expected_ = staged;
@@ -36,6 +37,7 @@ class StagedVersion {
   std::optional<Version> expected_;  // guarded by mutex_
 };
 
+// What all participants of one joint reload share.
 struct Together {
   explicit Together(std::size_t engines, const std::optional<Version>& expected)
       : version(expected), staged(engines), prepared(engines) {}
@@ -44,7 +46,7 @@ struct Together {
   Vote prepared;
 };
 
-// One engine's way through the calls; on a thread of its own.
+// Takes one engine through the calls of a joint reload. One thread only: each participant has its own.
 class Participant {
  public:
   Participant(std::string endpoint, Together& together, std::chrono::milliseconds timeout)
@@ -72,7 +74,7 @@ class Participant {
     vote.No(NamingEngine(endpoint_, fault));
   }
 
-  // Never throws: the others wait for this engine's vote.
+  // Returns what goes wrong instead of throwing it: the other participants wait for this one's vote.
   EngineOutcome Call(const std::string& method, const Json& params) {
     EngineOutcome outcome{.endpoint = endpoint_};
     try {
@@ -91,13 +93,13 @@ class Participant {
     return outcome;
   }
 
-  // Holds the version meanwhile.
+  // Waits until the vote is decided, and meanwhile renews the engine's lease on its staged version.
   bool Agreed(Vote& vote) {
     while (true) {
       if (const std::optional<bool> decided = vote.AwaitFor(kRenewal)) return *decided;
       try {
         client_.Call("hold_weights", Json::object(), deadline_);
-      } catch (const std::exception& error) {  // also of an answer that is none
+      } catch (const std::exception& error) {  // also what an unreadable answer throws
         Cast(vote, error.what());
       }
     }
@@ -118,7 +120,7 @@ class Participant {
   Version staged_;
 };
 
-// What is no endpoint becomes that engine's own error later.
+// A malformed endpoint is returned as it is; it becomes the outcome of that engine alone later.
 std::string AddressOf(const std::string& endpoint, Deadline deadline) {
   try {
     return ByAddress(endpoint, deadline);
@@ -127,8 +129,8 @@ std::string AddressOf(const std::string& endpoint, Deadline deadline) {
   }
 }
 
-// One that is there under two names would wait for itself: it stages one version after the other, and holds the first
-// until the second is staged.
+// An engine that is listed under two names would wait for itself: it stages one version at a time, and would have to
+// hold the first one until it has staged the second.
 void CheckDistinct(const std::vector<std::string>& endpoints, Deadline deadline) {
   std::map<std::string, std::string> by_address;
   for (const std::string& endpoint : endpoints) {
@@ -151,7 +153,7 @@ std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoi
       NameThisThread("lc-controller");
       try {
         return Participant(endpoint, together, timeout).Run(params);
-      } catch (const Error& error) {  // an endpoint that is none
+      } catch (const Error& error) {  // the endpoint is malformed, or its host unknown
         together.staged.No(error.what());
         return {.endpoint = endpoint, .error = error};
       }

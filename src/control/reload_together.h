@@ -1,5 +1,6 @@
-// Engines that take a version together: all of them commit it, or none. Each stages it, then stands with it between two
-// forward steps, and commits once all of them do; one that cannot is enough that none does. Used by the controller.
+// Reloads several engines together: all of them commit the version, or none does. Each engine stages it, then stops
+// with it between two forward steps, and commits once all engines have got there. If one cannot, none commits. Used by
+// the controller.
 #pragma once
 
 #include <optional>
@@ -11,8 +12,9 @@
 
 namespace layercast {
 
-// `params` of `reload_weights`; `expected`: the version that all must have staged, where it is known. One outcome for
-// each engine: of one that had no fault of its own, the error is kCancelled and names the fault of another.
+// `params` are those of the call `reload_weights`. `expected` is the version that all engines must have staged, if it
+// is known. Returns one outcome for each engine, in the order of `endpoints`. An engine that could have committed, but
+// did not because of another, has the error kCancelled, which names the other's fault.
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout);
 

@@ -12,10 +12,11 @@
 
 namespace layercast {
 
-// Largest message either way: beyond it the peer is cut off.
+// The largest message in either direction. A peer that sends a larger one loses its connection.
 inline constexpr std::int64_t kMaxRpcBytes = 32 << 20;
 
-// Answers one request, once, from any thread; the second answer is dropped. Copies answer the same request.
+// Value; thread-safe. Answers one request. A client takes only the first answer to a request and drops any other.
+// Copies answer the same request.
 class RpcReply {
  public:
   explicit RpcReply(std::function<void(Json)> send) : send_(std::move(send)) {}
@@ -26,13 +27,13 @@ class RpcReply {
   std::function<void(Json)> send_;
 };
 
-// Resource; thread-safe. The thread "lc-rpc" owns the socket and calls the handler, which must not block: what
-// takes time is answered later, through the reply. An Error that the handler throws is the answer.
+// Resource; thread-safe. The thread "lc-rpc" owns the socket and calls the handler, which must not block: it answers
+// what takes time later, through the reply. An Error that the handler throws becomes the answer.
 class RpcServer {
  public:
   using Handler = std::function<void(const std::string& method, const Json& params, RpcReply reply)>;
 
-  // Port 0 picks one. Throws kInvalidArgument or kUnavailable naming the endpoint.
+  // With port 0 the system picks a free port. Throws kInvalidArgument or kUnavailable naming the endpoint.
   RpcServer(const std::string& endpoint, bool allow_remote, Handler handler);
   ~RpcServer();  // requests under way are not answered any more
   RpcServer(const RpcServer&) = delete;
@@ -47,15 +48,16 @@ class RpcServer {
 // Resource; one thread only.
 class RpcClient {
  public:
-  // Does not wait. `role` ("engine", "publisher") and endpoint name the peer in errors.
+  // Does not wait for the peer, but up to `peer_timeout` for the address of a host that is given by name. `role`
+  // ("engine", "publisher") and the endpoint name the peer in errors.
   RpcClient(std::string role, const std::string& endpoint,
             std::chrono::milliseconds peer_timeout = std::chrono::seconds(5));
   ~RpcClient();
   RpcClient(const RpcClient&) = delete;
   RpcClient& operator=(const RpcClient&) = delete;
 
-  // Throws the peer's error as it is; kUnavailable when the peer is silent for peer_timeout (its RPC thread answers
-  // pings whatever the engine does); kDeadlineExceeded. All name peer and method.
+  // Throws the error that the peer answers, with its code; kUnavailable if the peer is silent for peer_timeout (its RPC
+  // thread answers pings whatever the engine is doing); kDeadlineExceeded. All messages name peer and method.
   Json Call(const std::string& method, const Json& params, Deadline deadline);
 
  private:

@@ -93,10 +93,10 @@ class RpcClient::Impl {
   const std::string peer_;
   const std::chrono::milliseconds peer_timeout_;
   zmq::context_t context_;
-  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
+  std::optional<MessageLimit> limit_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
   std::uint64_t last_id_ = 0;
-  bool heard_ = false;  // from the peer, at all
+  bool heard_ = false;  // whether the peer has ever sent anything
 };
 
 RpcClient::RpcClient(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)

@@ -22,14 +22,15 @@
 namespace layercast {
 namespace {
 
-// Answers on their way to the socket's thread. Replies share it with the server: they may outlive it.
+// Answers on their way to the thread that owns the socket. Thread-safe. Shared by the server and its replies, which may
+// outlive the server.
 struct Answers {
   std::mutex mutex;
   std::vector<std::pair<std::string, std::string>> waiting;  // routing id, text; guarded by mutex
   WakeUp wake_up;
 
   void Put(const std::string& to, const Json& answer) {
-    // Bytes that are not UTF-8 (of a user's file name, say) must not stop an answer.
+    // Bytes that are not UTF-8 (in a user's file name, say) are replaced: they must not keep an answer from being sent.
     std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (std::cmp_greater(text.size(), kMaxRpcBytes)) text = TooLarge(answer.at("id"), text.size()).dump();
     {
@@ -40,7 +41,8 @@ struct Answers {
   }
 
  private:
-  // Clients end the connection that a larger message comes by.
+  // The error that is sent instead of an answer beyond kMaxRpcBytes: a client would drop its connection on receiving
+  // one.
   static Json TooLarge(const Json& id, std::size_t bytes) {
     const Error error(ErrorCode::kResourceExhausted, "the answer has " + std::to_string(bytes) +
                                                          " bytes, expected at most " + std::to_string(kMaxRpcBytes));
@@ -69,7 +71,7 @@ class RpcServer::Impl {
   const std::string& endpoint() const { return listening_->endpoint(); }
 
  private:
-  // What is taken before answers go out, and the end of the server is looked for.
+  // The most that is received before answers are sent and a request to stop is noticed.
   static constexpr Turn kTurn{.messages = 16, .bytes = 1 << 20};
 
   void Run(const std::stop_token& stop) {
@@ -126,15 +128,15 @@ class RpcServer::Impl {
     }
     try {
       handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
-    } catch (const std::exception& error) {  // one call's, and not the server's end
+    } catch (const std::exception& error) {  // fails this call, not the server
       reply.Failure(ErrorOfCall(error));
     }
   }
 
   const Handler handler_;
-  const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the second owners are replies
+  const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the other owners are the replies
   zmq::context_t context_;
-  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
+  std::optional<MessageLimit> limit_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
   std::optional<Listening> listening_;
   std::jthread thread_;

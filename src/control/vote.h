@@ -1,4 +1,5 @@
-// A vote that is yes only if all say yes: whether several engines take the next step together. Used by reload_together.
+// The vote of several engines on whether they take the next step together: it is yes only if all say yes. Used by
+// reload_together.
 #pragma once
 
 #include <chrono>
@@ -15,26 +16,27 @@ class Vote {
  public:
   explicit Vote(std::size_t voters) : missing_(voters) {}
 
-  // Once for each voter. Later yeses change nothing after a no.
+  // Each voter that agrees calls this once. It changes nothing once somebody has said no.
   void Yes() {
     const std::lock_guard lock(mutex_);
     if (--missing_ == 0) changed_.notify_all();
   }
-  // Whoever it is; the first one's reason is kept. Nothing changes once all have said yes.
+  // Decides the vote as no; anybody may call this, and the first reason is kept. It changes nothing once all have said
+  // yes.
   void No(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (why_ || missing_ == 0) return;
     why_ = why;
     changed_.notify_all();
   }
-  // Nullopt: not decided yet.
+  // Waits up to `duration` for the decision. Nullopt: it has not been made yet.
   std::optional<bool> AwaitFor(std::chrono::milliseconds duration) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration, [this] { return why_ || missing_ == 0; });
     if (why_) return false;
     return missing_ == 0 ? std::optional(true) : std::nullopt;
   }
-  // Of a vote that was decided as no.
+  // The reason for a no; empty if the vote is not decided as no.
   std::string why() {
     const std::lock_guard lock(mutex_);
     return why_.value_or("");

@@ -1,5 +1,6 @@
-// Where a process has no descriptor left for whoever connects, its listener stays readable: whoever serves others
-// beside it leaves it alone for a while then, instead of looking at nothing else.
+// When a process has no file descriptor left, accept fails and the listener stays readable, so that a thread which
+// polls it would do nothing else. AcceptPause makes such a thread leave its listener alone for a while. Used by the
+// service threads of channels.
 #pragma once
 
 #include <poll.h>
@@ -17,13 +18,13 @@ class AcceptPause {
  public:
   explicit AcceptPause(std::chrono::milliseconds length = std::chrono::milliseconds(100)) : length_(length) {}
 
-  // What a poll asks of the listener; nothing during the pause.
+  // The events for which to poll the listener; none during a pause.
   short events() const { return end_.Passed() ? POLLIN : 0; }
-  // How long that poll may take.
+  // How long that poll may take: `timeout`, but during a pause no longer than the pause.
   std::chrono::microseconds AtMost(std::chrono::microseconds timeout) const {
     return end_.Passed() ? timeout : std::min(timeout, std::chrono::microseconds(length_));
   }
-  // accept has failed: a pause begins, unless it was for another reason.
+  // To be called when accept has failed, with errno. Begins a pause if the reason was a lack of descriptors or memory.
   void Failed(int error) {
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) end_ = Deadline::After(length_);
   }

@@ -1,4 +1,4 @@
-// An offer that several channels carry, for as long as it stands.
+// Keeps one offer on several channels, from construction to destruction. Used by sessions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace layercast {
 
-// Resource. The ends, and the offer's memory, outlive it.
+// Resource. The ends and the offer's memory must outlive it.
 class CarriedOffer {
  public:
   // Throws what an end's Add throws; by then no end has the offer.
@@ -25,7 +25,7 @@ class CarriedOffer {
   void Remove();
 
   const std::uint64_t id_;
-  std::vector<OfferingEnd*> ends_;  // that have it
+  std::vector<OfferingEnd*> ends_;  // those that have the offer
 };
 
 }  // namespace layercast

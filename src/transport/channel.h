@@ -23,45 +23,49 @@
 
 namespace layercast {
 
-// What a publisher lets receivers read: the tensors of a version (or of one stream slot), by manifest index.
-// Immutable while it is offered, but for what a relay has yet to receive; the memory is borrowed.
+// One tensor of an offer. Value; the memory is borrowed.
 struct OfferedTensor {
   const std::byte* data = nullptr;
   std::uint64_t bytes = 0;
-  const std::atomic<bool>* written = nullptr;  // null: it is; until it is set, requests for the tensor are refused
+  const std::atomic<bool>* written = nullptr;  // requests for the tensor are refused until it is set; null: complete
 };
 
-// Not a version's: bytes that both ends know, by which a channel is measured (session/channel_probe.h).
+// The offer by which a channel is measured: not tensors of a version, but bytes that both ends know
+// (session/channel_probe.h).
 inline constexpr std::uint64_t kProbeOffer = ~std::uint64_t{0};
 
+// What a publisher lets receivers read: the tensors of a version (or of one stream slot), by manifest index. Value. The
+// memory is borrowed, and does not change while it is offered, except for tensors that a relay has yet to receive.
 struct Offer {
   std::uint64_t id = 0;                // unique within a publisher
   std::vector<OfferedTensor> tensors;  // tensors[i] is tensor i of the manifest; empty (null, 0): not in this offer
-  Device device{};                     // where they all lie
+  Device device{};                     // where all of the tensors lie
 };
 
-// The publisher's end; serves any number of receivers. Thread-safe. Its destructor ends every connection; nobody
-// reads any offer's memory through a copying channel after it.
+// The publisher's end; serves any number of receivers. Thread-safe. Its destructor ends every connection; after that,
+// nobody reads the memory of any offer through a copying channel.
 class OfferingEnd {
  public:
   virtual ~OfferingEnd() = default;
-  // Where receivers connect: opaque to the session, which carries it in its handshake. What follows a '#' is a secret
-  // that only those may know: no message shows it.
+  // Where receivers connect. The session carries it in its handshake and does not interpret it. What follows a '#' is a
+  // secret that only receivers may know: error messages and logs leave it out.
   virtual std::string address() const = 0;
-  // Memory that this channel can hand over without a copy; null when any host memory will do. Offers of such a
-  // channel must lie in it.
+  // The memory in which offers of this channel must lie, because it can hand over no other without a copy; null if any
+  // host memory will do.
   virtual MemoryResource* arena() { return nullptr; }
-  // Whether offers may lie in that device's memory too; host memory always may.
+  // Whether offers may also lie in the memory of that device. In host memory they always may.
   virtual bool reads_from(const Device& /*device*/) const { return false; }
-  // Throws kInvalidArgument when memory lies outside the arena, or the identifier is offered already.
+  // Throws kInvalidArgument if the offer's memory lies outside the arena, or there is an offer with this id already.
   virtual void Add(const Offer& offer) = 0;
   // After it returns, no receiver reads the offer's memory through a copying channel any more, and a new request for it
   // is answered with kNotFound. Receivers that attached keep the mapping: the session's release says when they let go.
-  // Receivers that stopped reading lose their connection after a second or so; nothing happens if it is not offered.
+  // Receivers that have stopped reading lose their connection after a second or so. Does nothing if there is no such
+  // offer.
   virtual void Remove(std::uint64_t offer_id) = 0;
-  // `serve.chunk`, for each chunk of a version that the offering end sends; they outlive it.
+  // From now on the end hits the fail point `serve.chunk` at each request for a chunk of a version. `failpoints` must
+  // outlive the end.
   virtual void Arm(FailPoints& /*failpoints*/) {}
-  // What its own threads have computed so far, and those of the library below it that can be told apart. Thread-safe.
+  // CPU seconds that the end's own threads have used so far, and those of its library's threads that can be told apart.
   virtual double core_seconds() { return 0; }
 };
 
@@ -75,9 +79,10 @@ struct ChunkRequest {
 
 struct ChunkCompletion {
   std::uint64_t ticket = 0;
-  // One view per region, in order. An attaching channel's are in the publisher's memory and stay valid until Close;
-  // a copying channel's are in `destination`, packed. The publisher may reuse the memory of an offer that it removed: a
-  // request of no regions, made after reading, tells whether what was read was still the offer (else kNotFound).
+  // One view per region, in order. The views of a copying channel lie in `destination`, packed. Those of an attaching
+  // channel lie in the publisher's memory and stay valid until Close, but the publisher may reuse the memory of an
+  // offer that it has removed. So whoever reads such views makes a request without regions afterwards: it fails with
+  // kNotFound if what was read may no longer have been the offer.
   std::vector<RegionView> views;
 };
 
@@ -86,23 +91,24 @@ class FetchingEnd {
  public:
   virtual ~FetchingEnd() = default;
   virtual bool attaches() const = 0;  // hands out views of the publisher's memory: requests need no destination
-  // Whether destinations may lie in that device's memory too; host memory always may.
+  // Whether destinations may also lie in the memory of that device. In host memory they always may.
   virtual bool writes_to(const Device& /*device*/) const { return false; }
-  // What the bytes go by, where a library has chosen that ("tcp/eth0"); empty: as the transport's name says.
+  // The path that the bytes take, if a library has chosen one ("tcp/eth0"); empty if the transport's name says it all.
   virtual std::string lane() const { return {}; }
   // Asks for a chunk. Throws what Poll throws.
   virtual void Submit(const ChunkRequest& request) = 0;
   // The next completion, in any order; nullopt when the deadline passes first, and at once when nothing is under way.
-  // Throws kUnavailable (the peer is gone, or has been silent for seconds), kNotFound (the offer is), kInvalidArgument
-  // (it refused the regions), kCorrupt (it breaks the protocol), each naming the address: the connection is then of no
-  // more use, and every later call throws the same again. After Close: kFailedPrecondition.
+  // Throws kUnavailable (the peer is gone, or has been silent for seconds), kNotFound (the offer is gone),
+  // kInvalidArgument (the peer refused the regions) or kCorrupt (the peer broke the protocol), each naming the address.
+  // The connection is then of no more use, and every later call throws the same again. After Close it throws
+  // kFailedPrecondition.
   virtual std::optional<ChunkCompletion> Poll(Deadline deadline) = 0;
-  // Drops every request under way; when it returns no destination is written any more. Idempotent, never throws;
-  // also done by the destructor.
+  // Drops every request under way; once it has returned, no destination is written any more. Idempotent; the destructor
+  // calls it too.
   virtual void Close() noexcept = 0;
 };
 
-// What an end says of its host in the handshake: decides which channels are viable between two ends.
+// What an end says about its host in the handshake; it decides which channels are viable between two ends. Value.
 struct HostIdentity {
   std::string boot_id;  // equal: the same running kernel
   std::string network;  // the network namespace; equal: the same loopback interface and abstract sockets
@@ -112,13 +118,14 @@ struct HostIdentity {
   bool operator==(const HostIdentity&) const = default;
 };
 
-// What an end that offers is told; each transport heeds what concerns it. Value.
+// The options of an offering end; each transport heeds those that concern it. Value.
 struct OfferingOptions {
   std::string bind_host = "127.0.0.1";  // the interface a network channel listens on
-  std::size_t fleet_size = 1;           // receivers that take the same at the same time: `nccl` serves them together
+  std::size_t fleet_size = 1;           // how many receivers fetch the same bytes at once: `nccl` serves them together
 };
 
-// A transport by name. Thread-safe. Keep it as long as you go on connecting: `shm` keeps mappings for the next version.
+// One transport: makes the ends of its channels. Thread-safe. Keep it for as long as you make connections, because
+// `shm` and `cuda_ipc` keep mappings in it for the next version.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -129,26 +136,26 @@ class Transport {
   virtual std::string WhyNotBetween(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const {
     return WhyNotHere();
   }
-  // Whether it may be taken where nobody asked for it by name.
+  // Whether a receiver may choose it without having been told to use it.
   virtual bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const { return true; }
-  // Whether publishers offer it that were not told which to offer.
+  // Whether publishers offer it if they were not told which transports to offer.
   virtual bool OfferedUnasked() const { return true; }
   // Throws kInvalidArgument.
   virtual std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const = 0;
-  // The most that connecting takes with a publisher that is well: beyond it a session gives the channel up.
+  // The longest that connecting to a healthy publisher takes: after this time a session gives the channel up.
   virtual std::chrono::milliseconds connect_time() const { return std::chrono::seconds(5); }
   // Throws kUnavailable or kDeadlineExceeded naming `address`.
   virtual std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const = 0;
 };
 
-// Every transport of this build, the one to prefer first: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
-// here. Channels between GPUs work on that CUDA device; none: on the calling thread's, when they are asked for
-// something first.
+// Every transport of this build, in order of preference: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
+// here. Channels between GPUs work on CUDA device `cuda_device`; if none is given, on the one that is the calling
+// thread's when such a channel is first used.
 std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device = std::nullopt);
-// Those of them that are named; of no names, all that are usable here and offered unasked. Throws what ThrowNoChannel
-// throws, and kUnsupported where a named one is not usable here.
+// The transports with these names; without names, all that are usable here and offered unasked. Throws what
+// ThrowNoChannel throws, and kUnsupported if a named transport is not usable here.
 std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names);
-// kUnsupported, naming what this build has instead, and why it lacks that one.
+// Throws kUnsupported, naming the channels that this build has, and why it lacks this one.
 [[noreturn]] void ThrowNoChannel(const std::string& name);
 
 }  // namespace layercast

@@ -15,7 +15,8 @@ class ConnectionGuard {
   // `peer` opens every message: "zmq: publisher at tcp://127.0.0.1:4711".
   explicit ConnectionGuard(std::string peer) : peer_(std::move(peer)) {}
 
-  // Runs `step` unless the connection has failed; an error in it is the connection's from then on.
+  // Runs `step`, or throws the connection's failure if it has failed before. An error that `step` throws becomes the
+  // connection's failure.
   template <typename Step>
   auto Run(const Step& step) {
     if (failure_) throw Error(*failure_);

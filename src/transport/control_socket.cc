@@ -30,8 +30,8 @@ namespace {
 constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr int kPeerTimeoutMs = 5000;
-constexpr std::chrono::seconds kToListen{10};  // to look the host up, that is
-constexpr std::size_t kMaxDescriptors = 16;    // that wait for their message
+constexpr std::chrono::seconds kToListen{10};  // for looking up the host to listen on
+constexpr std::size_t kMaxDescriptors = 16;    // that have come and were not taken
 
 std::string HexOf(const Token& token) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -54,7 +54,7 @@ bool ReadHex(std::string_view text, Token& token) {
   return true;
 }
 
-// Null when there is no such host, or none that the resolver knows in time.
+// Null if there is no such host, or the resolver does not answer in time.
 AddressList Resolve(const std::string& host, std::uint16_t port, int flags, Deadline deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -91,7 +91,7 @@ UniqueFd MakeSocket(int family) {
   return fd;
 }
 
-// Throws kDeadlineExceeded; 0 or an errno.
+// Waits until a connect under way has ended, and returns 0 or its errno. Throws kDeadlineExceeded.
 int FinishConnecting(const UniqueFd& fd, Deadline deadline) {
   pollfd item{fd.get(), POLLOUT, 0};
   while (::poll(&item, 1, static_cast<int>(deadline.AtMost(std::chrono::seconds(1)).Remaining().count())) <= 0) {
@@ -147,7 +147,7 @@ ControlSocket::ControlSocket(UniqueFd connected) : fd_(std::move(connected)) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(fd_.get(), level, option, &value, sizeof(value));
   };
-  // AF_UNIX has none of this, and no need.
+  // On an AF_UNIX socket these fail or have no effect, and are not needed.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kPeerTimeoutMs);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);  // for a host that vanishes while nothing is sent
@@ -176,7 +176,7 @@ std::string ControlSocket::Device() const {
   for (const ifaddrs* at = devices; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr != nullptr && !mine.empty() && HostBytes(*at->ifa_addr) == mine) return at->ifa_name;
   }
-  // 127.0.0.2 is the loopback's as well, but no interface has it.
+  // 127.0.0.2 and the like are reached by the loopback device too, but are not listed as its addresses.
   const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(local);
   if (local.ss_family == AF_INET && ntohl(ipv4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET) return "lo";
   throw Error(ErrorCode::kUnavailable, "no network device has this end's address");
@@ -194,7 +194,7 @@ void ControlSocket::Flush() {
   while (sent < unsent_.size()) {
     const ssize_t count = SendSome(sent);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno != EAGAIN) sent = unsent_.size();  // lost: nobody will read it
+    if (count < 0 && errno != EAGAIN) sent = unsent_.size();  // the connection is lost: nobody will read it
     if (count <= 0) break;
     sent += static_cast<std::size_t>(count);
   }
@@ -253,7 +253,7 @@ bool ControlSocket::Fill() {
   taken_ = 0;
   std::array<std::byte, kReadBytes> read;
   iovec data{read.data(), read.size()};
-  // The kernel ends a read behind what a descriptor came with, so that there is one at most.
+  // The kernel ends a read after the bytes that a descriptor came with, so one read brings at most one descriptor.
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
   msghdr header{};
   header.msg_iov = &data;

@@ -1,6 +1,6 @@
-// The connection beside a library that only moves bytes (UCX, NCCL: over TCP; CUDA: AF_UNIX): greetings, requests,
-// pings. It is what tells at once that a peer has ended, also one that nobody has reaped yet. Messages are framed by
-// their length (FORMAT.md). Nothing here blocks past a deadline.
+// The control connection of channels whose bytes a library moves: over TCP for ucx and nccl, over AF_UNIX for cuda_ipc.
+// It carries greetings, requests and pings, and tells at once when the peer's process has ended, even if nobody has
+// reaped it yet. Messages are framed by their length (FORMAT.md). Nothing here blocks past a deadline.
 #pragma once
 
 #include <sys/types.h>
@@ -35,13 +35,13 @@ struct ControlAddress {
   static ControlAddress Parse(std::string_view channel, const std::string& text);
 };
 
-// What may be shown of an address: all but its key.
+// The part of an address that may be shown to people: all but its key.
 std::string WithoutKey(const std::string& address);
 
-// A listening socket on a free port of `host`, which `address` then has. Throws kInvalidArgument.
+// Makes a listening socket on a free port of `host`, and sets the host and port of `address`. Throws kInvalidArgument.
 UniqueFd Listen(const std::string& host, ControlAddress& address);
 
-// One thread only.
+// Resource; one thread only.
 class ControlSocket {
  public:
   explicit ControlSocket(UniqueFd connected);
@@ -49,25 +49,26 @@ class ControlSocket {
   static ControlSocket Connect(const ControlAddress& address, Deadline deadline);
 
   int fd() const { return fd_.get(); }
-  // The network device that the connection goes out by ("lo"), by this end's address.
+  // The network device ("lo") that has this end's address. Throws kUnavailable if none has.
   std::string Device() const;
 
-  // Sends, or keeps what the socket does not take yet. A lost connection is for Receive to tell. `descriptor` goes with
-  // the message, over AF_UNIX alone.
+  // Sends a message, and keeps for Flush what the socket does not take yet. Does not fail: Receive tells when the
+  // connection is lost. `descriptor` goes with the message, which works over AF_UNIX only.
   void Send(std::span<const std::byte> message, UniqueFd descriptor = {});
   void Flush();
   std::size_t unsent() const { return unsent_.size(); }
   // What to poll for.
   pollfd Events() const { return {fd(), static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT), 0}; }
-  // The next whole message, if it is there. Throws kUnavailable when the peer has ended the connection and all that it
-  // sent has been taken; kCorrupt when a message is longer than any may be.
+  // The next whole message, if it is there; never waits. Throws kUnavailable when the peer has ended the connection and
+  // all that it sent has been taken; kCorrupt when a message is longer than any may be.
   std::optional<std::vector<std::byte>> Receive();
-  // The answer to our HELLO. Throws kDeadlineExceeded, and what Receive does.
+  // Waits for the answer to this end's HELLO. Throws kDeadlineExceeded, and what Receive throws.
   std::vector<std::byte> AwaitAnswer(Deadline deadline);
-  // The first descriptor that came and was not taken; none when there is none. It comes no later than its message.
+  // Takes the oldest descriptor that has come; returns an empty one if there is none. A descriptor comes no later than
+  // the message that it was sent with.
   UniqueFd TakeDescriptor();
-  // Hands on the messages that are there, but not so many that other sockets' wait long. True: some may be left,
-  // whatever the socket says. Throws what Receive and `take` throw.
+  // Passes the messages that are there to `take`, but no more than kMessagesAtOnce, so that other sockets do not wait
+  // long. True: some may be left, even if a poll of the socket shows nothing. Throws what Receive and `take` throw.
   template <typename Take>
   bool ReceiveSome(const Take& take) {
     for (int count = 0; count < kMessagesAtOnce; ++count) {
@@ -86,15 +87,15 @@ class ControlSocket {
     UniqueFd fd;
   };
 
-  bool Fill();  // takes what is there; false when nothing was
-  // Sends some of unsent_ from there on, with the descriptor whose turn it is. What the socket says of it.
+  bool Fill();  // reads what is there; false if there was nothing
+  // Sends a part of unsent_ that begins at `from`, with the descriptor that belongs there. Returns sendmsg's result.
   ssize_t SendSome(std::size_t from);
   void KeepDescriptor(msghdr& header);
 
   UniqueFd fd_;
   std::vector<std::byte> unsent_;
-  std::vector<UnsentDescriptor> unsent_descriptors_;  // few; as vectors they cost nothing where there are none
-  std::vector<UniqueFd> descriptors_;                 // that came
+  std::vector<UnsentDescriptor> unsent_descriptors_;  // few
+  std::vector<UniqueFd> descriptors_;                 // those that have come and were not taken
   std::vector<std::byte> received_;                   // the first `taken_` bytes have been given out
   std::size_t taken_ = 0;
   bool ended_ = false;

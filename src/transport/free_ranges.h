@@ -1,4 +1,4 @@
-// What is free of a segment of an arena. Value.
+// The free ranges of one segment of an arena. Value. Used by the arenas of shm and cuda_ipc.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ class FreeRanges {
     std::size_t bytes = 0;
   };
 
-  // All of a segment of that size.
+  // All of a segment of `size` bytes is free.
   explicit FreeRanges(std::size_t size) : size_(size), ranges_{{0, size}} {}
 
   bool all() const { return ranges_.size() == 1 && ranges_.begin()->second == size_; }
-  // The smallest range that `bytes` fit in; nullopt when there is none.
+  // The smallest free range into which `bytes` bytes fit; nullopt if there is none.
   std::optional<Range> BestFit(std::size_t bytes) const {
     std::optional<Range> best;
     for (const auto& [offset, size] : ranges_) {
@@ -27,7 +27,7 @@ class FreeRanges {
     }
     return best;
   }
-  // The first bytes of a range that is free.
+  // Takes the first `bytes` bytes of a free range.
   void Take(const Range& range, std::size_t bytes) {
     ranges_.erase(range.offset);
     if (range.bytes != bytes) ranges_.emplace(range.offset + bytes, range.bytes - bytes);

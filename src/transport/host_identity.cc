@@ -9,7 +9,7 @@
 namespace layercast {
 namespace {
 
-// "net:[4026531840]", or empty where /proc is not mounted: then nothing is taken for near.
+// The name of a namespace ("net:[4026531840]"); empty where /proc is not mounted, and then no peer counts as near.
 std::string Namespace(const char* path) {
   std::array<char, 64> name{};
   const ssize_t length = ::readlink(path, name.data(), name.size());

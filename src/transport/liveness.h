@@ -1,5 +1,5 @@
-// When a publisher that says nothing is asked, and when it is taken for lost. Part of each FetchingEnd that has
-// requests and pings of its own. Value; one thread only.
+// Decides when a silent publisher is asked whether it is alive, and when it is taken for lost. Part of each FetchingEnd
+// that sends requests and pings. Value; one thread only.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,14 @@ class Liveness {
   static constexpr std::chrono::milliseconds kAskAfter{1000};   // of silence
   static constexpr std::chrono::milliseconds kLostAfter{3000};  // after asking
 
-  // Something came from the publisher.
+  // To be called when something has come from the publisher.
   void Heard() {
     asked_ = false;
     heard_ = Deadline::Clock::now();
   }
-  // Nothing is there, while something should come: true when the publisher is to be asked now. What counts is silence
-  // after that: the caller may have been busy elsewhere for long. Throws kUnavailable.
+  // To be called when nothing is there although something should come. True: the publisher is to be asked now. Throws
+  // kUnavailable if it has been silent for kLostAfter since it was asked. Silence before that proves nothing, because
+  // the caller may have been busy elsewhere for long.
   bool ShouldAsk(std::size_t under_way) {
     const auto now = Deadline::Clock::now();
     if (asked_ && now - asked_at_ >= kLostAfter) {
@@ -36,7 +37,7 @@ class Liveness {
   }
 
  private:
-  bool asked_ = false;  // since the last message
+  bool asked_ = false;  // whether the publisher was asked since its last message
   Deadline::Clock::time_point heard_ = Deadline::Clock::now();
   Deadline::Clock::time_point asked_at_;
 };

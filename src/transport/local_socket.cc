@@ -25,7 +25,7 @@ struct AbstractName {
     if (name.empty() || name.size() >= sizeof(address.sun_path)) {
       throw Error(ErrorCode::kUnavailable, "not an address of this channel");
     }
-    std::memcpy(address.sun_path + 1, name.data(), name.size());  // a zero byte first: abstract
+    std::memcpy(address.sun_path + 1, name.data(), name.size());  // a zero byte before it makes it abstract
     length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
   sockaddr_un address{};
@@ -38,7 +38,8 @@ UniqueFd MakeLocalSocket(int type) {
   return socket;
 }
 
-// Who made the other end, as this end's namespaces number them; nobody: {0, -1, -1}.
+// The process, user and group that made the other end, as this process's namespaces number them; {0, -1, -1} if that is
+// not known.
 ucred PeerOf(int socket) {
   ucred peer{};
   socklen_t length = sizeof(peer);
@@ -83,7 +84,7 @@ UniqueFd AcceptLocally(const UniqueFd& listener) {
 UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline) {
   const AbstractName address(name);
   UniqueFd socket = MakeLocalSocket(type);
-  // A full backlog makes connect wait, and nothing else here does: EAGAIN says that it has for `left`.
+  // connect waits only if the listener's backlog is full, and fails with EAGAIN when it has waited for `left`.
   const auto left = std::max(deadline.Remaining(), std::chrono::milliseconds(1));
   const timeval timeout{left.count() / 1000, (left.count() % 1000) * 1000};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));

@@ -1,5 +1,4 @@
-// AF_UNIX sockets with abstract names, between processes of one user on one host: what the channels over one begin
-// with.
+// AF_UNIX sockets with abstract names, which connect processes of one user on one host. Used by shm and cuda_ipc.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +11,22 @@
 
 namespace layercast {
 
-// Why two processes cannot meet by one; empty: they can.
+// Why two processes cannot connect by such a socket; empty if they can.
 std::string WhyNotLocal(const HostIdentity& mine, const HostIdentity& theirs);
 
-// `type`: SOCK_STREAM or SOCK_SEQPACKET. A listening socket under a fresh name, which is returned. Throws
+// Makes a listening socket under a fresh name, and sets `name` to it. `type` is SOCK_STREAM or SOCK_SEQPACKET. Throws
 // kResourceExhausted.
 UniqueFd ListenLocally(int type, std::string& name);
-// Accepts without waiting; nothing when nobody waits or when the peer is another user's.
+// Accepts a connection without waiting. Returns an empty descriptor if there is none, or if the peer belongs to another
+// user.
 UniqueFd AcceptLocally(const UniqueFd& listener);
-// Throws kUnavailable: nobody there, or another user's.
+// Throws kUnavailable if nobody listens there or the listener belongs to another user, and kDeadlineExceeded.
 UniqueFd ConnectLocally(int type, const std::string& name, Deadline deadline);
-// Whether the other end of a connection is this user's, and this very process.
+// Whether the other end of a connection belongs to the user of this process.
 bool IsOurUser(int socket);
+// Whether the other end of a connection belongs to this very process.
 bool IsWithinThisProcess(int socket);
-// The process at the other end, as this process's PID namespace numbers it; 0: it has no number there.
+// The process at the other end, as this process's PID namespace numbers it; 0 if it has no number there.
 pid_t ProcessOf(int socket);
 
 }  // namespace layercast

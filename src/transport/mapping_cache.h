@@ -1,6 +1,6 @@
 // A receiver's mappings of publishers' segments, kept between sessions: a publisher uses its segments again for the
-// next version, and to map one anew costs milliseconds, or its page faults again. What a process offered that has ended
-// goes at once. Used by shm and cuda_ipc.
+// next version, and mapping one anew costs milliseconds, or all of its page faults again. Mappings of a process that
+// has ended are dropped at once. Used by shm and cuda_ipc.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@
 
 namespace layercast {
 
-// A session has a connection to each of its publishers, all open at the same time: it ends with the last of them. Where
-// a channel is measured before it is chosen, that is one too. `Key`: a segment's, among all that a receiver sees.
-// Thread-safe.
+// Resource; thread-safe. `Key` identifies a segment among all that a receiver sees. What counts as a session here is
+// the time from the first open connection to the end of the last one: a session's connections to its publishers are all
+// open at the same time. Measuring a channel before it is chosen counts as a session of its own.
 template <typename Key, typename Mapping>
 class MappingCache {
  public:
-  // A connection to `address` begins: `socket`.
+  // To be called when a connection to the publisher at `address` begins; `socket` is the connection's.
   void Begin(const std::string& address, int socket) {
     watch_.Watch(address, socket);
     const std::lock_guard lock(mutex_);
     if (open_++ == 0) publishers_.clear();
     publishers_.insert(address);
   }
-  // A connection ends. With the last of a session go mappings of publishers that it had no connection to, and those
-  // that the last few sessions did not use.
+  // To be called when a connection ends. The last one of a session drops the mappings of publishers to which the
+  // session had no connection, and those that the last few sessions did not use.
   void End() {
     const std::lock_guard lock(mutex_);
     if (--open_ != 0) return;
@@ -39,8 +39,8 @@ class MappingCache {
       return !wanted && entry.second.mapping.use_count() == 1;
     });
   }
-  // The mapping of this segment of the publisher at `address`; where there is none, what `map` makes, which may throw.
-  // Shared by the cache and by the connections that use it.
+  // The mapping of a segment of the publisher at `address`. If it is not in the cache, `map` makes it, and may throw.
+  // The mapping is owned by the cache and by the connections that use it.
   template <typename Map>
   std::shared_ptr<const Mapping> Get(const Key& key, const std::string& address, const Map& map) {
     const std::lock_guard lock(mutex_);
@@ -49,12 +49,14 @@ class MappingCache {
     found->second.used = ended_;
     return found->second.mapping;
   }
-  // Its publisher will not use it again. Here and below, connections keep what they use until they end.
+  // Drops the mapping of a segment that its publisher will not use again. Connections keep what they use until they
+  // end.
   void Drop(const Key& key) {
     const std::lock_guard lock(mutex_);
     kept_.erase(key);
   }
-  // That publisher may be gone, and mappings would keep its memory.
+  // Drops all mappings of a publisher that may be gone, since they would keep its memory. Connections keep what they
+  // use until they end.
   void DropAll(const std::string& address) {
     const std::lock_guard lock(mutex_);
     std::erase_if(kept_, [&](const auto& entry) { return entry.second.address == address; });
@@ -65,13 +67,13 @@ class MappingCache {
   }
 
  private:
-  // A publisher that keeps two versions uses a segment again at every second or third.
+  // A publisher that keeps two versions uses a segment again in every second or third session.
   static constexpr std::uint64_t kKeptSessions = 4;
 
   struct Kept {
     std::shared_ptr<const Mapping> mapping;
     std::string address;
-    std::uint64_t used = 0;  // number of sessions that had ended by then
+    std::uint64_t used = 0;  // how many sessions had ended when it was last used
   };
   mutable std::mutex mutex_;
   std::map<Key, Kept> kept_;          // guarded by mutex_

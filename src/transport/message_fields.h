@@ -1,5 +1,5 @@
-// Fields that several channels' messages have alike: what greetings open with, yes or no, bytes of a fixed size, and
-// messages of a ticket alone. Part of the encoders and decoders of ucx, cuda_ipc and nccl.
+// Fields that the messages of several channels have in common: the beginning of a greeting, flags, bytes of a fixed
+// size, and messages that consist of a ticket. Used by the encoders and decoders of ucx, cuda_ipc and nccl.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 
 namespace layercast {
 
-// HELLO and WELCOME, after their kind.
+// Writes what follows the kind in HELLO and WELCOME.
 inline void PutGreeting(ByteWriter& writer, std::string_view magic, std::uint16_t version) {
   writer.PutBytes(magic);
   writer.Put(version);
 }
-// The version. This and the others throw kCorrupt.
+// Reads what PutGreeting has written, and returns the version. Throws kCorrupt, as all functions here that read.
 inline std::uint16_t GetGreeting(ByteReader& reader, std::string_view magic) {
   if (reader.GetText(magic.size(), "magic") != magic) reader.Fail("not the magic '" + std::string(magic) + "'");
   const auto version = reader.Get<std::uint16_t>("version");
@@ -52,7 +52,7 @@ inline std::vector<std::byte> EncodeTicket(Kind kind, std::uint64_t ticket) {
   writer.Put(ticket);
   return std::move(writer).Take();
 }
-// `name` opens its messages.
+// `name` opens the messages of its errors.
 inline std::uint64_t DecodeTicket(std::span<const std::byte> message, Kind kind, std::string name) {
   ByteReader reader = OpenMessage(message, kind, std::move(name));
   const auto ticket = reader.Get<std::uint64_t>("ticket");

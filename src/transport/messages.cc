@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kRegionBytes = 4 + 4 * 8;
 
-// REFUSED's codes, by their number less one.
+// What the codes of REFUSED mean, from code 1 on.
 constexpr std::array<ErrorCode, 4> kCodes{ErrorCode::kNotFound, ErrorCode::kInvalidArgument,
                                           ErrorCode::kResourceExhausted, ErrorCode::kUnsupported};
 

@@ -1,5 +1,5 @@
-// What the channels that copy say to each other alike: requests, refusals, pings. Each has a FORMAT.md with the whole
-// of its protocol. Values, their encoders, and decoders that trust nothing.
+// The messages that the copying channels have in common: requests, refusals, pings. Each channel has a FORMAT.md with
+// the whole of its protocol. The messages are values; their decoders trust nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxRequestsUnderWay = 256;
 constexpr std::size_t kMaxRegionsUnderWay = std::size_t{1} << 18;
 
-// What a message opens with.
+// The first byte of a message.
 enum class Kind : std::uint8_t {
   kHello = 1,
   kRequest = 2,
@@ -29,7 +29,8 @@ enum class Kind : std::uint8_t {
   kRefused = 132
 };
 
-// What every encoder and decoder begins with; the latter throws kCorrupt on another kind. `name` opens its messages.
+// Every encoder and every decoder begins with one of these. The one that reads throws kCorrupt if the message is of
+// another kind; `name` opens the messages of its errors.
 ByteWriter OpenMessage(Kind kind);
 ByteReader OpenMessage(std::span<const std::byte> message, Kind kind, std::string name);
 
@@ -54,7 +55,7 @@ std::vector<std::byte> EncodeRefusal(const Refusal& refusal);
 Kind DecodeKind(std::span<const std::byte> message);
 Request DecodeRequest(std::span<const std::byte> message);
 Refusal DecodeRefusal(std::span<const std::byte> message);
-// What it refuses with.
+// Throws the error that a REFUSED carries.
 [[noreturn]] void ThrowRefusal(std::span<const std::byte> message);
 void DecodeBare(std::span<const std::byte> message);  // PING, PONG: the kind alone
 

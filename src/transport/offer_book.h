@@ -1,5 +1,6 @@
-// The offers of a publisher whose channel copies, and how many pieces of each are on their way to receivers: until
-// those have left, or their connections are cut, the offered memory is read. Remove waits here for that. Thread-safe.
+// The offers of a publisher whose channel copies, and how many pieces of each are on their way to receivers. The
+// offered memory is read until these pieces have left or their connections are cut; Remove waits for that. Used by zmq,
+// ucx and nccl.
 #pragma once
 
 #include <chrono>
@@ -18,30 +19,32 @@
 
 namespace layercast {
 
-// An offer that requests may refer to while it is being removed.
+// An offer of the book. It is shared with requests, which may refer to it even while it is being removed.
 struct Offered {
   std::vector<OfferedTensor> tensors;
   bool removed = false;              // guarded by the book's mutex
   std::size_t pieces_under_way = 0;  // guarded by the book's mutex
 };
 
+// Thread-safe.
 class OfferBook {
  public:
   // Ends the connections that still hold pieces of this offer, now or soon; called again until none does.
   using Cut = std::function<void(const std::shared_ptr<Offered>&)>;
 
-  // `channel` opens every message ("zmq"). `service` is woken when an offer goes: what waits to be sent is refused
-  // then.
+  // `channel` ("zmq") opens every message. `service` wakes the service thread when an offer is removed, so that it
+  // refuses what still waits to be sent.
   OfferBook(std::string channel, const WakeUp& service) : channel_(std::move(channel)), service_(service) {}
 
   void Add(const Offer& offer);
-  // Takes the offer off the list, and returns it when no piece of it is on its way; null: it was not there. Peers that
-  // hold one longer than a second are cut.
+  // Takes the offer out of the book, waits until no piece of it is on its way, and returns it; null if it was not
+  // there. After a second it calls `cut`, again and again, to end the connections of receivers that still hold pieces.
   std::shared_ptr<Offered> Remove(std::uint64_t offer_id, const Cut& cut);
   // Throws kNotFound.
   std::shared_ptr<Offered> Find(std::uint64_t offer_id) const;
 
-  // A piece sets out: false when the offer has been removed. Every true is followed by one End.
+  // To be called before a piece is sent. False: the offer has been removed, and must not be read. Every true must be
+  // followed by one End, when the piece has left.
   bool Begin(Offered& offered);
   void End(Offered& offered);
 

@@ -10,8 +10,9 @@
 
 namespace layercast {
 
-// One view per region, into the tensors. Throws kInvalidArgument, naming tensor and bounds, when a region names no
-// tensor of the offer, one that is not written yet, or leaves it; may be called on what came over the wire.
+// One view per region, into the tensors. Throws kInvalidArgument, naming tensor and bounds, if a region names a tensor
+// that the offer does not have or that is not written yet, or reaches beyond its tensor. The regions need not be
+// trusted: they may come straight from the wire.
 std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::span<const Region> regions);
 
 // Where each region lies once the chunk is packed into `destination`. Throws kInvalidArgument when it is too small.

@@ -1,4 +1,4 @@
-// poll, for less than a millisecond too.
+// poll(2) with a timeout in microseconds. Used by threads of data channels.
 #pragma once
 
 #include <poll.h>

@@ -35,7 +35,7 @@ ProcessWatch::~ProcessWatch() {
 void ProcessWatch::Watch(const std::string& address, int socket) {
   const std::lock_guard lock(mutex_);
   if (std::ranges::find(watched_, address, &Watched::address) != watched_.end()) return;
-  // glibc has no name for it before 2.36.
+  // glibc has no function for this system call before 2.36.
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, ProcessOf(socket), 0)));
   if (!process) return;
   watched_.push_back({address, std::move(process)});
@@ -48,7 +48,7 @@ void ProcessWatch::Run(const std::stop_token& stop) {
   NameThisThread("lc-mappings");
   while (!stop.stop_requested()) {
     std::vector<pollfd> items = {{wake_.fd(), POLLIN, 0}};
-    std::vector<UniqueFd> held;  // one that is watched no more stays open while it is waited for
+    std::vector<UniqueFd> held;  // copies, which stay open during the poll even if a process is no longer watched
     {
       const std::lock_guard lock(mutex_);
       for (const Watched& watched : watched_) {

@@ -1,6 +1,5 @@
-// Tells when publishers' processes end, between connections too: what a receiver keeps mapped of one would keep that
-// memory for ever. Part of MappingCache. Thread-safe; has a thread of its own ("lc-mappings")
-// once there is something to watch.
+// Tells when the process of a publisher ends, even while there is no connection to it: the mappings that a receiver
+// keeps of a publisher's memory would keep that memory alive for ever. Part of MappingCache.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +16,17 @@
 
 namespace layercast {
 
+// Resource; thread-safe. Has a thread of its own ("lc-mappings") once there is something to watch.
 class ProcessWatch {
  public:
-  // `ended` is told the address, once, on the watch's thread.
+  // `ended` is called once for each process that ends, with its address, on the thread of the watch.
   explicit ProcessWatch(std::function<void(const std::string& address)> ended) : ended_(std::move(ended)) {}
   ~ProcessWatch();
   ProcessWatch(const ProcessWatch&) = delete;
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
-  // The process at the other end of `socket` serves at `address`. One that cannot be watched, being in a PID namespace
-  // that is not below ours, is not; of many only the last ones are.
+  // Watches the process at the other end of `socket`, which serves at `address`. A process cannot be watched if its PID
+  // namespace is not below that of this one; then nothing happens. Of many processes only the last ones are watched.
   void Watch(const std::string& address, int socket);
 
  private:
@@ -41,7 +41,7 @@ class ProcessWatch {
   WakeUp wake_;
   std::mutex mutex_;
   std::deque<Watched> watched_;  // guarded by mutex_
-  std::jthread thread_;          // begun under mutex_
+  std::jthread thread_;          // started under mutex_
 };
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// The receivers that an offering end serves, each over its control socket: what the service threads of channels have in
-// common. One thread only.
+// The receivers that an offering end serves, each over its control socket: what the service threads of ucx, cuda_ipc
+// and nccl have in common.
 #pragma once
 
 #include <poll.h>
@@ -24,16 +24,17 @@
 
 namespace layercast {
 
-// So much of what a receiver was told may lie here for it to take. The most that whoever reads its answers has is
-// cuda_ipc's grants of all regions that may be under way: 3.5 MiB.
+// How many bytes of messages may wait here for one receiver to read them; if there are more, it loses its connection. A
+// receiver that does read never has more than 3.5 MiB waiting: cuda_ipc's grants of all regions that may be under way.
 inline constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 
-// `Receiver`: made of its socket, the context and its number; has control(), Progress(), TakeMessages(), more() and
-// TooLate(). What one throws costs that one its connection.
+// Resource; one thread only. A `Receiver` is constructed from its socket, the context and its number, and has
+// control(), Progress(), TakeMessages(), more() and TooLate(). If one of its functions throws, that receiver loses its
+// connection.
 template <typename Receiver, typename Context>
 class Receivers {
  public:
-  // No more than `most` at a time. `context` is what they have in common.
+  // Serves no more than `most` receivers at a time. `context` is what they have in common.
   Receivers(std::string channel, UniqueFd listener, const Context& context, const WakeUp& wake, std::size_t most)
       : channel_(std::move(channel)), listener_(std::move(listener)), context_(context), wake_(wake), most_(most) {}
   Receivers(const Receivers&) = delete;
@@ -41,6 +42,7 @@ class Receivers {
 
   const std::list<Receiver>& all() const { return all_; }
 
+  // Calls `step` with each receiver. Those for which it throws, and those that are too late, lose their connection.
   template <typename Step>
   void ForEach(const Step& step) {
     for (auto at = all_.begin(); at != all_.end();) {
@@ -49,7 +51,7 @@ class Receivers {
         step(*at);
         lost = at->TooLate();
       } catch (const Error& error) {
-        // Receivers come and go; only what breaks the protocol is worth a word.
+        // Receivers come and go; only one that breaks the protocol is worth a warning.
         if (error.code() != ErrorCode::kUnavailable) {
           log::warn("{}: receiver {} loses its connection: {}", channel_, at->number(), error.what());
         }
@@ -58,15 +60,15 @@ class Receivers {
     }
   }
 
-  // True when something moved.
+  // Lets every receiver go on; true if anything moved.
   bool Progress() {
     bool moved = false;
     ForEach([&](Receiver& receiver) { moved = receiver.Progress() || moved; });
     return moved;
   }
 
-  // Waits for the sockets, and for what else is to be waited for (`items`), no longer than that, and takes what the
-  // sockets have.
+  // Waits up to `timeout` for the sockets and for `items`, then takes the messages and the new connections that are
+  // there.
   void TakeMessages(std::chrono::microseconds timeout, std::vector<pollfd> items = {}) {
     const std::size_t first = items.size();
     items.push_back({listener_.get(), pause_.events(), 0});
@@ -101,7 +103,7 @@ class Receivers {
   const WakeUp& wake_;
   const std::size_t most_;
   std::list<Receiver> all_;
-  std::uint64_t numbers_ = 0;  // so far
+  std::uint64_t numbers_ = 0;  // how many receivers have come so far
 };
 
 }  // namespace layercast

@@ -53,7 +53,7 @@ std::span<const std::byte> ReplyPlan::Run() const {
   return {view.row(row_) + column_, view.row_bytes - column_};
 }
 
-// By what is left of a row, or by whole rows of the view at the cursor.
+// Moves the cursor within the current row or to its end, or by whole rows of the current view.
 void ReplyPlan::Advance(std::size_t bytes) {
   offset_ += bytes;
   column_ += bytes;

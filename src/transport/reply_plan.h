@@ -1,4 +1,5 @@
-// How a chunk leaves the publisher: as pieces, the long runs sent from where they lie, the short ones gathered first.
+// How a chunk leaves the publisher: in pieces. Long contiguous runs are sent from where they lie; short ones are
+// gathered first. Used by zmq, ucx and nccl.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +24,10 @@ class ReplyPlan {
   };
   bool done() const { return started_ && view_ == views_.size(); }
   std::uint64_t offset() const { return offset_; }  // inside the chunk, of what comes next
-  // The next piece, no longer than `most`, which is at least kInPlaceFrom. An empty chunk has one, empty.
+  // The next piece, no longer than `most`, which is at least kInPlaceFrom. An empty chunk has one empty piece.
   Next Take(std::size_t most);
-  // For who packs pieces itself, instead of the others here: the next whole rows of one region, or a part of a row that
-  // does not fit; at most so many bytes, which is not 0. Of no bytes at the end.
+  // For callers that pack pieces themselves, instead of Take and Gather: the next whole rows of one region, or a part
+  // of a row that does not fit. It has at most `most` bytes, which must not be 0, and no bytes at the end of the chunk.
   RegionView TakeView(std::size_t most);
   // After a Take that was not in place: copies the piece, no longer than `most`, to `destination`, and returns its
   // size.
@@ -40,7 +41,7 @@ class ReplyPlan {
   std::vector<RegionView> views_;
   std::size_t view_ = 0;
   std::size_t row_ = 0;
-  std::size_t column_ = 0;  // bytes of the run that are taken
+  std::size_t column_ = 0;  // bytes of the current row that have been taken
   std::uint64_t offset_ = 0;
   bool started_ = false;
 };

@@ -1,4 +1,5 @@
-// What one receiver has asked for and a publisher has not sent yet. One thread only.
+// What one receiver has asked for and its publisher has not sent yet. Part of the publisher's ends of zmq, ucx and
+// nccl.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +22,20 @@ struct Reply {
   std::vector<Region> regions;
   ReplyPlan plan;
 
-  // Asks for the same bytes as another.
+  // Whether both replies are to requests for the same bytes.
   bool Equals(const Reply& other) const { return offered == other.offered && regions == other.regions; }
 };
 
+// One thread only.
 class ReplyQueue {
  public:
-  // Throws kCorrupt (more under way than the protocol allows), kNotFound and kInvalidArgument (what was asked for).
-  // `failpoints`: OfferingEnd::Arm's, or null.
+  // Throws kCorrupt if more is under way than the protocol allows, kNotFound if the offer is not there, and
+  // kInvalidArgument if the regions do not lie in it. `failpoints` are those given to OfferingEnd::Arm, or null.
   void Push(const Request& request, const OfferBook& book, FailPoints* failpoints);
   bool empty() const { return replies_.empty(); }
   Reply& front() { return replies_.front(); }
   const std::deque<Reply>& all() const { return replies_; }
-  std::uint64_t pushed() const { return pushed_; }  // so far
+  std::uint64_t pushed() const { return pushed_; }  // how many replies were ever pushed
   void Pop();
   void Clear();
 

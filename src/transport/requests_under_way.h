@@ -1,5 +1,5 @@
-// What a receiver has asked for, and what of it has come whole: the other end's counterpart is ReplyQueue. Part of each
-// FetchingEnd that copies. One thread only.
+// The chunks that a receiver has asked for, and those of them that have come whole. The publisher's counterpart is
+// ReplyQueue. Part of each FetchingEnd that copies.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +27,18 @@ struct RequestedChunk {
   std::vector<RegionView> views;     // of the packed destination
 };
 
-// `Chunk`: a RequestedChunk, and how the channel follows its bytes. It stays where it is until it is complete.
+// One thread only. A `Chunk` is a RequestedChunk with what the channel needs to keep track of its bytes. Its address
+// stays the same until it is complete.
 template <typename Chunk>
 class RequestsUnderWay {
  public:
   struct Added {
     Chunk& chunk;
-    std::vector<std::byte> message;  // that asks for it
+    std::vector<std::byte> message;  // the one that asks for the chunk
   };
 
-  // Throws kInvalidArgument: more than the protocol allows, a destination that is too small, a ticket that is under
-  // way.
+  // Throws kInvalidArgument if more is under way than the protocol allows, the destination is too small, or the ticket
+  // is under way already.
   Added Add(const ChunkRequest& request) {
     if (request.regions.size() > kMaxRegionsUnderWay - regions_ || chunks_.size() == kMaxRequestsUnderWay) {
       throw Error(ErrorCode::kInvalidArgument, "more requests or regions under way than the channel allows");
@@ -56,7 +57,7 @@ class RequestsUnderWay {
     return {added->second, std::move(message)};
   }
 
-  // Null: not under way.
+  // Null if no chunk with this ticket is under way.
   Chunk* Find(std::uint64_t ticket) {
     const auto found = chunks_.find(ticket);
     return found == chunks_.end() ? nullptr : &found->second;
@@ -69,7 +70,7 @@ class RequestsUnderWay {
     for (auto& [ticket, chunk] : chunks_) visit(chunk);
   }
 
-  // All of it has come; it is not under way any more.
+  // To be called when all bytes of the chunk have come. It is then no longer under way, and waits for TakeDone.
   void Complete(Chunk& chunk) {
     const std::uint64_t ticket = chunk.ticket;
     regions_ -= chunk.views.size();
@@ -77,14 +78,15 @@ class RequestsUnderWay {
     chunks_.erase(ticket);
   }
   bool has_done() const { return !done_.empty(); }
-  // The first that was completed.
+  // The chunk that was completed first; only if has_done().
   ChunkCompletion TakeDone() {
     ChunkCompletion completion = std::move(done_.front());
     done_.pop_front();
     return completion;
   }
 
-  // As FetchingEnd::Poll: `progress` says whether anything moved; `wait` may take as long as the deadline.
+  // Does what FetchingEnd::Poll is to do. `progress` returns whether anything moved; `wait` may take until the
+  // deadline.
   template <typename Progress, typename Wait>
   std::optional<ChunkCompletion> Await(Deadline deadline, const Progress& progress, const Wait& wait) {
     while (!has_done()) {
@@ -103,7 +105,7 @@ class RequestsUnderWay {
 
  private:
   std::map<std::uint64_t, Chunk> chunks_;  // by ticket
-  std::size_t regions_ = 0;                // of all of them
+  std::size_t regions_ = 0;                // of all chunks under way
   std::deque<ChunkCompletion> done_;
 };
 

@@ -16,13 +16,14 @@
 
 namespace layercast {
 
-// How much longer the kernel may let this thread wait than it asked for. Its 50 us would double a tick of a device's.
+// How much longer than requested the kernel may let a service thread sleep. The kernel's default of 50 us would double
+// kDeviceTick.
 inline constexpr unsigned long kTimerSlackNs = 1000;
 
-// Resource: what `serve` uses outlives it.
+// Resource. What `serve` uses must outlive it.
 class ServiceThread {
  public:
-  // `serve` runs until a stop is requested; `wake` then wakes it. `name` is the thread's.
+  // Runs `serve` on a thread called `name`, until the destructor requests a stop and wakes it by `wake`.
   ServiceThread(std::string channel, const char* name, const WakeUp& wake,
                 std::function<void(const std::stop_token& stop)> serve)
       : wake_(wake),

@@ -9,7 +9,7 @@ namespace layercast {
 using Token = std::array<std::byte, 16>;
 
 Token RandomToken();  // throws kResourceExhausted
-// Takes as long wherever the difference is.
+// Takes the same time wherever the tokens differ, so that time tells nothing about a secret.
 bool SameToken(const Token& a, const Token& b);
 
 }  // namespace layercast

@@ -72,7 +72,8 @@ class Reader {
     const auto bytes = in_.GetBytes(in_.Get<std::uint32_t>(field), field);
     value.assign(bytes.begin(), bytes.end());
   }
-  // `least_bytes` of one item: a count that the rest of the frame cannot hold is refused before anything is allocated.
+  // `least_bytes` is the size of the smallest possible item. A count of items that the rest of the frame cannot hold is
+  // refused before anything is allocated.
   template <typename Count, typename T, typename Visit>
   void List(std::vector<T>& items, std::size_t least_bytes, std::string_view field, Visit visit) {
     const std::size_t count = in_.Get<Count>(field);
@@ -156,7 +157,7 @@ void Fields(Archive& archive, Welcome& welcome) {
   Cost(archive, welcome.cost);
 }
 
-// What is no size of anything is for the publisher to refuse, which knows the tensor.
+// Accepts any number, even a negative one: the publisher, which knows the tensor, refuses what cannot be its dimension.
 template <typename Archive>
 void Dimension(Archive& archive, std::int64_t& extent) {
   auto number = static_cast<std::uint64_t>(extent);
@@ -213,7 +214,7 @@ template <typename Archive>
 void Fields(Archive& archive, Refused& refused) {
   auto code = static_cast<std::uint8_t>(refused.code);
   archive.Number(code, "code");
-  // A code of a later protocol is still a refusal.
+  // A code that only a later protocol knows is read as kInternal, since the message is a refusal all the same.
   refused.code =
       code <= static_cast<std::uint8_t>(ErrorCode::kInternal) ? static_cast<ErrorCode>(code) : ErrorCode::kInternal;
   std::vector<std::byte> message;
@@ -305,7 +306,7 @@ Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
 
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
 
-// Archives visit mutable fields; a writer leaves them as they are.
+// Takes a copy of the frame because archives visit mutable fields; a Writer does not change them.
 std::vector<std::byte> Encode(Frame frame) {
   Writer writer;
   std::uint32_t magic = kMagic;

@@ -14,14 +14,14 @@
 
 namespace layercast::wire {
 
-// This release speaks these protocols, which are one. A later one that adds to a message counts on, and speaks its own
-// and the one before.
+// The protocols that this release speaks: so far there is only one. A later release that changes a message gives its
+// protocol the next number, and speaks both that one and the one before.
 inline constexpr std::uint16_t kOldestProtocol = 1;
 inline constexpr std::uint16_t kNewestProtocol = 1;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
-inline constexpr std::size_t kMaxAskBytes = 32U << 20;  // of those that a receiver sends
+inline constexpr std::size_t kMaxAskBytes = 32U << 20;  // for frames that a receiver sends
 
-// What an end says of the host it runs on (transport/channel.h).
+// What an end says about the host that it runs on. The fields are those of HostIdentity (transport/channel.h).
 struct Host {
   std::string boot_id;
   std::string network;
@@ -50,7 +50,7 @@ struct ChannelAddress {
   bool operator==(const ChannelAddress&) const = default;
 };
 
-// What publishing has cost the trainer: how long it was held up, and what was computed for it.
+// What publishing has cost the trainer, in microseconds: how long it was held up, and the time that cores were busy.
 struct TrainerCost {
   std::uint64_t held_up_us = 0;
   std::uint64_t core_us = 0;
@@ -64,7 +64,7 @@ struct Welcome {
   bool stream = false;
   std::vector<ChannelAddress> channels;
   std::vector<std::byte> manifest;
-  TrainerCost cost;  // of a snapshot
+  TrainerCost cost;  // for a snapshot; a stream's comes with StreamEnd
   bool operator==(const Welcome&) const = default;
 };
 
@@ -72,9 +72,9 @@ struct Subscribe {
   Digest schedule_digest;
   std::vector<std::byte> schedule;  // empty: the publisher may know it by its digest
   std::vector<AmaxRequest> amax_requests;
-  // The rest is of a snapshot.
-  bool takes_relays = false;     // waits for 'fetch_from' before it asks for a chunk
-  std::string relay_endpoint{};  // where it serves on what it has taken; empty: it does not
+  // The fields below are for snapshots only.
+  bool takes_relays = false;     // the receiver waits for 'fetch_from' before it asks for a chunk
+  std::string relay_endpoint{};  // where the receiver relays what it has taken; empty: it is no relay
   std::uint64_t relay_offer = 0;
   bool operator==(const Subscribe&) const = default;
 };
@@ -91,7 +91,7 @@ struct AxisAmax {
 
 struct Subscribed {
   std::uint64_t offer_id = 0;
-  // Of a snapshot: the first of them.
+  // For a snapshot, the first chunk digests and amaxes; MoreDigests has the rest. Empty for a stream.
   std::vector<Digest> chunk_digests;
   std::vector<AxisAmax> amax;
   bool operator==(const Subscribed&) const = default;
@@ -104,7 +104,7 @@ struct TensorReady {
   float amax = 0;
   Digest digest;
   std::vector<float> axis_amax;
-  std::vector<Digest> chunk_digests;  // of the schedule's chunks of this tensor, in its order
+  std::vector<Digest> chunk_digests;  // one for each chunk of the schedule that belongs to this tensor, in order
   bool operator==(const TensorReady&) const = default;
 };
 
@@ -135,19 +135,19 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-// What is offered here? Needs no session.
+// Asks a publisher for its StatusAnswer: which versions it offers, and to whom. Needs no session.
 struct StatusRequest {
   bool operator==(const StatusRequest&) const = default;
 };
 
-// One who has a session with a publisher now.
+// A receiver that has a session with the publisher now.
 struct ReaderStatus {
   std::string engine;
   std::uint32_t rank = 0;
-  std::string takes_from;  // a relay's endpoint; empty: the publisher itself
-  std::string relays_at;   // its own; empty: it serves nothing on
-  // As it says itself, if it takes from relays or is one; else 0.
-  std::uint64_t bytes = 0;  // that it has
+  std::string takes_from;  // the endpoint of the relay that it fetches from; empty: the publisher itself
+  std::string relays_at;   // its own endpoint as a relay; empty: it is no relay
+  // From the receiver's last Progress, which it sends if it fetches from relays or is one; else 0.
+  std::uint64_t bytes = 0;
   std::uint64_t bytes_per_second = 0;
   bool operator==(const ReaderStatus&) const = default;
 };
@@ -172,22 +172,22 @@ struct StatusAnswer {
   bool operator==(const StatusAnswer&) const = default;
 };
 
-// The next digests of a snapshot's chunks, behind those that came before, and the magnitudes that are needed with these
-// chunks.
+// The digests of a snapshot's next chunks, continuing where the last message with digests ended, and the amaxes that
+// these chunks need.
 struct MoreDigests {
   std::vector<Digest> chunk_digests;
   std::vector<AxisAmax> amax{};
   bool operator==(const MoreDigests&) const = default;
 };
 
-// Where a receiver is to take its chunks from now on.
+// Tells a receiver where to fetch its chunks from now on.
 struct FetchFrom {
   std::string relay;  // its endpoint; empty: the publisher itself
   std::uint64_t offer = 0;
   bool operator==(const FetchFrom&) const = default;
 };
 
-// That relay cannot be taken from; where else?
+// A receiver reports that it cannot fetch from a relay, and asks for another FetchFrom.
 struct RelayLost {
   std::string relay;
   std::uint64_t offer = 0;
@@ -195,39 +195,39 @@ struct RelayLost {
   bool operator==(const RelayLost&) const = default;
 };
 
-// From a relay: so many chunks, from the first on, can be had.
+// A relay tells a receiver that the first `chunks` chunks of the schedule can be fetched from it.
 struct ChunksReady {
   std::uint32_t chunks = 0;
   bool operator==(const ChunksReady&) const = default;
 };
 
-// How far a receiver that takes from relays, or is one, has come with a snapshot.
+// How far a receiver has come with a snapshot. Sent by receivers that fetch from relays or are relays.
 struct Progress {
-  std::uint64_t bytes = 0;             // of chunks that were consumed
-  std::uint64_t elapsed_us = 0;        // since it began
-  std::uint64_t waited_us = 0;         // of them, for chunks
-  std::uint64_t bytes_per_second = 0;  // that the channel to the publisher did when it was chosen; 0: not measured
+  std::uint64_t bytes = 0;             // of chunks that have been consumed
+  std::uint64_t elapsed_us = 0;        // since the receiver began
+  std::uint64_t waited_us = 0;         // the part of elapsed_us that it spent waiting for chunks
+  std::uint64_t bytes_per_second = 0;  // measured on its channel to the publisher when chosen; 0: not measured
   bool operator==(const Progress&) const = default;
 };
 
-// What has serving cost?
+// Asks a publisher for its ServingCost.
 struct CostRequest {
   bool operator==(const CostRequest&) const = default;
 };
 
-// What was computed to serve receivers while this session was open.
+// How long cores were busy serving receivers, this one and others, since this session began. Microseconds.
 struct ServingCost {
   std::uint64_t core_us = 0;
   bool operator==(const ServingCost&) const = default;
 };
 
-// In the order of their type numbers, from 1 on.
+// The messages in the order of their type numbers, which begin with 1.
 using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
                              Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
                              ChunksReady, Progress, CostRequest, ServingCost>;
 
 struct Frame {
-  std::uint16_t protocol = kNewestProtocol;  // that its sender speaks
+  std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks
   std::uint64_t session = 0;
   Message message;
   bool operator==(const Frame&) const = default;
@@ -237,7 +237,7 @@ struct Frame {
 std::string_view MessageName(const Message& message);
 
 std::vector<std::byte> Encode(Frame frame);
-// Throws kCorrupt naming the message and the byte it broke at.
+// Throws kCorrupt, naming the message and the byte at which it breaks the format.
 Frame Decode(std::span<const std::byte> bytes);
 
 }  // namespace layercast::wire

@@ -16,7 +16,7 @@ constexpr std::uint32_t kMostChunks = 1U << 24;
 constexpr std::size_t kRegionBytes = 4 + 8 + 8 + 8 + 8;
 constexpr std::size_t kChunkBytes = 4;
 
-// Empty: canonical; else what is wrong.
+// Why the region is not in canonical form; empty if it is.
 std::string Problem(const Region& region) {
   if (region.rows == 0 || region.row_bytes == 0) return "holds no bytes";
   std::uint64_t bytes = 0;
@@ -51,11 +51,11 @@ Region GetRegion(ByteReader& in) {
   return region;
 }
 
-// The number of regions of each chunk: as many as the rest of the bytes holds.
+// Reads how many regions each chunk has, and checks that the regions of all chunks take exactly the remaining bytes.
 std::vector<std::uint32_t> GetCounts(ByteReader& in) {
   if (in.GetText(kMagic.size(), "the magic") != kMagic) in.Fail("this is not a schedule: its magic is another");
   const auto chunks = in.Get<std::uint32_t>("the number of chunks");
-  // Before anything is allocated for them.
+  // Checked before anything is allocated for the chunks.
   if (chunks > kMostChunks || chunks > in.remaining() / (kChunkBytes + kRegionBytes)) {
     in.Fail(std::to_string(chunks) + " chunks do not fit the " + std::to_string(in.remaining()) + " bytes that follow");
   }

@@ -1,4 +1,4 @@
-// The ordered chunks that one rank wants of a version. Both ends know it by its digest. Value.
+// A schedule: the ordered chunks that one rank wants of a version. Receiver and publisher identify it by its digest.
 // FORMAT.md specifies its encoding.
 #pragma once
 
@@ -12,17 +12,18 @@
 
 namespace layercast {
 
-// A run of `num_regions` regions, the unit of transfer and of digest: the digest of a chunk is that of its regions'
-// packed bytes, one after the other.
+// A run of `num_regions` regions of a schedule: the unit of transfer and of digest. The digest of a chunk is taken over
+// the packed bytes of its regions, one region after the other. Value.
 struct Chunk {
   std::uint32_t first_region = 0;
   std::uint32_t num_regions = 0;
   std::uint64_t num_bytes = 0;
 };
 
+// Value.
 class Schedule {
  public:
-  // Appends one chunk, its regions in canonical form (rows without gaps become one row; one row has
+  // Appends one chunk, after bringing its regions into canonical form (rows without gaps become one row; one row has
   // stride 0). Throws kInvalidArgument on a chunk without regions, and on a region without bytes or whose rows overlap.
   void Add(std::span<const Region> regions);
 
@@ -34,9 +35,9 @@ class Schedule {
   std::uint64_t total_bytes() const { return total_bytes_; }
 
   std::vector<std::byte> Encode() const;
-  // Throws kCorrupt on anything but what Encode writes; never reads outside `bytes`, and allocates in proportion to
-  // them. Decode(b).Encode() == b. Whether the regions lie inside their tensors is the
-  // publisher's check, who knows them (CheckInside).
+  // Throws kCorrupt on anything but what Encode writes. Never reads outside `bytes`, and allocates memory in proportion
+  // to their number. Decode(b).Encode() == b. It cannot check that the regions lie inside their tensors: the publisher,
+  // which knows the tensors, does that (CheckInside).
   static Schedule Decode(std::span<const std::byte> bytes);
   Digest digest() const;  // of the encoding
 

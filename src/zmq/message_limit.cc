@@ -21,13 +21,14 @@ std::map<int, MessageMeter>::iterator MessageLimit::MeterOf(zmq::message_t& fram
   const int fd = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
   const auto known = meters_.find(fd);
   if (known != meters_.end()) return known;
-  TakeEvents();  // of a new connection: what it sends counts from the first message on
+  TakeEvents();  // the connection may be new: it is to be metered from its first message on
   return meters_.find(fd);
 }
 
 bool MessageLimit::Enforce(bool all_taken) {
   TakeEvents();
-  // Connections take turns: of as many messages as there are connections, each that had one has had one taken.
+  // ZeroMQ takes from its connections in turn. So once as many messages have been taken as there are connections, every
+  // connection that had a message waiting has had one taken.
   if (!all_taken && heard_ < meters_.size()) return false;
   heard_ = 0;
   bool any = false;

@@ -1,4 +1,5 @@
-// Ends the connections of a socket whose peers send messages that do not end (MessageMeter).
+// Ends those connections of a ZeroMQ socket over which a peer sends a message without end (see MessageMeter). Used by
+// the RPC, the control links of sessions and the zmq channel.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +13,24 @@
 
 namespace layercast {
 
-// One thread only.
+// Resource; one thread only.
 class MessageLimit {
  public:
-  // For sockets (rcvhwm) whose messages may be large: of each connection so many wait to be taken, more with their
-  // sender.
+  // The high-water mark (rcvhwm) for sockets whose messages may be large: so many messages of each connection wait here
+  // to be taken, and further ones at their sender.
   static constexpr int kMostUnheard = 2;
 
-  // As SocketEvents, and MessageMeter.
+  // Before `socket` binds or connects; `socket` must be closed before this is destroyed (as for SocketEvents).
+  // `most_bytes`: the longest message that is allowed, with all its frames.
   MessageLimit(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes);
 
-  // A whole message has come; this is a frame of it, of those that the peer sent.
+  // To be called for each whole message that was received, with one of the frames that the peer sent.
   void Heard(zmq::message_t& frame);
-  // To be called every MessageMeter::kLook. True when it has ended a connection. `all_taken`: there was no message
-  // left. Otherwise it looks only once each connection has had its turn, since a message that waits to be taken has an
-  // end.
+  // Ends the connections whose message is too long; true if there were any. To be called every MessageMeter::kLook.
+  // `all_taken`: no message was left to receive. If some may be left, nothing is checked until each connection has had
+  // its turn, because a message that only waits to be taken does have an end.
   bool Enforce(bool all_taken = true);
-  // Ends the connection that this frame came by, where that is TCP.
+  // Ends the connection by which this frame came, if it is a TCP connection.
   void End(zmq::message_t& frame);
   // "a message has not ended within N bytes"
   std::string Complaint() const;
@@ -40,7 +42,7 @@ class MessageLimit {
   SocketEvents events_;
   const std::uint64_t most_bytes_;
   std::map<int, MessageMeter> meters_;  // of the connections, by descriptor
-  std::size_t heard_ = 0;               // messages, since it looked
+  std::size_t heard_ = 0;               // messages since the last check
 };
 
 }  // namespace layercast

@@ -5,7 +5,7 @@
 namespace layercast {
 namespace {
 
-// ZMTP's own bytes: a greeting, handshake and framing, and what its decoder has read ahead.
+// An allowance for ZMTP's own bytes (greeting, handshake and framing) and for what its decoder has read ahead.
 constexpr std::uint64_t kSlack = 64U << 10;
 
 }  // namespace
@@ -17,7 +17,8 @@ bool MessageMeter::Exceeded() {
   const auto now = Deadline::Clock::now();
   if (now < next_look_) return false;
   next_look_ = now + kLook;
-  // Only what had been read a look ago can tell: of what was read since, a message may have become whole by now.
+  // Counts only what had been read by the last look: what was read since may have completed a message that was not yet
+  // there to be taken.
   const bool exceeded = !ended_ && read_ > begun_ + most_bytes_;
   read_ = connection_.BytesRead();
   if (std::exchange(ended_, false)) begun_ = read_;

@@ -1,6 +1,6 @@
-// Tells of one connection when more has come by it than a message may have, and no end of it. ZeroMQ bounds a frame,
-// but not how many of them a message has; until the last has come it keeps them all, at 64 bytes each and more, and
-// shows nobody.
+// Tells when a peer has sent more bytes over one connection than a message may have, without ending the message. ZeroMQ
+// limits the size of a frame, but not the number of frames in a message: until the last one has come, it keeps them
+// all, at 64 bytes or more each, and shows them to nobody. Used by MessageLimit and ConnectionMonitor.
 #pragma once
 
 #include <chrono>
@@ -11,26 +11,28 @@
 
 namespace layercast {
 
-// Of a TCP connection: the kernel does not tell what comes by others. One thread only.
+// Meters a TCP connection; of other connections the kernel does not tell how much has come, and they are never found to
+// exceed the limit. One thread only.
 class MessageMeter {
  public:
-  static constexpr std::chrono::milliseconds kLook{100};  // how often to ask for Exceeded, at least
+  static constexpr std::chrono::milliseconds kLook{100};  // Exceeded is to be called at least this often
 
-  // `most_bytes`: of a message, with all its frames.
+  // `fd`: the connection's descriptor. `most_bytes`: the longest message that is allowed, with all its frames.
   MessageMeter(int fd, std::uint64_t most_bytes);
   const PeerConnection& connection() const { return connection_; }
 
-  // A whole message has come by it.
+  // To be called when a whole message has come over the connection.
   void EndMessage() { ended_ = true; }
-  // Whether one is too long. To be asked once all messages that are there have been taken.
+  // Whether the message that is coming is too long. To be called when all messages that are there have been taken;
+  // looks only every kLook, and is false in between.
   bool Exceeded();
 
  private:
   PeerConnection connection_;
   std::uint64_t most_bytes_;
-  bool ended_ = false;       // a message, since the last look
-  std::uint64_t begun_ = 0;  // bytes before the message that comes, at most
-  std::uint64_t read_ = 0;   // at the last look
+  bool ended_ = false;       // whether a message has ended since the last look
+  std::uint64_t begun_ = 0;  // the bytes that came before the message that is coming, or more
+  std::uint64_t read_ = 0;   // the bytes that ZeroMQ had read by the last look
   Deadline::Clock::time_point next_look_;
 };
 

@@ -1,6 +1,6 @@
 #include "src/zmq/peer_connection.h"
 
-#include <linux/tcp.h>  // glibc's lacks what has been received
+#include <linux/tcp.h>  // glibc's tcp_info lacks tcpi_bytes_received
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
@@ -22,7 +22,7 @@ std::uint64_t PeerConnection::BytesReceived() const {
 }
 
 std::uint64_t PeerConnection::BytesRead() const {
-  const std::uint64_t received = BytesReceived();  // first: what comes in between counts as not read, not the reverse
+  const std::uint64_t received = BytesReceived();  // asked first, so that bytes that come meanwhile count as unread
   int unread = 0;
   if (!StillOurs() || ::ioctl(fd_, FIONREAD, &unread) != 0) return 0;
   return received - std::min(received, static_cast<std::uint64_t>(unread));

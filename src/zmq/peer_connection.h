@@ -1,5 +1,6 @@
-// One TCP connection that ZeroMQ owns, by number and both addresses. ZeroMQ closes the descriptor when it likes; so it
-// is used only while both addresses are still the same.
+// One TCP connection that ZeroMQ owns, identified by its descriptor and the addresses of both ends. ZeroMQ may close
+// the descriptor at any time, and its number may be used again, so it is used only while both addresses are still the
+// same.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,9 +17,10 @@ class PeerConnection {
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
   // one peer's messages without closing the socket that all peers share.
   void Cut() const;
-  // What has come by it so far, by the kernel's count; 0 where that cannot be told (any more): it tells of TCP alone.
+  // The bytes that have come over the connection so far, by the kernel's count; 0 if that is not known, because the
+  // connection is not TCP or has ended.
   std::uint64_t BytesReceived() const;
-  // ... without what ZeroMQ has not read yet.
+  // BytesReceived, less what ZeroMQ has not read yet; 0 if that is not known.
   std::uint64_t BytesRead() const;
 
  private:

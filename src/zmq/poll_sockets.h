@@ -1,4 +1,4 @@
-// Waiting for ZeroMQ sockets and file descriptors. In a header alone: the base links no ZeroMQ, those who wait do.
+// Waits for ZeroMQ sockets and file descriptors. Used by every thread that owns a ZeroMQ socket.
 #pragma once
 
 #include <cerrno>
@@ -8,8 +8,8 @@
 
 namespace layercast {
 
-// Waits for any of `items`; a signal that a handler took also ends the wait, with no events. The threads that wait live
-// in other people's processes, whose profilers and children send signals.
+// Waits for any of `items`. A signal that was handled also ends the wait, with no events: the waiting threads live in
+// other people's processes, where profilers and child processes send signals.
 inline void PollSockets(std::span<zmq::pollitem_t> items, std::chrono::milliseconds timeout) {
   try {
     zmq::poll(items.data(), items.size(), timeout);

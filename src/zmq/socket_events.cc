@@ -12,7 +12,7 @@ SocketEvents::SocketEvents(zmq::context_t& context, zmq::socket_t& socket, int e
   const std::string endpoint = "inproc://events-" + std::to_string(++made);
   if (zmq_socket_monitor(socket.handle(), endpoint.c_str(), events) != 0) throw zmq::error_t();
   events_.set(zmq::sockopt::linger, 0);
-  events_.set(zmq::sockopt::rcvhwm, 0);  // ZeroMQ's thread would wait for a reader
+  events_.set(zmq::sockopt::rcvhwm, 0);  // no limit, at which ZeroMQ's thread would wait for a reader
   events_.connect(endpoint);
 }
 

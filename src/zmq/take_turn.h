@@ -1,5 +1,5 @@
-// Taking what waits at a ROUTER, but no more than a turn of it: peers may send without a pause, and other things are to
-// be done in between.
+// Receives the messages that wait at a ROUTER socket, but only so many at a time: peers may send without a pause, and
+// the thread has other things to do as well. Used by RPC servers and publishers.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace layercast {
 
-// The most that is taken at once. The message that reaches `bytes` still is.
+// The most that is received at once. The message with which `bytes` is reached is still received whole. Value.
 struct Turn {
   int messages;
   std::size_t bytes;
 };
 
-// Takes a peer's message whole, and calls `take(routing_id, body)` if it has the one part that messages of ours have.
-// How many bytes it had.
+// Receives the rest of the message that began with `routing_id`, and calls `take(routing_id, body)` if it has exactly
+// one part more, as all messages of this project have. Returns the number of bytes after the routing id.
 template <class Take>
 std::size_t TakeMessage(zmq::socket_t& socket, MessageLimit& limit, zmq::message_t& routing_id, const Take& take) {
   zmq::message_t body;
@@ -31,7 +31,8 @@ std::size_t TakeMessage(zmq::socket_t& socket, MessageLimit& limit, zmq::message
   return bytes;
 }
 
-// Takes messages as long as there are any and the turn lasts. True: a peer has lost its connection (MessageLimit).
+// Receives messages until there are none left or the turn is over. True: a peer has lost its connection for a message
+// that was too long (MessageLimit).
 template <class Take>
 bool TakeTurn(zmq::socket_t& socket, MessageLimit& limit, const Turn& most, const Take& take) {
   bool all_taken = false;

@@ -10,7 +10,7 @@
 namespace layercast {
 namespace {
 
-// As a context's threads are called: "7/ZMQbg/IO/0".
+// Gives the threads of a context names of their own, such as "7/ZMQbg/IO/0", and returns what these begin with.
 std::string NameThreadsOf(zmq::context_t& context) {
   static std::atomic<int> contexts{0};
   const int number = ++contexts % 10'000;  // a thread's name has 15 characters
@@ -18,8 +18,8 @@ std::string NameThreadsOf(zmq::context_t& context) {
   return std::to_string(number) + "/ZMQbg";
 }
 
-// Linux's number for the clock of what a thread has computed (posix-timers.h); pthread_getcpuclockid needs a pthread_t,
-// which a library keeps for itself.
+// Linux's identifier for the CPU-time clock of a thread (posix-timers.h in the kernel). pthread_getcpuclockid would
+// need a pthread_t, which ZeroMQ does not give out.
 clockid_t ClockOfThread(int thread) { return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3U) | 6U); }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The threads that ZeroMQ runs for one context: most of what sending costs is theirs.
+// Measures the CPU time of the threads that ZeroMQ runs for one context: most of the work of sending is done there.
+// Used by publishers and the zmq channel.
 #pragma once
 
 #include <time.h>
@@ -14,16 +15,16 @@ namespace layercast {
 // Thread-safe.
 class ZmqThreads {
  public:
-  // Before the context has a socket: it names its threads, so that they can be told from others'.
+  // To be made before the context has a socket: this names the context's threads, so that they can be told from others.
   explicit ZmqThreads(zmq::context_t& context);
 
-  // What they have computed so far; 0 where the system does not tell. The context lives.
+  // CPU seconds that the threads have used so far; 0 if the system does not tell. The context must still exist.
   double core_seconds();
 
  private:
   void Find();
 
-  const std::string prefix_;  // of their names
+  const std::string prefix_;  // of the threads' names
   std::mutex mutex_;
   std::vector<clockid_t> clocks_;  // guarded by mutex_
 };

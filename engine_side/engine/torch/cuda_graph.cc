@@ -5,8 +5,8 @@
 namespace layercast {
 namespace {
 
-// A stream would stay in capture otherwise, and refuse all that is queued there later. What ended the work may have
-// ended the capture too: what torch says of that is nobody's news.
+// Ends the capture after an error, since the stream would otherwise stay in capture and refuse whatever is queued there
+// later. The error may have ended the capture already; torch's complaint about that is of no interest.
 void EndCaptureQuietly(at::cuda::CUDAGraph& graph) noexcept {
   try {
     graph.capture_end();
@@ -21,7 +21,7 @@ struct CudaGraph::Impl {
 };
 
 CudaGraph::CudaGraph(const std::function<void()>& queue) : impl_(std::make_unique<Impl>()) {
-  // Other threads of the engine may allocate meanwhile: the mode forbids it to this one alone.
+  // Other threads of the engine may allocate meanwhile: this mode forbids it only to the capturing thread.
   impl_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   try {
     queue();

@@ -1,4 +1,4 @@
-// Graphs of a build without CUDA; cuda_graph.cc is the other one.
+// CudaGraph in a build without CUDA. A build with CUDA has cuda_graph.cc instead.
 #include "engine_side/engine/torch/cuda_graph.h"
 #include "layercast/error.h"
 #include "src/base/check.h"

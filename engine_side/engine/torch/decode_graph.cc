@@ -12,10 +12,10 @@
 namespace layercast {
 namespace {
 
-// What libraries set up at first use (handles, workspaces, kernels) is there after one; a second uses what it made.
+// The first step makes what libraries set up at first use (handles, workspaces, kernels); the second runs with it.
 constexpr int kWarmUpSteps = 2;
 
-// Of the device's own; a CPU has none.
+// A stream of the device; nullopt for a CPU, which has none.
 std::optional<c10::Stream> MakeStream(const at::Device& device) {
   if (!device.is_cuda()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
@@ -28,7 +28,7 @@ struct DecodeGraph::Impl {
 
   void Replay() { graph ? graph->Replay() : step->Queue(); }
 
-  std::optional<c10::Stream> stream;  // of all that the step does
+  std::optional<c10::Stream> stream;  // on which the step does everything
   std::optional<DecodeStep> step;
   std::optional<CudaGraph> graph;
 };

@@ -1,5 +1,5 @@
-// The decode step as engines run it: captured once in a CUDA graph and replayed afterwards, where the weights are on a
-// GPU; step by step, where they are in host memory. Torch-free header.
+// The decode step as engines run it. If the weights are on a GPU, it is captured once in a CUDA graph and then
+// replayed; if they are in host memory, its operations are run one by one. Torch-free header.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,26 @@
 
 namespace layercast {
 
-// Resource; one thread only. Between two runs somebody may rewrite the captured buffers, on any stream that is done
-// when the run begins: it reads what is there then. No address of weights, inputs, cache or logits ever changes.
+// Resource; one thread only. Between two runs the captured buffers may be rewritten, on any stream that has finished
+// when the next run begins: the run reads what they hold then. No address of weights, inputs, cache or logits ever
+// changes.
 class DecodeGraph {
  public:
-  // As DecodeStep's. On a GPU it captures here: the steps that warm up touch no slot.
-  // kEager: every run queues the step's operations anew, also on a GPU, which is what a replay is held against.
+  // The arguments are DecodeStep's. On a GPU the constructor captures the graph; the steps that it runs to warm up
+  // touch no slot. In mode kEager every run queues the step's operations anew, on a GPU too; tests compare replays with
+  // that.
   enum class Mode : std::uint8_t { kReplay, kEager };
   DecodeGraph(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
               RopeFunction make_rope, const StepShape& shape, Mode mode = Mode::kReplay);
   ~DecodeGraph();
 
-  // The logits of each row, whole before it returns. Throws as DecodeStep::Put does.
+  // Runs one step and returns the logits of each row, after waiting for them. Throws as DecodeStep::Put does.
   Logits Run(std::span<const DecodeRow> rows);
 
-  const StepShape& shape() const;  // with the model's own limit, where none or a longer one was given
+  const StepShape& shape() const;  // max_tokens is at most the model's own limit
   std::size_t vocab_size() const;
-  bool is_recurrent() const;  // a step then has one row of a slot at most
-  // How often the host has gone through the step's operations: a replay does not.
+  bool is_recurrent() const;  // if so, a step has at most one row per slot
+  // How often the host has queued the step's operations, which a replay does not do.
   std::uint64_t times_queued() const;
 
  private:

@@ -5,16 +5,16 @@
 
 namespace layercast {
 
-// What every call of a step has the same of. Value.
+// The sizes that are the same in every call of a step. Value.
 struct StepShape {
-  std::int64_t rows = 1;        // tokens that it computes at most
-  std::int64_t slots = 1;       // sequences that the cache holds
-  std::int64_t max_tokens = 0;  // of a sequence; 0: as many as the model allows
+  std::int64_t rows = 1;        // the most tokens that a step computes
+  std::int64_t slots = 1;       // how many sequences the cache holds
+  std::int64_t max_tokens = 0;  // the most of a sequence; 0: as many as the model allows
 };
 
-// One token: it sees what its slot holds of the positions before it, of earlier steps or of rows in the same one
-// (where layers are recurrent, of earlier steps alone). A slot is given to another sequence by beginning at position 0
-// again. Value.
+// One token. It sees what its slot holds at the positions before it, from earlier steps or from rows of the same step
+// (with recurrent layers, from earlier steps only). A slot is given to another sequence by starting again at position
+// 0. Value.
 struct DecodeRow {
   std::int64_t slot = 0;
   std::int64_t position = 0;

@@ -28,7 +28,7 @@ const DecoderForCausalLM& OneRank(const Module& model, const ParallelConfig& par
   return AsKind<DecoderForCausalLM>(&model, "the model");
 }
 
-// CapturedWeights refuses a buffer that is elsewhere.
+// The device of the first buffer. CapturedWeights refuses any buffer that is on another one.
 Device FirstDevice(std::span<const CapturedBuffer> buffers) { return buffers.empty() ? Device() : buffers[0].device; }
 
 at::ScalarType ActivationType(DType dtype) {
@@ -77,8 +77,8 @@ DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights,
   }
   weights.CheckAllUsed();
   is_recurrent_ = std::ranges::any_of(steps_, [](const Step& step) { return step.block->is_recurrent(); });
-  if (is_recurrent_) shape_.rows = std::min(shape_.rows, shape_.slots);  // each has one at most
-  // The device copies from pinned memory by itself, in the order of the stream.
+  if (is_recurrent_) shape_.rows = std::min(shape_.rows, shape_.slots);  // each slot has one row at most
+  // From pinned memory the copy to the device is asynchronous, in the stream's order.
   staged_ = at::zeros({3, shape_.rows}, at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
   placed_ = at::empty({3, shape_.rows}, at::TensorOptions(at::kLong).device(device_));
   inputs_ = {placed_[0], placed_[1], placed_[2]};

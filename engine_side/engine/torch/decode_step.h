@@ -1,6 +1,6 @@
-// The decode step of a decoder-only model, written once in tensor operations for any device torch has: what Decoder
-// computes, in fixed shapes and over fixed memory, so that a CUDA graph can hold it. Used by DecodeGraph. Needs
-// libtorch.
+// The decode step of a decoder-only model, written once in tensor operations for any device that torch has. It computes
+// what Decoder computes, but in fixed shapes and over fixed memory, so that a CUDA graph can hold it. Used by
+// DecodeGraph. Needs libtorch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,26 +25,29 @@
 
 namespace layercast {
 
-// Resource; one thread only. Its operations go to the calling thread's current stream.
+// Resource; one thread only. Its operations go to the calling thread's current torch stream.
 class DecodeStep {
  public:
-  // Runs where the buffers are, all of them on one device. `model`: a DecoderForCausalLM of one rank, needed only here;
-  // the buffers' memory outlives the step. Throws kUnsupported naming what it cannot compute, and as CapturedWeights.
+  // Runs on the device that holds the buffers; all must be on the same one. `model` is a DecoderForCausalLM of one rank
+  // and is needed only during this call; the buffers' memory must outlive the step. Throws kUnsupported, naming what it
+  // cannot compute, and as CapturedWeights does.
   DecodeStep(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
              RopeFunction make_rope, const StepShape& shape);
 
   static at::Device DeviceOf(std::span<const CapturedBuffer> buffers);
 
-  // What the next Queue computes, copied to the inputs; rows beyond these are not used. Throws kInvalidArgument, naming
-  // the row: too many, a token that is none, a position or slot that there is not; two of a slot, where is_recurrent().
+  // Copies to the inputs what the next Queue computes; rows beyond these are not used. Throws kInvalidArgument, naming
+  // the row, for too many rows, for a token, position or slot that is out of range, and, if is_recurrent(), for two
+  // rows of one slot.
   void Put(std::span<const DecodeRow> rows);
-  // Queues the operations: they read inputs, weights and cache, write the cache and the logits, and wait for nothing.
+  // Queues the operations, and does not wait for them. They read inputs, weights and cache, and write the cache and the
+  // logits.
   void Queue();
-  // Of the first `rows` rows. Waits for what is queued.
+  // The logits of the first `rows` rows. Waits for what is queued.
   Logits Read(std::size_t rows) const;
 
   const StepShape& shape() const { return shape_; }
-  bool is_recurrent() const { return is_recurrent_; }  // whether any block is
+  bool is_recurrent() const { return is_recurrent_; }  // whether any block is recurrent
   std::size_t vocab_size() const { return static_cast<std::size_t>(vocab_size_); }
   std::uint64_t times_queued() const { return times_queued_; }
 
@@ -64,18 +67,18 @@ class DecodeStep {
   at::Tensor Embedded() const;
 
   at::Device device_;
-  at::ScalarType type_, residual_type_;  // what the sums between blocks are rounded to
+  at::ScalarType type_, residual_type_;  // residual_type_: of the sums between blocks
   StepShape shape_;
   std::int64_t vocab_size_;
   double embedding_scale_, logit_softcap_;
   RotaryTensors rotary_;
-  WeightTensor embedding_, lm_head_;  // the same when they are tied
+  WeightTensor embedding_, lm_head_;  // the same tensor if they are tied
   TensorNorm final_norm_;
   std::vector<Step> steps_;
   bool is_recurrent_ = false;
   at::Tensor staged_;  // int64 [3, rows] in host memory: tokens, positions, slots
-  at::Tensor placed_;  // the same on the device
-  StepInputs inputs_;  // its rows
+  at::Tensor placed_;  // staged_, on the device
+  StepInputs inputs_;  // the rows of placed_
   at::Tensor logits_;  // fp32 [rows, the head's rows]
   std::uint64_t times_queued_ = 0;
 };

@@ -13,7 +13,7 @@ GraphDecoder::GraphDecoder(const Module& model, const ParallelConfig& parallel, 
                            RopeFunction make_rope, const StepShape& shape)
     : graph_(model, parallel, buffers, std::move(make_rope), shape),
       lengths_(graph_.vocab_size(), static_cast<std::size_t>(graph_.shape().max_tokens)) {
-  for (std::int64_t slot = shape.slots; slot-- > 0;) free_slots_.push_back(slot);  // the first is given first
+  for (std::int64_t slot = shape.slots; slot-- > 0;) free_slots_.push_back(slot);  // slot 0 is given first
 }
 
 Logits GraphDecoder::Forward(std::span<const SequenceStep> steps) {
@@ -56,7 +56,7 @@ void GraphDecoder::CheckRoom(std::span<const SequenceStep> steps) const {
 
 std::vector<GraphDecoder::Row> GraphDecoder::RowsOf(std::span<const SequenceStep> steps) {
   std::vector<Row> rows;
-  std::unordered_map<std::int64_t, std::size_t> turns;  // by slot: one token of each, where layers are recurrent
+  std::unordered_map<std::int64_t, std::size_t> turns;  // by slot; with recurrent layers a turn has one token of each
   std::size_t wanted = 0;
   for (const SequenceStep& step : steps) {
     const std::int64_t slot = SlotOf(step.sequence);

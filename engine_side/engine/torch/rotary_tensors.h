@@ -1,5 +1,5 @@
-// Cosines and sines of rotary embeddings on the decode step's device, for every position there can be. Used by
-// attention; layers that turn alike share them.
+// Cosines and sines of rotary embeddings on the decode step's device, for every possible position. Used by attention;
+// layers with the same rotary embedding share them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,11 +19,11 @@ class RotaryTensors {
   RotaryTensors(RopeFunction make_rope, DType dtype, std::int64_t positions, const at::Device& device)
       : tables_(std::move(make_rope), dtype), positions_(positions), device_(device) {}
 
-  // fp32 [positions, 1, pairs] each, on the device: those of RotaryTable, to the bit. Value.
+  // The values of RotaryTable, to the bit, on the device: fp32 [positions, 1, pairs] each. Value.
   struct Turns {
     at::Tensor cos, sin;
   };
-  const Turns& For(const RotaryEmbedding& embedding);  // lives as long as this
+  const Turns& For(const RotaryEmbedding& embedding);  // the result lives as long as this object
 
  private:
   RotaryTables tables_;
@@ -32,8 +32,8 @@ class RotaryTensors {
   std::vector<std::pair<const RotaryTable*, std::unique_ptr<Turns>>> turns_;
 };
 
-// Of heads, [rows, n, head_dim], the first elements turned by their rows' positions: the pairs (i, i + dim / 2), each
-// product and each sum rounded to `type`.
+// Rotates the first elements of heads, [rows, n, head_dim], by their rows' positions: the pairs (i, i + dim / 2), with
+// every product and sum rounded to `type`.
 at::Tensor Turned(const at::Tensor& heads, const RotaryTensors::Turns& turns, const at::Tensor& positions,
                   at::ScalarType type);
 

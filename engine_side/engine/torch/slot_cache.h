@@ -1,4 +1,4 @@
-// What attention in the decode step keeps of every position of every slot. Used by its blocks.
+// The cache of attention in the decode step: vectors for every position of every slot. Used by its blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,24 +9,24 @@
 
 namespace layercast {
 
-// Memory that never moves. Resource; one thread only.
+// Resource; one thread only. Its memory never moves.
 class SlotCache {
  public:
-  // For each position `heads` vectors of `size` elements, of the model's dtype.
+  // Each position has `heads` vectors of `size` elements, in the model's dtype.
   SlotCache(std::int64_t heads, std::int64_t size, const TensorContext& context);
 
-  // All rows' vectors, [rows, heads, size]. Before any of them is read: rows of one sequence see those before them, in
-  // one step or in several.
+  // Writes all rows' vectors, [rows, heads, size]. Call it before Of: a row also sees earlier rows of its sequence in
+  // the same step.
   void Put(const StepInputs& inputs, const at::Tensor& vectors);
-  // What the rows' slots hold, fp32 [rows, heads, max_tokens, size]; a copy.
+  // A copy of what each row's slot holds, fp32 [rows, heads, max_tokens, size].
   at::Tensor Of(const StepInputs& inputs) const;
 
-  // Whether a row must not see a position of its slot: one behind its own, or before the last `window`, unless that is
-  // 0. bool [rows, max_tokens].
+  // Which positions of its slot a row must not see, bool [rows, max_tokens]: those after its own, and those before the
+  // last `window` ones unless `window` is 0.
   at::Tensor Unseen(const StepInputs& inputs, std::int64_t window) const;
 
  private:
-  at::Tensor memory_;         // [slots + 1, max_tokens, heads, size]; the last slot is nobody's
+  at::Tensor memory_;         // the last slot is for unused rows
   at::Tensor all_positions_;  // int64 [max_tokens]
 };
 

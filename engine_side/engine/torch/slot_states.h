@@ -1,5 +1,5 @@
-// What recurrent blocks of the decode step keep of every slot: a tensor that each token of its sequence changes. Used
-// by them.
+// The states of recurrent blocks in the decode step: for every slot a tensor that each token of its sequence changes.
+// Used by those blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,17 +8,17 @@
 
 namespace layercast {
 
-// Memory that never moves. Resource; one thread only.
+// Resource; one thread only. Its memory never moves.
 class SlotStates {
  public:
-  // fp32 of that shape for each slot.
+  // Each slot has an fp32 tensor of this shape.
   SlotStates(at::IntArrayRef shape, const TensorContext& context);
-  // What the last tokens of the rows' slots left, [rows, shape]: zeros where a sequence begins. A copy.
+  // A copy of the states that the last tokens of the rows' slots left, [rows, shape]; zeros where a sequence begins.
   at::Tensor Of(const StepInputs& inputs) const;
   void Put(const StepInputs& inputs, const at::Tensor& states);
 
  private:
-  at::Tensor memory_;  // [slots + 1, shape]; the last slot is nobody's
+  at::Tensor memory_;  // the last slot is for unused rows
 };
 
 }  // namespace layercast

@@ -7,10 +7,10 @@
 
 namespace layercast {
 
-// In fp32, not rounded.
+// activation(x) in fp32, not rounded.
 at::Tensor Activated(Activation activation, const at::Tensor& x);
 
-// activation(gate), rounded to `type`, times up, rounded.
+// activation(gate), rounded to `type`, times up, rounded again.
 at::Tensor GateTimesUp(Activation activation, const at::Tensor& gate, const at::Tensor& up, at::ScalarType type);
 
 }  // namespace layercast

@@ -36,7 +36,7 @@ at::Tensor TensorAttention::Forward(const StepInputs& inputs, const at::Tensor& 
   const std::int64_t heads = spec_.heads.num_heads, kv_heads = spec_.heads.num_kv_heads, dim = spec_.heads.head_dim;
   const std::int64_t queries_end = heads * (spec_.output_gate ? 2 * dim : dim);
   const at::Tensor qkv = qkv_.Apply(in);
-  const at::Tensor queries = qkv.narrow(1, 0, queries_end).unflatten(1, {heads, -1});  // and gates
+  const at::Tensor queries = qkv.narrow(1, 0, queries_end).unflatten(1, {heads, -1});  // with their gates
   const at::Tensor keys_and_values = qkv.narrow(1, queries_end, 2 * kv_heads * dim).unflatten(1, {2, kv_heads, dim});
   keys_.Put(inputs, Prepared(keys_and_values.select(1, 0), k_norm_, inputs.positions));
   values_.Put(inputs, keys_and_values.select(1, 1));
@@ -54,7 +54,7 @@ at::Tensor TensorAttention::Prepared(const at::Tensor& heads, const std::optiona
 
 at::Tensor TensorAttention::Attend(const StepInputs& inputs, const at::Tensor& queries) const {
   const at::Tensor unseen = keys_.Unseen(inputs, spec_.sliding_window).unsqueeze(1);  // [rows, 1, max_tokens]
-  // Of a sequence that ended there, maybe of weights that made NaN: 0 times that would be seen.
+  // Unseen positions may hold NaN, left by an earlier sequence: 0 times NaN would reach the result.
   const at::Tensor values = values_.Of(inputs).masked_fill_(unseen.unsqueeze(-1), 0.0);
   const at::Tensor grouped = queries.unflatten(1, {spec_.heads.num_kv_heads, -1});
   at::Tensor scores = at::matmul(grouped, keys_.Of(inputs).transpose(-1, -2)).mul_(spec_.scale);
@@ -63,7 +63,7 @@ at::Tensor TensorAttention::Attend(const StepInputs& inputs, const at::Tensor& q
   return at::matmul(Softmax(scores), values).flatten(1, 2);
 }
 
-// A head's sink is the score of no position: it takes its share, and has no value.
+// A head's sink is a score that belongs to no position: it takes its share of the softmax but adds no value.
 at::Tensor TensorAttention::Softmax(const at::Tensor& scores) const {
   if (!sinks_) return at::softmax(scores, -1);
   const at::Tensor sinks = sinks_->ReadVector().view({1, scores.size(1), -1, 1}).expand({scores.size(0), -1, -1, 1});

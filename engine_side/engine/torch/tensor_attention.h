@@ -13,27 +13,27 @@
 
 namespace layercast {
 
-// Every row computes a score with every position of its slot, and masks those that it must not see: a step costs what
-// the longest sequence would, whatever the lengths. Resource; one thread only.
+// Every row computes a score with every position of its slot, and masks those that it must not see, so a step costs
+// what it would with the longest possible sequences. Resource; one thread only.
 class TensorAttention final : public TensorBlock {
  public:
   TensorAttention(const Attention& attention, const std::string& path, const TensorContext& context);
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
 
  private:
-  // Normalized and turned; [rows, heads, head_dim] both.
+  // `heads` normalized and rotated; both are [rows, heads, head_dim].
   at::Tensor Prepared(const at::Tensor& heads, const std::optional<TensorNorm>& norm,
                       const at::Tensor& positions) const;
-  // [rows, heads, head_dim], not rounded.
+  // The attention's result, [rows, heads, head_dim], not rounded.
   at::Tensor Attend(const StepInputs& inputs, const at::Tensor& queries) const;
   at::Tensor Softmax(const at::Tensor& scores) const;
 
   AttentionSpec spec_;
   at::ScalarType type_;
   TensorLinear qkv_, o_;                       // rows of qkv: query heads, key heads, value heads
-  std::optional<TensorNorm> q_norm_, k_norm_;  // of each head, or of all together
+  std::optional<TensorNorm> q_norm_, k_norm_;  // over each head, or over all heads together
   std::optional<WeightTensor> sinks_;
-  RotaryTensors::Turns turns_;  // empty: nothing is turned
+  RotaryTensors::Turns turns_;  // undefined: no rotation
   SlotCache keys_, values_;
 };
 

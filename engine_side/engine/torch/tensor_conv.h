@@ -1,5 +1,5 @@
-// The causal convolution of recurrent blocks in the decode step, as engine_side/engine/causal_conv.h has it: of each
-// channel on its own, over a slot's last tokens. Used by them.
+// The causal convolution of recurrent blocks in the decode step, like engine_side/engine/causal_conv.h: each channel by
+// itself, over a slot's last tokens. Used by those blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,10 +16,11 @@ namespace layercast {
 // Resource; one thread only.
 class TensorConv {
  public:
-  // `weights`: [channels, kernel], the newest token's tap last.
+  // `weights` is [channels, kernel], with the newest token's tap last.
   TensorConv(const LinearWeights& weights, const TensorContext& context);
   std::int64_t channels() const { return taps_.rows(); }
-  // Of the rows' tokens, [rows, channels] both, plus bias; in fp32, not rounded. The slots' windows move on by one.
+  // The convolution of the rows' tokens, plus bias, in fp32 and not rounded; argument and result are [rows, channels].
+  // Moves the slots' windows on by one token.
   at::Tensor Apply(const StepInputs& inputs, const at::Tensor& tokens);
 
  private:

@@ -37,7 +37,7 @@ at::Tensor TensorDeltaNet::Forward(const StepInputs& inputs, const at::Tensor& i
   const at::Tensor step = at::softplus(ba.narrow(1, heads, heads) + dt_bias_.ReadVector());
   const at::Tensor out =
       Update(inputs, Rounded(Activated(activation_, mixed), type_), at::exp(a_.ReadVector() * step), beta);
-  // The gate stays in fp32.
+  // The gate is not rounded: it stays in fp32.
   const at::Tensor gate = at::silu(qkvz.narrow(1, conv_.channels(), sizes_.values())).unflatten(1, {heads, -1});
   return out_proj_.Apply(Rounded(norm_.Apply(Rounded(out, type_)) * gate, type_).flatten(1));
 }

@@ -23,12 +23,14 @@ class TensorDeltaNet final : public TensorBlock {
   bool is_recurrent() const override { return true; }
 
  private:
-  // One part of all heads after another, as `rows_` says what lies in memory. `sizes`: of a key head's parts.
+  // Reorders a projection from the order that `rows_` names to part after part, each with all heads. `sizes` are the
+  // sizes of a key head's parts.
   at::Tensor ByPart(const at::Tensor& projected, const std::vector<std::int64_t>& sizes) const;
-  // What lies in `channels` from `begin` on for each key head, for each value head, [rows, value heads, key_head_dim],
-  // of length one.
+  // The vectors of key heads that `channels` holds from `begin` on, normalized to length one and repeated for each
+  // value head: [rows, value heads, key_head_dim].
   at::Tensor Keys(const at::Tensor& channels, std::int64_t begin) const;
-  // What queries get of the state that keys and values have changed, [rows, value heads, value_head_dim].
+  // Updates the state by keys and values, and returns what the queries read from it, [rows, value heads,
+  // value_head_dim].
   at::Tensor Update(const StepInputs& inputs, const at::Tensor& channels, const at::Tensor& decay,
                     const at::Tensor& beta);
 

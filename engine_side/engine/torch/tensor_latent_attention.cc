@@ -21,7 +21,8 @@ WeightTensor FindAbsorbed(const LatentAttention& attention, const char* name, co
   return {context.weights.FindDerived(*attention.FindChild("kv_b_proj"), path + ".kv_b_proj", name), context.device};
 }
 
-// Each head's vectors, [rows, heads, n], times its matrix: of the weight's rows, one head after another, n are its own.
+// Multiplies each head's vectors, [rows, heads, n], by the head's matrix, which is n rows of the weight, one head after
+// another.
 at::Tensor TimesOwnMatrix(const at::Tensor& heads, const WeightTensor& weight) {
   const at::Tensor matrices = weight.Read().unflatten(0, {heads.size(1), -1});
   return at::bmm(heads.transpose(0, 1), matrices).transpose(0, 1);
@@ -57,7 +58,8 @@ at::Tensor TensorLatentAttention::Forward(const StepInputs& inputs, const at::Te
   return o_.Apply(Rounded(TimesOwnMatrix(attended, to_value_), type_).flatten(1));
 }
 
-// Pairs that lie side by side are taken apart first; queries and keys alike, so that their products are the same.
+// Pairs that are interleaved are first split into halves, for queries and keys alike, so that their products stay the
+// same.
 at::Tensor TensorLatentAttention::Turn(const at::Tensor& parts, const at::Tensor& positions) const {
   const at::Tensor apart = interleaved_ ? parts.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2) : parts;
   return Turned(apart, turns_, positions, type_);
@@ -71,7 +73,7 @@ at::Tensor TensorLatentAttention::InLatentSpace(const at::Tensor& queries, const
 
 at::Tensor TensorLatentAttention::Attend(const StepInputs& inputs, const at::Tensor& queries) const {
   const at::Tensor unseen = cache_.Unseen(inputs, 0);  // [rows, max_tokens]
-  // Of a sequence that ended there, maybe of weights that made NaN: 0 times that would be seen.
+  // Unseen positions may hold NaN, left by an earlier sequence: 0 times NaN would reach the result.
   const at::Tensor cached = cache_.Of(inputs).squeeze(1).masked_fill_(unseen.unsqueeze(-1), 0.0);
   at::Tensor scores = at::matmul(queries, cached.transpose(-1, -2)).mul_(scale_);
   scores.masked_fill_(unseen.unsqueeze(1), -std::numeric_limits<double>::infinity());

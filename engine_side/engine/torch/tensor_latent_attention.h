@@ -1,5 +1,5 @@
-// Multi-head latent attention of the decode step, absorbed as in engine_side/engine/latent_attention_block.h. Made by
-// MakeTensorBlock.
+// Multi-head latent attention of the decode step, in its absorbed form: see
+// engine_side/engine/latent_attention_block.h. Made by MakeTensorBlock.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ class TensorLatentAttention final : public TensorBlock {
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
 
  private:
-  // By position; [rows, n, rope] both.
+  // `parts` rotated by their rows' positions; both are [rows, n, rope].
   at::Tensor Turn(const at::Tensor& parts, const at::Tensor& positions) const;
-  // What queries look like to the cache, [rows, heads, latent + rope].
+  // The queries in the space of the cached vectors, [rows, heads, latent + rope].
   at::Tensor InLatentSpace(const at::Tensor& queries, const at::Tensor& positions) const;
-  // What they get of it, [rows, heads, latent], not rounded.
+  // The queries' attention over the cache, [rows, heads, latent], not rounded.
   at::Tensor Attend(const StepInputs& inputs, const at::Tensor& queries) const;
 
   LatentSizes sizes_;
@@ -33,11 +33,11 @@ class TensorLatentAttention final : public TensorBlock {
   bool interleaved_;
   at::ScalarType type_;
   RotaryTensors::Turns turns_;
-  TensorLinear compress_, queries_of_, o_;  // rows of compress_: the queries' vector, if any, the latent one, the key
-  WeightTensor to_latent_, to_value_;       // W_UK_T, W_UV: all heads' rows, one after another
+  TensorLinear compress_, queries_of_, o_;  // compress_ makes: queries' latent (if any), latent vector, key
+  WeightTensor to_latent_, to_value_;       // W_UK_T and W_UV, head after head
   std::optional<TensorNorm> q_norm_;
   TensorNorm kv_norm_;
-  SlotCache cache_;  // of a position: its latent vector, then its key
+  SlotCache cache_;  // at each position the latent vector, then the rotated key
 };
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-// Linear layers of the decode step, and how it rounds. Used by the step and its blocks.
+// Linear layers of the decode step, and its rounding. Used by the step and its blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,14 +14,15 @@ namespace layercast {
 
 struct TensorContext;
 
-// fp32 numbers, rounded to the nearest of `type` (kFloat: left alone): RoundTo, in tensors.
+// Rounds fp32 numbers to the nearest value of `type`, and keeps them as fp32; does nothing for kFloat. It is RoundTo in
+// tensors.
 at::Tensor Rounded(const at::Tensor& values, at::ScalarType type);
 
-// Value; memory borrowed.
+// A linear layer. Value; the weights' memory is borrowed.
 class TensorLinear {
  public:
   TensorLinear(const LinearWeights& weights, const at::Device& device, at::ScalarType type);
-  // [n, rows]: the layer's output for each row of x, bias included, summed in fp32 and rounded.
+  // The layer's output for each row of x, [n, rows], bias included, summed in fp32 and rounded.
   at::Tensor Apply(const at::Tensor& x) const;
   std::int64_t cols() const { return weight_.cols(); }
 
@@ -31,7 +32,7 @@ class TensorLinear {
   at::ScalarType type_;
 };
 
-// The child `name` of `module`, which lies at `path`.
+// The linear layer that is the child `name` of `module`, which is at `path` in the tree.
 TensorLinear ChildLinear(const Module& module, const char* name, const std::string& path, const TensorContext& context);
 
 }  // namespace layercast

@@ -14,7 +14,7 @@ WeightTensor Own(const MambaMixer& mixer, const char* name, const std::string& p
   return {context.weights.Find(mixer, path, name), context.device};
 }
 
-// What is one for each group of heads, [rows, groups, n], for each head, [rows, heads, n].
+// Repeats what each group of heads has, [rows, groups, n], for each head, [rows, heads, n].
 at::Tensor ForHeads(const at::Tensor& of_groups, std::int64_t heads) {
   const std::int64_t of_one = heads / of_groups.size(1);
   return of_groups.unsqueeze(2).expand({-1, -1, of_one, -1}).flatten(1, 2);
@@ -60,8 +60,8 @@ at::Tensor TensorMamba::Scan(const StepInputs& inputs, const at::Tensor& channel
   return ((state * c).sum(-1) + d_.ReadVector().unsqueeze(-1) * x).flatten(1);
 }
 
-// round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate), over each group. As in the kernels of
-// mamba_ssm, what is scanned is rounded here for the first time.
+// round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate), for each group. As in the kernels of
+// mamba_ssm, the scan's result is rounded only here.
 at::Tensor TensorMamba::Normalized(const at::Tensor& scanned, const at::Tensor& gate) const {
   const at::Tensor gated = (scanned * at::silu(gate)).unflatten(1, {sizes_.num_groups, -1});
   const at::Tensor scale = at::mean(gated * gated, {-1}, /*keepdim=*/true).add_(options_.norm_epsilon).rsqrt_();

@@ -20,7 +20,8 @@ class TensorMamba final : public TensorBlock {
   bool is_recurrent() const override { return true; }
 
  private:
-  // Of x, B and C together, [rows, channels], and the heads' time steps: what is scanned, [rows, inner], not rounded.
+  // The selective scan, [rows, inner], not rounded. `channels` holds x, B and C, [rows, channels]; `steps` the heads'
+  // time steps.
   at::Tensor Scan(const StepInputs& inputs, const at::Tensor& channels, const at::Tensor& steps);
   at::Tensor Normalized(const at::Tensor& scanned, const at::Tensor& gate) const;
 

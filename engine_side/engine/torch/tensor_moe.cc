@@ -22,7 +22,7 @@ std::optional<TensorLinear> FindLinear(const MixtureOfExperts& moe, const char* 
   return moe.FindChild(name) == nullptr ? std::nullopt : std::optional(ChildLinear(moe, name, path, context));
 }
 
-// (u + 1) * g * sigmoid(alpha * g) of the clamped two, rounded after every operation.
+// (u + 1) * g * sigmoid(alpha * g) of clamped gate g and clamped up u, rounded after every operation.
 at::Tensor ClampedGateTimesUp(const ClampedGate& clamped, const at::Tensor& gate, const at::Tensor& up,
                               at::ScalarType type) {
   const at::Tensor g = at::clamp(gate, std::nullopt, clamped.limit);
@@ -46,7 +46,7 @@ TensorMoe::TensorMoe(const MixtureOfExperts& moe, const std::string& path, const
   const std::vector<LinearWeights> w13 = context.weights.LinearStack(moe.experts(), path + ".experts", "w13");
   const std::vector<LinearWeights> w2 = context.weights.LinearStack(moe.experts(), path + ".experts", "w2");
   for (std::size_t i = 0; i < w13.size(); ++i) {
-    // What an expert gives is not rounded before the sum over experts.
+    // An expert's output is not rounded before the sum over experts.
     experts_.push_back({{w13[i], context.device, type_}, {w2[i], context.device, at::kFloat}});
   }
 }
@@ -64,7 +64,7 @@ at::Tensor TensorMoe::SumExperts(const RoutedRows& routed, const at::Tensor& in)
     const Expert& expert = experts_[i];
     const auto column = static_cast<std::int64_t>(i);
     const at::Tensor out = expert.w2.Apply(Activate(expert.w13.Apply(in), expert.w2.cols()));
-    // An expert may make infinities of rows that are not its own: 0 times that would be seen.
+    // An expert may produce infinities for rows that did not choose it: 0 times that would reach the sum.
     sum.add_((out * routed.weights.narrow(1, column, 1))
                  .masked_fill_(routed.chosen.narrow(1, column, 1).logical_not(), 0.0));
   }

@@ -15,9 +15,9 @@
 
 namespace layercast {
 
-// Which experts a row goes to is known on the device alone, so every expert computes every row, and counts for those
-// that it was chosen for: a step costs what one with all experts would. One expert's weights are fp32 at a time.
-// Resource; one thread only.
+// Only the device knows to which experts a row goes, so every expert computes every row, and its result counts for
+// those rows that chose it: a step costs what it would with all experts chosen. Only one expert's weights are held as
+// fp32 at a time. Resource; one thread only.
 class TensorMoe final : public TensorBlock {
  public:
   TensorMoe(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context);
@@ -29,7 +29,7 @@ class TensorMoe final : public TensorBlock {
   };
 
   at::Tensor SumExperts(const RoutedRows& routed, const at::Tensor& in) const;
-  // What the family makes of w13's output: of gate over up, or of up alone. `width`: of each.
+  // The activation of w13's output: of gate and up, or of up alone, each `width` wide.
   at::Tensor Activate(const at::Tensor& w13, std::int64_t width) const;
   at::Tensor Shared(const StepInputs& inputs, const at::Tensor& in) const;
 

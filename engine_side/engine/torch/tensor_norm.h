@@ -16,13 +16,13 @@ namespace layercast {
 
 struct TensorContext;
 
-// Value; the weight's memory is borrowed.
+// An RMS norm. Value; the weight's memory is borrowed.
 class TensorNorm {
  public:
-  // `module`: an RMSNorm. Throws kUnsupported if it is something else.
+  // `module` must be an RMSNorm: throws kUnsupported if it is something else.
   TensorNorm(const Module& module, const std::string& path, CapturedWeights& weights, const at::Device& device,
              at::ScalarType type);
-  // Over the last dimension, of size(), rounded as the norm's style says.
+  // Normalizes over the last dimension, which has size() elements, and rounds as the norm's style says.
   at::Tensor Apply(const at::Tensor& x) const;
   std::int64_t size() const { return weight_.cols(); }
 
@@ -33,10 +33,10 @@ class TensorNorm {
   at::ScalarType type_;
 };
 
-// The child `name` of `module`, which lies at `path`.
+// The norm that is the child `name` of `module`, which is at `path` in the tree.
 TensorNorm ChildNorm(const Module& module, const std::string& name, const std::string& path,
                      const TensorContext& context);
-// ... where it has one.
+// ChildNorm, or nullopt if `module` has no such child.
 std::optional<TensorNorm> FindChildNorm(const Module& module, const std::string& name, const std::string& path,
                                         const TensorContext& context);
 

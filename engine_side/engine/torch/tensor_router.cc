@@ -20,7 +20,8 @@ struct Sorted {
   at::Tensor values, places;
 };
 
-// The `count` largest of each row, the largest first; of equal ones the first. NaN is less than any other.
+// The `count` largest values of each row, the largest first; of equal values the first comes first. NaN counts as less
+// than any other value.
 Sorted Largest(const at::Tensor& values, std::int64_t count) {
   const auto [sorted, places] =
       at::sort(values.masked_fill(at::isnan(values), kNever), /*stable=*/true, /*dim=*/-1, /*descending=*/true);
@@ -32,7 +33,7 @@ at::Tensor AmongLargest(const at::Tensor& values, std::int64_t count) {
   return at::zeros_like(values, at::kBool).scatter_(-1, Largest(values, count).places, true);
 }
 
-// A group is as good as a few of its best experts together; the experts of all but the best groups are never picked.
+// A group's score is the sum of its few best experts' scores. The experts of all but the best groups become unpickable.
 at::Tensor KeepBestGroups(const Routing& routing, const at::Tensor& preference) {
   const at::Tensor groups = preference.unflatten(-1, {routing.num_groups, -1});
   const at::Tensor best = Largest(groups, std::min(routing.group_best, groups.size(-1))).values.sum(-1);

@@ -1,5 +1,5 @@
-// Router of the decode step: which experts a row goes to, and how much each of them counts, as engine_side/engine/
-// router.h has it. Used by the block of a mixture of experts.
+// The router of the decode step: which experts a row goes to, and how much each of them counts. See
+// engine_side/engine/router.h. Used by the block of a mixture of experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +13,14 @@
 
 namespace layercast {
 
-// [rows, experts] both. Value.
+// The routing of each row; both tensors are [rows, experts]. Value.
 struct RoutedRows {
   at::Tensor chosen;   // bool
   at::Tensor weights;  // fp32; 0 where not chosen
 };
 
-// As ChooseExperts, for every row of `logits`, fp32 [rows, experts]. `bias`: [experts]; undefined: none.
+// Chooses as ChooseExperts in engine_side/engine/router.h does, for every row of `logits`, fp32 [rows, experts]. `bias`
+// is [experts], or undefined for none.
 RoutedRows ChooseExperts(const Routing& routing, const at::Tensor& logits, const at::Tensor& bias);
 
 // Resource; one thread only.

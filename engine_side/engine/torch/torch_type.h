@@ -1,5 +1,4 @@
-// Which torch type holds a kernel tensor's elements, and which torch device is ours. Used where captured memory becomes
-// tensors.
+// Maps our dtypes and devices to torch's. Used where captured memory becomes tensors.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,7 +11,7 @@
 
 namespace layercast {
 
-// Empty: no kernel format has such elements in a buffer.
+// The torch type of a kernel tensor's elements; nullopt if no kernel format has such elements in a buffer.
 inline std::optional<at::ScalarType> TorchTypeOf(DType dtype) {
   switch (dtype) {
     case DType::kF32: return at::kFloat;

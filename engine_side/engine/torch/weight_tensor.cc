@@ -34,7 +34,8 @@ at::ScalarType ValueType(DType dtype) {
 
 at::ScalarType ScaleType(DType dtype) { return dtype == DType::kF8E8M0 ? at::kFloat8_e8m0fnu : ValueType(dtype); }
 
-// Each element `times` times along `dim`, cut to `size`; one element is left to broadcasting.
+// Repeats each element `times` times along `dim` and cuts the result to `size`. A single element is left to
+// broadcasting.
 at::Tensor Spread(const at::Tensor& scales, std::int64_t dim, std::int64_t times, std::int64_t size) {
   if (times == 1 || scales.size(dim) == 1) return scales;
   std::vector<std::int64_t> shape = scales.sizes().vec();
@@ -81,7 +82,7 @@ at::Tensor WeightTensor::ReadValues() const {
   return at::index_select(*f4_values_, 0, codes).view({rows_, cols_});
 }
 
-// [rows or 1, cols or 1]
+// The scales, [rows or 1, cols or 1]: where there is one scale, it is left to broadcasting.
 at::Tensor WeightTensor::ReadScales() const {
   at::Tensor scales = scales_->to(at::kFloat);
   if (global_) scales = scales * *global_;

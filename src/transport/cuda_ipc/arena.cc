@@ -8,8 +8,8 @@
 namespace layercast::cuda_ipc_channel {
 namespace {
 
-constexpr std::size_t kBlockAlignment = 256;             // as cudaMalloc's
-constexpr std::size_t kSmallest = std::size_t{2} << 20;  // what a device maps at once
+constexpr std::size_t kBlockAlignment = 256;             // that of cudaMalloc
+constexpr std::size_t kSmallest = std::size_t{2} << 20;  // the unit in which devices map memory
 
 std::size_t RoundedUp(std::size_t bytes) { return RoundUp(bytes, kBlockAlignment); }
 
@@ -20,7 +20,7 @@ Block::~Block() {
 }
 
 std::vector<Block> Arena::Allocate(std::span<const std::size_t> sizes) {
-  std::vector<Block> blocks(sizes.size());  // goes after the lock, which giving blocks back takes
+  std::vector<Block> blocks(sizes.size());  // outlives the lock, which giving blocks back takes
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) continue;

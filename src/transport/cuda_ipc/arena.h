@@ -1,4 +1,5 @@
-// The publisher's device memory that receivers map: a few segments, whose freed ranges serve the next version.
+// The publisher's device memory that receivers map: a few segments. The next version uses freed ranges again. Part of
+// CudaIpcOfferingEnd.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// `free` is the arena's, guarded by its mutex; the rest is immutable.
+// One segment of the arena. `free` is guarded by the arena's mutex; the rest is immutable.
 struct Segment {
   Segment(std::uint32_t its_number, std::unique_ptr<OwnSegment> its_memory)
       : number(its_number), memory(std::move(its_memory)), free(memory->size()) {}
@@ -26,7 +27,7 @@ struct Segment {
 
 class Arena;
 
-// A range of a segment, given back at the end. Move-only; of no bytes: without a segment.
+// A range of a segment, which the destructor gives back. Resource; move-only. A block of no bytes has no segment.
 class Block {
  public:
   Block() = default;
@@ -58,20 +59,21 @@ class Block {
   std::size_t bytes_ = 0;
 };
 
-// Thread-safe; outlives its blocks.
+// Resource; thread-safe; outlives its blocks.
 class Arena {
  public:
   explicit Arena(IpcDriver& driver) : driver_(driver) {}
 
-  // A block for each size. What does not fit in what is free lies in one new segment, before which those go that are
-  // wholly free: sizes have changed, and they would only pile up. Throws what IpcDriver::MakeSegment throws.
+  // Returns a block for each size. Blocks that do not fit into what is free go into one new segment. Before it is made,
+  // segments that are wholly free are dropped, if they may go while others have them mapped (kept_by_mappings): sizes
+  // have changed, and such segments would only pile up. Throws what IpcDriver::MakeSegment throws.
   std::vector<Block> Allocate(std::span<const std::size_t> sizes);
   std::size_t segments() const;
 
  private:
   friend class Block;
   void GiveBack(Segment& segment, std::size_t offset, std::size_t bytes) noexcept;
-  // No segment: they do not fit anywhere.
+  // Takes the smallest free range into which `bytes` fit. If they fit nowhere, the block has no segment.
   Block TakeBestFit(std::size_t bytes);
   void AddSegment(std::size_t bytes);
 

@@ -1,5 +1,5 @@
-// Copies what is offered into the arena, in the order of one stream of the publisher's device, and records an event of
-// all processes behind it.
+// Copies what is offered into the arena, in the order of one stream of the publisher's device, and records an event
+// behind it that other processes can ask about. Part of CudaIpcOfferingEnd.
 #pragma once
 
 #include <cstddef>
@@ -15,29 +15,30 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// Thread-safe. Its destructor waits for what is queued.
+// Resource; thread-safe. Its destructor waits for what is queued.
 class CopyIn {
  public:
-  // Throws what the device throws. Where CUDA makes no events for other processes, there is none.
+  // Throws what the device throws. If only the event cannot be made, goes without one.
   CopyIn(IpcDriver& driver, ChannelDevice& device);
 
-  // Null: there is no event.
+  // The handle of the event, for other processes; null if there is no event.
   const IpcHandle* event() const { return event_ == nullptr ? nullptr : &handle_; }
 
-  // Queues copies of each tensor to memory of the arena. What the device does not reach by itself has been read when it
-  // returns; the rest is read until the mark that is returned has been reached. When it throws, nothing is read any
-  // more.
+  // Queues a copy of each tensor to its place in the arena (`to`), and returns the mark behind them. When it returns,
+  // tensors that the device does not reach by itself have been read; the others are read until the mark is reached.
+  // When it throws, nothing is read any more, unless it is kDeadlineExceeded: then the device did not finish in ten
+  // seconds.
   std::uint64_t Queue(std::span<const OfferedTensor> from, std::span<std::byte* const> to);
   bool Reached(std::uint64_t mark);
-  // Whether all that was ever queued is there.
+  // Whether everything that was ever queued has been copied.
   bool Idle();
-  // Throws kDeadlineExceeded after ten seconds.
+  // Waits until the mark is reached. Throws kDeadlineExceeded after ten seconds.
   void Await(std::uint64_t mark);
 
  private:
   struct PinnedPiece {
     Buffer memory;
-    std::uint64_t read = 0;  // the mark from which it may be written again
+    std::uint64_t read = 0;  // once this mark is reached, it has been read and may be written again
   };
 
   void CopyPageable(const OfferedTensor& from, std::byte* to);

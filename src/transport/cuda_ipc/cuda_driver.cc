@@ -58,7 +58,7 @@ class CudaDriver final : public IpcDriver {
   std::unique_ptr<IpcEvent> OpenEvent(const IpcHandle& handle) override { return OpenCudaEvent(device_, handle); }
 
  private:
-  // Null: there is none.
+  // Null if VMM cannot be used here (WhyNoVmm).
   const Vmm* OpenVmm() {
     const std::lock_guard lock(mutex_);
     if (!vmm_ && why_no_vmm_.empty()) {
@@ -83,7 +83,7 @@ class CudaDriver final : public IpcDriver {
 
   const int device_;
   mutable std::mutex mutex_;
-  std::optional<Vmm> vmm_;  // guarded by mutex_; there for good once it is
+  std::optional<Vmm> vmm_;  // guarded by mutex_; stays for good once it is made
   std::string why_no_vmm_;  // guarded by mutex_
 };
 

@@ -1,4 +1,4 @@
-// The driver of the cuda_ipc channel, by CUDA: VMM of the driver, the rest by the runtime.
+// CUDA's implementation of IpcDriver: VMM by the CUDA driver, all else by the CUDA runtime.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// Touches the device when it is asked for something, not before. Throws nothing yet where there is none.
+// Does not touch the device before it is asked for something, and so does not throw yet if there is none.
 std::shared_ptr<IpcDriver> MakeCudaDriver(int device);
 
 }  // namespace layercast::cuda_ipc_channel

@@ -1,4 +1,4 @@
-// Events of the cuda_ipc channel, by CUDA's runtime.
+// The events of the cuda_ipc channel, implemented by CUDA's runtime. Used by cuda_driver.h.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// On that device. Throw as IpcDriver does.
+// Make and open an event on CUDA device `device`. Both throw as IpcDriver does.
 std::unique_ptr<IpcEvent> MakeCudaEvent(int device);
 std::unique_ptr<IpcEvent> OpenCudaEvent(int device, const IpcHandle& handle);
 

@@ -87,7 +87,7 @@ std::optional<ChunkCompletion> CudaIpcFetchingEnd::Poll(Deadline deadline) {
 
 void CudaIpcFetchingEnd::Close() noexcept {
   guard_.Close();
-  stream_.reset();  // waits for the copies, before what they work on
+  stream_.reset();  // waits for the copies, whose memory goes below
   granted_.clear();
   copying_.clear();
   requests_.Clear();
@@ -99,7 +99,8 @@ void CudaIpcFetchingEnd::Close() noexcept {
 
 bool CudaIpcFetchingEnd::Progress() {
   bool moved = Land();
-  // After it: a publisher that gave us up uses its memory again, and what was copied since is not what was asked for.
+  // After Land, because a publisher that has given this receiver up uses its memory again, and what has been copied
+  // since is not what was asked for. Then this throws, and what has landed is not handed out.
   moved = TakeMessages() || moved;
   moved = CopyGranted() || moved;
   if ((!granted_.empty() || !copying_.empty()) && Deadline::Clock::now() - moved_ > kNothingCame) {
@@ -184,7 +185,7 @@ bool CudaIpcFetchingEnd::CopyGranted() {
     Chunk& chunk = *granted_.front();
     const std::size_t pinned = chunk.reached ? 0 : chunk.destination.size();
     if (pinned_bytes_ != 0 && pinned > kPinnedAtOnce - std::min(kPinnedAtOnce, pinned_bytes_)) break;
-    // Asked again at the next tick. A stream that waited for it would wait for ever where the publisher died first.
+    // Asked again at the next tick. A stream that waited for the event would wait for ever if the publisher died first.
     if (chunk.waits && !event_->Reached()) break;
     granted_.pop_front();
     if (pinned != 0) chunk.pinned = Buffer(parts_.device->pinned_memory(), pinned);

@@ -22,7 +22,7 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// By the publisher's address, and its number there.
+// Mappings of segments, by the publisher's address and the segment's number there.
 using Mappings = MappingCache<std::pair<std::string, std::uint32_t>, MappedSegment>;
 using Mapping = std::shared_ptr<const MappedSegment>;  // owners: the cache, and connections, which copy from it
 
@@ -44,22 +44,23 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
  private:
   struct Chunk : RequestedChunk {
     std::vector<Region> regions;
-    bool reached = false;  // by the device, which then copies there by itself
+    bool reached = false;  // the device reaches the destination, and copies there by itself
     bool granted = false;
-    bool waits = false;               // until the publisher's event is reached
-    std::vector<RegionView> sources;  // in `mappings`, of each region
-    std::vector<Mapping> mappings;    // until it has landed
-    Buffer pinned;                    // where it goes first, unless reached
-    std::uint64_t copied = 0;         // the mark in the stream
+    bool waits = false;               // it may be copied only once the publisher's event is reached
+    std::vector<RegionView> sources;  // where each region lies, in `mappings`
+    std::vector<Mapping> mappings;    // kept until the chunk has landed
+    Buffer pinned;                    // where the bytes go first, unless `reached`
+    std::uint64_t copied = 0;         // the mark in the stream behind its copies
   };
 
-  // Runs `step`; when it fails, lets go of what is mapped of this publisher.
+  // Runs `step`; if it fails, drops all mappings of this publisher.
   template <typename Step>
   auto Run(const Step& step);
-  // False: the publisher's event cannot be opened.
+  // Connects, and exchanges HELLO and WELCOME. False: the publisher's event cannot be opened, and this end has to
+  // connect again without asking for it.
   bool Greet(const std::string& name, bool takes_events, Deadline deadline);
 
-  // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
+  // Takes what has come; true if there was something. Throws the publisher's refusal, or what has gone wrong.
   bool Progress();
   bool TakeMessages();
   void TakeMessage(std::span<const std::byte> message);
@@ -67,7 +68,7 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
   void TakeGranted(const Granted& granted);
   RegionView Locate(const Place& place, const Region& region, std::vector<Mapping>& mappings) const;
 
-  // The stages of a chunk: each moves those that can go on to the next.
+  // The stages of a chunk: each function moves the chunks that can go on to the next stage.
   bool CopyGranted();
   void Copy(Chunk& chunk);
   bool Land();

@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds kTick{500};  // how late it is noticed that 
 void Serve(Receivers<Receiver, ReceiverContext>& receivers, CopyIn& copy_in, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     receivers.Progress();
-    // What is copied in needs nobody to look on, but receivers that may be told sooner that they need not wait.
+    // Copying in needs no attention by itself, but the sooner its end is noticed, the sooner receivers are told that
+    // they need not wait for the event.
     const bool copying = !receivers.all().empty() && !copy_in.Idle();
     const bool waits = copying || std::ranges::any_of(receivers.all(), &Receiver::waits);
     receivers.TakeMessages(waits ? kDeviceTick : kTick);
@@ -46,7 +47,7 @@ std::string CudaIpcOfferingEnd::address() const { return std::string(kAddressPre
 
 void CudaIpcOfferingEnd::Add(const Offer& offer) {
   offers_.Add(offer);
-  wake_.Ring();  // segments may have gone
+  wake_.Ring();  // segments may have gone, of which receivers are told
 }
 
 void CudaIpcOfferingEnd::Remove(std::uint64_t offer_id) {

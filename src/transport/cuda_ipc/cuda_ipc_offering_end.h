@@ -28,14 +28,14 @@ class CudaIpcOfferingEnd final : public OfferingEnd {
 
  private:
   const CudaIpcParts parts_;
-  // Destroyed last to first: the connections, then offers, then what is copying them in, then their memory.
+  // Destroyed from last to first: the connections (service_), the offers, what is copying them in, and their memory.
   Arena arena_;
   CopyIn copy_in_;
   Offers offers_;
   WakeUp wake_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   std::string name_;
-  UniqueFd listener_;  // until the service has it
+  UniqueFd listener_;  // until the service thread takes it over
   ServiceThread service_;
 };
 

@@ -25,9 +25,9 @@ class CudaIpcTransport final : public Transport {
     const std::string why_not = WhyNotHere();
     return why_not.empty() ? WhyNotLocal(mine, theirs) : why_not;
   }
-  // It has run on no GPU yet.
+  // Not by default, because it has run on no GPU yet.
   bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const override { return false; }
-  // Every version would lie in the publisher's GPU a second time, asked for or not.
+  // Not unasked, because every version would then lie in the publisher's GPU a second time, even if nobody asks for it.
   bool OfferedUnasked() const override { return false; }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& /*options*/) const override {
     return std::make_unique<cuda_ipc_channel::CudaIpcOfferingEnd>(parts_.Get());
@@ -38,7 +38,7 @@ class CudaIpcTransport final : public Transport {
 
  private:
   mutable DeviceParts<CudaIpcParts> parts_;
-  // The second owners are this transport's connections, which may outlive it.
+  // The other owners are this transport's connections, which may outlive it.
   const std::shared_ptr<cuda_ipc_channel::Mappings> mappings_ = std::make_shared<cuda_ipc_channel::Mappings>();
 };
 

@@ -11,7 +11,7 @@
 namespace layercast::cuda_ipc_channel {
 namespace {
 
-// A block of cudaMalloc: those of a pool have no legacy handle.
+// A segment that is a block of cudaMalloc, because blocks of a pool have no legacy handle.
 class LegacySegment final : public OwnSegment {
  public:
   LegacySegment(int device, std::size_t size) : device_(device), size_(size) {
@@ -57,11 +57,12 @@ class MappedLegacySegment final : public MappedSegment {
   std::size_t size() const override { return size_; }
 
  private:
-  // The size is what a peer says: to copy from past the end would end all work of the process on the device.
+  // Checks the size, which is only what a peer says: copying from past the end would end all of this process's work on
+  // the device.
   bool HasLastByte() const {
     cudaPointerAttributes last{};
     const cudaError_t found = size_ == 0 ? cudaErrorInvalidValue : cudaPointerGetAttributes(&last, base() + size_ - 1);
-    static_cast<void>(cudaGetLastError());  // it is nobody else's
+    static_cast<void>(cudaGetLastError());  // cleared: it concerns nobody else
     return found == cudaSuccess && last.type == cudaMemoryTypeDevice;
   }
   void Close() noexcept {

@@ -1,4 +1,4 @@
-// Segments by CUDA's legacy handles: blocks of cudaMalloc, which other processes open. Where there is no VMM.
+// Segments by CUDA's legacy handles: blocks of cudaMalloc, which other processes open. Used where there is no VMM.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// On that device. Throw as IpcDriver does.
+// Make and map a segment on CUDA device `device`. Both throw as IpcDriver does.
 std::unique_ptr<OwnSegment> MakeLegacySegment(int device, std::size_t bytes);
 std::unique_ptr<const MappedSegment> MapLegacySegment(int device, const IpcHandle& handle, std::size_t bytes);
 

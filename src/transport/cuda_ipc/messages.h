@@ -17,15 +17,16 @@ constexpr std::uint16_t kVersion = 1;
 
 struct Hello {
   std::uint16_t version = kVersion;
-  bool takes_events = false;  // else it is told to copy only what is there
+  bool takes_events = false;  // it can wait for an event; else it is granted only what has been copied in already
 };
 
 struct Welcome {
   std::uint16_t version = kVersion;
-  std::optional<IpcHandle> event{};  // behind what is copied into the arena; only who takes events has it
+  std::optional<IpcHandle> event{};  // behind what is copied into the arena; none if the receiver takes no events
 };
 
-// A segment of the arena, once for a connection, before it is named. The descriptor comes along.
+// Announces a segment of the arena: once per connection, before the first GRANTED that names it. A segment's descriptor
+// comes with the message.
 struct Announced {
   std::uint32_t number = 0;  // never used again by this publisher; not 0
   std::uint64_t bytes = 0;
@@ -34,14 +35,14 @@ struct Announced {
 
 // Where a region of the request begins.
 struct Place {
-  std::uint32_t segment = 0;  // 0: nowhere, for a region of nothing
+  std::uint32_t segment = 0;  // 0: nowhere, because the region has no bytes
   std::uint64_t offset = 0;
   bool operator==(const Place&) const = default;
 };
 
 struct Granted {
   std::uint64_t ticket = 0;
-  bool waits = false;  // for the event, before it is copied
+  bool waits = false;  // the receiver must wait for the event before it copies
   std::vector<Place> places;
 };
 

@@ -1,4 +1,4 @@
-// What a publisher offers by cuda_ipc, as it lies in the arena.
+// What a publisher offers by cuda_ipc, as it lies in the arena. Part of CudaIpcOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// Immutable but for `removed`. The memory goes back to the arena with it: when the offer is removed, and every receiver
-// is done with what it was granted.
+// An offer in the arena. Immutable except for `removed`. Its destruction gives the memory back to the arena: once the
+// offer is removed, and every receiver is done with what it was granted.
 struct OfferInArena {
   std::vector<OfferedTensor> tensors;  // in the arena
-  std::vector<Block> blocks;           // of each
-  std::uint64_t copied = 0;            // the mark of CopyIn
+  std::vector<Block> blocks;           // one for each tensor
+  std::uint64_t copied = 0;            // CopyIn's mark behind its copies
   std::atomic<bool> removed{false};
 };
 
@@ -28,18 +28,19 @@ class Offers {
  public:
   Offers(Arena& arena, CopyIn& copy_in) : arena_(arena), copy_in_(copy_in) {}
 
-  // Copies it in; when it returns it can be asked for.
+  // Queues the copies into the arena. When it returns, receivers can ask for the offer.
   void Add(const Offer& offer);
-  // When it returns, the offered memory is not read any more, and nobody is granted anything of it.
+  // When it returns, nobody is granted anything of the offer any more, and the offered memory is not read any more. If
+  // the device does not finish reading within ten seconds, it logs an error and returns nevertheless.
   void Remove(std::uint64_t offer_id);
-  // Throws kNotFound. Second owners: the receivers that were granted something.
+  // Throws kNotFound. The other owners are the receivers that were granted something of the offer.
   std::shared_ptr<OfferInArena> Find(std::uint64_t offer_id) const;
 
  private:
   Arena& arena_;
   CopyIn& copy_in_;
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::shared_ptr<OfferInArena>> offers_;  // guarded by mutex_; null: it is being copied in
+  std::map<std::uint64_t, std::shared_ptr<OfferInArena>> offers_;  // guarded by mutex_; null: Add is not done yet
 };
 
 }  // namespace layercast::cuda_ipc_channel

@@ -13,7 +13,7 @@ namespace layercast::cuda_ipc_channel {
 namespace {
 
 constexpr std::chrono::seconds kToGreet{5};
-constexpr std::chrono::seconds kToLetGo{5};  // of what was removed
+constexpr std::chrono::seconds kToLetGo{5};  // of an offer that was removed
 
 }  // namespace
 
@@ -33,7 +33,7 @@ void Receiver::TakeMessages() {
 
 void Receiver::Take(std::span<const std::byte> message) {
   if (!ours_) throw Error(ErrorCode::kCorrupt, "it is another user's");
-  if (!greeted_) return TakeHello(DecodeHello(message));  // the first thing that anybody says
+  if (!greeted_) return TakeHello(DecodeHello(message));  // HELLO comes first
   const Kind kind = DecodeKind(message);
   if (kind == Kind::kRequest) return TakeRequest(DecodeRequest(message));
   if (kind == kDone) return TakeDone(DecodeDone(message));

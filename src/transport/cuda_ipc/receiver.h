@@ -1,4 +1,5 @@
-// One receiver, as its publisher sees it: the greeting, what it has asked for, and what it was granted and still reads.
+// One receiver of the cuda_ipc channel, as its publisher sees it: the greeting, what it has asked for, and what it was
+// granted and still reads. Used by CudaIpcOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -18,33 +19,35 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// What the connections of an end have in common; outlives them.
+// What all receivers of an offering end have in common; outlives them.
 struct ReceiverContext {
-  bool opens_its_own = false;  // IpcDriver's
+  bool opens_its_own = false;  // what IpcDriver says
   CopyIn& copy_in;
   Offers& offers;
   const std::atomic<FailPoints*>& failpoints;
 };
 
-// One thread only (the service's).
+// Resource; one thread only (the service thread).
 class Receiver {
  public:
-  // `number`: among those of the end, for the log.
+  // `number`: the receiver's number among all of the end, for the log.
   Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  // Takes the messages that are there, but not so many that others wait long. Both throw when the connection is of no
-  // more use.
+  // Takes the messages that are there, but not so many that other receivers wait long. Throws when the connection is of
+  // no more use.
   void TakeMessages();
-  bool more() const { return more_; }  // were left, whatever the socket says
-  // Grants what may be granted, and tells of segments that are gone. True when it did.
+  bool more() const { return more_; }  // messages may be left, even if a poll of the socket shows nothing
+  // Grants what may be granted, and tells the receiver of segments that are gone. True if a request was granted or
+  // refused. Throws when the connection is of no more use.
   bool Progress();
 
   const ControlSocket& control() const { return control_; }
-  bool waits() const { return !waiting_.empty(); }  // for the device
+  bool waits() const { return !waiting_.empty(); }  // whether a request waits for the device
   std::uint64_t number() const { return number_; }
-  // Whether it is another user's, has not greeted in time, or reads on what was removed long ago.
+  // Whether it is to lose its connection: it belongs to another user, has not greeted in time, or still reads an offer
+  // that was removed long ago.
   bool TooLate();
 
  private:
@@ -52,12 +55,12 @@ class Receiver {
     std::uint64_t ticket = 0;
     std::shared_ptr<OfferInArena> offered;  // second owner: Offers
     std::vector<Place> places;
-    std::vector<std::shared_ptr<Segment>> segments;  // that they lie in; owned by the offer's blocks too
+    std::vector<std::shared_ptr<Segment>> segments;  // in which the places lie; owned by the offer's blocks too
   };
   struct Held {
     std::shared_ptr<OfferInArena> offered;  // second owner: Offers
     std::size_t regions = 0;
-    std::optional<Deadline> let_go;  // by then; once the offer was removed
+    std::optional<Deadline> let_go;  // by when it must be done; set once the offer was removed
   };
 
   void Take(std::span<const std::byte> message);
@@ -68,7 +71,7 @@ class Receiver {
   void Grant(const Asked& asked, bool waits);
   void Announce(const std::shared_ptr<Segment>& segment);
   void TellOfGoneSegments();
-  // Nothing more will be granted; the receiver is told why.
+  // Tells the receiver why nothing more will be granted, and drops what waits.
   void Refuse(const Refusal& refusal);
 
   ControlSocket control_;
@@ -80,9 +83,9 @@ class Receiver {
   bool takes_events_ = false;
   bool refused_ = false;
   bool more_ = false;
-  std::deque<Asked> waiting_;           // for the device to have copied the offer in
-  std::map<std::uint64_t, Held> held_;  // by ticket; those in waiting_ too
-  std::size_t regions_ = 0;             // of all of them
+  std::deque<Asked> waiting_;           // requests whose offer the device has yet to copy in
+  std::map<std::uint64_t, Held> held_;  // by ticket; all requests under way, those in waiting_ included
+  std::size_t regions_ = 0;             // of all in held_
   std::map<std::uint32_t, std::weak_ptr<Segment>> announced_;
 };
 

@@ -1,5 +1,5 @@
-// The functions of the CUDA driver that the runtime has no counterpart of: VMM. They are found at run time, so that a
-// program starts without a driver.
+// The functions of the CUDA driver that the CUDA runtime lacks: virtual memory management (VMM). They are looked up at
+// run time, so that a program starts without a driver. Used by vmm_segments.h.
 #pragma once
 
 #include <cuda.h>
@@ -24,8 +24,8 @@ struct VmmFunctions {
   decltype(&::cuMemSetAccess) set_access = nullptr;
 };
 
-// The functions of the driver at `path` ("libcuda.so.1"). Throws kUnsupported, naming it: there is none, or it lacks a
-// function.
+// Loads the functions from the driver at `path` ("libcuda.so.1"). Throws kUnsupported if there is no such library, or
+// it lacks a function.
 VmmFunctions LoadVmm(const std::string& path);
 
 }  // namespace layercast::cuda_ipc_channel

@@ -12,7 +12,7 @@ namespace {
 
 constexpr CUmemAllocationHandleType kAsDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-// An allocation in the address space of this process.
+// An allocation that is mapped into the address space of this process. Resource.
 class VmmMapping {
  public:
   // Takes over `allocation`.
@@ -21,11 +21,11 @@ class VmmMapping {
     try {
       vmm_.Expect(vmm_.functions().reserve(&base_, size_, 0, 0, 0), "cuMemAddressReserve");
       const CUresult result = vmm_.functions().map(base_, size_, 0, allocation_, 0);
-      // The size of what is imported is what a peer says.
+      // The size of an imported allocation is only what a peer says.
       const bool of_another_size = result == CUDA_ERROR_INVALID_VALUE && !writes;
       vmm_.Expect(result, "cuMemMap", of_another_size ? ErrorCode::kCorrupt : ErrorCode::kUnavailable);
       mapped_ = true;
-      // Drivers that know no read-only access refuse it.
+      // Drivers that do not know read-only access refuse it; then the mapping is writable.
       if (writes || SetAccess(CU_MEM_ACCESS_FLAGS_PROT_READ) != CUDA_SUCCESS) {
         vmm_.Expect(SetAccess(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), "cuMemSetAccess", ErrorCode::kUnsupported);
       }
@@ -100,7 +100,8 @@ std::unique_ptr<OwnSegment> Vmm::MakeSegment(std::size_t bytes) const {
   const std::size_t size = RoundUp(bytes, Granularity());
   const CUmemAllocationProp properties = Properties();
   CUmemGenericAllocationHandle allocation = 0;
-  // But for memory that ran out, whatever it says (of the system, of permissions) legacy handles may still do.
+  // kUnsupported, because legacy handles may still do, whatever the reason is (the system, permissions) unless memory
+  // has run out.
   Expect(functions_.create(&allocation, size, &properties, 0), "cuMemCreate", ErrorCode::kUnsupported);
   auto segment = std::make_unique<VmmSegment>(*this, allocation, size);
   static_cast<void>(segment->Export());  // a container may forbid it
@@ -110,7 +111,8 @@ std::unique_ptr<OwnSegment> Vmm::MakeSegment(std::size_t bytes) const {
 std::unique_ptr<const MappedSegment> Vmm::Map(UniqueFd descriptor, std::size_t bytes) const {
   CUmemGenericAllocationHandle allocation = 0;
   void* const as_pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
-  // Of a GPU that this process does not see, say: the publisher does nothing wrong, and another channel will do.
+  // kUnsupported: the memory may be of a GPU that this process does not see, say. Then the publisher has done nothing
+  // wrong, and another channel will do.
   Expect(functions_.import_handle(&allocation, as_pointer, kAsDescriptor), "cuMemImportFromShareableHandle",
          ErrorCode::kUnsupported);
   return std::make_unique<MappedVmmSegment>(*this, allocation, bytes);

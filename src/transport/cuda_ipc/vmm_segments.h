@@ -1,4 +1,5 @@
-// Segments by VMM: allocations of the CUDA driver, which other processes import by a file descriptor.
+// Segments by VMM: allocations of the CUDA driver, which other processes import by a file descriptor. Used by
+// cuda_driver.h.
 #pragma once
 
 #include <cuda.h>
@@ -12,18 +13,19 @@
 
 namespace layercast::cuda_ipc_channel {
 
-// The driver's functions with the device that they are called for: on a thread that is there (OnCudaDevice), as far as
-// segments are made. Immutable; outlives the segments.
+// Makes and maps segments on one device, by the driver's functions. Whoever calls MakeSegment or Map must have made
+// that device the thread's current one (OnCudaDevice). Immutable; outlives the segments.
 class Vmm {
  public:
-  // Throws kUnsupported where the device has no VMM.
+  // Throws kUnsupported if the device has no VMM.
   Vmm(const VmmFunctions& functions, int device);
 
-  // Throw as IpcDriver does; what keeps MakeSegment from it is kUnsupported, but for memory that ran out.
+  // Both throw as IpcDriver does. kUnsupported from MakeSegment means that legacy handles may still do.
   std::unique_ptr<OwnSegment> MakeSegment(std::size_t bytes) const;
   std::unique_ptr<const MappedSegment> Map(UniqueFd descriptor, std::size_t bytes) const;
 
-  // Throws unless the call did what it should: what ran out, and what there is not, whatever `code` says.
+  // Throws unless the call succeeded: kResourceExhausted if memory ran out, kUnsupported if something is not supported
+  // or not permitted, and otherwise `code`.
   void Expect(CUresult result, const char* call, ErrorCode code = ErrorCode::kUnavailable) const;
   void Log(CUresult result, const char* call) const noexcept;
   const VmmFunctions& functions() const { return functions_; }

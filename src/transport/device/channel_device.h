@@ -1,5 +1,6 @@
-// What a channel between GPUs asks of a device: memory that bytes wait in between copies, and ordered queues of copies,
-// of what NCCL brings (nccl) and of events (cuda_ipc). CUDA's in cuda_channel_device.h; tests play one in host memory.
+// What the channels between GPUs (nccl, cuda_ipc) need of a device: memory in which bytes wait between copies, and
+// ordered queues of copies, into which NCCL's transfers and CUDA's events go as well. cuda_channel_device.h implements
+// it by CUDA; tests simulate it in host memory.
 #pragma once
 
 #include <array>
@@ -18,22 +19,23 @@ namespace layercast {
 
 using DeviceUuid = std::array<std::byte, 16>;
 
-// An ordered queue of copies and transfers. Nothing here waits but the destructor. One thread only.
+// An ordered queue of copies and transfers. Resource; one thread only. Nothing but the destructor waits for the device.
 class CopyStream {
  public:
-  // Returns when nothing of what was queued runs any more: what waits for a peer has been aborted before.
+  // Returns when nothing that was queued runs any more. Transfers that wait for a peer must have been aborted before.
   virtual ~CopyStream() = default;
-  // Queues a copy; both sides are memory that the device reaches by itself, here and below.
+  // Queues a copy. Here and in CopyRows, the device must reach source and destination by itself.
   virtual void Copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Queues a copy, to `to`, packed, of all rows: by one call where CUDA has one for rows that lie like that.
+  // Queues a copy of all rows, packed, to `to`: by one call where CUDA has a call for rows that lie like these.
   void CopyRows(std::byte* to, const RegionView& from);
-  // A place behind all that is queued now, and whether the stream has got there. Both throw what went wrong in it.
+  // Marks the place behind everything that is queued now. Throws what went wrong in the stream.
   virtual std::uint64_t Mark() = 0;
+  // Whether the stream has got to that mark; never waits. Throws what went wrong in the stream.
   virtual bool Reached(std::uint64_t mark) = 0;
   virtual CUstream_st* handle() const = 0;
 
  private:
-  // Only rows that a pitched copy may have (RowCopy::kPitched).
+  // Called only with rows for which HowToCopyRows says kPitched.
   virtual void CopyPitched(std::byte* to, const RegionView& from) = 0;
 };
 
@@ -47,18 +49,19 @@ inline void CopyStream::CopyRows(std::byte* to, const RegionView& from) {
   for (std::size_t row = 0; row < from.rows; ++row) Copy(to + row * from.row_bytes, from.row(row), from.row_bytes);
 }
 
-// Thread-safe; outlives its streams and memory.
+// Resource; thread-safe; outlives its streams and its memory.
 class ChannelDevice {
  public:
   virtual ~ChannelDevice() = default;
-  // Which device an end that is opened now works on, among all of the world.
+  // Identifies the device among all devices in the world.
   virtual DeviceUuid uuid() const = 0;
   virtual std::unique_ptr<CopyStream> MakeStream() = 0;
   virtual MemoryResource& device_memory() = 0;
-  virtual MemoryResource& pinned_memory() = 0;  // of the host, and reached by the device
-  // Whether the device reaches what lies there by itself; else the host must copy it to pinned memory, or from there.
+  virtual MemoryResource& pinned_memory() = 0;  // host memory that the device reaches
+  // Whether the device reaches memory at this address by itself. If not, the host must copy it to, or from, pinned
+  // memory.
   virtual bool Reaches(const std::byte* address) const = 0;
-  // Runs `call` with this device as the calling thread's.
+  // Runs `call` while this is the calling thread's current device.
   virtual void OnDevice(const std::function<void()>& call) = 0;
 };
 

@@ -61,13 +61,14 @@ class CudaCopyStream final : public CopyStream {
   }
 
   CudaStream stream_;
-  std::deque<CudaEvent> ahead_;  // the marks that were not reached when somebody asked
+  std::deque<CudaEvent> ahead_;  // marks that had not been reached when last asked about, oldest first
   std::vector<CudaEvent> spare_;
   std::uint64_t reached_ = 0;
 };
 
-// Device memory for whatever stream, and for NCCL. In the order of a stream of its own, since cudaMalloc and cudaFree
-// wait for all that runs on the device, among it transfers that wait for their peers.
+// Device memory that any stream, and NCCL, may use at once. It is allocated and freed in the order of a stream of its
+// own, because cudaMalloc and cudaFree would wait for all that runs on the device, including transfers that wait for
+// their peers. Thread-safe.
 class UnorderedMemory final : public MemoryResource {
  public:
   explicit UnorderedMemory(int device) : device_(device) {}
@@ -92,10 +93,10 @@ class UnorderedMemory final : public MemoryResource {
   };
   const int device_;
   std::mutex mutex_;
-  std::optional<Opened> opened_;  // guarded by mutex_; there once something was allocated
+  std::optional<Opened> opened_;  // guarded by mutex_; made at the first allocation
 };
 
-// Touches the device when it is asked for something, not before: a context costs hundreds of megabytes of its memory.
+// Does not touch the device before it is asked for something: a context costs hundreds of megabytes of its memory.
 class CudaChannelDevice final : public ChannelDevice {
  public:
   explicit CudaChannelDevice(int device) : device_(device), device_upstream_(device), pinned_upstream_(device) {}
@@ -126,7 +127,7 @@ class CudaChannelDevice final : public ChannelDevice {
   const int device_;
   UnorderedMemory device_upstream_;
   PinnedMemory pinned_upstream_;
-  // What a connection had serves the next one: to give pinned memory back waits for the whole device.
+  // The next connection uses again what one has given back: freeing pinned memory waits for the whole device.
   CachingMemory device_memory_{device_upstream_};
   CachingMemory pinned_memory_{pinned_upstream_};
 };

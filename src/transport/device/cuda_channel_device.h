@@ -1,4 +1,4 @@
-// The device that channels between GPUs work on (nccl, cuda_ipc), by CUDA's runtime.
+// The device that channels between GPUs (nccl, cuda_ipc) work on, implemented by CUDA's runtime.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace layercast {
 
-// The calling thread's device at this moment. Throws kUnsupported.
+// The calling thread's current device. Throws kUnsupported.
 int CurrentCudaDevice();
-// Throws nothing yet where there is no such device, but kUnsupported as it is used.
+// Does not look at the device yet: if there is no such device, its functions throw kUnsupported.
 std::shared_ptr<ChannelDevice> MakeCudaChannelDevice(int device);
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// What a channel between GPUs works with, opened when it is first asked for: to look costs little where there is no
-// GPU, and nothing where nobody asks.
+// What a channel between GPUs works with (libraries, a device), opened at its first use: so it costs nothing if nobody
+// asks, and little if there is no GPU. Used by the transports nccl and cuda_ipc.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace layercast {
 
-// Throws kUnsupported, with the reason.
+// Throws kUnsupported, with the reason, if there is no CUDA device.
 inline void ExpectCudaDevice() {
   const CudaProbe probe = ProbeCuda();
   if (!probe) throw Error(ErrorCode::kUnsupported, "no CUDA device is here: " + probe.why_none);
@@ -25,13 +25,14 @@ class DeviceParts {
  public:
   explicit DeviceParts(std::function<Parts()> open) : open_(std::move(open)) {}
 
-  // What `open` threw, each time.
+  // Opens the parts at the first call. If `open` has failed, every call throws its error.
   Parts Get() {
     const std::lock_guard lock(mutex_);
     Open();
     if (why_not_) throw Error(*why_not_);
     return *parts_;
   }
+  // Why the parts cannot be opened; empty if they can.
   std::string WhyNot() {
     const std::lock_guard lock(mutex_);
     Open();
@@ -50,8 +51,8 @@ class DeviceParts {
 
   const std::function<Parts()> open_;
   std::mutex mutex_;
-  std::optional<Parts> parts_;  // guarded by mutex_, as is
-  std::optional<Error> why_not_;
+  std::optional<Parts> parts_;    // guarded by mutex_
+  std::optional<Error> why_not_;  // guarded by mutex_
 };
 
 }  // namespace layercast

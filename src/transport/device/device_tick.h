@@ -1,11 +1,11 @@
-// How threads wait while a device works, of which no descriptor tells.
+// How threads of nccl and cuda_ipc wait while a device works: no file descriptor tells when it is done, so they ask.
 #pragma once
 
 #include <chrono>
 
 namespace layercast {
 
-// How often streams and communicators are asked meanwhile: far less than a piece takes, and no core spins.
+// The time between two questions to streams and communicators: far less than a piece takes, yet no core spins.
 inline constexpr std::chrono::microseconds kDeviceTick{50};
 
 }  // namespace layercast

@@ -12,8 +12,8 @@
 namespace layercast {
 namespace {
 
-// What one OfferingEnd offers. Thread-safe. Its owners are the OfferingEnd and the receivers connected to it, who
-// must be able to learn that it has gone.
+// What one OfferingEnd offers. Thread-safe. It is owned by the OfferingEnd and by the receivers connected to it,
+// because these must be able to learn that the OfferingEnd has gone.
 class Exchange {
  public:
   void Add(const Offer& offer) {
@@ -31,8 +31,8 @@ class Exchange {
     ended_ = true;
     offers_.clear();
   }
-  // A receiver has read all that it will: whoever removes an offer after this does so after those reads by this lock
-  // too, and not by the session's messages alone.
+  // To be called when a receiver has read all that it will read. Taking the lock orders these reads before any later
+  // removal of an offer; without it, only the session's messages would.
   void Part() const { const std::lock_guard lock(mutex_); }
   void ExpectThere() const {
     const std::lock_guard lock(mutex_);
@@ -54,8 +54,8 @@ class Exchange {
   bool ended_ = false;                                          // guarded by mutex_
 };
 
-// Who listens in this process, by address. The one process-wide table of the data plane: publisher and receiver may
-// have made their transports apart from each other, and share nothing but the process. Thread-safe.
+// The offering ends of this process, by address. Thread-safe. This is the data plane's only process-wide table:
+// publisher and receiver may have made their transports independently, and share nothing but the process.
 class Listeners {
  public:
   static Listeners& OfThisProcess() {
@@ -64,7 +64,8 @@ class Listeners {
   }
   std::string Add(const std::shared_ptr<Exchange>& exchange) {
     const std::lock_guard lock(mutex_);
-    // Names the process, so that an address that strayed into another one is not mistaken for one of its own.
+    // The address names the process, so that another process to which it has strayed does not take it for one of its
+    // own.
     const std::string address = "inproc://" + HostIdentity::Mine().process + "/" + std::to_string(next_++);
     exchanges_[address] = exchange;
     return address;

@@ -1,4 +1,5 @@
-// Within one process: receivers get views of the publisher's own memory. The reference that the others are compared to.
+// The transport within one process: receivers get views of the publisher's own memory. It is the reference for all
+// others.
 #pragma once
 
 #include <memory>

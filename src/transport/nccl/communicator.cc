@@ -84,7 +84,7 @@ void Communicator::Group(std::span<const Transfer> transfers, const Call& call) 
     try {
       for (const Transfer& transfer : transfers) call(transfer);
     } catch (...) {
-      static_cast<void>(library_.GroupEnd());  // a group that stays open would swallow the thread's next one
+      static_cast<void>(library_.GroupEnd());  // a group left open would swallow the thread's next one
       throw;
     }
     Expect(library_.GroupEnd(), "ncclGroupEnd");

@@ -1,5 +1,5 @@
-// A communicator of a publisher and its receivers: one epoch. It never blocks; what it is told to do is polled for, and
-// its end aborts what is under way. Every end of the channel has one.
+// An NCCL communicator of a publisher and its receivers, for one epoch. It never blocks: whoever begins something polls
+// for its end, and the destructor aborts what is under way. Used by both ends of the channel.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,37 @@ inline constexpr int kPublisherRank = 0;
 
 // A rank's place in an epoch. Value.
 struct Membership {
-  std::uint64_t epoch = 0;  // a publisher's epochs are counted
+  std::uint64_t epoch = 0;  // its number: a publisher counts its epochs
   int ranks = 0;            // the publisher and its receivers
   int rank = 0;
   ncclUniqueId id{};
 };
 
+// Bytes that NCCL is to move. Value.
 struct Transfer {
   std::byte* memory = nullptr;  // of the device
   std::size_t bytes = 0;
-  int receiver = 0;  // its rank; what is received or broadcast needs none
+  int receiver = 0;  // the receiver's rank; only for Send
 };
 
 // Throws kUnavailable.
 ncclUniqueId MakeUniqueId(NcclLibrary& library);
 
-// Resource; one thread only. Everything throws kUnavailable with NCCL's words. NCCL's own runtime finds the device
-// current at every call, so that it opens no other for the thread.
+// Resource; one thread only. All functions throw kUnavailable with NCCL's words. They make the device the thread's
+// current one for every call of NCCL, whose own CUDA runtime would otherwise open another.
 class Communicator {
  public:
-  // Begins to set it up: it stands once Settled() says so, and all other ranks have done the same.
+  // Begins to set the communicator up. It stands once Settled() says so, for which all other ranks must do the same.
   Communicator(NcclLibrary& library, ChannelDevice& device, const Membership& membership);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Whether what was begun last, setting up or a group, is done with: only then may the next begin. A group's transfers
-  // are in the stream from then on, and not before.
+  // Whether NCCL is done with what was begun last (setting up, or a group): only then may the next thing begin. The
+  // transfers of a group are in the stream from then on, and not before.
   bool Settled();
-  // One group each. All ranks must have the same ones in the same order, as far as they take part: of what the
-  // publisher sends, its receiver; of what it broadcasts, everybody.
+  // Each call begins one NCCL group. All ranks must begin the transfers in which they take part in the same order: in
+  // what the publisher sends, the receiver takes part; in what it broadcasts, all ranks do.
   void Send(std::span<const Transfer> transfers, const CopyStream& stream);
   void Receive(std::span<const Transfer> transfers, const CopyStream& stream);
   void Broadcast(std::span<const Transfer> transfers, const CopyStream& stream);

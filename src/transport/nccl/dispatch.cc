@@ -16,7 +16,7 @@ std::vector<ReplyQueue*> QueuesOf(const std::vector<Receiver*>& members) {
   return queues;
 }
 
-// What another reply to the same request has taken.
+// Skips `bytes` of a plan, which were taken from the plan of another reply to the same request.
 void Skip(ReplyPlan& plan, std::size_t bytes) {
   do bytes -= plan.TakeView(std::max<std::size_t>(bytes, 1)).num_bytes();
   while (bytes > 0);
@@ -36,7 +36,7 @@ Dispatch::Dispatch(const DispatchParts& parts, const Membership& membership, con
 }
 
 Dispatch::~Dispatch() {
-  epoch_.reset();  // before what it reads
+  epoch_.reset();  // before the memory that it reads
   for (Round& round : filling_) EndReading(round.pieces.front());
 }
 
@@ -74,7 +74,7 @@ bool Dispatch::all_told() const {
          });
 }
 
-// Looks at the oldest round alone: whoever has not said GO to a later one may not be able to before that.
+// Looks only at the oldest round: a member that has not said GO to a later one may not be able to before that.
 std::vector<Receiver*> Dispatch::Late() {
   const auto now = Deadline::Clock::now();
   const std::uint64_t oldest = announced_.empty() || !sending_.empty() ? 0 : announced_.front().number;
@@ -107,7 +107,7 @@ bool Dispatch::FillTogether() {
   return FillPiece(std::move(to), true);
 }
 
-// A piece for each, in turn.
+// Fills a piece for each member whose next request goes to it alone.
 bool Dispatch::FillAlone() {
   bool moved = false;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
@@ -116,7 +116,8 @@ bool Dispatch::FillAlone() {
   return moved;
 }
 
-// False: they are refused what they asked for.
+// Fills the next piece of the request that is at the front for all of `to`. False: the offer was removed, and they are
+// refused.
 bool Dispatch::FillPiece(std::vector<Lane*> to, bool broadcast) {
   Reply& reply = to.front()->receiver->replies().front();
   if (!parts_.book.Begin(*reply.offered)) {
@@ -126,7 +127,7 @@ bool Dispatch::FillPiece(std::vector<Lane*> to, bool broadcast) {
     }
     return false;
   }
-  // From here on the offer is read, and the piece says so, whatever is thrown.
+  // From here on the offer is read, and the piece in filling_ says so even if something below throws.
   Outgoing& piece = filling_.emplace_back().pieces.emplace_back();
   piece.offered = reply.offered;
   piece.slot = parts_.slots.Take();
@@ -152,11 +153,11 @@ bool Dispatch::FillPiece(std::vector<Lane*> to, bool broadcast) {
   return true;
 }
 
-// Fills the slot with what comes next, and returns how many bytes. `reads_on`: the device copies from the offer's
-// memory by itself, until the stream of copies is through.
+// Fills the slot with what comes next, and returns how many bytes that is. Sets `reads_on` if the device copies from
+// the offer's memory by itself, which then is read until the stream of copies has got there.
 std::size_t Dispatch::PackInto(Slot& slot, ReplyPlan& plan, bool& reads_on) {
   std::size_t bytes = 0;
-  std::size_t copied = 0;  // of them; the rest waits in pinned memory
+  std::size_t copied = 0;  // how many of them have been queued; the rest waits in pinned memory
   const auto copy_up = [&] {
     if (copied < bytes) epoch_->copies().Copy(slot.device.data() + copied, slot.pinned.data() + copied, bytes - copied);
   };
@@ -198,8 +199,8 @@ bool Dispatch::Announce() {
   return moved;
 }
 
-// Adds the piece to the last round for the same members, if it is not full and nothing for one of them comes in
-// between; the first `told` are closed.
+// Adds the piece to the last round for the same members, if that is not full and no later round is for one of them;
+// otherwise appends it as a round of its own. The first `told` rounds have been announced, and take no more pieces.
 void Dispatch::AddToAnnounced(Round round, std::size_t told) {
   std::size_t open = announced_.size() - told;
   for (auto other = announced_.rbegin(); open > 0; ++other, --open) {
@@ -211,7 +212,7 @@ void Dispatch::AddToAnnounced(Round round, std::size_t told) {
   announced_.push_back(std::move(round));
 }
 
-// A piece of nothing does not go by NCCL.
+// Announces a piece of no bytes, which does not go by NCCL and needs no GO.
 void Dispatch::AnnounceNothing(const Round& round) {
   const Outgoing& piece = round.pieces.front();
   for (std::size_t i = 0; i < round.to.size(); ++i) {
@@ -240,7 +241,8 @@ void Dispatch::TakeGos() {
   }
 }
 
-// Only once all whom it is for wait for it: what NCCL sends keeps a part of the device busy until it is taken.
+// Sends a round only once all members that it is for wait for it, because what NCCL sends keeps a part of the device
+// busy until it is taken.
 bool Dispatch::Launch(bool settled) {
   if (!settled || !sending_.MayBegin()) return false;
   std::vector<Round> rounds = TakeLaunchable();
@@ -258,11 +260,11 @@ bool Dispatch::Launch(bool settled) {
   return true;
 }
 
-// One broadcast round, or all rounds of single members that are ready. Each member's come in the order in which they
-// were announced to it.
+// Takes one broadcast round, or all rounds for single members, that are ready. The rounds of each member are taken in
+// the order in which they were announced to it.
 std::vector<Dispatch::Round> Dispatch::TakeLaunchable() {
   std::vector<Round> rounds;
-  std::vector<Lane*> before;  // for whom an earlier one stays
+  std::vector<Lane*> before;  // the members for whom an earlier round stays
   for (auto round = announced_.begin(); round != announced_.end();) {
     const bool ready = round->gos == round->to.size() && !Overlap(round->to, before);
     const bool fits = rounds.empty() || !(rounds.front().broadcast || round->broadcast);

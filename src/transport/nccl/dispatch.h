@@ -1,5 +1,5 @@
-// What goes from a publisher to the members of one epoch: pieces are filled once, announced to those that they are for,
-// and sent or broadcast when all of these have said GO. FORMAT.md has the order.
+// How bytes go from a publisher to the members of one epoch: pieces are filled once, announced to the members that they
+// are for, and sent or broadcast when all of these have said GO. FORMAT.md has the order. Part of Fleet.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace layercast::nccl_channel {
 
-// What it works with; outlives it.
+// What a Dispatch works with; outlives it.
 struct DispatchParts {
   NcclLibrary& library;
   ChannelDevice& device;
@@ -29,30 +29,32 @@ struct DispatchParts {
   Slots& slots;
 };
 
-// Resource; one thread only. Its destructor aborts the epoch; no offer is read for it after.
+// Resource; one thread only. Its destructor aborts the epoch; after that no offer is read for it.
 class Dispatch {
  public:
-  // The publisher's rank of an epoch; `members`, which must not be none, are the others in order. Throws kUnavailable.
+  // The publisher's side of an epoch. `members` are the other ranks, in order, and at least one. Throws kUnavailable.
   Dispatch(const DispatchParts& parts, const Membership& membership, const std::vector<Receiver*>& members);
   ~Dispatch();
   Dispatch(const Dispatch&) = delete;
   Dispatch& operator=(const Dispatch&) = delete;
 
-  // Whether the communicator stands at this end. This and Progress throw when NCCL, or the device, has failed.
+  // Asks NCCL whether the communicator stands at this end. Throws when NCCL, or the device, has failed.
   bool Stands();
-  bool stands() const { return stands_; }  // as it said last
-  // Moves pieces on; true when one did. A member that is refused meanwhile must be forgotten before the next time.
+  bool stands() const { return stands_; }  // what Stands() said last
+  // Moves pieces on; true when one did. Throws when NCCL, or the device, has failed. A member that is refused meanwhile
+  // must be forgotten before the next call.
   bool Progress();
-  // A member has gone: from now on only what NCCL was told before goes on, for others.
+  // To be called when a member has gone. From then on only what NCCL has been told already goes on, for the others.
   void Forget(const Receiver& receiver);
-  bool over() const { return over_; }
-  // NCCL has been told all that the members left have asked for.
+  bool over() const { return over_; }  // whether a member has gone
+  // Whether NCCL has been told of all that the remaining members have asked for.
   bool all_told() const;
-  // The members that have kept the rest waiting for too long.
+  // The members that have kept the others waiting for too long.
   std::vector<Receiver*> Late();
 
-  // Whether the device or NCCL is at work, of which no descriptor tells; whether something waits for a member.
+  // Whether the device or NCCL is at work, of which no file descriptor tells.
   bool busy() const { return !stands_ || !filling_.empty() || !sending_.empty(); }
+  // Whether something waits for a member.
   bool waits() const { return !announced_.empty() || sharing_.waits(); }
 
  private:
@@ -60,19 +62,19 @@ class Dispatch {
   struct Lane {
     Receiver* receiver;  // null: it has gone
     int rank;
-    std::size_t under_way = 0;   // pieces, of which it has memory for kPiecesUnderWay
-    std::deque<Round*> to_go{};  // announced, in order, and it has not said GO
+    std::size_t under_way = 0;   // pieces on their way to it; it has memory for kPiecesUnderWay
+    std::deque<Round*> to_go{};  // the rounds announced to it, in order, to which it has not said GO
   };
-  // A piece, filled once for all whom its round is for.
+  // A piece, which is filled once for all members that its round is for.
   struct Outgoing {
-    std::vector<std::uint64_t> tickets;  // by receiver
+    std::vector<std::uint64_t> tickets;  // one for each of these members
     std::uint64_t offset = 0;
     std::size_t bytes = 0;
     Slots::Lent slot;
-    std::shared_ptr<Offered> offered;  // second owner: the book; while the offer's memory is read
+    std::shared_ptr<Offered> offered;  // second owner: the book; null once its memory is not read any more
     std::uint64_t filled = 0;          // the mark in the stream of copies
   };
-  // What goes in one group, to one member or to all.
+  // Pieces that are announced and go together, to one member or to all.
   struct Round {
     std::vector<Lane*> to;
     bool broadcast = false;
@@ -81,7 +83,7 @@ class Dispatch {
     std::uint64_t number = 0;
   };
 
-  // The stages of a piece: each moves those that can go on to the next.
+  // The stages of a piece: each function moves the pieces that can go on to the next stage.
   bool Fill();
   bool MayFill(const Lane& lane) const;
   bool FillTogether();
@@ -104,12 +106,12 @@ class Dispatch {
   bool stands_ = false;
   bool over_ = false;
   std::deque<Round> filling_;   // of one piece each
-  std::list<Round> announced_;  // stay where they are
-  std::uint64_t rounds_ = 0;    // so far
-  std::uint64_t oldest_ = 0;    // of these, that nothing but its members keeps waiting; 0: none
+  std::list<Round> announced_;  // a list, because lanes point to its rounds
+  std::uint64_t rounds_ = 0;    // how many there were so far
+  std::uint64_t oldest_ = 0;    // the number of the oldest round, if it waits for its members only; else 0
   Deadline::Clock::time_point oldest_since_;
   Groups<Round> sending_;
-  std::optional<Epoch> epoch_;  // for as long as this lives
+  std::optional<Epoch> epoch_;  // there until the destructor ends it
 };
 
 }  // namespace layercast::nccl_channel

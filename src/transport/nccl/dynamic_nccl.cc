@@ -91,7 +91,7 @@ std::string NcclPath() {
 std::unique_ptr<NcclLibrary> LoadNccl(const std::string& path) { return std::make_unique<DynamicNccl>(path); }
 
 std::string VersionText(int version) {
-  // As NCCL_VERSION puts them together; before 2.9 otherwise.
+  // NCCL_VERSION combines the numbers in this way; before 2.9 it had another factor.
   const int base = version < 10'000 ? 1'000 : 10'000;
   return std::to_string(version / base) + "." + std::to_string(version % base / 100) + "." +
          std::to_string(version % 100);

@@ -1,5 +1,5 @@
-// All that one end has on its device for one epoch but the memory: a communicator, a stream for NCCL and one for
-// copies. Nothing of an epoch is used again in the next.
+// What one end has on its device for one epoch, except memory: a communicator, a stream for NCCL and one for copies.
+// Nothing of an epoch is used again in the next. Part of Dispatch and of Intake.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace layercast::nccl_channel {
 
-// Groups of transfers on their way through NCCL, each of some `Item`s. Part of each end; one thread only.
+// The groups of transfers that are on their way through NCCL, each of some `Item`s. One thread only.
 template <typename Item>
 class Groups {
  public:
   bool empty() const { return launching_.empty() && running_.empty(); }
   // Whether a group may begin: the last one has been launched.
   bool MayBegin() const { return launching_.empty(); }
-  // The communicator was told to begin with them.
+  // To be called when the communicator has been told to begin a group of these items.
   void Add(std::vector<Item> items) {
     if (running_.empty()) moved_ = Deadline::Clock::now();
     launching_ = std::move(items);
   }
-  // The items of the next group that is through; empty: none is. `settled`: what the communicator says now.
+  // The items of the next group that is through; empty if none is. `settled`: what Communicator::Settled says now.
   std::vector<Item> TakeDone(bool settled, CopyStream& stream) {
     if (settled && !launching_.empty()) {
       running_.push_back({stream.Mark(), std::move(launching_)});
@@ -38,7 +38,7 @@ class Groups {
     moved_ = Deadline::Clock::now();
     return items;
   }
-  // For how long nothing has come through, while something should.
+  // For how long no group has come through although some are on their way.
   Deadline::Clock::duration Stalled() const {
     return empty() ? Deadline::Clock::duration::zero() : Deadline::Clock::now() - moved_;
   }
@@ -65,7 +65,7 @@ class Epoch {
   CopyStream& transfers() { return *transfers_; }
 
  private:
-  // Destroyed last to first: the communicator first, which ends what the streams wait for.
+  // Destroyed from last to first: the communicator goes first, which ends what the streams wait for.
   std::unique_ptr<CopyStream> copies_;
   std::unique_ptr<CopyStream> transfers_;
   Communicator communicator_;

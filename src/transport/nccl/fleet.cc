@@ -88,7 +88,7 @@ void Fleet::Call() {
   std::ranges::copy_if(members_, std::back_inserter(crew_), [&](const Receiver* member) {
     return member->wants() && (admits || !member->is_new() || Has(before, *member));
   });
-  if (crew_.empty()) return;  // whoever is outside is called next
+  if (crew_.empty()) return;  // members outside are called next
   if (admits) OweEach(before);
   number_ = ++context_.epochs;
   for (Receiver* const member : crew_) member->Call(number_);
@@ -116,7 +116,8 @@ std::vector<Receiver*> Fleet::Silent() const {
   return silent;
 }
 
-// Who has got all that he wanted before he heard of the call is left alone; who is silent is not waited for by others.
+// Leaves out members that got all they wanted before they heard of the call, and puts apart those that stay silent, so
+// that others do not wait for them.
 bool Fleet::Gather() {
   std::erase_if(crew_, [](const Receiver* member) { return !member->wants(); });
   const std::vector<Receiver*> silent = Silent();
@@ -148,7 +149,8 @@ void Fleet::Begin() {
   answer_by_ = Deadline::After(context_.patience.to_answer);
 }
 
-// One that is frozen would keep all from standing: they are asked again, now and then, whether they are there.
+// A frozen member would keep the communicator from standing for all. So the members are called again now and then, and
+// those that do not answer are put apart.
 bool Fleet::SetUp() {
   if (dispatch_->Stands()) return true;
   ExpectNoneFailed();
@@ -173,7 +175,8 @@ bool Fleet::Attend() {
   return moved;
 }
 
-// Somebody has gone. Where he had all that he wanted, so have the others, or it is on its way to them.
+// A member has gone. If it had all that it wanted, the others have that too, or it is on its way to them and may
+// finish.
 bool Fleet::LetFinish() {
   if (!AnyWants(crew_)) {
     End();
@@ -197,7 +200,7 @@ void Fleet::ExpectNoneFailed() const {
 
 void Fleet::Suspect(const Error& error) {
   log::warn("nccl: epoch {} ends: {}", number_, error.what());
-  const bool explained = dispatch_ && dispatch_->over();  // somebody has gone
+  const bool explained = dispatch_ && dispatch_->over();  // a member has gone
   Call();
   if (calling_ && !explained) suspected_ = error;
 }

@@ -29,7 +29,8 @@ bool Fleets::Progress() {
   return moved;
 }
 
-// Between what it has asked for and what it asks for next: it takes part in the epoch that is made for that.
+// Moves receivers that rest from a fleet of their own to the shared one, if they may return. They take part in the
+// epoch that is made for what is asked for next.
 void Fleets::LetReturn(Fleet& own) {
   const std::vector<Receiver*> members = own.members();
   for (Receiver* const receiver : members) {

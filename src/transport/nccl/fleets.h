@@ -1,5 +1,6 @@
-// All receivers of a publisher's end, in fleets: one of the size that the publisher was told, and each receiver beyond
-// it, or that it went on without, in a fleet of its own, until there is a place for it.
+// All receivers of an offering end, in fleets: one shared fleet of the size that the publisher was told, and a fleet of
+// its own for each receiver that found no place there, or that the shared fleet went on without, until it can join
+// that. Part of NcclOfferingEnd.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace layercast::nccl_channel {
 
-// Resource; one thread only. Outlives the receivers, each of which leaves as it ends.
+// Resource; one thread only. Outlives the receivers, each of which leaves when it is destroyed.
 class Fleets {
  public:
   Fleets(const FleetContext& context, std::size_t size) : context_(context) { fleets_.emplace_back(context_, size); }
@@ -27,7 +28,7 @@ class Fleets {
   void LetReturn(Fleet& own);
 
   FleetContext context_;
-  std::list<Fleet> fleets_;  // the first is that of the size, the others are of one
+  std::list<Fleet> fleets_;  // the first is the shared one, the others have one member each
 };
 
 }  // namespace layercast::nccl_channel

@@ -19,7 +19,7 @@ ByteReader Open(std::span<const std::byte> message, NcclKind kind, std::string n
   return OpenMessage(message, static_cast<Kind>(kind), std::move(name));
 }
 
-// At most a fleet's ranks.
+// Reads a rank, or a number of ranks, which is no larger than a fleet can have.
 int GetRank(ByteReader& reader, std::string_view field) {
   const auto rank = reader.Get<std::uint8_t>(field);
   if (rank > kMaxFleet + 1) reader.Fail(std::string(field) + " " + std::to_string(rank));

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxFleet = 64;                       // receivers in an e
 
 struct Hello {
   std::uint16_t version = kVersion;
-  Token key{};  // the publisher's, from its address: whoever has it was told the address
+  Token key{};  // the publisher's secret, from its address: it shows that the receiver was told that
   std::uint32_t nccl = 0;
   DeviceUuid device{};
 };
@@ -33,26 +33,26 @@ struct Welcome {
   std::uint16_t version = kVersion;
 };
 
-// The receiver is where it was called to, and asks next for what it lacks.
+// A receiver's answer to CALL: it has left its former epoch, and asks next for what it lacks.
 struct Ready {
   std::uint64_t epoch = 0;
-  std::uint32_t requests = 0;  // that follow
+  std::uint32_t requests = 0;  // how many requests follow
 };
 
-// The next piece of a chunk that waits in one of the publisher's slots: so many bytes, from that offset on.
+// Announces the next piece of a chunk: `bytes` from `offset` on, which wait in one of the publisher's slots.
 struct Piece {
   std::uint64_t ticket = 0;
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
 };
 
-// What goes next, in one group of NCCL's.
+// The pieces that go to a receiver next, in one NCCL group.
 struct PieceGroup {
   bool broadcast = false;  // to all of the epoch; else to this receiver alone
   std::vector<Piece> pieces;
 };
 
-// What a message opens with: also what other channels say alike.
+// The first byte of a message. Includes the kinds that this channel has in common with others (Kind).
 enum class NcclKind : std::uint8_t {
   kHello = 1,
   kRequest = 2,
@@ -75,11 +75,12 @@ std::vector<std::byte> EncodeWelcome(const Welcome& welcome);
 std::vector<std::byte> EncodePieces(const PieceGroup& group);
 std::vector<std::byte> EncodeEpoch(const Membership& membership);
 std::vector<std::byte> EncodeReady(const Ready& ready);
-// STANDS, FAILED, CALL: an epoch's number. GO, DONE: nothing.
+// EncodeNumber is for STANDS, FAILED and CALL, which have an epoch's number; EncodeBare for GO and DONE, which have
+// nothing.
 std::vector<std::byte> EncodeNumber(NcclKind kind, std::uint64_t number);
 std::vector<std::byte> EncodeBare(NcclKind kind);
 
-// Throws kUnsupported, naming both, where that is not ours: there is no older one to fall back to.
+// Throws kUnsupported, naming both versions, unless `version` is kVersion: there is no older one to fall back to.
 void ExpectVersion(std::uint16_t version, const char* whose);
 
 NcclKind KindOf(std::span<const std::byte> message);

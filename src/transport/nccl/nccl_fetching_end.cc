@@ -31,7 +31,7 @@ void NcclFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
 
 void NcclFetchingEnd::AwaitWelcome(Deadline deadline) {
   const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
-  if (KindOf(answer) == NcclKind::kRefused) TakeMessage(answer);  // throws what it refuses with
+  if (KindOf(answer) == NcclKind::kRefused) TakeMessage(answer);  // throws the refusal
   DecodeWelcome(answer);
 }
 
@@ -74,7 +74,7 @@ bool NcclFetchingEnd::Progress() {
   try {
     moved = TakeMessages();
   } catch (const Error& error) {
-    if (failure_ && error.code() == ErrorCode::kUnavailable) throw Error(*failure_);  // that is why
+    if (failure_ && error.code() == ErrorCode::kUnavailable) throw Error(*failure_);  // the cause
     throw;
   }
   if (called_by_ && called_by_->Passed()) throw Error(*failure_);
@@ -155,7 +155,8 @@ void NcclFetchingEnd::EndEpoch() {
   stands_ = false;
 }
 
-// In the order in which they were asked for first: so the members of a fleet ask for the same again.
+// Repeats the requests in the order in which they were first made, so that the members of a fleet ask for the same
+// again.
 void NcclFetchingEnd::AskAgain() {
   std::vector<Chunk*> chunks;
   requests_.ForEach([&](Chunk& chunk) { chunks.push_back(&chunk); });
@@ -167,7 +168,7 @@ void NcclFetchingEnd::AskAgain() {
 }
 
 void NcclFetchingEnd::TakePieces(const PieceGroup& group) {
-  if (failure_) return;  // of an epoch that has ended here
+  if (failure_) return;  // these are of an epoch that has ended here
   if (!intake_) throw Error(ErrorCode::kCorrupt, "pieces, outside of an epoch");
   std::vector<Intake::Incoming> incoming;
   for (const Piece& piece : group.pieces) {
@@ -179,8 +180,8 @@ void NcclFetchingEnd::TakePieces(const PieceGroup& group) {
   intake_->Announce(group.broadcast, std::move(incoming));
 }
 
-// In order, none of nothing but that of an empty chunk, never past the end, and no more, nor longer, than there is
-// memory for.
+// The chunk of a piece that was announced. Throws kCorrupt unless the piece comes in order, stays inside the chunk, has
+// bytes (unless the chunk is empty), and there is memory for it.
 Chunk& NcclFetchingEnd::ExpectAskedFor(const Piece& piece) {
   Chunk* const chunk = requests_.Find(piece.ticket);
   const bool asked_for = chunk != nullptr && piece.offset == chunk->announced &&
@@ -198,7 +199,8 @@ void NcclFetchingEnd::Complete(Chunk& chunk) {
 }
 
 void NcclFetchingEnd::Wait(Deadline deadline) {
-  // The publisher's part of what NCCL is doing is done by its service: it may be asked, and must answer, all the time.
+  // The publisher is asked even while NCCL is at work here: its part of that is done by its service thread, which must
+  // be able to answer all the time.
   if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
   if (intake_ && intake_->busy()) return Sleep(kDeviceTick);
   Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());

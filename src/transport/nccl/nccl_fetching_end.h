@@ -1,5 +1,5 @@
-// The receiver's end of the nccl channel: it goes where its publisher calls it, asks for what it lacks, and takes what
-// comes. What comes in one epoch is intake.h's.
+// The receiver's end of the nccl channel: it joins the epochs that its publisher calls it to, asks for what it lacks,
+// and takes what comes. intake.h has what happens within one epoch.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ namespace layercast::nccl_channel {
 class NcclFetchingEnd final : public FetchingEnd {
  public:
   // Returns when its first epoch stands. Throws kUnavailable, kDeadlineExceeded, or kUnsupported (unequal versions, one
-  // GPU for both ends), naming `address` up to its key.
+  // GPU for both ends), naming `address` without its key.
   NcclFetchingEnd(const NcclParts& parts, const std::string& address, Deadline deadline);
   ~NcclFetchingEnd() override { Close(); }
 
@@ -42,7 +42,7 @@ class NcclFetchingEnd final : public FetchingEnd {
   void Greet(const ControlAddress& address, Deadline deadline);
   void AwaitWelcome(Deadline deadline);
   void AwaitEpoch(Deadline deadline);
-  // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
+  // Takes what has come; true if there was something. Throws the publisher's refusal, or what has gone wrong.
   bool Progress();
   bool TakeMessages();
   void TakeMessage(std::span<const std::byte> message);
@@ -51,13 +51,13 @@ class NcclFetchingEnd final : public FetchingEnd {
   void TakePieces(const PieceGroup& group);
   Chunk& ExpectAskedFor(const Piece& piece);
   void Complete(Chunk& chunk);
-  // Ends the epoch that it was called to last: bytes under way do not come any more. What is not whole is asked for
-  // again.
+  // Ends the epoch that this end was called to last: bytes under way do not come any more, and chunks that are not
+  // whole have to be asked for again (AskAgain).
   void EndEpoch();
   void AskAgain();
 
   bool ProgressDevice();
-  // NCCL has failed here: the publisher is told, and calls again, or ends the connection.
+  // To be called when NCCL has failed at this end. Tells the publisher, which then calls again or ends the connection.
   void Fail(const Error& error);
   void Wait(Deadline deadline);
   void Sleep(std::chrono::microseconds time);
@@ -68,13 +68,13 @@ class NcclFetchingEnd final : public FetchingEnd {
   Liveness liveness_;
   RequestsUnderWay<Chunk> requests_;
   std::uint64_t asked_ = 0;            // requests so far
-  std::uint64_t number_ = 0;           // of the epoch that it was called to last; 0: none yet
-  bool stood_ = false;                 // an epoch has
-  bool stands_ = false;                // this one does, and the publisher knows
-  std::optional<Error> failure_;       // of NCCL's in this epoch
-  std::optional<Deadline> called_by_;  // after that, to the next
+  std::uint64_t number_ = 0;           // of the epoch that this end was called to last; 0: none yet
+  bool stood_ = false;                 // some epoch has stood
+  bool stands_ = false;                // the present epoch stands, and the publisher knows
+  std::optional<Error> failure_;       // NCCL's failure in this epoch
+  std::optional<Deadline> called_by_;  // by when the next call must come, after a failure
   Slots slots_;
-  std::optional<Intake> intake_;  // while it is in an epoch
+  std::optional<Intake> intake_;  // while this end is in an epoch
 };
 
 }  // namespace layercast::nccl_channel

@@ -32,7 +32,7 @@ class NcclLibrary {
   virtual const char* GetErrorString(ncclResult_t result) = 0;
 };
 
-// "2.28.9"
+// A version code of NCCL as text: "2.28.9".
 std::string VersionText(int version);
 
 }  // namespace layercast::nccl_channel

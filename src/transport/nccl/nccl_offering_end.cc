@@ -32,7 +32,7 @@ std::chrono::microseconds TickOf(Attention attention) {
   }
 }
 
-// Moves every fleet's pieces on, in turn: no fleet's slowness is another's.
+// Moves every fleet's pieces on, in turn, so that a slow fleet does not hold up others.
 void Serve(Receivers<Receiver, ReceiverContext>& receivers, Fleets& fleets, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     bool moved = false;
@@ -55,7 +55,8 @@ NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const OfferingOptions& options
       }) {}
 
 void NcclOfferingEnd::Remove(std::uint64_t offer_id) {
-  // What reads the offer's memory are copies on our own device, which wait for no receiver.
+  // No receiver has to be cut: only copies on the publisher's own device read the offer's memory, and they wait for no
+  // receiver.
   book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& /*offered*/) { wake_.Ring(); });
 }
 

@@ -32,7 +32,7 @@ class NcclOfferingEnd final : public OfferingEnd {
   OfferBook book_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   ControlAddress address_{.channel = "nccl", .key = RandomToken()};
-  UniqueFd listener_;  // until the service has it
+  UniqueFd listener_;  // until the service thread takes it over
   ServiceThread service_;
 };
 

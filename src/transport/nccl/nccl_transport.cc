@@ -21,9 +21,10 @@ class NcclTransport final : public Transport {
 
   std::string_view name() const override { return "nccl"; }
   std::string WhyNotHere() const override { return parts_.WhyNot(); }
-  // A communicator costs seconds, memory of both GPUs, and some of their processors while bytes move.
+  // Not by default: a communicator costs seconds, memory of both GPUs, and some of their processors while bytes move.
   bool ByDefault(const HostIdentity& /*mine*/, const HostIdentity& /*theirs*/) const override { return false; }
-  // NCCL looks at the whole machine first. Twice that, for the probe and for the session, is still within a lease.
+  // Long, because NCCL looks at the whole machine first. Twice this time, for the probe and for the session, is still
+  // within a lease.
   std::chrono::milliseconds connect_time() const override { return std::chrono::seconds(12); }
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
     return std::make_unique<nccl_channel::NcclOfferingEnd>(parts_.Get(), options);

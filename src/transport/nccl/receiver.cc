@@ -26,7 +26,7 @@ void Receiver::TakeMessages() {
 }
 
 void Receiver::Take(std::span<const std::byte> message) {
-  if (state_ == State::kGreets) return TakeHello(DecodeHello(message));  // the first thing that anybody says
+  if (state_ == State::kGreets) return TakeHello(DecodeHello(message));  // HELLO comes first
   const NcclKind kind = KindOf(message);
   if (kind == NcclKind::kPing) {
     DecodeBare(message);
@@ -75,7 +75,7 @@ void Receiver::TakeHello(const Hello& hello) {
 void Receiver::Call(std::uint64_t epoch) {
   answered_ = false;
   control_.Send(EncodeNumber(NcclKind::kCall, epoch));
-  if (epoch == epoch_) return;  // to hear whether it is still there
+  if (epoch == epoch_) return;  // this call only asks whether it is still there
   epoch_ = epoch;
   state_ = State::kCalled;
   failed_ = false;
@@ -94,7 +94,8 @@ void Receiver::TakeReady(const Ready& ready) {
   unfinished_ = 0;
 }
 
-// While it is called, and has not answered, a request shows only that it waits for something.
+// A request that comes between a call and its answer shows only that the receiver waits for something: it is repeated
+// after the answer.
 void Receiver::TakeRequest(const Request& request) {
   if (!wants()) wants_since_ = Deadline::Clock::now();
   ++unfinished_;

@@ -60,8 +60,9 @@ bool Sharing::HasAtTheFront(const Member& member, const Reply& reply) {
   return !member.queue->empty() && member.queue->front().Equals(reply);
 }
 
-// Whether a member has asked for the same behind other things, or for nothing yet. Whoever has asked for other things
-// alone takes others, or has had this one; and so has, or will have, whoever is given it alone now.
+// Whether a member may still get to the same request: it has asked for the same behind other things, or for nothing
+// yet. A member that has asked for other things only fetches other bytes, or has had these already; one that is being
+// given this request alone now (so its front is skipped) will not make it again.
 bool Sharing::MayCome(const Member& member, const Reply& reply) {
   if (member.missed_at == member.queue->pushed()) return false;
   const std::deque<Reply>& asked = member.queue->all();
@@ -69,7 +70,8 @@ bool Sharing::MayCome(const Member& member, const Reply& reply) {
                                       [&](const Reply& other) { return other.Equals(reply); });
 }
 
-// Those that have not come are not waited for again before they ask for something more.
+// Gives up waiting for the members that do not have this request at the front. They are not waited for again before
+// they ask for something more.
 void Sharing::GiveUp(const Reply& reply) {
   for (Member& member : members_) {
     if (!HasAtTheFront(member, reply)) member.missed_at = member.queue->pushed();

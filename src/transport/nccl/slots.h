@@ -1,5 +1,6 @@
-// Memory that pieces wait in. It is kept from one epoch to the next: taking pinned memory or giving it back may wait
-// for the whole device, transfers of other connections among it, and device memory would have to be mapped again.
+// The memory in which pieces wait at both ends of the nccl channel. It is kept from one epoch to the next: taking
+// pinned memory or giving it back may wait for the whole device, transfers of other connections included, and device
+// memory would have to be mapped again.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@
 
 namespace layercast::nccl_channel {
 
-// Where a piece waits: in the device's memory, and in the host's where the device does not reach what it is for.
+// Where a piece waits: in device memory, and also in pinned host memory if the device does not reach its source or
+// destination by itself.
 struct Slot {
   Buffer device;
   Buffer pinned;
@@ -24,19 +26,19 @@ class Slots {
     Slots* slots;
     void operator()(Slot* slot) const { slots->spare_.emplace_back(slot); }
   };
-  // Comes back by itself: not before what reads or writes it has ended.
+  // A slot on loan, which comes back by itself. It must be held until nothing reads or writes it any more.
   using Lent = std::unique_ptr<Slot, Return>;
 
-  // Each of so many bytes.
+  // `slot_bytes`: of each slot.
   Slots(ChannelDevice& device, std::size_t slot_bytes) : device_(device), slot_bytes_(slot_bytes) {}
 
   std::size_t slot_bytes() const { return slot_bytes_; }
-  // There are no more than so many; nothing is made before it is needed.
+  // Sets how many slots there may be at most. None is made before it is needed.
   void Allow(std::size_t most) { most_ = most; }
   std::size_t num_spare() const { return spare_.size() + (most_ > made_ ? most_ - made_ : 0); }
-  // Only when there is one. Throws kResourceExhausted.
+  // Only when num_spare() is not 0. Throws kResourceExhausted.
   Lent Take();
-  // Made where it is needed first: where all copies reach their other side, none is.
+  // The slot's pinned memory, made at its first use. If the device reaches all sources and destinations, none is made.
   std::byte* PinnedOf(Slot& slot);
 
  private:

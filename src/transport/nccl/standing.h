@@ -1,4 +1,4 @@
-// Whether a receiver that its fleet went on without may come back to it. Value; one thread only (the service's).
+// Whether a receiver that its fleet went on without may come back to it. Part of Receiver.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,10 @@
 
 namespace layercast::nccl_channel {
 
-// A receiver *rests* when it has all that it asked for: between two versions. One that was put apart is back after its
-// first rest; if it is put apart again before it has rested in the fleet, after twice as many, and so on. So whoever
-// keeps a fleet waiting each time does that to one version in 64 in the end.
+// Value; one thread only (the service thread). A receiver *rests* when it has all that it asked for, as between two
+// versions. One that was put apart may return after its first rest; if it is put apart again before it has rested in
+// the fleet, it may after twice as many rests, and so on. So a receiver that keeps its fleet waiting each time does so
+// for one version in 64 in the end.
 class Standing {
  public:
   static constexpr std::size_t kMostRests = 64;
@@ -24,8 +25,8 @@ class Standing {
   bool MayReturn() const { return sits_out_ == 0; }
 
  private:
-  std::size_t sits_out_ = 0;  // rests, from now on
-  std::size_t next_ = 1;      // that it will sit out if it is put apart once more
+  std::size_t sits_out_ = 0;  // how many more rests it stays apart
+  std::size_t next_ = 1;      // for how many rests it will stay apart if it is put apart once more
 };
 
 }  // namespace layercast::nccl_channel

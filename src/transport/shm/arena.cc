@@ -15,13 +15,15 @@ namespace layercast::shm_channel {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Segments are sparse until they are used, so a large one costs nothing; few of them keep attaching short.
+// Segments are sparse until they are used, so a large one costs nothing, and the fewer there are, the faster receivers
+// attach.
 constexpr std::size_t kSmallestSegment = std::size_t{256} << 20;
 constexpr std::size_t kLargestStep = std::size_t{16} << 30;
 
 std::size_t Footprint(std::size_t bytes) { return RoundUp(std::max<std::size_t>(bytes, 1), kMemoryAlignment); }
 
-// Faulting in one go takes half the time of touching page by page. A kernel that cannot leaves it to the first touch.
+// Faults in the segment up to `end`. Doing it in one go takes half the time of touching page by page. Where the kernel
+// cannot, pages are faulted in when they are first touched.
 void FaultIn(Segment& segment, std::size_t end) {
   if (end <= segment.faulted_in) return;
   const std::size_t to = std::min(RoundUp(end, kPage), segment.file.memory.size());
@@ -86,7 +88,7 @@ Segment* Arena::BestFit(std::size_t bytes) const {
 }
 
 Segment& Arena::AddSegment(std::size_t bytes) {
-  // Wholly free segments that are too small for this: sizes have changed, and they would only pile up.
+  // Drops segments that are wholly free, and too small for this: sizes have changed, and they would only pile up.
   std::erase_if(segments_, [](const auto& entry) { return entry.second->free.all(); });
   std::size_t total = 0;
   for (const auto& [base, segment] : segments_) total += segment->file.memory.size();

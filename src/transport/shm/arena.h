@@ -1,4 +1,5 @@
-// The publisher's shared memory: a MemoryResource over a few large memfds, whose freed ranges serve the next version.
+// The publisher's shared memory: a MemoryResource over a few large memfds. The next version uses freed ranges again.
+// Part of ShmOfferingEnd.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +14,16 @@
 
 namespace layercast::shm_channel {
 
-// One memfd and its free ranges. Used under the arena's mutex only, but for `file`, which is immutable.
+// One memfd and its free ranges. `file` is immutable; the rest is guarded by the arena's mutex.
 struct Segment {
   explicit Segment(std::size_t size);
 
   Memfd file;
   FreeRanges free;
-  std::size_t faulted_in = 0;  // bytes from the start
+  std::size_t faulted_in = 0;  // bytes from the start that are
 };
 
-// Where a run of bytes lies. `segment` is shared with offers, which keep it mapped while they need its descriptor.
+// Where a run of bytes lies. Value. Offers share `segment` with the arena: they keep it while they need its descriptor.
 struct Location {
   std::shared_ptr<const Segment> segment;
   std::size_t offset = 0;
@@ -39,7 +40,7 @@ class Arena final : public MemoryResource {
   std::size_t segments() const;
 
  private:
-  // The segment of the smallest free range that `bytes` fit in; null when there is none.
+  // The segment with the smallest free range into which `bytes` fit; null if there is none.
   Segment* BestFit(std::size_t bytes) const;
   Segment& AddSegment(std::size_t bytes);
   Segment* SegmentOf(const std::byte* address) const;

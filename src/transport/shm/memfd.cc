@@ -40,7 +40,7 @@ Memfd MakeMemfd(const char* name, std::size_t size) {
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd.get(), 0);
   if (base == MAP_FAILED) ThrowExhausted("mapping", size);
   made.memory = Mapping(static_cast<std::byte*>(base), size);
-  // From here on nobody, this process included, can get another way to write, or change the size.
+  // From here on nobody, not even this process, can make another writable mapping or change the size.
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   if (::fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0) ThrowExhausted("seals", size);
   return made;

@@ -1,4 +1,4 @@
-// Sealed memfds: made and written by the publisher, mapped read-only by receivers. Resources.
+// Sealed memfds: made and written by the publisher, mapped read-only by receivers.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace layercast::shm_channel {
 
-// A mapping of a whole memfd. Move-only.
+// A mapping of a whole memfd. Resource; move-only.
 class Mapping {
  public:
   Mapping() = default;
@@ -30,25 +30,27 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// The publisher's: writable through this mapping alone.
+// A memfd of the publisher, which can be written through this mapping only. Resource.
 struct Memfd {
   UniqueFd fd;
   Mapping memory;
 };
 
-// `size` zero bytes, none of them faulted in yet; sealed. Throws kResourceExhausted.
+// Makes a sealed memfd of `size` zero bytes, none of them faulted in yet. Throws kResourceExhausted.
 Memfd MakeMemfd(const char* name, std::size_t size);
 
-// Which file a descriptor is of, as long as somebody holds it.
+// Identifies the file that a descriptor refers to, for as long as somebody keeps the file open or mapped. Value.
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   auto operator<=>(const FileIdentity&) const = default;
 };
 
-// Checks what came from a peer. Throws kCorrupt unless it is a regular file that can neither shrink nor grow.
+// Checks and identifies a descriptor that came from a peer. Throws kCorrupt unless it is of a regular file that can
+// neither shrink nor grow.
 FileIdentity IdentityOf(const UniqueFd& fd);
-// Maps such a file read-only, whole; nothing is faulted in. Throws kCorrupt, kResourceExhausted.
+// Maps the whole of a file that IdentityOf has accepted, read-only; nothing is faulted in. Throws kCorrupt,
+// kResourceExhausted.
 Mapping MapReadOnly(const UniqueFd& fd);
 
 }  // namespace layercast::shm_channel

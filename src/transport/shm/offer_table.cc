@@ -61,7 +61,8 @@ WrittenTable::WrittenTable(const Offer& offer, const Arena& arena)
 }
 
 WrittenTable::~WrittenTable() {
-  // An exchange, not a store: it is to be seen before anything that is written into the offer's memory from now on.
+  // An exchange, not a store, so that receivers see it before anything that is written to the offer's memory
+  // afterwards.
   __atomic_exchange_n(LiveOf(file_.memory), 0, __ATOMIC_SEQ_CST);
 }
 
@@ -77,7 +78,7 @@ ReadTable::ReadTable(const UniqueFd& fd, std::vector<std::shared_ptr<const Mappi
   if (room % sizeof(Entry) != 0 || room / sizeof(Entry) != header.tensors) {
     Fail(std::to_string(header.tensors) + " tensors in " + std::to_string(memory_.size()) + " bytes");
   }
-  std::vector<Entry> entries(header.tensors);  // a copy: what is checked is what is used
+  std::vector<Entry> entries(header.tensors);  // a copy, so that what is used is what was checked
   if (room != 0) std::memcpy(entries.data(), memory_.base() + sizeof(header), room);
   tensors_.reserve(entries.size());
   for (const Entry& entry : entries) {

@@ -12,12 +12,13 @@
 
 namespace layercast::shm_channel {
 
-constexpr std::size_t kMaxSegmentsOfOffer = 250;  // what one message can carry descriptors for
+constexpr std::size_t kMaxSegmentsOfOffer = 250;  // one message carries the descriptors of all of them
 
-// The publisher's. Resource; the destructor says to every receiver that the offer is gone.
+// The table as its publisher writes it. Resource; the destructor tells every receiver that the offer is gone.
 class WrittenTable {
  public:
-  // Throws kInvalidArgument, naming the tensor, when one does not lie in the arena.
+  // Throws kInvalidArgument, naming the tensor, if one does not lie in the arena; kResourceExhausted if the offer lies
+  // in too many segments.
   WrittenTable(const Offer& offer, const Arena& arena);
   ~WrittenTable();
   WrittenTable(const WrittenTable&) = delete;
@@ -31,14 +32,14 @@ class WrittenTable {
   std::vector<std::shared_ptr<const Segment>> segments_;  // second owner: the arena
 };
 
-// The receiver's. Resource.
+// The table as a receiver reads it. Resource.
 class ReadTable {
  public:
   // Maps and checks the table against the segments that came with it. Throws kCorrupt.
   ReadTable(const UniqueFd& fd, std::vector<std::shared_ptr<const Mapping>> segments);
-  bool live() const;
+  bool live() const;  // whether the publisher still offers it
   const std::vector<OfferedTensor>& tensors() const { return tensors_; }
-  // Shared with the cache and with other offers of the same segment.
+  // Shared with the cache, and with the tables of other offers in the same segments.
   const std::vector<std::shared_ptr<const Mapping>>& segments() const { return segments_; }
 
  private:

@@ -1,4 +1,4 @@
-// The receiver's end of the shm channel: maps what an offer lies in, once, and answers requests with views.
+// The receiver's end of the shm channel: maps the segments of an offer once, and answers requests with views into them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace layercast::shm_channel {
 
-// By its file: an inode's number is not used again while it is mapped.
+// Mappings of segments, each by its file. The number of an inode is not used again while the file is mapped.
 using SegmentCache = MappingCache<FileIdentity, Mapping>;
 
 // One thread only.
@@ -33,19 +33,20 @@ class ShmFetchingEnd final : public FetchingEnd {
   void Close() noexcept override;
 
  private:
+  // The offer's table; attaches to the offer first unless it is attached and still live.
   const ReadTable& Attached(std::uint64_t offer_id);
   void Attach(std::uint64_t offer_id);
-  // Sends, and waits for the answer. Throws kUnavailable when the publisher is gone, kCorrupt on garbage,
-  // kDeadlineExceeded.
+  // Sends a message and waits for the answer. Throws kUnavailable if the publisher is gone, kCorrupt if the answer is
+  // malformed, and kDeadlineExceeded.
   Message Ask(const Message& question, std::vector<UniqueFd>& fds, Deadline deadline);
-  void ExpectThere();
+  void ExpectThere();  // throws kUnavailable if the publisher is gone
 
   const std::string address_;
   ConnectionGuard guard_;
   const std::shared_ptr<SegmentCache> cache_;
   UniqueFd socket_;
   std::map<std::uint64_t, ReadTable> tables_;
-  std::set<std::shared_ptr<const Mapping>> used_;  // what views may point into; until Close
+  std::set<std::shared_ptr<const Mapping>> used_;  // all that views may point into; kept until Close
   std::deque<ChunkCompletion> done_;
 };
 

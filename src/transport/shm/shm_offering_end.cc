@@ -46,7 +46,7 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
     wanted.assign({{wake_.fd(), POLLIN, 0}, {listener_.get(), pause_.events(), 0}});
     for (const Connection& connection : connections) wanted.push_back({connection.socket.get(), POLLIN, 0});
     PollFor(wanted, pause_.AtMost(kStep));
-    // From the back, so that removing one leaves the numbers of the rest alone.
+    // From the back, so that removing a connection does not change the indices of those still to be looked at.
     for (std::size_t i = connections.size(); i-- > 0;) {
       const bool ended = wanted[i + 2].revents != 0 && !Serve(connections[i]);
       const bool rude = !connections[i].greeted && connections[i].greeting.Passed();
@@ -59,7 +59,7 @@ void ShmOfferingEnd::Run(const std::stop_token& stop) {
 void ShmOfferingEnd::AcceptAll(std::vector<Connection>& connections) {
   errno = 0;
   while (UniqueFd socket = AcceptLocally(listener_)) {
-    if (connections.size() == kMaxConnections) continue;  // closes it
+    if (connections.size() == kMaxConnections) continue;  // closes the socket
     connections.push_back({std::move(socket), false, Deadline::After(kGreeting)});
   }
   pause_.Failed(errno);

@@ -39,7 +39,7 @@ class ShmOfferingEnd final : public OfferingEnd {
 
   void Run(const std::stop_token& stop);
   void AcceptAll(std::vector<Connection>& connections);
-  bool Serve(Connection& connection);  // false when it has ended
+  bool Serve(Connection& connection);  // false if the connection has ended, or is to end
   bool Answer(Connection& connection, const Message& message);
   bool Attach(const UniqueFd& socket, std::uint64_t offer_id);
 
@@ -49,7 +49,7 @@ class ShmOfferingEnd final : public OfferingEnd {
   WakeUp wake_;
   std::string name_;
   UniqueFd listener_;
-  AcceptPause pause_;  // of the thread
+  AcceptPause pause_;  // used by the service thread only
   ServiceThread service_;
 };
 

@@ -21,7 +21,7 @@ class ShmTransport final : public Transport {
   }
 
  private:
-  // The second owners are this transport's connections, which may outlive it.
+  // The other owners are this transport's connections, which may outlive it.
   const std::shared_ptr<shm_channel::SegmentCache> cache_ = std::make_shared<shm_channel::SegmentCache>();
 };
 

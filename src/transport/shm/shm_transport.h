@@ -1,5 +1,5 @@
-// Same host, CPU memory: the publisher's arena is mapped by receivers, and nothing is copied. FORMAT.md has the
-// messages.
+// The transport between processes of one host, in CPU memory: receivers map the publisher's arena, and nothing is
+// copied. FORMAT.md has the messages.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Messages over AF_UNIX sockets of type SEQPACKET: short ones with descriptors beside them. Nothing here blocks longer
-// than its deadline.
+// The messages of the shm channel: short ones over AF_UNIX sockets of type SEQPACKET, which carry descriptors as well.
+// Nothing here blocks longer than its deadline.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace layercast::shm_channel {
 
-// What both ends send: FORMAT.md.
+// What both ends send; FORMAT.md has the meaning. Value.
 enum class Kind : std::uint32_t { kHello = 1, kAttach = 2, kWelcome = 129, kAttached = 130, kRefused = 131 };
 struct Message {
   Kind kind = Kind::kHello;
@@ -26,13 +26,13 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kChannelMagic = 0x4E48434D4853434C;  // "LCSHMCHN" as bytes in memory
 constexpr std::uint32_t kNoSuchOffer = 1;
 
-// Never waits. False when the peer is gone or takes nothing.
+// Never waits. False if the peer is gone or does not take the message.
 bool SendMessage(const UniqueFd& socket, const Message& message, std::span<const int> fds = {});
 
 enum class Received : std::uint8_t { kNothing, kMessage, kEnd, kGarbage };
-// Never waits. Descriptors that come along are closed, unless `fds` asks for them.
+// Never waits. Descriptors that come with the message are appended to `fds`; if it is null, they are closed.
 Received ReceiveMessage(const UniqueFd& socket, Message& message, std::vector<UniqueFd>* fds = nullptr);
-// Whether something can be received (or the peer is gone) before the deadline.
+// Waits until something can be received, or the peer is gone; false if the deadline passes first.
 bool WaitReadable(const UniqueFd& socket, Deadline deadline);
 
 }  // namespace layercast::shm_channel

@@ -9,8 +9,9 @@ namespace layercast::ucx_channel {
 bool ArrivedPieces::Claim(std::uint64_t offset, std::uint64_t bytes) {
   if (offset > bytes_ || bytes > bytes_ - offset) return false;
   if ((bytes == 0) != (bytes_ == 0)) return false;
-  // Between two pieces that are sent as they lie, each kInPlaceFrom or longer or the end of such a run, at most one is
-  // gathered; so the memory that a bad publisher can make us spend here is bounded by what was asked for.
+  // A chunk has no more pieces than this: those that are sent as they lie have kInPlaceFrom bytes or end such a run,
+  // and at most one piece is gathered between two of them. So the memory that a malicious publisher can cost this end
+  // is bounded by what was asked for.
   if (ends_.size() > 4 * (bytes_ / kInPlaceFrom) + 2) return false;
   const auto next = ends_.lower_bound(offset);
   if (next != ends_.end() && (next->first == offset || next->first < offset + bytes)) return false;

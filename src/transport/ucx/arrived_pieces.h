@@ -1,5 +1,5 @@
-// Which parts of a chunk have been claimed by a piece: pieces may come in any order, but none twice, and all of it
-// once.
+// Which parts of a chunk have come. Its pieces may come in any order, but each byte must come exactly once. Part of
+// UcxFetchingEnd.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,16 @@ class ArrivedPieces {
  public:
   explicit ArrivedPieces(std::uint64_t bytes) : bytes_(bytes) {}
 
-  // False, and nothing is claimed: outside the chunk, over another piece, or more pieces than any chunk is cut into.
-  // An empty chunk has one piece, empty; no other has an empty one.
+  // Claims the part of the chunk that a piece brings. False, and nothing is claimed, if the part reaches outside the
+  // chunk or overlaps another piece, or there are more pieces than any chunk is cut into. An empty chunk has one piece,
+  // which is empty; no other chunk has an empty piece.
   bool Claim(std::uint64_t offset, std::uint64_t bytes);
   bool whole() const { return claimed_ == bytes_ && !ends_.empty(); }
 
  private:
   std::uint64_t bytes_;
   std::uint64_t claimed_ = 0;
-  std::map<std::uint64_t, std::uint64_t> ends_;  // by where a piece begins
+  std::map<std::uint64_t, std::uint64_t> ends_;  // where each piece ends, by where it begins
 };
 
 }  // namespace layercast::ucx_channel

@@ -1,5 +1,5 @@
-// What one receiver may read one-sided, as its publisher sees it: the way that it reads by, and the requests that are
-// granted until it says that it has read them.
+// What one receiver may read one-sided, as its publisher sees it: the target through which it reads, and the requests
+// that are granted to it until it says that it has read them. Part of Receiver.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@
 
 namespace layercast::ucx_channel {
 
-// One thread only (the service's).
+// Resource; one thread only (the service thread).
 class GrantedReads {
  public:
-  // The token is what the receiver reads first, to see that it can. Throws kUnsupported and kUnavailable.
+  // `token` is what the receiver reads first, to see that its reads work. Throws kUnsupported and kUnavailable.
   GrantedReads(OfferBook& book, ReadableOffers& offers, const Token& token);
-  // After it nothing is read for this receiver.
+  // After it this receiver reads nothing any more.
   ~GrantedReads();
   GrantedReads(const GrantedReads&) = delete;
   GrantedReads& operator=(const GrantedReads&) = delete;
 
   ReadTarget& target() { return *target_; }
   const ReadTarget& target() const { return *target_; }
-  // What the receiver's welcome says of it.
+  // The WELCOME that tells the receiver how to read.
   Welcome Describe(const Token& token) const;
 
   std::size_t size() const { return granted_.size(); }
-  bool Hold(const Offered& offered) const;
-  // Tells the receiver where to read what it has asked for. Throws kNotFound (the offer was removed), kCorrupt (a
-  // ticket that is granted) and kUnsupported.
+  bool Hold(const Offered& offered) const;  // whether anything of this offer is granted
+  // Tells the receiver where to read what it has asked for. Throws kNotFound (the offer was removed), kCorrupt (the
+  // ticket is granted already) and kUnsupported (the memory cannot be registered).
   void Grant(const Reply& reply, ControlSocket& control);
-  // Takes back what has been read. Throws kCorrupt: it was not granted.
+  // Takes back the grant of a request that has been read. Throws kCorrupt if it was not granted.
   void Return(std::uint64_t ticket);
 
  private:

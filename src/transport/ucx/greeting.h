@@ -1,4 +1,5 @@
-// How a receiver comes to a publisher, by whichever lanes: HELLO and WELCOME, and why a connection was refused or lost.
+// How a receiver of the ucx channel opens its connection, over whatever lanes: HELLO and WELCOME, and the errors of a
+// connection that is refused or lost. Used by the transport and its receiving ends.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +12,24 @@
 
 namespace layercast::ucx_channel {
 
-// What comes of it. Resource.
+// An open control connection, and the publisher's answer. Resource.
 struct Greeted {
   ControlSocket control;
   Welcome welcome;
 };
 
-// `reads`: the receiver can read one-sided. Throws kUnavailable, kDeadlineExceeded, kCorrupt, and what the publisher
-// refuses with.
+// Connects, and exchanges HELLO and WELCOME. `reads`: whether the receiver can read one-sided. Throws kUnavailable,
+// kDeadlineExceeded, kCorrupt, and the error with which the publisher refuses.
 Greeted Greet(const ControlAddress& address, bool reads, Deadline deadline);
 
-// What opens the messages of a connection to `address`.
+// The text that opens the error messages of a connection to `address`; it leaves out the key.
 std::string PeerAt(const std::string& address);
 
-// A REFUSED is thrown; anything else is kCorrupt.
+// Throws the error that a REFUSED carries, and kCorrupt if the message is not a REFUSED.
 [[noreturn]] void ThrowRefused(std::span<const std::byte> message);
 
-// UCX says that the connection is lost. The publisher may have said why on the other one, or its end may be on the way:
-// throws that, else kUnavailable with `lost`.
+// To be called when UCX says that its connection is lost. The control connection may tell why, at once or a moment
+// later: the publisher has refused, or has ended. Throws that; if nothing comes, kUnavailable with `lost`.
 [[noreturn]] void ThrowLost(ControlSocket& control, const std::string& lost);
 
 }  // namespace layercast::ucx_channel

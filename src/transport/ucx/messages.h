@@ -16,22 +16,22 @@ namespace layercast::ucx_channel {
 
 constexpr std::uint16_t kVersion = 1;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-constexpr std::size_t kMaxAddressBytes = 4096;  // of a UCX worker; 46 bytes over shared memory, 50 over TCP
+constexpr std::size_t kMaxAddressBytes = 4096;  // a UCX worker's address has 46 bytes over shared memory, 50 over TCP
 
-// What the two ends of a connection reach each other by. kReads: the receiver reads the publisher's memory.
+// How the bytes get to the receiver. kReads: it reads the publisher's memory one-sided.
 enum class Lanes : std::uint8_t { kSharedMemory = 1, kNetwork = 2, kReads = 3 };
 
 struct Hello {
   std::uint16_t version = kVersion;
-  Token key{};         // the publisher's, from its address: whoever has it was told the address
-  bool reads = false;  // it can read one-sided
+  Token key{};         // the publisher's secret, from its address: it shows that the receiver was told that
+  bool reads = false;  // the receiver can read one-sided
   HostIdentity host;   // empty where memory must not be shared
 };
 
 struct Welcome {
   std::uint16_t version = kVersion;
   Lanes lanes = Lanes::kNetwork;
-  Token token{};                   // of this connection; opens every active message
+  Token token{};                   // of this connection; the header of every active message has it
   std::vector<std::byte> address;  // of the publisher's worker
   RemotePlace token_place;         // kReads only: where the token is to be read, which shows that the lanes work
 };
@@ -41,11 +41,11 @@ struct GrantedTensor {
   RemotePlace place;
 };
 
-// What a receiver may read until it says that it has: the tensors that its request wants bytes of, in several messages
-// where they are many.
+// Tells a receiver where the tensors lie of which its request wants bytes; it may read them until it says READ. Many
+// tensors take several messages.
 struct Granted {
   std::uint64_t ticket = 0;
-  bool last = true;
+  bool last = true;  // of the messages for this ticket
   std::vector<GrantedTensor> tensors;
 };
 
@@ -60,7 +60,7 @@ struct ActiveHeader {
 constexpr Kind kAddress = static_cast<Kind>(4);
 constexpr Kind kRead = static_cast<Kind>(5);
 constexpr Kind kGranted = static_cast<Kind>(133);
-constexpr std::size_t kGrantedBytes = std::size_t{64} << 10;  // a longer message gets no more tensors
+constexpr std::size_t kGrantedBytes = std::size_t{64} << 10;  // a message that is this long gets no more tensors
 
 std::vector<std::byte> EncodeHello(const Hello& hello);
 std::vector<std::byte> EncodeWelcome(const Welcome& welcome);

@@ -1,4 +1,4 @@
-// What UCX tells only by printing it.
+// Captures what UCX tells only by printing it: the names of lanes.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace layercast::ucx_channel {
 
-// What `print` writes to the stream that it is given; empty where there is no memory for one.
+// What `print` writes to the stream that it is given; empty if there is no memory for a stream.
 template <typename Print>
 std::string Printed(const Print& print) {
   char* text = nullptr;

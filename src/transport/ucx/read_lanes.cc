@@ -13,13 +13,13 @@ bool StartsWithAny(std::string_view text, const std::vector<std::string>& beginn
   return std::ranges::any_of(beginnings, [&](const std::string& with) { return text.starts_with(with); });
 }
 
-// "rc", "rc_x", "dc_mlx5", "ud:aux": as UCX_TLS has them.
+// Whether a transport that is named as in UCX_TLS ("rc", "rc_x", "dc_mlx5", "ud:aux") is RDMA.
 bool IsRdma(std::string_view transport) {
   const std::string_view family = transport.substr(0, transport.find_first_of("_:"));
   return family == "ib" || family == "rc" || family == "dc" || family == "ud";
 }
 
-// Those of a list that are RDMA, as a list.
+// Keeps those transports of a comma-separated list that are RDMA.
 std::string RdmaAmong(const std::string& named) {
   std::istringstream list(named);
   std::string kept;
@@ -41,7 +41,7 @@ bool ReadLanes::Allow(const std::vector<std::string>& lanes) const {
 ReadLanes RdmaLanes(const char* environment) {
   std::string transports = "ib";
   if (const std::string named(environment != nullptr ? environment : "all"); named.starts_with('^')) {
-    if (!RdmaAmong(named.substr(1)).empty()) transports.clear();  // what is left of a family is not ours to guess
+    if (!RdmaAmong(named.substr(1)).empty()) transports.clear();  // what remains of the families cannot be told
   } else if (named != "all") {
     transports = RdmaAmong(named);
   }
@@ -50,7 +50,7 @@ ReadLanes RdmaLanes(const char* environment) {
 
 Settings MakeReadSettings(const ReadLanes& lanes) {
   Settings settings = CommonSettings();
-  // Over the environment: tcp or shared memory in this context would open the process to whoever is given its address.
+  // Overrides the environment: tcp or shared memory in this context would open the process to whoever has its address.
   Expect(ucp_config_modify(settings.get(), "TLS", lanes.transports.c_str()), "be told its transports");
   return settings;
 }

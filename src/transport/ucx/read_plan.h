@@ -1,5 +1,5 @@
-// How a chunk is read: the runs of its regions' rows, each from where it lies in its tensor to its place in the packed
-// destination.
+// The one-sided reads that fetch a chunk: contiguous runs of its regions' rows, each with its place in its tensor and
+// in the packed destination. Part of UcxReadingEnd.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ class ReadPlan {
     std::uint64_t bytes = 0;
   };
   bool done() const { return region_ == regions_.size(); }
-  // The next bytes that lie together, at most so many, which is not 0; not after the end.
+  // The next contiguous bytes, at most `most`, which must not be 0. Only while not done().
   Run Take(std::uint64_t most);
-  // What has to be granted: the tensors of which there are bytes to read.
+  // The tensors of which there are bytes to read, which the publisher has to grant.
   const std::set<std::uint32_t>& tensors() const { return tensors_; }
 
  private:
-  // As one row where the rows lie without gaps.
+  // The region as one row if its rows lie without gaps.
   static Region Joined(Region region);
   void NextRow();
 

@@ -10,7 +10,7 @@ RemotePlace ReadableOffers::PlaceOf(const Offered& offered, std::uint32_t tensor
   if (found == nullptr) {
     std::unique_ptr<RegisteredMemory> registered;
     try {
-      registered = memory_->Register({memory.data, memory.bytes});  // not under the mutex: it takes its time
+      registered = memory_->Register({memory.data, memory.bytes});  // not under the mutex: it takes long
     } catch (const Error&) {
       usable_ = false;
       throw;
@@ -30,7 +30,7 @@ const RegisteredMemory* ReadableOffers::Find(const Offered& offered, std::uint32
 }
 
 void ReadableOffers::Forget(const Offered& offered) {
-  Tensors gone;  // unpinned after the mutex is let go
+  Tensors gone;  // unpinned after the mutex is released
   const std::lock_guard lock(mutex_);
   if (const auto found = registered_.find(&offered); found != registered_.end()) {
     gone = std::move(found->second);

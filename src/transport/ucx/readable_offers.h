@@ -1,5 +1,5 @@
-// What of a publisher's offers is registered for one-sided reads: each tensor when it is asked for first, once for all
-// receivers, until its offer is removed.
+// The tensors of a publisher's offers that are registered for one-sided reads: each is registered when it is first
+// asked for, once for all receivers, and until its offer is removed. Part of UcxOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -14,18 +14,19 @@
 
 namespace layercast::ucx_channel {
 
-// PlaceOf: one thread only (the service's); the rest is thread-safe.
+// Resource; thread-safe, but PlaceOf is for one thread only (the service thread).
 class ReadableOffers {
  public:
   explicit ReadableOffers(std::unique_ptr<RemoteMemory> memory) : memory_(std::move(memory)) {}
 
   RemoteMemory& memory() { return *memory_; }
-  // Whether memory could be registered so far: no use in promising reads of the rest.
+  // False once memory could not be registered: then there is no use in promising reads to anybody else.
   bool usable() const { return usable_; }
-  // Where the tensor, which has bytes, lies for those who read it; between the offer's Begin and End alone. Throws
-  // kUnsupported.
+  // Where receivers read this tensor, which must not be empty; registers it at the first call. Only between the offer's
+  // Begin and End (OfferBook). Throws kUnsupported if the memory cannot be registered.
   RemotePlace PlaceOf(const Offered& offered, std::uint32_t tensor);
-  // Its keys are worth nothing any more. Nobody reads it, or will: its removal has waited for that.
+  // Deregisters what is registered of this offer, so that its keys are worth nothing any more. Only after
+  // OfferBook::Remove has returned it: then nobody reads it, or will.
   void Forget(const Offered& offered);
 
  private:

@@ -12,9 +12,10 @@ namespace layercast::ucx_channel {
 namespace {
 
 constexpr std::chrono::seconds kTimeToGreet{5};
-// Shorter pieces go with their announcement; longer ones when the receiver has said where to, with no copy on its way.
+// Shorter pieces are sent together with their header. Longer ones are sent by rendezvous: once the receiver has said
+// where they belong, and with no copy on the way.
 constexpr std::size_t kRendezvousFrom = std::size_t{32} << 10;
-// So much of what a receiver was told may lie here for it to take, before anything else is granted.
+// While more bytes of messages than this wait here for a receiver to read them, nothing more is granted to it.
 constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 
 }  // namespace
@@ -23,7 +24,7 @@ Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint
     : control_(std::move(connected)), context_(context), number_(number), greet_by_(Deadline::After(kTimeToGreet)) {}
 
 Receiver::~Receiver() {
-  if (link_) link_->Disconnect();  // ends what it can by itself, while the link is there for its callbacks
+  if (link_) link_->Disconnect();  // runs callbacks, which use link_
   link_.reset();
   reads_.reset();
   for (const auto& piece : under_way_) {
@@ -40,7 +41,7 @@ void Receiver::TakeMessages() {
 
 void Receiver::Take(std::span<const std::byte> message) {
   const Kind kind = DecodeKind(message);
-  if (!link_ && !reads_) return TakeHello(DecodeHello(message));  // the first thing that anybody says
+  if (!link_ && !reads_) return TakeHello(DecodeHello(message));  // HELLO comes first
   if (!greeted_) return TakeAnswer(message);
   if (kind == kRead && reads_) return reads_->Return(DecodeRead(message));
   switch (kind) {
@@ -58,7 +59,7 @@ void Receiver::TakeAnswer(std::span<const std::byte> message) {
   }
   link_->Connect(DecodeAddress(message));
   greeted_ = true;
-  SendPong();  // tells that the lanes work
+  SendPong();  // shows the receiver that the lanes work
 }
 
 void Receiver::TakePing() {
@@ -77,7 +78,7 @@ void Receiver::TakeHello(const Hello& hello) {
   spins_ = lanes == Lanes::kSharedMemory;
   try {
     link_.emplace(lanes, control_.Device());
-  } catch (const Error& error) {  // UCX has no such lanes here: worth a word on both sides
+  } catch (const Error& error) {  // UCX has no such lanes here, which both ends should log
     log::warn("ucx: {}", error.what());
     return Refuse({0, ErrorCode::kUnsupported, error.what()});
   }
@@ -86,7 +87,8 @@ void Receiver::TakeHello(const Hello& hello) {
 
 bool Receiver::WelcomeToRead(const Hello& hello) {
   if (!hello.reads || context_.readable == nullptr || !context_.readable->usable()) return false;
-  // On one host shared memory is as good; and who listens on loopback alone has no use for lanes that others reach.
+  // On one host shared memory is as good, and a publisher that listens on loopback alone is not to open lanes that
+  // other hosts can reach.
   const bool near = ShareMemory(HostIdentity::Mine(), hello.host) || control_.Device() == "lo";
   if (near && !context_.reads_anywhere) return false;
   try {
@@ -212,7 +214,7 @@ std::unique_ptr<Receiver::Piece> Receiver::TakeSpare() {
 }
 
 void Receiver::OnSent(void* request, ucs_status_t /*status*/, void* piece) {
-  // Whatever became of it, UCX reads it no more; that the connection is lost, the link's failure tells.
+  // Whatever the status is, UCX no longer reads the piece. If the connection is lost, the link's failure says so.
   ucp_request_free(request);
   const auto& sent = *static_cast<const Piece*>(piece);
   sent.receiver->link_->Ended();

@@ -1,5 +1,5 @@
-// One receiver, as its publisher sees it: the greeting, what it has asked for, and the pieces on their way to it, or
-// what it may read.
+// One receiver of the ucx channel, as its publisher sees it: the greeting, what it has asked for, and the pieces on
+// their way to it, or what it may read. Used by UcxOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace layercast::ucx_channel {
 
-// What the connections of an end have in common; outlives them.
+// What all receivers of an offering end have in common; outlives them.
 struct ReceiverContext {
   Token key{};
   OfferBook& book;
@@ -33,32 +33,32 @@ struct ReceiverContext {
   bool reads_anywhere = false;         // also where both ends are on one host
 };
 
-// One thread only (the service's).
+// Resource; one thread only (the service thread).
 class Receiver {
  public:
   Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
-  // After it no piece of any offer is read for this receiver.
+  // After it no offer is read for this receiver any more.
   ~Receiver();
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  // Takes the messages that are there, but not so many that others wait long. Both throw when the connection is of no
-  // more use.
+  // Takes the messages that are there, but not so many that other receivers wait long. Throws when the connection is of
+  // no more use.
   void TakeMessages();
-  bool more() const { return more_; }  // were left, whatever the socket says
-  // Sends what may be sent, and lets UCX work; true when something moved.
+  bool more() const { return more_; }  // messages may be left, even if a poll of the socket shows nothing
+  // Sends what may be sent, and lets UCX work; true when something moved. Throws when the connection is of no more use.
   bool Progress();
 
   const ControlSocket& control() const { return control_; }
-  // What UCX has to wait by; -1: nothing yet.
+  // The descriptor by which to wait for UCX; -1: there is none yet.
   int wait_fd() const { return reads_ ? reads_->target().fd() : link_ ? link_->fd() : -1; }
   // Whether a thread may sleep until control() or wait_fd() says something.
   bool Arm() { return reads_ ? reads_->target().Arm() : !link_ || link_->Arm(); }
   bool spins() const { return spins_ && busy(); }
   bool TooLate() const { return !greeted_ && greet_by_.Passed(); }
-  std::uint64_t number() const { return number_; }  // of those that came
+  std::uint64_t number() const { return number_; }  // among all that ever came, for the log
   bool Holds(const Offered& offered) const;
-  // Nothing more will come; the receiver is told why.
+  // Tells the receiver why nothing more will come, and drops what it has asked for.
   void Refuse(const Refusal& refusal);
 
  private:
@@ -66,8 +66,8 @@ class Receiver {
     Receiver* receiver = nullptr;
     std::shared_ptr<Offered> offered;  // second owner: the book; null: not a piece but a PONG
     std::vector<std::byte> header;     // UCX reads it until the message has left
-    Buffer gathered;                   // kPieceBytes, made when it is needed first
-    std::size_t windowed = 0;          // its bytes in the window; 0: UCX says when it has left, not when it has come
+    Buffer gathered;                   // kPieceBytes, made at its first use
+    std::size_t windowed = 0;          // its bytes in the window; 0: not by rendezvous, so UCX tells only when it left
     Deadline::Clock::time_point sent;
   };
 
@@ -94,16 +94,16 @@ class Receiver {
   HostMemory memory_;
   const Deadline greet_by_;
   Token token_{};
-  bool greeted_ = false;  // the lanes stand
+  bool greeted_ = false;  // the lanes are set up
   bool refused_ = false;
   bool more_ = false;
   bool spins_ = false;
   bool pong_owed_ = false;
-  bool pong_under_way_ = false;  // one at a time: whoever does not let UCX work takes none
+  bool pong_under_way_ = false;  // one at a time: a receiver that does not let UCX work takes none
   ReplyQueue replies_;
   SendWindow window_;
   std::vector<std::unique_ptr<Piece>> under_way_;
-  std::vector<std::unique_ptr<Piece>> spare_;  // keeps buffers that are faulted in
+  std::vector<std::unique_ptr<Piece>> spare_;  // their buffers stay faulted in
   std::optional<UcxLink> link_;
   std::optional<GrantedReads> reads_;  // instead of a link
 };

@@ -7,8 +7,9 @@
 
 namespace layercast::ucx_channel {
 
-// UCX 1.13 to 1.20: which memory domains (a bit each), the kind of memory, and for each domain its part: a length and
-// so many bytes. Later ones may have distances of devices behind; UCX reads those only up to the end that it is told.
+// A key of UCX 1.13 to 1.20 has: its memory domains (a bit each), the kind of memory, and for each domain its part: a
+// length and that many bytes. In later versions distances of devices may follow, which UCX reads only up to the end
+// that it is told.
 void CheckKey(std::span<const std::byte> key) {
   ByteReader reader("key", key);
   if (key.size() > kMaxKeyBytes) reader.Fail(std::to_string(key.size()) + " bytes");

@@ -1,6 +1,6 @@
-// What one-sided reads stand on: UCX over RDMA (ucx_one_sided.h), or a library that tests play. The publisher registers
-// memory, once for all receivers; who holds the key of it, and a way to the publisher, reads it without the publisher's
-// doing anything.
+// The interfaces under one-sided reads, implemented by UCX over RDMA (ucx_one_sided.h) and simulated in tests. The
+// publisher registers memory, once for all receivers. A receiver that has its key, and is connected to the publisher,
+// reads it without the publisher's process doing anything.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace layercast::ucx_channel {
 
-// Where memory of the publisher lies for those who read it. Value.
+// Where receivers can read memory of the publisher. Value.
 struct RemotePlace {
   std::uint64_t address = 0;
   std::vector<std::byte> key;
 };
 
-// Memory that can be read by its key, until the end of its life. Immutable; thread-safe.
+// Memory that can be read by its key for as long as this object lives. Resource; immutable; thread-safe.
 class RegisteredMemory {
  public:
   virtual ~RegisteredMemory() = default;
   virtual const std::vector<std::byte>& key() const = 0;
 };
 
-// The way of one receiver to the publisher's memory, at the publisher. One thread only.
+// The publisher's end of the connection by which one receiver reads. Resource; one thread only.
 class ReadTarget {
  public:
   virtual ~ReadTarget() = default;  // after it this receiver reads nothing any more
@@ -39,53 +39,54 @@ class ReadTarget {
   virtual int fd() const = 0;
 };
 
-// The publisher's end. Thread-safe. What it makes may outlive it.
+// The publisher's side of one-sided reads, for all its receivers. Resource; thread-safe. What it makes may outlive it.
 class RemoteMemory {
  public:
   virtual ~RemoteMemory() = default;
-  // Null: any host memory can be registered. Else only what comes from here; it lives as long as this.
+  // Null: any host memory can be registered. Else only memory from this arena can, which lives as long as this object.
   virtual MemoryResource* arena() { return nullptr; }
   // Costs the time that it takes to pin the memory. Throws kUnsupported, saying why that is not possible.
   virtual std::unique_ptr<RegisteredMemory> Register(std::span<const std::byte> memory) = 0;
-  // Throws kUnavailable.
+  // Makes the target of one receiver. Throws kUnavailable.
   virtual std::unique_ptr<ReadTarget> MakeTarget() = 0;
 };
 
-// A key as the reading library has it. Dies before the RemoteReads that opened it, and after the reads by it.
+// A key that the reading library has opened. Resource; destroyed before the RemoteReads that opened it, and after the
+// reads that use it.
 class RemoteKey {
  public:
   virtual ~RemoteKey() = default;
 };
 
-// The receiver's end: one connection to one publisher. One thread only.
+// The receiver's side of one-sided reads: one connection to one publisher. Resource; one thread only.
 class RemoteReads {
  public:
   virtual ~RemoteReads() = default;
-  // To the target at `address`, which the library may trust: whoever sent it has been authenticated. Throws
+  // Connects to the target at `address`, which the library may trust because its sender has been authenticated. Throws
   // kUnavailable and kUnsupported.
   virtual void Connect(std::span<const std::byte> address) = 0;
   virtual std::string lane() const = 0;  // what it reads by: "rc_mlx5/mlx5_0:1"
-  // Throws kCorrupt: not a key, as far as that can be told.
+  // Throws kCorrupt if this is not a key, as far as that can be told.
   virtual std::unique_ptr<RemoteKey> Open(std::span<const std::byte> key) = 0;
-  // Reads what lies at `address` of the publisher's. True: it has landed already; else TakeLanded gives `ticket` when
-  // it has. A read that fails is told by failure().
+  // Begins to read what lies at `address` of the publisher's memory. True: it has landed already. Else TakeLanded
+  // returns `ticket` once it has landed, and failure() tells if it fails.
   virtual bool Read(const RemoteKey& key, std::uint64_t address, std::span<std::byte> destination,
                     std::uint64_t ticket) = 0;
   virtual std::optional<std::uint64_t> TakeLanded() = 0;
   virtual bool Progress() = 0;  // true when something moved
   virtual bool Arm() = 0;       // whether a thread may sleep until fd() is readable
   virtual int fd() const = 0;
-  // What ended the connection, or empty.
+  // What ended the connection; empty as long as it has not ended.
   virtual const std::string& failure() const = 0;
   // Gives up what is under way: after it no destination is written any more. Idempotent.
   virtual void Abandon() noexcept = 0;
 };
 
-// Immutable; thread-safe.
+// Makes both sides of one-sided reads. Immutable; thread-safe.
 class OneSided {
  public:
   virtual ~OneSided() = default;
-  // Whether this process has what it takes; found out once.
+  // Whether this process has what one-sided reads need; found out once.
   virtual bool Here() const = 0;
   // Both throw kUnavailable and kUnsupported.
   virtual std::unique_ptr<RemoteMemory> MakeMemory() const = 0;

@@ -10,7 +10,8 @@
 namespace layercast::ucx_channel {
 namespace {
 
-// `name` as UCX documents it, without "UCX_"; `key` as ucp_config_modify wants it.
+// Sets an option that the environment does not set. `name` is what UCX documents, without "UCX_"; `key` is what
+// ucp_config_modify takes.
 void Set(const Settings& settings, const std::string& name, const std::string& key, const std::string& value) {
   if (std::getenv(("UCX_" + name).c_str()) != nullptr) return;
   const ucs_status_t status = ucp_config_modify(settings.get(), key.c_str(), value.c_str());
@@ -21,8 +22,8 @@ void Set(const Settings& settings, const std::string& name, const std::string& v
   Set(settings, name, name, value);
 }
 
-// UCX 1.13 knows a transport's options by their last part only; later ones by the whole name. Only one transport is in
-// use here, so that both say the same.
+// Sets an option of a transport. UCX 1.13 knows it by the last part of its name only, later versions by the whole name.
+// Only one transport is in use here, so that both mean the same.
 void SetOfTransport(const Settings& settings, const std::string& transport, const std::string& option,
                     const std::string& value) {
   unsigned major = 0;
@@ -33,7 +34,8 @@ void SetOfTransport(const Settings& settings, const std::string& transport, cons
   Set(settings, name, major == 1 && minor < 14 ? option : name, value);
 }
 
-// What UCX dislikes it prints to standard output, which is the host program's. Errors come to us as statuses as well.
+// Keeps UCX from printing its complaints to standard output, which belongs to the host program. Errors are also
+// returned as statuses.
 void KeepStandardOutputClean() {
   if (std::getenv("UCX_LOG_LEVEL") != nullptr || std::getenv("UCX_LOG_FILE") != nullptr) return;
   if (ucs_global_opts_set_value("LOG_LEVEL", "fatal") != UCS_OK) log::warn("ucx: cannot set LOG_LEVEL=fatal");
@@ -68,17 +70,17 @@ Settings CommonSettings() {
 Settings MakeSettings(Lanes lanes, const std::string& device) {
   Settings settings = CommonSettings();
   if (lanes == Lanes::kSharedMemory) {
-    // Not CMA: with it one process writes or reads another's memory, at a time of its own.
+    // Not CMA, with which one process reads or writes the other's memory whenever it likes.
     Set(settings, "TLS", "posix");
-    // Without this UCX drops shared memory as soon as it is to report lost peers.
+    // Without this, UCX does not use shared memory when it is to report lost peers.
     Set(settings, "POSIX_ERROR_HANDLING", "MM_ERROR_HANDLING", "y");
   } else {
     Set(settings, "TLS", "tcp");
     // UCX 1.13 aborts the process when a peer vanishes while TCP sends from the caller's memory: "Assertion
     // `comp->count > 0' failed". Copying to its own buffers first costs a tenth of the processor time, and no speed.
     Set(settings, "ZCOPY_THRESH", "inf");
-    // The device that the control connection reached the other end by. Of what else a host has (bridges of containers,
-    // networks of their own) UCX takes for reachable what has an address of the same subnet.
+    // The device over which the control connection has reached the other end. UCX by itself would also choose others,
+    // such as the bridge of a container network: it takes for reachable whatever has an address in the same subnet.
     Set(settings, "NET_DEVICES", device);
     SetOfTransport(settings, "TCP", "TX_SEG_SIZE", "1M");  // 8K and 64K by default, at a third of the speed
     SetOfTransport(settings, "TCP", "RX_SEG_SIZE", "1M");

@@ -1,4 +1,4 @@
-// UCX's configuration as this channel wants it. Whatever the environment names (UCX_TLS=tcp) wins.
+// UCX's configuration for this channel. What the environment sets (UCX_TLS=tcp) wins.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -12,15 +12,17 @@ namespace layercast::ucx_channel {
 
 using Settings = std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)>;
 
-// Whether the environment leaves the choice of shared memory to us, or makes it (UCX_TLS).
+// Whether the environment (UCX_TLS) allows shared memory.
 bool MayShareMemory();
-// Whether two processes that may are near enough: one kernel, one user, one process namespace, and one network
-// namespace, because UCX wakes a sleeping peer by an abstract socket: in another it would sleep until its next tick.
+// Whether two processes can use shared memory between them: the environment allows it, and they have the same kernel,
+// user, process namespace and network namespace. The last is needed because UCX wakes a sleeping peer by an abstract
+// socket: in another network namespace the peer would sleep until its next tick.
 bool ShareMemory(const HostIdentity& mine, const HostIdentity& theirs);
 
-// What every context of ours has. Throws kUnavailable.
+// The settings that all contexts of this channel have in common. Throws kUnavailable.
 Settings CommonSettings();
-// `device`: the network device that kNetwork uses ("lo"). Throws kUnavailable.
+// The settings of a context for active messages over `lanes`. `device`: the network device that kNetwork uses ("lo").
+// Throws kUnavailable.
 Settings MakeSettings(Lanes lanes, const std::string& device);
 
 }  // namespace layercast::ucx_channel

@@ -15,7 +15,7 @@ UcxContext::UcxContext(const Settings& settings, std::uint64_t features, bool by
   Expect(ucp_init(&params, settings.get(), &context_), "be set up");
 }
 
-// "#      resource 0  :  md 0  dev 0  flags -- posix/memory"
+// Reads lines such as "#      resource 0  :  md 0  dev 0  flags -- posix/memory".
 std::vector<std::string> UcxContext::Lanes() const {
   std::istringstream lines(Printed([this](std::FILE* stream) { ucp_context_print_info(context_, stream); }));
   std::vector<std::string> lanes;

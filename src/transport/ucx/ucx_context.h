@@ -1,4 +1,5 @@
-// UCX's context: the devices that its workers go by, and what memory is registered with.
+// A UCX context: the devices that its workers use, and with which memory is registered. Used by UcxLink and for
+// one-sided reads.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -11,10 +12,11 @@
 
 namespace layercast::ucx_channel {
 
-// Immutable. Several threads may use it, each with workers of its own, where `by_threads` says so.
+// Resource; immutable. One thread only, unless `by_threads` is set: then several may use it, each with its own workers.
 class UcxContext {
  public:
-  // `features`: UCP_FEATURE_*, besides that of waking. Throws kUnavailable: there are no such devices here.
+  // `features`: UCP_FEATURE_*, to which UCP_FEATURE_WAKEUP is added. Throws kUnavailable if there are no such devices
+  // here.
   UcxContext(const Settings& settings, std::uint64_t features, bool by_threads = false);
   ~UcxContext() { ucp_cleanup(context_); }
   UcxContext(const UcxContext&) = delete;
@@ -22,7 +24,7 @@ class UcxContext {
 
   ucp_context_h get() const { return context_; }
   bool takes_messages() const { return (features_ & UCP_FEATURE_AM) != 0; }
-  // What its workers may go by, as UCX prints it: "rc_mlx5/mlx5_0:1".
+  // The lanes that its workers may use, as UCX prints them: "rc_mlx5/mlx5_0:1".
   std::vector<std::string> Lanes() const;
 
  private:

@@ -55,7 +55,7 @@ std::optional<ChunkCompletion> UcxFetchingEnd::Poll(Deadline deadline) {
 
 void UcxFetchingEnd::Close() noexcept {
   guard_.Close();
-  if (link_) link_->Disconnect();  // before what its callbacks use, as is the link
+  if (link_) link_->Disconnect();  // runs callbacks, which use link_ and requests_
   link_.reset();
   control_.reset();
   requests_.Clear();
@@ -85,7 +85,7 @@ ucs_status_t UcxFetchingEnd::OnMessage(void* end, const void* header, std::size_
   } catch (...) {
     self.failure_ = std::current_exception();
   }
-  return UCS_OK;  // whatever was not taken is dropped
+  return UCS_OK;  // UCX drops what was not taken
 }
 
 void UcxFetchingEnd::TakeMessage(std::span<const std::byte> bytes, void* data, std::size_t length, bool rendezvous) {

@@ -1,5 +1,5 @@
-// The receiver's end of the ucx channel: requests go over the control socket, pieces come by UCX, each straight to
-// where the caller wants it.
+// The receiver's end of the ucx channel where bytes come as active messages: requests go over the control socket, and
+// UCX brings the pieces to the caller's destination.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace layercast::ucx_channel {
 // One thread only.
 class UcxFetchingEnd final : public FetchingEnd {
  public:
-  // Throws kUnavailable or kDeadlineExceeded, naming `address` up to its key.
+  // Throws kUnavailable or kDeadlineExceeded, naming `address` without its key.
   UcxFetchingEnd(const std::string& address, Greeted greeted, Deadline deadline);
   ~UcxFetchingEnd() override { Close(); }
 
@@ -41,10 +41,10 @@ class UcxFetchingEnd final : public FetchingEnd {
 
   void Answer(const Welcome& welcome, Deadline deadline);
   void AwaitLanes(Deadline deadline);
-  // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
+  // Takes what has come; true if there was something. Throws the publisher's refusal, or what has gone wrong.
   bool Progress();
 
-  // UCX's callbacks: nothing may be thrown through UCX, so that what goes wrong is kept for Progress.
+  // UCX's callbacks. Nothing may be thrown through UCX, so what goes wrong in them is kept for Progress to throw.
   static ucs_status_t OnMessage(void* end, const void* header, std::size_t header_length, void* data,
                                 std::size_t length, const ucp_am_recv_param_t* param);
   static void OnLanded(void* request, ucs_status_t status, std::size_t length, void* chunk);
@@ -62,11 +62,11 @@ class UcxFetchingEnd final : public FetchingEnd {
   std::optional<UcxLink> link_;
   const Lanes lanes_;
   const Token token_;
-  bool reached_ = false;  // a message came by UCX
+  bool reached_ = false;  // a message has come by UCX
   RequestsUnderWay<Chunk> requests_;
-  std::exception_ptr failure_;  // of a callback
-  std::string lost_;            // what UCX says ended the connection
-  Liveness liveness_;           // as UCX's messages show it
+  std::exception_ptr failure_;  // what a callback would have thrown
+  std::string lost_;            // what ended the connection, according to UCX
+  Liveness liveness_;           // only what comes by UCX counts
 };
 
 }  // namespace layercast::ucx_channel

@@ -23,9 +23,9 @@ constexpr int kStepsAtOnce = 32;
 constexpr int kStepsToClose = 1000;
 constexpr std::chrono::milliseconds kToGiveUp{100};
 constexpr std::size_t kAfterAddress = 4096;
-constexpr unsigned kActiveMessages = 1U << 16;  // a message has its number in 16 bits
+constexpr unsigned kActiveMessages = 1U << 16;  // a message's identifier has 16 bits
 
-// ucp_ep_query has this only in later versions; what is printed has stayed the same:
+// The lanes of an endpoint. ucp_ep_query tells them only in later versions of UCX; what is printed has stayed the same:
 // "#                 lane[0]:  0:tcp/lo.0 md[0]   -> ..."
 std::string LanesOf(ucp_ep_h endpoint) {
   const std::string all = Printed([endpoint](std::FILE* stream) { ucp_ep_print_info(endpoint, stream); });
@@ -63,9 +63,9 @@ void UcxLink::MakeWorker(ucp_am_recv_callback_t handler, void* argument) {
   Expect(ucp_worker_create(context_->get(), &params, &worker_), "make a worker");
   Expect(ucp_worker_get_efd(worker_, &fd_), "wake a thread");
   if (!context_->takes_messages()) return;
-  // UCX 1.13 looks into its table of handlers at whatever number a peer sends, before it asks whether the table is that
-  // long, and calls what lies in a gap. So there are neither ends nor gaps: 1.5 MiB and 2 ms a connection. The largest
-  // comes first, so that the table grows once.
+  // UCX 1.13 looks into its table of handlers at whatever identifier a peer sends, before it checks whether the table
+  // is that long, and calls whatever lies in a gap. So every identifier gets a handler, at 1.5 MiB and 2 ms a
+  // connection. The largest comes first, so that the table grows only once.
   for (unsigned number = kActiveMessages; number-- > 0;) {
     if (number == kActiveMessage) {
       TakeMessages(number, handler, argument);
@@ -97,8 +97,9 @@ void UcxLink::Disconnect() noexcept {
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_EP_CLOSE_FLAG_FORCE;
   const ucs_status_ptr_t closing = ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &params);
-  // What was under way is given up as UCX works on, not before; over shared memory, not while the other end's queue is
-  // full. UCX 1.13 aborts the process if the worker goes before that: "Assertion `ucs_hlist_is_empty(proto_reqs)'".
+  // UCX gives up what was under way only while it is allowed to work, and over shared memory not while the other end's
+  // queue is full. If the worker were destroyed before that, UCX 1.13 would abort the process: "Assertion
+  // `ucs_hlist_is_empty(proto_reqs)'".
   for (int i = 0; i < kStepsToClose && ucp_worker_progress(worker_) != 0; ++i) {
   }
   for (const Deadline deadline = Deadline::After(kToGiveUp); under_way_ != 0 && !deadline.Passed(); ::sched_yield()) {
@@ -119,7 +120,8 @@ std::vector<std::byte> UcxLink::Address() const {
 }
 
 void UcxLink::Connect(std::span<const std::byte> address) {
-  // UCX reads an address to its end marks and never asks how long it is. Behind ours lie bytes that it takes for such.
+  // UCX reads an address up to its end marks and is not told how long it is. So bytes that it takes for end marks
+  // follow.
   std::vector<std::byte> padded(address.begin(), address.end());
   padded.resize(address.size() + kAfterAddress, std::byte{0xFF});
   ucp_ep_params_t params{};

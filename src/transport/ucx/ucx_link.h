@@ -1,5 +1,5 @@
-// All that UCX has of one connection: a worker, and the endpoint to the other end's worker. One each, so that a broken
-// peer costs its own connection alone, and closing it ends all that UCX may still read or write for it.
+// UCX's part of one connection: a worker, and an endpoint to the other end's worker. Every connection has its own, so
+// that a broken peer costs no other connection, and closing it ends all that UCX may still read or write for it.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -16,15 +16,15 @@
 
 namespace layercast::ucx_channel {
 
-constexpr unsigned kActiveMessage = 1;  // the only id in use
+constexpr unsigned kActiveMessage = 1;  // the only identifier of active messages in use
 
-// One thread only.
+// Resource; one thread only.
 class UcxLink {
  public:
-  // In a context of its own. `handler` takes the active messages that come; by default they are dropped. Throws
-  // kUnavailable: UCX has no such lanes here.
+  // Makes a context of its own. `handler` takes the active messages that come; by default they are dropped. Throws
+  // kUnavailable if UCX has no such lanes here.
   UcxLink(Lanes lanes, const std::string& device, ucp_am_recv_callback_t handler = &Drop, void* argument = nullptr);
-  // The context's other owners are links too, and memory that is registered with it. Throws kUnavailable.
+  // Shares a context, whose other owners are links too, and memory that is registered with it. Throws kUnavailable.
   explicit UcxLink(std::shared_ptr<UcxContext> context, ucp_am_recv_callback_t handler = &Drop,
                    void* argument = nullptr);
   // After it UCX touches none of the memory that it was given for this connection. Callbacks of what was under way may
@@ -36,14 +36,15 @@ class UcxLink {
   ucp_worker_h worker() const { return worker_; }
   ucp_ep_h endpoint() const { return endpoint_; }
   std::vector<std::byte> Address() const;  // of the worker
-  // To the worker at `address`, which UCX trusts: whoever sent it has been authenticated. Throws kUnavailable.
+  // Connects to the worker at `address`, which UCX trusts: its sender must have been authenticated. Throws
+  // kUnavailable.
   void Connect(std::span<const std::byte> address);
-  // What UCX was given for this connection, and what it has called back for, is counted by its owner.
+  // To be called by the owner when UCX has taken an operation on this connection, and when UCX has called back for it.
   void Began() { ++under_way_; }
   void Ended() { --under_way_; }
-  // Gives up what is under way, whose callbacks run; the connection has failed then. Idempotent.
+  // Gives up what is under way, whose callbacks run; the connection is of no more use afterwards. Idempotent.
   void Disconnect() noexcept;
-  // What UCX sends by: "tcp/lo", "posix/memory". Empty until connected.
+  // The lanes that UCX uses: "tcp/lo", "posix/memory". Empty until connected.
   const std::string& lane() const { return lane_; }
 
   // Lets UCX work, and its callbacks run; true when something moved.
@@ -51,7 +52,7 @@ class UcxLink {
   // Whether a thread may sleep until fd() is readable; false when there is something to do now.
   bool Arm();
   int fd() const { return fd_; }
-  // What ended the connection, or empty.
+  // What ended the connection; empty as long as it has not ended.
   const std::string& failure() const { return failure_; }
 
  private:
@@ -70,12 +71,13 @@ class UcxLink {
   std::string failure_;
 };
 
-// Where waiting for UCX costs a core: over shared memory, a moment is worth it, since another process has to be woken
-// otherwise; over a network it is not.
+// Waits for UCX by spinning, where that is worth a core: over shared memory, for a moment, since otherwise another
+// process has to be woken. Over a network it is not. Value.
 class Spin {
  public:
   explicit Spin(Lanes lanes) : shared_(lanes == Lanes::kSharedMemory) {}
-  // Runs `progress` until it returns true or a moment has passed, and gives way to others in between.
+  // Runs `progress` until it returns true or a moment has passed, and gives way to other threads in between. False at
+  // once where spinning is not worth it.
   template <typename Progress>
   bool Until(const Progress& progress) const {
     if (!shared_) return false;

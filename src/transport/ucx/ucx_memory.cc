@@ -20,7 +20,7 @@ class UcxReadTarget final : public ReadTarget {
   int fd() const override { return link_.fd(); }
 
  private:
-  UcxLink link_;  // the receiver's endpoint ends here: no endpoint of our own
+  UcxLink link_;  // not connected: the receiver's endpoint leads here, and this end needs none
 };
 
 }  // namespace
@@ -52,14 +52,14 @@ std::shared_ptr<UcxContext> MakeReadContext(const ReadLanes& lanes, std::uint64_
   return context;
 }
 
-// Not UCP_FEATURE_RMA: a worker that has it serves reads and writes of any memory that its peers name, in software. To
-// be read by a device, it needs none of that; what it has instead only says that there are lanes.
+// The context does not ask for UCP_FEATURE_RMA: a worker with it serves, in software, reads and writes of any memory
+// that its peers name. Reads by a device do not need it. UCP_FEATURE_AM is there only so that UCX makes lanes at all.
 UcxRemoteMemory::UcxRemoteMemory(const ReadLanes& lanes) : context_(MakeReadContext(lanes, UCP_FEATURE_AM, true)) {}
 
 std::unique_ptr<RegisteredMemory> UcxRemoteMemory::Register(std::span<const std::byte> memory) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_PROT;
-  params.address = const_cast<std::byte*>(memory.data());  // UCX has no other; nobody is to write
+  params.address = const_cast<std::byte*>(memory.data());  // UCX takes no const pointer; nobody is to write
   params.length = memory.size();
   params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_REMOTE_READ;
   ucp_mem_h mapped = nullptr;

@@ -1,4 +1,5 @@
-// Memory that UCX registers with the devices of one context, for all receivers, and their ways to it.
+// The publisher's side of one-sided reads by UCX: memory that is registered with the devices of one context, for all
+// receivers, and the targets by which they read it.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -18,7 +19,7 @@ namespace layercast::ucx_channel {
 // Resource.
 class UcxRegisteredMemory final : public RegisteredMemory {
  public:
-  // Takes what ucp_mem_map has given. Throws kUnsupported: no device would read it by itself.
+  // Takes over `mapped`, which ucp_mem_map has made. Throws kUnsupported if no device would read it by itself.
   UcxRegisteredMemory(std::shared_ptr<UcxContext> context, ucp_mem_h mapped);
   ~UcxRegisteredMemory() override { ucp_mem_unmap(context_->get(), mapped_); }
   UcxRegisteredMemory(const UcxRegisteredMemory&) = delete;
@@ -29,14 +30,15 @@ class UcxRegisteredMemory final : public RegisteredMemory {
  private:
   void TakeKey();
 
-  std::shared_ptr<UcxContext> context_;  // other owners: UcxRemoteMemory, what else is registered, its links
+  std::shared_ptr<UcxContext> context_;  // other owners: UcxRemoteMemory, other registered memory, links
   ucp_mem_h mapped_;
   std::vector<std::byte> key_;
 };
 
+// Resource; thread-safe.
 class UcxRemoteMemory : public RemoteMemory {
  public:
-  // Throws kUnavailable, and kUnsupported where UCX's context has other lanes than these.
+  // Throws kUnavailable, and kUnsupported if UCX's context has other lanes than these.
   explicit UcxRemoteMemory(const ReadLanes& lanes);
 
   std::unique_ptr<RegisteredMemory> Register(std::span<const std::byte> memory) override;
@@ -49,7 +51,7 @@ class UcxRemoteMemory : public RemoteMemory {
   std::shared_ptr<UcxContext> context_;
 };
 
-// A context of these lanes alone. Throws what UcxRemoteMemory's constructor throws.
+// Makes a context that has only these lanes. Throws what UcxRemoteMemory's constructor throws.
 std::shared_ptr<UcxContext> MakeReadContext(const ReadLanes& lanes, std::uint64_t features, bool by_threads);
 
 }  // namespace layercast::ucx_channel

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxReceivers = 256;
 constexpr int kRoundsAtOnce = 16;  // of moving bytes, between two looks at the sockets
 constexpr std::chrono::milliseconds kTick{1000};
 
-// Serves every receiver a few pieces at a time, in turn: nobody's slowness is another's. One thread only.
+// Serves every receiver a few pieces at a time, in turn, so that a slow one does not hold up others. One thread only.
 class Service {
  public:
   Service(Receivers<Receiver, ReceiverContext>& receivers, Overdue& overdue)
@@ -46,7 +46,7 @@ class Service {
   std::vector<pollfd> LinksToWaitFor() const {
     std::vector<pollfd> items;
     for (const Receiver& receiver : receivers_.all()) {
-      items.push_back({receiver.wait_fd(), POLLIN, 0});  // poll passes over what is negative
+      items.push_back({receiver.wait_fd(), POLLIN, 0});  // poll ignores negative descriptors
     }
     return items;
   }

@@ -18,7 +18,8 @@
 
 namespace layercast::ucx_channel {
 
-// Offers that are removed while receivers hold pieces of them: their connections go. Thread-safe.
+// Offers that were removed, but of which receivers still hold pieces: the service ends the connections of these
+// receivers. Thread-safe.
 class Overdue {
  public:
   void Add(const std::shared_ptr<Offered>& offered);
@@ -47,7 +48,7 @@ class UcxOfferingEnd final : public OfferingEnd {
   std::unique_ptr<ReadableOffers> readable_;  // null: no one-sided reads
   std::atomic<FailPoints*> failpoints_{nullptr};
   ControlAddress address_{.channel = "ucx", .key = RandomToken()};
-  UniqueFd listener_;  // until the service has it
+  UniqueFd listener_;  // until the service thread takes it over
   ServiceThread service_;
 };
 

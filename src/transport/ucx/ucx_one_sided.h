@@ -1,4 +1,4 @@
-// One-sided reads by UCX, where it has devices that read by themselves.
+// One-sided reads by UCX, on hosts with devices that read by themselves. Used by the ucx transport.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kReadsUnderWay = 64;
 constexpr int kReadsAtOnce = 64;                              // begun between two looks at what has come
-constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;  // the most that one brings
+constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;  // the most that one read brings
 constexpr std::chrono::seconds kStuckAfter{10};               // UCX gives a peer up after 7 tries of a second
 
 }  // namespace
@@ -28,7 +28,7 @@ UcxReadingEnd::UcxReadingEnd(const std::string& address, Greeted greeted, std::u
   }
 }
 
-// What shows that the lanes work, and that they bring the bytes that were meant.
+// Reads the publisher's token, which shows that the lanes work and bring the bytes that were meant.
 void UcxReadingEnd::ReadToken(const Welcome& welcome, Deadline deadline) {
   reads_->Connect(welcome.address);
   lane_ = reads_->lane() + ", one-sided";
@@ -69,7 +69,7 @@ void UcxReadingEnd::Close() noexcept {
   token_key_.reset();
   to_read_.clear();
   whole_.clear();
-  requests_.Clear();  // and the keys
+  requests_.Clear();  // with the keys, which must go before reads_
   reads_.reset();
   control_.reset();
 }
@@ -127,7 +127,7 @@ void UcxReadingEnd::TakeGranted(Granted granted) {
 bool UcxReadingEnd::TakeLanded() {
   bool any = false;
   while (const auto ticket = reads_->TakeLanded()) {
-    Chunk& chunk = *requests_.Find(*ticket);  // under way until all its reads have landed
+    Chunk& chunk = *requests_.Find(*ticket);  // a chunk is under way until all its reads have landed
     --chunk.reading;
     --reading_;
     if (chunk.whole()) whole_.push_back(&chunk);

@@ -1,5 +1,5 @@
-// The receiver's end where it reads one-sided: it asks over the control socket, is told where what it asked for lies,
-// reads that straight to where the caller wants it, and says that it has.
+// The receiver's end of the ucx channel where it reads one-sided: it sends requests over the control socket, is told
+// where the tensors lie, reads them straight to the caller's destination, and says that it has.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ namespace layercast::ucx_channel {
 // One thread only.
 class UcxReadingEnd final : public FetchingEnd {
  public:
-  // `address` as in errors. Throws kUnavailable, kDeadlineExceeded and kCorrupt: it cannot read by these lanes.
+  // `address` is for error messages. Throws kUnavailable, kUnsupported, kDeadlineExceeded or kCorrupt if reading over
+  // these lanes does not work.
   UcxReadingEnd(const std::string& address, Greeted greeted, std::unique_ptr<RemoteReads> reads, Deadline deadline);
   ~UcxReadingEnd() override { Close(); }
 
@@ -37,29 +38,29 @@ class UcxReadingEnd final : public FetchingEnd {
  private:
   struct Place {
     RemotePlace granted;
-    std::unique_ptr<RemoteKey> key;  // opened when it is read by, and all that the publisher has said by then is known
+    std::unique_ptr<RemoteKey> key;  // opened at the first read: by then messages were taken that may take it back
   };
   struct Chunk : RequestedChunk {
     ReadPlan plan;
     std::map<std::uint32_t, Place> places;  // by tensor
-    bool granted = false;                   // all of them are here
+    bool granted = false;                   // all places are known
     std::size_t reading = 0;                // reads that have not landed
     bool whole() const { return granted && plan.done() && reading == 0; }
   };
 
   void ReadToken(const Welcome& welcome, Deadline deadline);
-  // Takes what is there; true when something was. Throws what the publisher refused with, or what is wrong with it.
+  // Takes what has come; true if there was something. Throws the publisher's refusal, or what has gone wrong.
   bool Progress();
   void TakeMessages();
   void TakeMessage(std::span<const std::byte> message);
   void TakeGranted(Granted granted);
   bool TakeLanded();
   bool ReadMore();
-  // True: it has landed already.
+  // Begins the next read of the chunk; true if it has landed already.
   bool ReadNext(Chunk& chunk);
   void ExpectReadable();
-  // Chunks whose bytes are here count only if the connection stands after that: else another version's may be among
-  // them.
+  // Completes the chunks whose bytes are all here, but only if the connection still stands after they came: otherwise
+  // bytes of another version may be among them.
   bool CompleteWhole();
 
   void Wait(Deadline deadline);
@@ -74,10 +75,10 @@ class UcxReadingEnd final : public FetchingEnd {
   RequestsUnderWay<Chunk> requests_;
   std::deque<Chunk*> to_read_;          // granted, and not all of their reads begun
   std::vector<Chunk*> whole_;           // all of their bytes are here
-  std::size_t reading_ = 0;             // of all chunks
-  Deadline::Clock::duration waited_{};  // for one to land, since the last one did; not what the caller was busy with
+  std::size_t reading_ = 0;             // reads of all chunks that have not landed
+  Deadline::Clock::duration waited_{};  // slept here since a read last landed; the caller's own work does not count
   Liveness liveness_;
-  std::size_t pongs_owed_ = 0;  // whatever comes was asked for: nobody keeps this end busy
+  std::size_t pongs_owed_ = 0;  // a PONG that was not asked for is refused, lest it keep this end busy
 };
 
 }  // namespace layercast::ucx_channel

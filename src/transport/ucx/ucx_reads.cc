@@ -12,7 +12,7 @@
 namespace layercast::ucx_channel {
 namespace {
 
-// A domain's part is read by what the domain knows of its length, not by what the key says.
+// Bytes added after a key: a memory domain reads its part at the length that it expects, not at the one in the key.
 constexpr std::size_t kAfterKey = 256;
 
 class UcxKey final : public RemoteKey {
@@ -32,7 +32,7 @@ class UcxKey final : public RemoteKey {
   ucp_rkey_h key_ = nullptr;
 };
 
-// Those of "rc_mlx5/mlx5_0:1+ud_mlx5/mlx5_0:1".
+// Splits "rc_mlx5/mlx5_0:1+ud_mlx5/mlx5_0:1" into its lanes.
 std::vector<std::string> Split(const std::string& lanes) {
   std::istringstream list(lanes);
   std::vector<std::string> split;

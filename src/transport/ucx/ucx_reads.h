@@ -1,4 +1,4 @@
-// Reads of a publisher's memory by ucp_get_nbx, in a context of their own.
+// The receiver's side of one-sided reads by UCX: ucp_get_nbx, in a context of its own.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -18,10 +18,10 @@
 
 namespace layercast::ucx_channel {
 
-// One thread only.
+// Resource; one thread only.
 class UcxReads final : public RemoteReads {
  public:
-  // Throws kUnavailable, and kUnsupported where UCX's context has other lanes than these.
+  // Throws kUnavailable, and kUnsupported if UCX's context has other lanes than these.
   explicit UcxReads(ReadLanes lanes);
   ~UcxReads() override { Abandon(); }
 

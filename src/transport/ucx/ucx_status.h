@@ -1,4 +1,4 @@
-// What UCX says of a call, as our error.
+// Turns the statuses of UCX's calls into Layercast's errors.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -10,7 +10,8 @@
 
 namespace layercast::ucx_channel {
 
-// What the environment chose instead of us: " (UCX_TLS=rc in its environment)". Empty: nothing.
+// The part of an error message that names what the environment has chosen: " (UCX_TLS=rc in its environment)". Empty if
+// it has chosen nothing.
 inline std::string ChosenByEnvironment() {
   std::string chosen;
   for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
@@ -20,7 +21,7 @@ inline std::string ChosenByEnvironment() {
   return chosen.empty() ? chosen : chosen + " in its environment)";
 }
 
-// Throws kUnavailable: "UCX cannot `what`: `status`", and what the environment has to do with it.
+// Throws kUnavailable unless the call succeeded: "UCX cannot `what`: `status`", and what the environment has chosen.
 inline void Expect(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return;
   throw Error(ErrorCode::kUnavailable,

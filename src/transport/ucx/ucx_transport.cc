@@ -30,8 +30,8 @@ class UcxTransport final : public Transport {
   explicit UcxTransport(UcxParts parts) : parts_(std::move(parts)) {}
 
   std::string_view name() const override { return "ucx"; }
-  // Between hosts, whoever reaches UCX's port or queue pair can write to any memory of the process: nothing to open
-  // unasked.
+  // Over shared memory only. Between hosts, whoever reaches UCX's port or queue pair can write to any memory of the
+  // process, which nobody should open without having been asked to.
   bool ByDefault(const HostIdentity& mine, const HostIdentity& theirs) const override {
     return ucx_channel::ShareMemory(mine, theirs);
   }
@@ -55,7 +55,8 @@ class UcxTransport final : public Transport {
     });
   }
 
-  // Null: no reads come, though both ends seemed able to. Half of the time is left to messages then.
+  // Null if reads do not work, though both ends seemed able to read. Takes at most half of the time, so that the other
+  // half is left for messages.
   std::unique_ptr<FetchingEnd> MakeReadingEnd(const std::string& address, Greeted greeted, Deadline deadline) const {
     try {
       return std::make_unique<ucx_channel::UcxReadingEnd>(
@@ -70,7 +71,7 @@ class UcxTransport final : public Transport {
   }
 
   const UcxParts parts_;
-  mutable std::atomic<Deadline::Clock::time_point> no_reads_before_{};  // whoever connects would wait for nothing
+  mutable std::atomic<Deadline::Clock::time_point> no_reads_before_{};  // set when reads did not work
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Chunks by UCX: as active messages over shared memory, TCP, or what else UCX finds; read one-sided over RDMA.
-// FORMAT.md has the messages.
+// The transport that moves chunks by UCX: as active messages over shared memory, TCP or what the environment names, or
+// by one-sided reads over RDMA. FORMAT.md has the messages.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace layercast {
 namespace ucx_channel {
 
-// What the channel stands on besides UCX's messages. Value.
+// What the channel is built on besides UCX's active messages. Value.
 struct UcxParts {
   std::shared_ptr<const OneSided> one_sided;  // null: none. Its owners are the transport and those who made it
   bool reads_anywhere = false;                // in tests: one-sided also where both ends are on one host

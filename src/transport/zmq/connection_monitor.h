@@ -1,5 +1,6 @@
-// What goes on below a socket's only connection: tells at once when it fails or ends, where without it only heartbeats
-// would, and what comes before ZeroMQ has a whole message of it. One thread only.
+// Watches the only connection of a ZeroMQ socket from below. It tells at once when the connection fails or ends, which
+// otherwise only heartbeats would show, and whether bytes arrive before they make up a whole message. Part of
+// ZmqFetchingEnd.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +13,28 @@
 
 namespace layercast::zmq_channel {
 
+// Resource; one thread only.
 class ConnectionMonitor {
  public:
-  // As SocketEvents, and MessageMeter.
+  // Before `socket` connects; `socket` must be closed before this is destroyed (as for SocketEvents). `most_bytes`: the
+  // longest message that is allowed, with all its frames.
   ConnectionMonitor(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes);
   zmq::socket_t& events() { return events_.socket(); }  // to poll
-  // What ended the connection, or empty while nothing has.
+  // What ended the connection; empty as long as it has not ended.
   const std::string& Ended();
-  // Whether bytes have come since the last call, were it some of a message.
+  // Whether bytes have come since the last call, even if only part of a message.
   bool Moved();
-  // A whole message has come.
+  // To be called when a whole message has come.
   void EndMessage();
-  // As MessageMeter's; the connection ends with it.
+  // Whether the message that is coming is too long (MessageMeter::Exceeded); if so, this has ended the connection.
   bool Exceeded();
 
  private:
   SocketEvents events_;
   std::string ended_;
   const std::uint64_t most_bytes_;
-  std::optional<MessageMeter> meter_;  // of the connection, once it stands
-  std::uint64_t received_ = 0;         // by it, at the last call of Moved
+  std::optional<MessageMeter> meter_;  // once the connection is made
+  std::uint64_t received_ = 0;         // bytes that had come at the last call of Moved
 };
 
 }  // namespace layercast::zmq_channel

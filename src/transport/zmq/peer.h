@@ -1,4 +1,4 @@
-// A receiver with work, as the publisher's end of the zmq channel knows it.
+// A receiver that is waiting for bytes, as the publisher's end of the zmq channel sees it.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace layercast::zmq_channel {
 
-constexpr std::size_t kPiecesUnderWay = 16;  // at most: keeps the connection busy, and is what a removal waits for
+constexpr std::size_t kPiecesUnderWay = 16;  // at most: enough to keep a connection busy; a removal waits for them
 constexpr std::size_t kRefillBelow = 8;      // the service sends more when this few are left
 
-// Immutable but for the count. Owned by the service thread and by the pieces on their way.
+// Immutable except for the count. Owned by the service thread and by the pieces on their way.
 struct Peer {
   std::string routing_id;
   PeerConnection connection;

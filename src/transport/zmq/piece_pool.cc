@@ -13,7 +13,8 @@ namespace layercast::zmq_channel {
 namespace {
 constexpr std::size_t kSparePieces = 32;
 
-// ZeroMQ hands pieces from the service thread to its own by a queue that ThreadSanitizer cannot look into.
+// ZeroMQ passes pieces from the service thread to its own threads through a queue that ThreadSanitizer cannot see into,
+// so these two tell it of the order.
 #if defined(__SANITIZE_THREAD__)
 void GiveAway(Piece& piece) { __tsan_release(&piece); }
 void TakeBack(Piece& piece) { __tsan_acquire(&piece); }
@@ -60,7 +61,8 @@ void PiecePool::End(Piece& piece) {
   {
     const std::lock_guard lock(mutex_);
     offered = std::move(piece.offered);  // Cut looks at it
-    // Waking the service for every piece would cost a third of the speed; idle peers it forgets in its own time.
+    // Waking the service thread for every piece would cost a third of the speed. That a peer has become idle it notices
+    // by itself later.
     if (--piece.peer->pieces_under_way == kRefillBelow) service_.Ring();
     piece.peer.reset();
     const auto at =

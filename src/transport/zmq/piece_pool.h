@@ -1,5 +1,5 @@
-// Every piece that is on its way through ZeroMQ, which may read the offered memory long after a send returned.
-// Thread-safe.
+// The pieces that are on their way through ZeroMQ, which may read the offered memory long after a send has returned.
+// Part of ZmqOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -17,25 +17,27 @@ namespace layercast::zmq_channel {
 
 class PiecePool;
 
-// A piece on its way. Between HandOver and the end of both frames it belongs to ZeroMQ.
+// A piece on its way. Between HandOver and the end of both its frames it belongs to ZeroMQ's threads.
 struct Piece {
   PiecePool* pool = nullptr;
   std::shared_ptr<Offered> offered;  // second owner: the book
   std::shared_ptr<Peer> peer;        // second owner: the service thread
   std::vector<std::byte> header;
-  Buffer gathered;  // kPieceBytes, untouched until a piece is gathered
+  Buffer gathered;  // kPieceBytes long, for pieces that are gathered; untouched before the first of them
   std::atomic<int> frames{0};
 };
 
+// Resource; thread-safe.
 class PiecePool {
  public:
   PiecePool(OfferBook& book, const WakeUp& service) : book_(book), service_(service) {}
 
-  // A piece to fill, counted for the offer and the peer from here on; null when the offer has been removed.
+  // A piece to fill. It counts as under way for the offer and the peer from now on. Null if the offer has been removed.
   Piece* Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
-  // The piece is filled, and its two frames go to ZeroMQ next.
+  // To be called when the piece is filled, before its two frames are given to ZeroMQ.
   static void HandOver(Piece& piece);
-  // One frame has left. ZeroMQ's free function: called on its own thread. `piece` is a Piece.
+  // The function by which ZeroMQ frees a frame: called, on a thread of ZeroMQ's, when the frame has left. `piece` is a
+  // Piece.
   static void EndFrame(void* data, void* piece);
   // Cuts the connection of every peer that holds a piece of the offer.
   void Cut(const std::shared_ptr<Offered>& offered);
@@ -48,7 +50,7 @@ class PiecePool {
   HostMemory memory_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Piece>> under_way_;  // guarded by mutex_
-  std::vector<std::unique_ptr<Piece>> spare_;      // guarded by mutex_; keeps buffers that are faulted in
+  std::vector<std::unique_ptr<Piece>> spare_;      // guarded by mutex_; their buffers stay faulted in
 };
 
 }  // namespace layercast::zmq_channel

@@ -1,12 +1,12 @@
-// The sockets of the zmq channel with every option that has an unsafe default. One context per end: the threads of one
-// publisher or receiver, and nothing shared.
+// Makes the sockets of the zmq channel, and sets every option whose default is unsafe. Each end has a context of its
+// own, so that ends share neither threads nor anything else.
 #pragma once
 
 #include <zmq.hpp>
 
 namespace layercast::zmq_channel {
 
-// Neither connected nor bound. One thread at a time.
+// The sockets are neither connected nor bound yet. A socket may be used by one thread at a time.
 zmq::socket_t MakeRouter(zmq::context_t& context);
 zmq::socket_t MakeDealer(zmq::context_t& context);
 

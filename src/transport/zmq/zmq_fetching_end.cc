@@ -11,7 +11,7 @@
 namespace layercast::zmq_channel {
 namespace {
 
-constexpr std::uint64_t kMostMessageBytes = 2 * kMostFrameBytes;  // a header, and a piece
+constexpr std::uint64_t kMostMessageBytes = 2 * kMostFrameBytes;  // a header and a piece
 
 std::span<const std::byte> BytesOf(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};
@@ -127,7 +127,7 @@ void ZmqFetchingEnd::Wait(Deadline deadline) {
   ExpectConnected();
   ExpectAnEnd();
   if (monitor_.Moved()) liveness_.Heard();
-  const bool ask = liveness_.ShouldAsk(requests_.size());  // the socket is drained
+  const bool ask = liveness_.ShouldAsk(requests_.size());  // Receive has drained the socket
   if (ask) Send(EncodePing());
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
   PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());

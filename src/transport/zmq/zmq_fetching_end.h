@@ -1,4 +1,4 @@
-// The receiver's end of the zmq channel: one DEALER; pieces are copied to where the caller wants them as they come.
+// The receiver's end of the zmq channel: one DEALER socket. Pieces are copied to the caller's destination as they come.
 #pragma once
 
 #include <memory>
@@ -34,15 +34,14 @@ class ZmqFetchingEnd final : public FetchingEnd {
 
   void Greet(const std::string& address, Deadline deadline);
   void Send(const std::vector<std::byte>& message);
-  // Takes what is there; true once a chunk is complete.
+  // Takes the messages that are there; true once a chunk is complete.
   bool Receive();
   void TakeMessage(std::span<const std::byte> message, zmq::message_t& piece);
   void TakePiece(const PieceHeader& header, std::span<const std::byte> bytes);
-  // Waits for a message, until the deadline or the next heartbeat. Throws kUnavailable when there is nobody to wait
-  // for.
+  // Waits a moment for a message, at most until the deadline. Throws kUnavailable if the publisher is gone or silent.
   void Wait(Deadline deadline);
   void ExpectConnected();
-  void ExpectAnEnd();  // of the message that comes
+  void ExpectAnEnd();  // throws kCorrupt if the message that is coming is too long
 
   ConnectionGuard guard_;
   zmq::context_t context_;

@@ -11,8 +11,8 @@
 namespace layercast::zmq_channel {
 namespace {
 
-constexpr std::size_t kMaxPeers = 256;  // with work at one time
-constexpr int kMessagesAtOnce = 64;     // between two rounds of sending
+constexpr std::size_t kMaxPeers = 256;  // that wait for bytes at one time
+constexpr int kMessagesAtOnce = 64;     // taken between two rounds of sending
 
 }  // namespace
 
@@ -38,7 +38,7 @@ bool Service::ReceiveOne() {
   zmq::message_t routing_id;
   zmq::message_t message;
   if (!socket_.recv(routing_id, zmq::recv_flags::dontwait)) return false;
-  // Frames of one message arrive together; a peer of ours sends exactly one.
+  // The frames of one message arrive together. A receiver of this channel sends exactly one, after the routing id.
   bool one_frame = routing_id.more() && socket_.recv(message, zmq::recv_flags::dontwait).has_value();
   for (zmq::message_t extra; socket_.get(zmq::sockopt::rcvmore);) {
     one_frame = false;
@@ -121,7 +121,7 @@ bool Service::SendPiece(Work& work) {
   zmq::message_t header(piece->header.data(), piece->header.size(), PiecePool::EndFrame, piece);
   zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::EndFrame, piece);
   PiecePool::HandOver(*piece);
-  // Frames that are not taken give themselves back as they go out of scope.
+  // Frames that ZeroMQ does not take give themselves back (EndFrame) when they go out of scope.
   if (SendFrame(routing_id, true) && SendFrame(header, true) && SendFrame(body, false)) return true;
   work.peer->connection.Cut();
   return false;

@@ -1,4 +1,4 @@
-// The publisher's end of the zmq channel: one ROUTER, one service thread ("lc-zmq") that owns it.
+// The publisher's end of the zmq channel: one ROUTER socket, and one service thread ("lc-zmq") that owns it.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@
 
 namespace layercast::zmq_channel {
 
-// Answers what receivers send, and feeds each of them a few pieces at a time, in turn: nobody's slowness is another's.
-// One thread only (the service's).
+// Answers what receivers send, and feeds each of them a few pieces at a time, in turn, so that a slow receiver does not
+// hold up others. One thread only (the service thread).
 class Service {
  public:
   Service(zmq::socket_t socket, MessageLimit& limit, const OfferBook& book, PiecePool& pieces, const WakeUp& wake,
@@ -36,23 +36,23 @@ class Service {
   };
 
   void ReceiveAll();
-  bool ReceiveOne();  // false: there is none
+  bool ReceiveOne();  // false if there was no message
   void Handle(const std::string& routing_id, int fd, std::span<const std::byte> message);
   void HandleRequest(const std::string& routing_id, int fd, const Request& request);
   void FeedAll();
-  bool Feed(Work& work);  // false when the peer is gone or was refused
+  bool Feed(Work& work);  // false if the peer is gone or was refused
   bool SendPiece(Work& work);
-  // Sends a small message. False when the peer is gone or takes nothing.
+  // Sends a small message. False if the peer is gone or takes nothing.
   bool Send(const std::string& routing_id, std::vector<std::byte> message);
   bool SendFrame(zmq::message_t& frame, bool more);
 
   zmq::socket_t socket_;
-  MessageLimit& limit_;  // of the socket
+  MessageLimit& limit_;  // watches the socket
   const OfferBook& book_;
   PiecePool& pieces_;
   const WakeUp& wake_;
   const std::atomic<FailPoints*>& failpoints_;
-  std::map<std::string, Work> work_;  // of peers with replies to send or on their way
+  std::map<std::string, Work> work_;  // by routing id, of the peers whose replies are queued or on their way
 };
 
 // Thread-safe.
@@ -66,18 +66,18 @@ class ZmqOfferingEnd final : public OfferingEnd {
   double core_seconds() override { return service_.core_seconds() + library_threads_.core_seconds(); }
 
  private:
-  // The service's socket, and where it listens. Throws kInvalidArgument.
+  // Makes the service's socket, binds it, and sets address_. Throws kInvalidArgument.
   zmq::socket_t Bind(const std::string& host);
 
   WakeUp wake_;
-  OfferBook book_;  // this and the pool outlive the context, whose threads give pieces back
+  OfferBook book_;  // outlives the context, as pieces_ does: the context's threads give pieces back
   PiecePool pieces_;
   zmq::context_t context_;
   ZmqThreads library_threads_{context_};
-  std::optional<MessageLimit> limit_;  // of the service's socket, which it outlives
+  std::optional<MessageLimit> limit_;  // watches the service's socket, and must outlive it
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
-  zmq::socket_t socket_;  // until the service has it
+  zmq::socket_t socket_;  // until the service thread takes it over
   ServiceThread service_;
 };
 

@@ -1,4 +1,5 @@
-// Chunks as ZeroMQ messages over TCP: works wherever the control link does. FORMAT.md has the messages.
+// The transport that sends chunks as ZeroMQ messages over TCP: it works wherever the control link does. FORMAT.md has
+// the messages.
 #pragma once
 
 #include <memory>
