@@ -1,5 +1,5 @@
-// How an engine asks another one of the same layout for its weights, before its own ranks fetch them. RPC.md:
-// `lend_weights`. Used by the reloader.
+// Asks another engine of the same layout to lend its weights, before this engine's ranks fetch them. See `lend_weights`
+// in RPC.md. Used by the reloader.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace layercast {
 
-// What must be equal for kernel tensors to be the same.
+// What must be equal in two engines so that one can use the other's kernel tensors. Value.
 struct EngineLayout {
   int tp_size = 1;
   int pp_size = 1;
-  std::vector<std::int64_t> pp_layers{};  // of each stage; empty: spread by the rule
+  std::vector<std::int64_t> pp_layers{};  // for each stage; empty: spread by the rule
   bool expert_parallel = false;
   ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
   std::string recipe;
   bool power_of_two_scales = false;
 };
 
-// {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`. Throws what RpcClient throws;
-// kInvalidArgument naming what differs of both engines' layouts; kCorrupt on an answer without
-// these.
+// Returns {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`. Throws what RpcClient
+// throws; kInvalidArgument, naming the difference, if its layout is not `mine`; kCorrupt if its answer lacks these
+// fields.
 Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline);
 
 }  // namespace layercast

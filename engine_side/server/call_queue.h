@@ -1,4 +1,5 @@
-// Calls of one thread, in order. Used by the rank process, whose forward passes and whose staging have a thread each.
+// A queue of calls that one thread runs, in order. Used by the rank process, which has one thread for forward passes
+// and one for staging.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@
 
 namespace layercast {
 
-// Resource; thread-safe. RunUntilClosed is for the thread whose calls they are.
+// Resource; thread-safe, except that RunUntilClosed is for the one thread that runs the calls.
 class CallQueue {
  public:
   using Call = std::function<void()>;

@@ -33,12 +33,12 @@ constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
-constexpr std::chrono::milliseconds kToLookUp{5'000};  // a host's name
+constexpr std::chrono::milliseconds kToLookUp{5'000};  // for looking up a host's name
 
-// Of a decode graph's cache, which is there in full from the start.
+// A decode graph allocates its whole cache at the start, so sequences on a device are limited by default.
 constexpr std::int64_t kMostTokensOnDevice = 4096;
 
-// How long a sequence may be, held against what the model can.
+// How long a sequence may be. Throws kInvalidArgument if the options ask for more than the model has.
 std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& config) {
   const std::int64_t own = config.ContextLength();
   if (ranks.max_model_len > own) {
@@ -49,7 +49,7 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
   return ranks.on_device ? std::min(own, kMostTokensOnDevice) : own;
 }
 
-// What every rank would refuse is said once, and before any is started.
+// Checks here what every rank would refuse, so that it is reported once, and before any rank is started.
 ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files) {
   const ModelConfig config = ModelConfig::Parse(files.description());
   ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
@@ -88,12 +88,12 @@ class EngineService::Impl {
 
   ~Impl() {
     End();
-    EndWorker();  // before the answers' way out goes: whoever asked for a reload is told that the engine ends
+    EndWorker();  // while answers can still be sent: a caller whose reload fails is told that the engine ends
     rpc_.reset();
   }
 
-  // On the thread that reloads, not on the caller's: it starts ranks anew where some are lost, and lives as long as
-  // they.
+  // Loads on the reloading thread, not on the caller's: a reload starts lost ranks anew, and the thread that does so
+  // must live as long as they.
   void LoadModel() {
     std::promise<Json> answered;
     const RpcReply reply([&answered](Json answer) { answered.set_value(std::move(answer)); });
@@ -105,7 +105,7 @@ class EngineService::Impl {
     loaded_ = true;
   }
 
-  // A reload under way fails, so that nobody waits for its deadline.
+  // Ends the ranks. A reload under way fails, so that nobody waits for its deadline.
   void End() {
     held_.Close();
     ranks_.End();
@@ -145,7 +145,7 @@ class EngineService::Impl {
             {"device", options_.ranks.on_device ? "cuda" : "cpu"}};
   }
 
-  // On the RPC thread: what takes time goes to the worker or the generator, and answers later.
+  // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
   void Dispatch(const std::string& method, const Json& params, const RpcReply& reply) {
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kQuick = {
         {"status", &Impl::Status},
@@ -190,7 +190,7 @@ class EngineService::Impl {
     while (std::optional<Call> call = calls_.PopUntilClosed()) {
       try {
         call->run();
-      } catch (const std::exception& error) {  // one call's, and not the engine's end
+      } catch (const std::exception& error) {  // fails the call, not the engine
         call->reply.Failure(ErrorOfCall(error));
       }
     }
@@ -204,7 +204,7 @@ class EngineService::Impl {
 
   void Generate(const Json& params, const RpcReply& reply) {
     std::vector<SequenceRequest> requests = SequencesOf(params, config_, max_model_len_);
-    // The second owners are the sequences' callbacks.
+    // The callbacks of the sequences are the second owners.
     auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       generator_.Add(std::move(requests[i]), [answers, i](const Sequence& sequence, const char* finish) {
@@ -218,7 +218,7 @@ class EngineService::Impl {
     reply.Result(reloader_.Reload(params));
   }
 
-  // This one would wait for itself: it lends once its reload is over.
+  // Refuses this engine's own endpoint: it could only lend after its reload, and so would wait for itself.
   void ExpectAnotherEngine(const Json& params) const {
     if (!params.contains("engine") || !params["engine"].is_string()) return;
     if (ByAddress(params["engine"].get<std::string>(), Deadline::After(kToLookUp)) == endpoint()) {
@@ -226,7 +226,7 @@ class EngineService::Impl {
     }
   }
 
-  // A reload in three calls, for a controller that has several engines take a version together.
+  // The first of three calls that make up a reload, for a controller that has several engines take a version together.
   void StageWeights(const Json& params, const RpcReply& reply) {
     ExpectAnotherEngine(params);
     held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
@@ -255,7 +255,7 @@ class EngineService::Impl {
     reply.Result(Json::object());
   }
 
-  // The calls that controllers know from elsewhere, and their words when misused.
+  // The calls below mirror ones that controllers know from other engines, including the error texts for their misuse.
   void InitWeightTransfer(const Json& /*params*/, const RpcReply& reply) { reply.Result(Identity()); }
 
   void StartUpdate(const Json& /*params*/, const RpcReply& reply) {
@@ -289,7 +289,7 @@ class EngineService::Impl {
 
   void Verify(const Json& params, const RpcReply& reply) { reply.Result(CompareServed(ranks_, params)); }
 
-  // Calls of one thread, so no reload comes between the version and its digests.
+  // Slow calls run on one thread, so no reload can come between the version and its digests.
   void LendWeights(const Json& /*params*/, const RpcReply& reply) {
     reply.Result(LendServed(ranks_, reloader_.Status(), endpoint(), options_.allow_remote));
   }

@@ -1,5 +1,5 @@
-// The service of one engine: `reload_weights`, `generate`, `status` and the rest over RPC (docs/cli.md, RPC.md), above
-// a group of ranks. What `layercast serve` runs.
+// The service of one engine on top of its group of ranks: `reload_weights`, `generate`, `status` and the rest over RPC
+// (docs/cli.md, RPC.md). This is what `layercast serve` runs.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,28 @@ struct EngineServiceOptions {
   RankGroupOptions ranks;
   std::string endpoint = "tcp://127.0.0.1:0";
   bool allow_remote = false;
-  std::string pause_mode = "wait";  // of a reload that names none
-  Json first_load;                  // as `reload_weights` takes it: where the weights come from that it starts with
+  std::string pause_mode = "wait";  // for a reload that names none
+  Json first_load;                  // where the first weights come from, as `reload_weights` params
 };
 
-// Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, three for each rank.
+// Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, two for each rank (RankHandle).
 class EngineService {
  public:
-  // Starts the ranks and answers calls; until the model is loaded only `status`. Throws what is wrong with an option.
-  // The thread that makes it outlives it (RankHandle).
+  // Starts the ranks and begins to answer calls; until the model is loaded, `status` is the only one. Throws what is
+  // wrong with an option. The kernel ends the ranks with the thread that makes this, which must therefore live longer
+  // (see RankHandle).
   explicit EngineService(const EngineServiceOptions& options);
   ~EngineService();
   EngineService(const EngineService&) = delete;
   EngineService& operator=(const EngineService&) = delete;
 
-  // Loads the model from its folder: the engine serves. Throws what is wrong with it.
+  // Loads the model as `first_load` says, after which the engine serves. Throws what is wrong with it.
   void LoadModel();
-  // Ends the ranks, whatever they are doing: what is under way fails. For any thread.
+  // Ends the ranks, whatever they are doing; calls under way fail. May be called on any thread.
   void End();
 
   std::string endpoint() const;
-  // {"ready": true, ...}: the line that says so.
+  // {"ready": true, ...}: the line that says that the engine is ready.
   Json Ready() const;
 
  private:

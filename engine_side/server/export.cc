@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostPartBytes = std::int64_t{4} << 30;
 
-// Consecutive buffers of at most kMostPartBytes together; one that is larger is a part of its own.
+// Groups consecutive buffers into parts of at most kMostPartBytes. A larger buffer is a part by itself.
 std::vector<std::vector<const CapturedBuffer*>> Parts(const CapturedBuffers& captured) {
   std::vector<std::vector<const CapturedBuffer*>> parts(1);
   std::int64_t bytes = 0;

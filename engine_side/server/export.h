@@ -1,4 +1,5 @@
-// The served bytes of one rank, read back: written to files, or held against a cold load. Used by the rank process.
+// Reads the served bytes of one rank back, to write them to files or to compare them with a cold load. Used by the rank
+// process.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,13 @@
 
 namespace layercast {
 
-// Writes `model-rank-{rank}-part-{part}.safetensors`: every captured buffer, row-major, labelled `version`. Returns
-// {"files", "tensors", "bytes"}.
+// Writes every captured buffer, row-major, to files `model-rank-{rank}-part-{part}.safetensors` labelled `version`.
+// Returns {"files", "tensors", "bytes"}.
 nlohmann::ordered_json ExportRank(const CapturedBuffers& captured, const std::string& directory,
                                   const ParallelConfig& parallel, const std::string& recipe, const Version& version);
 
-// Loads the checkpoint into buffers beside the served ones and compares. Returns {"tensors", "bytes", "differences":
-// [{"rank", "tensor", "offset", "served", "expected"}]}, the first differing byte of each tensor.
+// Loads the checkpoint cold, into buffers beside the served ones, and compares the two. Returns {"tensors", "bytes",
+// "differences": [{"rank", "tensor", "offset", "served", "expected"}]} with the first differing byte of each tensor.
 nlohmann::ordered_json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                                    ParallelConfig parallel, const QuantizationConfig& quantization,
                                    const CheckpointSource& checkpoint);

@@ -20,7 +20,7 @@ namespace {
               "'" + path.string() + "': " + what + ": " + error.message());
 }
 
-// As ExportRank names them.
+// Whether a file has a name that ExportRank gives.
 bool IsOfAnExport(const std::string& name) { return name.starts_with("model-rank-") && name.ends_with(".safetensors"); }
 
 bool IsOfWeights(const std::string& name) {
@@ -66,7 +66,7 @@ void ExportFolder::Write(const std::string& name, std::string_view text) const {
 }
 
 void ExportFolder::Publish(const std::vector<std::string>& names) const {
-  // What is certain to stop one of them stops all, before the first.
+  // Checks first for what would surely stop one of the renames, so that then none is done.
   for (const std::string& name : names) {
     const std::error_code in_the_way = std::make_error_code(std::errc::is_a_directory);
     std::error_code ignored;

@@ -1,5 +1,5 @@
-// Where the ranks of an engine write an export until all of them are done: a folder inside the one that was asked for,
-// so that what fails leaves nothing behind and replaces nothing. Used by the engine's service.
+// Where the ranks of an engine write an export until all of them are done: a folder inside the requested one, so that
+// an export that fails leaves nothing behind and replaces nothing. Used by the engine's service.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace layercast {
 
-// Resource; one thread only. All of it throws kInvalidArgument, or kResourceExhausted where the disk is full, naming
-// path and reason.
+// Resource; one thread only. Every call throws kInvalidArgument, or kResourceExhausted if the disk is full, naming path
+// and reason.
 class ExportFolder {
  public:
-  // Makes `directory`, if need be, and the folder inside it. One that holds weights which are no export is refused:
-  // `serve` would load the export in their place, and their config.json be gone.
+  // Makes `directory`, if need be, and the folder inside it. Refuses a directory that holds weights other than an
+  // export: `serve` would then load the export in their place, and their config.json would be overwritten.
   explicit ExportFolder(std::filesystem::path directory);
-  ~ExportFolder();  // what was not published is gone
+  ~ExportFolder();  // deletes what was not published
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  // Where they are written.
+  // The folder in which the ranks write.
   const std::filesystem::path& unfinished() const { return unfinished_; }
   void Write(const std::string& name, std::string_view text) const;
-  // Renames these into the folder that was asked for, over what has their names there. What an earlier export of more
-  // ranks or parts has left goes.
+  // Renames these files into the requested folder, replacing files of the same names. Deletes what an earlier export of
+  // more ranks or parts has left there.
   void Publish(const std::vector<std::string>& names) const;
 
  private:

@@ -1,5 +1,5 @@
-// One `generate` call as it comes over RPC and goes back: its prompts as sequences, and their answers, collected until
-// the last has ended. RPC.md lists the fields. Used by the engine's service.
+// One `generate` call: turns its prompts into sequences, and collects their answers until the last one has ended.
+// RPC.md lists the fields. Used by the engine's service.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace layercast {
 
-// The sequences that a call asks for, each of at most `max_model_len` tokens; sequence i of a batch has the seed
-// `seed + i`. Throws kInvalidArgument naming what the model cannot answer.
+// The sequences that a call asks for, each of at most `max_model_len` tokens. Sequence i of a batch has the call's seed
+// plus i. Throws kInvalidArgument naming what the model cannot answer.
 std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len);
 
-// Resource; thread-safe. Its owners are the sequences' callbacks.
+// Resource; thread-safe. The callbacks of the sequences own it together.
 class GenerateAnswers {
  public:
   GenerateAnswers(const Json& params, std::size_t sequences, RpcReply reply);
-  // Sequence number `index` has ended. The last one sends the reply.
+  // Notes that sequence number `index` has ended. The call for the last sequence sends the reply.
   void Done(std::size_t index, const Sequence& sequence, const char* finish);
 
  private:
-  const bool single_;    // asked with "tokens", not "prompts"
-  const bool logprobs_;  // wanted
+  const bool single_;    // the call had "tokens", not "prompts"
+  const bool logprobs_;  // log-probabilities are wanted
   const RpcReply reply_;
   std::mutex mutex_;
   std::vector<Json> answers_;  // guarded by mutex_

@@ -57,7 +57,7 @@ void Generator::Commit(PauseMode mode, const std::function<Version()>& commit, D
   }
   if (done.wait_until(deadline.at()) != std::future_status::ready) {
     const std::lock_guard lock(mutex_);
-    // Not begun: it never will be. Else it ends soon, whatever the deadline says.
+    // If it has not begun, it never will. Otherwise it ends soon: wait for that, whatever the deadline.
     if (commit_ && commit_->run == &commit) {
       commit_.reset();
       throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline of the commit");
@@ -119,7 +119,7 @@ void Generator::Run(const std::stop_token& stop) {
   AbortWaiting();
 }
 
-// New sequences begin unless a commit or a pause holds them back.
+// Lets new sequences begin, unless a commit or a pause holds them back. Reports a pause that holds now.
 void Generator::Admit() {
   std::unique_lock lock(mutex_);
   if (pause_holds_ && pause_mode_) {
@@ -138,7 +138,7 @@ void Generator::Admit() {
   }
 }
 
-// Whether sequences under way stand as `mode` wants them; ends them if that is what it wants.
+// Whether sequences under way are as `mode` wants them. Ends them if that is what it wants.
 bool Generator::Quiet(PauseMode mode) {
   if (mode == PauseMode::kAbort && !running_.empty()) {
     Json sequences = RunningIds();
@@ -173,7 +173,7 @@ void Generator::RunCommit() {
   }
 }
 
-// Some ranks may have dropped their caches in a commit that failed, and some not.
+// Drops all caches. In a commit that failed, some ranks may have dropped theirs and others not.
 void Generator::DropCaches() {
   ForgetCaches();
   if (!running_.empty()) Drop(RunningIds());
@@ -235,7 +235,7 @@ void Generator::Take(const Json& picked, const std::vector<Sequence*>& batch) {
   Drop(std::move(finished));
 }
 
-// The ranks need these sequences' caches no longer.
+// Tells the ranks to drop the caches of these sequences.
 void Generator::Drop(Json sequences) {
   try {
     ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
@@ -244,8 +244,8 @@ void Generator::Drop(Json sequences) {
   }
 }
 
-// A rank is gone, or its group is broken: the processes start anew over the same weights, and sequences go on from
-// their tokens.
+// Recovers from a lost rank or a broken group: starts the processes anew over the same weights. Sequences go on from
+// their tokens, unless several steps in a row have failed.
 void Generator::Recover(const std::string& why) {
   log::warn("generating: {}", why);
   if (++failures_ >= kMostFailures) {
@@ -255,7 +255,7 @@ void Generator::Recover(const std::string& why) {
   try {
     ranks_.Restart();
   } catch (const Error& error) {
-    log::error("starting the ranks anew: {}", error.what());  // the next step fails, and comes here
+    log::error("starting the ranks anew: {}", error.what());  // the next step fails and leads here again
   }
   ForgetCaches();
 }

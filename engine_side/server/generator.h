@@ -1,5 +1,5 @@
-// Generates: batches sequences, steps the ranks, and commits new versions between two forward steps. One thread does
-// all three, so no forward pass ever sees a version change.
+// Generates tokens: batches sequences, steps the ranks, and commits new versions between two forward steps. One thread
+// does all three, so no forward pass ever sees a version change.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,9 @@
 
 namespace layercast {
 
-// What happens to sequences under way when a version commits, or a pause begins.
+// What happens to sequences under way when a version commits or a pause begins.
 enum class PauseMode { kWait, kAbort, kKeep };
-// "wait", "abort", "keep". Throws kInvalidArgument.
+// Finds a mode by its name: "wait", "abort" or "keep". Throws kInvalidArgument for any other.
 PauseMode PauseModeNamed(const std::string& name);
 
 // Resource; thread-safe.
@@ -31,20 +31,23 @@ class Generator {
   explicit Generator(RankGroup& ranks);
   ~Generator();  // sequences under way end as aborted
 
-  // `done` is called once, on the generating thread.
+  // Queues a sequence. `done` is called once, on the generating thread. Throws kFailedPrecondition if the engine is
+  // torn.
   void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done);
 
-  // Runs `commit` on the generating thread between two steps, as `mode` says, and serves as the version that it returns
-  // from then on. Returns when it has run; throws what it throws. `kWait`: sequences under way finish first, new ones
-  // wait.
+  // Runs `commit` on the generating thread between two steps, treating sequences under way as `mode` says, and from
+  // then on serves as the version that it returns. Returns when `commit` has run, and throws what it throws. With
+  // kWait, sequences under way finish first and new ones wait. Throws kDeadlineExceeded if `commit` could not begin by
+  // the deadline, and kFailedPrecondition if another commit is pending.
   void Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline);
 
-  // A lease: without Resume it ends by itself. Returns when the pause holds.
+  // Pauses generation until Resume, or until the lease is over. Returns once the pause holds. Throws kDeadlineExceeded,
+  // and does not pause, if that takes beyond the deadline.
   void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
   void Resume();
-  // From within a commit, or when ranks have lost their weights: the engine is torn, as `how` says; empty: it is not,
-  // after all. No token is generated while it is: sequences end as aborted, new ones are refused. A whole version that
-  // is committed heals it.
+  // Marks the engine as torn, as `how` describes; an empty `how` says that it is not torn after all. Called from within
+  // a commit, or when ranks have lost their weights. While torn, the engine generates no token: sequences end as
+  // aborted, and new ones are refused. Committing a whole version heals it.
   void SetTorn(const std::string& how);
 
  private:
@@ -77,13 +80,13 @@ class Generator {
   std::optional<PauseMode> pause_mode_;               // guarded by mutex_
   std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_
   std::optional<std::promise<void>> pause_holds_;     // guarded by mutex_
-  std::string torn_;                                  // how, if it is; guarded by mutex_
+  std::string torn_;                                  // empty: not torn; guarded by mutex_
 
-  // Of the generating thread.
+  // The members below belong to the generating thread.
   std::list<Sequence> running_;
   std::optional<Version> version_;
   std::uint64_t last_id_ = 0;
-  int failures_ = 0;  // of steps, in a row
+  int failures_ = 0;  // of steps, one after another
 
   std::jthread thread_;
 };

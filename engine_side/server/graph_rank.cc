@@ -9,7 +9,7 @@
 namespace layercast {
 namespace {
 
-// Tokens of a prompt that go through the graph at once, where few sequences are asked for.
+// The fewest rows of a graph step, so that prompts need few steps even if few sequences run at once.
 constexpr std::int64_t kFewestRows = 16;
 
 }  // namespace

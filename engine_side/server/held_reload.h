@@ -1,6 +1,6 @@
-// A reload that another decides on: whoever has several engines take a version together. It stops where the version is
-// staged, and again where nothing but the copy is left, and goes on when it is told to (RPC.md has the calls). Nobody
-// is waited for longer than a lease.
+// A reload whose steps a controller decides on, so that several engines take a version together. It stops once the
+// version is staged, and again when nothing but the copy is left, and goes on when it is told to (RPC.md has the
+// calls). It waits for nobody longer than a lease.
 #pragma once
 
 #include <chrono>
@@ -19,20 +19,21 @@ class HeldReload {
  public:
   enum class Word { kPrepare, kCommit, kAbort };
 
-  // Of the RPC thread: the next step, or none. `reply` is answered once it is done. Throws kFailedPrecondition unless
-  // that is what the reload waits for. `reason`: of an abort, for the engine's status.
+  // For the RPC thread. Tells the waiting reload to take the next step, or to abort. `reply` is answered once that is
+  // done. Throws kFailedPrecondition unless a reload waits, and waits for this word if it is not kAbort. `reason`
+  // explains an abort in the engine's status.
   void Say(Word word, const RpcReply& reply, const std::string& reason = {});
-  // The lease begins anew. Throws kFailedPrecondition when no reload waits.
+  // Starts the lease anew. Throws kFailedPrecondition if no reload waits.
   void Renew();
-  // The engine ends: a reload that waits is aborted, now and later.
+  // Says that the engine ends: aborts a reload that waits, now or later.
   void Close();
 
-  // Of the reload, which `asked` began.
+  // For the reloading thread. Begins a reload whose first call `asked` will answer.
   void Begin(std::chrono::milliseconds lease, const RpcReply& asked);
-  // Answers whoever asked last, and returns when it is told `next`. Throws kCancelled when it is told to abort, and
-  // kDeadlineExceeded when the lease or the deadline is over.
+  // Answers the last call, and returns when told `next`. Throws kCancelled when told to abort or when the engine ends,
+  // and kDeadlineExceeded when the lease or the deadline is over.
   void Await(Word next, Json answer, Deadline deadline);
-  // Answers whoever asked last.
+  // Answers the last call with the reload's outcome.
   void End(Json outcome);
 
  private:
@@ -40,13 +41,13 @@ class HeldReload {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::chrono::milliseconds lease_{};  // guarded by mutex_, as all below
-  std::optional<RpcReply> asked_;      // last, and not answered
-  std::optional<Word> awaited_;        // while it waits
-  std::optional<Word> said_;           // to what it waits for
-  std::string reason_;                 // of an abort
+  std::chrono::milliseconds lease_{};  // guarded by mutex_, like all members below
+  std::optional<RpcReply> asked_;      // the last call, if it was not answered yet
+  std::optional<Word> awaited_;        // what it waits for, while it does
+  std::optional<Word> said_;           // what it was told, if anything
+  std::string reason_;                 // why it is aborted
   bool closed_ = false;
-  Deadline lease_ends_{Deadline::Clock::now()};  // while it waits
+  Deadline lease_ends_{Deadline::Clock::now()};  // meaningful while it waits
 };
 
 }  // namespace layercast

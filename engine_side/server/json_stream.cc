@@ -56,7 +56,7 @@ void JsonStream::SendIfFree(const Json& message) {
   const std::unique_lock lock(send_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const ssize_t sent = ::send(socket_.get(), framed.data(), framed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  // What is taken in part must go whole: the other end counts bytes.
+  // A message that was sent in part must be completed, since the other end counts bytes.
   if (sent > 0) SendAll(socket_.get(), framed.data() + sent, framed.size() - static_cast<std::size_t>(sent));
 }
 

@@ -1,5 +1,5 @@
-// JSON messages over a connected local stream socket, each behind its length: how the parent process of an engine talks
-// to its ranks. The other end's death is the end of the stream, noticed at once.
+// JSON messages over a connected local stream socket, each preceded by its length. The parent process of an engine and
+// its ranks talk in this way. The death of the other end is the end of the stream, and is noticed at once.
 #pragma once
 
 #include <mutex>
@@ -10,18 +10,18 @@
 
 namespace layercast {
 
-// Resource. Send is thread-safe; Receive is for one thread.
+// Resource. Send, SendIfFree and Shutdown are thread-safe; Receive is for one thread.
 class JsonStream {
  public:
   explicit JsonStream(UniqueFd socket) : socket_(std::move(socket)) {}
 
-  // Waits until it is taken. False when the other end is gone, or after Shutdown.
+  // Waits until the socket has taken the message. Returns false if the other end is gone, or after Shutdown.
   bool Send(const Json& message);
-  // A small message; dropped where a Send waits, or would have to.
+  // Sends a small message, or drops it if another Send is under way or the socket has no room.
   void SendIfFree(const Json& message);
-  // Waits. nullopt when the other end is gone, or after Shutdown.
+  // Waits for the next message. Returns nullopt when the other end is gone, or after Shutdown.
   std::optional<Json> Receive();
-  // Ends both directions: a Receive or a Send that waits returns.
+  // Ends both directions. A Receive or a Send that waits returns.
   void Shutdown();
 
  private:

@@ -15,7 +15,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kReserved = std::size_t{1} << 40;  // of address space; memory is taken as it is used
+constexpr std::size_t kReserved = std::size_t{1} << 40;  // of address space; memory is taken only as it is used
 
 [[noreturn]] void Fail(const std::string& what) {
   throw Error(ErrorCode::kResourceExhausted, what + ": " + std::strerror(errno));

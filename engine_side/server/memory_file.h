@@ -1,5 +1,5 @@
-// Memory of one rank that outlives its process: a memfd that the engine's parent process holds. A rank that died comes
-// back to the weights it served, and to what it had staged. Used by the group of ranks.
+// Memory of one rank that outlives its process: a memfd that the engine's parent process holds. From it, a rank that
+// died gets back the weights that it served, and what it had staged. Used by the group of ranks.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@
 
 namespace layercast {
 
-// Hands out memory from the start on, in the order of the calls: the same calls after a restart give the same bytes
-// again. What is given back is not used again. Resource; thread-safe for one allocating thread.
+// Hands out memory from the start of the file, in the order of the calls, so that after a restart the same calls return
+// the same bytes again. Memory that is given back is not reused. Resource; for one allocating thread; Deallocate is
+// thread-safe.
 class MemoryFile final : public MemoryResource {
  public:
-  // A new file, empty. Throws kResourceExhausted.
+  // Creates an empty file. Throws kResourceExhausted.
   static UniqueFd Create(const std::string& name);
-  // Maps a file that Create made, here or in the parent process.
+  // Maps a file that Create made, in this process or its parent.
   explicit MemoryFile(UniqueFd fd);
   ~MemoryFile() override;
   MemoryFile(const MemoryFile&) = delete;

@@ -16,7 +16,7 @@ namespace layercast {
 ModelFiles ModelFiles::Read(const ModelFileNames& names) {
   ModelFiles files(ModelDescription::FromDirectory(names.model), NamedDraft::Read(names.draft), names.weight_rules,
                    names.weight_rules.empty() ? "" : WeightRules::TextOf(names.weight_rules));
-  (void)files.Rules();  // what is wrong with them is said here, not by each rank
+  (void)files.Rules();  // reports an error in them here, rather than from each rank
   return files;
 }
 

@@ -1,5 +1,5 @@
-// What an engine is made from, as its files say it: read once, by the engine's parent process, so that a rank that is
-// started anew is made from the same, whatever has become of the files.
+// The files from which an engine is made: config.json, the draft's, and weight rules. The engine's parent process reads
+// them once, so that a rank that is started anew is made from the same contents, whatever has become of the files.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@
 
 namespace layercast {
 
-// Their names, absolute but for "mtp"; the last two may be empty.
+// The files' names. All are absolute, except that `draft` may be "mtp"; the last two may be empty.
 struct ModelFileNames {
   std::string model;    // a folder with config.json
-  std::string draft{};  // NamedDraft's
+  std::string draft{};  // see NamedDraft
   std::string weight_rules{};
 };
 
@@ -27,12 +27,13 @@ struct ModelFileNames {
 class ModelFiles {
  public:
   static ModelFiles Read(const ModelFileNames& names);
-  // As a rank gets them: by a descriptor that it inherits. Its names are for errors alone.
+  // What ToDescriptor wrote, read by a rank from the descriptor that it inherits. The names are only for error
+  // messages.
   static ModelFiles FromDescriptor(int fd, const ModelFileNames& names);
   UniqueFd ToDescriptor() const;
 
   const ModelDescription& description() const { return description_; }
-  // One rank's tree, on meta. Messages name the file.
+  // Builds one rank's module tree, on meta. Errors name the file.
   std::unique_ptr<Module> BuildTree(const ParallelConfig& parallel) const;
 
  private:

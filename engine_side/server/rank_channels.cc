@@ -8,7 +8,7 @@
 namespace layercast {
 namespace {
 
-// The entries of the ranks that took a channel, each with its rank; of all ranks where none did.
+// The entries of the ranks that took a data channel, each with its rank; of all ranks if none did.
 std::vector<Json> ChannelsOf(const std::vector<Json>& reports) {
   std::vector<Json> all;
   for (const Json& report : reports) {
@@ -22,7 +22,7 @@ std::vector<Json> ChannelsOf(const std::vector<Json>& reports) {
   return channels;
 }
 
-// A rank that received nothing has no rate.
+// The entry with the lowest rate. A rank that received nothing has no rate, and does not count.
 const Json& SlowestOf(const std::vector<Json>& channels) {
   return *std::ranges::min_element(channels, {}, [](const Json& channel) {
     const double rate = channel["gb_per_s"].get<double>();
@@ -40,7 +40,7 @@ Json WarningsOf(const std::vector<Json>& channels) {
   return warnings.empty() ? Json(nullptr) : Json(warnings);
 }
 
-// "shm, zmq"
+// The names in all entries, each once: "shm, zmq".
 std::string AllOf(const std::vector<Json>& channels, const char* field) {
   std::string names;
   for (const Json& channel : channels) AddChannelName(names, channel[field].get<std::string>());

@@ -1,4 +1,4 @@
-// The data channels that the ranks of an engine took for one reload, as one entry of its report.
+// Merges the data channels that the ranks of an engine took for one reload into one entry of the reload's report.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace layercast {
 
-// Of the ranks' reports. Where all took the same one, the slowest rank's entry, with the warnings of all. Where they
-// did not, it names every channel, has the slowest rank's rate, and says in "ranks" what each of them took. Ranks that
-// failed before they took one say nothing of it.
+// Merges the channel entries of the ranks' reports. If all ranks took the same channel, the result is the slowest
+// rank's entry with the warnings of all. Otherwise it names every channel, has the slowest rank's rate, and lists under
+// "ranks" what each rank took. Ranks that failed before they took a channel are left out.
 Json MergeChannels(const std::vector<Json>& reports);
 
-// Adds it to "shm, zmq", unless it is there.
+// Adds `name` to a list such as "shm, zmq", unless it is in there.
 void AddChannelName(std::string& names, const std::string& name);
 
-// Whether the entry is of a data channel, and not of files or of numbers made here.
+// Whether the entry is about a data channel, and not about files or random weights.
 bool IsDataChannel(const Json& channel);
 
 }  // namespace layercast

@@ -9,7 +9,7 @@ namespace {
 constexpr std::chrono::milliseconds kCopyTimeout{120'000};
 constexpr int kTries = 3;
 
-// What is staged outlives its process where the weights do.
+// Trying again is of use only if what was staged outlives its process, which it does where the weights do.
 int TriesOf(const RankGroup& ranks) { return ranks.weights_outlive_ranks() ? kTries : 1; }
 
 }  // namespace
@@ -20,8 +20,8 @@ RankCommitOutcome RankCommit::Run(std::uint64_t attempt, bool own_versions, cons
   return CommitLayerwise(attempt, own_versions, served, deadline);
 }
 
-// From the first rank's commit on there is no way back: what is staged survives its process, so that a rank that fails
-// in the middle does its copy again. Only if that fails too is the engine torn.
+// From the first rank's commit on there is no way back. What is staged survives its process, so a rank that fails in
+// the middle does its copy again. Only if that fails too is the engine torn.
 RankCommitOutcome RankCommit::CommitStaged() {
   RankCommitOutcome outcome;
   const int tries = TriesOf(ranks_);
@@ -43,12 +43,13 @@ RankCommitOutcome RankCommit::CommitStaged() {
   return outcome;
 }
 
-// Ranks receive and write at once; what one of them could not write, the others take back.
+// Ranks receive and write at the same time. If one of them fails, the others take back what they wrote, if their policy
+// allows that.
 RankCommitOutcome RankCommit::CommitLayerwise(std::uint64_t attempt, bool own_versions,
                                               const std::vector<std::string>& served, Deadline deadline) {
   RankCommitOutcome outcome;
   const Json params = {{"timeout_ms", deadline.Remaining().count()}};
-  // A rank gives up by itself at the deadline, and then says whom it waited for.
+  // A rank gives up at the deadline by itself; the additional time lets it say whom it waited for.
   outcome.ranks = AskForReports(ranks_, "commit", params, Deadline(deadline.at() + kAnswerTime), attempt);
   ExpectOneVersion(outcome.ranks, own_versions);
   if (!outcome.ranks.error) return outcome;
@@ -68,7 +69,7 @@ bool RankCommit::RollBack(const std::vector<std::string>& served) {
   return false;
 }
 
-// Ranks say what they think; what they serve is read back.
+// Rolls all ranks back. Does not rely on a rank's word that it is whole: reads back what it serves, and compares.
 bool RankCommit::TryRollBack(const std::vector<std::string>& served) {
   ranks_.RestartIfLost();
   const Deadline deadline = Deadline::After(kCopyTimeout);

@@ -1,5 +1,5 @@
-// The second phase of a reload over all ranks of an engine: all of them commit, or none, as far as the commit policy
-// can promise that. Used by the reloader while no forward pass runs.
+// The second phase of a reload over all ranks of an engine: either all of them commit or none, as far as the commit
+// policy can promise that. Used by the reloader while no forward pass runs.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 
 namespace layercast {
 
-// What all ranks together hold now, after a commit that may have failed.
+// What all ranks hold after a commit that may have failed. Value.
 struct RankCommitOutcome {
   RankReports ranks;
-  bool torn = false;  // where there is an error: neither the old version nor the new one
+  bool torn = false;  // with an error: they hold neither the old version nor the new one
 };
 
 // Resource; one thread only.
@@ -23,8 +23,9 @@ class RankCommit {
  public:
   explicit RankCommit(RankGroup& ranks) : ranks_(ranks) {}
 
-  // Every rank has staged the version, and none has refused in `prepare`. `served`: the digest of what each rank
-  // serves; empty before anything was served. `attempt`: of the reload. `own_versions`: as in ExpectOneVersion.
+  // Commits on all ranks. Every rank must have staged the version, and none have refused in `prepare`. `served` is the
+  // digest of what each rank serves, or empty before anything is served. `attempt` is the reload's. For `own_versions`
+  // see ExpectOneVersion.
   RankCommitOutcome Run(std::uint64_t attempt, bool own_versions, const std::vector<std::string>& served,
                         Deadline deadline);
 

@@ -27,7 +27,7 @@ RankGroup::RankGroup(const RankGroupOptions& options)
 RankGroup::~RankGroup() { End(); }
 
 void RankGroup::End() {
-  Ranks last;  // after the lock: their end takes time
+  Ranks last;  // ended after the lock is released, since that takes time
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(ended_, true)) return;
@@ -104,7 +104,8 @@ std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& pa
   return TryAll(*ranks(), method, params, deadline, heard);
 }
 
-// The calls that it ends are answered; of one that is gone nothing is to be had.
+// Ignores the ranks' answers: the calls that are given up answer by themselves, and a rank that is gone answers
+// nothing.
 void RankGroup::Cancel(std::uint64_t attempt) {
   const Ranks held = ranks();
   for (const auto& rank : *held) rank->Call("cancel", {{"attempt", attempt}}, [](const RankAnswer&) {});
@@ -132,10 +133,10 @@ bool RankGroup::RestartIfLost() {
 void RankGroup::Restart() {
   const Ranks failed = ranks();
   const std::lock_guard lock(restarting_);
-  if (ranks() == failed) RestartAll(failed);  // else somebody else has, who came first
+  if (ranks() == failed) RestartAll(failed);  // else another caller has restarted them first
 }
 
-// The kernel may take its time to end a process: meanwhile others may ask for the ranks that there were.
+// The kernel may take its time to end a process, so mutex_ is not held meanwhile: other threads may use the old ranks.
 void RankGroup::RestartAll(const Ranks& old) {
   if (ended()) return;
   log::warn("starting all {} ranks anew{}", memory_.size(), weights_outlive_ranks() ? " over their memory" : "");
@@ -144,7 +145,7 @@ void RankGroup::RestartAll(const Ranks& old) {
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
   Ranks started = Start(false);
   const std::lock_guard lock(mutex_);
-  if (!ended_) ranks_ = std::move(started);  // else they end here
+  if (!ended_) ranks_ = std::move(started);  // else the new processes end here
 }
 
 std::vector<int> RankGroup::pids() const {

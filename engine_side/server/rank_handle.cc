@@ -25,11 +25,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNow{0};
 constexpr milliseconds kPingInterval{500};
-constexpr milliseconds kExitTime{500};       // between the end of a process's sockets and its own
-constexpr milliseconds kStartTime{120'000};  // until it is first heard of: its libraries may come from a slow disk
-constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which does nothing else: it hangs, or was stopped
+constexpr milliseconds kExitTime{500};       // from the end of a process's sockets to its own end
+constexpr milliseconds kStartTime{120'000};  // until its first message; its libraries may be on a slow disk
+constexpr milliseconds kSilence{5000};       // of a rank's reading thread, which only reads: it hangs or was stopped
 
-// In the child, between fork and exec: async-signal-safe calls alone.
+// Runs in the child between fork and exec: only async-signal-safe calls are allowed.
 [[noreturn]] void Become(char* const* arguments, char* const* environment, const std::vector<int>& descriptors,
                          pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank never outlives its engine
@@ -37,9 +37,9 @@ constexpr milliseconds kSilence{5000};  // of a rank's reading thread, which doe
   for (const int fd : descriptors) ::fcntl(fd, F_SETFD, 0);
   sigset_t none;
   sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);  // the parent may wait for signals with them blocked
-  ::signal(SIGINT, SIG_IGN);                   // of a terminal, or of a job's end, which mean all of the engine's
-  ::signal(SIGTERM, SIG_IGN);                  // processes: the parent ends its ranks
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);  // the parent may have blocked signals to wait for them
+  ::signal(SIGINT, SIG_IGN);                   // sent by a terminal, or at a job's end, to all of the engine's
+  ::signal(SIGTERM, SIG_IGN);                  // processes; the parent then ends its ranks
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }
@@ -137,7 +137,8 @@ void RankHandle::Read() {
   Lose(Gone(HowItEnded()));
 }
 
-// Notes that the rank is alive, and how far it has got; whose answer it is, if it is one.
+// Notes that the rank is alive, and its progress. Returns whoever waits for the message, or an empty function if it is
+// no answer.
 RankHandle::TakeAnswer RankHandle::TakerOf(const Json& message) {
   const std::lock_guard lock(mutex_);
   last_heard_ = Deadline::Clock::now();
@@ -147,13 +148,13 @@ RankHandle::TakeAnswer RankHandle::TakerOf(const Json& message) {
   return waiting ? std::move(waiting.mapped()) : TakeAnswer();
 }
 
-// Its socket has closed: so it has ended, or is about to.
+// Describes how the process ended. Its socket has closed, so it has ended or is about to.
 std::string RankHandle::HowItEnded() const {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   pollfd ended = {process.get(), POLLIN, 0};
   siginfo_t how = {};
   if (process && ::poll(&ended, 1, kExitTime.count()) == 1) {
-    ::waitid(P_PID, static_cast<id_t>(pid_), &how, WEXITED | WNOHANG | WNOWAIT);  // stays to be reaped
+    ::waitid(P_PID, static_cast<id_t>(pid_), &how, WEXITED | WNOHANG | WNOWAIT);  // WNOWAIT: it stays to be reaped
   }
   if (how.si_pid == 0) return "closed its link";
   if (how.si_code == CLD_EXITED) return "exited with status " + std::to_string(how.si_status);
@@ -161,7 +162,7 @@ std::string RankHandle::HowItEnded() const {
   return "died of signal " + std::to_string(how.si_status) + " (" + ::sigdescr_np(how.si_status) + ")" + likely;
 }
 
-// A stopped or hung process keeps its socket open: only silence tells.
+// Watches for silence, which alone tells that a process is stopped or hangs: its socket stays open.
 void RankHandle::Watch(const std::stop_token& stop) {
   NameThisThread("lc-rank-watch");
   std::unique_lock lock(mutex_);
@@ -180,7 +181,7 @@ void RankHandle::Watch(const std::stop_token& stop) {
   }
 }
 
-// As all that a rank's calls fail with: TryAll says which rank it is.
+// The error with which the rank's calls fail. It does not say which rank: TryAll adds that.
 Error RankHandle::Gone(const std::string& how) const {
   return {ErrorCode::kUnavailable, "process " + std::to_string(pid_) + " " + how};
 }
@@ -194,7 +195,7 @@ void RankHandle::Lose(const Error& why) {
     waiting.swap(waiting_);
   }
   for (const auto& [id, take] : waiting) take({{}, why});
-  stream_->Shutdown();  // whoever still sends to it waits no longer
+  stream_->Shutdown();  // a Send that still waits returns
 }
 
 Json RankHandle::progress() {
@@ -207,7 +208,7 @@ void RankHandle::Kill() {
   SendKill();
 }
 
-// Once it is reaped its number may be another process's.
+// Kills the process unless it was reaped: its number may then be another process's.
 void RankHandle::SendKill() {
   const std::lock_guard lock(reaping_);
   if (!reaped_) ::kill(pid_, SIGKILL);
@@ -223,7 +224,7 @@ void RankHandle::Reap() {
 void RankHandle::End(Deadline grace) {
   ending_ = true;
   if (alive_) {
-    const auto ended = std::make_shared<BoundedQueue<RankAnswer>>(1);  // the other owner: the call
+    const auto ended = std::make_shared<BoundedQueue<RankAnswer>>(1);  // the call is the other owner
     Call("end", Json::object(), [ended](RankAnswer answer) { ended->Push(std::move(answer), Deadline::After(kNow)); });
     static_cast<void>(ended->Pop(grace));
   }
@@ -237,7 +238,7 @@ std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, 
     std::size_t rank;
     RankAnswer answer;
   };
-  // Has room for all. The other owners: calls, also those that nobody waits for any more.
+  // Has room for all answers. The calls are the other owners, even those for which nobody waits any more.
   const auto came = std::make_shared<BoundedQueue<Numbered>>(ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     ranks[i]->Call(method, params,

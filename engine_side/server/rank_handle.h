@@ -1,4 +1,4 @@
-// One rank process, as the engine's parent process sees it: started, called, watched, ended.
+// One rank process, as seen by the engine's parent process, which starts, calls, watches and ends it.
 #pragma once
 
 #include <sys/types.h>
@@ -22,15 +22,15 @@ namespace layercast {
 
 struct RankLaunch {
   std::string program;                                   // to execute
-  std::vector<std::string> arguments;                    // before the ones that name the descriptors
-  std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and what it hands over
+  std::vector<std::string> arguments;                    // those that name the descriptors are added after them
+  std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and the descriptor for it
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
-  // Called on the reading thread whenever the rank says how far it has got. May be empty.
+  // Called on the reading thread whenever the rank reports its progress. May be empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
 };
 
-// What a call came to.
+// The outcome of a call. Value.
 struct RankAnswer {
   Json result;
   std::optional<Error> error;
@@ -39,9 +39,9 @@ struct RankAnswer {
 // Resource; thread-safe.
 class RankHandle {
  public:
-  // Throws kUnavailable if it cannot be started. The kernel ends it with the thread that has made it.
+  // Starts the process. Throws kUnavailable if it cannot be started. The kernel ends it with the thread that made this.
   explicit RankHandle(const RankLaunch& launch);
-  ~RankHandle();  // kills it, and reaps it
+  ~RankHandle();  // kills the process and reaps it
   RankHandle(const RankHandle&) = delete;
   RankHandle& operator=(const RankHandle&) = delete;
 
@@ -49,18 +49,20 @@ class RankHandle {
   pid_t pid() const { return pid_; }
   bool alive() const { return alive_.load(); }
 
-  // Takes what a call came to; called once, on whatever thread learns it, under no lock. Does not throw.
+  // Takes the outcome of a call. It is called once, under no lock, on whatever thread learns the outcome. It must not
+  // throw.
   using TakeAnswer = std::function<void(RankAnswer answer)>;
-  // The answer comes, or the rank's error, or kUnavailable when it has died or fallen silent; of one that could not
-  // start, what it said of it.
+  // Sends a call to the rank and does not wait for the answer. `take` gets the rank's answer or its error, kUnavailable
+  // if the rank has died or fallen silent, or, if the rank could not start, the error that it reported.
   void Call(const std::string& method, const Json& params, TakeAnswer take);
-  // {"bytes", "bytes_total"} that it had received when it last said so, since the latest "stage"; null before that.
+  // {"bytes", "bytes_total"}: what the rank had received by its last report since the latest "stage" call; null before
+  // that.
   Json progress();
-  // Ends it at once: calls under way fail.
+  // Kills the process at once; calls under way fail.
   void Kill();
-  // Of one that was killed: returns when it is gone, and its memory is nobody's any more.
+  // After Kill: returns when the process is gone, and with it every mapping of its memory.
   void Reap();
-  // Ends it: asks, waits until `grace`, then as Kill and Reap.
+  // Asks the process to end, waits until `grace`, then does as Kill and Reap.
   void End(Deadline grace);
 
  private:
@@ -77,7 +79,7 @@ class RankHandle {
   pid_t pid_ = -1;
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};
-  std::atomic<bool> ending_{false};  // its end is wanted
+  std::atomic<bool> ending_{false};  // its end was asked for
   std::mutex reaping_;
   bool reaped_ = false;  // guarded by reaping_
   std::mutex mutex_;
@@ -85,21 +87,21 @@ class RankHandle {
   std::uint64_t last_id_ = 0;                    // guarded by mutex_
   std::map<std::uint64_t, TakeAnswer> waiting_;  // guarded by mutex_
   Deadline::Clock::time_point last_heard_;       // guarded by mutex_
-  std::chrono::milliseconds silence_;            // that counts as its loss; guarded by mutex_
+  std::chrono::milliseconds silence_;            // longer silence counts as loss; guarded by mutex_
   Json progress_;                                // guarded by mutex_
-  std::optional<Error> lost_;                    // why it is not alive; guarded by mutex_
+  std::optional<Error> lost_;                    // why it is not alive any more; guarded by mutex_
   std::thread reader_;
   std::jthread watcher_;
 };
 
-// Hears of each rank's answer, in the order in which they come; on the calling thread.
+// Is told of each rank's answer on the calling thread, in the order in which the answers come.
 using HearAnswer = std::function<void(std::size_t rank, const RankAnswer& answer)>;
 
-// Calls every rank and waits for all of them. Errors begin with "rank 1: ". `heard` may be empty.
+// Calls every rank and waits for all of them. Errors begin with "rank 1: ". A rank without an answer by the deadline
+// gets kDeadlineExceeded, naming the method. `heard` may be empty.
 std::vector<RankAnswer> TryAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
                                const Json& params, Deadline deadline, const HearAnswer& heard = {});
-// The same. Throws the first failure by rank order, prefixed "rank 1: "; by then all
-// have answered, failed, or passed the deadline (kDeadlineExceeded names the method and the rank).
+// Like TryAll, but throws the first error in rank order once all ranks have answered, failed or passed the deadline.
 std::vector<Json> CallAll(std::vector<std::unique_ptr<RankHandle>>& ranks, const std::string& method,
                           const Json& params, Deadline deadline);
 

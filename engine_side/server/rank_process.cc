@@ -29,8 +29,8 @@ namespace layercast {
 namespace {
 
 constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
-// The stages before this one compute a whole pass meanwhile. A little less than the parent has for a step, so that a
-// rank can still say whom it waited for.
+// A stage waits while those before it compute a whole pass. This is a little less than the parent allows for a step, so
+// that a rank can still say whom it waited for.
 constexpr std::chrono::milliseconds kStageTimeout{55'000};
 
 ParallelConfig ParallelOf(const RankOptions& options) {
@@ -107,7 +107,8 @@ class RankProcess {
     }
   }
 
-  // The reading thread does nothing else, so that it answers pings whatever the rank is doing.
+  // Hands calls to the other threads. The reading thread does little else, so that it answers pings whatever the rank
+  // is doing.
   void Read() {
     NameThisThread("lc-calls");
     const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {{"step", &RankProcess::Step},
@@ -131,7 +132,7 @@ class RankProcess {
       }
       const auto method = message->value("method", std::string());
       if (method == "end") break;
-      if (method == "cancel") {  // of what another thread is in the middle of
+      if (method == "cancel") {  // it is about what another thread is doing right now
         Answer(&RankProcess::Cancel, *message);
         continue;
       }
@@ -171,7 +172,7 @@ class RankProcess {
     receiver_->SetTimeout(std::chrono::milliseconds(params["timeout_ms"].get<std::int64_t>()));
   }
 
-  // What had happened travels with the error.
+  // Answers with the report even if the call failed, so that what had happened by then travels with the error.
   template <class Call>
   Json Reported(const Call& call) {
     Json answer;
@@ -251,9 +252,10 @@ class RankProcess {
                        CheckpointFromJson(params));
   }
 
-  // {"steps": [{"sequence", "tokens", "temperature", "top_p", "top_k", "seed", "index"}]}: one token each.
+  // Runs one forward pass and samples one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
+  // "top_p", "top_k", "seed", "index"}]}.
   Json Step(const Json& params) {
-    // Ranks that were started anew are called before anybody has noticed.
+    // Ranks that were started anew may be called before the caller has noticed.
     if (!serves_) throw Error(ErrorCode::kFailedPrecondition, "a forward pass before this rank has any weights");
     std::vector<std::vector<std::int32_t>> tokens;
     std::vector<SequenceStep> steps;
@@ -285,19 +287,19 @@ class RankProcess {
   }
 
   const RankOptions options_;
-  JsonStream& stream_;  // to the parent
+  JsonStream& stream_;  // connected to the parent
   MemoryFile weights_;
   MemoryFile staging_;
   const ModelFiles files_;
   const ParallelConfig parallel_;
   std::optional<CollectiveSegment> segment_;
   std::optional<SegmentSeat> seat_;
-  std::unique_ptr<StageLink> stage_link_;  // of a pipeline
+  std::unique_ptr<StageLink> stage_link_;  // null without a pipeline
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Receiver> receiver_;
   std::unique_ptr<WeightsLender> lender_;
-  bool serves_;  // a whole version, or what its memory has brought back; of the forward thread
+  bool serves_;  // has a whole version, or what its memory brought back; forward thread only
   CallQueue forward_calls_;
   CallQueue staging_calls_;
 };

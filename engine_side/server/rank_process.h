@@ -1,4 +1,4 @@
-// What a rank process does: takes the parent's calls, runs forward passes on its main thread, and stages new weights on
+// The rank process: takes the parent's calls, runs forward passes on its main thread, and stages new weights on
 // another. `layercast serve` starts one for each rank.
 #pragma once
 
@@ -15,8 +15,8 @@
 namespace layercast {
 
 struct RankOptions {
-  std::string model;  // folder with config.json
-  std::string draft;  // NamedDraft's
+  std::string model;  // folder with a config.json
+  std::string draft;  // see NamedDraft
   int tp_rank = 0;
   int tp_size = 1;
   int pp_rank = 0;
@@ -30,30 +30,31 @@ struct RankOptions {
   HeldScales scales;
   std::string weight_rules;  // a file, or empty
   std::uint64_t chunk_bytes = 4U << 20;
-  std::uint64_t buffer_limit = 0;  // ReceiverOptions'
-  std::string channel;             // where a reload names none; empty: the fastest
-  std::string relay;               // ReceiverOptions'
-  bool allow_remote = false;       // ... relay_remote
+  std::uint64_t buffer_limit = 0;  // see ReceiverOptions
+  std::string channel;             // for a reload that names none; empty: the fastest
+  std::string relay;               // see ReceiverOptions
+  bool allow_remote = false;       // ReceiverOptions' relay_remote
   CommitPolicy commit = CommitPolicy::kStaged;
-  std::int64_t max_num_seqs = 0;   // on a device: sequences at once
-  std::int64_t max_model_len = 0;  // on a device: tokens of a sequence
-  std::string engine;              // its name, in handshakes
+  std::int64_t max_num_seqs = 0;   // on a device: most sequences at once
+  std::int64_t max_model_len = 0;  // on a device: most tokens of a sequence
+  std::string engine;              // its name in handshakes
   // Inherited descriptors.
   int link_fd = -1;
   int weights_fd = -1;      // MemoryFile: captured buffers, in host memory
-  int staging_fd = -1;      // MemoryFile: what the commit policy keeps of them
-  int version_fd = -1;      // a file: the version that is staged
-  int model_files_fd = -1;  // ModelFiles: what `model`, `draft` and `weight_rules` said when the engine was started
-  int collective_fd = -1;   // CollectiveSegment of all ranks; -1 for a single one
+  int staging_fd = -1;      // MemoryFile: the copy that the commit policy keeps
+  int version_fd = -1;      // a file with the staged version
+  int model_files_fd = -1;  // ModelFiles: contents of the files named above at the engine's start
+  int collective_fd = -1;   // CollectiveSegment of all ranks; -1 if there is one rank
 };
 
-// A rank whose weights lie in the memory of a device: they end with its process.
+// For a rank whose weights are in the memory of a device: they end with its process. Value.
 struct RankOnDevice {
   Device device;
-  MakeForwardPass make;  // of what computes there
+  MakeForwardPass make;  // makes the forward pass on that device
 };
 
-// Until the parent says so or is gone. Returns the process's exit status. Without a device it computes on the CPU.
+// Runs the rank until the parent ends it or is gone. Returns the process's exit status. Without `on_device` it computes
+// on the CPU.
 int RunRank(const RankOptions& options, const std::optional<RankOnDevice>& on_device = std::nullopt);
 
 }  // namespace layercast

@@ -11,26 +11,27 @@
 namespace layercast {
 namespace {
 
-// The report of a rank that could not make one.
+// The report in place of one that a lost rank could not make: an empty one, with its last progress.
 Json LastWords(const Json& progress) {
   Json report = Json::parse(ReloadReport().ToJson());
   if (progress.is_object()) report.update(progress);
   return report;
 }
 
-// Those of `from`, texts in a list, that are not there yet.
+// Adds those texts of the list `from` that `into` does not have yet.
 void AddNew(const Json& from, Json& into) {
   for (const Json& text : from) {
     if (std::ranges::find(into, text) == into.end()) into.push_back(text);
   }
 }
 
-// Of each stage, the longer time.
+// Keeps the longer time of each stage.
 void MergeStages(const Json& from, Json& into) {
   for (const auto& [stage, took] : from.items()) into[stage] = std::max(into.value(stage, 0.0), took.get<double>());
 }
 
-// All ranks list the publishers in the same order; one that opened no session lists none.
+// Adds a rank's shares of the publishers. All ranks list the publishers in the same order; a rank that opened no
+// session lists none.
 void AddShares(const Json& of_rank, Json& merged) {
   for (std::size_t i = 0; i < of_rank.size(); ++i) {
     if (i == merged.size()) {
@@ -40,7 +41,7 @@ void AddShares(const Json& of_rank, Json& merged) {
     for (const char* sum : {"bytes", "relayed_bytes"}) {
       merged[i][sum] = merged[i][sum].get<std::uint64_t>() + of_rank[i][sum].get<std::uint64_t>();
     }
-    // Each rank's has the others' in it, as far as they were served at the same time.
+    // Not a sum: each rank's number includes the others' as far as they were served at the same time.
     merged[i]["serving_core_ms"] =
         std::max(merged[i]["serving_core_ms"].get<double>(), of_rank[i]["serving_core_ms"].get<double>());
     AddNew(of_rank[i]["relays"], merged[i]["relays"]);
@@ -48,7 +49,7 @@ void AddShares(const Json& of_rank, Json& merged) {
   }
 }
 
-// Of a rank that answered so.
+// The error in a rank's answer, if there is one.
 std::optional<Error> ErrorOf(std::size_t rank, const RankAnswer& answer) {
   if (answer.error) return answer.error;
   if (!answer.result.contains("error")) return std::nullopt;
@@ -117,7 +118,7 @@ Json MergeReports(const std::vector<Json>& reports) {
     }
     merged["peak_buffered_bytes"] = std::max(merged["peak_buffered_bytes"].get<std::uint64_t>(),
                                              report["peak_buffered_bytes"].get<std::uint64_t>());
-    AddNew(report["kept"], merged["kept"]);  // stages of a pipeline have other layers
+    AddNew(report["kept"], merged["kept"]);  // pipeline stages have different layers
     AddShares(report["publishers"], merged["publishers"]);
     MergeStages(report["stage_ms"], merged["stage_ms"]);
     for (Json episode : report["out_of_order"]) {

@@ -1,4 +1,5 @@
-// Calls that every rank answers with the report of a reload, also where it failed or died.
+// Calls that every rank answers with its report of a reload, and the merging of those reports. A rank that failed or
+// died has a report too.
 #pragma once
 
 #include <chrono>
@@ -12,28 +13,31 @@
 
 namespace layercast {
 
-// A rank gives up so much before its parent does, and can then say whom it waited for.
+// A rank gives up this long before its parent does, so that it can still say whom it waited for.
 inline constexpr std::chrono::milliseconds kAnswerTime{2'000};
 
 struct RankReports {
-  std::vector<Json> reports;  // by rank; those of lost ranks, with what they had said before, come last
-  // The one that came first, but for kCancelled: that is of a rank that gave up because another one had failed.
+  std::vector<Json> reports;  // by rank; lost ranks come last, with what they last reported
+  // The error that came first. One that is kCancelled gives way to any other: it is of a rank that gave up because
+  // another one had failed.
   std::optional<Error> error;
 };
 
-// `method` answers {"report"}, or {"report", "error"}. `attempt`: of the reload, where the ranks receive; then all
-// others give it up as soon as one has failed.
+// Calls `method` on every rank, which answers {"report"} or {"report", "error"}. With the reload's `attempt`, which is
+// for methods in which ranks receive, all other ranks give the attempt up as soon as one has failed.
 RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline,
                           std::optional<std::uint64_t> attempt = std::nullopt);
 
-// Makes it an error that the ranks took different versions, unless each names its own (RanksNameTheirOwn).
+// Sets an error if the ranks took different versions, unless each names its own (RanksNameTheirOwn).
 void ExpectOneVersion(RankReports& reports, bool own_versions);
 
-// A rank's report of a version that it has staged, with what it says of the same version later. A process that was
-// started in between has the staged bytes and not how they came: that stays as the one before it had told.
+// A rank's report of a version that it staged, updated by a later report of the same version. A process that was
+// started in between has the staged bytes but does not know how they came; what the earlier process reported of that is
+// kept.
 Json WithLater(const Json& staged, const Json& later);
 
-// One report of the ranks': sums of bytes and layers, the slowest rank's times, everybody's channels and episodes.
+// Merges the ranks' reports into one: sums of bytes and layers, the slowest rank's times, and the channels and episodes
+// of all ranks.
 Json MergeReports(const std::vector<Json>& reports);
 
 }  // namespace layercast

@@ -8,7 +8,7 @@
 namespace layercast {
 namespace {
 
-// What has another type than it should is the caller's affair.
+// A value of a wrong type is the caller's mistake: turns JSON errors into kInvalidArgument.
 template <class Parse>
 auto Parsed(const Parse& parse) {
   try {

@@ -1,5 +1,5 @@
-// The parameters of the RPC `reload_weights`, and of a rank's `stage`, as a source of weights. RPC.md documents them.
-// Each of these throws kInvalidArgument naming a field that is wrong.
+// Turns the parameters of the RPC `reload_weights`, and of a rank's `stage`, into a source of weights. RPC.md documents
+// them. Each function throws kInvalidArgument naming a field that is wrong.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,25 +8,27 @@
 
 namespace layercast {
 
-// It is there, and not null.
+// Whether the field is there and not null.
 bool IsGiven(const nlohmann::ordered_json& params, const char* field);
 
-// That there are not two of `weights_path`, `publisher` and `engine`, and that it is text.
+// Checks that at most one of `weights_path`, `publisher` and `engine` is given, and that it is a string.
 void CheckOneSource(const nlohmann::ordered_json& params);
 
-// `{"weights_path": DIR, "load_format": "auto", "secondary_weights": [{"prefix": P, "path": DIR}]}`.
+// The checkpoint of `{"weights_path": DIR, "load_format": "auto", "secondary_weights": [{"prefix": P, "path": DIR}]}`.
 CheckpointSource CheckpointFromJson(const nlohmann::ordered_json& params);
 
-// `{"load_format": "dummy", "seed": N}`.
+// Whether random weights are asked for: `{"load_format": "dummy", "seed": N}`.
 bool IsDummy(const nlohmann::ordered_json& params);
 
-// A path whose tensors are kernel tensors (`"is_checkpoint_format": false`, or what IsKernelFormat finds there) which
-// nobody exported as a version: they are each rank's own, and so is what they are called together.
+// Whether each rank names the version that it loads by itself. That is so for a path of kernel tensors
+// (`"is_checkpoint_format": false`, or what IsKernelFormat finds there) that nobody exported as a version: the tensors
+// differ from rank to rank, and so does the name.
 bool RanksNameTheirOwn(const nlohmann::ordered_json& params);
 
-// `{}`: the origin. A checkpoint or random weights as above, or `{"publisher": "EP1,EP2", "lineage": L, "step": N}`, or
-// what another engine lends: `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`, of
-// which a rank takes its own.
+// The source that the parameters name. `{}` is the origin. A checkpoint or random weights are given as above,
+// publishers as `{"publisher": "EP1,EP2", "lineage": L, "step": N}`. What another engine lends is given as follows, and
+// each rank takes its own entry:
+// `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`.
 ReloadSource SourceFromJson(const nlohmann::ordered_json& params, int engine_rank);
 
 }  // namespace layercast

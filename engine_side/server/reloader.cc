@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 constexpr std::chrono::milliseconds kCommitTimeout{120'000};
 
-// Its bytes must all be here before anything is overwritten.
+// A reload can be held only if all its bytes are received before anything is overwritten.
 void ExpectCanBeHeld(CommitPolicy policy) {
   if (policy == CommitPolicy::kStaged) return;
   throw Error(ErrorCode::kFailedPrecondition, "stage_weights: expected the commit policy staged, this engine has " +
@@ -26,7 +26,7 @@ void ExpectCanBeHeld(CommitPolicy policy) {
                                                   ", which receives while it commits");
 }
 
-// Nobody got as far as to know what was to be loaded.
+// Whether no rank got far enough to know what was to be loaded.
 bool NothingBegan(const Json& report) {
   return VersionFromJson(report.at("version")) == Version() && report.at("bytes_total") == 0;
 }
@@ -63,7 +63,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   } catch (const std::exception& error) {
     const Error why = ranks_.ended() ? Error(ErrorCode::kCancelled, "the engine was ended") : ErrorOfCall(error);
     outcome["error"] = ErrorToJson(why);
-    if (ServesOrIsTorn()) {  // else it is the first load, and its caller's to say
+    if (ServesOrIsTorn()) {  // else it is the first load, and its caller reports it
       log::error("reload: {}", why.what());
       StartLostRanks();
     }
@@ -94,7 +94,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   }
   if (engine) request["lent"] = Borrow(request["engine"].get<std::string>(), ranks_.layout(), deadline);
   request["attempt"] = ++attempt_;
-  // A rank gives up a little earlier, so that it can say whom it waited for.
+  // A rank gives up a little earlier than this process, so that it can say whom it waited for.
   const auto left = deadline.Remaining();
   request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
   own_versions_ = RanksNameTheirOwn(request);
@@ -120,11 +120,11 @@ void Reloader::KeepOrigin(const Json& params) {
 void Reloader::DropStaged() {
   try {
     ranks_.Call("abort", Json::object(), Deadline::After(kCommitTimeout));
-  } catch (const Error&) {  // a rank that is gone holds nothing
+  } catch (const Error&) {  // a rank that is gone has nothing staged
   }
 }
 
-// Until somebody says that the other engines are as far as this one.
+// Waits until the controller says that the other engines are as far as this one.
 void Reloader::Hold(HeldReload& held, HeldReload::Word next, Deadline deadline) {
   try {
     held.Await(next,
@@ -143,7 +143,7 @@ void Reloader::Hold(HeldReload& held, HeldReload::Word next, Deadline deadline) 
 void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
   const std::function<Version()> on_ranks = [this, held, deadline] {
     Enter("committing");
-    ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // all may still refuse
+    ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // any rank may still refuse
     if (held != nullptr) Hold(*held, HeldReload::Word::kCommit, deadline);
     return CommitOnRanks(deadline);
   };
@@ -156,7 +156,7 @@ Version Reloader::CommitOnRanks(Deadline deadline) {
   RankCommitOutcome outcome = commit_.Run(attempt_, own_versions_, ServedDigests(), deadline);
   if (!outcome.ranks.error) KeepWhatWasStaged(outcome.ranks.reports);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
-  if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // of ranks that are all lost
+  if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // all ranks are lost
   const Version version = VersionFromJson(report_.at("version"));
   if (outcome.torn) Tear(LastWholeVersion(), version, outcome.ranks.error->what());
   if (outcome.ranks.error) {
@@ -168,8 +168,8 @@ Version Reloader::CommitOnRanks(Deadline deadline) {
   return version;
 }
 
-// Reads the served bytes back. A rank that was started anew knows nothing of the commit: what its memory holds must be
-// what it said then.
+// Reads the served bytes back. A rank that was started anew knows nothing of the commit, so what its memory holds is
+// compared with what it reported then.
 Json Reloader::Verify(const std::optional<Version>& before) {
   const Deadline deadline = Deadline::After(kCommitTimeout);
   try {
@@ -177,7 +177,7 @@ Json Reloader::Verify(const std::optional<Version>& before) {
     KeepWhatWasStaged(verified);
     reports_ = std::move(verified);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kCorrupt) {  // what is served is no version
+    if (error.code() == ErrorCode::kCorrupt) {  // the served bytes are no whole version
       Tear(before, version().value(), error.what());
       throw;
     }
@@ -217,7 +217,7 @@ std::vector<std::string> Reloader::ServedDigests() const {
   return digests;
 }
 
-// Those that cannot be started now are tried again with the next step, or the next reload.
+// Ranks that cannot be started now are tried again with the next step, or the next reload.
 void Reloader::StartLostRanks() {
   try {
     ranks_.RestartIfLost();
@@ -231,7 +231,7 @@ void Reloader::Enter(const std::string& state) {
   state_ = state;
 }
 
-// The label moves only from the version that the commit began on.
+// Moves the version label, but only from the version on which the commit began.
 void Reloader::Serve(const std::optional<Version>& expected, const Version& version) {
   const std::lock_guard lock(mutex_);
   if (version_ != expected) {
@@ -262,7 +262,7 @@ void Reloader::Tear(const std::optional<Version>& from, const Version& to, const
 
 void Reloader::LoseWeights() {
   const std::lock_guard lock(mutex_);
-  if (!version_ && !torn_) return;  // there were none yet
+  if (!version_ && !torn_) return;  // nothing was served yet
   torn_ = NotWhole{torn_ ? torn_->from : version_, std::nullopt};
   version_.reset();
   if (state_ == "serving") state_ = "torn";
@@ -270,7 +270,7 @@ void Reloader::LoseWeights() {
                      " with the memory of its device: it answers nothing until a whole version lands");
 }
 
-// The ranks serve it, whole, also where the engine had been torn before.
+// The ranks serve the old version whole. If the engine was torn before, it no longer is.
 void Reloader::ServeOldVersionAgain() {
   const std::lock_guard lock(mutex_);
   if (!torn_) return;
@@ -285,7 +285,7 @@ Json Reloader::Status() const {
   Json ranks = rank_digests_;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank]["pid"] == pids[rank]) continue;
-    ranks[rank]["pid"] = pids[rank];  // started anew since, over the same memory: its buffers lie elsewhere
+    ranks[rank]["pid"] = pids[rank];  // started anew over the same memory: its buffers have moved
     ranks[rank]["buffers_digest"] = nullptr;
   }
   Json channel = nullptr;

@@ -1,5 +1,5 @@
-// Two phases over all ranks: stage everywhere, then commit everywhere between two forward steps, or nowhere. Holds what
-// the engine is: its state, its version, its last report.
+// Reloads an engine in two phases over all ranks: stage everywhere, then commit everywhere between two forward steps,
+// or nowhere. Holds the engine's state, its version and its last report.
 #pragma once
 
 #include <mutex>
@@ -15,23 +15,24 @@
 
 namespace layercast {
 
-// Resource; Reload is for one thread at a time, Status for any.
+// Resource. Reload is for one thread at a time; Status, version and LoseWeights are thread-safe.
 class Reloader {
  public:
   Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
 
-  // {"ok", "version", "previous", "report", "error"}: never throws for what the world did; the engine then serves what
-  // it served, or is torn where its commit policy allows that. `held`: goes on from step to step when it is told to.
+  // Returns {"ok", "version", "previous", "report", "error"}. Never throws for what the world did: after a failure the
+  // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
+  // step when it is told to.
   Json Reload(const Json& params, HeldReload* held = nullptr);
-  // {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}
+  // Returns {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}.
   Json Status() const;
   std::optional<Version> version() const;
-  // The ranks' memory, and with it what was served, is gone: nothing is answered until a whole version lands. For any
-  // thread.
+  // Notes that the ranks' memory is gone, and with it what was served: the engine answers nothing until a whole version
+  // lands. May be called on any thread.
   void LoseWeights();
 
  private:
-  // Of which versions the ranks' memory may hold parts; without `to`: of none, it is new.
+  // The versions of which the ranks' memory may hold parts. Without `to` it holds parts of none, because it is new.
   struct NotWhole {
     std::optional<Version> from;
     std::optional<Version> to;
@@ -43,9 +44,10 @@ class Reloader {
   void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
   void KeepOrigin(const Json& params);
   Version CommitOnRanks(Deadline deadline);
-  // `before`: what was served, whole, before the version that is now.
+  // `before` is the last whole version before the one that is served now.
   Json Verify(const std::optional<Version>& before);
-  // Reports of all ranks, by rank, behind what they had told before.
+  // Replaces each of the later reports, which are indexed by rank, by WithLater of it and of what the rank had reported
+  // before.
   void KeepWhatWasStaged(std::vector<Json>& later) const;
   std::vector<std::string> ServedDigests() const;
 
@@ -62,12 +64,12 @@ class Reloader {
   const std::string default_pause_mode_;
   RankCommit commit_;
 
-  // Of the reloading thread, and of the generating one while it runs a commit for it.
+  // The members below belong to the reloading thread, and to the generating thread while it runs a commit for it.
   std::uint64_t attempt_ = 0;
-  Json origin_;                // params of the last path that was committed
-  bool own_versions_ = false;  // of the ranks, in what is being loaded
-  std::vector<Json> reports_;  // the latest of the reload at hand, by rank
-  Json report_;                // the same, merged
+  Json origin_;                // params of the path that was committed last
+  bool own_versions_ = false;  // whether each rank names the version being loaded itself
+  std::vector<Json> reports_;  // the latest reports of this reload, by rank
+  Json report_;                // reports_, merged
 
   mutable std::mutex mutex_;
   std::string state_ = "loading";      // guarded by mutex_

@@ -1,4 +1,4 @@
-// One sequence that is being generated: what it has, what it still wants, and which version each token came from.
+// One sequence that is being generated: what it has so far, what it asks for, and which version each token came from.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ struct SequenceRequest {
   double top_p = 1;
   std::int64_t top_k = 0;
   std::uint64_t seed = 0;
-  std::vector<std::int32_t> stop_tokens;  // ends after one of these
+  std::vector<std::int32_t> stop_tokens;  // the sequence ends after one of these
 };
 
-// Value; of the generating thread.
+// Value; belongs to the generating thread.
 struct Sequence {
   std::uint64_t id = 0;
   SequenceRequest request;
-  std::vector<std::int32_t> tokens;  // generated
+  std::vector<std::int32_t> tokens;  // those generated so far
   std::vector<double> logprobs;
-  std::vector<Version> versions;  // of each token
-  std::size_t cached = 0;         // of prompt and tokens: how many the ranks' KV caches hold
+  std::vector<Version> versions;  // one for each of `tokens`
+  std::size_t cached = 0;         // how many of prompt and tokens the ranks' KV caches hold
   std::function<void(const Sequence&, const char* finish)> done;
 
   bool finished() const;
-  // What the ranks must still see to give the next token.
+  // The tokens that the ranks must still compute to give the next one.
   std::vector<std::int32_t> NextTokens() const;
-  // {"tokens", "logprobs", "finish", "spans"}
+  // The answer: {"tokens", "logprobs", "finish", "spans"}, without "logprobs" unless they are wanted.
   Json ToJson(const char* finish, bool logprobs) const;
 };
 

@@ -1,5 +1,5 @@
-// What is asked of the weights that an engine serves, over all its ranks: written to files, held against a checkpoint,
-// lent to another engine. Used by the engine's service, while no reload runs.
+// Exports, compares and lends the weights that an engine serves, over all its ranks. Used by the engine's service,
+// while no reload runs.
 #pragma once
 
 #include <string>
@@ -10,17 +10,20 @@
 
 namespace layercast {
 
-// Writes them to `directory`, as `sharded_state`, labelled `version`, with the model's config.json. Returns {"files",
-// "tensors", "bytes", "version"}. Throws what a rank does, or the folder; it is then not there, or as it was.
+// Writes the served weights to `directory` as `sharded_state`, labelled `version`, with the model's config.json.
+// Returns {"files", "tensors", "bytes", "version"}. Throws what a rank or ExportFolder throws; the directory then has
+// no export, or still an earlier one.
 Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
                   const std::string& directory);
 
-// Against a cold load of the checkpoint that `params` names. Returns {"equal", "tensors", "bytes", "differences"}.
+// Compares the served weights with a cold load of the checkpoint that `params` names. Returns {"equal", "tensors",
+// "bytes", "differences"}.
 Json CompareServed(RankGroup& ranks, const Json& params);
 
-// `status`: Reloader's, of the version that they are lent as. `endpoint`: the engine's, on whose address each rank
-// lends. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel", "expert_placement", "quantization",
-// "power_of_two_scales", "ranks"}.
+// Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. `endpoint` is the
+// engine's; each rank lends at the same address. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel",
+// "expert_placement", "quantization", "power_of_two_scales", "ranks"}. Throws kFailedPrecondition if the engine is
+// torn.
 Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote);
 
 }  // namespace layercast

@@ -9,7 +9,7 @@
 
 namespace layercast {
 
-// One borrower's: every buffer in turn, as long as they are those that were lent.
+// One borrower's walk over every buffer in turn. It fails once the buffers are no longer those that were lent.
 class WeightsLender::Walk final : public WeightsIterator {
  public:
   Walk(WeightsLender& lender, std::uint64_t writes) : lender_(lender), writes_(writes) {}
@@ -30,13 +30,13 @@ class WeightsLender::Walk final : public WeightsIterator {
 
  private:
   WeightsLender& lender_;
-  const std::uint64_t writes_;  // as many as there were when this version was lent
+  const std::uint64_t writes_;  // the lender's count when this version was lent
   std::size_t next_ = 0;
-  std::vector<std::byte> bytes_;  // of the buffer that was given last
+  std::vector<std::byte> bytes_;  // of the buffer that was returned last
 };
 
 WeightsLender::~WeightsLender() {
-  if (service_ != nullptr) service_->Stop();  // walks end before what they read goes
+  if (service_ != nullptr) service_->Stop();  // walks must end before what they read is destroyed
 }
 
 std::string WeightsLender::Lend(const Version& version, const LenderOptions& options) {
@@ -65,7 +65,7 @@ std::shared_ptr<OfferedVersion> WeightsLender::Offered(const Version& version) {
 }
 
 std::unique_lock<std::shared_mutex> WeightsLender::Write() {
-  ++writes_;  // or those who read would keep it waiting, one after the other
+  ++writes_;  // or one reader after another could keep the writer waiting
   std::unique_lock lock(buffers_);
   ++writes_;
   return lock;

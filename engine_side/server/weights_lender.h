@@ -1,5 +1,6 @@
-// Lends what a rank serves to ranks of the same layout, kernel tensors as they are: how an engine starts from another
-// one (`--load-format remote --from-engine`). A rank process has one; the receiving half is reload/lent_weights.h.
+// Lends the kernel tensors that a rank serves to ranks of the same layout, as they are, so that an engine can start
+// from another one (`--load-format remote --from-engine`). Each rank process has one; the receiving half is
+// reload/lent_weights.h.
 #pragma once
 
 #include <atomic>
@@ -24,17 +25,18 @@ struct LenderOptions {
 // Resource; thread-safe. Keeps no copy: each borrower walks the captured buffers, and a commit ends the walk.
 class WeightsLender {
  public:
-  // `captured` outlives it.
+  // `captured` must outlive this.
   explicit WeightsLender(const CapturedBuffers& captured) : captured_(captured) {}
   ~WeightsLender();
   WeightsLender(const WeightsLender&) = delete;
   WeightsLender& operator=(const WeightsLender&) = delete;
 
-  // What the buffers hold now can be had under that version's lineage and step, until they are written. Returns where.
-  // The service starts at the first call: with its options. Throws as OfferService does.
+  // Offers what the buffers hold now under the version's lineage and step, until the buffers are written. Returns the
+  // endpoint. The first call starts the service, with its options; later calls ignore theirs. Throws as OfferService
+  // does.
   std::string Lend(const Version& version, const LenderOptions& options);
 
-  // To be held by whoever writes the buffers. Waits for a tensor that is being read; the walks under way then fail.
+  // A lock that whoever writes the buffers must hold. Waits while a tensor is being read; walks under way then fail.
   std::unique_lock<std::shared_mutex> Write();
 
  private:
@@ -42,10 +44,11 @@ class WeightsLender {
   std::shared_ptr<OfferedVersion> Offered(const Version& version);
 
   const CapturedBuffers& captured_;
-  std::shared_mutex buffers_;  // shared: reads the captured buffers
-  // Grows when somebody is about to write them, and when he can: borrowers are then gone, or about to be.
+  std::shared_mutex buffers_;  // locked shared by those who read the captured buffers
+  // Incremented when somebody is about to write the buffers, and again once the lock is held. A walk over what was lent
+  // at another count fails.
   std::atomic<std::uint64_t> writes_{0};
-  WorkerPool pool_{1};  // digests; borrowers are rare
+  WorkerPool pool_{1};  // computes digests; one is enough, since borrowers are rare
   FailPoints failpoints_;
   std::mutex mutex_;
   std::unique_ptr<OfferService> service_;    // guarded by mutex_
