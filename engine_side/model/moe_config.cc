@@ -11,22 +11,23 @@ namespace layercast {
 namespace {
 
 constexpr std::int64_t kMostExperts = 65536;
-constexpr std::int64_t kMostExpertsInAll = 262144;  // each has names and places of its own in a plan
+constexpr std::int64_t kMostExpertsInAll = 262144;  // a plan holds names and placements for each
 
 std::int64_t ParseNumExperts(const ConfigFields& fields) {
   for (const char* name : {"num_experts", "n_routed_experts"}) {
     if (fields.Find(name) != nullptr) return fields.Size(name, std::nullopt, kMostExperts);
   }
-  return fields.Size("num_local_experts", std::nullopt, kMostExperts);  // the name that defaults have
+  return fields.Size("num_local_experts", std::nullopt, kMostExperts);  // the name that the families' defaults use
 }
 
 void ParseSizes(const ConfigFields& fields, const ModelConfig& config, MoeConfig& moe) {
   moe.size_field = fields.Find("moe_intermediate_size") != nullptr ? "moe_intermediate_size" : "intermediate_size";
   moe.intermediate_size = fields.Size("moe_intermediate_size", config.intermediate_size);
   for (const char* name : {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"}) {
-    if (fields.Find(name) == nullptr) continue;
+    const std::optional<std::int64_t> size = fields.Integer(name, 0, 0x7FFFFFFF);
+    if (!size) continue;
     moe.shared_size_field = name;
-    moe.shared_intermediate_size = fields.Size(name);
+    moe.shared_intermediate_size = *size;
     return;
   }
   moe.shared_size_field = "n_shared_experts * " + moe.size_field;
@@ -34,7 +35,7 @@ void ParseSizes(const ConfigFields& fields, const ModelConfig& config, MoeConfig
       fields.Integer("n_shared_experts", 0, kMostExperts).value_or(0) * moe.intermediate_size;
 }
 
-// At most `most`, which is the field `most_name`.
+// A size of at most `most`, which is the value of `most_name`.
 std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, std::optional<std::int64_t> otherwise,
                          const char* most_name, std::int64_t most) {
   const std::int64_t value = fields.Size(name, otherwise);
@@ -43,7 +44,7 @@ std::int64_t ParseAtMost(const ConfigFields& fields, const char* name, std::opti
                        std::to_string(most));
 }
 
-// Those of the model; a draft layer is none of them.
+// `layers` counts the model's own layers, without draft layers.
 std::vector<std::int64_t> ParseMlpOnlyLayers(const ConfigFields& fields, std::int64_t layers) {
   std::vector<std::int64_t> mlp_only = fields.Integers("mlp_only_layers");
   for (const std::int64_t layer : mlp_only) {

@@ -18,9 +18,9 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kNeighbours = 16;  // layers of a decoder block, and some
+constexpr std::size_t kNeighbours = 16;  // the layers of a decoder block, and a few more
 
-// Whether all that these are parts of comes to lie in one parameter.
+// Whether the tensor that these are all parts of goes into a single parameter.
 bool FillOneParameter(std::span<const SourceResolution> parts) {
   std::set<std::pair<const Module*, std::uint32_t>> parameters;
   for (const SourceResolution& part : parts) {
@@ -34,7 +34,7 @@ bool FillOneParameter(std::span<const SourceResolution> parts) {
 
 CheckedPlan LoadPlan::Builder::Run(bool partial) {
   plan_.layout_digest_ = manifest_.layout_digest();
-  // A model has about as many parts as its checkpoint has tensors, or fewer.
+  // A model has at most about as many layers, parameters and placements as its checkpoint has tensors.
   plan_.placements_.reserve(manifest_.size());
   plan_.parameters_.reserve(manifest_.size());
   plan_.layers_.reserve(manifest_.size());
@@ -42,15 +42,17 @@ CheckedPlan LoadPlan::Builder::Run(bool partial) {
   AddLayers(model_, path);
   touched_.resize(plan_.parameters_.size());
   for (std::uint32_t tensor = 0; tensor < manifest_.size(); ++tensor) PlaceTensor(tensor);
-  for (const auto& [tensor, to] : tied_) PlaceTied(tensor, to);
+  for (const auto& [tensor, to] : tied_) {
+    OrRefuse(tensor, [&] { PlaceTied(tensor, to); });
+  }
   PlaceStandIns();
   if (partial) KeepUntouchedLayers();
   OrderPlacements();
   IndexTensors();
-  // A group's first layer comes before it.
+  // A group's first layer precedes its other layers, so that its `group` is final by the time they read it.
   for (PlannedLayer& layer : plan_.layers_) layer.group = plan_.layers_[layer.group].group;
   CheckCompleteness(plan_, {manifest_, owners_, touched_, refused_}, problems_);
-  if (!partial) plan_.unused_rules_ = UnusedRules(model_, manifest_);  // of a part, most say nothing
+  if (!partial) plan_.unused_rules_ = UnusedRules(model_, manifest_);  // most rules touch nothing of a partial version
   return {std::move(plan_), std::move(problems_)};
 }
 
@@ -77,7 +79,8 @@ LoadPlan LoadPlan::Builder::RunOfItsParameters() {
   return std::move(plan_);
 }
 
-// Every module that has parameters, in the tree's order. `path` is the module's, and is so again when this returns.
+// Adds every module that has parameters, in the tree's order. `path` is the module's path; the call extends it while it
+// runs and leaves it as it was.
 void LoadPlan::Builder::AddLayers(const Module& module, std::string& path) {
   if (!module.parameters().empty()) AddLayer(module, path);
   const std::size_t length = path.size();
@@ -114,14 +117,22 @@ void LoadPlan::Builder::AddLayer(const Module& module, const std::string& path) 
 
 void LoadPlan::Builder::PlaceTensor(std::uint32_t tensor) {
   const TensorSpec& spec = manifest_.entry(tensor).spec;
-  try {
+  OrRefuse(tensor, [&] {
     if (model_.transforms().Matches(spec.name)) {
       PlaceParts(tensor, model_.ResolveSource(spec));
     } else {
       PlaceResolved(tensor, model_.Resolve(spec));
     }
+  });
+}
+
+// What `place` throws becomes one of the plan's problems.
+template <class Place>
+void LoadPlan::Builder::OrRefuse(std::uint32_t tensor, const Place& place) {
+  try {
+    place();
   } catch (const Error& error) {
-    AddRefused(spec, error);
+    AddRefused(manifest_.entry(tensor).spec, error);
   }
 }
 
@@ -146,7 +157,7 @@ void LoadPlan::Builder::PlaceParts(std::uint32_t tensor, std::vector<SourceResol
     JoinGroups(*first, layer);
   }
   if (first) return;
-  // Other ranks hold it as soon as they hold some of it.
+  // No part is this rank's. The tensor counts as held by other ranks if they hold any part of it.
   const auto held = std::ranges::find_if(parts, [](const auto& part) { return !part.to.held_by.empty(); });
   PlaceResolved(tensor, std::move((held == parts.end() ? parts.front() : *held).to));
 }
@@ -221,7 +232,7 @@ void LoadPlan::Builder::AddPlacement(std::uint32_t tensor, const PlannedLayer& l
                                piece.shard_id, piece.order, part, piece.reciprocal, piece.shared});
 }
 
-// Each piece then lies in what one publisher has.
+// Cuts the piece at the borders of the tensor's parts, so that each placement lies in what one publisher holds.
 void LoadPlan::Builder::AddCut(std::uint32_t tensor, const PlannedLayer& layer, const PlacedPiece& piece) {
   const TensorSpec& spec = manifest_.entry(tensor).spec;
   const std::string subject = "layer " + layer.path + ": " + Quote(spec.name) + " (" + Describe(spec) + "): ";
@@ -239,7 +250,8 @@ void LoadPlan::Builder::AddCut(std::uint32_t tensor, const PlannedLayer& layer, 
   }
 }
 
-// Checkpoints mostly hold a decoder block's tensors together: a look at the neighbours is far from a hash table's cost.
+// The layer of a module. Checkpoints mostly hold a decoder block's tensors together, so it looks among the last layer's
+// neighbours first, which is far cheaper than a hash table.
 std::uint32_t LoadPlan::Builder::LayerOf(const Module* owner) {
   const std::size_t begin = last_layer_ - std::min(last_layer_, kNeighbours);
   const std::size_t end = std::min(last_layer_ + kNeighbours, owners_.size());
@@ -256,7 +268,8 @@ std::uint32_t LoadPlan::Builder::LayerOf(const Module* owner) {
   return static_cast<std::uint32_t>(last_layer_);
 }
 
-// The same ones on every rank: what is touched is, of this rank's part or another's.
+// Marks the layers that no tensor touches as kept. All ranks keep the same layers, because a tensor touches a layer
+// even if its part of it is another rank's.
 void LoadPlan::Builder::KeepUntouchedLayers() {
   plan_.partial_ = true;
   for (PlannedLayer& layer : plan_.layers_) {

@@ -1,4 +1,5 @@
-// Fills a load plan: layers from the tree, placements from the manifest, then their order. Used by LoadPlan::Check.
+// Fills a load plan: layers from the tree, then placements from the manifest, which it then orders. Used by
+// LoadPlan::Check.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace layercast {
 
-// Resource; one thread only; for one plan. What it borrows outlives it.
+// Resource; one thread only. Makes a single plan. The model and the manifest must outlive it.
 class LoadPlan::Builder {
  public:
   Builder(const Module& model, const Manifest& manifest, HeldParts parts = {}) : model_(model), manifest_(manifest) {
@@ -31,6 +32,8 @@ class LoadPlan::Builder {
   void AddLayers(const Module& module, std::string& path);
   void AddLayer(const Module& module, const std::string& path);
   void PlaceTensor(std::uint32_t tensor);
+  template <class Place>
+  void OrRefuse(std::uint32_t tensor, const Place& place);
   void AddRefused(const TensorSpec& spec, const Error& error);
   void PlaceResolved(std::uint32_t tensor, Resolution to);
   void PlaceParts(std::uint32_t tensor, std::vector<SourceResolution> parts);
@@ -53,13 +56,14 @@ class LoadPlan::Builder {
   const Manifest& manifest_;
   LoadPlan plan_;
   PlanProblems problems_;
-  std::set<std::string> refused_;      // what the tree calls tensors that could not be placed
-  std::vector<const Module*> owners_;  // of each layer
-  std::vector<bool> touched_;          // by parameter: some tensor is a part of it, of this rank's or another's
+  std::set<std::string> refused_;      // tree names of tensors that could not be placed
+  std::vector<const Module*> owners_;  // the module of each layer
+  std::vector<bool> touched_;          // by parameter: whether any tensor belongs to it, if only to another rank's part
   std::unordered_map<const Module*, std::uint32_t> layer_of_;  // filled when it is first needed
   std::size_t last_layer_ = 0;
-  std::vector<std::pair<std::uint32_t, Resolution>> tied_;  // placed when their owners are known
-  // Tensors by the name that the tree knows them by, where that is not their own: mapped, or standing for their owner.
+  std::vector<std::pair<std::uint32_t, Resolution>> tied_;  // tied tensors, placed once their owners are known
+  // Tensors by their name in the tree, if that is not their own: they were mapped, or stand for the tensor they are
+  // tied to.
   std::unordered_map<std::string, std::uint32_t> renamed_;
 };
 

@@ -48,6 +48,7 @@ TEST(MoeConfig, FillsInWhatTransformersTakes) {
   EXPECT_EQ(mixtral.intermediate_size, 128);  // of the dense field
   EXPECT_EQ(ParseMoe(R"("model_type": "qwen3_moe", "num_experts": 16)").num_experts, 16);
   EXPECT_EQ(ParseMoe(R"("model_type": "qwen2_moe")").shared_intermediate_size, 5632);
+  EXPECT_EQ(ParseMoe(R"("model_type": "qwen2_moe", "shared_expert_intermediate_size": 0)").shared_intermediate_size, 0);
   const MoeConfig glm = ParseMoe(R"("model_type": "glm4_moe", "n_shared_experts": 2, "moe_intermediate_size": 24)");
   EXPECT_EQ(glm.shared_intermediate_size, 48);
   EXPECT_TRUE(glm.norm_topk_prob);
