@@ -1,4 +1,4 @@
-// CheckpointQuantization: what it says of each layer of a tree.
+// CheckpointQuantization::ApplyTo: what a checkpoint's configuration says about each layer of a tree.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -25,7 +25,7 @@ std::vector<std::string> AllOf(const std::vector<QuantizableLayer::FusedModules>
   return modules;
 }
 
-// The mapper's rules that put a prefix of the tree's in the place of a checkpoint's, the last one first.
+// The mapper's rules that replace a prefix of the checkpoint's by one of the tree's, the last rule first.
 std::vector<NameRule> PrefixesOf(const WeightsMapper& mapper) {
   std::vector<NameRule> prefixes;
   for (const NameRule& rule : mapper.rules()) {
@@ -34,9 +34,10 @@ std::vector<NameRule> PrefixesOf(const WeightsMapper& mapper) {
   return prefixes;
 }
 
-constexpr std::size_t kMostNames = 64;  // rules that prepend a prefix double them
+constexpr std::size_t kMostNames = 64;  // a cap: each rule that prepends a prefix doubles the names
 
-// The path in the tree, and what checkpoints may call it: "model.layers.0" is "model.language_model.layers.0" too.
+// The names that `path`, a path in the tree, may have in checkpoints, beginning with the path itself: "model.layers.0"
+// is also "model.language_model.layers.0".
 std::vector<std::string> NamesOf(const std::string& path, const std::vector<NameRule>& prefixes) {
   std::vector<std::string> names = {path};
   for (const NameRule& rule : prefixes) {
@@ -51,7 +52,7 @@ std::vector<std::string> NamesOf(const std::string& path, const std::vector<Name
   return names;
 }
 
-// In the checkpoint's names, and in the tree's.
+// The modules that `entries` list. Entries may use the checkpoint's names; the tree's names for them are added.
 ListedModules Listed(const std::vector<std::string>& entries, const Module& root) {
   std::vector<std::string> all = entries;
   for (const std::string& entry : entries) {
@@ -61,8 +62,9 @@ ListedModules Listed(const std::vector<std::string>& entries, const Module& root
   return ListedModules(all);
 }
 
-// "Linear" is every layer that a recipe applies to: experts are linear layers of checkpoints. Others are (part of) what
-// the layer's own class is called.
+// Whether a class that a configuration names is the layer's. "Linear" is every layer that a recipe applies to, experts
+// too, since they are linear layers in checkpoints. Any other name has to be (part of) the name of the layer's own
+// class.
 bool IsOfClass(const QuantizableLayer& layer, const std::string& name) {
   return name == "Linear" || layer.class_name().find(name) != std::string::npos;
 }
@@ -97,8 +99,9 @@ class Applier {
     layer.SetQuantization(true, group->form, group->why_no_form);
   }
 
-  // What of the layer is ignored, by which entry: it itself, or all its parts, of which one is named. Empty: nothing.
-  // Parts go first: an expression of "v_proj" alone matches "qkv_proj" too.
+  // What of the layer is ignored, and by which entry: the layer itself, or all of its parts, of which one is named.
+  // Empty if nothing is. Parts are tried before the layer, because an expression for "v_proj" alone also matches
+  // "qkv_proj".
   std::string WhatIsIgnored(const QuantizableLayer& layer, const std::string& path) const {
     if (ignored_.empty()) return {};
     const auto by_entry = [&](const std::string& module) {
@@ -122,7 +125,7 @@ class Applier {
     Refuse("some but not all parts of " + path + " are quantized: " + some + "; a fused layer has one precision");
   }
 
-  // By the names of its parts, then by its own, then by its class. Null: none.
+  // The group that the layer is in, or null. Found by the names of its parts, else by its own name, else by its class.
   const Group* GroupOf(const QuantizableLayer& layer, const std::string& path) const {
     std::string several;
     for (const std::vector<QuantizableLayer::FusedModules>& way : layer.CheckpointModules(path)) {
@@ -169,7 +172,7 @@ class Applier {
     return module + " is in " + group->said_by + (form.empty() ? "" : " (" + form + ")");
   }
 
-  // The entry that the module is by, under any of its names.
+  // The entry that lists the module under any of its names.
   std::optional<std::string_view> Find(const ListedModules& listed, const std::string& module) const {
     if (listed.empty()) return std::nullopt;
     for (const std::string& name : NamesOf(module, prefixes_)) {
@@ -181,7 +184,7 @@ class Applier {
   const CheckpointQuantization& quantization_;
   const ListedModules ignored_;
   const std::vector<NameRule> prefixes_;
-  std::vector<ListedModules> groups_;  // of each of its groups
+  std::vector<ListedModules> groups_;  // for each of quantization_.groups
 };
 
 }  // namespace

@@ -36,7 +36,8 @@ Attention::Attention(const LayerContext& context, const ModelConfig& config, std
   const AttentionHeads heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim, 0};
   AttentionHeads projected = heads;
   if (options.output_gate) {
-    // Twice as many could be divided where the heads themselves cannot.
+    // QKVParallelLinear would check twice the number of heads, which tp_size may divide even if it does not divide the
+    // heads.
     Divide("num_attention_heads", heads.num_heads, "tp_size", context.parallel.tp_size);
     projected.num_heads *= 2;
   }

@@ -13,7 +13,7 @@
 namespace layercast {
 namespace {
 
-// Bytes of `elements`, which fill whole bytes: packed 4-bit types are only placed whole.
+// The bytes that `elements` take. They fill whole bytes, since elements of 4-bit types are only placed in full bytes.
 std::int64_t Bytes(DType dtype, std::int64_t elements) { return elements * BitsPerElement(dtype) / 8; }
 
 void CopyElements(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t count) {
@@ -42,8 +42,8 @@ BoxRuns::BoxRuns(const Shape& shape, const Box& box) {
     return;
   }
   std::int64_t stride = 1;
-  bool uniform = true;  // the runs so far are equally far apart, and so are those of the next dimension
-  bool whole = true;    // all dimensions behind this one are taken whole
+  bool uniform = true;  // the runs are equally far apart, and stay so in the next dimension
+  bool whole = true;    // the box spans all dimensions after this one
   for (std::size_t axis = box.rank; axis-- > 0;) {
     first_ += box.begin[axis] * stride;
     if (whole) {
@@ -78,7 +78,7 @@ std::optional<Run> BoxRuns::Next() {
 ReorderedBox::ReorderedBox(const Shape& shape, const Box& box, ElementOrder order) {
   CheckBox(shape, box);
   LAYERCAST_CHECK(box.rank == 2 || box.rank == 3);
-  std::array<Axis, 3> axes;  // of the destination; two dimensions are one matrix
+  std::array<Axis, 3> axes;  // of the destination; a box of two dimensions is one matrix
   std::int64_t stride = 1;
   for (std::size_t d = box.rank, axis = axes.size(); d-- > 0;) {
     axes[--axis] = {box.extent[d], stride, order.interleaved && d == 1};
@@ -100,13 +100,14 @@ void ReorderedBox::ScatterRow(const std::byte* values, std::int64_t col, std::in
   }
 }
 
-// Whole rows of the source, each of which is a column of the tensor, in turn: in tiles of a cache line by as many rows.
-// A tile is taken out of memory first: its rows may lie so far apart that a cache holds few of them at once.
+// Scatters whole rows of the source, each of which is a column of the tensor, in square tiles whose side is a cache
+// line. A tile is read completely before it is written: the tensor's rows may lie so far apart that a cache holds few
+// of them at once.
 template <class Element>
 void ReorderedBox::TransposeRows(const std::byte* values, std::int64_t count, std::byte* first_row) const {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
   constexpr std::int64_t kTile = 64 / kSize;
-  std::array<std::array<Element, kTile>, kTile> tile{};  // of which the last ones fill a part
+  std::array<std::array<Element, kTile>, kTile> tile{};  // the last tiles of a row or column fill only a part
   std::array<Element, kTile> column;
   for (std::int64_t row = 0; row < count; row += kTile) {
     const std::int64_t rows = std::min(kTile, count - row);
@@ -162,7 +163,7 @@ void ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t fir
     case 32: return ScatterElements<std::uint32_t>(values, first, count, destination);
     default: break;
   }
-  LAYERCAST_CHECK(BitsPerElement(to) == 64);  // elements that share bytes are placed in their own order alone
+  LAYERCAST_CHECK(BitsPerElement(to) == 64);  // elements that share bytes are never reordered
   ScatterElements<std::uint64_t>(values, first, count, destination);
 }
 

@@ -11,7 +11,7 @@
 
 namespace layercast {
 
-// In elements, from the tensor's first.
+// A contiguous run of elements. Both numbers count elements; `offset` is from the first element of the tensor. Value.
 struct Run {
   std::int64_t offset = 0;
   std::int64_t count = 0;
@@ -23,19 +23,19 @@ class BoxRuns {
   // Throws kInvalidArgument if the box is not inside `shape`.
   BoxRuns(const Shape& shape, const Box& box);
 
-  // Elements of every run, and how many there are; their product is the box's number of elements.
+  // All runs have the same length (in elements). The length times the number of runs is the box's number of elements.
   std::int64_t run_length() const { return run_length_; }
-  std::int64_t num_runs() const { return num_runs_; }
-  // The run number `index`, below num_runs().
+  // The run at `index`, which is below the number of runs.
   Run At(std::int64_t index) const;
-  // Within a block of this many runs they lie `stride()` elements apart; a block is where a single strided copy ends.
+  // The runs come in blocks of runs_per_block(). Within a block, the runs begin `stride()` elements apart, so that one
+  // strided copy can move the whole block.
   std::int64_t runs_per_block() const { return runs_per_block_; }
   std::int64_t stride() const { return outer_ == 0 ? run_length_ : stride_[outer_ - 1]; }
   // The next run; nullopt at the end.
   std::optional<Run> Next();
 
  private:
-  std::size_t outer_ = 0;  // dimensions that are stepped through; those behind are one run
+  std::size_t outer_ = 0;  // dimensions that are stepped through; the ones after them form one run
   std::array<std::int64_t, Box::kMaxRank> extent_{};
   std::array<std::int64_t, Box::kMaxRank> stride_{};
   std::int64_t first_ = 0;
@@ -45,18 +45,19 @@ class BoxRuns {
   std::int64_t next_ = 0;
 };
 
-// Where the elements of a source box go in a box of as many, when not in their own order. Value.
+// Where the elements of a source box go in a destination box of equally many elements, when they do not keep their
+// order. Value.
 class ReorderedBox {
  public:
-  // `box`, of two or three dimensions, lies in a row-major tensor of this shape: the destination.
+  // `box` has two or three dimensions and lies in the destination, a row-major tensor of this shape.
   ReorderedBox(const Shape& shape, const Box& box, ElementOrder order);
-  // Writes `count` values, those of the source from its element number `first` (row-major) on, cast, to their places in
-  // the tensor at `destination`.
+  // Casts the `count` values from `from` to `to` and writes them to their places in the tensor at `destination`. The
+  // values are the source box's elements, in row-major order, from its element number `first` on.
   void Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
                std::byte* destination) const;
 
  private:
-  // A dimension of the source box.
+  // One dimension of the source box.
   struct Axis {
     std::int64_t extent = 1;
     std::int64_t stride = 0;  // in the destination
@@ -77,11 +78,11 @@ class ReorderedBox {
   Axis matrices_, rows_, cols_;
 };
 
-// Copies the elements of one box, in this order, to another of as many elements in the tensor `spec` at `destination`,
-// casting them. Host memory.
+// Copies the elements of `source_box` to `box`, which has as many elements and lies in the tensor `spec` at
+// `destination`. Casts them, and arranges them as `order` says. Both tensors are in host memory.
 void CopyBox(const TensorView& source, const Box& source_box, const TensorSpec& spec, const Box& box,
              std::byte* destination, ElementOrder order = {});
-// Zeroes a box of the tensor `spec` at `destination`.
+// Zeroes `box` in the tensor `spec` at `destination`, which is in host memory.
 void ZeroBox(const TensorSpec& spec, const Box& box, std::byte* destination);
 
 }  // namespace layercast

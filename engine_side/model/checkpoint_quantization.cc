@@ -1,4 +1,4 @@
-// CheckpointQuantization: reading it.
+// CheckpointQuantization::Parse.
 #include "engine_side/model/checkpoint_quantization.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ constexpr const char* kField = "quantization_config";
 constexpr const char* kModelOptField = "hf_quant_config.json: quantization";
 constexpr const char* kLinear = "Linear";
 
-// compressed-tensors lists names of modules and of their classes side by side: "lm_head", "Linear".
+// Whether a target is a class. compressed-tensors lists names of modules and of classes side by side: "lm_head",
+// "Linear".
 bool NamesAClass(const std::string& target) {
   return !target.empty() && target[0] >= 'A' && target[0] <= 'Z' && target.find('.') == std::string::npos;
 }
@@ -42,10 +43,10 @@ std::vector<Group> GroupsOfCompressedTensors(const ConfigFields& config) {
   return groups;
 }
 
-// ModelOpt's says of each module that is quantized how: here those of one form are a group.
+// ModelOpt's configuration says for each module how it is quantized. Modules of the same form become one group here.
 std::vector<Group> GroupsOfModelOpt(const ConfigFields& config, const std::string& said_by) {
   const std::string field = said_by + ".quantized_layers";
-  std::map<std::string, Group> groups;  // by what is said of them
+  std::map<std::string, Group> groups;  // keyed by what the file says about the module
   for (const auto& [name, of_module] : config.Find("quantized_layers")->items()) {
     const auto [group, is_new] = groups.try_emplace(of_module.dump());
     group->second.modules.push_back(name);
@@ -60,7 +61,7 @@ std::vector<Group> GroupsOfModelOpt(const ConfigFields& config, const std::strin
   return all;
 }
 
-// The field that has the groups; empty: there are none of this method.
+// The field that holds the groups; empty if this method has none.
 std::string GroupsField(const std::string& method, const ConfigFields& config) {
   if (method == "compressed-tensors") return "config_groups";
   return method == "modelopt" && ModelOptAlgorithm(config) == "MIXED_PRECISION" ? "quantized_layers" : "";
@@ -76,7 +77,8 @@ StoredForm OneForm(CheckpointQuantization& quantization, const ConfigFields& con
   std::vector<Group> found = quantization.method == "modelopt" ? GroupsOfModelOpt(config, quantization.said_by)
                                                                : GroupsOfCompressedTensors(config);
   if (found.size() == 1 && std::ranges::find(found[0].classes, kLinear) != found[0].classes.end()) {
-    return {std::move(found[0].form), std::move(found[0].why_no_form)};  // the one group of everything is none
+    // A single group that covers everything becomes the form of all layers.
+    return {std::move(found[0].form), std::move(found[0].why_no_form)};
   }
   quantization.groups = std::move(found);
   return {};
@@ -87,7 +89,7 @@ bool Transforms(const Json& config) {
   return groups == config.end() ? !config.empty() : !groups->empty();
 }
 
-// What makes other weights of those that the groups describe, of layers that are in no group too.
+// Refuses what would turn the weights that the groups describe, and those of layers in no group, into other weights.
 void CheckCompressedTensors(const ConfigFields& config) {
   const Json* transforms = config.Find("transform_config");
   if (transforms != nullptr && Transforms(*transforms)) {
@@ -108,7 +110,8 @@ CheckpointQuantization CheckpointQuantization::Parse(std::string_view config_jso
   if (!root.is_object()) return quantization;
   const auto found = root.find(kField);
   if (found == root.end() || found->is_null()) return quantization;
-  const auto of_modelopt = found->find("quantization");  // as hf_quant_config.json has it, whose weights may be whole
+  // ModelDescription puts the whole hf_quant_config.json here. Such a file may also say that nothing is quantized.
+  const auto of_modelopt = found->find("quantization");
   const bool is_modelopts = of_modelopt != found->end();
   quantization.said_by = is_modelopts ? kModelOptField : kField;
   const ConfigFields config(is_modelopts ? *of_modelopt : *found, quantization.said_by + ".");

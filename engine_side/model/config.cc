@@ -17,7 +17,7 @@ constexpr std::int64_t kMostHeads = 65536;
 
 DType ParseDType(const ConfigFields& fields) {
   const char* name = fields.Find("dtype") != nullptr ? "dtype" : "torch_dtype";
-  const std::string text = fields.Text(name, "float32");  // transformers' where neither it nor a checkpoint says one
+  const std::string text = fields.Text(name, "float32");  // what transformers takes if nothing names one
   const std::optional<DType> dtype = DTypeFromTorch(text);
   if (!dtype || (*dtype != DType::kF32 && *dtype != DType::kF16 && *dtype != DType::kBF16)) {
     fields.Refuse(name, "float32, float16 or bfloat16", text);
@@ -41,8 +41,9 @@ void ParseHeads(const ConfigFields& fields, ModelConfig& config) {
   }
 }
 
-// As transformers resolves them: a window counts only where it is switched on; which layers have it is listed, or
-// follows a pattern (all but every n-th), or begins with max_window_layers. So does linear attention follow a pattern.
+// Sets sliding_window and layer_types as transformers does. A window counts only if it is switched on. The layers that
+// have it are listed, follow a pattern (all but every n-th), or begin at max_window_layers. Linear attention follows a
+// pattern too.
 void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   config.layer_types = fields.Texts("layer_types");
   const bool listed = std::ranges::find(config.layer_types, kSlidingAttention) != config.layer_types.end();

@@ -10,7 +10,8 @@
 namespace layercast {
 namespace {
 
-// A configuration class of transformers, the family that is built of it, and what it adds.
+// A configuration class of transformers, the architecture that is built from it, and the function that adds its
+// defaults.
 struct ConfigClass {
   std::string_view model_type;
   std::string_view architecture;
@@ -25,7 +26,7 @@ constexpr auto kClasses =
                                 {"gemma3_text", "Gemma3ForCausalLM", CompleteGemma3},
                                 {"glm4_moe", "Glm4MoeForCausalLM", CompleteGlm4Moe},
                                 {"gpt_oss", "GptOssForCausalLM", CompleteGptOss},
-                                {"llama", "LlamaForCausalLM", [](nlohmann::json&) {}},  // ours are Llama's
+                                {"llama", "LlamaForCausalLM", [](nlohmann::json&) {}},  // our own are Llama's
                                 {"mamba2", "Mamba2ForCausalLM", CompleteMamba2},
                                 {"minimax_m2", "MiniMaxM2ForCausalLM", CompleteMiniMaxM2},
                                 {"mistral", "MistralForCausalLM", CompleteMistral},
@@ -42,8 +43,9 @@ constexpr auto kClasses =
                                 {"qwen3_moe", "Qwen3MoeForCausalLM", CompleteQwen3Moe},
                                 {"qwen3_next", "Qwen3NextForCausalLM", CompleteQwen3Next}});
 
-// By `model_type`; where that is none of these, by `architectures`, which says what is built: MiniMax-M2 was first
-// published as "minimax", Kimi-K2 calls its DeepSeek-V3 "kimi_k2". Null: there is none, or no `model_type` at all.
+// Finds the class by `model_type` or, if none has that, by `architectures`, which says what is built: MiniMax-M2 was
+// first published as "minimax", and Kimi-K2 calls its DeepSeek-V3 "kimi_k2". Null if there is no such class, or no
+// `model_type`.
 const ConfigClass* ClassOf(const nlohmann::json& config) {
   const ConfigFields fields(config);
   const std::string type = fields.Text("model_type", "");
@@ -80,7 +82,8 @@ nlohmann::json TextFields(const nlohmann::json& config) {
     if (config.contains(outer) && (named || !fields.contains(outer) || fields[outer].is_null()))
       fields[outer] = config[outer];
   }
-  // transformers ties what the outer object says, or the default of its class, which is text_config's class's too.
+  // transformers ties embeddings as the outer object says, else by the outer class's default, which equals
+  // text_config's.
   constexpr const char* kTie = "tie_word_embeddings";
   fields.erase(kTie);
   if (config.contains(kTie)) fields[kTie] = config[kTie];

@@ -1,6 +1,6 @@
-// What config.json leaves out, or has names of its own for: the values that the configuration classes of Hugging Face
-// transformers take, by `model_type`, or by `architectures` where that is none of theirs. Each family's are in its
-// file. Used by ModelConfig::Parse.
+// Fills in what a config.json leaves out and renames fields that it spells in its own way, as the configuration classes
+// of Hugging Face transformers do. The class is found by `model_type`, or by `architectures` if no class has that
+// `model_type`. Each family's defaults are in the family's file. Used by ModelConfig::Parse.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,18 +8,18 @@
 
 namespace layercast {
 
-// Adds the keys that are missing. One that is there and null stays null.
+// Adds the keys of `defaults` that `config` does not have. A key whose value is null is not missing: it stays null.
 void AddDefaults(nlohmann::json& config, const nlohmann::json& defaults);
 
-// Adds what is left out where the class's defaults are others than ModelConfig's own, and the usual names (layer_types)
-// of what it has other names for. Throws kInvalidArgument for what is not an object.
+// Adds the missing fields whose default in the configuration class differs from ModelConfig's own, and the usual names
+// (layer_types) of fields that the class names otherwise. Throws kInvalidArgument if `config` is not an object.
 void CompleteConfig(nlohmann::json& config);
 
-// Whether such models have neither attention heads nor an MLP, and so no sizes for them.
+// Whether models of this configuration have neither attention heads nor an MLP, and so no sizes for them.
 bool IsAttentionFree(const nlohmann::json& config);
 
-// The language model's fields of a configuration that nests them in `text_config`: those, what only the outer object
-// says (dtype, end tokens, quantization), and what it alone decides (architectures, tied embeddings).
+// The language model's fields, of a configuration that nests them in `text_config`. To those are added what only the
+// outer object says (dtype, end tokens, quantization) and what it alone decides (architectures, tied embeddings).
 nlohmann::json TextFields(const nlohmann::json& config);
 
 }  // namespace layercast

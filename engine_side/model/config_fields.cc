@@ -10,7 +10,7 @@
 namespace layercast {
 namespace {
 
-// Whether it is an integer of 64 bits; JSON has larger ones.
+// Whether the value is an integer that fits std::int64_t; JSON has larger ones.
 bool IsInteger(const nlohmann::json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
   return value.is_number_integer();
@@ -18,7 +18,7 @@ bool IsInteger(const nlohmann::json& value) {
 
 constexpr const char* kFloat = "__float__";
 
-// Outside of strings `Infinity` becomes {"__float__": "Infinity"}.
+// Replaces `Infinity` outside of strings by {"__float__": "Infinity"}.
 std::string WithoutBareInfinities(std::string_view text) {
   constexpr std::string_view kInfinity = "Infinity";
   std::string json;

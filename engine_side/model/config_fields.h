@@ -13,39 +13,41 @@
 
 namespace layercast {
 
-inline constexpr std::int64_t kMostLayers = 10000;  // of a model, and what fields say of their number
+inline constexpr std::int64_t kMostLayers = 10000;  // the most layers a model may have, and any field may speak of
 
-// The text of a config.json. Python's json module writes infinite numbers as no JSON parser reads them (`Infinity`),
-// transformers since 5.0 as objects ({"__float__": "Infinity"}): here both are the latter.
+// Parses the text of a config.json. Infinite numbers come in two spellings: Python's json module writes `Infinity`,
+// which no JSON parser reads, and transformers since 5.0 writes an object, {"__float__": "Infinity"}. In the result
+// both are that object. Throws kInvalidArgument for what is not JSON or is nested too deeply.
 nlohmann::json ParseConfigText(std::string_view text);
 
-// Of a JSON object. Value. A field that is null counts as absent. Everything throws kInvalidArgument
-// "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
+// The fields of a JSON object. Value. A field that is null counts as absent. Every accessor throws kInvalidArgument for
+// a value that does not fit: "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
 class ConfigFields {
  public:
-  // `where` goes before every field's name ("rope_scaling."). Throws for what is not an object.
+  // `where` is put before every field's name in messages ("rope_scaling."). Throws kInvalidArgument if `object` is no
+  // object.
   explicit ConfigFields(nlohmann::json object, std::string where = {});
   static ConfigFields Of(const ModelConfig& config);
 
-  // What errors call that field: "rope_scaling.factor".
+  // What error messages call that field: "rope_scaling.factor".
   std::string NameOf(std::string_view name) const { return where_ + std::string(name); }
   const nlohmann::json* Find(std::string_view name) const;  // null: absent
   std::optional<std::int64_t> Integer(std::string_view name, std::int64_t least, std::int64_t most) const;
-  // A size, at least 1; what is absent and has no default is an error.
+  // A size, at least 1. Throws if the field is absent and there is no default (`otherwise`).
   std::int64_t Size(std::string_view name, std::optional<std::int64_t> otherwise = std::nullopt,
                     std::int64_t most = 0x7FFFFFFF) const;
   double Number(std::string_view name, double otherwise) const;                    // finite and above 0
-  double NumberFrom(std::string_view name, double least, double otherwise) const;  // finite and at least that
+  double NumberFrom(std::string_view name, double least, double otherwise) const;  // finite and at least `least`
   bool Flag(std::string_view name, bool otherwise) const;
   std::string Text(std::string_view name, std::string_view otherwise) const;
   std::vector<std::string> Texts(std::string_view name) const;      // a list, or empty
-  std::vector<std::int64_t> Integers(std::string_view name) const;  // one, a list, or empty
+  std::vector<std::int64_t> Integers(std::string_view name) const;  // a single integer, a list, or empty
   std::vector<double> Numbers(std::string_view name) const;         // a list, or empty; may hold infinities
 
   [[noreturn]] void Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
-  // What that says of the field: "quantization_config.bits: expected 8, got 4".
+  // The message that Refuse() throws, without "config.json: ": "quantization_config.bits: expected 8, got 4".
   std::string Mismatch(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
-  // Throws "config.json: `message`".
+  // Throws kInvalidArgument "config.json: `message`".
   [[noreturn]] static void Refuse(const std::string& message);
 
  private:

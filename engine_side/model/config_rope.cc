@@ -1,5 +1,5 @@
-// Rotary embeddings, in both spellings in use: which there are, whether their numbers can be, and how long a context
-// they make.
+// Reads rotary embeddings in both spellings in use: which types there are, whether their numbers are possible, and how
+// long a context they make.
 #include "engine_side/model/config_rope.h"
 
 #include <algorithm>
@@ -17,15 +17,15 @@ namespace {
 constexpr const char* kOriginalContext = "original_max_position_embeddings";
 constexpr const char* kRotatedPart = "partial_rotary_factor";
 
-// A number that a type of rope computes with.
+// A number that rotary embeddings of one type compute with, and its bounds.
 struct RopeNumber {
   std::string_view type;
   const char* name;
-  std::optional<double> least;  // nullopt: anything above 0
+  std::optional<double> least;  // nullopt: any number above 0
   bool needed = false;
 };
 
-// The bounds are those that transformers warns of.
+// The bounds are those beyond which transformers warns.
 constexpr auto kRopeNumbers = std::to_array<RopeNumber>({{"linear", "factor", 1.0, true},
                                                          {"dynamic", "factor", 1.0, true},
                                                          {"llama3", "factor", 1.0, true},
@@ -49,7 +49,7 @@ double RotatedPart(const ConfigFields& fields) {
   return part;
 }
 
-// It divides by what lies between the two.
+// Rope type llama3 divides by the difference of the two factors.
 void CheckLlama3(const ConfigFields& parameters) {
   const double low = parameters.Number("low_freq_factor", 1.0);
   const double high = parameters.Number("high_freq_factor", 1.0);
@@ -57,7 +57,7 @@ void CheckLlama3(const ConfigFields& parameters) {
   parameters.Refuse("high_freq_factor", "a number above low_freq_factor " + nlohmann::json(low).dump(), high);
 }
 
-// Its ramp goes up, and it divides by the logarithm of theta.
+// Rope type yarn needs a ramp that goes up, and it divides by the logarithm of theta.
 void CheckYarn(const ConfigFields& parameters, double theta) {
   const auto unless_zero = [&](const char* name, double otherwise) {
     const double value = parameters.NumberFrom(name, 0.0, otherwise);
@@ -90,7 +90,7 @@ RopeConfig ParseRopeParameters(const nlohmann::json& object, const std::string& 
   const ConfigFields parameters(object, where);
   RopeConfig rope;
   rope.type = parameters.Text("rope_type", parameters.Text("type", rope.type));
-  if (rope.type == "su") rope.type = "longrope";  // its first name
+  if (rope.type == "su") rope.type = "longrope";  // "su" was its first name
   rope.theta = parameters.Number("rope_theta", theta);
   CheckNumbers(parameters, rope);
   for (const auto& [key, value] : object.items()) {
@@ -111,13 +111,14 @@ RopeConfig ParseRopeParameters(const nlohmann::json& object, const std::string& 
   return rope;
 }
 
-// As in transformers, a part that is written beside the parameters gives way to theirs ...
+// Takes a partial_rotary_factor from beside the rope parameters if they have none of their own, as transformers does.
 void AddOuterPart(const ConfigFields& fields, RopeConfig& rope) {
   if (fields.Find(kRotatedPart) == nullptr) return;
   rope.numbers.try_emplace(kRotatedPart, RotatedPart(fields));
 }
 
-// ... and an original context takes the place of theirs, but for those of a type of layer.
+// Takes original_max_position_embeddings from beside the rope parameters, in place of their own, as transformers does.
+// Not used for parameters that are given for each type of layer.
 void TakeOuterContext(const ConfigFields& fields, RopeConfig& rope) {
   const bool extended = rope.type == "llama3" || rope.type == "yarn" || rope.type == "longrope";
   if (extended && fields.Find(kOriginalContext) != nullptr) {
@@ -125,15 +126,15 @@ void TakeOuterContext(const ConfigFields& fields, RopeConfig& rope) {
   }
 }
 
-// As in transformers: a `rope_scaling` that says something, which is how READMEs have YaRN switched on, takes the place
-// of `rope_parameters`, also where newer files have those.
+// The field that counts. As in transformers, a `rope_scaling` that is not empty, which is how READMEs have YaRN
+// switched on, replaces `rope_parameters` even if a newer file has those.
 std::string RopeField(const ConfigFields& fields) {
   const nlohmann::json* scaling = fields.Find("rope_scaling");
   return scaling == nullptr || scaling->empty() ? "rope_parameters" : "rope_scaling";
 }
 
-// What it takes the place of may be the only one that has the model's theta. transformers computes with 10000 then, and
-// next to nothing of the model is left: the file has to say it where it counts.
+// A replaced `rope_parameters` may be the only place that has the model's theta. transformers then computes with 10000,
+// which leaves next to nothing of the model, so the file is refused until the field that counts has theta.
 void CheckThetaIsKept(const ConfigFields& fields, double theta) {
   const nlohmann::json* replaced = fields.Find("rope_parameters");
   if (replaced == nullptr) return;
@@ -146,7 +147,7 @@ void CheckThetaIsKept(const ConfigFields& fields, double theta) {
                 theta);
 }
 
-// Where yarn has no factor, it is how many times the original context the whole one is.
+// Without a factor, yarn's factor is max_position_embeddings over the original context, and must not be below 1.
 void CheckImpliedFactor(const ModelConfig& config, const RopeConfig& rope) {
   const auto original = rope.numbers.find(kOriginalContext);
   if (rope.type != "yarn" || rope.numbers.contains("factor") || original == rope.numbers.end()) return;
@@ -158,7 +159,7 @@ void CheckImpliedFactor(const ModelConfig& config, const RopeConfig& rope) {
 
 }  // namespace
 
-// One object, or one for each type of layer ("full_attention").
+// The field is one object, or has one object for each type of layer ("full_attention").
 void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
   const double theta = fields.Number("rope_theta", RopeConfig().theta);
   const double local_theta = fields.Number("rope_local_base_freq", theta);
@@ -179,7 +180,7 @@ void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
   } else {
     config.rope = ParseRopeParameters(*object, where, theta);
   }
-  if (config.model_type == "phi3" && config.rope.type == "yarn") config.rope.type = "longrope";  // as it was called
+  if (config.model_type == "phi3" && config.rope.type == "yarn") config.rope.type = "longrope";  // phi3's name for it
   if (config.ropes.empty()) TakeOuterContext(fields, config.rope);
   CheckThetaIsKept(fields, config.rope.theta);
   AddOuterPart(fields, config.rope);
@@ -193,9 +194,9 @@ void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
   for (const auto& [type, rope] : config.ropes) CheckImpliedFactor(config, rope);
 }
 
-// vLLM's rule (_get_and_verify_max_len in vllm/config/model.py). In published files max_position_embeddings is the
-// length before it is extended where the type is linear or yarn, and the whole one for llama3, longrope and all of
-// Gemma 3. "dynamic" is transformers', not vLLM's, which turns by other frequencies: see MakeRope.
+// This is vLLM's rule (_get_and_verify_max_len in vllm/config/model.py). In published files, max_position_embeddings is
+// the length before extension for the types linear and yarn, and the full length for llama3, longrope and all of Gemma
+// 3. "dynamic" follows transformers: vLLM rotates by other frequencies there (see MakeRope).
 std::int64_t ModelConfig::ContextLength() const {
   constexpr double kMost = std::numeric_limits<std::int32_t>::max();
   const bool extends = rope.type == "linear" || rope.type == "yarn";

@@ -18,7 +18,7 @@ constexpr std::array<SkipRule, 4> kSkipRules = {
      {"rotary_emb.cos_cached", "rotary_emb.cos_cached is computed, not loaded"},
      {"rotary_emb.sin_cached", "rotary_emb.sin_cached is computed, not loaded"}}};
 
-// `make()` where this stage holds it, else what says who does.
+// `make()` if this pipeline stage holds the module, else a stand-in that names the holder.
 template <class Make>
 std::unique_ptr<Module> HeldHere(bool here, const std::string& held_by, const Make& make) {
   if (!here) return std::make_unique<PPMissingLayer>(held_by);

@@ -10,7 +10,7 @@
 namespace layercast {
 namespace {
 
-// One check for each form: what it expects that is not so; empty: all is well.
+// There is one WrongIn for each form. It returns what the form expects and does not get; empty if all is well.
 
 std::string WrongIn(const DerivedTensor::StridedView& view, const DerivedTensor& derived) {
   const TensorSpec& source = derived.sources.front();

@@ -1,4 +1,4 @@
-// Whether a derived tensor can be made of its sources in the form that it says. Used when a layer adds one.
+// Checks that a derived tensor can be made from its sources in the way that it declares. Used when a layer adds one.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace layercast {
 
-// Throws kInvalidArgument where it cannot, naming it and what was expected. `layer`: whose it is, for the message.
+// Throws kInvalidArgument if it cannot be made, naming the tensor and what was expected. `layer` is the layer that owns
+// it, for the message.
 void CheckForm(const DerivedTensor& derived, const std::string& layer);
 
 }  // namespace layercast

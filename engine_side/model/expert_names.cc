@@ -26,17 +26,17 @@ constexpr std::array kProjections = {Projection{"gate_proj", kW1},
                                      Projection{"w2", kW2},
                                      Projection{"gate_up_proj", kW13},
                                      Projection{"w13", kW13}};
-// The modules that an expert is to checkpoints: down is the last one, those before it are fused.
+// The modules that make up an expert in a checkpoint. The last one is the down projection; those before it are fused.
 using ModuleNames = std::initializer_list<const char*>;
 constexpr std::array kModuleNames = {ModuleNames{"gate_proj", "up_proj", "down_proj"}, ModuleNames{"w1", "w3", "w2"},
                                      ModuleNames{"gate_up_proj", "down_proj"}, ModuleNames{"w13", "w2"}};
-// Without a gate, up takes its place.
+// In experts without a gate, the up projection takes the gate's place.
 constexpr std::array kUngatedProjections = {Projection{"up_proj", kW1}, Projection{"down_proj", kW2},
                                             Projection{"w1", kW1}, Projection{"w2", kW2}};
 constexpr std::array kUngatedModuleNames = {ModuleNames{"up_proj", "down_proj"}, ModuleNames{"w1", "w2"}};
 
-// Where a stacked tensor comes from: a checkpoint, its blocks of MXFP4 (rows are rows; unpacked they come expert by
-// expert), or another engine.
+// Where a stacked tensor comes from: a checkpoint, a checkpoint that holds blocks of MXFP4 (never transposed; unpacked,
+// they come expert by expert), or another engine.
 enum class Origin : std::uint8_t { kCheckpoint, kBlocks, kEngine };
 
 struct StackedTensor {
@@ -74,7 +74,7 @@ std::span<const StackedTensor> StackedTensors(bool gated) {
   return gated ? std::span<const StackedTensor>(kStackedTensors) : kUngatedStackedTensors;
 }
 
-// What a stack's tensors of codes and scales are called beyond its own name.
+// The suffixes that the tensors of codes and scales of a stack add to the stack's own name.
 struct Suffixes {
   explicit Suffixes(const QuantizedForm* form) {
     if (form == nullptr) return;
@@ -112,7 +112,7 @@ std::optional<ExpertName> ExpertNames::Parse(std::string_view name) const {
   return named;
 }
 
-// Of one expert. Codes of MXFP4 come stacked alone.
+// Parses the name of one expert's part. MXFP4 codes in blocks have no such names, unless they were unpacked.
 std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
   const auto stacked = StackedTensors(options_.gated);
   const auto blocks = std::ranges::find(stacked, name, &StackedTensor::name);

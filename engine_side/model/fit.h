@@ -1,5 +1,4 @@
-// What layers share when they say where a tensor goes: the checks, the words in which they refuse one, the simplest
-// answer.
+// What layers share when they say where a tensor goes: the checks, the wording of refusals, and the simplest placement.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +15,15 @@ namespace layercast {
 // cast to `dtype`.
 void CheckFits(const TensorSpec& spec, DType dtype, const Shape& shape);
 
-// value / divisor. Throws kInvalidArgument "num_attention_heads 14 is not divisible by tp_size 4", and on anything
-// below 1.
+// Returns value / divisor. Throws kInvalidArgument if it leaves a remainder ("num_attention_heads 14 is not divisible
+// by tp_size 4"), or if either number is below 1.
 std::int64_t Divide(std::string_view name, std::int64_t value, std::string_view divisor_name, std::int64_t divisor);
 
-// Throws kInvalidArgument unless every rank is one of its size: 0 <= tp_rank < tp_size, and so on.
+// Throws kInvalidArgument unless every rank is within its size: 0 <= tp_rank < tp_size, and so on.
 void CheckParallel(const ParallelConfig& parallel);
 
-// Of a vector `spec` every rank holds an equal part: this one's is all of `local`, its parameter number `index`.
+// Places a vector `spec` of which every rank holds an equal part. This rank's part fills `local`, the parameter at
+// `index`.
 std::vector<PlacedPiece> PlaceEqualParts(const ParallelConfig& parallel, std::uint32_t index, const TensorSpec& local,
                                          const TensorSpec& spec);
 

@@ -1,4 +1,4 @@
-// FusedMoE: from a part of an expert, whatever its name, to its place among the stacked ones.
+// FusedMoE: places a part of an expert, under any of its names, among the stacked experts.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -15,12 +15,13 @@ namespace {
 
 constexpr std::int64_t kBlockColumns = 32, kBlockBytes = 16;  // of MXFP4
 
-// Of an expert's part, and of all experts' together; by transformers too.
+// Scales of activations, of one part of an expert and of all experts together. "activation_scale" is transformers'
+// name.
 constexpr std::array<std::string_view, 6> kInputScaleNames = {
     "input_scale",      "gate_up_proj_input_scale",      "down_proj_input_scale",
     "activation_scale", "gate_up_proj_activation_scale", "down_proj_activation_scale"};
 
-// The box with one more dimension before its own.
+// `box` with one more dimension in front, which spans [first, first + count).
 Box Stack(const Box& box, std::int64_t first, std::int64_t count) {
   Box stacked;
   stacked.rank = static_cast<std::uint8_t>(box.rank + 1);
@@ -33,7 +34,8 @@ Box Stack(const Box& box, std::int64_t first, std::int64_t count) {
 
 }  // namespace
 
-// Parameters are, in this order: w13_weight, w2_weight, each with its scales behind it if it is quantized, the biases.
+// What a parameter holds. Parameters come in this order: w13_weight, w2_weight, each followed by its scales if it is
+// quantized, then the biases.
 struct FusedMoE::Slot {
   bool down = false;  // w2, not w13
   bool bias = false;
@@ -94,7 +96,7 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
     throw Error(ErrorCode::kInvalidArgument,
                 "expected " + Describe(DType::kF32, ShapeOf(*named)) + ", got " + Describe(spec));
   }
-  const bool shared = is_one_number(*named) && options_.gated &&  // gate's, and up's
+  const bool shared = is_one_number(*named) && options_.gated &&  // gate and up share it
                       (named->shards == ExpertName::kW1 || named->shards == ExpertName::kW3);
 
   std::vector<PlacedPiece> pieces;
@@ -112,9 +114,9 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
       pieces.push_back({part.parameter, source, Stack(part.destination, first, count), part.id, named->order, shared,
                         named->reciprocal});
     };
-    if (local) {  // a number may come as a tensor of one
+    if (local) {  // a number may come as a tensor of one element
       add(part.source.rank < spec.shape.size() ? Stack(part.source, 0, 1) : part.source, *local, 1);
-    } else if (named->expert) {  // another rank's: no elements
+    } else if (named->expert) {  // another rank holds this expert: no elements
       pieces.push_back({part.parameter, Stack({}, 0, 0), Stack(part.destination, 0, 0), part.id});
     } else if (local_.count == 0) {
       add(Stack(part.source, 0, 0), 0, 0);
@@ -127,7 +129,7 @@ std::vector<PlacedPiece> FusedMoE::Place(std::string_view name, std::string_view
   return pieces;
 }
 
-// "w2_bias" is added to a sum over ranks, once: the first rank has it, the others zeros.
+// "w2_bias" has to enter the sum over ranks just once, so the first rank holds it and the others hold zeros.
 std::vector<Box> FusedMoE::Padding(std::uint32_t parameter) const {
   if (IsInputScale(parameter)) return {};
   const Slot slot = SlotOf(parameter);
@@ -139,7 +141,7 @@ std::vector<ExpectedTensor> FusedMoE::Expected(std::uint32_t parameter, std::str
   if (IsInputScale(parameter)) return Module::Expected(parameter, path);
   const Shape& shape = parameters()[parameter].spec.shape;
   const Slot slot = SlotOf(parameter);
-  if (takes_blocks() || (options_.transposed && !takes_quantized())) {  // which stacked tensors alone are
+  if (takes_blocks() || (options_.transposed && !takes_quantized())) {  // only stacked tensors are like that
     return {{JoinPath(path, Names().StackedName(slot.down, slot.bias, slot.scale)), Box::Whole(shape)}};
   }
   const std::string suffix = slot.scale          ? "." + quantized_form()->checkpoint_scale
@@ -188,7 +190,7 @@ bool FusedMoE::is_one_number(const Named& of) const {
 std::optional<ExpertName> FusedMoE::Parse(std::string_view name) const {
   std::optional<ExpertName> named = Names().Parse(name);
   if (named && is_one_number(*named)) named->order = {};
-  // A block of rows that alternate is neither gate's nor up's.
+  // Where rows of gate and up alternate, a block of several rows would belong to neither.
   const bool blocks_alternate =
       named && named->scale && named->order.interleaved && UnitsOf(IndexOf({.scale = true})).rows > 1;
   return blocks_alternate ? std::nullopt : named;
@@ -211,9 +213,9 @@ Shape FusedMoE::ShapeOf(const ExpertName& named) const {
   return shape;
 }
 
-// Gate and up are split over rows, down over columns; a bias has rows alone. Scales are split like what they are of, in
-// units of theirs: WhyNotSliced says whether they can be. Those of whole rows are of all columns, those of whole
-// tensors numbers, which have no dimensions until they are stacked.
+// Gate and up are split among ranks by rows, down by columns; a bias has only rows. Scales are split like their weight,
+// in their own units, if WhyNotSliced allows it. Scales of whole rows cover all columns. Scales of whole tensors are
+// single numbers, which have no dimensions until they are stacked.
 std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
   const bool down = named.shards == ExpertName::kW2;
   const std::uint32_t index = IndexOf({down, named.bias, named.scale, named.global_scale});
@@ -233,12 +235,12 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
     const Box source{rank, {0, of_rows ? 0 : cols(first)}, {count, of_rows ? 1 : cols(slice_)}};
     return {{index, "w2", source, {rank, {0, 0}, source.extent}}};
   }
-  if (named.order.interleaved) {  // this rank's part of gate and that of up, in one
+  if (named.order.interleaved) {  // this rank's parts of gate and of up, as one piece
     const Box source{rank, {2 * first, 0}, {2 * slice_, of_rows ? 1 : cols(options_.hidden_size)}};
     return {{index, "w13", source, {rank, {0, 0}, source.extent}}};
   }
   std::vector<Part> parts;
-  std::int64_t shard_begin = 0;  // in the tensor
+  std::int64_t shard_begin = 0;  // row of the tensor at which the shard begins
   const auto add = [&](ExpertName::Shards shard, std::string_view id, std::int64_t row) {
     if ((named.shards & shard) == 0) return;
     const Box source{rank, {shard_begin + rows(first), 0}, {rows(slice_), of_rows ? 1 : cols(options_.hidden_size)}};
@@ -250,8 +252,8 @@ std::vector<FusedMoE::Part> FusedMoE::PartsOf(const ExpertName& named) const {
   return parts;
 }
 
-// Gate and up are whole blocks, because up begins where gate ends; the last block of down's columns may be a part of
-// one where they are not cut.
+// Gate and up must be whole blocks, because up begins where gate ends. The last block of down's columns may be partial
+// if the columns are not split.
 std::string FusedMoE::WhyNotSliced() const {
   const QuantizedForm& form = *quantized_form();
   if (form.scales != QuantizedForm::Scales::kBlock) return {};

@@ -61,7 +61,7 @@ GatedDeltaNet::GatedDeltaNet(const LayerContext& context, const DeltaNetSizes& s
   AddChild("in_proj_ba", MakeBa(context, sizes, hidden_size, options.rows));
   AddChild("conv1d", std::make_unique<DeltaNetConv1d>(context, sizes));
   LayerContext plain = context;
-  plain.norm = NormStyle::kWeight;  // also where the model's other norms are of one plus their weight
+  plain.norm = NormStyle::kWeight;  // even if the model's other norms use one plus their weight
   AddChild("norm", std::make_unique<RMSNorm>(plain, sizes.value_head_dim, options.norm_epsilon));
   AddChild("out_proj", std::make_unique<RowParallelLinear>(context, sizes.values(), hidden_size, false));
   AddParameter({{"A_log", DType::kF32, {local_.num_value_heads}}, ShardAxis::kRows, false, {}});

@@ -1,4 +1,4 @@
-// A module that is nothing but its children and parameters, for parts of a tree that compute nothing by themselves.
+// A module that is only its children and parameters, for those nodes of a tree that compute nothing themselves.
 #pragma once
 
 #include "layercast/model/module.h"

@@ -11,7 +11,7 @@ constexpr std::string_view kOfQueries = "scales of queries, which are not quanti
 constexpr std::string_view kZeroPointsOfQueries = "zero points of queries, which are not quantized here";
 constexpr std::string_view kZeroPoints = "zero points of a key/value cache, which has none here";
 constexpr std::string_view kNotHeld = "scales of a key/value cache, which this engine does not have";
-// First those that hold for every engine.
+// The first kAlways rules hold for every engine, the others only for an engine that holds no such scales.
 constexpr std::array<SkipRule, 7> kSkipRules = {{{"q_scale", kOfQueries},
                                                  {"q_zero_point", kZeroPointsOfQueries},
                                                  {"k_zero_point", kZeroPoints},
@@ -34,7 +34,8 @@ void KvCacheScales::Hold(bool hold) {
   for (const char* name : {"k_scale", "v_scale"}) {
     AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive, .fallback = kUnscaled});
   }
-  parameters()[1].stand_in = 0;  // as engines of the field have it: a scale of keys alone is one for both
+  // If a checkpoint has only a scale of keys, it is the values' scale too, as in other engines.
+  parameters()[1].stand_in = 0;
 }
 
 std::vector<PlacedPiece> KvCacheScales::Place(std::string_view name, std::string_view shard_id,

@@ -9,7 +9,7 @@ WeightsMapper KvScaleNames() {
   const auto suffix = [&](const std::string& from, const std::string& to) {
     rules.push_back(NameRule::Suffix(from, to));
   };
-  suffix("kv_scale", "attn.kv_scale");  // one for both, as it was once
+  suffix("kv_scale", "attn.kv_scale");  // an older form: one scale for keys and values
   for (const std::string scale : {"k_scale", "v_scale"}) {
     for (const std::string projection : {"k_proj.", "v_proj.", "qkv_proj.", "qkqkv_proj."}) {
       suffix("self_attn." + projection + scale, "self_attn.attn." + scale);

@@ -14,7 +14,7 @@
 namespace layercast {
 namespace {
 
-// Yarn's correction of the scores, as DeepSeek's models have it; 1 where the configuration asks for none.
+// Yarn's correction of attention scores, as in DeepSeek's models. 1 if the configuration asks for none.
 double ScoreFactor(const RopeConfig& rope) {
   const auto number = [&](const char* name) {
     const auto found = rope.numbers.find(name);
@@ -67,7 +67,7 @@ LatentUpProjection::LatentUpProjection(const LayerContext& context, const Latent
   const std::int64_t keys = sizes.qk_nope_head_dim;
   const std::int64_t of_head = (keys + sizes.v_head_dim) * latent;
   using View = DerivedTensor::StridedView;
-  // The part of a head's rows that makes keys is W_UK_T already; the rest is W_UV transposed.
+  // The rows of a head that make keys already are W_UK_T; the other rows are W_UV transposed.
   AddDerived({{"W_UK_T", weight.dtype, {heads, keys, latent}}, {weight}, View{{of_head, latent, 1}, 0}});
   AddDerived(
       {{"W_UV", weight.dtype, {heads, latent, sizes.v_head_dim}}, {weight}, View{{of_head, 1, latent}, keys * latent}});

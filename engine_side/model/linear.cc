@@ -115,8 +115,8 @@ std::vector<PlacedPiece> ColumnParallelLinear::Place(std::string_view name, std:
   CheckFits(spec, local.dtype, expected);
 
   std::vector<PlacedPiece> pieces;
-  std::int64_t source = 0;       // where the shard begins in the tensor
-  std::int64_t destination = 0;  // and in the parameter
+  std::int64_t source = 0;       // row at which the shard begins in the tensor
+  std::int64_t destination = 0;  // row at which it begins in the parameter
   for (const Shard& shard : shards_) {
     const std::int64_t rows = CeilDivide(shard.rows, unit);
     if (fused || shard.id == shard_id) {
@@ -151,8 +151,8 @@ std::vector<ExpectedTensor> ColumnParallelLinear::Expected(std::uint32_t paramet
   return tensors;
 }
 
-// Every shard is whole blocks, so that the next one begins where a block does; the last of a weight that is not cut may
-// end with a part of one.
+// Every shard must be whole blocks, so that the next one begins at a block's boundary. Only the last shard may end with
+// a partial block, and only if it is not split among ranks.
 std::string ColumnParallelLinear::WhyNotSliced() const {
   if (quantized_form()->scales != QuantizedForm::Scales::kBlock) return {};
   const std::int64_t block = quantized_form()->block_rows;

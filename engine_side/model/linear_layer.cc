@@ -1,4 +1,4 @@
-// LinearLayer: the names of a linear layer's parameters.
+// LinearLayer: how the names of a linear layer's tensors lead to its parameters.
 #include <algorithm>
 #include <utility>
 
@@ -42,7 +42,8 @@ std::vector<PlacedPiece> LinearLayer::PlaceWhole(std::string_view name, std::str
   return pieces;
 }
 
-// Lives as long as the layer.
+// The layer's own copy of the shard id, which lives as long as the layer. Throws kInvalidArgument if it has no such
+// shard.
 std::string_view LinearLayer::OwnShardId(std::string_view shard_id) const {
   const auto own = std::ranges::find(shard_names(), shard_id, &ShardName::shard_id);
   if (own != shard_names().end()) return own->shard_id;

@@ -19,12 +19,12 @@ Expression ExpressionOf(const std::string& entry) {
   }
 }
 
-// '*' stands for any text. Of several, only the last one met is ever tried longer: what stands before it matches as
-// early as it can.
+// Whether the pattern matches the whole text; '*' stands for any text. When a match fails, only the last '*' met so far
+// is tried with a longer text: what stands before it has matched as early as it can.
 bool MatchesWildcards(std::string_view text, std::string_view pattern) {
   std::size_t at = 0;  // in the pattern
   std::size_t star = std::string_view::npos;
-  std::size_t resume = 0;  // in the text, where that star was last tried to end
+  std::size_t resume = 0;  // where in the text that star's part was last tried to end
   for (std::size_t i = 0; i < text.size();) {
     if (at < pattern.size() && pattern[at] == '*') {
       star = at++;
@@ -71,7 +71,7 @@ std::optional<std::string_view> ListedModules::Find(std::string_view path) const
   return std::nullopt;
 }
 
-// Every run of whole segments is looked up: paths have few.
+// Looks up every run of whole segments of the path. There are few, since paths are short.
 std::optional<std::string_view> ListedModules::FindName(std::string_view path) const {
   if (names_.empty()) return std::nullopt;
   for (std::size_t begin = 0; begin <= path.size();) {

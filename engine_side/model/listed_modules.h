@@ -1,5 +1,5 @@
-// Modules that a `quantization_config` lists: those that it leaves in full precision, or that a group is of. Used where
-// it is applied to a tree.
+// The modules that a `quantization_config` lists, either because they stay in full precision or because they form a
+// group. Used when the configuration is applied to a module tree.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,19 @@
 
 namespace layercast {
 
-// Immutable value. A list may name each of many thousand experts: names are looked up, patterns alone are tried.
+// Immutable value. A list may name many thousand experts one by one, so plain names are looked up in a hash set; only
+// patterns and expressions are tried one after another.
 class ListedModules {
  public:
-  // Entries are whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*', or, after "re:", a regular
-  // expression. Throws kInvalidArgument naming one that is none, or where patterns and expressions are more than 4096.
+  // An entry is one or more whole path segments ("lm_head", "model.layers.0.mlp"), a pattern with '*', or, after "re:",
+  // a regular expression. Throws kInvalidArgument naming an expression that is not valid, or if there are more than
+  // 4096 patterns and expressions.
   explicit ListedModules(std::span<const std::string> entries);
 
   bool empty() const { return names_.empty() && patterns_.empty() && expressions_.empty(); }
-  // The entry that `path` is by: its segments are among those of the path, one after another, a pattern is one of
-  // it or of what lies above it, or an expression matches from its beginning. Lives as long as this; nullopt: none
-  // does.
+  // The entry that lists `path`, or nullopt. An entry lists a path if its segments occur in the path one after another,
+  // if its pattern matches the path or one of its ancestors, or if its expression matches from the beginning of the
+  // path. The view lives as long as this object.
   std::optional<std::string_view> Find(std::string_view path) const;
   bool Contains(std::string_view path) const { return Find(path).has_value(); }
 

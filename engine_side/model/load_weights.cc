@@ -1,4 +1,4 @@
-// Module::load_weights: the stream's tensors go where Resolve says.
+// Module::load_weights: stores a stream's tensors where Resolve says they go.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,7 +18,8 @@ namespace {
   throw Error(code, "load_weights: " + Quote(name) + " " + what);
 }
 
-// Codes are stored as they are: bringing them to one scale is the reload pipeline's (engine_side/reload/part_scales.h).
+// load_weights stores codes as they are, so parts of one layer must have the same scale. Only the reload pipeline
+// rescales them to a common one (engine_side/reload/part_scales.h).
 [[noreturn]] void RefuseScale(const std::string& name, const std::string& other) {
   Refuse(ErrorCode::kUnsupported, name, "expected the scale of " + Quote(other) + ", another part of its layer");
 }
@@ -33,7 +34,7 @@ void Materialize(const Module& owner, std::uint32_t index, Parameter& parameter)
   for (const Box& box : owner.Padding(index)) ZeroBox(parameter.spec, box, parameter.storage.data());
 }
 
-// What of a tensor is stored: its numbers, or one divided by each, which `reciprocals` then holds.
+// The view to store: the tensor's numbers, or their reciprocals, which `reciprocals` then holds.
 TensorView Stored(const std::string& name, const std::vector<PlacedPiece>& pieces, TensorView tensor,
                   std::vector<float>& reciprocals) {
   if (pieces.empty() || !pieces.front().reciprocal) return tensor;
@@ -71,7 +72,8 @@ bool IsStored(const Module& owner, const std::vector<PlacedPiece>& pieces, const
   return true;
 }
 
-// What tensors that must hold the same have in common: the tied one's owner's name, or what parts of a layer share.
+// A key that tensors which must hold the same bytes have in common: the owner's name for tied tensors, the shared
+// parameter for parts of a layer that share a scale; else the tensor's own name.
 std::string CalledTogether(const Module& owner, const Resolution& to, const std::string& own_name) {
   if (!to.alias_of.empty()) return to.alias_of;
   if (to.pieces.empty() || !to.pieces.front().shared || to.pieces.front().source.num_elements() == 0) return own_name;
@@ -84,7 +86,8 @@ std::string CalledTogether(const Module& owner, const Resolution& to, const std:
 
 std::set<std::string> Module::load_weights(WeightsIterator& weights) {
   std::set<std::string> loaded;
-  std::map<std::string, std::string> tied;  // tensor that was stored, under its owner's name -> name it came under
+  // By CalledTogether: the name under which the first tensor of those came.
+  std::map<std::string, std::string> tied;
   while (const std::optional<NamedTensor> next = weights.Next()) {
     TensorView tensor = next->tensor;
     const std::vector<SourceResolution> parts = ResolveSource({next->name, tensor.dtype, tensor.shape});

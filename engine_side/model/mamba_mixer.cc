@@ -24,7 +24,7 @@ Shard ByHead(const ParallelConfig& parallel, std::int64_t whole, std::int64_t ro
   return {{}, {}, whole, rows, parallel.tp_rank * rows};
 }
 
-// x, B, C.
+// The shards of the convolution's channels: x, B, C.
 std::vector<Shard> ConvShards(const ParallelConfig& parallel, const MambaSizes& sizes) {
   const MambaSizes local = OfRank(parallel, sizes);
   const std::int64_t rows = local.num_groups * sizes.state_size;

@@ -17,10 +17,10 @@ namespace layercast {
 namespace {
 
 constexpr const char* kModelOptFile = "hf_quant_config.json";  // beside config.json
-constexpr std::size_t kLargestFile = 64 << 20;                 // lists of ignored experts take a few of it
+constexpr std::size_t kLargestFile = 64 << 20;                 // long lists of ignored experts take a few MiB
 constexpr const char* kQuantization = "quantization_config";
 
-// Nothing where there is no such file.
+// nullopt if there is no such file.
 std::optional<std::string> ReadText(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
@@ -33,8 +33,8 @@ std::optional<std::string> ReadText(const std::filesystem::path& path) {
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
-// ModelOpt up to 0.29 says in a file of its own how the checkpoint is quantized: what config.json says goes before it,
-// as it does for vLLM.
+// Adds what ModelOpt's own file says, in which ModelOpt up to 0.29 states how it quantized the checkpoint. A
+// `quantization_config` in config.json takes precedence, as in vLLM.
 std::string WithModelOptFile(std::string config_text, const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kModelOptFile;
   const std::optional<std::string> text = ReadText(path);

@@ -11,7 +11,7 @@
 namespace layercast {
 
 namespace {
-constexpr std::size_t kFewRoutes = 12;  // up to here looking through them is faster than a hash table
+constexpr std::size_t kFewRoutes = 12;  // up to this many, a linear search is faster than a hash table
 }
 
 Module::~Module() = default;
@@ -20,7 +20,7 @@ std::vector<PlacedPiece> Module::Place(std::string_view name, std::string_view /
                                        const TensorSpec& spec) const {
   const std::uint32_t index = ParameterIndex(name);
   const Parameter& parameter = parameters_[index];
-  // A scalar and a tensor of one element are the same; both have a box.
+  // A scalar and a tensor of one element may stand for each other.
   const bool scalars = spec.shape.size() <= 1 && parameter.spec.shape.size() <= 1 && NumElements(spec.shape) == 1 &&
                        NumElements(parameter.spec.shape) == 1;
   CheckFits(spec, parameter.spec.dtype, scalars ? spec.shape : parameter.spec.shape);
@@ -81,7 +81,8 @@ void Module::CheckName(const std::string& name) const {
   }
 }
 
-// First match wins, but a child's own name comes before those that others declare.
+// The first route of a name wins, except that a child's own name takes precedence over names that other children
+// declare.
 void Module::AddRoute(Route route) {
   if (const Route* taken = FindRoute(route.name)) {
     if (!route.declared) routes_[static_cast<std::size_t>(taken - routes_.data())] = std::move(route);

@@ -1,4 +1,4 @@
-// The draft model as the program's options name it. Used by `layercast plan` and by the ranks of `layercast serve`.
+// The draft model that the program's options name. Used by `layercast plan` and by the ranks of `layercast serve`.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,19 @@ inline constexpr const char* kOwnDraftLayers = "mtp";
 
 // Value.
 struct NamedDraft {
-  // Empty for none, "mtp" for the layers that the target's checkpoint holds, or the folder of a draft model with a
-  // config.json of its own, whose tensors come under names that begin with "draft.".
+  // Empty for no draft model; "mtp" for the draft layers in the target's own checkpoint; else the folder of a draft
+  // model with its own config.json. The tensors of that folder get names that begin with "draft.".
   std::string name{};
-  std::optional<ModelDescription> folder{};  // what that folder says
+  std::optional<ModelDescription> folder{};  // the description in that folder, if `name` is one
 
   static NamedDraft Read(const std::string& name);
 };
 
-// Messages name the target's folder.
+// Builds the target's module tree, with the draft model's in it. Errors name the target's folder.
 std::unique_ptr<Module> BuildWithNamedDraft(const ModelDescription& target, const ParallelConfig& parallel,
                                             const NamedDraft& draft);
 
-// The target's checkpoint, and beside it the draft's, where that has a folder of its own.
+// The target's checkpoint, joined by the draft's if the draft model has a folder of its own.
 CheckpointSource WithNamedDraft(CheckpointSource target, const std::string& draft);
 
 }  // namespace layercast

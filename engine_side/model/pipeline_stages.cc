@@ -13,7 +13,8 @@ namespace {
 
 std::vector<std::int64_t> EvenPartition(std::int64_t layers, std::int64_t stages) {
   std::vector<std::int64_t> partition(static_cast<std::size_t>(stages), layers / stages);
-  // The last stage has the head to compute, so the others come first: from the one before it to the front.
+  // The last stage also computes the head, so the layers that are left over go to other stages, from the one before it
+  // to the front.
   for (std::int64_t i = 0; i < layers % stages; ++i) ++partition[static_cast<std::size_t>(stages - 2 - i)];
   return partition;
 }
@@ -29,7 +30,7 @@ void CheckPartition(const std::vector<std::int64_t>& partition, std::int64_t lay
       RefuseStages("pp_layer_partition: expected from 1 to num_hidden_layers " + std::to_string(layers) +
                    " layers on a stage, got " + std::to_string(count));
     }
-    sum += count;  // of at most num_hidden_layers summands, none of them above it
+    sum += count;  // cannot overflow: at most num_hidden_layers summands, each at most that
   }
   if (sum == layers) return;
   RefuseStages("pp_layer_partition: expected num_hidden_layers " + std::to_string(layers) +

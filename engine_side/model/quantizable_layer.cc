@@ -10,11 +10,11 @@
 namespace layercast {
 namespace {
 
-constexpr std::string_view kWeight = "weight";  // what the names of scales replace
+constexpr std::string_view kWeight = "weight";  // the ending that names of scales replace
 constexpr std::string_view kInputScale = "input_scale";
-// By transformers too.
+// "activation_scale" is transformers' name.
 constexpr std::array<std::string_view, 2> kScalesOfActivations = {kInputScale, "activation_scale"};
-constexpr std::string_view kInputGlobalScale = "input_global_scale";  // compressed-tensors' of NVFP4, its reciprocal
+constexpr std::string_view kInputGlobalScale = "input_global_scale";  // compressed-tensors' for NVFP4, a reciprocal
 constexpr const char* kShapeOfPacked = "the shape of packed integers, which the layer has";
 constexpr const char* kNoInputScale = "scales of activations, which this engine does not have";
 
@@ -36,7 +36,7 @@ void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) 
 void QuantizableLayer::SetQuantization(bool quantize, std::optional<QuantizedForm> form, std::string why_no_form) {
   TakeQuantized(false);
   why_no_form_ = quantize_ ? std::move(why_no_form) : "no recipe applies to it";
-  form_ = quantize_ ? std::move(form) : std::nullopt;  // a layer that is exempt is served in full precision
+  form_ = quantize_ ? std::move(form) : std::nullopt;  // an exempt layer is served in full precision
   takes_recipe_ = quantize_ && quantize;
   for (Parameter& weight : parameters().first(num_weights_)) {
     weight.quantize = takes_recipe_;
@@ -111,11 +111,11 @@ std::vector<std::vector<QuantizableLayer::FusedModules>> QuantizableLayer::Check
 Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   const Shape& of = weight.spec.shape;
   Shape shape = form_->ScaleShape(of[of.size() - 2], of.back());
-  if (of.size() == 3) {  // where a matrix has one number, a stack has a vector of them
+  if (of.size() == 3) {  // one number for a matrix; a vector of them for a stack
     if (shape == Shape{1}) shape.clear();
     shape.insert(shape.begin(), of.front());
   }
-  // Scales are cut along with the weight, but for those that the other axis is the only one of.
+  // Scales are split along with the weight, except along an axis of which they have no more than one entry.
   ShardAxis axis = weight.shard_axis;
   if (form_->scales == QuantizedForm::Scales::kTensor) axis = ShardAxis::kNone;
   if (form_->scales == QuantizedForm::Scales::kChannel && axis == ShardAxis::kCols) axis = ShardAxis::kNone;
@@ -123,7 +123,7 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   return {.spec = {name.append(form_->kernel_scale()), form_->scale_dtype, std::move(shape)},
           .shard_axis = axis,
           .storage = {},
-          .sign = form_->scale_dtype == DType::kU8 ? Sign::kAny : Sign::kNotNegative};  // U8: exponents
+          .sign = form_->scale_dtype == DType::kU8 ? Sign::kAny : Sign::kNotNegative};  // U8 scales are exponents
 }
 
 Parameter QuantizableLayer::GlobalScaleOf(const Parameter& weight) const {

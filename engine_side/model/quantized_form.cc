@@ -8,7 +8,7 @@
 namespace layercast {
 namespace {
 
-// Of a scale that one module's is called `scale`.
+// The suffixes that a stack's scale may have if one module's scale is called `scale`.
 std::vector<std::string> StackedNames(const std::string& scale) {
   constexpr std::string_view kOfWeight = "weight_";
   const bool of_weight = scale.starts_with(kOfWeight);

@@ -1,4 +1,5 @@
-// Numbers that checkpoints hold one divided by (compressed-tensors' `weight_global_scale`). Used where they are placed.
+// Scales that checkpoints store as their reciprocals (compressed-tensors' `weight_global_scale`). Used where they are
+// placed.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +7,8 @@
 
 namespace layercast {
 
-// Of `count` numbers in fp32, one divided by each. Throws kCorrupt "expected a finite number above zero, whose
-// reciprocal is the scale, got 0.000000", also for one whose reciprocal is not finite.
+// Returns 1 / x for each of the `count` fp32 numbers at `numbers`. Throws kCorrupt ("expected a finite number above
+// zero, whose reciprocal is the scale, got 0.000000") for any other number, and for one whose reciprocal is not finite.
 std::vector<float> Reciprocals(const std::byte* numbers, std::size_t count);
 
 }  // namespace layercast

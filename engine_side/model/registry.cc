@@ -34,7 +34,7 @@ const DraftFactory& DraftOf(const std::map<std::string, DraftFactory>& drafts,
               "no draft model is known for [" + Joined(architectures) + "], expected one of " + Joined(known));
 }
 
-// Names of the inner model alone, as transformers' AutoModel saves it: without "model." before them.
+// Maps the names that transformers' AutoModel saves, which are the inner model's alone, without "model." before them.
 WeightsMapper InnerNames(const Module& root) {
   std::vector<NameRule> rules;
   for (const auto& [name, child] : root.children()) {

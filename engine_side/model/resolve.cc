@@ -1,4 +1,5 @@
-// From a path to a module, and from a checkpoint's name to the layer that owns it: Module::FindModule, Module::Resolve.
+// Module::FindModule and Module::Resolve: from a path to a module, and from a checkpoint's name to the layer that owns
+// it.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::size_t kNamesInMessages = 20;
 
-// "a.b.c" -> {"a", "b.c"}
+// Splits off the first segment: "a.b.c" -> {"a", "b.c"}.
 std::pair<std::string_view, std::string_view> SplitFirst(std::string_view path) {
   const std::size_t dot = path.find('.');
   if (dot == std::string_view::npos) return {path, {}};
@@ -24,7 +25,7 @@ bool EndsWithSegments(std::string_view path, std::string_view suffix) {
   return path.size() == suffix.size() || path[path.size() - suffix.size() - 1] == '.';
 }
 
-// A tensor's name in messages, and what a mapper made of it.
+// A tensor's name for messages, with what a mapper made of it.
 std::string Named(const TensorSpec& spec, const Resolution& resolution) {
   if (resolution.tree_name.empty()) return Quote(spec.name);
   return Quote(spec.name) + " (mapped to " + Quote(resolution.tree_name) + ")";
@@ -45,7 +46,7 @@ Module* Module::FindModule(std::string_view path) {
 
 struct Module::Walk {
   const Module* module;
-  std::string path;           // of `module`, from the root
+  std::string path;           // path of `module` from the root
   std::string_view rest;      // what is left of the name
   std::string_view shard_id;  // declared by a route on the way
   const SkipRule* skipped_by = nullptr;

@@ -28,10 +28,11 @@ bool HaveInTurn(std::span<const Digits> axes, std::uint8_t first) {
 bool NarrowDigits(std::span<std::int64_t> begin, std::span<std::int64_t> extent, const Digits& digits,
                   std::int64_t first, std::int64_t count) {
   const auto of = [&](std::size_t i) { return extent[digits[i]]; };
-  std::int64_t below = 1;  // elements of one step of a digit
+  std::int64_t below = 1;  // how many elements one step of the current digit spans
   for (const std::uint8_t digit : digits) below *= extent[digit];
   if (first == 0 && count == below) return true;
-  // The digit of which some steps are taken: of those above it one alone, of those below it all.
+  // Looks for the digit of which only some steps are taken: of every more significant digit exactly one step, of every
+  // less significant one all steps.
   for (std::size_t i = 0; i < digits.size(); ++i) {
     below /= of(i);
     if (first % below != 0 || count % below != 0 || first / below % of(i) + count / below > of(i)) continue;
@@ -105,7 +106,7 @@ void SourceReading::Transpose(Part& part) const {
 Shape SourceReading::WantedShape(const Part& part) const {
   const std::int64_t elements = part.spec.num_elements();
   Shape shape = transform_->shape;
-  std::int64_t left = elements;  // of which each extent is a divisor
+  std::int64_t left = elements;  // what is left after dividing by the extents so far
   bool fits = true;
   for (const std::int64_t extent : shape) {
     if (extent == -1) continue;
@@ -128,7 +129,7 @@ void SourceReading::Reshape() {
   Regroup(0, [&](const Part& part) { return WantedShape(part); });
 }
 
-// Axis `axis` of each part becomes axes of this shape.
+// Replaces axis `axis` of each part by axes of the shape that `shape_of` gives for that part.
 void SourceReading::Regroup(std::size_t axis, const ShapeOf& shape_of) {
   std::vector<Shape> shapes;
   for (const Part& part : parts_) shapes.push_back(shape_of(part));
@@ -139,7 +140,8 @@ void SourceReading::Regroup(std::size_t axis, const ShapeOf& shape_of) {
   JoinAxes();
 }
 
-// From the lowest digit on, as many as make up each axis. False: one of them was cut in two for it.
+// Takes digits from the least significant one on, as many as make up each axis. Returns false if it had to cut a source
+// axis in two for that: the caller then tries again.
 bool SourceReading::RegroupPart(Part& part, std::size_t axis, const Shape& shape) {
   Digits left = part.axes[axis];
   std::vector<Digits> axes(shape.size());
@@ -169,7 +171,7 @@ bool SourceReading::RegroupPart(Part& part, std::size_t axis, const Shape& shape
   return true;
 }
 
-// The source's axis is read as two, the last one of `inner`: so it is for all parts.
+// From now on reads the source's axis as two, the second of extent `inner`, in all parts.
 void SourceReading::Cut(std::uint8_t axis, std::int64_t inner) {
   const std::int64_t whole = source_[axis];
   for (Part& part : parts_) {
@@ -198,7 +200,8 @@ void SourceReading::Cut(std::uint8_t axis, std::int64_t inner) {
   source_.insert(source_.begin() + axis + 1, inner);
 }
 
-// Axes that all parts have in turn, or that are no more than one, are one.
+// Joins neighbouring source axes into one if all parts have them one right after the other, or if one of them has
+// extent 1.
 void SourceReading::JoinAxes() {
   for (std::size_t last = source_.size(); last-- > 1;) {
     const auto axis = static_cast<std::uint8_t>(last - 1);
@@ -258,7 +261,7 @@ std::vector<SourceReading::Part> SourceReading::Split(const Part& part) const {
   return split;
 }
 
-// [turns * parts, ...] is read as [turns, parts, ...], and each part is one index of the new axis.
+// Reads [turns * parts, ...] as [turns, parts, ...]; each part is then one index of the new axis.
 void SourceReading::Deinterleave() {
   const auto& into = transform_->parts;
   const auto count = static_cast<std::int64_t>(into.size());

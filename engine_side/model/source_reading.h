@@ -1,4 +1,4 @@
-// What a tensor's transforms make of it, as parts of one reading of its elements. Used by SourceTransforms::Apply.
+// Turns the transforms of a tensor into parts of one reading of its elements. Used by SourceTransforms::Apply.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,31 @@
 
 namespace layercast {
 
-// Axes of a source, by their numbers, that together make up one axis of what is read of it, as digits make up a number:
-// the last is the lowest.
+// The numbers of the source axes that together make up one axis of a part, as digits make up a number: the last one is
+// the least significant.
 using Digits = std::vector<std::uint8_t>;
 
-// Narrows the box of these digits to the elements [first, first + count) of their axis. False, and nothing is changed:
-// they are no box.
+// Narrows the box (`begin`, `extent`) to the elements [first, first + count) of the axis that `digits` make up. Returns
+// false, and changes nothing, if those elements are not a box.
 bool NarrowDigits(std::span<std::int64_t> begin, std::span<std::int64_t> extent, const Digits& digits,
                   std::int64_t first, std::int64_t count);
 
-// One tensor while its transforms are applied. All that is made of it is read in one shape: the tensor's own, whose
-// axes are cut in two where a transform needs it, and joined again where none does. One thread only.
+// One tensor while its transforms are applied. Every part is read from the tensor in one shape: the tensor's own, with
+// an axis cut in two where a transform needs that, and axes joined again where none does. One thread only.
 class SourceReading {
  public:
   explicit SourceReading(const TensorSpec& tensor);
 
-  // Throws as SourceTransforms::Apply does.
+  // Applies the next transform to all parts. Throws as SourceTransforms::Apply does.
   void Apply(const SourceTransform& transform);
-  // Throws kUnsupported where no copy of boxes can follow what was applied.
+  // The parts as they are after all transforms. Throws kUnsupported if copying boxes cannot achieve what was applied.
   std::vector<SourceView> Views();
 
  private:
   struct Part {
     TensorSpec spec;
-    std::vector<std::int64_t> begin, extent;  // a box of the source
-    std::vector<Digits> axes;                 // of each axis, those of more than one element
+    std::vector<std::int64_t> begin, extent;  // the part's box in the source
+    std::vector<Digits> axes;                 // for each axis, its source axes of more than one element
   };
   using ShapeOf = std::function<Shape(const Part& part)>;
 
@@ -60,8 +60,8 @@ class SourceReading {
   SourceView ViewOf(const Part& part) const;
 
   const TensorSpec tensor_;
-  const SourceTransform* transform_ = nullptr;  // the last one
-  Shape source_;                                // what the tensor is read as
+  const SourceTransform* transform_ = nullptr;  // the one that was applied last
+  Shape source_;                                // the shape in which the tensor is read
   std::vector<Part> parts_;
 };
 

@@ -76,7 +76,7 @@ PlacedPiece SourceView::InSource(const PlacedPiece& piece) const {
   return in_source;
 }
 
-// A declaration, and what says whether it matches: a mapper of one rule.
+// A declared transform, and a mapper of one rule that tells whether it matches a name.
 struct SourceTransforms::Rule {
   SourceTransform transform;
   WeightsMapper matcher;

@@ -11,7 +11,7 @@
 namespace layercast {
 namespace {
 
-// As torch calls them. Empty: it is none that a model is served in.
+// torch's name of the dtype; empty for a dtype in which no model is served.
 std::string_view TorchName(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return "bfloat16";

@@ -1,5 +1,5 @@
-// The dtype of a model whose config.json says none: that of the checkpoint beside it, as transformers and engines take
-// it. Published GPT-OSS and others leave it out. Used by ModelDescription.
+// The dtype of a model whose config.json names none, as published GPT-OSS and others do not: transformers and engines
+// then take the dtype of the checkpoint beside it. Used by ModelDescription.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace layercast {
 
-// `config_text`, with a `dtype` where it says none and `directory` has weights: that of the largest tensor in full
-// precision, since scales and the biases of routers are small. What cannot be read stays as it is: whoever parses or
-// loads it says why.
+// Returns `config_text`, with a `dtype` added if it names none and `directory` has weights. That dtype is the one of
+// the largest full-precision tensor, since scales and routers' biases are small. A text that cannot be read is returned
+// as it is: whoever parses or loads it reports why.
 std::string WithStoredDType(std::string config_text, const std::filesystem::path& directory);
 
 }  // namespace layercast

@@ -11,11 +11,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestBlock = 0x7FFFFFFF;
-constexpr std::int64_t kW4A8Block = 32;  // of NVFP4 beside activations in FP8
+constexpr std::int64_t kW4A8Block = 32;  // columns of a block of NVFP4 beside FP8 activations
 
 char UpperCase(char letter) { return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter; }
 
-// [block rows, block columns]
+// Reads the field [block rows, block columns].
 void ReadBlocks(const ConfigFields& fields, const char* key, QuantizedForm& form) {
   const std::vector<std::int64_t> sizes = fields.Integers(key);
   const bool good = sizes.size() == 2 && std::ranges::min(sizes) > 0 && std::ranges::max(sizes) <= kLargestBlock;
@@ -30,7 +30,7 @@ StoredForm WhyNot(const ConfigFields& fields, const char* key, const std::string
   return {.why_not = fields.Mismatch(key, expected, got == nullptr ? Json() : *got)};
 }
 
-// transformers calls every scale what others call those of blocks alone.
+// transformers calls every scale `weight_scale_inv`; others use that name only for scales of blocks.
 StoredForm FormOfFp8(const ConfigFields& config) {
   constexpr const char* kOfBlocks = "weight_scale_inv";
   QuantizedForm form;
@@ -44,7 +44,7 @@ StoredForm FormOfFp8(const ConfigFields& config) {
   return {form};
 }
 
-// As SGLang has it, whose scales are called like those of larger blocks.
+// SGLang's form. Its scales have the name that scales of larger blocks have.
 StoredForm FormOfMxfp8(const ConfigFields& config) {
   QuantizedForm form = QuantizedForm::Mxfp8();
   form.checkpoint_scale = "weight_scale_inv";
@@ -59,7 +59,7 @@ StoredForm FormOfMxfp8(const ConfigFields& config) {
   return {std::move(form)};
 }
 
-// `sizes`: what may have "group_size", which has to be that of `form`'s blocks.
+// `form`, if the "group_size" in `sizes` is absent or equals the columns of the form's blocks.
 StoredForm OfGroups(QuantizedForm form, const ConfigFields& sizes) {
   if (sizes.Integer("group_size", 1, kLargestBlock).value_or(form.block_cols) != form.block_cols) {
     return WhyNot(sizes, "group_size", std::to_string(form.block_cols));
@@ -82,7 +82,7 @@ StoredForm FormOfCompressedFloats(const ConfigFields& weights) {
   return {form};
 }
 
-// `form`'s codes, in groups of columns, or by rows.
+// `form` with a scale for each group of columns, or for each row.
 StoredForm IntegersInGroups(QuantizedForm form, const ConfigFields& weights) {
   const std::string strategy = weights.Text("strategy", "");
   form.has_zero_points = !weights.Flag("symmetric", true);
@@ -98,18 +98,19 @@ StoredForm IntegersInGroups(QuantizedForm form, const ConfigFields& weights) {
   return {std::move(form)};
 }
 
-// To dequantize.
+// A form that is only dequantized, never taken as it is.
 StoredForm FormOfPackedIntegers(const ConfigFields& weights) {
   const std::int64_t bits = weights.Integer("num_bits", 1, 64).value_or(0);
   if (bits != 4 && bits != 8) return WhyNot(weights, "num_bits", "4 or 8 of packed integers");
   const std::string order = weights.Text("actorder", "static");
-  if (order != "static" && order != "weight") {  // two names of one thing
+  if (order != "static" && order != "weight") {  // two names for the same order
     return WhyNot(weights, "actorder", "null, 'weight' or 'static', columns in their order");
   }
   return IntegersInGroups({.codes = DType::kI8, .packed_bits = static_cast<int>(bits)}, weights);
 }
 
-// A code in a byte, whatever its bits. `format`: where it is said how the codes are stored, of the group or of all.
+// Integers of one code per byte, whatever their number of bits. `format` is the object that says how the codes are
+// stored: the group's, or the one for all groups.
 StoredForm FormOfCompressedIntegers(const ConfigFields& weights, const ConfigFields& format) {
   const std::string stored = format.Text("format", "int-quantized");
   if (stored != "int-quantized" && stored != "naive-quantized") {

@@ -1,4 +1,4 @@
-// How weights are stored, as the fields of a `quantization_config` spell it. Used where one is read.
+// Reads how weights are stored from the fields of a `quantization_config`. Used where that is parsed.
 #pragma once
 
 #include <optional>
@@ -9,21 +9,23 @@
 
 namespace layercast {
 
-// A form, or the field that has none here: "quantization_config.bits: expected 8, got 4". Value.
+// A form, or why there is none: the field whose value is not supported, as in "quantization_config.bits: expected 8,
+// got 4". Value.
 struct StoredForm {
   std::optional<QuantizedForm> form{};
   std::string why_not{};
 };
 
-// Of all weights, by a `quant_method` that has one form. Throws kInvalidArgument naming a field that cannot be.
+// The form of all weights, for a `quant_method` that has a single form. Throws kInvalidArgument naming a field whose
+// value is impossible.
 StoredForm FormOf(const std::string& method, const ConfigFields& config);
 
-// By compressed-tensors, of the weights of one of `config`'s groups, whose fields begin with `name`.
+// The form of the weights of one group of compressed-tensors' `config`. `name` begins the names of the group's fields.
 StoredForm FormOfGroup(const ConfigFields& group, const std::string& name, const ConfigFields& config);
 
-// By ModelOpt: `config` has the `quant_algo` of all weights, or of one module's.
+// The form by ModelOpt: `config` has the `quant_algo` of all weights, or of one module's.
 StoredForm FormOfModelOpt(const ConfigFields& config);
-// Which, in capitals: it writes names that it has no other spelling for in lower case, "fp8_pb_wo".
+// ModelOpt's `quant_algo`, in capitals. ModelOpt itself writes some names only in lower case, such as "fp8_pb_wo".
 std::string ModelOptAlgorithm(const ConfigFields& config);
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-// Reads weight rules. The format: WEIGHT_RULES.md.
+// Reads weight rules. WEIGHT_RULES.md describes the format.
 #include "layercast/model/weight_rules.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::string Listed(std::initializer_list<const char*> names) {
   return list;
 }
 
-// A value of the file, and where it is. Borrows the value.
+// A value in the file, and its path for messages. Value; the JSON that it refers to must outlive it.
 class Field {
  public:
   Field(const Json& value, std::string where) : value_(value), where_(std::move(where)) {}
@@ -57,7 +57,7 @@ class Field {
     return items;
   }
 
-  // Of an object. Nothing: there is none of that name.
+  // The object's field of that name, or nullopt.
   std::optional<Field> Find(const char* name) const {
     const auto found = value_.find(name);
     if (found == value_.end()) return std::nullopt;
@@ -70,7 +70,7 @@ class Field {
     return std::move(*member);
   }
 
-  // The one of `names` that the object has.
+  // The one of `names` that the object has, with its name. Throws if it has none of them, or several.
   std::pair<std::string, Field> OneOf(std::initializer_list<const char*> names) const {
     std::optional<std::pair<std::string, Field>> one;
     for (const char* name : names) {

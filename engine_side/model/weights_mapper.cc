@@ -21,14 +21,14 @@ const char* NameOf(Match match) {
   return "regex ";
 }
 
-// Whether `part` lies at `position` of `name`, as whole segments.
+// Whether `name` has `part` at `position`, as whole segments.
 bool HasSegmentsAt(std::string_view name, std::size_t position, std::string_view part) {
   if (position > name.size() || name.substr(position, part.size()) != part) return false;
   const std::size_t end = position + part.size();
   return (position == 0 || name[position - 1] == '.') && (end == name.size() || name[end] == '.');
 }
 
-// Whether the match of `rule` at `position` is a part of what the rule has made.
+// Whether the match of `rule` at `position` lies within a result of the same rule.
 bool IsOwnResult(const NameRule& rule, std::string_view name, std::size_t position) {
   const std::string_view to = *rule.to;
   for (std::size_t at = to.find(rule.from); at != std::string_view::npos; at = to.find(rule.from, at + 1)) {
@@ -37,7 +37,7 @@ bool IsOwnResult(const NameRule& rule, std::string_view name, std::size_t positi
   return false;
 }
 
-// Where the rule matches first, from `begin` on; npos: nowhere.
+// The first position from `begin` on at which the rule matches, or npos.
 std::size_t FindMatch(const NameRule& rule, std::string_view name, std::size_t begin) {
   const auto matches = [&](std::size_t position) {
     return HasSegmentsAt(name, position, rule.from) && !(rule.to && IsOwnResult(rule, name, position));
@@ -53,7 +53,7 @@ std::size_t FindMatch(const NameRule& rule, std::string_view name, std::size_t b
   return position;
 }
 
-// Puts `to` in the place of `count` characters; where it is empty, a dot goes with them.
+// Replaces `count` characters by `to`. If `to` is empty, one dot beside them is removed too.
 void Replace(std::string& name, std::size_t position, std::size_t count, std::string_view to) {
   if (to.empty() && position + count < name.size()) {
     ++count;
@@ -76,7 +76,7 @@ void CheckRule(const NameRule& rule) {
   if (!whole(rule.from) || (rule.to && !whole(*rule.to))) refuse("expected whole path segments, without dots around");
 }
 
-// What an expression complains of, with the rule that has it.
+// Runs `work` and adds the rule to the message of an error that its regular expression throws.
 template <typename Work>
 auto OfRule(const NameRule& rule, const Work& work) {
   try {
@@ -94,7 +94,7 @@ bool ApplyRegex(const NameRule& rule, const Expression& expression, std::string&
   return name != made;
 }
 
-// Whether the rule does something to the name; a name that it drops stays as it is.
+// Applies the rule to the name and returns whether it did anything. A rule that drops leaves the name as it is.
 bool Apply(const NameRule& rule, const Expression* expression, std::string& name) {
   if (expression != nullptr) return OfRule(rule, [&] { return ApplyRegex(rule, *expression, name); });
   std::size_t at = FindMatch(rule, name, 0);
@@ -135,11 +135,11 @@ std::string NameRule::Describe() const {
 }
 
 struct WeightsMapper::Rules {
-  // Null where the rule is no regular expression.
+  // Null if the rule is not a regular expression.
   const Expression* ExpressionOf(std::size_t rule) const { return expressions[rule] ? &*expressions[rule] : nullptr; }
 
   std::vector<NameRule> rules;
-  std::vector<std::optional<Expression>> expressions;  // of each rule
+  std::vector<std::optional<Expression>> expressions;  // one for each rule
 };
 
 WeightsMapper::WeightsMapper(std::vector<NameRule> rules) {

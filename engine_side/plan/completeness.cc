@@ -41,7 +41,8 @@ class Check {
     AddMissing(index, coverage);
   }
 
-  // Other parts of the layer bring a number for the same elements. Its own brings one.
+  // Whether other parts of the layer fill the same elements as this shared placement. If a part itself fills them
+  // twice, that is a problem.
   bool SharesElements(const PlannedParameter& parameter, std::span<const Placement> before,
                       const Placement& placement) {
     bool shares = false;
@@ -67,12 +68,12 @@ class Check {
     return NameOf(*placed_[box - parameter.padding.size()]);
   }
 
-  // By the names that checkpoints use for the parts of it that nothing fills.
+  // Names what is missing as checkpoints do, for those parts of the parameter that nothing fills.
   void AddMissing(std::uint32_t index, const Coverage& coverage) {
     const PlannedParameter& parameter = plan_.parameters()[index];
     const PlannedLayer& layer = plan_.layers()[parameter.layer];
     const bool filled = parameter.num_placements != 0;
-    if (!filled && IsRefused(parameter.spec.name)) return;  // fused on disk, and does not fit
+    if (!filled && IsRefused(parameter.spec.name)) return;  // the fused tensor is there, and does not fit
     bool named = false;
     for (const ExpectedTensor& tensor :
          origins_.owners[parameter.layer]->Expected(index - layer.first_parameter, layer.path)) {
@@ -85,7 +86,7 @@ class Check {
                                 std::to_string(parameter.spec.num_elements()) + " elements come)");
   }
 
-  // Some of the box, that is.
+  // Whether any element of the box is filled.
   bool IsFilled(const PlannedParameter& parameter, const Box& box) const {
     return std::ranges::any_of(plan_.PlacementsInto(parameter), [&](const Placement& placement) {
       const std::array both = {placement.destination, box};
@@ -93,8 +94,8 @@ class Check {
     });
   }
 
-  // What is there and does not fit is a misfit, not missing too. What is there and goes nowhere is missing: a rule may
-  // drop what the model needs.
+  // Whether the tensor is there but could not be placed: it is then reported as a misfit, and not as missing too. A
+  // tensor that a rule drops although the model needs it does count as missing.
   bool IsRefused(const std::string& name) const { return origins_.refused.contains(name); }
 
   const LoadPlan& plan_;
@@ -102,7 +103,7 @@ class Check {
   PlanProblems& problems_;
   // Scratch of CheckParameter.
   std::vector<Box> boxes_;
-  std::vector<const Placement*> placed_;  // whose boxes those are, behind padding
+  std::vector<const Placement*> placed_;  // whose boxes follow the padding in boxes_
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Whether placements fill every parameter of a plan exactly once, and where they do not, the names of what is missing
-// or there twice. Used by the load plan's builder.
+// Checks that placements fill every parameter of a plan exactly once, and names what is missing or comes twice. Used by
+// the load plan's builder.
 #pragma once
 
 #include <set>
@@ -11,15 +11,15 @@
 
 namespace layercast {
 
-// What a builder knows beyond the plan. Borrowed views.
+// What a builder knows beyond the plan. Value of borrowed views.
 struct PlanOrigins {
   const Manifest& manifest;
-  std::span<const Module* const> owners;  // of each layer
-  const std::vector<bool>& touched;       // by parameter: some tensor is a part of it, of this rank's or another's
-  const std::set<std::string>& refused;   // what the tree calls tensors that have a problem of their own
+  std::span<const Module* const> owners;  // the module of each layer
+  const std::vector<bool>& touched;       // by parameter: does any tensor belong to it, on whatever rank?
+  const std::set<std::string>& refused;   // tree names of tensors that could not be placed
 };
 
-// Adds what is missing and repeated, but for layers that are kept.
+// Adds to `problems` what is missing or repeated. Kept layers are not checked.
 void CheckCompleteness(const LoadPlan& plan, const PlanOrigins& origins, PlanProblems& problems);
 
 }  // namespace layercast

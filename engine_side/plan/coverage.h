@@ -1,4 +1,5 @@
-// Whether boxes tile a tensor exactly once: never by counting alone. Used by the load plan, parameter by parameter.
+// Whether boxes tile a tensor exactly once, which counting elements alone cannot tell. Used by the load plan for each
+// parameter.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +13,19 @@
 
 namespace layercast {
 
-// Whether they share an element; neither is empty.
+// Whether the boxes share an element. Neither may be empty.
 bool Overlap(const Box& a, const Box& b);
 
 struct Coverage {
   std::int64_t elements = 0;                                  // of all boxes together
-  std::vector<std::pair<std::size_t, std::size_t>> overlaps;  // pairs of boxes that share elements; the first few
+  std::vector<std::pair<std::size_t, std::size_t>> overlaps;  // indices of boxes that share elements; at most 64 pairs
 
-  // No two boxes overlap and together they are as large as the tensor: they tile it.
+  // Whether the boxes tile the tensor: no two overlap, and together they are as large as it is.
   bool Tiles(const Shape& shape) const { return overlaps.empty() && elements == NumElements(shape); }
 };
 
-// The boxes must lie inside the tensor. n log n for boxes that are slices along one axis.
+// Computes the coverage by `boxes`, which must lie inside the tensor. Takes O(n log n) time if the boxes are slices
+// along one axis.
 Coverage Cover(std::span<const Box> boxes);
 
 }  // namespace layercast

@@ -10,9 +10,9 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kInterleavedAxis = 1;  // of a destination: ElementOrder
+constexpr std::size_t kInterleavedAxis = 1;  // the axis of a destination that ElementOrder interleaves
 
-// A box's axes of more than one element, the slowest first: as the elements of the source walk them.
+// A box's axes of more than one element, slowest first, in the order in which the source's elements run through them.
 std::vector<std::size_t> LongAxes(const Box& box, bool transposed) {
   std::vector<std::size_t> axes;
   for (std::size_t axis = 0; axis < box.rank; ++axis) axes.push_back(axis);

@@ -1,4 +1,4 @@
-// A placed piece of a tensor, cut at the border of a part that a publisher has. Used when plans are made.
+// Cuts a placed piece of a tensor at the borders of a part that one publisher holds. Used when plans are made.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace layercast {
 
-// What of `piece` has its source in `part`, a box of the same tensor; nullopt: nothing. Throws kUnsupported where the
-// elements of the part come to lie in no box of the destination: cut along an axis that is deinterleaved, or of a piece
-// that changes its shape.
+// The portion of `piece` whose source lies in `part`, a box of the same tensor; nullopt if there is none. Throws
+// kUnsupported if that portion is no box of the destination: if it is cut along an axis that is deinterleaved, or if
+// the piece changes its shape.
 std::optional<PlacedPiece> CutPiece(const PlacedPiece& piece, const Box& part);
 
 }  // namespace layercast

@@ -23,7 +23,7 @@ struct NumberedPath {
   std::uint64_t number = 0;
 };
 
-// Nullopt: no segment is a number.
+// Cuts the path around its first segment that is a number; nullopt if there is none.
 std::optional<NumberedPath> FindNumber(std::string_view path) {
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
@@ -36,7 +36,7 @@ std::optional<NumberedPath> FindNumber(std::string_view path) {
   return std::nullopt;
 }
 
-// "0-3,7"; the numbers are in order.
+// Writes numbers, which must be in order, as ranges: "0-3,7".
 std::string RangesOf(std::span<const std::uint64_t> numbers) {
   std::string text;
   for (std::size_t i = 0; i < numbers.size();) {
@@ -51,7 +51,7 @@ std::string RangesOf(std::span<const std::uint64_t> numbers) {
 struct LikePaths {
   std::string_view before;
   std::string_view behind;
-  std::vector<std::uint64_t> numbers;  // empty: it is one path, `before`
+  std::vector<std::uint64_t> numbers;  // empty: this is the single path `before`
 
   std::string Text() const { return std::string(before) + RangesOf(numbers) + std::string(behind); }
   std::size_t size() const { return std::max<std::size_t>(numbers.size(), 1); }

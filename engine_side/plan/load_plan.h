@@ -1,5 +1,5 @@
-// The load plan: where every tensor of one manifest goes on one rank, by layer. Made once from the module tree,
-// on meta; replayed for every version of the same layout. Immutable value.
+// The load plan: where every tensor of one manifest goes on one rank, by layer. It is made once, from the module tree
+// on meta, and replayed for every version of the same layout. Immutable value.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace layercast {
 struct Placement {
   std::uint32_t tensor = 0;     // index in the manifest
   std::uint32_t parameter = 0;  // index in LoadPlan::parameters()
-  Box source;                   // of the tensor
-  Box destination;              // of the parameter: as many elements
+  Box source;                   // box of the tensor
+  Box destination;              // box of the parameter, of as many elements
   std::string_view shard_id;    // lives as long as the module tree
-  ElementOrder order{};         // of the source's elements in the destination
-  std::uint32_t part = 0;       // of the tensor, where publishers have it in parts: the one that the source lies in
-  bool reciprocal = false;      // what lands is one divided by each element
-  bool shared = false;          // other parts of the layer fill the same elements: what lands is the largest
+  ElementOrder order{};         // how the source's elements are ordered in the destination
+  std::uint32_t part = 0;       // if publishers hold the tensor in parts, the part with the source
+  bool reciprocal = false;      // the reciprocal of each element is stored
+  bool shared = false;          // other parts of the layer fill the same elements; the largest is stored
 };
 
 struct PlannedParameter {
@@ -35,10 +35,10 @@ struct PlannedParameter {
   TensorSpec spec;          // full name ("model.layers.0.self_attn.qkv_proj.weight"), this rank's fused shape
   ShardAxis shard_axis = ShardAxis::kNone;
   bool quantize = false;
-  std::vector<Box> padding;  // zero, whatever the checkpoint says
+  std::vector<Box> padding;  // boxes that are zero, whatever the checkpoint holds
   Sign sign = Sign::kAny;
-  std::optional<float> fallback{};      // what every element is: nothing is there for its layer
-  const QuantizedForm* form = nullptr;  // of a weight, as checkpoints may hold it; lives as long as the module tree
+  std::optional<float> fallback{};      // value of every element if no tensor is there for the layer
+  const QuantizedForm* form = nullptr;  // of a weight: see Parameter; lives as long as the tree
   std::uint32_t first_placement = 0, num_placements = 0;
 };
 
@@ -47,11 +47,11 @@ struct PlannedLayer {
   std::string class_name;  // "QKVParallelLinear"
   std::uint32_t first_parameter = 0, num_parameters = 0;
   std::uint32_t first_placement = 0, num_placements = 0;
-  std::span<const DerivedTensor> derived{};  // from its parameters; lives as long as the module tree
-  // Layers that tensors have parts of in common: no order of whole tensors fills one of them after the other. Called
-  // by the first of them, mostly the layer alone.
+  std::span<const DerivedTensor> derived{};  // made from its parameters; lives as long as the module tree
+  // Layers are in one group if some tensor has parts of several of them, so that no order of whole tensors could fill
+  // the layers one after another. `group` is the index of the group's first layer. Most groups have one layer.
   std::uint32_t group = 0;
-  bool kept = false;  // no tensor of a partial version is of it: what is served of it stays
+  bool kept = false;  // a partial version has no tensor for it: it goes on being served as it is
 };
 
 struct SkippedTensor {
@@ -59,30 +59,31 @@ struct SkippedTensor {
   std::string rule;  // "rotary_emb.inv_freq is computed, not loaded"
 };
 
-// A tensor that stands for another one (a tied lm_head): not placed, but must hold the same bytes.
+// A tensor that is tied to another one, such as a tied lm_head. It is not placed, but must hold the same bytes.
 struct AliasedTensor {
   std::uint32_t tensor = 0;
   std::uint32_t owner = 0;  // index of the tensor that is placed
 };
 
-// A tensor of a part of the model that other ranks hold: not sent, not buffered, not held here.
+// A tensor of a part of the model that other ranks hold: it is not sent to this rank, buffered or held here.
 struct ElsewhereTensor {
   std::uint32_t tensor = 0;
   std::string_view held_by;  // "pipeline stage 1"; lives as long as the module tree
 };
 
-// A tensor that is another one to the tree, or several, but for the order of its last two axes.
+// A tensor that transforms turn into a different tensor, or into several, for the tree. A mere swap of its last two
+// axes does not count.
 struct ReadTensor {
-  // What it is to the tree, over all ranks: SourceView's.
+  // One of the tensors that the tree sees, whole, whatever this rank holds of it. See SourceView for the fields.
   struct Part {
     Box within;
     std::vector<std::vector<std::uint8_t>> axes;
     bool transposed = false;
   };
 
-  Shape shape;  // that the placements' source boxes are of; as many elements
+  Shape shape;  // shape that the placements' source boxes refer to; it has as many elements as the tensor
   std::vector<Part> parts;
-  bool fills_one_parameter{};  // all of it
+  bool fills_one_parameter{};  // all of the tensor goes into one parameter
 
   // The part that the source box of a placement lies in.
   const Part& PartOf(const Box& source) const;
@@ -92,21 +93,21 @@ struct CheckedPlan;
 
 class LoadPlan {
  public:
-  // Every parameter must be covered exactly once. `partial`: but for those of layers that no tensor at all is of, which
-  // are kept. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped tensor. Takes time
-  // linear in the number of tensors.
-  // `parts`: of the manifest's tensors; placements are cut at their borders.
+  // Builds the plan. Every parameter must be covered exactly once. If `partial`, layers for which no tensor at all is
+  // there are exempt: they are kept. `parts` says in which parts publishers hold the manifest's tensors; placements are
+  // cut at the parts' borders. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped
+  // tensor. Takes time linear in the number of tensors.
   static LoadPlan Build(const Module& model, const Manifest& manifest, bool partial = false, HeldParts parts = {});
-  // The same, with what is wrong beside the placements that could be made.
+  // Like Build, but returns the problems, beside the placements that could be made, instead of throwing them.
   static CheckedPlan Check(const Module& model, const Manifest& manifest, bool partial = false, HeldParts parts = {});
 
-  // The layers and parameters of a model alone, with no tensors that go there.
+  // A plan with the layers and parameters of a model, but no tensors and no placements.
   static LoadPlan WithoutTensors(const Module& model);
-  // Every parameter from a tensor of its own name and shape, all of it: `manifest` holds the parameters of
-  // WithoutTensors, in their order.
+  // A plan that fills every parameter from one whole tensor of the parameter's name and shape. `manifest` must hold the
+  // parameters of WithoutTensors, in the same order.
   static LoadPlan OfItsParameters(const Module& model, const Manifest& manifest);
 
-  // In the tree's order: the order that publishers send in.
+  // In the order of the module tree, which is the order in which publishers send.
   const std::vector<PlannedLayer>& layers() const { return layers_; }
   const std::vector<PlannedParameter>& parameters() const { return parameters_; }
   std::span<const PlannedParameter> ParametersOf(const PlannedLayer& layer) const {
@@ -116,28 +117,28 @@ class LoadPlan {
   const std::vector<SkippedTensor>& skipped() const { return skipped_; }
   const std::vector<AliasedTensor>& aliases() const { return aliases_; }
   const std::vector<ElsewhereTensor>& elsewhere() const { return elsewhere_; }
-  const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype differs from the model's
+  const std::vector<std::uint32_t>& cast_tensors() const { return cast_tensors_; }  // dtype is not the model's
   // The placements of a tensor, as indices into placements().
   std::span<const std::uint32_t> PlacementsOf(std::uint32_t tensor) const;
-  // Weight rules that touch none of the tensors of a whole version, as they describe themselves.
+  // Weight rules that touch no tensor of the version, in the words of their Describe. Empty for a partial version.
   const std::vector<std::string>& unused_rules() const { return unused_rules_; }
   const HeldParts& parts() const { return parts_; }
-  // Of a tensor that is held in more than one part; else empty.
+  // The parts of a tensor that publishers hold in more than one part; empty for any other tensor.
   std::span<const HeldPart> CutsOf(std::uint32_t tensor) const {
     if (parts_.empty() || parts_[tensor].size() == 1) return {};
     return parts_[tensor];
   }
-  // Null: the tensor is read as it is, or the other way round at most.
+  // How the tensor is read. Null if it is read as it is, apart from a swap of its last two axes.
   const ReadTensor* FindRead(std::uint32_t tensor) const {
     const auto found = read_.find(tensor);
     return found == read_.end() ? nullptr : &found->second;
   }
-  // The shape that source boxes of a tensor of `manifest` are of.
+  // The shape that the source boxes of a tensor of `manifest` refer to.
   const Shape& SourceShape(const Manifest& manifest, std::uint32_t tensor) const {
     const ReadTensor* read = FindRead(tensor);
     return read == nullptr ? manifest.entry(tensor).spec.shape : read->shape;
   }
-  // Those that fill a layer, and a parameter.
+  // The placements that fill a layer, or a parameter.
   std::span<const Placement> PlacementsInto(const PlannedLayer& layer) const {
     return std::span(placements_).subspan(layer.first_placement, layer.num_placements);
   }
@@ -146,7 +147,7 @@ class LoadPlan {
   }
 
   bool partial() const { return partial_; }
-  const Digest& layout_digest() const { return layout_digest_; }  // of the manifest it was made for
+  const Digest& layout_digest() const { return layout_digest_; }  // of the manifest that the plan was made for
   std::uint64_t placed_bytes() const { return placed_bytes_; }    // source bytes that this rank keeps
 
  private:
@@ -163,7 +164,7 @@ class LoadPlan {
   std::vector<std::string> unused_rules_;
   HeldParts parts_;
   std::vector<std::uint32_t> tensor_placements_;  // placement indices, grouped by tensor
-  std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins; one more at the end
+  std::vector<std::uint32_t> tensor_offsets_;     // where each tensor's group begins, and the end of the last one
   Digest layout_digest_;
   std::uint64_t placed_bytes_ = 0;
   bool partial_ = false;

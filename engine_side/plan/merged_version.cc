@@ -18,7 +18,7 @@
 namespace layercast {
 namespace {
 
-// One publisher's entry of a tensor.
+// A tensor, or the part of one, as one publisher lists it.
 struct Held {
   std::uint32_t publisher = 0;
   std::uint32_t number = 0;
@@ -29,7 +29,8 @@ struct Held {
 
 const Shape& WholeShape(const LaidOutTensor& tensor) { return tensor.part ? tensor.part->whole : tensor.spec.shape; }
 
-// A box has few axes. Of a tensor with more (a vision tower's convolution), those that follow are one with the last.
+// A box has at most kMaxRank axes. If a tensor has more (a vision tower's convolution), the axes from this one on are
+// treated as one.
 constexpr std::size_t kJoined = Box::kMaxRank - 1;
 
 Shape Joined(const Shape& shape) {
@@ -40,7 +41,7 @@ Shape Joined(const Shape& shape) {
   return joined;
 }
 
-// The first axis along which a part is cut that a box does not tell apart.
+// The first joined axis, beyond those that a box tells apart, along which the part is cut.
 std::optional<std::size_t> FindCutBehind(const LaidOutTensor& tensor) {
   for (std::size_t axis = Box::kMaxRank; axis < tensor.spec.shape.size(); ++axis) {
     if (tensor.spec.shape[axis] != WholeShape(tensor)[axis]) return axis;
@@ -48,7 +49,7 @@ std::optional<std::size_t> FindCutBehind(const LaidOutTensor& tensor) {
   return std::nullopt;
 }
 
-// Where it lies in Joined(WholeShape).
+// Where the tensor, or the part of one, lies in Joined(WholeShape).
 Box BoxOf(const LaidOutTensor& tensor) {
   Box box = Box::Whole(Joined(tensor.spec.shape));
   if (!tensor.part) return box;
@@ -60,7 +61,7 @@ Box BoxOf(const LaidOutTensor& tensor) {
   return box;
 }
 
-// "[4:8, 0:32]"
+// The box for error messages: "[4:8, 0:32]".
 std::string TextOf(const Box& box) {
   std::string text = "[";
   for (std::size_t d = 0; d < box.rank; ++d) {
@@ -69,9 +70,10 @@ std::string TextOf(const Box& box) {
   return text + "]";
 }
 
-// The first box that none of `boxes` has an element of, as large as their borders leave it. Slow: for an error.
+// The first box that shares no element with any of `boxes`, as large as their borders allow. Slow: only for error
+// messages.
 std::optional<Box> FindHole(const Shape& shape, std::span<const Box> boxes) {
-  std::vector<std::vector<std::int64_t>> cuts;  // by dimension
+  std::vector<std::vector<std::int64_t>> cuts;  // for each dimension, where boxes begin or end
   for (std::size_t d = 0; d < shape.size(); ++d) {
     std::set<std::int64_t> borders = {0, shape[d]};
     for (const Box& box : boxes) borders.insert({box.begin[d], box.begin[d] + box.extent[d]});
@@ -91,7 +93,7 @@ std::optional<Box> FindHole(const Shape& shape, std::span<const Box> boxes) {
   }
 }
 
-// Whether the boxes share a border.
+// Whether the boxes touch along a border.
 bool Touch(const Box& a, Box b) {
   for (std::size_t d = 0; d < b.rank; ++d) {
     Box wider = b;
@@ -122,7 +124,7 @@ class Merger {
   }
 
  private:
-  // Tensors in the order in which the publishers, by rank, first list them.
+  // Fills tensors_, in the order in which the publishers, by rank, first list each tensor.
   void List() {
     std::unordered_map<std::string_view, std::size_t> places;
     std::uint32_t number = 0;
@@ -147,7 +149,7 @@ class Merger {
                                                  ") in parts: " + what);
   }
 
-  // Leaves out empty parts, sorts the rest, and throws unless they fill the tensor once.
+  // Removes empty parts, sorts the rest, and throws unless they fill the tensor exactly once.
   void Check(std::vector<Held>& held) const {
     for (const Held& other : held) CheckAgrees(held.front(), other);
     for (const Held& one : held) CheckCuts(one);
@@ -155,7 +157,7 @@ class Merger {
     if (held.size() > 1) {
       const auto empty =
           std::ranges::stable_partition(held, [](const Held& one) { return one.box.num_elements() != 0; });
-      held.erase(std::max(empty.begin(), held.begin() + 1), held.end());  // of an empty tensor, one
+      held.erase(std::max(empty.begin(), held.begin() + 1), held.end());  // of an empty tensor, one part stays
     }
     std::vector<Box> boxes;
     for (const Held& one : held) boxes.push_back(one.box);

@@ -1,5 +1,5 @@
-// A version that several publishers have between them, as one: the manifest of whole tensors that plans are made for,
-// and who has which part of each. Values.
+// A version that several publishers hold between them, seen as one: the manifest of its whole tensors, for which plans
+// are made, and who holds which part of each tensor. Values.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@
 
 namespace layercast {
 
-// A part of a tensor, and what it is called in a fetch session: publishers' tensors are numbered through.
+// A part of a tensor that one publisher holds, and its number in a fetch session, where the tensors of all publishers
+// are numbered consecutively.
 struct HeldPart {
   std::uint32_t number = 0;
-  Box box;  // of the whole tensor; of one with more axes than a box has, the last are one
+  Box box;  // of the whole tensor; if that has more axes than a box can, its last axes are joined
   bool operator==(const HeldPart&) const = default;
 };
 
-// By tensor of the merged manifest, in the order of the boxes' beginnings; at least one of each. Empty: there is one
-// publisher, whose tensors are whole and in this order.
+// For each tensor of the merged manifest its parts, at least one, in the order in which their boxes begin. Empty if
+// there is one publisher: its tensors are whole and in the manifest's order.
 using HeldParts = std::vector<std::vector<HeldPart>>;
 
 struct MergedVersion {
@@ -28,13 +29,13 @@ struct MergedVersion {
   HeldParts parts;
 };
 
-// What is known of a tensor in parts from what is of each part, in the order of HeldParts: the digest is of the parts'
-// places and digests. Nothing, while one of them is not known.
+// The summary of a tensor from the summaries of its parts, both in the order of HeldParts. The digest is computed from
+// the parts' boxes and digests. Empty as long as the digest of any part is not known.
 TensorSummary Together(std::span<const HeldPart> parts, std::span<const TensorSummary> summaries);
 
-// `manifests`: of one version, by rank of their publishers, which `endpoints` names. Throws kInvalidArgument naming
-// tensor, publishers and boxes where they disagree about a tensor, where two of them have the same element, and where
-// none has it.
+// Merges the manifests of one version, which are in the order of their publishers' ranks; `endpoints` names the
+// publishers. Throws kInvalidArgument, naming tensor, publishers and boxes, if publishers disagree about a tensor, if
+// two of them hold the same element, or if none holds it.
 MergedVersion Merge(std::span<const Manifest> manifests, std::span<const std::string> endpoints);
 
 }  // namespace layercast

@@ -10,19 +10,19 @@
 namespace layercast {
 namespace {
 
-constexpr std::uint64_t kSmallestChunk = 16;        // an element of every type fits
-constexpr std::size_t kMostRegionsPerChunk = 1024;  // small ones are gathered up to here
+constexpr std::uint64_t kSmallestChunk = 16;        // large enough for an element of any type
+constexpr std::size_t kMostRegionsPerChunk = 1024;  // small regions are gathered up to this number
 
-// The source box of a placement in bytes. Its logical rows are runs along the last dimension; what lies contiguous
-// in the tensor (one logical row or many) is a run, and equally spaced runs are a block.
+// The source box of a placement, measured in bytes. Its logical rows extend along the last dimension. Bytes that are
+// contiguous in the tensor, one logical row or many, form a run, and equally spaced runs form a block.
 struct SourceBytes {
-  std::uint32_t tensor = 0;  // its number in a session
+  std::uint32_t tensor = 0;  // its number in a fetch session
   BoxRuns runs;
-  std::uint64_t element = 0;  // bytes of one; 1 for packed types, which are placed whole
+  std::uint64_t element = 0;  // size of one; 1 for packed types, which are placed whole
   std::uint64_t total = 0;    // packed bytes
   std::uint64_t row = 0;      // bytes of a logical row
   std::uint64_t run = 0;      // bytes of a run: whole logical rows
-  std::uint64_t block = 0;    // bytes of a block's runs
+  std::uint64_t block = 0;    // bytes of all runs of a block
 
   SourceBytes(const LoadPlan& plan, const Manifest& manifest, const Placement& placement)
       : tensor(NumberOf(plan, placement)), runs(RunsOf(plan, manifest, placement)) {
@@ -33,7 +33,7 @@ struct SourceBytes {
     total = bytes(box.num_elements());
     run = bytes(runs.run_length());
     block = run * static_cast<std::uint64_t>(runs.runs_per_block());
-    // A packed type's row need not fill bytes: such a tensor is one row.
+    // A row of a packed type need not fill whole bytes, so such a tensor counts as one row.
     row = bits % 8 != 0 ? total : bytes(box.rank == 0 ? 1 : box.extent[box.rank - 1U]);
   }
 
@@ -41,7 +41,7 @@ struct SourceBytes {
     return plan.parts().empty() ? placement.tensor : plan.parts()[placement.tensor][placement.part].number;
   }
 
-  // In the bytes that are there: of a part, its own.
+  // The runs within what the publisher holds: within a part, if the tensor is held in parts.
   static BoxRuns RunsOf(const LoadPlan& plan, const Manifest& manifest, const Placement& placement) {
     const std::span<const HeldPart> cuts = plan.CutsOf(placement.tensor);
     if (cuts.empty()) return {plan.SourceShape(manifest, placement.tensor), placement.source};
@@ -56,7 +56,7 @@ struct SourceBytes {
   }
 };
 
-// Where the next piece that begins at `begin` ends.
+// Decides where the piece that begins at a given packed byte ends.
 class Cutter {
  public:
   Cutter(const SourceBytes& source, const Box& destination, std::uint64_t chunk_bytes, std::uint64_t row_multiple)
@@ -68,7 +68,7 @@ class Cutter {
 
   std::uint64_t End(std::uint64_t begin) const {
     const std::uint64_t fit = chunk_bytes_ / source_.row;
-    if (fit == 0) {  // a row that is longer than a chunk
+    if (fit == 0) {  // one row is longer than a chunk
       const std::uint64_t step = chunk_bytes_ / source_.element * source_.element;
       return std::min(begin + step, begin - begin % source_.row + source_.row);
     }
@@ -76,7 +76,8 @@ class Cutter {
         source_.run > source_.row ? RunEnd(begin) : begin - begin % source_.block + source_.block;
     const std::uint64_t index = begin / source_.row;
     std::uint64_t rows = std::min(fit, (bound - begin) / source_.row);
-    // Each matrix of a stack has its own multiples: where they do not go through, a piece ends with its matrix.
+    // Each matrix of a stack counts its rows from 0. If the multiple does not divide a matrix's rows, a piece ends
+    // where the matrix does.
     if (rows_ % multiple_ != 0) rows = std::min(rows, rows_ - index % rows_);
     return begin + source_.row * AtMultiple(index, rows, (index + rows) % rows_ == 0);
   }
@@ -84,7 +85,8 @@ class Cutter {
  private:
   std::uint64_t RunEnd(std::uint64_t begin) const { return begin - begin % source_.run + source_.run; }
 
-  // At most `rows` rows from row `index` on, ending at a multiple (in the parameter's rows) wherever one is in reach.
+  // How many rows to take from row `index` on: at most `rows`, ending at a multiple (counted in the parameter's rows)
+  // if one is within reach.
   std::uint64_t AtMultiple(std::uint64_t index, std::uint64_t rows, bool to_the_end) const {
     if (multiple_ <= 1) return rows;
     const std::uint64_t row = first_row_ + index % rows_;
@@ -105,7 +107,7 @@ Region RegionIn(const SourceBytes& source, std::uint64_t begin, std::uint64_t en
   const std::uint64_t run = begin / source.run;
   const std::uint64_t inside = begin % source.run;
   if (inside + (end - begin) <= source.run) return {source.tensor, source.RunOffset(run) + inside, end - begin, 1, 0};
-  // Whole runs of one block.
+  // The piece is whole runs of one block.
   LAYERCAST_CHECK(inside == 0 && end % source.run == 0 && begin / source.block == (end - 1) / source.block);
   const std::uint64_t stride = static_cast<std::uint64_t>(source.runs.stride()) * source.element;
   return {source.tensor, source.RunOffset(run), source.run, (end - begin) / source.run, stride};

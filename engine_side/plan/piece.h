@@ -1,7 +1,8 @@
-// A piece of a placement: the unit in which bytes arrive, and are counted as covered. Values.
+// A piece of a placement: the unit in which bytes arrive and are marked as covered. Values.
 //
-// A placement's source elements, row-major, are its *packed bytes*. A piece is a range of them: whole rows of the
-// source box wherever rows are small enough, so that kernels can work on it, else a part of one row.
+// A placement's source elements in row-major order are its *packed bytes*. A piece is a range of them. It consists of
+// whole rows of the source box where rows are small enough, so that kernels can work on it, and otherwise of a part of
+// one row.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@ namespace layercast {
 
 struct Piece {
   std::uint32_t placement = 0;
-  std::uint64_t begin = 0;  // packed bytes, half-open
+  std::uint64_t begin = 0;  // [begin, end) in packed bytes
   std::uint64_t end = 0;
 };
 
-// The region of the source tensor that a piece covers, or of the part of it that a publisher has: tensors are numbered
-// as in a fetch session. A piece is always one region: a contiguous run, or
-// whole strided rows.
+// The region that a piece covers in the source tensor, or in the part of it that a publisher holds. Tensors are
+// numbered as in a fetch session. A piece is always a single region: either a contiguous run, or whole rows at a
+// stride.
 Region RegionOf(const LoadPlan& plan, const Manifest& manifest, const Piece& piece);
 
 // A schedule and, for each of its regions in order, the piece that it carries.
@@ -32,12 +33,12 @@ struct PlannedSchedule {
 
 struct ScheduleOptions {
   std::uint64_t chunk_bytes = 4U << 20;
-  std::uint64_t row_multiple = 1;     // cut a placement's rows at multiples of this many (128: block recipes)
-  bool one_tensor_per_chunk = false;  // streams: a tensor's chunks carry nothing else
+  std::uint64_t row_multiple = 1;     // cut placements at multiples of this many rows (128 for block recipes)
+  bool one_tensor_per_chunk = false;  // for streams: a chunk carries regions of only one tensor
 };
 
-// Every placement once, in layer order; small ones gathered, large ones cut into chunks of at most chunk_bytes
-// (a row longer than that is cut too).
+// Schedules every placement once, in layer order. Small placements are gathered and large ones cut into chunks of at
+// most chunk_bytes; even a row is cut if it is longer than that. Throws kInvalidArgument if chunk_bytes is below 16.
 PlannedSchedule MakeSchedule(const LoadPlan& plan, const Manifest& manifest, const ScheduleOptions& options);
 
 }  // namespace layercast

@@ -1,4 +1,5 @@
-// The load plan's builder: tensors that stand for each other, and for parameters that nothing of their own comes for.
+// The load plan's builder: tied tensors, and parameters that take another parameter's tensors because none of their own
+// come.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -15,7 +16,8 @@ bool LoadPlan::Builder::IsTouched(const Resolution& to) {
   });
 }
 
-// A tied tensor stands for its owner where the owner itself is not there, or is dropped by a rule, or does not fit.
+// Places a tied tensor in its owner's place if the owner is absent, is dropped by a rule, or does not fit. Otherwise
+// the tensor becomes an alias of the owner.
 void LoadPlan::Builder::PlaceTied(std::uint32_t tensor, const Resolution& to) {
   if (!IsTouched(to)) {
     renamed_.emplace(to.alias_of, tensor);
@@ -38,11 +40,11 @@ void LoadPlan::Builder::AddAlias(std::uint32_t tensor, std::uint32_t owner) {
   plan_.aliases_.push_back({tensor, owner});
 }
 
-// Where a parameter has no tensor of its own.
+// Fills a parameter that has no tensor of its own from the tensors of its stand-in.
 void LoadPlan::Builder::PlaceStandIns() {
   std::string first;
   std::size_t count = 0;
-  std::map<std::uint32_t, std::uint32_t> filled_by_too;  // parameter -> the one that its tensors fill as well
+  std::map<std::uint32_t, std::uint32_t> filled_by_too;  // parameter -> another one that its tensors fill as well
   for (std::uint32_t i = 0; i < plan_.parameters_.size(); ++i) {
     const PlannedLayer& layer = plan_.layers_[plan_.parameters_[i].layer];
     const auto stand_in = owners_[plan_.parameters_[i].layer]->parameters()[i - layer.first_parameter].stand_in;

@@ -1,4 +1,4 @@
-// The load plan's builder: the order of placements, and the way from tensors to them.
+// The load plan's builder: orders placements, and indexes them by tensor.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -7,19 +7,19 @@
 
 namespace layercast {
 
-// By layer, then by destination. Parameters are numbered by layer, so one counting sort over them does most of it; in
-// place, because memory for a second copy would cost more than the sort.
+// Orders placements by layer, then by destination. Parameters are numbered by layer, so one counting sort by parameter
+// does most of it. It sorts in place, because memory for a second copy would cost more than the sort.
 void LoadPlan::Builder::OrderPlacements() {
   std::vector<Placement>& placements = plan_.placements_;
   for (const Placement& placement : placements) ++plan_.parameters_[placement.parameter].num_placements;
-  std::vector<std::uint32_t> next;  // place of each parameter's next placement
+  std::vector<std::uint32_t> next;  // where each parameter's next placement goes
   next.reserve(plan_.parameters_.size());
   std::uint32_t first = 0;
   for (PlannedParameter& parameter : plan_.parameters_) {
     next.push_back(parameter.first_placement = first);
     first += parameter.num_placements;
   }
-  std::vector<std::uint32_t> to;  // of each placement
+  std::vector<std::uint32_t> to;  // where each placement goes
   to.reserve(placements.size());
   for (const Placement& placement : placements) to.push_back(next[placement.parameter]++);
   for (std::uint32_t i = 0; i < to.size(); ++i) {

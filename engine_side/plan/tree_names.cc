@@ -8,7 +8,7 @@ namespace {
 std::vector<SourceView> ViewsOf(const Module& model, const TensorSpec& spec) {
   try {
     return model.transforms().Apply(spec);
-  } catch (const Error&) {  // the plan says what is wrong with it
+  } catch (const Error&) {  // the plan reports what is wrong with it
     return SourceTransforms().Apply(spec);
   }
 }
@@ -20,7 +20,7 @@ std::vector<WeightsMapper::Mapping> MappingsOf(const Module& model, const Tensor
   for (const SourceView& view : ViewsOf(model, spec)) {
     try {
       mappings.push_back(model.mapper().Map(view.spec.name));
-    } catch (const Error&) {  // as above
+    } catch (const Error&) {  // the plan reports it too
     }
   }
   return mappings;

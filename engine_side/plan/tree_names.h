@@ -1,5 +1,5 @@
-// What the tree calls a checkpoint's tensors, by their names alone: of those too that do not fit. Used by the load
-// plan's builder.
+// The names that the tree gives to a checkpoint's tensors, found from their names alone, so that it works even for
+// tensors that do not fit. Used by the load plan's builder.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace layercast {
 
-// One for each of the tensors that transforms make of `spec`, or of `spec` itself where they refuse it. Those that the
-// mapper refuses are left out.
+// One mapping for each tensor that the transforms make of `spec`, or for `spec` itself if they refuse it. Names that
+// the mapper refuses are left out.
 std::vector<WeightsMapper::Mapping> MappingsOf(const Module& model, const TensorSpec& spec);
 
 }  // namespace layercast

@@ -13,8 +13,8 @@ std::vector<std::string> UnusedRules(const Module& model, const Manifest& manife
   std::vector<std::string> unused = model.transforms().Describe();
   const std::span<const NameRule> names = model.mapper().rules();
   if (unused.empty() && std::ranges::none_of(names, &NameRule::report_unused)) return unused;
-  std::set<std::string> transforms;  // that are used
-  std::set<std::uint32_t> applied;   // of `names`
+  std::set<std::string> transforms;  // those that are used
+  std::set<std::uint32_t> applied;   // indices into `names`
   for (std::uint32_t tensor = 0; tensor < manifest.size(); ++tensor) {
     const TensorSpec& spec = manifest.entry(tensor).spec;
     for (std::string& transform : model.transforms().Describe(spec.name)) transforms.insert(std::move(transform));

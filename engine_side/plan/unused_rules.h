@@ -1,4 +1,5 @@
-// Weight rules that say nothing of a manifest: a name that is spelled wrong, or a file for another model.
+// Finds weight rules that touch nothing in a manifest, because a name is misspelled or the file is meant for another
+// model.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace layercast {
 
-// The transforms of `model`, and those of its name rules that are to be reported, that touch no tensor, as their
-// Describe says them.
+// The transforms of `model`, and those of its name rules that ask to be reported, that touch no tensor. In the words of
+// their Describe.
 std::vector<std::string> UnusedRules(const Module& model, const Manifest& manifest);
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// DeepSeek-V3's way with experts, which others took over: picked by sigmoid scores and a bias that is not part of their
-// weight, beside shared ones.
+// DeepSeek-V3's routing of experts, which other families took over. Experts are picked by sigmoid scores plus a bias
+// that does not enter their weights, and there are shared experts beside them.
 #pragma once
 
 #include "layercast/model/mixture_of_experts.h"

@@ -1,6 +1,6 @@
-// DeepSeek-V2 and V3 (also Kimi-K2): latent attention, experts picked among the best groups of them, the first layers
-// dense. V2 picks by softmax scores, V3 by sigmoid scores and a bias that is not part of their weight; checkpoints of
-// V3 also hold draft layers behind the last one.
+// DeepSeek-V2 and V3 (also Kimi-K2): latent attention, experts picked within the best groups of experts, and dense
+// first layers. V2 picks experts by softmax scores, V3 by sigmoid scores plus a bias that does not enter their weights.
+// Checkpoints of V3 also hold draft layers behind the last layer.
 #include <nlohmann/json.hpp>
 
 #include "engine_side/model/config_defaults.h"
@@ -15,7 +15,7 @@
 namespace layercast {
 namespace {
 
-// What is given outlives the result.
+// Makes the layers of a DeepSeek model. The result refers to `context`, `config` and `moe`, which must outlive it.
 DecoderForCausalLM::MakeLayer LayersOf(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,
                                        const MoeOptions& options) {
   return [&context, &config, &moe, options, attention = LatentAttentionSpec::Parse(config)](std::int64_t layer) {
@@ -35,12 +35,12 @@ std::unique_ptr<Module> BuildDeepseek(const char* architecture, const ModelConfi
   return model;
 }
 
-// Throws unless the field, where it is there, says what the family computes.
+// Throws if the field is there and names something other than `expected`, which is all that the family computes.
 void Expect(const ConfigFields& fields, const char* field, const char* expected) {
   if (fields.Text(field, expected) != expected) fields.Refuse(field, expected, *fields.Find(field));
 }
 
-// A head, to rotary embeddings, is the part of it that they rotate.
+// Also sets head_dim to the size of the part of a head that is rotated, since that is what rotary embeddings go by.
 void CompleteLatent(nlohmann::json& config) {
   AddDefaults(config, {{"q_lora_rank", 1536},
                        {"kv_lora_rank", 512},

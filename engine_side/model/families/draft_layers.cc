@@ -15,7 +15,7 @@ std::string DraftLayer(const std::string& root, const ModelConfig& config, std::
   return root + ".layers." + std::to_string(config.num_hidden_layers + index);
 }
 
-// As checkpoints have it: the decoder's layer, and the draft's own parts beside it.
+// Adds the draft's own parts to a decoder layer, beside the layer's own, which is where checkpoints have them.
 std::unique_ptr<DecoderLayer> WithDraftParts(const LayerContext& context, const ModelConfig& config,
                                              std::unique_ptr<DecoderLayer> layer) {
   const std::int64_t size = config.hidden_size;

@@ -1,4 +1,5 @@
-// Draft layers (MTP), which checkpoints hold behind a decoder's last layer. Used by families whose checkpoints do.
+// Draft layers (MTP), which the checkpoints of some families hold behind the decoder's last layer. Used by those
+// families.
 #pragma once
 
 #include <memory>
@@ -13,16 +14,18 @@
 
 namespace layercast {
 
-// For an engine that does not ask for them: `DropDraft` for tensors below `prefix`.
+// Rules for an engine that does not ask for draft layers: they skip the tensors of the draft. DropDraft() skips the
+// tensors below `prefix`, DropDraftLayers() those of the layers that a decoder's checkpoint holds behind its last one.
 NameRule DropDraft(std::string prefix);
 WeightsMapper DropDraftLayers(const ModelConfig& config, const MoeConfig& moe);
 
-// `layers.{i}` for each of them, i counted on from the decoder's last: enorm, hnorm, eh_proj, what `make_layer` makes
-// of the layer itself, shared_head.norm; the embedding and the head are the target's.
+// The draft layers as a draft model: `layers.{i}` for each, i counting on from the decoder's last layer. Each holds
+// enorm, hnorm, eh_proj, the layer that `make_layer` makes, and shared_head.norm. The embedding and the head are the
+// target's.
 DraftModel MakeDraftLayers(const LayerContext& context, const ModelConfig& config, const MoeConfig& moe,
                            const DecoderForCausalLM::MakeLayer& make_layer);
 
-// The layers of a draft model that are the target's: `embed_tokens`, and its head.
+// Stand-ins for the layers that a draft model shares with its target: `embed_tokens`, and the head.
 std::unique_ptr<Module> SharedEmbedding();
 std::unique_ptr<Module> SharedHead(const ModelConfig& target);
 

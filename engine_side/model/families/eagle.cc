@@ -1,7 +1,7 @@
-// EAGLE's draft models of Llama's kind, from checkpoints of their own: EAGLE (one or more of Llama's layers, the first
-// without a norm before its attention) and EAGLE-3 (whose first layer attends to an embedding beside a hidden state,
-// and whose head has a vocabulary of its own). Both embed with the target's embedding. They are served in full
-// precision, whatever the target's recipe.
+// EAGLE's draft models of Llama's kind, from checkpoints of their own. EAGLE has one or more of Llama's layers, the
+// first without a norm before its attention. In EAGLE-3 the first layer attends to an embedding beside a hidden state,
+// and the head has a vocabulary of its own. Both use the target's embedding. They are served in full precision,
+// whatever the target's recipe.
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
@@ -30,7 +30,8 @@ std::unique_ptr<Module> EagleNorm(const LayerContext& context, const ModelConfig
   return std::make_unique<RMSNorm>(context, draft.hidden_size, draft.rms_norm_eps);
 }
 
-// `input_size`: of queries, keys and values; the output is as wide as a hidden state.
+// `input_size` is the width of what queries, keys and values are computed from. The output is as wide as a hidden
+// state.
 std::unique_ptr<Module> EagleAttention(const LayerContext& context, const ModelConfig& draft, std::int64_t input_size) {
   const AttentionHeads heads{draft.num_attention_heads, draft.num_key_value_heads, draft.head_dim, 0};
   auto attention = std::make_unique<Group>("Attention");

@@ -1,5 +1,6 @@
-// The built-in families, one file each: a factory, registered by name in ModelRegistry::Builtin, and what their
-// configurations leave out, by `model_type` and that name in config_defaults.cc.
+// The built-in families, one file each. A family has a factory, registered by name in ModelRegistry::Builtin, and may
+// have a Complete function for the defaults of its configuration class, listed in config_defaults.cc by `model_type`
+// and by the name of the factory.
 #pragma once
 
 #include <memory>

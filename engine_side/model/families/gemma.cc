@@ -1,5 +1,6 @@
-// Gemma 2 and 3 (text): norms of one plus their weight, before and after each block; scaled embeddings; layers that
-// see a window between layers that see everything. Gemma 2 caps scores and logits, Gemma 3 normalizes queries and keys.
+// Gemma 2 and 3 (text). Norms multiply by one plus their weight and stand before and after each block; embeddings are
+// scaled; layers with a sliding window alternate with layers of full attention. Gemma 2 caps scores and logits, Gemma 3
+// normalizes queries and keys.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -52,7 +53,7 @@ std::unique_ptr<Module> BuildGemma3(const ModelConfig& config, const ParallelCon
   return BuildGemma("Gemma3ForCausalLM", config, parallel, dtype, true);
 }
 
-// The language model of a vision-language one, under its old and its new names.
+// The language model of a vision-language model, whose tensors have old and new names.
 std::unique_ptr<Module> BuildGemma3Text(const ModelConfig& config, const ParallelConfig& parallel, DType dtype) {
   auto model = BuildGemma("Gemma3ForConditionalGeneration", config, parallel, dtype, true);
   constexpr auto kPrefix = NameRule::Match::kPrefix;
@@ -78,7 +79,8 @@ void CompleteGemma2(nlohmann::json& config) {
 
 namespace {
 
-// Unlike other classes', theirs changes what a newer file says of layers that see everything, and keeps all else of it.
+// Merges `rope_scaling` into the parameters of full attention and keeps everything else in a newer file's
+// `rope_parameters`, as Gemma 3's configuration class does. In other classes `rope_scaling` replaces `rope_parameters`.
 void MergeRopeScaling(nlohmann::json& config) {
   const auto scaling = config.find("rope_scaling");
   const auto ropes = config.find("rope_parameters");
@@ -91,7 +93,7 @@ void MergeRopeScaling(nlohmann::json& config) {
 
 }  // namespace
 
-// Sizes too: published vision-language models leave out of text_config what their class has by default.
+// Sizes have defaults too: published vision-language models leave out of text_config what their class has by default.
 void CompleteGemma3(nlohmann::json& config) {
   AddDefaults(config, {{"vocab_size", 262208},
                        {"hidden_size", 2304},

@@ -1,6 +1,6 @@
-// GLM-4 MoE: a part of each head is rotated, the first layers are dense, experts are picked by sigmoid scores and a
-// bias that is not part of their weight. Checkpoints also hold draft layers behind the last one, which are another
-// model's.
+// GLM-4 MoE: a part of each head is rotated, the first layers are dense, and experts are picked by sigmoid scores plus
+// a bias that does not enter their weights. Checkpoints also hold draft layers behind the last layer, which belong to
+// another model.
 #include <algorithm>
 
 #include "engine_side/model/config_defaults.h"
@@ -19,7 +19,8 @@ MoeOptions ExpertsOfGlm(const MoeConfig& moe) {
   return options;
 }
 
-// What is given outlives the result. A draft layer attends as the decoder's last one does.
+// Makes the layers of a GLM-4 model. The result refers to the arguments, which must outlive it. A draft layer attends
+// as the decoder's last layer does.
 DecoderForCausalLM::MakeLayer LayersOfGlm(const LayerContext& context, const ModelConfig& config,
                                           const MoeConfig& moe) {
   return [&](std::int64_t layer) {

@@ -1,5 +1,5 @@
-// GPT-OSS: attention has sinks, and a window in every other layer; experts have biases and a gate of their own, and lie
-// stacked and transposed on disk, gate and up column by column.
+// GPT-OSS: attention has sinks, and a sliding window in every other layer. Experts have biases and a gate function of
+// their own. On disk they are stacked and transposed, with the columns of gate and up alternating.
 #include <nlohmann/json.hpp>
 
 #include "engine_side/model/config_defaults.h"
@@ -16,7 +16,7 @@ std::unique_ptr<Module> BuildGptOss(const ModelConfig& config, const ParallelCon
   const MoeConfig moe = MoeConfig::Parse(config);
   const AttentionOptions attention{
       .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .sinks = true};
-  // A softmax over the picked is that over all, normalized.
+  // A softmax over the picked experts equals the softmax over all of them, normalized over the picked ones.
   const MoeOptions options{
       .routing = {.normalize = true, .round_weights = true},
       .router = {.bias = true},

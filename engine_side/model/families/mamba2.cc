@@ -40,7 +40,7 @@ std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelCon
 
 void CompleteMamba2(nlohmann::json& config) {
   AddDefaults(config, {{"layer_norm_epsilon", 1e-5}, {"max_position_embeddings", 1 << 20}});
-  config.erase("rms_norm_eps");  // its class does not have it
+  config.erase("rms_norm_eps");  // the configuration class has no such field
 }
 
 }  // namespace layercast

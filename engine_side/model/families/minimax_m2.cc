@@ -1,5 +1,5 @@
-// MiniMax-M2: queries and keys are normalized over all heads together, a part of each head is rotated; experts have
-// Mixtral's names, and are picked by sigmoid scores and a bias that is not part of their weight.
+// MiniMax-M2: queries and keys are normalized over all heads together, and a part of each head is rotated. Experts have
+// Mixtral's names and are picked by sigmoid scores plus a bias that does not enter their weights.
 #include <cstdint>
 
 #include "engine_side/model/config_defaults.h"
@@ -26,7 +26,7 @@ std::unique_ptr<Module> BuildMiniMaxM2(const ModelConfig& config, const Parallel
                    std::make_unique<MixtureOfExperts>(context, config, moe, options));
     return layer;
   });
-  // Checkpoints have it beside the router.
+  // Checkpoints hold the bias beside the router, not in it.
   const NameRule bias = NameRule::Suffix("e_score_correction_bias", "gate.e_score_correction_bias");
   model->SetMapper(WeightsMapper({bias}) | model->mapper());
   return model;
@@ -39,7 +39,7 @@ void CompleteMiniMaxM2(nlohmann::json& config) {
                        {"max_position_embeddings", 196608},
                        {"num_local_experts", 256},
                        {"num_experts_per_tok", 8}});
-  // Published files say how many elements of a head are rotated.
+  // Published files give the number of rotated elements of a head (rotary_dim) instead of the factor.
   const ConfigFields fields(config);
   const std::int64_t head = fields.Size("head_dim");
   if (const auto rotary = fields.Integer("rotary_dim", 1, head)) {

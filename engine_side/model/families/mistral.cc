@@ -1,4 +1,4 @@
-// Mistral: no biases; every layer sees a window where the configuration gives one.
+// Mistral: no biases; every layer has a sliding window if the configuration gives one.
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"

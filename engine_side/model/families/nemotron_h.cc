@@ -1,5 +1,5 @@
-// Nemotron-H: each layer is one mixer, a state space, attention without rotary embeddings, an MLP without a gate, or
-// experts that have none either, picked by sigmoid scores and a bias that is not part of their weight.
+// Nemotron-H: each layer is one mixer, which is a state space model, attention without rotary embeddings, an MLP
+// without a gate, or experts without gates, picked by sigmoid scores plus a bias that does not enter their weights.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -21,7 +21,8 @@
 namespace layercast {
 namespace {
 
-// One block a layer: listed, or as a pattern such as "M-M*"; the number of layers follows from it.
+// Each layer has one block. The blocks are given as a list or as a pattern such as "M-M*", which also sets the number
+// of layers.
 void UseLayerTypes(nlohmann::json& config) {
   const std::map<char, std::string> of_pattern = {
       {'M', "linear_attention"}, {'*', "full_attention"}, {'-', "mlp"}, {'E', "moe"}};
@@ -42,7 +43,7 @@ void UseLayerTypes(nlohmann::json& config) {
   config["layer_types"] = std::move(types);
 }
 
-// Published files call some fields as they were called first. As in transformers, those count where both are there.
+// Published files use the first names of some fields. If both names are there, the old one counts, as in transformers.
 void UseUsualNames(nlohmann::json& config) {
   constexpr std::pair<const char*, const char*> kOldNames[] = {{"mamba_n_groups", "n_groups"},
                                                                {"mamba_d_conv", "conv_kernel"},
@@ -105,7 +106,8 @@ void CompleteNemotronH(nlohmann::json& config) {
                        {"moe_shared_expert_intermediate_size", 7688},
                        {"norm_topk_prob", true},
                        {"max_position_embeddings", 4096}});
-  for (const char* other : {"rms_norm_eps", "shared_expert_intermediate_size"}) config.erase(other);  // not its class's
+  // Fields that the configuration class does not have.
+  for (const char* other : {"rms_norm_eps", "shared_expert_intermediate_size"}) config.erase(other);
   UseUsualNames(config);
   config["hidden_act"] = config["mlp_hidden_act"];
   UseLayerTypes(config);

@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5: q, k and v always have a bias, nothing else has.
+// Qwen2 and Qwen2.5: q, k and v always have a bias, and nothing else has one.
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"

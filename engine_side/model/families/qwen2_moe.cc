@@ -1,4 +1,4 @@
-// Qwen2-MoE: Qwen2's attention, and a shared expert that each token weighs by a gate.
+// Qwen2-MoE: Qwen2's attention, and a shared expert whose output is weighted by a gate, token by token.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace layercast {
 namespace {
 
-// Unlike Qwen2's: every other one of the first max_window_layers has the window.
+// Unlike in Qwen2, every other one of the first max_window_layers layers has the sliding window.
 void ListWindows(nlohmann::json& config) {
   const ConfigFields fields(config);
   if (!fields.Flag("use_sliding_window", false) || fields.Find("layer_types") != nullptr) return;

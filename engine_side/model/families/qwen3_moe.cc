@@ -1,4 +1,4 @@
-// Qwen3-MoE: Qwen3's attention; experts in every layer but those that the configuration makes dense.
+// Qwen3-MoE: Qwen3's attention, and experts in every layer except those that the configuration makes dense.
 #include "engine_side/model/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
@@ -27,7 +27,8 @@ void CompleteQwen3Moe(nlohmann::json& config) {
                        {"num_local_experts", 128},
                        {"num_experts_per_tok", 8},
                        {"moe_intermediate_size", 768}});
-  config["max_window_layers"] = 0;  // published files have it, and transformers does not read it: every layer slides
+  // Published files have this field, but transformers does not read it: every layer has the sliding window.
+  config["max_window_layers"] = 0;
 }
 
 }  // namespace layercast

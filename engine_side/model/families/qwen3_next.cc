@@ -1,6 +1,7 @@
-// Qwen3-Next and Qwen3.5 (text): gated delta nets, every so many layers attention with gated outputs; norms of one plus
-// their weight; an MLP, or experts beside a shared one that each token weighs. Checkpoints also hold a draft model, and
-// where they are of a vision-language model, its tower.
+// Qwen3-Next and Qwen3.5 (text). Most layers are gated delta nets; every so many layers there is attention with gated
+// outputs. Norms multiply by one plus their weight. Each layer has an MLP, or experts beside a shared one that is
+// weighted token by token. Checkpoints also hold a draft model and, if they are of a vision-language model, its vision
+// tower.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -48,7 +49,7 @@ AttentionOptions GatedAttention(const ModelConfig& config) {
       .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true, .output_gate = true};
 }
 
-// `moe`: of the layers that have experts, if there are any.
+// `moe` describes the layers with experts; nullopt if the model has none.
 std::unique_ptr<Module> FeedForward(const LayerContext& context, const ModelConfig& config,
                                     const std::optional<MoeConfig>& moe, std::int64_t index) {
   if (!moe) return std::make_unique<GatedMlp>(context, config, false);
@@ -80,7 +81,8 @@ std::unique_ptr<Module> BuildHybrid(const char* architecture, const ModelConfig&
   return model;
 }
 
-// `mtp`: layers with full attention, whose input `fc` makes of an embedding and a hidden state.
+// The draft model that checkpoints call `mtp`: layers with full attention, whose input `fc` computes from an embedding
+// and a hidden state.
 DraftModel DraftOfHybrid(const ModelConfig& config, const ParallelConfig& parallel, DType dtype,
                          const std::optional<MoeConfig>& moe) {
   const LayerContext context = ContextOf(parallel, dtype);
@@ -102,7 +104,7 @@ DraftModel DraftOfHybrid(const ModelConfig& config, const ParallelConfig& parall
             FeedForward(context, config, moe, i)));
   }
   const std::int64_t size = config.hidden_size;
-  Divide("hidden_size", size, "tp_size", parallel.tp_size);  // of fc, by the name that the user knows
+  Divide("hidden_size", size, "tp_size", parallel.tp_size);  // for fc, in the name that the user knows
   auto tree = std::make_unique<Group>("DraftLayers");
   tree->AddChild("fc", std::make_unique<ColumnParallelLinear>(context, 2 * size, size, false));
   tree->AddChild("layers", std::move(stack));
@@ -158,7 +160,7 @@ void CompleteQwen3Next(nlohmann::json& config) {
   CompleteExperts(config);
 }
 
-// Sizes too: a vision-language model may leave out of text_config what its class has by default.
+// Sizes have defaults too: a vision-language model may leave out of text_config what its class has by default.
 void CompleteQwen35(nlohmann::json& config) {
   AddDefaults(config, {{"vocab_size", 248320},
                        {"hidden_size", 4096},
