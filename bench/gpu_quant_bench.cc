@@ -19,6 +19,7 @@
 #include "src/cuda/memory.h"
 #include "src/cuda/probe.h"
 #include "src/cuda/stream.h"
+#include "src/device/scan_kernels.h"
 
 namespace layercast::bench {
 namespace {
@@ -29,16 +30,17 @@ struct Shape {
   constexpr std::int64_t elements() const { return rows * cols; }
 };
 
-// Rows that a block holds, of a power of two of threads and of another number, and that none holds. All about as large.
+// Rows that one block of threads holds, with a power of two of threads and with another number, and rows that are too
+// long for one block. All weights are about as large.
 constexpr Shape kShapes[] = {{8192, 8192}, {13056, 5120}, {3456, 18944}, {2304, 28672}};
 constexpr std::int64_t kElements = std::ranges::max(kShapes, {}, &Shape::elements).elements();
-constexpr int kLayers = 8;  // 1 GiB of bf16: far more than the caches, so none is in one when its turn comes
+constexpr int kLayers = 8;  // 1 GiB of bf16: far more than the caches, so no layer is cached when its turn comes
 constexpr int kWarmUp = 10;
 constexpr int kSamples = 60;
 
 void Check(cudaError_t status, const char* call) { CheckCuda(status, call, 0); }
 
-// Normal weights on the device, of one shape, and memory for what they become.
+// Normally distributed weights on the device, of one shape, and memory for the results.
 class Layers {
  public:
   Layers(const CudaStream& stream, const Shape& shape)
@@ -130,7 +132,8 @@ std::vector<TimedPass> Passes(const Shape& shape) {
   };
 }
 
-// Seconds for one layer. All are done between two events, so that no start of a kernel is waited for.
+// Samples the seconds for one layer. All layers are done between two events, so the start of a kernel is not waited
+// for.
 class Sampler {
  public:
   Sampler(const CudaStream& stream, const Layers& layers) : stream_(stream), layers_(layers) {

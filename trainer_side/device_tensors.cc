@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "engine_side/quant/cuda_kernels.h"
 #include "layercast/error.h"
 #include "src/base/rounding.h"
+#include "src/device/cuda_fault.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/device/device_digests.h"
-#include "engine_side/device/device_stream.h"
-#include "engine_side/device/download.h"
-#include "engine_side/device/upload_ring.h"
 #include "layercast/memory.h"
 #include "src/base/caching_memory.h"
 #include "src/base/worker_pool.h"
+#include "src/device/device_digests.h"
+#include "src/device/device_stream.h"
+#include "src/device/download.h"
+#include "src/device/upload_ring.h"
 #include "src/session/device_bytes.h"
 #include "src/tensor/manifest.h"
 

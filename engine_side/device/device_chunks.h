@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine_side/device/device_stream.h"
 #include "src/base/caching_memory.h"
+#include "src/device/device_stream.h"
 #include "src/session/chunk_memory.h"
 
 namespace layercast {

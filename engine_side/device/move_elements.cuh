@@ -1,12 +1,11 @@
-// What one thread does with one element, to scatter, gather, zero, check or derive tensors on a device. The same code
-// on the host, which is how tests run it without one. C++17; the casts have the bits of src/tensor/cast.h.
+// What one thread does with one element, to scatter, gather, zero or derive tensors on a device. The same code runs on
+// the host, which is how tests run it without a device. C++17; the casts have the bits of src/tensor/cast.h.
 #pragma once
 
 #include <cstdint>
 
 #include "engine_side/device/element_walk.h"
-#include "engine_side/quant/cuda/words.cuh"
-#include "engine_side/quant/cuda_kernels.h"
+#include "src/base/host_device.h"
 #include "src/tensor/exponential.h"
 
 namespace layercast::cuda {
@@ -66,18 +65,6 @@ struct NegateExponentialElement {
   float* to;
 
   LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = NegatedExponential(From::ToFloat(from[i])); }
-};
-
-// What is no finite number, by the bits in which all such elements of a type are alike.
-template <class T>
-struct FindElement {
-  const T* from;
-  T mask, bits;
-  CudaFaultWord* fault;
-
-  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const {
-    if ((from[i] & mask) == bits) MergeMin(fault, EncodeCudaFault({CudaFault::Kind::kNan, i}));
-  }
 };
 
 }  // namespace layercast::cuda

@@ -3,25 +3,13 @@
 #include <string>
 
 #include "engine_side/device/move_elements.cuh"
-#include "engine_side/quant/cuda/dispatch.cuh"
-#include "engine_side/quant/cuda/for_elements.cuh"
 #include "layercast/error.h"
+#include "src/device/cuda/dispatch.cuh"
+#include "src/device/cuda/for_elements.cuh"
 #include "src/tensor/conversions.h"
 
 namespace layercast {
 namespace {
-
-// Calls body(T{}) for an unsigned type of so many bytes.
-template <class Body>
-void ForBytes(int element_bytes, const Body& body) {
-  switch (element_bytes) {
-    case 1: return body(std::uint8_t{});
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    case 8: return body(std::uint64_t{});
-    default: throw Error(ErrorCode::kInternal, "elements of " + std::to_string(element_bytes) + " bytes");
-  }
-}
 
 template <class Body>
 void ForCast(DType dtype, const Body& body) {
@@ -35,7 +23,7 @@ void ForCast(DType dtype, const Body& body) {
 template <class Runner>
 void Scatter(const Runner& runner, int element_bytes, const void* packed, void* to, const ElementWalk& walk,
              std::int64_t first, std::int64_t count) {
-  ForBytes(element_bytes, [&](auto type) {
+  cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
     const cuda::ScatterElement<cuda::Raw<T>, cuda::Raw<T>> element{static_cast<const T*>(packed), static_cast<T*>(to),
                                                                    walk, first};
@@ -46,7 +34,7 @@ void Scatter(const Runner& runner, int element_bytes, const void* packed, void* 
 template <class Runner>
 void Gather(const Runner& runner, int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first,
             std::int64_t count, void* packed) {
-  ForBytes(element_bytes, [&](auto type) {
+  cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
     runner.Run(cuda::GatherElement<T>{static_cast<const T*>(from), static_cast<T*>(packed), walk, first}, count);
   });
@@ -54,7 +42,7 @@ void Gather(const Runner& runner, int element_bytes, const void* from, const Ele
 
 template <class Runner>
 void Zero(const Runner& runner, int element_bytes, void* to, const ElementWalk& walk, std::int64_t count) {
-  ForBytes(element_bytes, [&](auto type) {
+  cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
     runner.Run(cuda::ZeroElement<T>{static_cast<T*>(to), walk}, count);
   });
@@ -82,16 +70,6 @@ void NegateExponential(const Runner& runner, DType dtype, const void* from, std:
   });
 }
 
-template <class Runner>
-void Find(const Runner& runner, int element_bytes, const void* from, std::int64_t count, std::uint64_t mask,
-          std::uint64_t value, CudaFaultWord* fault) {
-  ForBytes(element_bytes, [&](auto type) {
-    using T = decltype(type);
-    runner.Run(cuda::FindElement<T>{static_cast<const T*>(from), static_cast<T>(mask), static_cast<T>(value), fault},
-               count);
-  });
-}
-
 }  // namespace
 
 void LoadMoveKernels() {
@@ -100,7 +78,6 @@ void LoadMoveKernels() {
     Scatter(runner, bytes, nullptr, nullptr, {}, 0, 0);
     Gather(runner, bytes, nullptr, {}, 0, 0, nullptr);
     Zero(runner, bytes, nullptr, {}, 0);
-    Find(runner, bytes, nullptr, 0, 0, 0, nullptr);
   }
   const DType cast[] = {cuda::kDTypeBF16, cuda::kDTypeF16, cuda::kDTypeF32, cuda::kDTypeF64};
   for (const DType from : cast) {
@@ -130,11 +107,6 @@ void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, c
 
 void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream) {
   NegateExponential(cuda::ElementsOnDevice(stream), dtype, from, count, to);
-}
-
-void CudaFind(int element_bytes, const void* from, std::int64_t count, std::uint64_t mask, std::uint64_t value,
-              CudaFaultWord* fault, CUstream_st* stream) {
-  Find(cuda::ElementsOnDevice(stream), element_bytes, from, count, mask, value, fault);
 }
 
 }  // namespace layercast

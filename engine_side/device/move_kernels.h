@@ -6,11 +6,14 @@
 #include <cstdint>
 
 #include "engine_side/device/element_walk.h"
-#include "engine_side/quant/cuda_kernels.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace layercast {
 
-// All of these kernels, as LoadCudaKernels loads others.
+enum class DType : std::uint8_t;  // layercast/dtype.h
+
+// Loads all kernels of this header, as LoadCudaKernels loads those of recipes.
 void LoadMoveKernels();
 
 // Bytes of an element, of 1, 2, 4 or 8, as they are.
@@ -24,8 +27,5 @@ void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, c
                      std::int64_t first, std::int64_t count, CUstream_st* stream);
 // -exp(x) of f16, bf16, f32 or f64.
 void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream);
-// Merges into `fault` the first element of which (bits & mask) == value.
-void CudaFind(int element_bytes, const void* from, std::int64_t count, std::uint64_t mask, std::uint64_t value,
-              CudaFaultWord* fault, CUstream_st* stream);
 
 }  // namespace layercast

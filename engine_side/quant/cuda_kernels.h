@@ -10,52 +10,17 @@
 
 #include <cstdint>
 
-#include "src/base/host_device.h"
-
-struct CUstream_st;  // cudaStream_t is a pointer to it
+#include "src/device/cuda_fault.h"
+#include "src/device/cuda_matrix.h"
 
 namespace layercast {
 
-enum class DType : std::uint8_t;  // layercast/dtype.h
-
-// Rows [first_row, first_row + rows) of a weight, all of its columns; bf16, f16 or f32. Value; the memory is borrowed.
-struct CudaMatrix {
-  DType dtype;
-  const void* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t row_stride = 0;  // bytes
-  std::int64_t first_row = 0;
-};
-
 // The largest magnitude of the whole fused weight over all ranks: a finite number that the caller knows, or one that
-// lies in device memory by the time that the kernel runs (CudaAmax may have put it there).
+// lies in device memory by the time that the kernel runs (CudaAmax of scan_kernels.h may have put it there).
 struct CudaTensorAmax {
   const float* device = nullptr;  // null: `value`
   float value = 0.0F;
 };
-
-// What kernels found wrong: one word of device memory, into which they merge the first wrong value of the weight (by
-// index; NaN and infinity before magnitudes that are too large). Set all its bytes to 0xff, run the kernels of a
-// weight, of several pieces too, and read it back when it suits: until then nothing of the outputs may be used.
-using CudaFaultWord = unsigned long long;  // as atomicMin wants it
-inline constexpr CudaFaultWord kNoCudaFault = ~CudaFaultWord{0};
-
-struct CudaFault {
-  enum class Kind : std::uint8_t { kNan, kInfinity, kMinusInfinity, kAboveAmax };
-  Kind kind;
-  std::int64_t index;  // row * cols + col in the weight, rows counted from its first
-};
-
-LAYERCAST_HOST_DEVICE constexpr CudaFaultWord EncodeCudaFault(CudaFault fault) {
-  const CudaFaultWord last = fault.kind == CudaFault::Kind::kAboveAmax ? CudaFaultWord{1} << 63 : 0;
-  return last | static_cast<CudaFaultWord>(fault.index) << 2 | static_cast<CudaFaultWord>(fault.kind);
-}
-
-// `word` is not kNoCudaFault.
-LAYERCAST_HOST_DEVICE constexpr CudaFault DecodeCudaFault(CudaFaultWord word) {
-  return {static_cast<CudaFault::Kind>(word & 3), static_cast<std::int64_t>((word & ~(CudaFaultWord{1} << 63)) >> 2)};
-}
 
 // Loads all kernels of this header onto the calling thread's device; else each is loaded when it is first started. That
 // may wait for all that runs on the device, NCCL's kernels too, which wait for their peers.
@@ -110,13 +75,5 @@ struct CudaCodes {
 
 // (code * scale) in fp32, rounded to f32, bf16 or f16. `values` is aligned to its elements.
 void CudaDequantize(const CudaCodes& weight, DType dtype, void* values, CUstream_st* stream);
-
-// The largest finite magnitude of the piece, merged into `*amax`: set it to 0 first. Of each row of the weight, into
-// amax[first_row ...].
-void CudaAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
-void CudaRowAmax(const CudaMatrix& piece, float* amax, CudaFaultWord* fault, CUstream_st* stream);
-// Of each column of each of so many packed matrices, one behind the other, merged into amax [matrices, cols].
-void CudaColumnAmax(const CudaMatrix& first, std::int64_t matrices, float* amax, CudaFaultWord* fault,
-                    CUstream_st* stream);
 
 }  // namespace layercast

@@ -1,7 +1,7 @@
 #include "engine_side/quant/cuda/row_body.cuh"
-#include "engine_side/quant/cuda/run.cuh"
 #include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/quant/load_kernels.h"
+#include "src/device/cuda/run.cuh"
 
 namespace layercast {
 

@@ -15,7 +15,6 @@ void LoadCudaKernels() {
   LoadCudaNvfp4();
   LoadCudaRescale();
   LoadCudaDequantize();
-  LoadCudaAmax();
 }
 
 }  // namespace layercast

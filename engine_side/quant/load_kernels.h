@@ -13,6 +13,5 @@ void LoadCudaMxfp4();
 void LoadCudaNvfp4();
 void LoadCudaRescale();
 void LoadCudaDequantize();
-void LoadCudaAmax();
 
 }  // namespace layercast

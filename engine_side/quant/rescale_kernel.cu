@@ -1,7 +1,7 @@
-#include "engine_side/quant/cuda/for_elements.cuh"
 #include "engine_side/quant/cuda/rescale_body.cuh"
 #include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/quant/load_kernels.h"
+#include "src/device/cuda/for_elements.cuh"
 
 namespace layercast {
 

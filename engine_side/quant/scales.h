@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
+#include "src/base/float_bits.h"
 #include "src/base/host_device.h"
 
 namespace layercast {
@@ -16,24 +16,6 @@ inline constexpr float kInt8Max = 127.0F;  // -128 is not used
 inline constexpr std::int64_t kFp8Block = 128;   // rows and columns
 inline constexpr std::int64_t kMxBlock = 32;     // columns
 inline constexpr std::int64_t kNvfp4Block = 16;  // columns
-
-LAYERCAST_HOST_DEVICE inline std::uint32_t BitsOfFloat(float value) {
-  std::uint32_t bits = 0;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-LAYERCAST_HOST_DEVICE inline float FloatOfBits(std::uint32_t bits) {
-  float value = 0.0F;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-inline constexpr std::uint32_t kInfinityBits = 0x7f800000U;
-
-LAYERCAST_HOST_DEVICE inline bool IsFinite(float value) {
-  return (BitsOfFloat(value) & kInfinityBits) != kInfinityBits;
-}
 
 // `amax / 448`; there is no floor, see IsZeroTensor.
 LAYERCAST_HOST_DEVICE inline float TensorScale(float amax) { return amax / kFp8Max; }

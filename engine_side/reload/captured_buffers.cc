@@ -113,7 +113,7 @@ bool ByName(const CapturedBuffer& a, const CapturedBuffer& b) { return a.name < 
 
 CapturedBuffers CapturedBuffers::Adopt(std::vector<CapturedBuffer> buffers,
                                        std::function<std::vector<CapturedBuffer>()> current,
-                                       OpenDeviceStream open_stream) {
+                                       OpenReloadStream open_stream) {
   std::sort(buffers.begin(), buffers.end(), ByName);
   std::vector<const CapturedBuffer*> pointers;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -127,7 +127,7 @@ CapturedBuffers CapturedBuffers::Adopt(std::vector<CapturedBuffer> buffers,
   table.current_ = std::move(current);
   if (device) {
     table.on_device_ =
-        std::make_shared<CapturedOnDevice>(open_stream ? std::move(open_stream) : OpenCudaStream, *device);
+        std::make_shared<CapturedOnDevice>(open_stream ? std::move(open_stream) : OpenCudaReloadStream, *device);
   }
   return table;
 }
@@ -182,7 +182,7 @@ std::vector<std::byte> CapturedBuffers::Read(const CapturedBuffer& buffer) const
   return bytes;
 }
 
-std::shared_ptr<DeviceStream> CapturedBuffers::OpenStream() const {
+std::shared_ptr<ReloadStream> CapturedBuffers::OpenStream() const {
   return on_device_ == nullptr ? nullptr : on_device_->OpenStream();
 }
 

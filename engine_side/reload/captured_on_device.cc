@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine_side/device/device_digests.h"
 #include "engine_side/device/walks.h"
 #include "src/base/check.h"
+#include "src/device/device_digests.h"
 
 namespace layercast {
 namespace {
@@ -16,6 +16,16 @@ std::size_t ReadSize(const CapturedBuffer& buffer) {
 
 }  // namespace
 
+GatheredBytes CapturedOnDevice::Gathered(const CapturedBuffer& buffer) {
+  const auto size = static_cast<std::size_t>(BitsPerElement(buffer.dtype)) / 8;
+  const auto gather = [&stream = *stream_, &buffer, size, walk = WalkOver(buffer).value()](
+                          std::size_t begin, std::size_t count, std::byte* to) {
+    stream.Gather(buffer.dtype, buffer.address, walk, static_cast<std::int64_t>(begin / size),
+                  static_cast<std::int64_t>(count / size), to);
+  };
+  return {.bytes = ReadSize(buffer), .unit = size, .gather = gather};
+}
+
 void CapturedOnDevice::Read(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
   LAYERCAST_CHECK(bytes.size() == ReadSize(buffer));
   const std::scoped_lock lock(mutex_);
@@ -25,7 +35,7 @@ void CapturedOnDevice::Read(const CapturedBuffer& buffer, std::span<std::byte> b
     if (IsPacked(buffer)) {
       download_.Read(buffer.address, bytes.size(), take);
     } else {
-      download_.Read(buffer.dtype, buffer.address, WalkOver(buffer).value(), take);
+      download_.Read(Gathered(buffer), take);
     }
     download_.Finish();
   } catch (...) {
@@ -42,7 +52,7 @@ void CapturedOnDevice::Digests(std::span<const CapturedBuffer* const> buffers, s
     if (IsPacked(buffer)) {
       on_device.Add(buffer.address, ReadSize(buffer), digests[i]);
     } else {
-      on_device.Add(buffer.dtype, buffer.address, WalkOver(buffer).value(), digests[i]);
+      on_device.Add(Gathered(buffer), digests[i]);
     }
   }
   on_device.Finish();

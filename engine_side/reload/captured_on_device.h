@@ -4,10 +4,11 @@
 #include <memory>
 #include <mutex>
 
-#include "engine_side/device/device_stream.h"
-#include "engine_side/device/download.h"
+#include "engine_side/device/reload_stream.h"
 #include "layercast/captured_buffers.h"
 #include "src/base/caching_memory.h"
+#include "src/device/download.h"
+#include "src/device/gathered_bytes.h"
 
 namespace layercast {
 
@@ -16,23 +17,26 @@ inline bool IsOnDevice(const CapturedBuffer& buffer) { return buffer.device.kind
 // Resource; thread-safe: readers take turns on a stream that is theirs alone.
 class CapturedOnDevice {
  public:
-  CapturedOnDevice(OpenDeviceStream open, const Device& device)
+  CapturedOnDevice(OpenReloadStream open, const Device& device)
       : open_(std::move(open)), device_(device), stream_(open_(device)), download_(*stream_, kBlockBytes) {}
 
   // For whoever writes them.
-  std::shared_ptr<DeviceStream> OpenStream() const { return open_(device_); }
+  std::shared_ptr<ReloadStream> OpenStream() const { return open_(device_); }
 
   void Read(const CapturedBuffer& buffer, std::span<std::byte> bytes);
   // One digest for each buffer, of its bytes in row-major order.
   void Digests(std::span<const CapturedBuffer* const> buffers, std::span<Digest> digests);
 
  private:
+  // A buffer's bytes in row-major order, where they lie in no one run.
+  GatheredBytes Gathered(const CapturedBuffer& buffer);
+
   static constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
 
-  const OpenDeviceStream open_;
+  const OpenReloadStream open_;
   const Device device_;
   std::mutex mutex_;
-  const std::shared_ptr<DeviceStream> stream_;  // whoever opened it may share it with this alone
+  const std::shared_ptr<ReloadStream> stream_;  // whoever opened it may share it with this alone
   Download download_;                           // guarded by mutex_, as the stream
   CachingMemory scratch_{stream_->memory()};
 };

@@ -17,7 +17,7 @@ void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes)
   }
 }
 
-void WriteCaptured(DeviceStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes) {
+void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes) {
   for (const CapturedBuffer& padding : tensor.padding) {
     const ElementWalk walk = WalkOver(padding).value();
     if (NumElements(walk) != 0) stream.Zero(padding.dtype, padding.address, walk);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "engine_side/device/device_stream.h"
+#include "engine_side/device/reload_stream.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "layercast/captured_buffers.h"
 
@@ -14,7 +14,7 @@ namespace layercast {
 // `bytes`: all of the tensor's, row-major, whatever its strides. Its padding becomes zero.
 void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes);
 // The same where both are on a device: queued.
-void WriteCaptured(DeviceStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes);
+void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes);
 // Host memory alone (captured_on_device.h).
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
 

@@ -1,12 +1,12 @@
 // `staged` for an engine on a device: as commit_staged.cc, on the stream. The host waits once for the digests and once
 // for the commit, whatever the number of tensors.
-#include "engine_side/device/device_digests.h"
 #include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/device_staging.h"
 #include "engine_side/reload/served_digest.h"
 #include "src/base/digest.h"
+#include "src/device/device_digests.h"
 
 namespace layercast {
 namespace {

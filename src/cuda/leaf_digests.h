@@ -1,6 +1,6 @@
-// Digests of the leaves of bytes in device memory, made there (src/base/digest.h). As engine_side/quant/cuda_kernels.h:
-// the call puts one kernel on the stream and returns, so it may be captured into a graph; the calling thread's device
-// is the stream's, and all pointers are of its memory. Includes nothing of CUDA, and is C++17 too.
+// Digests of the leaves of bytes in device memory, made there (src/base/digest.h). The call puts one kernel on the
+// stream and returns, so it may be captured into a graph; the calling thread's device is the stream's, and all pointers
+// are of its memory. Includes nothing of CUDA, and is C++17 too.
 //
 // What bounds it, as it is written: reading the bytes, once, from memory. A thread needs 12 instructions for 16 bytes;
 // in the time that memory needs for them an H100 or A100 issues ten times as many. So much for bytes aligned to 16, and

@@ -15,9 +15,9 @@ namespace layercast::testing {
 namespace {
 
 // A stream, counted.
-class CountedStream final : public DeviceStream {
+class CountedStream final : public ReloadStream {
  public:
-  CountedStream(std::shared_ptr<DeviceStream> stream, std::size_t& allocations, std::size_t& waits,
+  CountedStream(std::shared_ptr<ReloadStream> stream, std::size_t& allocations, std::size_t& waits,
                 std::size_t& bytes_brought)
       : stream_(std::move(stream)), allocations_(allocations), waits_(waits), bytes_brought_(bytes_brought) {}
   ~CountedStream() override { allocations_ += memory_.allocations() + pinned_.allocations(); }
@@ -84,7 +84,7 @@ class CountedStream final : public DeviceStream {
     return attributes.type == cudaMemoryTypeHost;
   }
 
-  const std::shared_ptr<DeviceStream> stream_;  // ours alone
+  const std::shared_ptr<ReloadStream> stream_;  // ours alone
   CountingMemory memory_{stream_->memory()};
   CountingMemory pinned_{stream_->pinned()};
   std::size_t& allocations_;
@@ -100,9 +100,9 @@ class CudaDevice final : public TestDevice {
     stream_.Synchronize();
     return address;
   }
-  OpenDeviceStream Opener() override {
+  OpenReloadStream Opener() override {
     return [this](const Device& device) {
-      auto stream = std::make_shared<CountedStream>(OpenCudaStream(device), of_gone_, waits_, bytes_brought_);
+      auto stream = std::make_shared<CountedStream>(OpenCudaReloadStream(device), of_gone_, waits_, bytes_brought_);
       streams_.push_back(stream);
       return stream;
     };

@@ -9,11 +9,11 @@
 #include <string>
 
 #include "engine_side/device/walks.h"
-#include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/quant/rescale.h"
 #include "layercast/error.h"
 #include "src/base/digest.h"
 #include "src/base/rounding.h"
+#include "src/device/cuda_fault.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/exponential.h"
 
@@ -80,7 +80,7 @@ std::byte* DeferredDevice::Allocate(std::size_t bytes) {
   return address;
 }
 
-OpenDeviceStream DeferredDevice::Opener() {
+OpenReloadStream DeferredDevice::Opener() {
   return [this](const Device&) { return std::make_shared<DeferredStream>(*this); };
 }
 

@@ -25,7 +25,7 @@ class DeferredDevice final : public TestDevice {
   ~DeferredDevice() override;
 
   std::byte* Allocate(std::size_t bytes) override;
-  OpenDeviceStream Opener() override;
+  OpenReloadStream Opener() override;
   void Carry(const RegionView& from, std::byte* to) override;
   std::size_t allocations() const override { return allocations_; }
   std::size_t waits() const override { return waits_; }
@@ -46,7 +46,7 @@ class DeferredDevice final : public TestDevice {
   std::atomic<std::size_t> bytes_brought_ = 0;
 };
 
-class DeferredStream final : public DeviceStream {
+class DeferredStream final : public ReloadStream {
  public:
   explicit DeferredStream(DeferredDevice& device) : device_(device) {}
 

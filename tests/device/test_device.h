@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine_side/device/device_stream.h"
+#include "engine_side/device/reload_stream.h"
 #include "src/tensor/region.h"
 
 namespace layercast::testing {
@@ -16,7 +16,8 @@ class TestDevice {
   virtual ~TestDevice() = default;
   // Memory of an engine, for as long as the device lives.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
-  virtual OpenDeviceStream Opener() = 0;
+  // Of streams for an engine, and so for a publisher too, which takes them as the DeviceStream that they are.
+  virtual OpenReloadStream Opener() = 0;
   // Copies bytes, packed, as somebody else would, a channel: past every stream, from and to its memory or the host's.
   // Done when it returns.
   virtual void Carry(const RegionView& from, std::byte* to) = 0;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine_side/quant/cuda/column_amax_body.cuh"
+#include "src/device/cuda/column_amax_body.cuh"
 #include "src/tensor/axis_amax.h"
 #include "tests/quant/cuda_cases.h"
 #include "tests/quant/host_runner.h"

@@ -11,12 +11,12 @@
 #include <typeindex>
 
 #include "engine_side/quant/codes.h"
-#include "engine_side/quant/cuda/amax_body.cuh"
 #include "engine_side/quant/cuda/block_body.cuh"
 #include "engine_side/quant/cuda/copy_body.cuh"
 #include "engine_side/quant/cuda/one_scale_body.cuh"
 #include "engine_side/quant/cuda/row_body.cuh"
 #include "engine_side/quant/cuda/small_block_body.cuh"
+#include "src/device/cuda/amax_body.cuh"
 #include "tests/quant/cuda_cases.h"
 #include "tests/quant/host_runner.h"
 

@@ -10,6 +10,7 @@
 #include "layercast/error.h"
 #include "src/cuda/memory.h"
 #include "src/cuda/stream.h"
+#include "src/device/scan_kernels.h"
 #include "tests/cuda/device.h"
 #include "tests/quant/cuda_cases.h"
 #include "tests/quant/guarded.h"

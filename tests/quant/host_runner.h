@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine_side/quant/cuda/team.cuh"
 #include "src/base/check.h"
+#include "src/device/cuda/team.cuh"
 
 namespace layercast {
 

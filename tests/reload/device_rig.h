@@ -30,7 +30,7 @@ class DeviceEngine {
  public:
   DeviceEngine(TestDevice& device, const Module& model, const DeviceRigOptions& options) : device_(device) {
     const auto recipe = MakeRecipe(options.model.recipe);
-    const std::shared_ptr<DeviceStream> stream = device.Opener()({Device::Kind::kCuda, 0});
+    const std::shared_ptr<ReloadStream> stream = device.Opener()({Device::Kind::kCuda, 0});
     for (LaidOut& laid : LaidOutBuffers(model, *recipe, options.layout)) {
       CapturedBuffer& buffer = laid.buffer;
       if (options.strided && buffer.shape.size() == 2) buffer.strides = {1, buffer.shape[0] + 3};

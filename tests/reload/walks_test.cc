@@ -9,8 +9,9 @@
 
 #include "engine_side/device/move_elements.cuh"
 #include "engine_side/model/box_runs.h"
-#include "engine_side/quant/scales.h"
 #include "engine_side/reload/strided.h"
+#include "src/base/float_bits.h"
+#include "src/device/cuda/find_element.cuh"
 #include "src/tensor/cast.h"
 #include "src/tensor/conversions.h"
 #include "tests/support/weights.h"

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/dispatch.cuh"
 #include "engine_side/quant/cuda/fp8_unit.cuh"
+#include "src/device/cuda/dispatch.cuh"
 
 namespace layercast::cuda {
 

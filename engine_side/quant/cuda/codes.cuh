@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/words.cuh"
 #include "engine_side/quant/scales.h"
+#include "src/device/cuda/words.cuh"
 
 namespace layercast::cuda {
 

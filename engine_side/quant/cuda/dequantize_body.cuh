@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "engine_side/quant/cuda/codes.cuh"
-#include "engine_side/quant/cuda/dispatch.cuh"
+#include "engine_side/quant/cuda_kernels.h"
+#include "src/device/cuda/dispatch.cuh"
 #include "src/tensor/conversions.h"
 
 namespace layercast::cuda {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "engine_side/quant/cuda/codes.cuh"
-#include "engine_side/quant/cuda/elements.cuh"
+#include "src/device/cuda/elements.cuh"
 
 namespace layercast::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "engine_side/quant/cuda/codes.cuh"
-#include "engine_side/quant/cuda/dispatch.cuh"
+#include "src/device/cuda/dispatch.cuh"
 
 namespace layercast::cuda {
 

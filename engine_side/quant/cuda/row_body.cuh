@@ -5,9 +5,10 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/dispatch.cuh"
 #include "engine_side/quant/cuda/fp8_unit.cuh"
-#include "engine_side/quant/cuda/held_units.cuh"
+#include "engine_side/quant/cuda/given_amax.cuh"
+#include "src/device/cuda/dispatch.cuh"
+#include "src/device/cuda/held_units.cuh"
 
 namespace layercast::cuda {
 

@@ -1,9 +1,8 @@
-#include "engine_side/device/download.h"
+#include "src/device/download.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "engine_side/device/walks.h"
 #include "src/base/log.h"
 #include "src/base/rounding.h"
 
@@ -56,22 +55,20 @@ void Download::Read(const std::byte* from, std::size_t bytes, const Visit& visit
   } while (done < bytes);
 }
 
-void Download::Read(DType dtype, const std::byte* from, const ElementWalk& walk, const Visit& visit) {
-  const auto size = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
-  const std::int64_t elements = NumElements(walk);
-  std::int64_t done = 0;
+void Download::Read(const GatheredBytes& from, const Visit& visit) {
+  std::size_t done = 0;
   do {
-    Block& block = WithRoom(size);
+    Block& block = WithRoom(from.unit);
     if (!block.packed) block.packed = Buffer(stream_.memory(), block_bytes_);
-    const std::int64_t count = std::min(static_cast<std::int64_t>((block_bytes_ - block.used) / size), elements - done);
-    const std::size_t bytes = static_cast<std::size_t>(count) * size;
+    const std::size_t room = block_bytes_ - block.used;
+    const std::size_t count = std::min(room - room % from.unit, from.bytes - done);
     if (count != 0) {
-      stream_.Gather(dtype, from, walk, done, count, block.packed.data() + block.used);
-      stream_.Copy(block.packed.data() + block.used, block.pinned.data() + block.used, bytes);
+      from.gather(done, count, block.packed.data() + block.used);
+      stream_.Copy(block.packed.data() + block.used, block.pinned.data() + block.used, count);
     }
-    Append(block, bytes, visit);
+    Append(block, count, visit);
     done += count;
-  } while (done < elements);
+  } while (done < from.bytes);
 }
 
 void Download::Finish() {

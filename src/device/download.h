@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine_side/device/device_stream.h"
+#include "src/device/device_stream.h"
+#include "src/device/gathered_bytes.h"
 
 namespace layercast {
 
@@ -29,8 +30,8 @@ class Download {
   // `visit` sees the bytes in order, in as many calls as it takes, once at least: during this call and later ones, the
   // last by Finish.
   void Read(const std::byte* from, std::size_t bytes, const Visit& visit);
-  // The elements of a walk, packed.
-  void Read(DType dtype, const std::byte* from, const ElementWalk& walk, const Visit& visit);
+  // The same of bytes that lie in no one run. They are gathered during this call.
+  void Read(const GatheredBytes& from, const Visit& visit);
   void Finish();
   // What was asked for and not looked at yet is forgotten.
   void Drop();

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "engine_side/quant/cuda/dispatch.cuh"
-#include "engine_side/quant/cuda/held_units.cuh"
+#include "src/device/cuda/dispatch.cuh"
+#include "src/device/cuda/held_units.cuh"
 
 namespace layercast::cuda {
 

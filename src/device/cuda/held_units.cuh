@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/team.cuh"
+#include "src/device/cuda/team.cuh"
 
 namespace layercast::cuda {
 

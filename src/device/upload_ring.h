@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine_side/device/device_stream.h"
+#include "src/device/device_stream.h"
 
 namespace layercast {
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/team.cuh"
 #include "layercast/error.h"
 #include "src/cuda/call.h"
+#include "src/device/cuda/team.cuh"
 
 namespace layercast::cuda {
 
@@ -55,7 +55,7 @@ class OnDevice {
     const cudaError_t started = cudaGetLastError();
     int device = 0;
     static_cast<void>(cudaGetDevice(&device));
-    CheckCuda(started, "start of a quantize kernel", device);
+    CheckCuda(started, "start of a kernel over a weight", device);
   }
 
  private:

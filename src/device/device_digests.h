@@ -6,10 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "engine_side/device/device_stream.h"
-#include "engine_side/device/download.h"
 #include "layercast/memory.h"
 #include "layercast/version.h"
+#include "src/device/device_stream.h"
+#include "src/device/download.h"
+#include "src/device/gathered_bytes.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -28,8 +29,8 @@ class DeviceDigests {
   void Add(const std::byte* from, std::size_t bytes, Digest& digest);
   // Of the views' bytes, one after the other.
   void Add(std::span<const RegionView> views, Digest& digest);
-  // Of the elements of a walk, packed.
-  void Add(DType dtype, const std::byte* from, const ElementWalk& walk, Digest& digest);
+  // Of bytes that lie in no one run. They are gathered during this call.
+  void Add(const GatheredBytes& from, Digest& digest);
   void Finish() { download_.Finish(); }
 
  private:

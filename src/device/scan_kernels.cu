@@ -1,9 +1,10 @@
-#include "engine_side/quant/cuda/amax_body.cuh"
-#include "engine_side/quant/cuda/column_amax_body.cuh"
-#include "engine_side/quant/cuda/for_elements.cuh"
-#include "engine_side/quant/cuda/run.cuh"
-#include "engine_side/quant/cuda_kernels.h"
-#include "engine_side/quant/load_kernels.h"
+#include "src/device/scan_kernels.h"
+
+#include "src/device/cuda/amax_body.cuh"
+#include "src/device/cuda/column_amax_body.cuh"
+#include "src/device/cuda/find_element.cuh"
+#include "src/device/cuda/for_elements.cuh"
+#include "src/device/cuda/run.cuh"
 
 namespace layercast {
 
@@ -20,12 +21,18 @@ void CudaColumnAmax(const CudaMatrix& first, std::int64_t matrices, float* amax,
   cuda::RunColumnAmax(cuda::ElementsOnDevice(stream), first, matrices, amax, fault);
 }
 
-void LoadCudaAmax() {
+void CudaFind(int element_bytes, const void* from, std::int64_t count, std::uint64_t mask, std::uint64_t value,
+              CudaFaultWord* fault, CUstream_st* stream) {
+  cuda::RunFind(cuda::ElementsOnDevice(stream), element_bytes, from, count, mask, value, fault);
+}
+
+void LoadScanKernels() {
   cuda::ForEveryWay([](const CudaMatrix& piece) {
     cuda::RunAmax(cuda::LoadOnDevice(), piece, nullptr, nullptr);
     cuda::RunRowAmax(cuda::LoadOnDevice(), piece, nullptr, nullptr);
     cuda::RunColumnAmax(cuda::LoadElementsOnDevice(), piece, 1, nullptr, nullptr);
   });
+  for (const int bytes : {1, 2, 4, 8}) cuda::RunFind(cuda::LoadElementsOnDevice(), bytes, nullptr, 0, 0, 0, nullptr);
 }
 
 }  // namespace layercast

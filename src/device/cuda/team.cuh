@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/source.cuh"
+#include "src/device/cuda/source.cuh"
 
 namespace layercast::cuda {
 

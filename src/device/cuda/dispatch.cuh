@@ -1,12 +1,13 @@
-// From a call of cuda_kernels.h to a body: which types, which way to reach memory, how many teams. Host code, but for
-// the few lines that bodies ask.
+// From a call that queues a kernel to the kernel's body: which types, which way to reach memory, how many teams. Host
+// code, but for the few lines that bodies ask.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "engine_side/quant/cuda/team.cuh"
 #include "layercast/error.h"
+#include "src/device/cuda/team.cuh"
+#include "src/device/cuda_matrix.h"
 
 namespace layercast::cuda {
 
@@ -28,6 +29,18 @@ void ForType(DType dtype, const Body& body) {
   if (dtype == kDTypeF32) return body(F32{});
   throw Error(ErrorCode::kInvalidArgument,
               "CUDA kernels take weights of bf16, f16 or f32, got dtype " + std::to_string(static_cast<int>(dtype)));
+}
+
+// Calls body(T{}) for an unsigned type of so many bytes.
+template <class Body>
+void ForBytes(int element_bytes, const Body& body) {
+  switch (element_bytes) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    case 8: return body(std::uint64_t{});
+    default: throw Error(ErrorCode::kInternal, "elements of " + std::to_string(element_bytes) + " bytes");
+  }
 }
 
 inline bool IsAligned(const void* address, std::int64_t bytes) {
@@ -119,10 +132,6 @@ void ForEveryWay(const Body& body) {
       body(CudaMatrix{dtype, nullptr, rows, 4 * kUnit + 1, kApart, 0});
     }
   }
-}
-
-LAYERCAST_HOST_DEVICE inline float AmaxValue(const CudaTensorAmax& amax) {
-  return amax.device == nullptr ? amax.value : *amax.device;
 }
 
 }  // namespace layercast::cuda

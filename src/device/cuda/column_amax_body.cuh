@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/dispatch.cuh"
+#include "src/device/cuda/dispatch.cuh"
 #include "src/tensor/conversions.h"
 
 namespace layercast::cuda {

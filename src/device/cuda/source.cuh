@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/cuda/elements.cuh"
-#include "engine_side/quant/cuda_kernels.h"
+#include "src/device/cuda/elements.cuh"
+#include "src/device/cuda_fault.h"
 
 namespace layercast::cuda {
 
@@ -96,13 +96,6 @@ LAYERCAST_HOST_DEVICE __attribute__((noinline)) void ReportFaults(const Source& 
       MergeMin(source.fault, EncodeCudaFault({kind, source.first_element + walk.row * source.cols + col + i}));
     }
   }
-}
-
-// What magnitudes may be, at most, where scales are made from a given amax (not negative).
-template <class Type>
-LAYERCAST_HOST_DEVICE std::uint32_t LimitOf(float amax) {
-  const std::uint32_t bits = BitsOfFloat(amax);
-  return bits < Type::kInfinity ? bits : Type::kInfinity - 1;
 }
 
 }  // namespace layercast::cuda

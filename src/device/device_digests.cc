@@ -1,9 +1,8 @@
-#include "engine_side/device/device_digests.h"
+#include "src/device/device_digests.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "engine_side/device/walks.h"
 #include "src/base/digest.h"
 #include "src/tensor/region_views.h"
 
@@ -39,20 +38,15 @@ void DeviceDigests::Add(std::span<const RegionView> views, Digest& digest) {
   Add(packed_.data(), bytes, digest);
 }
 
-void DeviceDigests::Add(DType dtype, const std::byte* from, const ElementWalk& walk, Digest& digest) {
-  const auto size = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
-  const auto elements = static_cast<std::size_t>(NumElements(walk));
+void DeviceDigests::Add(const GatheredBytes& from, Digest& digest) {
   if (!packed_) packed_ = Buffer(memory_, kPackedBytes);
   std::size_t done = 0;
   do {
-    const std::size_t count = std::min(kPackedBytes / size, elements - done);
-    if (count != 0) {
-      stream_.Gather(dtype, from, walk, static_cast<std::int64_t>(done), static_cast<std::int64_t>(count),
-                     packed_.data());
-    }
-    AddPart(packed_.data(), count * size, elements * size, digest);
+    const std::size_t count = std::min(kPackedBytes - kPackedBytes % from.unit, from.bytes - done);
+    if (count != 0) from.gather(done, count, packed_.data());
+    AddPart(packed_.data(), count, from.bytes, digest);
     done += count;
-  } while (done < elements);
+  } while (done < from.bytes);
 }
 
 // Tensors come one behind the other, each in as many visits as it takes.

@@ -1,4 +1,4 @@
-#include "engine_side/device/upload_ring.h"
+#include "src/device/upload_ring.h"
 
 #include "src/base/check.h"
 #include "src/base/log.h"

@@ -1,0 +1,14 @@
+// A build without CUDA; cuda_device_stream.cc is the other one.
+#include <string>
+
+#include "layercast/error.h"
+#include "src/cuda/probe.h"
+#include "src/device/device_stream.h"
+
+namespace layercast {
+
+std::shared_ptr<DeviceStream> OpenCudaStream(const Device& device) {
+  throw Error(ErrorCode::kUnsupported, "CUDA device " + std::to_string(device.index) + ": " + ProbeCuda().why_none);
+}
+
+}  // namespace layercast
