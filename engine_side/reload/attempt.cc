@@ -239,8 +239,9 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
     report.skipped.push_back({manifest_.entry(skipped.tensor).spec.name, skipped.rule});
   }
   for (const AliasedTensor& alias : plan.aliases()) {
-    report.skipped.push_back(
-        {manifest_.entry(alias.tensor).spec.name, "tied to " + manifest_.entry(alias.owner).spec.name});
+    report.skipped.push_back({manifest_.entry(alias.tensor).spec.name,
+                              "tied to " + manifest_.entry(alias.owner).spec.name +
+                                  (Comparable(alias.tensor, alias.owner) ? "" : ", not compared: cut in other parts")});
   }
   report.unused_rules = plan.unused_rules();
   report.elsewhere = plan.elsewhere().size();

@@ -83,7 +83,6 @@ class ReloadAttempt final : public FetchSink {
   // With the digests of whole tensors that were seen: what names the version.
   Manifest FinalManifest() const;
   void Describe(ReloadReport& report) const;
-  const std::set<std::string>& loaded() const { return loaded_; }
 
  private:
   void Summarize(std::uint32_t tensor, const TensorSummary& summary);

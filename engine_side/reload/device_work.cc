@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine_side/device/walks.h"
-#include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "layercast/error.h"
@@ -57,7 +56,7 @@ const char* NameOf(CudaFault::Kind kind) {
 
 }  // namespace
 
-DeviceWork::DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block_bytes)
+DeviceWork::DeviceWork(ReloadStream& stream, WorkerPool& pool, std::size_t block_bytes)
     : stream_(stream),
       pool_(pool),
       layer_memory_(stream.memory()),
@@ -131,6 +130,7 @@ void DeviceWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory)
 void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                               const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
+  if (BitsPerElement(source) % 8 != 0) return CopyWhole(piece, view, memory);
   const ElementWalk walk = WalkInto(parameter.shape, placement.destination, placement.order);
   const std::size_t size = WholeBytesOf(source);
   const std::size_t most = uploads_.block_bytes() / size;
@@ -145,6 +145,15 @@ void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DT
       stream_.Scatter(source, ForKernels(view, done * size, count * size, size), parameter.dtype, memory, walk, first,
                       static_cast<std::int64_t>(count));
     }
+    done += count;
+  }
+}
+
+// Plans place elements that share bytes only whole and in their own order.
+void DeviceWork::CopyWhole(const Piece& piece, const RegionView& view, std::byte* memory) {
+  for (std::size_t done = 0; done < view.num_bytes();) {
+    const std::size_t count = std::min(uploads_.block_bytes(), view.num_bytes() - done);
+    stream_.Copy(ForCopying(view, done, count), memory + piece.begin + done, count);
     done += count;
   }
 }

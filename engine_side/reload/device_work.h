@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "engine_side/device/device_chunks.h"
-#include "engine_side/device/device_stream.h"
-#include "engine_side/device/download.h"
-#include "engine_side/device/upload_ring.h"
-#include "engine_side/quant/cuda_kernels.h"
+#include "engine_side/device/reload_stream.h"
 #include "engine_side/reload/stage_work.h"
 #include "src/base/caching_memory.h"
 #include "src/base/worker_pool.h"
+#include "src/device/cuda_fault.h"
+#include "src/device/download.h"
+#include "src/device/upload_ring.h"
 
 namespace layercast {
 
@@ -25,10 +25,10 @@ namespace layercast {
 class DeviceWork final : public StageWork {
  public:
   // `pool`: packs what is uploaded. `block_bytes`: of each pinned block.
-  DeviceWork(DeviceStream& stream, WorkerPool& pool, std::size_t block_bytes);
+  DeviceWork(ReloadStream& stream, WorkerPool& pool, std::size_t block_bytes);
   ~DeviceWork() override;
 
-  DeviceStream& stream() { return stream_; }
+  ReloadStream& stream() { return stream_; }
   // Where chunks may come to at once: views of these are taken from there.
   DeviceChunks& chunks() { return chunks_; }
   Download& download() { return download_; }
@@ -83,13 +83,14 @@ class DeviceWork final : public StageWork {
 
   const std::byte* ForCopying(const RegionView& view, std::size_t first, std::size_t bytes);
   const std::byte* ForKernels(const RegionView& view, std::size_t first, std::size_t bytes, std::size_t alignment);
+  void CopyWhole(const Piece& piece, const RegionView& view, std::byte* memory);
   void Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to);
   std::uint64_t* WordFor(Complaint complaint);
   AmaxInput OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place);
   void Check(Faults& faults);
   void WaitQuietly() noexcept;
 
-  DeviceStream& stream_;
+  ReloadStream& stream_;
   WorkerPool& pool_;
   CachingMemory layer_memory_;
   CachingMemory pinned_memory_;

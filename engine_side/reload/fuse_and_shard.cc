@@ -46,6 +46,11 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
                   const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   if (view.num_bytes() == 0) return;
+  if (BitsPerElement(source) % 8 != 0) {
+    // Plans place elements that share bytes only whole and in their own order.
+    LAYERCAST_CHECK(source == parameter.dtype && placement.order.is_same());
+    return Pack(view, memory + piece.begin);
+  }
   const bool same_order = placement.order.is_same();
   if (!IsContiguous(view) && (!same_order || view.row_bytes < kShortRow)) {
     return FuseInBlocks(placement, piece, source, view, parameter, memory);

@@ -303,12 +303,17 @@ void ReloadPipeline::Finish() {
   if (!waiting_.empty()) {  // for parts that are other ranks'
     for (const std::uint32_t tensor : amax_.awaited()) awaited.push_back(parts_.manifest.entry(tensor).spec.name);
   }
-  if (awaited.empty()) {
-    ProcessUnsuppliedLayers();
-    return parts_.work.Finish();
+  if (!awaited.empty()) {
+    throw Error(ErrorCode::kFailedPrecondition, "the weights ended before " + std::to_string(awaited.size()) +
+                                                    " tensors were whole: " + Listed(awaited));
   }
-  throw Error(ErrorCode::kFailedPrecondition,
-              "the weights ended before " + std::to_string(awaited.size()) + " tensors were whole: " + Listed(awaited));
+  if (!waiting_.empty()) {
+    throw Error(ErrorCode::kCorrupt, "layer " + parts_.plan.layers()[*waiting_.begin()].path +
+                                         ": expected the magnitudes that its scales need, got its tensors without");
+  }
+  ProcessUnsuppliedLayers();
+  LAYERCAST_CHECK(layers_done_ + layers_kept_ == parts_.plan.layers().size());  // nothing of an earlier version is left
+  parts_.work.Finish();
 }
 
 }  // namespace layercast

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,18 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
   if (parameter.quantize) return MatrixStack::Of(parameter.spec.shape);
   const MatrixView whole = AsMatrix(parameter.spec, nullptr);
   return {1, whole.rows, whole.cols};
+}
+
+double LargestDouble(const RegionView& view) {
+  double largest = 0;
+  for (std::size_t row = 0; row < view.rows; ++row) {
+    for (std::size_t at = 0; at < view.row_bytes; at += sizeof(double)) {
+      double value;
+      std::memcpy(&value, view.row(row) + at, sizeof(double));
+      largest = std::max(largest, std::abs(value));
+    }
+  }
+  return largest;
 }
 
 }  // namespace
@@ -149,10 +162,13 @@ void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tenso
                                          "expected finite values, got NaN or infinity at element " +
                                          std::to_string(scan.first_non_finite) + " of what arrived");
   }
-  if (tensor.dtype == planned.spec.dtype || std::isfinite(RoundTo(planned.spec.dtype, scan.amax))) return;
+  if (tensor.dtype == planned.spec.dtype) return;
+  // What is scanned as f64 is capped at the largest f32.
+  const float amax = tensor.dtype == DType::kF64 ? static_cast<float>(LargestDouble(view)) : scan.amax;
+  if (std::isfinite(RoundTo(planned.spec.dtype, amax))) return;
   throw Error(ErrorCode::kCorrupt, WordsFor(parameter, tensor) + "expected values that " +
                                        std::string(Name(planned.spec.dtype)) + " can hold, got one of magnitude " +
-                                       std::to_string(scan.amax));
+                                       std::to_string(amax));
 }
 
 }  // namespace layercast

@@ -19,9 +19,19 @@ namespace {
 constexpr const char* kStages[] = {"connect",        "receive",  "layer_buffer", "materialize",
                                    "fuse_and_shard", "quantize", "verify",       "commit"};
 
+// What decides which slices a rank takes.
 std::string RankText(const ParallelConfig& parallel) {
-  return "tp_rank " + std::to_string(parallel.tp_rank) + " of " + std::to_string(parallel.tp_size) + ", pp_rank " +
-         std::to_string(parallel.pp_rank) + " of " + std::to_string(parallel.pp_size);
+  const auto rank_of = [](const char* name, int rank, int size) {
+    return name + std::to_string(rank) + " of " + std::to_string(size);
+  };
+  std::string text = rank_of("tp_rank ", parallel.tp_rank, parallel.tp_size) +
+                     rank_of(", pp_rank ", parallel.pp_rank, parallel.pp_size);
+  if (parallel.ep_size > 1) {
+    text += rank_of(", ep_rank ", parallel.ep_rank, parallel.ep_size) + ", experts " +
+            std::string(ExpertPlacementName(parallel.expert_placement));
+  }
+  for (const std::int64_t layers : parallel.pp_layer_partition) text += ", a stage of " + std::to_string(layers);
+  return text;
 }
 
 std::unique_ptr<Module> Given(std::unique_ptr<Module> model, const ParallelConfig& parallel) {

@@ -3,24 +3,27 @@
 namespace layercast {
 
 void ServedVersion::Settle(Committer& committer) {
-  if (torn_) {
-    if (!committer.RollBack()) return;
+  if (torn_ && !committer.RollBack()) return;
+  if (torn_ && !lost_) {
     torn_.reset();
     now_ = before_;
   }
   committer.Forget();
-  before_ = now_;
+  committed_ = false;
+  if (!torn_) before_ = now_;
 }
 
 void ServedVersion::Become(const StagedVersion& staged) {
   now_ = {staged.version, staged.digest, staged.origin ? *staged.origin : origin()};
   torn_.reset();
+  committed_ = true;
+  lost_ = false;
 }
 
 bool ServedVersion::RollBack(Committer& committer, const Version& to) {
   torn_ = Torn{torn_ ? torn_->from : before_.version, to};
-  now_ = Whole();
-  if (!committer.RollBack()) return false;
+  now_ = {.version = {}, .digest = {}, .origin = lost_ ? now_.origin : before_.origin};
+  if (!committer.RollBack() || lost_) return false;
   torn_.reset();
   now_ = before_;
   return true;
@@ -28,7 +31,8 @@ bool ServedVersion::RollBack(Committer& committer, const Version& to) {
 
 void ServedVersion::Lose() {
   torn_ = Torn{before_.version, *now_.version};
-  now_ = Whole();
+  now_ = {.version = {}, .digest = {}, .origin = now_.origin};
+  lost_ = !committed_;
 }
 
 }  // namespace layercast

@@ -37,23 +37,21 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       options_(options),
       failpoints_(failpoints),
       report_(report),
-      channel_(options.channel),
-      timeout_(options.timeout),
       pool_(options.threads),
       kept_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
       layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_),
       stream_(captured.OpenStream()),
-      relay_failpoints_(FailPoints::FromEnvironment("relay" + std::to_string(parallel.engine_rank()))),
-      channels_(transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)) {
-  if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for one that is not there
-  if (!options.relay.empty()) {
-    relay_.emplace(
-        RelayOptions{
-            .endpoint = options.relay, .allow_remote = options.relay_remote, .peer_timeout = options.peer_timeout},
-        pool_, relay_failpoints_);
-  }
-  if (stream_ != nullptr) device_work_.emplace(*stream_, pool_, BlockBytes(options.chunk_bytes));
-}
+      device_work_(stream_ == nullptr
+                       ? nullptr
+                       : std::make_unique<DeviceWork>(*stream_, pool_, BlockBytes(options.chunk_bytes))),
+      peers_({.options = options_,
+              .parallel = parallel_,
+              .pool = pool_,
+              .memory = layer_memory_,
+              .device = device_work_ ? &device_work_->chunks() : nullptr,
+              .failpoints = failpoints_,
+              .report = report_},
+             transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)) {}
 
 StageWork& Stager::work() {
   if (device_work_) return *device_work_;
@@ -125,7 +123,7 @@ LayerSink& Stager::BeginWriting() {
 void Stager::Abandon() {
   if (attempt_ != nullptr) attempt_->Describe(report_);
   attempt_.reset();
-  session_.reset();
+  peers_.Close();
   receive_ = nullptr;
   source_ = ReloadSource();
   work().Drop();
@@ -189,7 +187,7 @@ Committer& Stager::committer() {
                                                  .layer_memory = layer_memory_,
                                                  .pool = pool_,
                                                  .failpoints = failpoints_,
-                                                 .device = device_work_ ? &*device_work_ : nullptr});
+                                                 .device = device_work_.get()});
     if (options_.commit == CommitPolicy::kStaged && !device_work_) staged_record_.emplace(layout(), kept_memory_);
   }
   return *committer_;

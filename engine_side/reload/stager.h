@@ -17,11 +17,11 @@
 #include "engine_side/reload/committer.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
+#include "engine_side/reload/peer_session.h"
 #include "engine_side/reload/staged_record.h"
 #include "engine_side/reload/staged_version.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
-#include "src/session/relay.h"
 #include "src/transport/channel.h"
 
 namespace layercast {
@@ -41,8 +41,8 @@ class Stager {
   void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop = {});
   // Lets go of a publisher until Reach, which may come much later; throws if it cannot be reached any more, or offers
   // that version no more.
-  void Release() { session_.reset(); }
-  void Reach();
+  void Release() { peers_.Release(); }
+  void Reach() { peers_.Reach(); }
   // Moves the bytes of what was opened.
   StagedVersion Receive();
   // Open, and a part of Receive, call by call. Empty specs: those of the last load.
@@ -54,8 +54,8 @@ class Stager {
   // Drops what is half received.
   void Abandon();
 
-  void SetChannel(std::string channel) { channel_ = std::move(channel); }
-  void SetTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  void SetChannel(std::string channel) { peers_.SetChannel(std::move(channel)); }
+  void SetTimeout(std::chrono::milliseconds timeout) { peers_.SetTimeout(timeout); }
   // Made at the first call: throws what is wrong with the engine's buffers.
   Committer& committer();
 
@@ -68,15 +68,9 @@ class Stager {
   void OpenDummy();
   void OpenPublisher();
   void OpenEngine();
-  // What the publishers offer, as one.
-  MergedVersion Connect(const std::string& lineage, std::optional<std::uint64_t> step);
   StagedVersion ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage);
   StagedVersion ReceivePublished();
   StagedVersion ReceiveLent(const Version& version, const Digest& served_digest);
-  // Moves the schedule over the session.
-  void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
-  FetchOptions HowToFetch();
-  void Describe(const FetchStats& stats);
   void DescribeKernelTensors(std::uint64_t bytes);
 
   struct Arrival {
@@ -112,21 +106,15 @@ class Stager {
   const ReceiverOptions options_;
   FailPoints& failpoints_;
   ReloadReport& report_;
-  std::string channel_;  // to use with publishers; empty: the best
-  std::chrono::milliseconds timeout_;
   WorkerPool pool_;
   HostMemory host_memory_;
   CachingMemory layer_cache_{host_memory_};  // empty between reloads: that memory is the engine's
   MemoryResource& kept_memory_;
   MemoryResource& layer_memory_;
   HostWork host_work_{layer_memory_, pool_};
-  const std::shared_ptr<DeviceStream>
-      stream_;                             // null: all captured buffers are host memory; whoever opened it may share it
-  std::optional<DeviceWork> device_work_;  // where there is a stream
-  FailPoints relay_failpoints_;
-  std::optional<Relay> relay_;  // where this rank serves on what it takes
-  ChannelChooser channels_;     // with the mappings and measurements of earlier sessions
-  LayoutsByPublisher layouts_;  // of the last session
+  const std::shared_ptr<ReloadStream> stream_;  // null: all captured buffers are host memory. Its opener may share it
+  const std::unique_ptr<DeviceWork> device_work_;  // where there is a stream
+  PeerSession peers_;
 
   std::shared_ptr<const ManifestLayout> last_layout_;  // of the last load that was whole
   std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is an attempt
@@ -138,9 +126,6 @@ class Stager {
   ReloadSource source_;
   std::uint64_t attempt_number_ = 0;
   std::stop_token stop_;
-  Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));
-  std::unique_ptr<FetchSession> session_;
-  Version offered_;  // by it
   std::unique_ptr<ReloadAttempt> attempt_;
   std::function<StagedVersion()> receive_;
 };

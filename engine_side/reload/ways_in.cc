@@ -11,20 +11,9 @@
 #include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
-#include "src/base/log.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/session/slow_channel.h"
 
 namespace layercast {
-namespace {
-
-std::string Joined(const std::vector<std::string>& endpoints) {
-  std::string all;
-  for (const std::string& endpoint : endpoints) all += (all.empty() ? "" : ", ") + endpoint;
-  return all;
-}
-
-}  // namespace
 
 void Stager::OpenOrigin(const Origin& origin) {
   if (!origin.source.path.empty()) return OpenPath(origin.source, origin.is_checkpoint_format);
@@ -111,84 +100,50 @@ void Stager::OpenKernelFormatIterator() {
 }
 
 void Stager::OpenPublisher() {
-  auto [manifest, parts] = Connect(source_.lineage, source_.step);
-  report_.version = offered_;
-  const bool snapshot = session_->mode() == PublishMode::kSnapshot;
-  const std::string from = "publisher " + Joined(source_.endpoints);
-  BeginAttempt(std::move(manifest), {.from = from, .in_order = snapshot, .snapshot = snapshot}, std::move(parts));
+  auto [manifest, parts] = peers_.Open({.endpoints = source_.endpoints,
+                                        .lineage = source_.lineage,
+                                        .step = source_.step,
+                                        .attempt = attempt_number_,
+                                        .stop = stop_});
+  report_.version = peers_.offered();
+  const bool snapshot = peers_.is_snapshot();
+  BeginAttempt(std::move(manifest), {.from = peers_.Peers(), .in_order = snapshot, .snapshot = snapshot},
+               std::move(parts));
   receive_ = [this] { return ReceivePublished(); };
 }
 
-// The derived ones too: nothing is computed of what comes.
+// A lender's derived tensors come too: nothing is computed of what arrives.
 void Stager::OpenEngine() {
-  const MergedVersion lent = Connect(source_.version.lineage, source_.version.step);
+  const MergedVersion lent = peers_.Open({.endpoints = source_.endpoints,
+                                          .lineage = source_.version.lineage,
+                                          .step = source_.version.step,
+                                          .lender = true,
+                                          .attempt = attempt_number_,
+                                          .stop = stop_});
   report_.version = source_.version;
-  NamingSource("engine at " + Joined(source_.endpoints), [&] { CheckKernelFormat(lent.manifest.specs(), layout()); });
+  NamingSource(peers_.Peers(), [&] { CheckKernelFormat(lent.manifest.specs(), layout()); });
   receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
 }
 
-MergedVersion Stager::Connect(const std::string& lineage, std::optional<std::uint64_t> step) {
-  const bool alone = source_.kind == ReloadSource::Kind::kEngine;  // each rank has a lender of its own
-  const ReceiverIdentity self{.engine = options_.engine,
-                              .attempt = attempt_number_,
-                              .rank = parallel_.engine_rank(),
-                              .ranks = alone ? 1 : parallel_.engine_size()};
-  deadline_ = Deadline::After(timeout_);
-  const StageClock::Scope timing(report_.stage_ms["connect"]);
-  session_ = FetchSession::Open(source_.endpoints, self, lineage, step, HowToFetch(), failpoints_, deadline_);
-  const ChannelUse& channel = session_->channel();
-  report_.channel = channel.name;
-  report_.channel_lane = channel.lane;
-  report_.channel_reason = channel.reason;
-  report_.probed_gb_per_s = channel.probed_gb_per_s;
-  report_.publishers = session_->stats().publishers;
-  MergedVersion merged = Merge(session_->manifests(), session_->endpoints());
-  offered_ = merged.manifest.version();
-  return merged;
-}
-
-void Stager::Reach() {
-  if (session_ != nullptr || source_.endpoints.empty()) return;
-  const Version opened = offered_;
-  Connect(opened.lineage, opened.step);
-  if (offered_ == opened) return;
-  throw Error(ErrorCode::kFailedPrecondition, "publisher " + Joined(source_.endpoints) + ": expected to find " +
-                                                  opened.ToString() + " again, got " + offered_.ToString());
-}
-
 StagedVersion Stager::ReceivePublished() {
-  Fetch(attempt_->schedule().schedule, attempt_->prepared().SessionRequests(), *attempt_);
-  return FinishAttempt(offered_);
+  peers_.Fetch(attempt_->schedule().schedule, attempt_->prepared().SessionRequests(), *attempt_);
+  return FinishAttempt(peers_.offered());
 }
 
 // What arrives is what the other engine's buffers read back as, and so will this one's: the proof that all of it came.
 StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_digest) {
-  const Manifest manifest = session_->manifests().front();
+  const Manifest manifest = peers_.manifests().front();
   CheckKernelFormat(manifest.specs(), layout());
   const Schedule schedule = WholeTensors(manifest, options_.chunk_bytes);
   LentTensors sink(manifest, schedule, layout(), BeginWriting(), work());
-  Fetch(schedule, {}, sink);
+  peers_.Fetch(schedule, {}, sink);
   sink.Finish();
   DescribeKernelTensors(schedule.total_bytes());
   StagedVersion staged = Digested(version);
   if (staged.digest == served_digest) return staged;
-  throw Error(ErrorCode::kCorrupt, "engine at " + Joined(source_.endpoints) + ": " + version.ToString() +
+  throw Error(ErrorCode::kCorrupt, peers_.Peers() + ": " + version.ToString() +
                                        ": digest of its served bytes expected " + served_digest.ToHex() + ", got " +
                                        staged.digest.ToHex());
-}
-
-void Stager::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink) {
-  WatchedSink watched(sink, schedule.total_bytes(), options_.on_progress, stop_);
-  try {
-    session_->Fetch(schedule, amax_requests, watched, deadline_);
-  } catch (const Error&) {
-    Describe(session_->stats());
-    throw;
-  }
-  Describe(session_->stats());
-  report_.channel_warning = SlowChannelWarning(session_->stats(), session_->mode()).value_or("");
-  if (!report_.channel_warning.empty())
-    log::warn("publisher {}: {}", Joined(source_.endpoints), report_.channel_warning);
 }
 
 StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage) {
@@ -218,27 +173,6 @@ std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator
 
 std::unique_ptr<WeightsIterator> Stager::Unmeasured(std::unique_ptr<WeightsIterator> weights) const {
   return std::make_unique<WatchedWalk>(std::move(weights), 0, SayProgress(), stop_);
-}
-
-FetchOptions Stager::HowToFetch() {
-  FetchOptions fetch;
-  fetch.channels = &channels_;
-  fetch.layouts = &layouts_;
-  fetch.channel = channel_;
-  fetch.pool = &pool_;
-  fetch.memory = &layer_memory_;
-  if (device_work_) fetch.device = &device_work_->chunks();
-  fetch.relay = relay_ ? &*relay_ : nullptr;
-  fetch.peer_timeout = options_.peer_timeout;
-  fetch.stop = stop_;
-  return fetch;
-}
-
-void Stager::Describe(const FetchStats& stats) {
-  report_.stage_ms["receive"] = stats.receive_seconds * 1e3;
-  report_.stage_ms["verify"] = stats.verify_seconds * 1e3;
-  report_.publishers = stats.publishers;
-  report_.gb_per_s = stats.gb_per_s();
 }
 
 }  // namespace layercast

@@ -223,6 +223,17 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, FuseAndShardTest,
                                            std::pair(DType::kF16, DType::kBF16), std::pair(DType::kF64, DType::kF16),
                                            std::pair(DType::kF64, DType::kF64), std::pair(DType::kF32, DType::kF64)));
 
+TEST(FuseAndShard, ElementsThatShareBytesAreTakenPieceByPieceAsTheyAre) {
+  const std::vector<std::byte> codes = {std::byte{0x21}, std::byte{0x43}, std::byte{0x65}, std::byte{0x87}};
+  std::vector<std::byte> memory(4, std::byte{0xEE});
+  const TensorSpec parameter{"w", DType::kF4, {2, 4}};
+  for (std::uint64_t begin = 0; begin < 4; begin += 2) {
+    FuseAndShard({0, 0, Box::Whole({2, 4}), Box::Whole({2, 4}), {}}, {0, begin, begin + 2}, DType::kF4,
+                 AsView(std::span(codes).subspan(begin, 2)), parameter, memory.data());
+  }
+  EXPECT_EQ(memory, codes);
+}
+
 TEST(FuseAndShard, AnEmptyPieceWritesNothing) {
   std::vector<std::byte> memory(8, std::byte{0xEE});
   const TensorSpec parameter{"w", DType::kBF16, {4}};

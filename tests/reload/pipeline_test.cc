@@ -171,6 +171,21 @@ TEST(Pipeline, RefusesAValueThatTheModelsDtypeCannotHoldByEitherWay) {
   }
 }
 
+// The largest magnitude of an f64 tensor is told as an f32, which holds no more than this.
+TEST(Pipeline, RefusesADoubleThatNoFloatCanHoldByEitherWay) {
+  const RigOptions options{.dtype = DType::kF32, .source = DType::kF64};
+  testing::Weights weights = testing::RigWeights(options);
+  const double large = 1e39;
+  std::memcpy(weights.bytes(testing::IndexOf(weights, "model.norm.weight")).data() + 8, &large, sizeof(large));
+  for (const bool direct : {false, true}) {
+    Rig rig(options, {}, &weights);
+    const std::vector<Piece> pieces = rig.Pieces();
+    ReloadPipeline pipeline(rig.parts(), direct ? std::span<const Piece>(pieces) : std::span<const Piece>());
+    const Piece norm = rig.Whole("model.norm.weight");
+    EXPECT_THAT(ErrorOf([&] { pipeline.Accept(norm, rig.ViewOf(norm)); }), HasSubstr("'model.norm.weight'"));
+  }
+}
+
 TEST(Pipeline, HitsTheFailpointOfADirectLayerOnceAtItsBeginning) {
   Rig rig({.failpoints = "quantize=throw@1"});
   const std::vector<Piece> pieces = rig.Pieces(4000);

@@ -219,6 +219,29 @@ TEST(ReceiverCommit, ServedBytesThatAreNotWhatWasCommittedAreNoVersion) {
   }
 }
 
+// No committer knows of bytes that changed after the next reload had begun: nothing but a whole version mends them.
+TEST(ReceiverCommit, BytesThatAreLostLaterStayLostUntilAWholeVersionIsCommitted) {
+  for (const CommitPolicy policy : {CommitPolicy::kStaged, CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
+    SCOPED_TRACE(CommitPolicyName(policy));
+    ReceiverRig rig({}, true, false, policy);
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+    rig.receiver->Stage(EagerSource(rig.Version(2)));
+    rig.receiver->Abort();
+    *rig.engine.table()[3].address ^= std::byte{1};
+    EXPECT_THROW(rig.receiver->VerifyServed(), Error);
+    ASSERT_TRUE(rig.receiver->torn());
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(FromPath("/nowhere")); }), HasSubstr("/nowhere"));
+    EXPECT_TRUE(rig.receiver->torn());
+    EXPECT_FALSE(rig.receiver->version());
+    rig.receiver->Stage(EagerSource(rig.Version(2)));
+    EXPECT_FALSE(rig.receiver->RollBack());
+    EXPECT_TRUE(rig.receiver->torn());
+    rig.receiver->ReloadWeights(EagerSource(rig.Version(2)));
+    EXPECT_FALSE(rig.receiver->torn());
+    EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(2))), IsEmpty());
+  }
+}
+
 TEST(ReceiverCommit, ARollBackThatFailsTearsAndIsTriedAgain) {
   const ArmedFailpoints armed("layer_buffer=throw@9,commit.undo=throw@1");
   for (const bool by_next_reload : {false, true}) {

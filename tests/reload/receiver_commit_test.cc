@@ -156,6 +156,12 @@ TEST(ReceiverCommit, TheOriginIsThePathThatWasCommittedLast) {
     EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(rig.Version(1))), IsEmpty());
     rig.receiver->ReloadWeights(FromPath(b.path()));
     expect_origin(2);
+    rig.receiver->ReloadWeights(FromPath(a.path()));
+    rig.receiver->Stage(FromPath(b.path()));
+    rig.receiver->Abort();
+    *rig.engine.table()[3].address ^= std::byte{1};
+    EXPECT_THROW(rig.receiver->VerifyServed(), Error);  // a is committed, though its bytes are lost
+    expect_origin(1);
   }
 }
 

@@ -71,6 +71,10 @@ TEST(ReceiverMisuse, ATreeOfAnotherRankIsRefused) {
   EXPECT_THAT(ErrorOf([&] { receive({.tp_rank = 0, .tp_size = 2}, {.tp_rank = 1, .tp_size = 2}); }),
               HasSubstr("expected one of tp_rank 1 of 2, pp_rank 0 of 1, got one of tp_rank 0 of 2, pp_rank 0 of 1"));
   EXPECT_THAT(ErrorOf([&] { receive({}, {.tp_rank = 1, .tp_size = 2}); }), HasSubstr("got one of tp_rank 0 of 1"));
+  const ParallelConfig experts{.tp_rank = 1, .tp_size = 2, .ep_rank = 1, .ep_size = 2};
+  EXPECT_NO_THROW(receive(experts, experts));
+  EXPECT_THAT(ErrorOf([&] { receive({.tp_rank = 1, .tp_size = 2, .ep_rank = 0, .ep_size = 2}, experts); }),
+              AllOf(HasSubstr("ep_rank 1 of 2, experts contiguous, got one of"), HasSubstr("ep_rank 0 of 2")));
 }
 
 // What the calls should do, as simply as it can be said.
