@@ -1,5 +1,6 @@
-// What UCX does with the same settings, the same pieces of 1 MiB sent from where they lie to where they belong, the
-// same number under way, and nothing else: no requests, no accounting, no liveness. The limit of the ucx channel.
+// Bare UCX, the limit of the ucx channel: with the same settings, pieces of 1 MiB are sent from where they lie to where
+// they belong, the same number at once, and nothing else is done: no requests, no accounting, no liveness. Used by
+// wire_bench.
 #pragma once
 
 #include <poll.h>
@@ -95,9 +96,9 @@ class BareUcx {
   const Buffer& source_;
   const ucx_channel::Spin spin_;
   std::array<std::size_t, 2 * kUnderWay> headers_{};
-  std::byte* destination_ = nullptr;  // of the receiving thread, as `landed_`
+  std::byte* destination_ = nullptr;  // the receiving thread's, as is `landed_`
   std::size_t landed_ = 0;
-  std::size_t under_way_ = 0;  // of the sending thread
+  std::size_t under_way_ = 0;  // the sending thread's
   std::atomic<std::size_t> wanted_{0};
   ucx_channel::UcxLink sender_;
   ucx_channel::UcxLink receiver_;

@@ -1,6 +1,6 @@
 // What a sync costs for each tensor, whatever its size: 24 004 tensors of at most 512 bytes, published and reloaded
-// over `inproc` again and again. All of it counts: the walk, magnitudes and digests, manifest, session, pipeline and
-// commit.
+// over `inproc` again and again. Everything is measured: the walk, magnitudes and digests, manifest, session, pipeline
+// and commit.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -31,7 +31,7 @@ Sync Measure(Trainer& trainer, Engine& engine) {
 void Run(const std::string& recipe, int turns) {
   Trainer trainer(kSmall);
   Engine engine(kSmall, recipe, CommitPolicy::kStaged, trainer.endpoint(), kNoLimit);
-  const Sync first = Measure(trainer, engine);  // plans
+  const Sync first = Measure(trainer, engine);  // the first sync makes the plan
   std::vector<double> publish, reload;
   for (int i = 0; i < turns; ++i) {
     const Sync sync = Measure(trainer, engine);

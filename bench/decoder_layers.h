@@ -1,4 +1,4 @@
-// A Qwen2 of a given size, and weights for it: what benchmarks of reloads load.
+// A Qwen2 of a given size, and weights for it. Benchmarks of reloads load it.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ inline std::vector<TensorSpec> SpecsOf(const Size& size) {
   return specs;
 }
 
-// Of bf16: normal numbers below 4, of either sign.
+// Fills with bf16: normal numbers (not subnormal) below 4, of either sign.
 inline void FillWithWeights(std::span<std::byte> bytes) {
   auto* values = reinterpret_cast<std::uint16_t*>(bytes.data());
   for (std::size_t i = 0; i < bytes.size() / 2; ++i) {

@@ -1,4 +1,4 @@
-// Layers of weights that benchmarks of kernels walk through, and the memory for what they become.
+// Layers of weights that benchmarks of kernels walk through, and memory for the results.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ struct Unmap {
 };
 using Memory = std::unique_ptr<std::byte, Unmap>;
 
-// In 2 MiB pages where the system has them.
+// Allocates in 2 MiB pages if the system has them.
 inline Memory Allocate(std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -33,11 +33,12 @@ struct LayersShape {
   std::int64_t rows;
   std::int64_t cols;
   std::int64_t count;
-  std::int64_t values_offset = 0;  // values begin so far behind a page: kernels stream to whole cache lines alone
-  std::int64_t zeros_every = 0;    // of so many elements the first 16 are 0, as where weights were pruned; 0: of none
+  std::int64_t values_offset = 0;  // values begin so far behind a page; kernels stream only to whole cache lines
+  std::int64_t zeros_every = 0;    // the first 16 of so many elements are 0, as in pruned weights; 0: none are
 };
 
-// `count` layers of `rows` x `cols` normal bf16 weights. A resource; filled once, read by the threads of a pool.
+// `count` layers of `rows` x `cols` normally distributed bf16 weights. Resource; filled once, then read by the threads
+// of a pool.
 class Layers {
  public:
   explicit Layers(const LayersShape& shape) : shape_(shape), row_amax_(static_cast<std::size_t>(shape.rows)) {
@@ -65,11 +66,11 @@ class Layers {
   MatrixView layer(std::int64_t index) const {
     return {DType::kBF16, source_.get() + index * layer_bytes(), rows(), cols(), cols() * 2};
   }
-  // Of a layer whose values take `bytes`, at most as many as its weights.
+  // Where a layer's values go. They take `bytes`, at most as many as its weights.
   std::byte* values(std::int64_t index, std::int64_t bytes) const {
     return values_.get() + shape_.values_offset + index * bytes;
   }
-  // Of any one layer, under any recipe.
+  // Memory for the scales of one layer at a time, under any recipe.
   std::byte* scales() const { return scales_.get(); }
 
  private:

@@ -1,5 +1,5 @@
-// A publisher and one rank of an engine in this process, as their owners drive them: what benchmarks of whole syncs
-// have.
+// A publisher and one rank of an engine in this process, driven as their owners would drive them. Used by benchmarks of
+// whole syncs.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class Trainer {
   std::string endpoint() const { return publisher_.endpoint(); }
   double bytes() const { return static_cast<double>(bytes_); }
   double tensors() const { return static_cast<double>(specs_.size()); }
-  // Anew: nobody has asked for a digest of it.
+  // Publishes a new version, of which nobody has asked for a digest yet.
   void Publish() {
     Weights weights{.specs = specs_,
                     .walk = [this](std::span<const std::string>) { return MakeWeightsIterator(OneByOne()); },
@@ -53,7 +53,7 @@ class Trainer {
   }
 
  private:
-  // As a walk over a trainer's own tensors gives them (layercast/torch.h): each is named and described when it is due.
+  // Yields tensors as a walk over a trainer's own does (layercast/torch.h): each is named and described when it is due.
   std::function<std::optional<NamedTensor>()> OneByOne() const {
     return [this, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
       if (next == tensors_.size()) return std::nullopt;
@@ -83,7 +83,7 @@ struct Times {
 // One rank, as a receiver drives it.
 class Engine {
  public:
-  // `recipe` by name; `rate` as in throttled_transport.h.
+  // `recipe` is a recipe's name. `rate` is as in throttled_transport.h.
   Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher, const double& rate,
          const ParallelConfig& parallel = {})
       : publisher_(std::move(publisher)),

@@ -1,11 +1,12 @@
 // How far receiving, processing and digesting overlap: the time from a published version to a committed one over a
 // channel throttled to a multiple of the install's own speed, against the slower of the two alone, all in one run.
-//   wire     the version is fetched and its digests are checked; nothing is made of it
+//   wire     the version is fetched and its digests are checked; it is not processed
 //   install  the same version over a channel without a limit, processed and committed
 //   both     over the throttled channel, processed and committed
-// `ratio` is the median of both / max(wire, install) of the same turn. A staged version is copied into place in the
-// end, when nothing is left to overlap that with: `staging` is the same ratio up to there. Every turn publishes anew.
-// Of an engine of several ranks, each has a link of its own, and all begin together; what counts is the last of them.
+// `ratio` is the median of both / max(wire, install) of the same turn. At the end a staged version is copied into
+// place, when nothing is left to overlap that with; `staging` is the same ratio without that. Every turn publishes a
+// new version. If the engine has several ranks, each has a link of its own, and all begin together; the last of them
+// counts.
 //
 //   overlap_bench [TURNS [LAYERS [TP]]]
 #include <algorithm>
@@ -27,15 +28,15 @@
 namespace layercast::bench {
 namespace {
 
-// Both of 0.98 GB: layers of 122 MB, or more of 31 MB.
+// A model of 0.98 GB: layers of 122 MB, or a larger number of layers of 31 MB.
 Size ModelOfLayers(std::int64_t layers) {
   return layers <= 8 ? Size{layers, 2048, 8192, 16, 4, 128} : Size{layers, 1024, 4096, 8, 2, 128};
 }
 constexpr double kFactors[] = {0.25, 0.5, 1, 2, 4};
-constexpr double kWarmUpRate = 0.5e9;  // what the probe is then measured at: no rate below is a reason to warn
+constexpr double kWarmUpRate = 0.5e9;  // the rate that the probe measures: low, so that later rates cause no warning
 constexpr const char* kRecipe = "fp8_per_channel";
 
-// A rank that makes nothing of what it receives.
+// A rank that does nothing with what it receives.
 class Wire final : public FetchSink {
  public:
   Wire(const Size& size, const ParallelConfig& parallel, std::string publisher, const double& rate)
@@ -74,7 +75,7 @@ class Wire final : public FetchSink {
   std::uint64_t attempt_ = 0;
 };
 
-// All ranks at once; the last of each counts.
+// Runs all ranks at once. Of each time, the longest counts.
 Times Together(std::size_t ranks, const std::function<Times(std::size_t)>& take) {
   std::vector<Times> times(ranks);
   {

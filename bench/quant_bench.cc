@@ -1,8 +1,8 @@
 // The quantize kernels, each as a ratio to the streaming limit of its own traffic measured in the same run: every
 // sample of a kernel lies between two samples of the limit, and the figures are medians over those samples during which
-// no other program ran in our place (their number is `quiet`). On a busy machine there may be none: `ratio_processor`
-// is the ratio of processor time over all samples. Speeds are of source bytes. What bounds a kernel is told by its
-// speed from the second-level cache (`cached_GBps`): arithmetic, if that is not beyond the limit.
+// no other program took a processor away (their number is `quiet`). On a busy machine there may be none: then look at
+// `ratio_processor`, the ratio of processor time over all samples. Speeds are of source bytes. A kernel's speed from
+// the second-level cache (`cached_GBps`) tells what bounds it: if that is not above the limit, arithmetic does.
 // --target=AVX2 measures kernels and limits of that instruction set.
 #include <benchmark/benchmark.h>
 #include <hwy/targets.h>
@@ -29,17 +29,17 @@ namespace {
 
 constexpr int kSamples = 200;
 
-// What a pass is measured on.
+// The layers that a pass is measured on. Value.
 struct Ground {
   LayersShape in_memory{.rows = 4096, .cols = 4096, .count = 8};  // 256 MiB, as much again of values: no cache holds it
   LayersShape in_cache{.rows = 64, .cols = 4096, .count = 1};     // 512 KiB
 };
 
-// A pass over blocks of 128 rows encodes one tile while it scans the next: where there is one alone, it never does.
-// Four tiles, since in narrower ones every row costs more.
+// For passes over blocks of 128 rows. Such a pass encodes one tile while it scans the next, so a single tile would not
+// show that. There are four tiles, and not narrower ones, in which every row costs more.
 Ground ByBlocks() { return {.in_cache = {.rows = 512, .cols = 512, .count = 1}}; }
 
-// Of each tile of the small blocks' pass (2048 elements), one block is 0.
+// In each tile of the small blocks' pass (2048 elements), one block is all zeros.
 Ground WithZeroBlocks() {
   Ground ground;
   ground.in_memory.zeros_every = ground.in_cache.zeros_every = 2048;
@@ -66,7 +66,7 @@ LayerPass LimitPass(ReadPattern pattern, const std::vector<Writes>& passes) {
 struct Sample {
   double seconds = 0.0;
   double processor_seconds = 0.0;  // of all threads
-  bool quiet = false;              // no other program took a processor away meanwhile
+  bool quiet = false;              // no other program took a processor away during the sample
 };
 
 double ProcessorSeconds() {
@@ -75,7 +75,7 @@ double ProcessorSeconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Walks through the layers, so that none is in a cache when its turn comes, unless all are.
+// Walks through the layers in turn, so that no layer is cached when its turn comes, unless all fit the cache.
 class Sampler {
  public:
   Sampler(const Layers& layers, WorkerPool& pool) : layers_(layers), pool_(pool) {}
@@ -96,7 +96,7 @@ class Sampler {
   std::int64_t layer_ = 0;
 };
 
-// The faster pattern of reading, by samples in turn.
+// The limit with the faster read pattern, which is found by samples taken in turn.
 LayerPass FastestLimit(Sampler& sampler, const std::vector<Writes>& passes) {
   constexpr int kTries = 30;
   const LayerPass patterns[] = {LimitPass(ReadPattern::kSequential, passes),
@@ -106,10 +106,10 @@ LayerPass FastestLimit(Sampler& sampler, const std::vector<Writes>& passes) {
   return Median(seconds[0]) < Median(seconds[1]) ? patterns[0] : patterns[1];
 }
 
-// Source bytes per second from the cache: one thread's, the fastest of many.
+// Source bytes per second from the cache, by one thread: the fastest of many samples.
 double CachedSpeed(const LayerPass& pass, LayersShape shape) {
   constexpr int kTries = 300;
-  shape.values_offset = 32;  // across cache lines, so that they are not streamed to memory
+  shape.values_offset = 32;  // not aligned to cache lines, so that values are not streamed to memory
   WorkerPool pool(1);
   const Layers layers(shape);
   Sampler sampler(layers, pool);
@@ -118,7 +118,8 @@ double CachedSpeed(const LayerPass& pass, LayersShape shape) {
   return static_cast<double>(layers.layer_bytes()) / fastest;
 }
 
-// `limit` says what the pass must at least do to memory: for each time it reads its source, what it writes.
+// `limit` says what the pass must do to memory at least: one entry for each time that it reads its source, with what it
+// writes meanwhile.
 void Measure(benchmark::State& state, const LayerPass& pass, const std::vector<Writes>& limit, const Ground& ground) {
   const auto threads = static_cast<std::size_t>(state.range(0));
   WorkerPool pool(threads);
@@ -205,7 +206,7 @@ void RegisterAll() {
   Register("scan", ScanLayer, {Writes::kNone});
 }
 
-// The instruction set of `--target=NAME`, which is taken out of the arguments.
+// Chooses the instruction set of `--target=NAME`, and removes that from the arguments.
 void ChooseTarget(int& argc, char** argv) {
   constexpr std::string_view kOption = "--target=";
   char** const end = std::remove_if(argv + 1, argv + argc, [&](const char* argument) {

@@ -1,6 +1,6 @@
-// How the time to feed N receivers grows with N, when every end has an uplink of the same rate: with receivers that
-// relay, and with the publisher alone, all in one run. `time` is of the last receiver, in times that one receiver takes
-// alone; `copies` what the publisher sent. Over `zmq`, in one process; nothing is made of the bytes.
+// How the time to feed N receivers grows with N if every end has an uplink of the same rate: with receivers that relay,
+// and with the publisher alone, all in one run. `time` is the last receiver's, as a multiple of what one receiver takes
+// alone; `copies` is how often the publisher sent the version. Over `zmq`, in one process; the bytes are not processed.
 #include <cstdio>
 #include <future>
 #include <memory>
@@ -37,7 +37,7 @@ class Nothing final : public FetchSink {
 
 struct Fed {
   double seconds = 0;
-  double copies = 0;  // that the publisher sent
+  double copies = 0;  // how many the publisher sent
 };
 
 class Field {

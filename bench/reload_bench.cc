@@ -1,7 +1,8 @@
-// The layerwise pipeline: speed of source bytes by its two ways, per second of processor time of all threads, because
-// that does not depend on what else the machine does (`memcpy`: the same bytes copied once; `traffic`: bytes of memory
-// that each source byte costs, counted from what the stages read and write, caches left aside), peak memory of a staged
-// reload, and bookkeeping in ns per tensor. Two decoder layers of 122 MB, or thousands of very small ones.
+// The layerwise pipeline: the speed of its two ways, the peak memory of a staged reload, and bookkeeping in ns per
+// tensor. Speeds are source bytes per second of processor time of all threads, because that does not depend on what
+// else the machine does. `memcpy` copies the same bytes once. `traffic` is the bytes of memory that each source byte
+// costs, counted from what the stages read and write, without regard to caches. The model is two decoder layers of 122
+// MB, or thousands of very small ones.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -55,7 +56,7 @@ struct Bench {
   }
 
   HostMemory host;
-  CachingMemory layer_memory{host};  // as a receiver has it
+  CachingMemory layer_memory{host};  // as a receiver has
   WorkerPool pool{2};
   HostWork work{layer_memory, pool};
   FailPoints failpoints;
@@ -91,14 +92,14 @@ void Pipeline(benchmark::State& state, const std::string& recipe, bool direct, d
   Staging staging(layout, bench.host);
   const PlannedSchedule planned = MakeSchedule(
       bench.plan, bench.manifest, {.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity())});
-  Load(bench, layout, staging, planned, direct);  // first touch
+  Load(bench, layout, staging, planned, direct);  // touches memory for the first time, and is not measured
   for (auto _ : state) Load(bench, layout, staging, planned, direct);
   state.counters["source_GBps"] = benchmark::Counter(static_cast<double>(bench.manifest.total_bytes()) / 1e9,
                                                      benchmark::Counter::kIsIterationInvariantRate);
   state.counters["traffic"] = traffic;
 }
 
-// What a copy of the same bytes costs, from a version's tensors to as many of staged memory.
+// What it costs to copy the same bytes, from a version's tensors to staged memory of the same size.
 void Memcpy(benchmark::State& state) {
   Bench bench(kLarge, "none");
   std::vector<Buffer> copies;
@@ -129,7 +130,7 @@ void Bookkeeping(benchmark::State& state, bool direct) {
                          benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-// What is counted for each tensor, and nothing of the work on its bytes.
+// What the bookkeeping of each tensor costs, without the work on its bytes.
 void Coverage(benchmark::State& state) {
   Bench bench(kSmall, "none");
   const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
@@ -154,7 +155,7 @@ std::uint64_t LargestLayer(const LoadPlan& plan) {
   return largest;
 }
 
-// Staging and layer buffers together, beside one quantized copy and two layers in full precision.
+// The peak of staging and layer buffers together, compared with one quantized copy and two layers in full precision.
 void PeakMemory(benchmark::State& state, const std::string& recipe) {
   Bench bench(kLarge, recipe);
   CountingMemory memory(bench.host);

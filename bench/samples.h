@@ -1,4 +1,4 @@
-// What benchmarks of kernels are given, and what is made of what they measure.
+// Inputs of kernel benchmarks, and how their measurements are evaluated.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace layercast::bench {
 
-// bf16 bits of weights as they come: normal, of standard deviation 0.02. The same ones each time.
+// The bf16 bits of typical weights: normally distributed, with standard deviation 0.02. The same ones each time.
 inline std::vector<std::uint16_t> NormalBf16(std::size_t count) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.0F, 0.02F);
@@ -21,7 +21,7 @@ inline std::vector<std::uint16_t> NormalBf16(std::size_t count) {
   return weights;
 }
 
-// 0 of none.
+// The median; 0 if there are no values.
 inline double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

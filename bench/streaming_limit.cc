@@ -26,7 +26,7 @@ HWY_INLINE void Prefetch(const std::uint8_t* from, std::size_t i) {
   }
 }
 
-// Reads kReads vectors for each that it writes; 0: writes none.
+// Reads kReads vectors for each one that it writes; with 0 it writes none.
 template <std::size_t kReads>
 std::uint8_t Stream(ReadPattern pattern, const std::byte* source, std::size_t bytes, std::uint8_t* destination) {
   const hn::CappedTag<std::uint8_t, kLine> d;

@@ -1,5 +1,5 @@
-// The fastest pass over memory that reads some bytes and writes some, with no arithmetic: what quantize kernels are
-// measured against. Wide loads and non-temporal stores.
+// The fastest pass over memory that reads some bytes and writes some, without arithmetic, by wide loads and
+// non-temporal stores. Quantize kernels are measured against it.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace layercast::bench {
 
-// What asks for the memory: only the processor itself, or four interleaved pages too (src/tensor/page_prefetch.h).
-// Which is faster depends on the processor; the limit is the faster one.
+// How memory is prefetched: by the processor alone, or also explicitly, four interleaved pages at a time
+// (src/tensor/page_prefetch.h). Which is faster depends on the processor, and the limit is the faster one.
 enum class ReadPattern { kSequential, kInterleaved };
 
-// How many bytes are written for those that are read.
+// What fraction of the bytes that are read is written.
 enum class Writes { kNone, kQuarter, kHalf, kAll };
 
-// Bytes written when `bytes` are read.
+// How many bytes are written when `bytes` are read.
 constexpr std::int64_t Written(Writes writes, std::int64_t bytes) {
   switch (writes) {
     case Writes::kNone: return 0;
@@ -24,8 +24,8 @@ constexpr std::int64_t Written(Writes writes, std::int64_t bytes) {
   }
 }
 
-// Reads `bytes` at `source`, a multiple of 16 KiB, and writes its part of them; both 64-byte aligned. The result stands
-// for all that was read where nothing was written.
+// Reads `bytes` at `source`, a multiple of 16 KiB, and writes the fraction of them; both addresses are 64-byte aligned.
+// The result depends on all that was read, so that reading cannot be optimized away when nothing is written.
 std::uint8_t StreamThrough(ReadPattern pattern, Writes writes, const std::byte* source, std::size_t bytes,
                            std::uint8_t* destination);
 

@@ -1,6 +1,6 @@
-// A channel of a limited rate that costs no core: chunks are here no earlier than a link of that rate would have
-// brought them, one after the other, where all that one publisher's end sends shares one link. Used by overlap_bench
-// (over `inproc`, whose chunks are there at once) and relay_bench.
+// A channel of a limited rate that takes no core: chunks arrive no earlier than a link of that rate would have brought
+// them, one after the other. All that one publisher's end sends shares one link. Used by overlap_bench (over `inproc`,
+// whose chunks are there at once) and relay_bench.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@
 
 namespace layercast::bench {
 
-// Of one publisher's end. Thread-safe.
+// The link of one publisher's end. Resource; thread-safe.
 class Uplink {
  public:
   // `bytes_per_second` may change between chunks; 0: no limit.
   explicit Uplink(const double& bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  // When so many bytes will have gone, behind those that wait already.
+  // Queues so many bytes behind those that wait already, and returns when they will have been sent.
   Deadline::Clock::time_point Queue(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     idle_from_ = std::max(idle_from_, Deadline::Clock::now());
@@ -70,7 +70,7 @@ class ThrottledEnd final : public FetchingEnd {
   const std::unique_ptr<FetchingEnd> inner_;
   Uplink& uplink_;
   std::map<std::uint64_t, Clock::time_point> due_;
-  std::optional<ChunkCompletion> arrived_;  // inner_ brings them in the order that they were asked for
+  std::optional<ChunkCompletion> arrived_;  // one is enough: inner_ brings chunks in the order of the requests
 };
 
 class ThrottledTransport final : public Transport {

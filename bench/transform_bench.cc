@@ -1,6 +1,6 @@
-// Transforms of a checkpoint's tensors: how fast stage 3 puts pieces that lie otherwise than the parameter into their
-// places, as a ratio to the streaming limit of the same traffic (as much written as read), measured before and after
-// each sample. One thread, and its processor time: other programs may run. Speeds are of source bytes.
+// Transforms of a checkpoint's tensors: how fast stage 3 puts pieces into place that are laid out otherwise than the
+// parameter, as a ratio to the streaming limit of the same traffic (as much written as read), measured before and after
+// each sample. One thread, by its processor time, so other programs may run. Speeds are of source bytes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -29,14 +29,14 @@ const Layers& LayersInMemory() {
   return layers;
 }
 
-// How a tensor of kRows x kCols elements, or of twice as many in two parts that take turns, becomes the parameter.
+// How a tensor becomes the parameter. It has kRows x kCols elements, or twice as many in two alternating parts. Value.
 struct Case {
   const char* name;
   Shape read_as;
   Box source;
   Shape parameter;
   ElementOrder order;
-  std::uint64_t row_bytes, stride;  // of what lies contiguous in the source, and from one to the next
+  std::uint64_t row_bytes, stride;  // of each contiguous run in the source, and from one run to the next
 };
 
 std::vector<Case> Cases() {
@@ -70,7 +70,7 @@ double Seconds(const std::function<void()>& pass) {
   return ProcessorSeconds() - begin;
 }
 
-// All of the source box, in pieces. Bytes of it.
+// Moves all of the source box, in pieces. Returns its bytes.
 std::uint64_t Move(const Case& c, std::int64_t layer) {
   const Layers& layers = LayersInMemory();
   const TensorSpec parameter{"w", DType::kBF16, c.parameter};
@@ -88,7 +88,7 @@ std::uint64_t Move(const Case& c, std::int64_t layer) {
   return bytes;
 }
 
-// Of as many bytes.
+// The seconds that the streaming limit takes for as many bytes.
 double LimitSeconds(std::uint64_t bytes, std::int64_t layer) {
   const Layers& layers = LayersInMemory();
   double fastest = 1e9;
@@ -102,7 +102,7 @@ double LimitSeconds(std::uint64_t bytes, std::int64_t layer) {
   return fastest;
 }
 
-// What both ends do before that.
+// Digests the pieces, as both ends do before stage 3.
 std::uint64_t DigestPieces(const Case& c, std::int64_t layer) {
   const auto bytes = static_cast<std::uint64_t>(c.source.num_elements()) * kElement;
   for (std::uint64_t begin = 0; begin < bytes; begin += kPieceBytes) {
@@ -113,7 +113,7 @@ std::uint64_t DigestPieces(const Case& c, std::int64_t layer) {
   return bytes;
 }
 
-// Of one layer. Returns its bytes.
+// Works on one layer, and returns its bytes.
 using Pass = std::function<std::uint64_t(std::int64_t layer)>;
 
 void Measure(benchmark::State& state, const Pass& pass) {

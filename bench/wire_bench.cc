@@ -1,5 +1,6 @@
-// Data channels against the limit that the same bytes have in the same run: memcpy for shm, bare UCX and bare libzmq
-// for ucx and zmq. Every sample of a channel follows one of its limit; `ratio` is the median of neighbours' quotients.
+// Data channels against the limit for the same bytes, measured in the same run: memcpy for shm, bare UCX for ucx, and
+// bare libzmq for zmq. Every sample of a channel follows one of its limit; `ratio` is the median of the quotients of
+// such pairs.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -36,7 +37,8 @@ double SecondsOf(const std::function<void()>& step) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Of all threads of this process: where other programs keep the cores busy, elapsed time says more about them than us.
+// The processor time of all threads of this process. If other programs keep the cores busy, elapsed time would say more
+// about them.
 double ProcessorSeconds() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -67,11 +69,11 @@ std::vector<double> Quotients(const std::vector<double>& of, const std::vector<d
   return quotients;
 }
 
-// Runs both in turn, and reports the speed of each and their ratio.
+// Runs channel and limit in turn, and reports the speed of each and their ratio.
 void Compare(benchmark::State& state, std::size_t bytes, const std::function<void()>& channel,
              const std::function<void()>& limit) {
   channel();
-  limit();  // both have touched their memory now
+  limit();  // from here on, both have touched their memory
   Cost channel_cost;
   Cost limit_cost;
   for (auto _ : state) {
@@ -111,8 +113,7 @@ struct Publisher {
 
 Region ChunkAt(std::size_t offset, std::size_t bytes) { return {0, offset, bytes, 1, bytes}; }
 
-// The first request for an offer by a receiver that has mapped nothing yet; then what reading a byte of each page
-// costs.
+// Times the first request for an offer by a receiver that has mapped nothing yet, and then reading a byte of each page.
 void ShmAttach(benchmark::State& state) {
   const std::size_t bytes = static_cast<std::size_t>(state.range(0)) * kMiB;
   const auto publisher_transport = Named("shm");
@@ -121,7 +122,7 @@ void ShmAttach(benchmark::State& state) {
   std::vector<double> attach;
   std::vector<double> touch;
   for (auto _ : state) {
-    const auto transport = Named("shm");  // a new one each time: it would keep its mappings
+    const auto transport = Named("shm");  // a new one each time, because it keeps its mappings
     const auto receiver = transport->Connect(publisher.end->address(), Deadline::After(kPatience));
     const Region region = ChunkAt(0, bytes / tensors);
     std::optional<ChunkCompletion> completion;
@@ -143,7 +144,7 @@ void ShmAttach(benchmark::State& state) {
   state.counters["first_touch_ms"] = Median(touch) * 1e3;
 }
 
-// Chunk by chunk, as a receiver copies out what it serves on.
+// Copies chunk by chunk, as a receiver copies out what it relays.
 void ShmCopy(benchmark::State& state) {
   const std::size_t bytes = 512 * kMiB;
   const auto transport = Named("shm");
@@ -178,7 +179,7 @@ void ShmCopy(benchmark::State& state) {
       });
 }
 
-// Several engines at once, each with a connection of its own, a thread, and a copy of the whole version.
+// Several engines read at once, each with a connection of its own, a thread, and a copy of the whole version.
 void ShmReaders(benchmark::State& state) {
   const auto readers = static_cast<std::size_t>(state.range(0));
   const std::size_t bytes = 128 * kMiB;
@@ -218,8 +219,8 @@ void ShmReaders(benchmark::State& state) {
       });
 }
 
-// What libzmq does with the same sockets, the same messages of 1 MiB sent from where they lie, the same number under
-// way and the same copy at the end, and nothing else.
+// Bare libzmq, the limit of the zmq channel: the same sockets, the same messages of 1 MiB sent from where they lie, the
+// same number under way and the same copy at the end, and nothing else.
 class BareZmq {
  public:
   explicit BareZmq(const Buffer& source) : source_(source), router_(server_, ZMQ_ROUTER), dealer_(client_, ZMQ_DEALER) {
@@ -327,8 +328,8 @@ BENCHMARK(ZmqFetch)->Iterations(21)->UseManualTime();
 }  // namespace layercast::bench
 
 int main(int argc, char** argv) {
-  // libzmq takes fresh memory for every message that it receives, and by default glibc gives most of it back to the
-  // kernel each time: its page faults, which come and go from run to run, would drown both sides of the comparison.
+  // libzmq allocates memory for every message that it receives, and by default glibc gives most of it back to the
+  // kernel each time. The page faults vary from run to run, and would drown both sides of the comparison.
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
   benchmark::Initialize(&argc, argv);

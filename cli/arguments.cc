@@ -63,7 +63,7 @@ bool ReadItem(const std::string& text, Number& number) {
 
 template <typename Item>
 CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Item>& items, const std::string& help) {
-  // CLI11's own delimiter would drop an empty item without a word.
+  // CLI11's own delimiter would silently drop an empty item.
   const auto take = [&items, flag](const std::vector<std::string>& lists) {
     const std::string of = std::is_integral_v<Item> ? "whole numbers" : "names";
     for (const std::string& list : lists) {

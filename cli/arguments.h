@@ -16,18 +16,18 @@
 
 namespace layercast::cli {
 
-// What an option of a whole number is checked by. (CLI11's own checks spell the bounds of the type out.)
+// Checks an option that takes a whole number. (The messages of CLI11's own checks spell out the bounds of the type.)
 CLI::Validator WholeNumber(std::uint64_t least);
-// Of a number that is finite and at least zero.
+// Checks an option that takes a finite number of at least zero.
 CLI::Validator NumberFromZero();
-// An option that lists names or whole numbers with commas between, and may be given several times.
+// Declares an option that lists names or whole numbers with commas between, and may be given several times.
 template <typename Item>
 CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Item>& items, const std::string& help);
-// Every option's: an empty value is a variable of a script that is not set, and would count as an option that was left
-// out.
+// Checks every option. An empty value is mostly a script's variable that is not set, and would otherwise count as an
+// option that was left out.
 CLI::Validator NotEmpty();
 
-// Of a subcommand that asks one engine, or a publisher: --timeout SECONDS, the deadline of the whole command.
+// --timeout SECONDS of a subcommand that asks one engine or publisher: the deadline of the whole command. Value.
 class Timeout {
  public:
   void Declare(CLI::App& app);
@@ -38,13 +38,14 @@ class Timeout {
   double seconds_ = 300;
 };
 
-// Of a subcommand that reads a checkpoint: --load-format NAME, --secondary-weights PREFIX=PATH.
+// --load-format NAME and --secondary-weights PREFIX=PATH of a subcommand that reads a checkpoint. Value.
 class CheckpointFlags {
  public:
-  // `path`: the option that says where the checkpoint lies, without which these mean nothing; null: it is always there.
+  // `path` is the option that says where the checkpoint lies, without which these flags mean nothing. Null: the
+  // checkpoint is a required argument.
   void Declare(CLI::App& app, CLI::Option* path = nullptr);
   const std::string& load_format() const { return load_format_; }
-  // The paths are absolute: the process that opens them need not be this one. Throws UsageError.
+  // The source's paths are absolute, because another process may open them. Throws UsageError.
   CheckpointSource At(const std::string& path) const;
 
  private:
@@ -52,26 +53,26 @@ class CheckpointFlags {
   std::vector<std::string> secondary_;
 };
 
-// {"weights_path", "load_format", "secondary_weights"}: as engines take it.
+// The source as engines take it: {"weights_path", "load_format", "secondary_weights"}.
 Json CheckpointJson(const CheckpointSource& source);
 
-// "run-17@42". Throws UsageError.
+// Parses "run-17@42". Throws UsageError.
 Version ParseVersion(const std::string& text);
-// "run-17@42:0123456789abcdef" of a version's JSON form.
+// "run-17@42:0123456789abcdef", from a version's JSON form.
 std::string VersionText(const Json& version);
-// "3.9 GB/s", or "-" of one that was not measured.
+// "3.9 GB/s", or "-" for a rate that was not measured.
 std::string RateText(const Json& gb_per_s);
-// Of a folder that another process opens: its working directory is not ours.
+// For a path that another process opens, whose working directory may be another.
 std::string AbsolutePath(const std::string& path);
-// --input-scales, --kv-cache-scales.
+// Declares --input-scales and --kv-cache-scales.
 void DeclareScales(CLI::App& app, HeldScales& scales);
-// --expert-parallel, --expert-placement NAME.
+// Declares --expert-parallel and --expert-placement NAME.
 void DeclareExperts(CLI::App& app, bool& parallel, ExpertPlacement& placement);
-// --pp-layers N,N,...: of each pipeline stage.
+// Declares --pp-layers N,N,...: how many layers each pipeline stage has.
 void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers);
-// --weight-rules FILE.
+// Declares --weight-rules FILE.
 void DeclareWeightRules(CLI::App& app, std::string& path);
-// What --draft names: the draft layers of the checkpoint, or a folder, which is made absolute.
+// The value of --draft, which names the checkpoint's own draft layers, or a folder, whose path is made absolute.
 std::string AbsoluteDraft(const std::string& draft);
 
 }  // namespace layercast::cli

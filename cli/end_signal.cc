@@ -19,7 +19,7 @@ sigset_t EndSignals() {
   return signals;
 }
 
-// Blocked, a signal waits in the descriptor instead of ending the process.
+// Blocks the signals, so that they wait in the descriptor instead of ending the process.
 int OpenBlocked(const sigset_t& signals) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -35,7 +35,7 @@ bool EndSignal::WaitOr(const WakeUp& other) { return WaitFor(other.fd()); }
 
 bool EndSignal::WaitFor(int other_fd) {
   while (true) {
-    pollfd fds[] = {{signals_.get(), POLLIN, 0}, {other_fd, POLLIN, 0}};  // poll passes a negative descriptor by
+    pollfd fds[] = {{signals_.get(), POLLIN, 0}, {other_fd, POLLIN, 0}};  // poll ignores a negative descriptor
     ::poll(fds, 2, -1);
     signalfd_siginfo signal = {};
     if (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as an event that main waits for. Used by the subcommands that run on.
+// SIGINT and SIGTERM as an event that main waits for. Used by the subcommands that run until they are ended.
 #pragma once
 
 #include "src/base/unique_fd.h"
@@ -6,13 +6,13 @@
 
 namespace layercast::cli {
 
-// Resource; made before any other thread, so that all of them leave the signals to it.
+// Resource. Must be made before any other thread, so that all threads leave the signals to it.
 class EndSignal {
  public:
   EndSignal();
-  // Until one of the two arrives; at once if it has already.
+  // Waits until one of the two signals arrives. Returns at once if one has already.
   void Wait();
-  // The same, or until `other` rings. True: a signal has arrived.
+  // Waits until a signal arrives or `other` rings. Returns true if a signal has arrived.
   bool WaitOr(const WakeUp& other);
 
  private:

@@ -19,7 +19,7 @@
 namespace layercast::cli {
 namespace {
 
-// The same facts in both forms, gathered in one walk: reading the bytes is what costs.
+// Gathers a report's facts, as JSON and as text, in one walk, because reading the bytes is what costs.
 class CheckpointReport {
  public:
   CheckpointReport(const CheckpointSurvey& survey, ProgressBar& bar) : survey_(survey) {
@@ -55,7 +55,7 @@ class CheckpointReport {
     text_ += digest + "  " + file + "  " + at.spec.name + "  " + Describe(at.spec) + "\n";
   }
 
-  // The tensor's digest; its entry is kept for the version's.
+  // The tensor's digest. Its manifest entry is kept, for the version's digest.
   Digest Digested(const NamedTensor& named) {
     try {
       entries_.push_back(EntryOf(named.name, named.tensor, pool_));
@@ -66,7 +66,7 @@ class CheckpointReport {
     }
   }
 
-  // What `status` shows of this checkpoint once it is published or served: null if it cannot be.
+  // Adds the digest that `status` shows once this checkpoint is published or served. Null if it cannot be.
   void AddVersionDigest() {
     json_["digest"] = nullptr;
     if (!survey_.problems.empty()) return;
@@ -92,7 +92,7 @@ class CheckpointReport {
   WorkerPool pool_{std::max(1U, std::thread::hardware_concurrency())};
   std::uint64_t bytes_ = 0;
   std::vector<ManifestEntry> entries_;
-  std::string unpublishable_;  // why; empty: nothing seen so far
+  std::string unpublishable_;  // why it cannot be published; empty: no reason seen so far
   Json json_ = {{"files", Json::array()},   {"tensors", Json::array()}, {"bytes", 0},
                 {"digest", nullptr},        {"ignored", Json::array()}, {"warnings", Json::array()},
                 {"problems", Json::array()}};

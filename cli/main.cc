@@ -1,5 +1,5 @@
-// The program `layercast`: finds the subcommand, runs it, and turns what it throws into an exit status. Nothing else
-// in the program decides one.
+// The program `layercast`: finds the subcommand, runs it, and turns what it throws into an exit status. Exit statuses
+// are decided nowhere else.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -38,7 +38,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   return all;
 }
 
-// One sentence for people; for scripts an object, unless they have one.
+// Prints the error: one sentence for people and, for scripts, an object, unless one was printed already.
 int Refuse(ExitStatus status, Output& output, const std::string& who, const Error& error) {
   std::fprintf(stderr, "%s: %s\n", who.c_str(), error.what());
   if (!output.json() || output.printed()) return status;
@@ -69,15 +69,15 @@ int Run(Subcommand& subcommand, Output& output) {
   }
 }
 
-// --help and --version are no errors, though the library throws them.
+// Answers --help and --version, which the library throws as if they were errors, and refuses real errors.
 int AnswerOrRefuse(const CLI::App& app, const CLI::ParseError& error, std::span<char* const> arguments) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
-  // The flag may stand behind the mistake: look for it where the parser did not get to.
+  // --json may stand behind the mistake, where the parser did not get to, so it is looked for here.
   Output output(std::ranges::find(arguments, std::string_view("--json")) != arguments.end());
   std::string who = "layercast";
   for (const CLI::App* named : app.get_subcommands()) who += " " + named->get_name();
   std::string message = error.what();
-  // A flag that is misspelt is missing too: the parser names that alone.
+  // A required flag that is misspelt is missing too, and the parser names only that. So the misspelt one is named here.
   for (const CLI::App* named : app.get_subcommands()) {
     if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::RequiredError)) break;
     for (const std::string& unknown : named->remaining()) message += "; not expected: '" + unknown + "'";

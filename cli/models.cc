@@ -1,5 +1,5 @@
 // layercast models: the families of this build, what each is made of, which recipes its weights take, and whether the
-// built-in engine computes it. Found out, not written down: each family's tree is built and asked.
+// built-in engine computes it. No list is kept for this: each family's tree is built and asked.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -16,7 +16,7 @@
 namespace layercast::cli {
 namespace {
 
-// A small model of any family: each reads the fields that it knows, and of the rest takes its own defaults.
+// A small model of any family. Each family reads the fields that it knows, and has its own defaults for the rest.
 ModelConfig SampleOf(const std::string& architecture) {
   Json fields = {{"architectures", {architecture}},
                  {"dtype", "bfloat16"},
@@ -36,7 +36,7 @@ ModelConfig SampleOf(const std::string& architecture) {
                  {"qk_nope_head_dim", 64},
                  {"qk_rope_head_dim", 64},
                  {"v_head_dim", 64}};
-  if (architecture == "NemotronHForCausalLM") {  // its layers are listed, or there are none
+  if (architecture == "NemotronHForCausalLM") {  // it has only the layers that are listed
     fields.update({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M-*"}});
   }
   if (architecture.starts_with("Qwen3Next") || architecture.starts_with("Qwen3_5")) {  // one layer of each kind
@@ -50,7 +50,7 @@ void Visit(const Module& module, const std::string& path, const auto& visit) {
   for (const auto& [name, child] : module.children()) Visit(*child, path.empty() ? name : path + "." + name, visit);
 }
 
-// Classes of the modules that have parameters, or stand for one that has.
+// The classes of the modules that have parameters, or that share another module's.
 std::set<std::string> LayersOf(const Module& tree) {
   std::set<std::string> layers;
   Visit(tree, "", [&](const Module& module, const std::string&) {

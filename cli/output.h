@@ -1,4 +1,5 @@
-// What a subcommand prints: one JSON object for scripts, or text for people. Logs go elsewhere (src/base/log.h).
+// What a subcommand prints: one JSON object for scripts, or text for people. Logs go to standard error
+// (src/base/log.h).
 #pragma once
 
 #include <cstddef>
@@ -18,10 +19,11 @@ class Output {
   bool json() const { return json_; }
   bool printed() const { return printed_; }
 
-  // With --json `object`, on one line; else `text`. Standard output is flushed, so that a reader of a pipe sees it.
-  // With --json it may be called once. Throws kUnavailable if standard output takes nothing more.
+  // Prints `object` on one line with --json, and `text` without. Standard output is flushed, so that a reader of a pipe
+  // sees it. With --json it may be called once. Throws kUnavailable if standard output takes nothing more.
   void Print(const Json& object, std::string_view text);
-  // Prints a report with problems, its object completed by what it throws: the first one, and how many more there are.
+  // Prints a report that has problems, and throws an error with the first problem and the number of others. The object
+  // that is printed holds that error too.
   [[noreturn]] void PrintAndThrow(Json object, std::string_view text, ErrorCode code, const std::string& first,
                                   std::size_t others);
 

@@ -29,7 +29,8 @@
 namespace layercast::cli {
 namespace {
 
-// Of headers alone: a plan looks at names, dtypes and shapes. `tree` then is in the form that takes them.
+// Reads the headers alone, because a plan needs only names, dtypes and shapes. Afterwards `tree` is in the form that
+// takes them.
 MergedVersion OfCheckpoint(const CheckpointSource& source, Module& tree, const QuantizationConfig& quantization) {
   WorkerPool pool(1);
   HostMemory memory;
@@ -50,7 +51,7 @@ MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& p
   return merged;
 }
 
-// What a recipe says to the weights that it would have to hold.
+// What is wrong with the plan's weights for a recipe.
 std::vector<std::string> RecipeProblems(const LoadPlan& plan, const std::string& name) {
   const LayerRecipes recipes(name);
   std::vector<std::string> problems;
@@ -83,7 +84,7 @@ std::string TextOf(const Box& box) {
   return text + "]";
 }
 
-// The same facts in both forms.
+// Gathers a plan's facts, as JSON and as text.
 class PlanReport {
  public:
   PlanReport(const LoadPlan& plan, const Manifest& manifest, const ParallelConfig& parallel, const Module& tree)
@@ -163,7 +164,7 @@ class PlanReport {
     text_ += '\n';
   }
 
-  // How the tensor is read, and what mapped its name to the tree's, in order.
+  // The transforms by which the tensor is read, and the rules that map its name to the tree's, in order.
   std::vector<std::string> RulesOf(const TensorSpec& tensor) const {
     std::vector<std::string> rules = tree_.transforms().Describe(tensor.name);
     for (const SourceView& part : tree_.transforms().Apply(tensor)) {
@@ -189,7 +190,7 @@ class PlanReport {
 
   void AddCast(const LoadPlan& plan, std::uint32_t tensor) {
     const std::span<const std::uint32_t> placements = plan.PlacementsOf(tensor);
-    if (placements.empty()) return;  // nothing of it is this rank's
+    if (placements.empty()) return;  // this rank holds nothing of it
     const TensorSpec& spec = manifest_.entry(tensor).spec;
     const DType to = plan.parameters()[plan.placements()[placements.front()].parameter].spec.dtype;
     json_["cast"].push_back({{"name", spec.name}, {"from", Name(spec.dtype)}, {"to", Name(to)}});

@@ -1,4 +1,4 @@
-// layercast probe: what each data channel does between this host and a publisher, and which one an engine here would
+// layercast probe: how fast each data channel is between this host and a publisher, and which one an engine here would
 // take.
 #include <cstdio>
 #include <memory>

@@ -21,7 +21,8 @@
 namespace layercast::cli {
 namespace {
 
-// The checkpoint's tensors in the order that was asked for. `layer` is the publisher's affair: engines know it.
+// The checkpoint's tensors in the order that was asked for. `layer` is not handled here: it is the order of the
+// engines' schedules, and the publisher walks in it.
 Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
   const auto weights = [&] { return Weights::FromCheckpoint(checkpoint); };
   if (order == "layer" || order == "checkpoint") return weights();
@@ -35,7 +36,7 @@ Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
   throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'");
 }
 
-// "1/4"
+// Parses "1/4": a rank, and how many ranks there are.
 VersionPart ParsePart(const std::string& text) {
   const char* const end = text.data() + text.size();
   VersionPart part;
@@ -47,7 +48,7 @@ VersionPart ParsePart(const std::string& text) {
   throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
 }
 
-// inproc alone reaches nobody: this process has no engine.
+// Refuses inproc as the only channel: it would reach nobody, because there is no engine in this process.
 void CheckReachable(const std::vector<std::string>& channels) {
   if (channels.empty() || std::ranges::any_of(channels, [](const auto& name) { return name != "inproc"; })) return;
   throw UsageError("--channel inproc: expected a channel that reaches other processes, got one that stays in this one");

@@ -1,5 +1,5 @@
-// The program `layercast-rank`: one rank of an engine on the CPU, started by `layercast serve` alone. Its own program
-// because it holds libtorch, whose loading no other subcommand should wait for.
+// The program `layercast-rank`: one rank of an engine on the CPU, started by `layercast serve` alone. It is a program
+// of its own because it links libtorch, and no other subcommand should have to wait for that to load.
 #include "cli/rank_program.h"
 
 int main(int argc, char** argv) {

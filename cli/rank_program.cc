@@ -45,8 +45,8 @@ void Declare(CLI::App& app, RankOptions& options, std::string& commit, std::stri
   app.add_option("--collective-fd", options.collective_fd);
 }
 
-// libzmq takes fresh memory for every message that it receives. Left to itself, glibc gives it back to the kernel each
-// time, and the page faults cost more than the copying (docs/transports.md).
+// Makes glibc keep freed memory. libzmq allocates memory for every message that it receives. By default glibc gives it
+// back to the kernel each time, and the page faults cost more than the copying (docs/transports.md).
 void KeepFreedMemory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);

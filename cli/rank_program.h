@@ -1,5 +1,5 @@
-// What the programs of ranks share: their arguments, which `layercast serve` gives (engine_side/server/rank_group.cc),
-// and what is done about an error.
+// What the programs of ranks share: their arguments, which `layercast serve` passes (engine_side/server/rank_group.cc),
+// and how they handle an error.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace layercast {
 
-// A rank's `main`. Returns what `run` does, or 1 when that throws, which is logged.
+// A rank's `main`. Returns what `run` returns. If `run` throws, logs that and returns 1.
 int RankMain(int argc, char** argv, const std::function<int(const RankOptions& options)>& run);
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-// layercast reload: has running engines take new weights, all at once, and says how each of them fared.
+// layercast reload: has running engines take new weights, all at the same time, and reports each one's outcome.
 #include <unistd.h>
 
 #include <csignal>
@@ -34,7 +34,7 @@ std::string Milliseconds(double milliseconds) {
   return text;
 }
 
-// Of one publisher's share; empty where all of it came from the publisher itself.
+// How much of one publisher's share came through relays. Empty if all of it came from the publisher itself.
 std::string RelayedText(const Json& publisher) {
   const auto bytes = publisher.value("relayed_bytes", std::uint64_t{0});
   if (bytes == 0) return {};
@@ -43,12 +43,12 @@ std::string RelayedText(const Json& publisher) {
   return "    " + std::to_string(bytes) + " of them from other engines: " + relays + "\n";
 }
 
-// Of another version than the one before; empty where there was none.
+// Which version was replaced. Empty if there was none, or if it was the same.
 std::string InPlaceOf(const Json& previous, const Json& version) {
   return previous.is_null() || previous == version ? "" : " in place of " + VersionText(previous);
 }
 
-// In the order of the way; each stage's time is the most that a rank took.
+// The stages' times, in the stages' order. Each is the longest that any rank took.
 std::string StagesText(const Json& milliseconds) {
   std::string text;
   for (const char* stage : {"connect", "plan", "receive", "layer_buffer", "materialize", "fuse_and_shard", "quantize",
@@ -71,7 +71,7 @@ std::string OutcomeText(const Json& outcome) {
             ": " + outcome["error"]["message"].get<std::string>() + "\n";
   }
   if (!report.is_object()) return text;
-  // Refused before anything could move: a report of zeros says nothing.
+  // If the reload was refused before anything could move, a report of zeros says nothing.
   if (!outcome["ok"].get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return text;
   text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
           std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
@@ -92,7 +92,8 @@ std::string OutcomeText(const Json& outcome) {
   return text + StagesText(report.value("stage_ms", Json::object()));
 }
 
-// The one to be named; null when none failed. An engine that gave up because of another is not it.
+// The engine whose error is named; null if none failed. An engine that was cancelled, because another failed, is named
+// only if there is no other.
 const EngineOutcome* AtFault(const std::vector<EngineOutcome>& outcomes) {
   const EngineOutcome* cancelled = nullptr;
   for (const EngineOutcome& outcome : outcomes) {
@@ -103,7 +104,7 @@ const EngineOutcome* AtFault(const std::vector<EngineOutcome>& outcomes) {
   return cancelled;
 }
 
-// Engines were asked, and go on.
+// Handles SIGINT: the engines were asked, and go on with the reload although this program ends.
 void SayThatEnginesGoOn(int) {
   constexpr std::string_view kSaid =
       "\nlayercast reload: interrupted; the engines go on with it: layercast status --engine EP tells how it ends\n";
@@ -149,7 +150,7 @@ class Reload final : public Subcommand {
       request_.secondary_weights = source.secondary;
     }
     request_.timeout = timeout_.duration();
-    if (!request_.all_or_none) std::signal(SIGINT, SayThatEnginesGoOn);  // else they drop what they have staged
+    if (!request_.all_or_none) std::signal(SIGINT, SayThatEnginesGoOn);  // with it, engines drop what they have staged
     const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;

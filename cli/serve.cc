@@ -1,4 +1,4 @@
-// layercast serve: an engine, all its ranks, and its service, until it is ended.
+// layercast serve: runs an engine, with all its ranks and its service, until it is ended.
 #include <unistd.h>
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 namespace layercast::cli {
 namespace {
 
-// Unlike any other engine's: publishers tell engines apart by it.
+// A name that no other engine has, because publishers tell engines apart by it.
 std::string EngineName() {
   char host[256] = {};
   if (::gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
@@ -35,7 +35,7 @@ std::string EngineName() {
          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
-// Of all ranks together.
+// The progress of all ranks' loads together.
 class LoadProgress {
  public:
   LoadProgress(int ranks, ProgressBar& bar) : of_rank_(static_cast<std::size_t>(ranks)), bar_(bar) {}
@@ -52,7 +52,7 @@ class LoadProgress {
 
  private:
   std::mutex mutex_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> of_rank_;  // so far, in all; guarded by mutex_
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> of_rank_;  // bytes so far, and in all; guarded by mutex_
   ProgressBar& bar_;
 };
 
@@ -155,7 +155,7 @@ class Serve final : public Subcommand {
   }
 
  private:
-  // A model takes its time to load: who ends the program meanwhile need not wait for it. False: it was ended.
+  // Loads the first weights. That may take long, so a signal ends the program meanwhile. Returns false if it did.
   static bool LoadUnlessEnded(EngineService& service, EndSignal& end) {
     WakeUp loaded;
     std::future<void> loading = std::async(std::launch::async, [&] {
@@ -181,7 +181,7 @@ class Serve final : public Subcommand {
     }
   }
 
-  // What `reload_weights` takes.
+  // The arguments of `reload_weights` for the first load.
   Json FirstLoad() const {
     const bool remote = checkpoint_.load_format() == "remote";
     if (remote == (publisher_.empty() && engine_.empty())) {
@@ -201,12 +201,12 @@ class Serve final : public Subcommand {
     return load;
   }
 
-  // An export holds the draft model's tensors already.
+  // Adds the draft model's checkpoint, unless the source is an export, which holds the draft model's tensors already.
   CheckpointSource WithDraft(CheckpointSource source) const {
     return IsKernelFormat(source) ? source : WithNamedDraft(std::move(source), options_.ranks.draft);
   }
 
-  // What a graph on one GPU does not do.
+  // Refuses what an engine in a CUDA graph on one GPU does not do.
   void CheckDevice() const {
     const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--device cuda: " + what); };
     if (options_.ranks.tp_size != 1) {
@@ -218,7 +218,8 @@ class Serve final : public Subcommand {
     if (commit_ != "staged") refuse("expected --commit staged, got " + commit_);
   }
 
-  // Beside this program: they hold libtorch.
+  // The path of a rank's program, which lies beside this one. Ranks are programs of their own because they link
+  // libtorch.
   static std::string RankProgram(const std::string& name) {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
     const std::filesystem::path rank = self.parent_path() / name;

@@ -12,14 +12,14 @@
 namespace layercast::cli {
 namespace {
 
-// All ranks', or one's, where they differ.
+// One channel: that of all ranks, or that of one rank if they differ.
 std::string ChannelText(const Json& channel) {
   const std::string of_rank = channel.contains("rank") ? " of rank " + channel["rank"].dump() : "";
   return "  last channel" + of_rank + " " + channel.value("name", "?") + ", " + RateText(channel.at("gb_per_s")) +
          "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + channel.value("reason", "") + "\n";
 }
 
-// Behind the engine's state. One that is torn serves nothing, and is told of below.
+// What stands behind the engine's state. A torn engine serves nothing; the text below it says more.
 std::string Served(const Json& status) {
   if (!status.at("version").is_null()) return " " + VersionText(status["version"]);
   return status.at("torn").is_null() ? " its first version" : "";
@@ -74,7 +74,7 @@ Json PublisherJson(const wire::StatusAnswer& answer) {
                         {"receivers", std::move(receivers)},
                         {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}}});
   }
-  // The newest version's fields stand for all: that is what engines take unless they name another.
+  // The fields are those of the newest version, which engines take unless they name another.
   Json status = {{"state", "publishing"}, {"version", nullptr}, {"mode", nullptr},           {"pids", {answer.process}},
                  {"tensors", 0},          {"bytes", 0},         {"receivers", Json::array()}};
   if (!versions.empty()) status.update(versions.back());
@@ -89,7 +89,7 @@ std::string PartText(const Json& part) {
 }
 
 std::string ReaderText(const Json& reader) {
-  const auto quoted = [&](const char* name) { return Quote(reader.at(name).get<std::string>()); };  // its own words
+  const auto quoted = [&](const char* name) { return Quote(reader.at(name).get<std::string>()); };  // a peer's words
   std::string text = "    " + quoted("engine") + " rank " + reader.at("rank").dump();
   if (reader.at("takes_from").is_string()) text += " takes from " + quoted("takes_from");
   if (reader.at("relays_at").is_string()) text += ", relays at " + quoted("relays_at");

@@ -1,5 +1,5 @@
-// How a subcommand joins the program: one file that defines its class and its Make function, which is declared at the
-// end here, one line in main.cc, one in CMakeLists.txt. docs/cli.md says what scripts may rely on.
+// What a subcommand implements. To add one: a file that defines its class and its Make function, a declaration of that
+// at the end here, a line in main.cc, and one in CMakeLists.txt. docs/cli.md says what scripts may rely on.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,24 +11,26 @@
 
 namespace layercast::cli {
 
-// Wrong usage that only Run can see (an address that does not parse, flags that exclude each other): exit status 2.
+// Thrown for wrong usage that only Run can see: an address that does not parse, flags that exclude each other. The exit
+// status is then 2.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Resource; main's thread only. Main builds all of them, lets each declare its flags, and runs the one that was named.
+// Resource; main's thread only. Main builds all subcommands, lets each declare its flags, and runs the one that was
+// named.
 class Subcommand {
  public:
   virtual ~Subcommand() = default;
   virtual const char* name() const = 0;
   virtual const char* description() const = 0;  // one line of --help
 
-  // Adds options that store into members. `--json` and `--help` are there already.
+  // Adds options that store into members. `--json` and `--help` exist already.
   virtual void Declare(CLI::App& app) = 0;
-  // Returns when done: exit status 0. What it throws is said on standard error, and with --json also printed, unless
-  // an object was printed before: exit status 2 for UsageError and CLI::ParseError, else 1. Subcommands that run on
-  // handle SIGINT and SIGTERM themselves.
+  // Does the work. If it returns, the exit status is 0. What it throws is written to standard error and, with --json,
+  // also printed, unless an object was printed before; the exit status is then 2 for UsageError and CLI::ParseError,
+  // and otherwise 1. Subcommands that run until they are ended handle SIGINT and SIGTERM themselves.
   virtual void Run(Output& output) = 0;
 };
 

@@ -1,4 +1,4 @@
-// layercast verify: holds every served byte against a cold load of a checkpoint.
+// layercast verify: compares every served byte with a cold load of a checkpoint.
 #include <memory>
 #include <string>
 

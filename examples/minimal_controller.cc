@@ -1,5 +1,5 @@
-// The smallest controller: at every Enter it brings all engines to the publisher's newest version, and says what became
-// of each.
+// The smallest controller: at every Enter it brings all engines to the publisher's newest version, and prints each
+// one's outcome.
 //   minimal_controller tcp://127.0.0.1:41234 tcp://127.0.0.1:41235 [more engines, as `layercast serve` names them]
 #include <iostream>
 #include <string>

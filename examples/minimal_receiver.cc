@@ -1,5 +1,5 @@
-// The smallest engine of one's own: its buffers (column-major, as some kernels want them) are filled in place from a
-// publisher, the newest version at every Enter.
+// The smallest engine of your own: at every Enter, its buffers (column-major, as some kernels want them) are filled in
+// place with a publisher's newest version.
 //   minimal_receiver tcp://127.0.0.1:41234 examples/checkpoint_flip/add
 #include <cstddef>
 #include <iostream>
@@ -13,7 +13,8 @@
 
 namespace {
 
-// The engine's memory. A real one has it already, and knows names and shapes; here they are read off the module tree.
+// The engine's memory. A real engine has it already, and knows names and shapes; here they are read off the module
+// tree.
 struct Engine {
   std::vector<std::vector<std::byte>> memory;
   std::vector<layercast::CapturedBuffer> table;

@@ -1,4 +1,5 @@
-// A model that this build does not know (Seed-OSS), described by the host program and loaded: own_family FOLDER
+// A host program describes a model family that this build does not know (Seed-OSS), and loads a checkpoint of it:
+// own_family FOLDER
 #include <cstddef>
 #include <iostream>
 #include <memory>
@@ -29,7 +30,7 @@ std::unique_ptr<Module> BuildSeedOss(const ModelConfig& config, const ParallelCo
   });
 }
 
-// The engine's memory: a real one has it already.
+// Allocates the engine's memory. A real engine has it already.
 void Allocate(const Module& module, const std::string& path, std::vector<std::vector<std::byte>>& memory,
               std::vector<CapturedBuffer>& table) {
   for (const Parameter& parameter : module.parameters()) {

@@ -40,7 +40,7 @@ void DeclaredWeights::CheckEnd() {
       first + (others == 0 ? ", which was declared" : " and " + std::to_string(others) + " more declared tensors"));
 }
 
-// Walks mostly yield in the order that they declare: names are looked up from where one does not.
+// Walks mostly yield in the declared order. Names are looked up only from the first tensor on that does not.
 const TensorSpec& DeclaredWeights::Take(const std::string& name) {
   if (!looks_up_ && in_order_ < specs_.size() && specs_[in_order_].name == name) return specs_[in_order_++];
   AwaitRest();

@@ -9,7 +9,7 @@ namespace layercast {
 Weights Shuffled(Weights weights, std::uint64_t seed) {
   std::vector<std::string> names;
   for (const TensorSpec& spec : weights.specs) names.push_back(spec.name);
-  // Not std::shuffle: its order differs between standard libraries.
+  // Not std::shuffle, because its order differs between standard libraries.
   std::mt19937_64 random(seed);
   for (std::size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[random() % i]);
   weights.walk = [walk = std::move(weights.walk), names = std::move(names)](std::span<const std::string> /*order*/) {

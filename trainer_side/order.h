@@ -1,4 +1,4 @@
-// The order in which a stream sends its tensors, where the source leaves the choice.
+// The order in which a stream sends its tensors, if the source leaves the choice. Used by `layercast publish --order`.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace layercast {
 
-// The same weights, walked in an order shuffled by `seed`: what a trainer that gathers in no useful order would send.
-// For tests of buffering and of its warning.
+// The same weights, walked in an order shuffled by `seed`, as a trainer might that gathers in no useful order. For
+// tests of buffering and of its warning.
 Weights Shuffled(Weights weights, std::uint64_t seed);
 
 }  // namespace layercast

@@ -16,7 +16,7 @@
 namespace layercast {
 namespace {
 
-// How long it takes at most, if all goes well, until a version that has expired is released.
+// How long to wait until a version that has expired is released. If all goes well, it does not take that long.
 constexpr std::chrono::milliseconds kLettingGo{1000};
 
 }  // namespace
@@ -32,13 +32,13 @@ struct PublishedVersion::State {
     if (service != nullptr) service->Withdraw(offered);
   }
 
-  // Its readers are refused.
+  // Has the version's readers refused.
   void Expire() {
     const std::lock_guard lock(mutex);
     if (service != nullptr) service->Expire(offered);
   }
 
-  // Once true, no channel reads the memory any more.
+  // When it has returned true, no channel reads the memory any more.
   bool WaitReleased(std::chrono::milliseconds timeout) {
     const bool released = offered->WaitReleased(Deadline::After(timeout));
     const std::lock_guard lock(mutex);
@@ -50,7 +50,7 @@ struct PublishedVersion::State {
     return released;
   }
 
-  // The publisher goes: its arena, where the memory lies, goes with it.
+  // Called when the publisher is destroyed, and with it its arena, where the memory lies.
   void Orphan() {
     offered->Retire();
     const std::lock_guard lock(mutex);
@@ -58,7 +58,7 @@ struct PublishedVersion::State {
   }
 
  private:
-  // Handles may be kept for as long as their owner likes: they keep neither memory nor the way to the publisher.
+  // Drops the memory and the way to the publisher, because the user may keep a handle for as long as they like.
   void LetGo() {
     memory = Snapshot();
     service = nullptr;
@@ -161,8 +161,8 @@ class Publisher::Impl {
     return tensors;
   }
 
-  // Evicted versions go once nobody reads them, and the oldest anyway where there are too many: looked at whenever a
-  // new one comes.
+  // Frees evicted versions that nobody reads any more, and the oldest ones anyway if there are too many. Called
+  // whenever a new version is published.
   void FreeEvicted() {
     std::erase_if(evicted_, [](const auto& state) { return state->WaitReleased(std::chrono::milliseconds(0)); });
     if (evicted_.size() <= options_.evicted_versions) return;
@@ -177,7 +177,7 @@ class Publisher::Impl {
   std::mutex mutex_;
   DeviceTensors device_tensors_{OpenCudaStream, pool_};
   OfferService service_;
-  // The second owner is the caller's handle.
+  // The other owners of these states are the caller's handles.
   std::deque<std::shared_ptr<PublishedVersion::State>> current_;   // oldest first; guarded by mutex_
   std::vector<std::shared_ptr<PublishedVersion::State>> evicted_;  // oldest first; guarded by mutex_
   std::map<std::string, std::uint64_t> last_step_;                 // by lineage; guarded by mutex_

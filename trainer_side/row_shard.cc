@@ -21,7 +21,7 @@ Rows RowsOf(std::int64_t rows, VersionPart part) {
   return {first, std::min(chunk, rows - first)};
 }
 
-// Whether the rank has anything of such a tensor, an empty part too.
+// Whether the rank has a part of such a tensor. An empty part counts.
 bool Holds(const Shape& shape, VersionPart part) { return !shape.empty() || part.rank == 0; }
 
 std::optional<TensorPart> PartOf(const Shape& shape, VersionPart part) {
@@ -42,7 +42,7 @@ NamedTensor ShardOf(NamedTensor named, VersionPart part) {
   if (!named.part) return named;
   const Rows rows = RowsOf(tensor.shape[0], part);
   tensor.shape[0] = rows.first;
-  const std::int64_t skipped = tensor.num_bytes();  // of the rows before
+  const std::int64_t skipped = tensor.num_bytes();  // bytes of the rows before this rank's
   tensor.shape[0] = rows.count;
   tensor.data += skipped;
   return named;

@@ -1,5 +1,5 @@
-// What one rank holds of a checkpoint that is sharded over its first dimension, as PyTorch's FSDP2 shards parameters.
-// For `layercast publish --part`, which has no trainer behind it.
+// What one rank holds of a checkpoint whose tensors are sharded over their first dimension, as PyTorch's FSDP2 shards
+// parameters. Used by `layercast publish --part`, which has no trainer behind it.
 #pragma once
 
 #include "layercast/publisher.h"
@@ -7,8 +7,8 @@
 
 namespace layercast {
 
-// The rows of each tensor that `part.rank` has: as torch.chunk cuts them, so that the last ranks may have fewer, or
-// none. A tensor without dimensions is rank 0's.
+// The rows of each tensor that `part.rank` has. They are cut as torch.chunk cuts them, so the last ranks may have
+// fewer, or none. A tensor without dimensions belongs to rank 0.
 Weights RowShard(Weights weights, VersionPart part);
 
 }  // namespace layercast

@@ -26,7 +26,7 @@ std::string Describe(const Device& device) {
   return "on CUDA device " + std::to_string(device.index);
 }
 
-// The version as it grows.
+// A snapshot while it is being made.
 class Growing {
  public:
   Growing(bool borrowed, const SnapshotPlaces& places) : borrowed_(borrowed), places_(places) {}
@@ -40,7 +40,7 @@ class Growing {
     } else {
       Copy(named);
     }
-    // What is described is the copy: the source may not stand still.
+    // The copy is what is digested, because the source may change.
     snapshot_.tensors.push_back({named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())});
     if (!OnDevice()) summaries_.push_back(SummaryOf(named.name, named.tensor, places_.pool));
     named_.push_back(std::move(named));
@@ -101,7 +101,7 @@ class Growing {
     }
     tensor.data = copy.data();
     tensor.device = device_;
-    named.owner.reset();  // what was gathered for this step of the walk may go
+    named.owner.reset();  // frees what was gathered for this step of the walk
     snapshot_.copies.push_back(std::move(copy));
   }
 
@@ -110,7 +110,7 @@ class Growing {
   Device device_;
   Snapshot snapshot_;
   std::vector<NamedTensor> named_;
-  std::vector<TensorSummary> summaries_;  // those on a device are made together, in the end
+  std::vector<TensorSummary> summaries_;  // those of tensors on a device are made together, at the end
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sources of weights: where a version's tensors come from.
+// Weights: the sources that a version's tensors come from.
 #include <atomic>
 #include <utility>
 
@@ -34,7 +34,7 @@ Weights Weights::Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIter
   Weights weights;
   weights.specs = std::move(specs);
   weights.parts = std::move(parts);
-  // std::function wants a copyable callable: the iterator is shared by its copies, and the first walk takes it.
+  // std::function needs a copyable callable, so its copies share the iterator, and the first walk takes it.
   auto once = std::make_shared<std::unique_ptr<WeightsIterator>>(std::move(iterator));
   weights.walk = [once](std::span<const std::string> order) {
     if (!order.empty()) {

@@ -24,14 +24,14 @@ class Rank {
 
   void Copy(const std::string& name) { Add(name, source_.at(name)); }
 
-  // Rows are padded with zeros, then shared out.
+  // Adds a vocabulary: its rows are padded with zeros, then divided among the ranks.
   void Vocabulary(const std::string& name) {
     const at::Tensor& weight = source_.at(name);
     const std::int64_t padding = (kVocabularyPadding - weight.size(0) % kVocabularyPadding) % kVocabularyPadding;
     Add(name, Part(at::constant_pad_nd(weight, {0, 0, 0, padding}), 0));
   }
 
-  // Some linear layers side by side, each with this rank's rows.
+  // Adds some linear layers side by side, each with this rank's rows.
   void Column(const std::string& layer, const std::vector<std::string>& parts, const std::string& fused) {
     std::vector<at::Tensor> weights;
     for (const std::string& part : parts) weights.push_back(Part(source_.at(layer + part + ".weight"), 0));
@@ -39,7 +39,7 @@ class Rank {
     Quantize(layer + fused, weight, weight);
   }
 
-  // This rank's columns; scales are those of whole rows.
+  // Adds this rank's columns of a linear layer. The scales are those of whole rows.
   void Row(const std::string& name) {
     const at::Tensor& whole = source_.at(name + ".weight");
     Quantize(name, Part(whole, 1), whole);

@@ -1,4 +1,4 @@
-// What each rank must serve, computed from the trainer's weights on the spot, by torch's own casts: an account of
+// What each rank must serve, computed directly from the trainer's weights by torch's own casts: an implementation of
 // fp8_per_channel that shares nothing with the engine's kernels.
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace rl_loop {
 
-// As `served_digest` of a reload's report: of every kernel tensor's name and bytes on rank `tp_rank` of `tp_size`.
+// What `served_digest` in a reload's report must be: the digest of every kernel tensor's name and bytes on rank
+// `tp_rank` of `tp_size`.
 layercast::Digest ExpectedServedDigest(const Policy& policy, int tp_rank, int tp_size);
 
 }  // namespace rl_loop

@@ -1,4 +1,4 @@
-// What a run of the loop leaves behind, update by update. Values.
+// The record of a run of the loop, update by update. Values.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace rl_loop {
 
-// Bringing the engine to the version that was just published, as its report tells it.
+// How the engine was brought to the version that was just published, as its report says.
 struct SyncRecord {
-  double publish_ms = 0;  // in the trainer: the snapshot is made
+  double publish_ms = 0;  // of the trainer, to make the snapshot
   double total_ms = 0;    // from the controller's call to the commit on all ranks
   std::map<std::string, double> stage_ms;
   std::uint64_t bytes = 0;

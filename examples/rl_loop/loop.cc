@@ -50,7 +50,7 @@ class Loop {
   }
 
  private:
-  // The engine starts from the same untrained weights.
+  // A seeded policy, so that the engine starts from the same untrained weights.
   static std::shared_ptr<Policy> SeededPolicy(const LoopOptions& options) {
     torch::manual_seed(options.seed);
     auto policy = std::make_shared<Policy>(PolicyConfig{});
@@ -58,7 +58,7 @@ class Loop {
     return policy;
   }
 
-  // Publishes the policy as it is, brings the engine there, and looks at what it serves now.
+  // Publishes the policy as it is, brings the engine to that version, and checks what it serves now.
   SyncRecord Sync(int step) {
     SyncRecord record;
     const auto start = Clock::now();
@@ -123,7 +123,7 @@ class Loop {
     }
   }
 
-  // A sequence's seed is its own: none is used twice in a run.
+  // Seeds such that every sequence of a run has one of its own.
   std::uint64_t Seed(int step, int use) const {
     return (options_.seed << 40) + (static_cast<std::uint64_t>(step) << 20) + (static_cast<std::uint64_t>(use) << 16);
   }

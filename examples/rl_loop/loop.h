@@ -16,19 +16,19 @@ namespace rl_loop {
 struct LoopOptions {
   TaskKind task = TaskKind::kCopy;
   std::uint64_t seed = 1;
-  int prompts = 32;  // per update
+  int prompts = 32;  // for each update
   GrpoOptions grpo;
   bool sync = true;  // false: the engine keeps serving what it started with
   int tp_size = 2;
-  std::filesystem::path program;  // `layercast`
+  std::filesystem::path program;  // the path of `layercast`
   std::filesystem::path folder;   // the first checkpoint is written here
 };
 
 // Called after every step, with the history so far.
 using Progress = std::function<void(const RunHistory& history)>;
 
-// Throws when anything that must hold does not: an answer from another version than the newest, or served bytes that
-// are not the trainer's weights, quantized.
+// Throws if anything is wrong: an answer comes from another version than the newest, or the served bytes are not the
+// trainer's weights, quantized.
 RunHistory RunLoop(const LoopOptions& options, const Progress& progress);
 
 }  // namespace rl_loop

@@ -30,7 +30,7 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return weight * (x * at::rsqrt(x.square().mean(-1, /*keepdim=*/true) + eps));
 }
 
-// Cosines and sines [length, head_dim] of every position; both halves of a head turn by the same angles.
+// Cosines and sines [length, head_dim] of every position. Both halves of a head are rotated by the same angles.
 std::pair<at::Tensor, at::Tensor> RotaryTables(std::int64_t length, const PolicyConfig& config) {
   const at::Tensor exponents = at::arange(0, config.head_dim, 2, at::kFloat) / static_cast<double>(config.head_dim);
   const at::Tensor frequencies = at::reciprocal(at::pow(config.rope_theta, exponents));
@@ -139,7 +139,7 @@ void SaveCheckpoint(const Policy& policy, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::vector<layercast::NamedTensor> tensors;
   for (const auto& parameter : policy.named_parameters()) {
-    const at::Tensor& value = parameter.value();  // fp32, contiguous: as the constructor made it
+    const at::Tensor& value = parameter.value();  // fp32 and contiguous, as the constructor made it
     tensors.push_back({.name = parameter.key(),
                        .tensor = {.dtype = layercast::DType::kF32,
                                   .shape = value.sizes().vec(),

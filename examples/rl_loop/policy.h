@@ -24,7 +24,7 @@ struct PolicyConfig {
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
   double initializer_range = 0.02;
-  std::string served_dtype = "bfloat16";  // that of config.json: what an engine casts to before it quantizes
+  std::string served_dtype = "bfloat16";  // config.json's dtype, to which an engine casts before it quantizes
 
   std::string ToJson() const;  // config.json, as transformers reads it
 };
@@ -42,13 +42,13 @@ class Policy : public torch::nn::Module {
 
  private:
   PolicyConfig config_;
-  // Shared with the module tree, which is the second owner.
+  // The second owner is the module tree.
   std::shared_ptr<torch::nn::Module> model_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
   at::Tensor embed_tokens_, norm_, lm_head_;
 };
 
-// Writes config.json and model.safetensors (fp32): what an engine starts from.
+// Writes config.json and model.safetensors (fp32), from which an engine starts.
 void SaveCheckpoint(const Policy& policy, const std::filesystem::path& folder);
 
 }  // namespace rl_loop

@@ -80,7 +80,7 @@ ProgressBar::ProgressBar(std::string title, int steps)
 
 void ProgressBar::Show(const RunHistory& history) {
   const StepRecord& step = history.steps.back();
-  const bool last = step.step == steps_;  // no update follows: its entropy is that of the one before
+  const bool last = step.step == steps_;  // no update follows the last step, which shows the entropy of the one before
   const UpdateReport& update = last && step.step > 0 ? history.steps[history.steps.size() - 2].update : step.update;
   if (!terminal_ && !last && step.step % 10 != 0) return;
   std::string bar;

@@ -1,4 +1,4 @@
-// What people see of the loop: a progress line while it runs, a table and report.json at the end.
+// What people see of the loop: a progress line while it runs, and a table and report.json at the end.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace rl_loop {
 
-// A bar that is redrawn in place on a terminal; elsewhere a line now and then. To standard error.
+// A progress bar on standard error: redrawn in place on a terminal; elsewhere it is a line now and then.
 class ProgressBar {
  public:
   ProgressBar(std::string title, int steps);
@@ -20,11 +20,11 @@ class ProgressBar {
   bool terminal_;
 };
 
-// Reward, entropy, gap between the policy's and the engine's log-probabilities, and each sync's times: about a dozen
-// steps of the run.
+// A table of about a dozen steps of the run: reward, entropy, the gap between the policy's and the engine's
+// log-probabilities, and each sync's times.
 std::string Table(const RunHistory& history);
 
-// The figures of both runs, and every step's (examples/rl_loop/plot.py draws them).
+// Writes the figures of both runs and of every step, which examples/rl_loop/plot.py draws.
 void WriteReport(const RunHistory& synced, const RunHistory& unsynced, const std::filesystem::path& file);
 
 }  // namespace rl_loop

@@ -1,4 +1,4 @@
-// What an engine sampled, with what the program thinks of it: the hand-over from rollouts to the update.
+// What an engine sampled, with the rewards that this program gives it. Handed from sampling to the update.
 #pragma once
 
 #include <vector>

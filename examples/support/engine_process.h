@@ -1,4 +1,4 @@
-// An engine of its own: `layercast serve` as a child process. For examples; it knows the program by docs/cli.md alone.
+// An engine as a child process: `layercast serve`. For examples; it relies on what docs/cli.md says alone.
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,15 @@ struct EngineOptions {
   std::chrono::milliseconds start_timeout{60'000};
 };
 
-// Where `layercast` lies beside the program that runs now.
+// The path of `layercast`, which lies beside the program that runs now.
 std::filesystem::path ProgramBesideThisOne();
 
 // Resource; one thread only. The engine never outlives it, nor this process.
 class EngineProcess {
  public:
-  // Starts the engine and waits until it is ready. Throws std::runtime_error with what it said.
+  // Starts the engine and waits until it is ready. If it fails, throws std::runtime_error with what the engine printed.
   explicit EngineProcess(const EngineOptions& options);
-  ~EngineProcess();  // asks it to end, and ends it if it does not
+  ~EngineProcess();  // asks the engine to end, and kills it if it does not
   EngineProcess(const EngineProcess&) = delete;
   EngineProcess& operator=(const EngineProcess&) = delete;
 
@@ -37,7 +37,7 @@ class EngineProcess {
   void End() noexcept;
 
   pid_t pid_ = -1;
-  int output_ = -1;  // its standard output
+  int output_ = -1;  // the engine's standard output
   std::string endpoint_;
 };
 

@@ -7,7 +7,7 @@
 namespace layercast {
 
 struct CheckpointSource {
-  // Weights that another folder or file holds, whose names begin with `prefix` in this checkpoint ("vision_tower.").
+  // Weights that another folder or file holds. Each of its names gets `prefix` ("vision_tower.") put before it.
   struct Secondary {
     std::string prefix;
     std::string path;

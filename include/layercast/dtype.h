@@ -1,4 +1,4 @@
-// Element types: every type that a safetensors file can hold.
+// Element types: every type that a safetensors file can hold. Used wherever tensors are described.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,14 @@ LAYERCAST_PUBLIC std::span<const DType> AllDTypes();
 LAYERCAST_PUBLIC int BitsPerElement(DType dtype);  // 4, 6, 8, 16, 32, 64
 LAYERCAST_PUBLIC bool IsFloatingPoint(DType dtype);
 
-// "BF16", "F8_E4M3", ...: the spelling of safetensors headers.
+// "BF16", "F8_E4M3", ...: the spelling of safetensors headers. Unknown names give nullopt.
 LAYERCAST_PUBLIC std::string_view SafetensorsName(DType dtype);
 LAYERCAST_PUBLIC std::optional<DType> DTypeFromSafetensors(std::string_view name);
 
 // "bf16", "f8_e4m3", ...: the spelling of messages and --json output.
 LAYERCAST_PUBLIC std::string_view Name(DType dtype);
 
-// "bfloat16", "torch.float32", "float8_e4m3fn": the spellings of config.json and of torch.
+// "bfloat16", "torch.float32", "float8_e4m3fn": the spellings of config.json and of torch. Unknown names give nullopt.
 LAYERCAST_PUBLIC std::optional<DType> DTypeFromTorch(std::string_view name);
 
 }  // namespace layercast

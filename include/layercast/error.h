@@ -1,5 +1,5 @@
-// The one error type: what the world can cause (a bad file, a wrong message, a dead peer).
-// Value; immutable; thrown, and caught only where an RPC, a thread or a language border ends.
+// The one error type, for whatever the world can cause: a bad file, a wrong message, a dead peer. It is thrown, and
+// Layercast catches it only where an RPC, a thread or a language border ends. Value; immutable.
 #pragma once
 
 #include <stdexcept>
@@ -13,19 +13,19 @@ namespace layercast {
 enum class ErrorCode {
   kInvalidArgument,     // the caller's argument or configuration can never work
   kNotFound,            // a file, tensor, version or peer that was named does not exist
-  kFailedPrecondition,  // right call, wrong moment: calls out of order, torn engine
+  kFailedPrecondition,  // the right call at the wrong moment: calls out of order, a torn engine
   kCorrupt,             // bytes that break their format, or do not match their digest
   kUnavailable,         // a peer that is gone or cannot be reached
   kDeadlineExceeded,    // a wait ended before its event; the message names whom it waited for
   kResourceExhausted,   // a declared bound (memory, message size, sessions) would be exceeded
   kCancelled,           // somebody asked for the work to stop
-  kUnsupported,         // understood, and not offered by this build or peer
+  kUnsupported,         // understood, but not offered by this build or peer
   kInternal,            // a bug in Layercast
 };
 
-// "invalid_argument", "corrupt", ...: the spelling on the wire and in --json output.
+// The code's name, as on the wire and in --json output: "invalid_argument", "corrupt", ...
 LAYERCAST_PUBLIC std::string_view ErrorCodeName(ErrorCode code);
-// The code of that name; kInternal for one that this release does not know.
+// The code of that name; kInternal for a name that this release does not know.
 LAYERCAST_PUBLIC ErrorCode ErrorCodeNamed(std::string_view name);
 
 class LAYERCAST_PUBLIC Error : public std::runtime_error {

@@ -1,5 +1,5 @@
-// Marks what the shared library exports; everything else is hidden, and so are the parts of an exported class that are
-// marked so.
+// LAYERCAST_PUBLIC marks what the shared library exports; everything else is hidden. LAYERCAST_HIDDEN hides a part of
+// an exported class.
 #pragma once
 
 #define LAYERCAST_PUBLIC __attribute__((visibility("default")))

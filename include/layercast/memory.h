@@ -1,4 +1,4 @@
-// Where memory comes from. A MemoryResource is a resource that outlives every Buffer taken from it.
+// Where memory comes from: the resources that it is allocated from, and blocks of it. Used on both sides.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,14 @@
 
 namespace layercast {
 
-// A cache line, and the widest vector register.
+// Bytes: the size of a cache line, and of the widest vector register.
 inline constexpr std::size_t kMemoryAlignment = 64;
 
+// Resource; thread-safe. Outlives every Buffer taken from it.
 class LAYERCAST_PUBLIC MemoryResource {
  public:
   virtual ~MemoryResource() = default;
-  // `bytes` of uninitialized memory, aligned to kMemoryAlignment at least. Throws kResourceExhausted. Thread-safe.
+  // Returns `bytes` of uninitialized memory, aligned to kMemoryAlignment at least. Throws kResourceExhausted.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
   virtual void Deallocate(std::byte* address, std::size_t bytes) noexcept = 0;
   virtual Device device() const { return {}; }
@@ -28,7 +29,7 @@ class LAYERCAST_PUBLIC HostMemory final : public MemoryResource {
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
 };
 
-// An owned block. Move-only; one thread at a time.
+// A block of memory that it owns and gives back. Resource; move-only; one thread at a time.
 class LAYERCAST_PUBLIC Buffer {
  public:
   Buffer() = default;

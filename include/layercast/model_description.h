@@ -11,11 +11,11 @@ namespace layercast {
 
 class LAYERCAST_PUBLIC ModelDescription {
  public:
-  // Reads `directory`/config.json. If that does not say how the checkpoint is quantized, what ModelOpt says of it in
-  // hf_quant_config.json is added; if it says no dtype, that of the checkpoint there, if there is one. Throws kNotFound
-  // if config.json is not there. ModelConfig::Parse checks its contents.
+  // Reads `directory`/config.json. If that does not say how the checkpoint is quantized, what ModelOpt says in
+  // hf_quant_config.json is added. If it names no dtype, that of the checkpoint in `directory` is added, if there is
+  // one. Throws kNotFound if config.json is missing. Its contents are checked later, by ModelConfig::Parse.
   static ModelDescription FromDirectory(const std::filesystem::path& directory);
-  // `directory`: where the checkpoint lies that `reload_weights()` re-reads; may be empty.
+  // `directory` is where the checkpoint lies that `reload_weights()` re-reads. It may be empty.
   static ModelDescription FromJson(std::string config_json, std::filesystem::path directory = {});
 
   const std::string& config_json() const { return config_json_; }

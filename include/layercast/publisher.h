@@ -19,61 +19,68 @@
 
 namespace layercast {
 
-// What is published: the tensors' specs, known before any byte is, and a way to walk them.
+// What is published: the tensors' specs, known before any byte is, and a way to walk the tensors. Value; what `walk`
+// refers to must live until the walks are over.
 struct LAYERCAST_PUBLIC Weights {
-  // A walk must yield exactly these, in any order. May be empty for a snapshot, which learns them as it walks.
+  // The specs of exactly the tensors that a walk yields, in any order. They may be empty for a snapshot, which learns
+  // them as it walks.
   std::vector<TensorSpec> specs;
-  // For each spec the part of its tensor that it describes; empty: all are whole. What a walk yields has the same parts
-  // (NamedTensor::part). May be empty for a snapshot, as specs may.
+  // For each spec, the part of its tensor that it describes; empty: all specs are of whole tensors. A walk yields the
+  // same parts (NamedTensor::part). May be empty for a snapshot whose specs are.
   std::vector<std::optional<TensorPart>> parts{};
-  // Starts a walk. With names, it goes in their order, which only a source that gives tensors by name can do. Called
-  // once for a snapshot, and for a stream once for each engine that takes it. A source that can be walked only once
-  // throws kFailedPrecondition the second time.
+  // Starts a walk: in the order of the names in `order`, which only a source that gives tensors by name can do, or, if
+  // there are none, in the source's own. Called once for a snapshot, and for a stream once for each engine that takes
+  // it. A source that can be walked only once throws kFailedPrecondition the second time.
   std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)> walk;
   // True: the tensors' memory stays unchanged until the version is released, so it may be sent from where it lies.
   bool borrowed = false;
 
-  // A checkpoint, in the order of its files. Given the path alone, its format is detected.
+  // A checkpoint's tensors, walked in the order of its files. If only the path is given, the format is detected.
   static Weights FromCheckpoint(const CheckpointSource& source);
   static Weights FromCheckpoint(const std::string& path);
-  // An iterator that is already there: walked once.
+  // The tensors of an iterator, which can be walked only once.
   static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights,
                       std::vector<std::optional<TensorPart>> parts = {});
 };
 
+// kSnapshot: the version stays in memory, and engines pull it at their own pace. kStream: the tensors are walked once
+// for each engine as it takes them, and kept no longer than that.
 enum class PublishAs : std::uint8_t { kSnapshot, kStream };
 
+// Value.
 struct PublisherOptions {
-  std::string endpoint = "tcp://127.0.0.1:0";  // control link; port 0 picks one
+  std::string endpoint = "tcp://127.0.0.1:0";  // of the control link; port 0 picks a free one
   bool allow_remote = false;                   // an address beyond loopback is refused without it
   std::size_t retained_versions = 2;           // kept for late joiners; older ones are evicted
-  // Evicted versions live on for the engines that read them: so many of them, until another version is published. Then
-  // the readers of the oldest are refused, by an error that names it, and its memory is free. So there are never more
-  // than retained_versions + evicted_versions + 1.
+  // How many evicted versions live on for the engines that still read them. If there are more when another version is
+  // published, the readers of the oldest are refused, by an error that names the version, and its memory is freed. So
+  // there are never more than retained_versions + evicted_versions + 1 versions.
   std::size_t evicted_versions = 2;
-  // How long the readers of a version that was evicted or withdrawn may take; then they are refused too.
+  // How long the readers of a version that was evicted or withdrawn may still take. After that they are refused.
   std::chrono::milliseconds eviction_time{600'000};
   std::size_t threads = 2;  // for copying, amax and digests
-  // The most bytes of streams that may wait for receivers; beyond that the walks wait. Engines that take a stream at
-  // the same time have equal shares; an engine keeps what waits for it when another begins, so that n engines have at
-  // most 1 + 1/2 + ... + 1/n of it (of 32, four times as much). One tensor may always wait for each. More than 32
-  // engines take turns.
+  // How many bytes of streams may wait for receivers. When so many do, the walks wait. Engines that take a stream at
+  // the same time have equal shares of it. An engine keeps what already waits for it when another one begins, so n
+  // engines together have at most 1 + 1/2 + ... + 1/n times this (32 engines: four times). One tensor may always wait
+  // for each engine. If more than 32 engines take streams, they take turns.
   std::uint64_t stream_window_bytes = 256U << 20;
   std::chrono::milliseconds peer_timeout{5000};
-  // The channels that engines may choose from ("shm", "zmq"). Empty: all that work here, except "cuda_ipc".
+  // The data channels that engines may choose from ("shm", "zmq"). Empty: all that work here, except "cuda_ipc".
   std::vector<std::string> channels{};
-  std::size_t nccl_fleet = 1;  // ranks that take the same over `nccl` and are served together: 1 to 64
+  std::size_t nccl_fleet = 1;  // how many ranks that take the same bytes over `nccl` are served together: 1 to 64
 };
 
+// Value.
 struct PublishOptions {
   std::string lineage;
   std::uint64_t step = 0;
   PublishAs mode = PublishAs::kSnapshot;
-  // Streams: walk in the order of the receivers' schedules (layer order) instead of the walk's own. Needs a source that
-  // gives tensors by name, such as a checkpoint.
+  // For streams: walks in the order of the receivers' schedules (layer order) instead of the source's own. Needs a
+  // source that gives tensors by name, such as a checkpoint.
   bool layer_order = false;
-  // {rank, ranks} of a sharded trainer. Each rank publishes the tensors, and parts of tensors, that it holds
-  // (NamedTensor::part): every element by exactly one rank, and all ranks as snapshots or all as streams.
+  // This rank of a sharded trainer, {rank, ranks}. Each rank publishes the tensors, and parts of tensors, that it holds
+  // (NamedTensor::part). Exactly one rank must publish each element, and either all ranks publish snapshots or all
+  // publish streams.
   VersionPart part{};
 };
 
@@ -81,12 +88,14 @@ struct PublishOptions {
 class LAYERCAST_PUBLIC PublishedVersion {
  public:
   const Version& version() const;
-  // From now on no engine may begin to take it. A version is also withdrawn when enough newer ones were published.
+  // From now on no engine may begin to take the version. Publishing PublisherOptions::retained_versions newer ones
+  // withdraws it too.
   void Withdraw() const;
-  // Waits until it is withdrawn and nobody reads it any more; borrowed memory may change then. False when the time
-  // passes first. True at once when the publisher is gone. Readers end within PublisherOptions::eviction_time.
+  // Waits until the version is withdrawn and nobody reads it any more; borrowed memory may change then. Returns false
+  // if the time passes first, and true at once if the publisher is gone. Once the version is withdrawn, readers end
+  // within PublisherOptions::eviction_time.
   bool WaitReleased(std::chrono::milliseconds timeout) const;
-  // Sessions of receivers that are open now.
+  // How many sessions of receivers are open now.
   int readers() const;
 
  private:
@@ -104,16 +113,16 @@ class LAYERCAST_PUBLIC Publisher {
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  // "tcp://127.0.0.1:41234": what engines are told.
+  // The address to give to engines: "tcp://127.0.0.1:41234".
   std::string endpoint() const;
 
-  // Snapshot: copies (or borrows) every tensor, checks it, and offers the version. What was copied may change when this
-  // returns. Stream: offers the version; each session of receivers walks it.
+  // For a snapshot, copies (or borrows) every tensor, checks it, and offers the version. What was copied may change
+  // once this returns. For a stream, offers the version and returns; each engine that takes it causes a walk.
   // Device memory: a snapshot's tensor stays on its device, in a copy of its own, if all of the publisher's channels
-  // reach device memory (PublisherOptions::channels). Otherwise, and in a stream, it is brought to the host. It must be
-  // written by the time that a walk yields it: no CUDA stream of the trainer's is waited for.
-  // Throws kCorrupt, naming tensor and index, on NaN or infinity. kInvalidArgument on a step that is not newer than the
-  // lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor. kUnsupported
+  // reach device memory (PublisherOptions::channels). Otherwise, and in a stream, it is brought to the host. Its values
+  // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
+  // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a step that is not newer than the
+  // lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor; kUnsupported
   // on a tensor in device memory if the build has no CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 

@@ -1,4 +1,4 @@
-// Tensors as the core sees them: a dtype, a shape and an address. Values; the memory is borrowed.
+// Tensors as the core sees them: a dtype, a shape and an address. Used on both sides. Values; the memory is borrowed.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ struct Device {
 
 // Product of the dimensions; 1 for a scalar. Throws kInvalidArgument on a negative dimension or overflow.
 LAYERCAST_PUBLIC std::int64_t NumElements(const Shape& shape);
-// Bytes of a contiguous tensor; also throws when sub-byte elements do not fill whole bytes.
+// Bytes of a contiguous tensor. Throws what NumElements throws, and kInvalidArgument if sub-byte elements do not fill
+// whole bytes.
 LAYERCAST_PUBLIC std::int64_t NumBytes(DType dtype, const Shape& shape);
 // "[4096, 11008]"
 LAYERCAST_PUBLIC std::string ToString(const Shape& shape);
@@ -41,7 +42,7 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-// Of all of them together.
+// The bytes of all tensors together.
 LAYERCAST_PUBLIC std::uint64_t TotalBytes(std::span<const TensorSpec> specs);
 
 // "[4096, 11008] bf16": dtype and shape, for expected-against-got messages.
@@ -58,10 +59,10 @@ struct TensorView {
   std::int64_t num_bytes() const { return NumBytes(dtype, shape); }
 };
 
-// A part of a tensor that is spread over several holders: a box of it, row-major.
+// Which part of a tensor one of several holders has: a box of it, row-major, whose shape the part's own view tells.
 struct TensorPart {
   Shape whole;    // the whole tensor's shape
-  Shape offsets;  // of the box's first element in the tensor
+  Shape offsets;  // where in the whole tensor the box begins, by dimension
   bool operator==(const TensorPart&) const = default;
 };
 
@@ -69,11 +70,11 @@ struct TensorPart {
 struct NamedTensor {
   std::string name;
   TensorView tensor;
-  // Keeps the memory alive for a consumer that holds the tensor past the next step of the iterator
-  // (the second owner is whatever produced it: a torch storage, a mapped file). Null: valid only until
-  // the iterator moves on.
+  // Keeps the memory alive for a consumer that holds the tensor past the next step of the iterator. The second owner is
+  // whatever produced the memory: a torch storage, a mapped file. Null: the memory is valid only until the iterator
+  // moves on.
   std::shared_ptr<const void> owner{};
-  // Which part of the tensor of this name `tensor` is. Empty: all of it.
+  // Which part of the tensor called `name` this is. Empty: all of it.
   std::optional<TensorPart> part{};
 };
 

@@ -26,7 +26,7 @@ namespace layercast {
 
 using NamedAtTensor = std::pair<std::string, at::Tensor>;
 
-// Throws kUnsupported naming the type.
+// Throws kUnsupported, naming the type, if Layercast has no such dtype.
 inline DType DTypeOf(at::ScalarType type) {
   switch (type) {
     case at::ScalarType::Bool: return DType::kBool;
@@ -59,7 +59,7 @@ namespace torch_detail {
               "'" + name + "': expected a dense tensor with memory of its own, got " + what);
 }
 
-// From the storage's begin to the tensor's last element.
+// How many bytes there are from the storage's begin to the end of the tensor's last element.
 inline std::size_t BytesReached(const at::Tensor& tensor) {
   std::int64_t last = tensor.storage_offset();
   for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
@@ -68,9 +68,9 @@ inline std::size_t BytesReached(const at::Tensor& tensor) {
 
 }  // namespace torch_detail
 
-// Throws, naming the tensor, what Layercast cannot read or write where it lies: kInvalidArgument of an undefined one, a
-// sparse one, one on meta, and one whose storage was freed (as a sharded trainer frees what it has gathered);
-// kUnsupported of a type that has no dtype, quantized ones among them.
+// The tensor's spec. Throws, naming the tensor, if Layercast cannot read or write it where it lies: kInvalidArgument if
+// it is undefined, sparse, on meta, or its storage was freed (as a sharded trainer frees what it has gathered);
+// kUnsupported if its type has no dtype, as quantized types have none.
 inline TensorSpec SpecOf(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined()) torch_detail::Refuse(name, "an undefined one");
   if (tensor.layout() != c10::Layout::Strided) torch_detail::Refuse(name, "one that is not laid out in strides");
@@ -87,14 +87,14 @@ inline TensorSpec SpecOf(const std::string& name, const at::Tensor& tensor) {
   }
 }
 
-// Where a walk yields the bytes of tensors that lie on CUDA devices. kToHost: copied to the host. kStay: on the device,
-// from where a publisher sends them over channels that reach devices ("cuda_ipc", "nccl"); needs a Layercast that was
-// built with CUDA.
+// Where a walk yields the bytes of tensors that lie on CUDA devices. kToHost: in a copy on the host. kStay: on the
+// device, from where a publisher sends them over channels that reach devices ("cuda_ipc", "nccl"). kStay needs a
+// Layercast that was built with CUDA.
 enum class CudaTensors : std::uint8_t { kToHost, kStay };
 
-// The tensor's bytes, row-major, on the host or (kStay) on its device: the tensor's own memory if it is so already,
-// else a copy. Keeps them alive. For a tensor that stays on its device, waits until torch's current stream there has
-// written it.
+// The tensor's bytes, row-major, on the host or (kStay) on its device. They are the tensor's own memory if it is that
+// already, else a copy; the result keeps them alive. For a tensor that stays on its device, this waits until torch's
+// current stream there has written it.
 inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tensor,
                                  CudaTensors cuda = CudaTensors::kToHost) {
   TensorSpec spec = SpecOf(name, tensor);
@@ -109,8 +109,9 @@ inline NamedTensor NamedTensorOf(const std::string& name, const at::Tensor& tens
           .owner = std::move(packed)};  // the second owner is whoever holds the tensor past the next step
 }
 
-// A list that is already there; may be walked any number of times, in any order. The values are read when a walk
-// reaches them. A snapshot's walk is over when Publish returns, a stream's when its PublishedVersion is released.
+// Publishes a list of tensors, which may be walked any number of times, in any order. A walk reads a tensor's values
+// when it reaches it, so the tensors must not change while walks may go on: for a snapshot until Publish returns, for a
+// stream until its PublishedVersion is released.
 inline Weights TorchWeights(std::vector<NamedAtTensor> tensors, CudaTensors cuda = CudaTensors::kToHost) {
   Weights weights;
   std::unordered_map<std::string, std::size_t> places;
@@ -138,15 +139,15 @@ inline Weights TorchWeights(std::vector<NamedAtTensor> tensors, CudaTensors cuda
 }
 
 // What one rank of a sharded trainer holds of a tensor: `local` is all of it, or the part that `part` describes. For a
-// DTensor: `to_local()`, and what `compute_local_shape_and_global_offset` says of it.
+// DTensor, `local` is `to_local()`, and `compute_local_shape_and_global_offset` gives `part`. Value.
 struct TorchShard {
   std::string name;
   at::Tensor local;
   std::optional<TensorPart> part{};
 };
 
-// For PublishOptions::part. If several ranks hold the same tensor, only one of them may publish it. May be walked any
-// number of times.
+// Publishes what one rank of a sharded trainer holds, with PublishOptions::part. If several ranks hold the same tensor,
+// only one of them may publish it. May be walked any number of times.
 inline Weights TorchShards(std::vector<TorchShard> shards, CudaTensors cuda = CudaTensors::kToHost) {
   Weights weights;
   for (const TorchShard& shard : shards) {
@@ -165,7 +166,7 @@ inline Weights TorchShards(std::vector<TorchShard> shards, CudaTensors cuda = Cu
   return weights;
 }
 
-// A torch::nn::Module's parameters. (A template, so that this header need not include torch's larger ones.)
+// Publishes a torch::nn::Module's parameters. (A template, so that this header need not include torch's larger ones.)
 template <typename TorchModule>
   requires requires(const TorchModule& module) { module.named_parameters().begin()->key(); }
 Weights TorchWeights(const TorchModule& module, CudaTensors cuda = CudaTensors::kToHost) {
@@ -174,8 +175,8 @@ Weights TorchWeights(const TorchModule& module, CudaTensors cuda = CudaTensors::
   return TorchWeights(std::move(tensors), cuda);
 }
 
-// A generator that can be walked only once, such as a layer-by-layer gather. `specs`: what it will yield. A stream
-// needs them; a snapshot learns them as it walks.
+// Publishes what a generator yields, such as a layer-by-layer gather. It can be walked only once. `specs` are those of
+// the tensors that it will yield: a stream needs them, a snapshot learns them as it walks.
 inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, std::vector<TensorSpec> specs = {},
                             CudaTensors cuda = CudaTensors::kToHost) {
   return Weights::Once(std::move(specs),
@@ -186,9 +187,9 @@ inline Weights TorchWeights(std::function<std::optional<NamedAtTensor>()> next, 
                        }));
 }
 
-// An engine's tensors as captured buffers, with their strides. The tensors are kept alive, and asked for their
+// Makes captured buffers of an engine's tensors, with their strides. The tensors are kept alive, and asked for their
 // addresses again around every commit. They may lie in host memory and on one CUDA device. Throws kUnsupported, naming
-// the tensor, on any other device, and what SpecOf throws.
+// the tensor, if one lies on any other kind of device, and what SpecOf and CapturedBuffers::Adopt throw.
 inline CapturedBuffers AdoptTensors(std::vector<NamedAtTensor> tensors) {
   auto table = [tensors = std::move(tensors)] {
     std::vector<CapturedBuffer> buffers;

@@ -1,4 +1,4 @@
-// What a version is called: `{lineage, step, digest}`. Values.
+// What a version is called: `{lineage, step, digest}`. Used on both sides. Values.
 #pragma once
 
 #include <compare>
@@ -11,15 +11,15 @@
 
 namespace layercast {
 
-// 128 bits of XXH3, by leaves (src/base/digest.h). All zero: none.
+// A 128-bit XXH3 hash, made from those of leaves (src/base/digest.h). All bits zero: no digest.
 struct LAYERCAST_PUBLIC Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
   auto operator<=>(const Digest&) const = default;
   explicit operator bool() const { return (high | low) != 0; }
-  std::string ToHex() const;  // 32 lower-case digits
-  static std::optional<Digest> FromHex(std::string_view text);
+  std::string ToHex() const;                                    // 32 lower-case digits
+  static std::optional<Digest> FromHex(std::string_view text);  // nullopt: not 32 hexadecimal digits
 };
 
 struct LAYERCAST_PUBLIC Version {
@@ -31,7 +31,7 @@ struct LAYERCAST_PUBLIC Version {
   std::string ToString() const;  // "run-17@42:0123456789abcdef" (the digest shortened)
 };
 
-// Which publisher of a version this is, where each rank of a trainer publishes what it holds.
+// Which of a version's publishers this is, when each rank of a sharded trainer publishes what it holds.
 struct VersionPart {
   int rank = 0;
   int ranks = 1;

@@ -1,4 +1,5 @@
-// `weights_iterator`: a stream of `(name, tensor)` that is walked once, lazily or eagerly.
+// `weights_iterator`: a stream of `(name, tensor)` that is walked once. Trainers publish from one, and receivers load
+// from one.
 #pragma once
 
 #include <functional>
@@ -12,14 +13,14 @@
 
 namespace layercast {
 
-// Resource; one thread only. `Next` may block and may throw; after nullopt it stays at the end.
+// Resource; one thread only. `Next` may block and may throw. Once it has returned nullopt, it always does.
 class LAYERCAST_PUBLIC WeightsIterator {
  public:
   virtual ~WeightsIterator() = default;
   virtual std::optional<NamedTensor> Next() = 0;
 };
 
-// Lazy: asks `next` each time (a generator); eager: walks a list that is already there.
+// An iterator that asks `next`, a generator, for each tensor; and one that walks a list.
 LAYERCAST_PUBLIC std::unique_ptr<WeightsIterator> MakeWeightsIterator(std::function<std::optional<NamedTensor>()> next);
 LAYERCAST_PUBLIC std::unique_ptr<WeightsIterator> MakeWeightsIterator(std::vector<NamedTensor> tensors);
 

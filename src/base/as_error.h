@@ -1,4 +1,4 @@
-// Whatever was thrown, as the one error type.
+// Turns any exception into the one error type. Used where exceptions are caught.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace layercast {
 
-// kInternal for what is no Error: a library's, an allocation that failed.
+// The code is kInternal if `thrown` is not an Error, but a library's exception or a failed allocation.
 inline Error AsError(const std::exception& thrown) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
   return {ErrorCode::kInternal, thrown.what()};

@@ -1,5 +1,5 @@
-// Hands values from one thread to another; full means the producer waits (back-pressure), closed means
-// nobody will take or bring any more. Thread-safe.
+// Hands values from one thread to another. While it is full, producers wait (back-pressure). Once it is closed, nothing
+// more is accepted. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ class BoundedQueue {
  public:
   explicit BoundedQueue(std::size_t capacity) : capacity_(capacity) {}
 
-  // False when the deadline passes first, or once the queue is closed; `value` is then untouched.
+  // Returns false, with `value` untouched, if the deadline passes before there is room or if the queue is closed.
   bool Push(T&& value, Deadline deadline) {
     std::unique_lock lock(mutex_);
     Await(lock, deadline, [&] { return closed_ || items_.size() < capacity_; });
@@ -28,14 +28,14 @@ class BoundedQueue {
     return true;
   }
 
-  // Empty when the deadline passes first, or once the queue is closed and drained.
+  // Returns nullopt if the deadline passes before a value comes, or once the queue is closed and drained.
   std::optional<T> Pop(Deadline deadline) {
     std::unique_lock lock(mutex_);
     Await(lock, deadline, [&] { return closed_ || !items_.empty(); });
     return Take();
   }
 
-  // However long nothing comes. Empty once the queue is closed and drained.
+  // Waits for a value without a deadline. Returns nullopt once the queue is closed and drained.
   std::optional<T> PopUntilClosed() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ || !items_.empty(); });

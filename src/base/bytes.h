@@ -1,5 +1,5 @@
-// Little-endian fields in byte strings, for every binary form of our own (manifest, wire). The reader
-// trusts nothing: it never looks outside its bytes, and says where it stopped and what it missed.
+// Little-endian fields in byte strings, for Layercast's own binary forms (manifest, wire). The reader trusts nothing:
+// it never looks outside its bytes, and its errors say where it stopped and what it expected there.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class ByteWriter {
   void Reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   std::size_t size() const { return bytes_.size(); }
 
-  // One field, or several that follow each other.
+  // Appends one field, or several one after the other.
   template <typename... T>
   void Put(T... values) {
     static_assert((std::is_unsigned_v<T> && ...));
@@ -44,7 +44,7 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Value; one thread only; the bytes are borrowed. `subject` ("manifest") opens every message.
+// Value; one thread only; the bytes are borrowed. Every error message begins with `subject` ("manifest").
 class ByteReader {
  public:
   ByteReader(std::string subject, std::span<const std::byte> bytes) : subject_(std::move(subject)), bytes_(bytes) {}
@@ -52,7 +52,7 @@ class ByteReader {
   std::size_t position() const { return position_; }
   std::size_t remaining() const { return bytes_.size() - position_; }
 
-  // Throws kCorrupt when fewer than sizeof(T) bytes are left; `field` says what they were to be.
+  // Throws kCorrupt if fewer than sizeof(T) bytes are left. The message calls what was expected `field`.
   template <typename T>
   T Get(std::string_view field) {
     static_assert(std::is_unsigned_v<T>);

@@ -1,6 +1,6 @@
-// A memory resource that wraps another and keeps what it is given back for the next request: fresh memory costs a page
-// fault for every page, several times what filling it costs. For requests that follow each other: the layers of a
-// reload.
+// A memory resource that wraps another, and keeps blocks that are given back for the next requests. Fresh memory costs
+// a page fault for every page, which is several times the cost of filling it. Used for the layers of a reload, which
+// follow each other.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace layercast {
 
-// Thread-safe. A request is served by the smallest kept block that holds it. Where none does, all kept blocks are given
-// back first, and the new one will serve the smaller requests to come: so while one block is used at a time, no more is
-// held, used or kept, than the largest request.
+// Resource; thread-safe. A request gets the smallest kept block that is large enough. If none is, all kept blocks are
+// freed first, and the new block serves later, smaller requests. So while one block is used at a time, used and kept
+// memory together never exceed the largest request.
 class CachingMemory final : public MemoryResource {
  public:
   explicit CachingMemory(MemoryResource& upstream) : upstream_(upstream) {}
@@ -23,7 +23,7 @@ class CachingMemory final : public MemoryResource {
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
   Device device() const override { return upstream_.device(); }
 
-  // Gives back all that is kept and not used.
+  // Frees the blocks that are kept and not in use.
   void Release();
 
  private:
@@ -42,7 +42,7 @@ class CachingMemory final : public MemoryResource {
 
   MemoryResource& upstream_;
   std::mutex mutex_;                    // guards what follows
-  std::multiset<Buffer, BySize> kept_;  // blocks move between the two as nodes, so that giving one back cannot fail
+  std::multiset<Buffer, BySize> kept_;  // blocks move to and from used_ as nodes, so that Deallocate cannot fail
   std::set<Buffer, ByAddress> used_;
 };
 

@@ -1,4 +1,4 @@
-// LAYERCAST_CHECK: an assertion about our own code. Nothing that arrives from outside may reach one.
+// LAYERCAST_CHECK, an assertion about Layercast's own code. Nothing that comes from the wire or a file may reach one.
 #pragma once
 
 #include "layercast/error.h"

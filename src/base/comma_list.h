@@ -1,4 +1,4 @@
-// "a,b" as command lines and the RPC have lists.
+// Lists such as "a,b", as command lines and the RPC have them.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace layercast {
 
-// What stands between the commas, empty items too: whoever asks knows how to call them when refusing.
+// The items between the commas, empty ones too: the caller can refuse those with a better message.
 inline std::vector<std::string> AtCommas(const std::string& list) {
   std::vector<std::string> items;
   for (std::size_t begin = 0; begin <= list.size();) {

@@ -1,5 +1,5 @@
-// Memory resources that wrap another: counting (so that "one layer at a time" is asserted in bytes),
-// and filling (so that a byte nobody wrote shows: load over two fills, compare).
+// Memory resources that wrap another, for tests. CountingMemory counts, so that "one layer at a time" is asserted in
+// bytes. FillingMemory fills, so that a byte that nobody wrote shows: two loads over different fills then differ.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace layercast {
 
-// Thread-safe.
+// Resource; thread-safe.
 class CountingMemory final : public MemoryResource {
  public:
   explicit CountingMemory(MemoryResource& upstream) : upstream_(upstream) {}
@@ -29,7 +29,7 @@ class CountingMemory final : public MemoryResource {
   std::atomic<std::size_t> allocations_{0};
 };
 
-// Host memory only. Thread-safe.
+// Wraps host memory only. Resource; thread-safe.
 class FillingMemory final : public MemoryResource {
  public:
   FillingMemory(MemoryResource& upstream, std::byte fill) : upstream_(upstream), fill_(fill) {}

@@ -1,4 +1,4 @@
-// When a wait ends, whatever happens: at a point in time, or before it once somebody asks to stop. Value.
+// When a wait ends at the latest: at a point in time, or earlier if a stop is requested. Every wait takes one. Value.
 #pragma once
 
 #include <algorithm>
@@ -11,28 +11,28 @@ namespace layercast {
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
-  // How soon after a stop was asked for a wait ends.
+  // A wait ends within this time after a stop was requested, because it looks so often.
   static constexpr Clock::duration kLook = std::chrono::milliseconds(100);
 
   static Deadline After(std::chrono::milliseconds duration) { return Deadline(Clock::now() + duration); }
   explicit Deadline(Clock::time_point at) : at_(at) {}
-  // This, or when a stop is asked for.
+  // A deadline that passes when this one does, or when a stop is requested.
   Deadline OrStop(std::stop_token stop) const { return Deadline(at_, std::move(stop)); }
-  // The earlier of this and `duration` from now: one step of a longer wait.
+  // The earlier of this deadline and `duration` from now: one step of a longer wait.
   Deadline AtMost(Clock::duration duration) const { return Deadline(std::min(at_, Clock::now() + duration), stop_); }
 
   bool Stopped() const { return stop_.stop_requested(); }
   bool Passed() const { return Stopped() || Clock::now() >= at_; }
-  // The longest that a wait may be before it asks whether the deadline has passed. Never negative; rounded up, so that
-  // a poll for this long does not spin at the end.
+  // How long a wait may last before it has to look at Passed again. Never negative; rounded up, so that a poll for this
+  // long does not spin at the end.
   std::chrono::milliseconds Remaining() const {
     const auto now = Clock::now();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(NextLookFrom(now) - now);
     return std::max(left, std::chrono::milliseconds(0));
   }
-  // The same as a point in time.
+  // When a wait has to look at Passed again, as a point in time.
   Clock::time_point NextLook() const { return NextLookFrom(Clock::now()); }
-  // Whatever the stop: for arithmetic, and for waits that nobody stops.
+  // The point in time alone, without the stop: for arithmetic, and for waits that nobody stops.
   Clock::time_point at() const { return at_; }
 
  private:

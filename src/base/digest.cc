@@ -1,5 +1,5 @@
-// The header-only form of xxHash, compiled here for the build's instruction set: a third faster than
-// the shared library (docs/build.md).
+// The header-only form of xxHash, compiled here for the build's instruction set, is a third faster than the shared
+// library (docs/build.md).
 #include "src/base/digest.h"
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 namespace layercast {
 namespace {
 
-// A digest's bytes in memory are those that are digested above leaves.
+// The digests of leaves are themselves digested as they lie in memory, which this must hold for.
 static_assert(std::endian::native == std::endian::little && sizeof(Digest) == 16);
 
 Digest ToDigest(XXH128_hash_t hash) { return Digest{hash.high64, hash.low64}; }
 
 Digest LeafDigest(std::span<const std::byte> bytes) { return ToDigest(XXH3_128bits(bytes.data(), bytes.size())); }
 
-constexpr std::size_t kHexDigits = 16;  // of a half
+constexpr std::size_t kHexDigits = 16;  // of half a digest
 
 void PutHex(std::uint64_t value, std::span<char, kHexDigits> out) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -79,11 +79,11 @@ Digest DigestOfLeaves(std::span<const Digest> leaves) {
 }
 
 struct Digester::State {
-  alignas(64) XXH3_state_t leaf;   // that is not whole yet
+  alignas(64) XXH3_state_t leaf;   // of the leaf that is not whole yet
   alignas(64) XXH3_state_t above;  // of the whole leaves' digests
   std::size_t leaf_bytes = 0;
-  std::size_t leaves = 0;  // that are whole
-  Digest last_leaf;        // of these
+  std::size_t leaves = 0;  // how many are whole
+  Digest last_leaf;        // the digest of the last whole one
 };
 
 Digester::Digester() : state_(std::make_unique<State>()) { Reset(); }
@@ -104,7 +104,7 @@ void Digester::Update(std::span<const std::byte> bytes) {
   if (!bytes.empty()) FillLeaf(bytes);
 }
 
-// How many of the bytes the leaf that is open takes.
+// Adds as many of the bytes to the open leaf as fit, and returns how many those were.
 std::size_t Digester::FillLeaf(std::span<const std::byte> bytes) {
   const std::size_t taken = std::min(bytes.size(), kLeafBytes - state_->leaf_bytes);
   XXH3_128bits_update(&state_->leaf, bytes.data(), taken);

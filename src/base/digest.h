@@ -1,7 +1,7 @@
-// The digest of bytes: XXH3-128 of each leaf of 8 KiB (the last may be shorter) and, where there are several, XXH3-128
-// of those digests, one after the other, each as two little-endian u64: high half, low half. Leaves depend on nothing
-// but their own bytes, so a device makes them all at once (src/cuda/leaf_digests.h), and a host no slower than without
-// them: 0.98 of plain XXH3 from memory.
+// The digest of bytes: XXH3-128 of each leaf of 8 KiB (the last may be shorter). If there are several leaves, it is the
+// XXH3-128 of their digests, one after the other, each as two little-endian u64: high half, low half. A leaf's digest
+// depends on its own bytes alone, so a device computes all at once (src/cuda/leaf_digests.h). A host is no slower than
+// without leaves: 0.98 of the speed of plain XXH3 from memory.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@
 namespace layercast {
 
 Digest DigestOf(std::span<const std::byte> bytes);
-// Of the bytes that have these leaves. `leaves`: one at least.
+// The digest of the bytes whose leaves have these digests. `leaves` has at least one.
 Digest DigestOfLeaves(std::span<const Digest> leaves);
-// As Digest::ToHex, behind what is there.
+// Appends what Digest::ToHex gives to `to`.
 void AppendHex(const Digest& digest, std::string& to);
 
-// Of bytes that come in pieces, which equals that of their concatenation.
-// Resource; one thread only, but for copies of one that does not change.
+// Computes the digest of bytes that come in pieces. It equals that of their concatenation.
+// Resource; one thread only, except that any thread may copy one that does not change.
 class Digester {
  public:
   Digester();
   ~Digester();
-  Digester(const Digester& other);  // goes on from what that one has taken in
+  Digester(const Digester& other);  // continues from what `other` has taken in
   Digester& operator=(const Digester&) = delete;
   Digester(Digester&&) noexcept;
   Digester& operator=(Digester&&) noexcept;

@@ -60,7 +60,7 @@ bool FailPoints::Hit(std::string_view name) {
   log::warn("failpoint {} fired", name);
   switch (found->second.action) {
     case Action::kKill: ::kill(::getpid(), SIGKILL); break;
-    case Action::kStop: ::raise(SIGSTOP); break;  // of this thread: it does not go on until the process does
+    case Action::kStop: ::raise(SIGSTOP); break;  // this thread, too, goes on only when the process does
     case Action::kThrow: throw Error(ErrorCode::kInternal, "failpoint " + std::string(name));
     case Action::kCorrupt: return true;
   }

@@ -1,8 +1,8 @@
 // Named places where a test makes something go wrong: a process killed, a wait that never ends, a byte
-// flipped. Armed by the environment variable LAYERCAST_FAILPOINTS, read once by main:
+// flipped. Failpoints are armed by the environment variable LAYERCAST_FAILPOINTS:
 //   [role:]name=action[@skip][,name=action...]     action: kill | stop | throw | corrupt
-// `skip` lets that many passes go by first. With a role ("publisher", "rank1") only that process arms the item.
-// Each fires once, logged as "failpoint NAME fired". docs/cli.md lists the names.
+// `skip` lets so many passes go by first. An item with a role ("publisher", "rank1") is armed in that process alone.
+// Each item fires once, and is logged as "failpoint NAME fired". docs/cli.md lists the names.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace layercast {
 
-// Thread-safe after construction. A default-constructed one is never armed and costs one branch.
+// Resource; thread-safe after construction. A default-constructed one is never armed, and a pass costs one branch.
 class FailPoints {
  public:
   FailPoints() = default;
@@ -20,9 +20,10 @@ class FailPoints {
   explicit FailPoints(std::string_view specification, std::string_view role = {});
   static FailPoints FromEnvironment(std::string_view role = {});
 
-  // Kills or stops this process, or throws kInternal, if `name` is armed with that; true: corrupt the data.
+  // A pass by the failpoint `name`. If it is armed, this kills or stops the process, throws kInternal, or returns true:
+  // the caller then corrupts its data.
   bool Hit(std::string_view name);
-  // While suspended, passes are neither counted nor disturbed. Not while another thread may be in Hit.
+  // While suspended, passes are neither counted nor disturbed. Must not be called while another thread may be in Hit.
   void Suspend(bool suspended) { suspended_ = suspended; }
 
  private:

@@ -1,5 +1,5 @@
-// Names of hosts to addresses, within a deadline: the system's resolver has none of its own that a caller could set,
-// and a dead name server costs it half a minute.
+// Resolves names of hosts within a deadline. The system's resolver lets callers set none, and takes half a minute if
+// the name server is dead. Used before endpoints are bound or connected to.
 #pragma once
 
 #include <netdb.h>
@@ -15,19 +15,19 @@ namespace layercast {
 
 using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// What getaddrinfo came to. Value; move-only.
+// The result of getaddrinfo. Value; move-only.
 struct HostLookup {
-  AddressList addresses{nullptr, nullptr};  // null: none
-  int status = 0;                           // for gai_strerror, where there are none
+  AddressList addresses{nullptr, nullptr};  // null: none were found
+  int status = 0;                           // if none were found, the reason, for gai_strerror
 };
 
-// Of a host (a name, or an address, also in brackets) and a service, both as getaddrinfo takes them. Nothing where the
-// deadline passes first. An address never waits.
+// Looks up a host (a name, or an address, also in brackets) and a service, as getaddrinfo takes them. Returns nullopt
+// if the deadline passes first. Looking up an address never waits.
 std::optional<HostLookup> LookUpHost(const std::string& host, const std::string& service, const addrinfo& hints,
                                      Deadline deadline);
 
-// The same by any resolver, which is called on a thread of its own, and left to itself where it takes too long: it owns
-// what it works on.
+// Calls `resolve` on a thread of its own, and returns what it does, or nullopt if the deadline passes first. The thread
+// then runs on by itself, so `resolve` must own what it works on.
 std::optional<HostLookup> LookUpWithin(std::function<HostLookup()> resolve, Deadline deadline);
 
 }  // namespace layercast

@@ -9,7 +9,7 @@ namespace layercast {
 
 inline constexpr std::size_t kLeafBytes = 8192;
 
-// The last may be shorter. One at least: no bytes are an empty leaf.
+// How many leaves so many bytes have. The last may be shorter. There is at least one: no bytes are an empty leaf.
 LAYERCAST_HOST_DEVICE constexpr std::size_t NumLeaves(std::size_t bytes) {
   return bytes == 0 ? 1 : (bytes - 1) / kLeafBytes + 1;
 }

@@ -26,7 +26,7 @@ void SetUp(const char* role) {
 std::shared_ptr<spdlog::logger> Logger() {
   if (auto registered = spdlog::get(kName)) return registered;
   static const std::shared_ptr<spdlog::logger> own =
-      ToStandardError(kName);  // logs may be written before main, after it
+      ToStandardError(kName);  // static, because logs may be written before and after main
   return own;
 }
 

@@ -9,10 +9,10 @@
 
 namespace layercast::log {
 
-// Called once by a program's main: lines say when, and `role`.
+// Called once by a program's main. From then on, lines begin with the time and `role`.
 void SetUp(const char* role);
 
-// The host's logger called "layercast", else one to standard error.
+// The logger called "layercast" that the host program registered, or else one to standard error.
 std::shared_ptr<spdlog::logger> Logger();
 
 template <typename... Args>

@@ -1,4 +1,4 @@
-// The largest of what several threads have seen.
+// Keeps the largest of the values that several threads have seen.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// JSON that nobody vouches for: what a library builds of it is copied, dumped and compared by recursion, so that its
-// levels are bounded. Used for models' configurations and for messages.
+// Parses JSON that is not trusted. The library copies, dumps and compares parsed JSON by recursion, so its depth is
+// bounded here. Used for models' configurations and for messages.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,10 +7,11 @@
 
 namespace layercast {
 
-inline constexpr int kDeepestJson = 32;  // neither a configuration nor a message of ours comes near it
+inline constexpr int kDeepestJson = 32;  // levels; neither a configuration nor Layercast's messages come near it
 
-// Discarded (is_discarded) if `text` has more levels than kDeepestJson, or is not JSON; of that the library's own
-// exception tells where `throws_parse_error`. `Json`: a nlohmann::basic_json.
+// Returns a discarded value (is_discarded) if `text` has more levels than kDeepestJson or is not JSON. If
+// `throws_parse_error`, text that is not JSON throws the library's own exception instead. `Json` is a
+// nlohmann::basic_json.
 template <typename Json>
 Json ParseShallowJson(std::string_view text, bool throws_parse_error = false) {
   bool deep = false;

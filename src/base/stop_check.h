@@ -1,4 +1,4 @@
-// What work that somebody else may give up asks between its steps.
+// Lets work be given up between its steps.
 #pragma once
 
 #include <stop_token>
@@ -8,7 +8,8 @@
 
 namespace layercast {
 
-// Throws kCancelled once a stop was asked for. `doing`: "publisher tcp://..., opening a session".
+// Throws kCancelled if a stop was requested. `doing` says, for the message, what was under way: "publisher tcp://...,
+// opening a session".
 inline void ThrowIfStopped(const std::stop_token& stop, const std::string& doing) {
   if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, doing + ": this attempt was given up");
 }

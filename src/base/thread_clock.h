@@ -1,4 +1,4 @@
-// What threads of this process have computed.
+// How long threads of this process have computed, in core seconds.
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ inline double ReadSeconds(clockid_t clock) {
 
 inline double CoreSecondsOfThisThread() { return ReadSeconds(CLOCK_THREAD_CPUTIME_ID); }
 
-// Of one that was not joined; 0 where it has ended.
+// The core seconds of a thread that runs and has not been joined. 0 if it has ended.
 inline double CoreSecondsOf(std::jthread& thread) {
   clockid_t clock{};
   if (!thread.joinable() || ::pthread_getcpuclockid(thread.native_handle(), &clock) != 0) return 0;

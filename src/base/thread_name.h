@@ -1,11 +1,11 @@
-// Names the calling thread, as `ps -L`, debuggers and docs/ list it.
+// Names threads, as `ps -L`, debuggers and docs/threads.md list them.
 #pragma once
 
 #include <pthread.h>
 
 namespace layercast {
 
-// At most 15 characters.
+// Names the calling thread. `name` has at most 15 characters.
 inline void NameThisThread(const char* name) { ::pthread_setname_np(::pthread_self(), name); }
 
 }  // namespace layercast

@@ -5,7 +5,7 @@
 namespace layercast {
 namespace {
 
-// Length of the well-formed sequence that `text` begins with; 0: none.
+// The length of the well-formed sequence that `text` begins with; 0: it begins with none.
 std::size_t SequenceLength(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const auto continues = [&](std::size_t i, std::uint8_t low = 0x80, std::uint8_t high = 0xBF) {

@@ -1,4 +1,4 @@
-// Is this text? Names from files and peers are checked before they are printed or compared.
+// Checks that bytes are text. Used on names from files and peers, before they are printed or compared.
 #pragma once
 
 #include <cstddef>

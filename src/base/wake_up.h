@@ -1,4 +1,4 @@
-// Wakes a thread that polls file descriptors. Thread-safe.
+// Wakes a thread that polls file descriptors. Resource; thread-safe.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -20,14 +20,14 @@ class WakeUp {
 
   void Ring() const {
     const std::uint64_t one = 1;
-    // Fails only when the counter is full, and then it rings already.
+    // The write fails only if the counter is full, and then the descriptor is readable already.
     [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof(one));
   }
   void Clear() const {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(fd_.get(), &count, sizeof(count));
   }
-  // Rings when a scope is left, however it is left.
+  // Rings when a scope is left, also by an exception.
   class RingAtExit {
    public:
     explicit RingAtExit(const WakeUp& wake_up) : wake_up_(wake_up) {}
@@ -38,7 +38,7 @@ class WakeUp {
    private:
     const WakeUp& wake_up_;
   };
-  // Readable between Ring and Clear.
+  // The descriptor to poll: it is readable between Ring and Clear.
   int fd() const { return fd_.get(); }
 
  private:

@@ -1,5 +1,5 @@
-// What a piece of work costs whoever asked for it: the time that it takes, and what the calling thread, and pools for
-// it, compute meanwhile.
+// Measures what a piece of work costs the thread that asked for it: the time that passes, and the core seconds that the
+// thread, and pools on its behalf, compute meanwhile.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ struct WorkCost {
   }
 };
 
-// One thread only.
+// Value; one thread only.
 class WorkClock {
  public:
-  // Since the last call, or since it was made.
+  // The cost since the last call, or since the clock was made.
   WorkCost Lap() {
     const WorkCost now = Now();
     const WorkCost lap{now.seconds - began_.seconds, now.core_seconds - began_.core_seconds};

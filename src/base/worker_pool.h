@@ -1,5 +1,5 @@
-// A fixed set of threads that share loops. Thread-safe; one loop runs at a time, others wait their turn;
-// a loop of one call, or without threads to share it, runs where it was asked for.
+// A fixed set of threads that share loops. Resource; thread-safe. One loop runs at a time, and others wait for their
+// turn. A loop of a single call, or in a pool without threads, runs on the calling thread without waiting.
 #pragma once
 
 #include <condition_variable>
@@ -21,16 +21,16 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   std::size_t threads() const { return workers_.size() + 1; }
-  // What pools' threads have computed so far for loops of the calling thread.
+  // The core seconds that threads of all pools have computed so far for loops of the calling thread.
   static double HelpersCoreSeconds();
 
   // Calls body(0) ... body(count - 1), each once, in any order and on any thread, and returns when all
-  // have returned. The first exception is rethrown here, after the calls under way have ended; the rest
-  // are not started. Must not be called from inside a body.
+  // have returned. After an exception, calls under way end, the rest are not started, and the first exception
+  // is rethrown here. Must not be called from inside a body.
   template <typename Body>
   void For(std::size_t count, Body&& body) {
     if (count > 1 && !workers_.empty()) return Share(count, std::ref(body));
-    for (std::size_t i = 0; i < count; ++i) body(i);  // small tensors are many: they wait for nobody
+    for (std::size_t i = 0; i < count; ++i) body(i);  // there are many small tensors, and none waits for its turn
   }
 
  private:

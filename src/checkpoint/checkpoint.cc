@@ -17,7 +17,7 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kMostProblems = 10;
-constexpr std::uint64_t kWorthReadingAhead = 8U << 20;  // bytes: below, starting threads costs more than reading
+constexpr std::uint64_t kWorthReadingAhead = 8U << 20;  // bytes; for fewer, starting threads costs more than reading
 constexpr std::size_t kThreadsReadingAhead = 4;
 constexpr std::uint64_t kMostReadAhead = 256U << 20;  // bytes
 
@@ -56,7 +56,7 @@ struct Checkpoint::Contents {
     return named;
   }
 
-  // Keeps what `owner` keeps, and then lets go of the pages that reading it has brought in.
+  // An owner that keeps what `owner` keeps, and in the end releases the pages that reading the tensor has brought in.
   static std::shared_ptr<const void> Releasing(std::shared_ptr<const TensorFile> file,
                                                std::shared_ptr<const void> owner) {
     const void* const address = owner.get();

@@ -16,36 +16,37 @@
 
 namespace layercast {
 
-// The lineage of a checkpoint that was given none: the folder's name, of a file that of its folder.
+// The lineage of a checkpoint that was given none: its folder's name.
 std::string DefaultLineage(const std::filesystem::path& path);
 
-// Resource, cheap to copy; immutable, so any thread may read.
+// Resource, but cheap to copy; immutable, so any thread may read.
 class Checkpoint {
  public:
   // Reads headers alone; the tensors' bytes are read when somebody looks at them. Throws kNotFound (no such path, no
-  // weights there, a file that the index mentions is missing), kCorrupt (SurveyCheckpoint says of what), its message
-  // listing all problems up to ten, and what LoadFormatNamed says to the format.
+  // weights there, a file that the index mentions is missing), kCorrupt for the problems that SurveyCheckpoint finds,
+  // listing up to ten, and what LoadFormatNamed throws.
   static Checkpoint Open(const CheckpointSource& source);
   static Checkpoint Open(const std::filesystem::path& path) { return Open(CheckpointSource{.path = path.native()}); }
 
   const CheckpointSource& source() const;
-  // In checkpoint order: files in natural order, tensors by their offset. Tensor i below is specs()[i].
+  // The tensors in checkpoint order: files in natural order, tensors by their offset. Tensor(i) has specs()[i].
   const std::vector<TensorSpec>& specs() const;
   std::uint64_t total_bytes() const;
-  // Index of the tensor called `name`, or -1.
+  // The index of the tensor called `name`, or -1.
   std::int64_t Find(std::string_view name) const;
 
-  // For who loads it into a model of so many heads: throws kInvalidArgument naming file, field and both numbers where
-  // the files, those of secondary sources left out, say others.
+  // Throws kInvalidArgument, naming file, field and both numbers, if the files name other numbers of heads than the
+  // model has that they are loaded into. Files of secondary sources do not count.
   void CheckHeads(std::int64_t num_attention_heads, std::int64_t num_key_value_heads) const;
 
-  // As CheckpointSurvey::Read: kept alive by its owner, and aligned to its element type.
+  // Reads a tensor as CheckpointSurvey::Read does: it is kept alive by its owner, and aligned to its element type.
   NamedTensor Tensor(std::size_t index) const;
   // Throws kNotFound.
   NamedTensor Tensor(std::string_view name) const;
 
-  // All tensors in checkpoint order, or those that `order` lists, lazily: large checkpoints a little ahead, but for
-  // `layered`, whose tensors also let go of their files' pages with their owners. May outlive this.
+  // Walks all tensors in checkpoint order, or those that `order` lists, lazily. Large checkpoints are read a little
+  // ahead, except when `layered`: then a tensor's owner also lets go of its file's pages. The iterator may outlive
+  // this.
   std::unique_ptr<WeightsIterator> Weights() const;
   std::unique_ptr<WeightsIterator> Weights(std::vector<std::uint32_t> order) const;
 

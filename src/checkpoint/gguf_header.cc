@@ -20,7 +20,7 @@ constexpr char kAlignmentKey[] = "general.alignment";
 enum : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kText, kArray, kU64, kI64, kF64, kTypes };
 constexpr std::size_t kBytesOf[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-// Names of encodings, for those who have to choose another one.
+// The encoding's name, for a user who has to choose another.
 std::string EncodingName(std::uint32_t type) {
   constexpr std::string_view kNames[] = {"F32",  "F16",  "Q4_0", "Q4_1", "",     "",     "Q5_0", "Q5_1",
                                          "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K"};
@@ -32,7 +32,7 @@ class Parser {
   Parser(std::span<const std::byte> file, const std::string& subject)
       : file_(file), subject_(subject), reader_(subject, file) {}
 
-  // What a file opens with.
+  // Reads what a file begins with, as far as the number of tensors.
   std::uint64_t CountTensors() {
     const auto magic = reader_.Get<std::uint32_t>("the magic number");
     if (magic != kMagic) reader_.Fail("expected a file that begins with 'GGUF'");
@@ -80,7 +80,7 @@ class Parser {
                  std::to_string(type));
   }
 
-  // None that is negative.
+  // Whether a value is a whole number that is not negative.
   static bool IsWholeNumber(std::uint32_t type, std::span<const std::byte> bytes) {
     switch (type) {
       case kU8:
@@ -101,7 +101,7 @@ class Parser {
     return number;
   }
 
-  // Vocabularies, mostly: nothing that a tensor depends on.
+  // Arrays are mostly vocabularies. No tensor depends on them.
   void SkipArray(const std::string& key) {
     const auto type = reader_.Get<std::uint32_t>("the type of an array");
     const auto count = reader_.Get<std::uint64_t>("the length of an array");
@@ -156,7 +156,7 @@ class Parser {
     }
   }
 
-  // As fp32 the most that it can become, which must be a number too.
+  // The bytes of a tensor in the file. Its bytes as fp32, the most that it can become, must be a valid number too.
   static std::uint64_t EncodedBytes(GgufType type, const Shape& shape) {
     const std::int64_t wide = NumBytes(DType::kF32, shape);
     if (type == GgufType::kF32) return static_cast<std::uint64_t>(wide);
@@ -165,7 +165,7 @@ class Parser {
     return static_cast<std::uint64_t>(wide / 2);
   }
 
-  // Offsets count from behind the header; tensors may not share bytes.
+  // Turns offsets, which count from the end of the header, into places in the file. Tensors may not share bytes.
   void PlaceTensors() {
     std::uint64_t alignment = kDefaultAlignment;
     if (const auto given = header_.numbers.find(kAlignmentKey); given != header_.numbers.end())
@@ -186,7 +186,7 @@ class Parser {
       tensor.begin += data;
       by_place.push_back(&tensor);
     }
-    // An empty tensor stands before the one whose bytes begin where it lies.
+    // An empty tensor is sorted before the one whose bytes begin at the same place.
     std::ranges::sort(by_place, {}, [](const auto* tensor) { return std::pair(tensor->begin, tensor->bytes); });
     for (std::size_t i = 1; i < by_place.size(); ++i) {
       const std::uint64_t end = by_place[i - 1]->begin + by_place[i - 1]->bytes;

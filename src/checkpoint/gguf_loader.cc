@@ -1,6 +1,6 @@
-// `--load-format gguf`: llama.cpp's files of models of the Llama family, whole or split. F32, F16 and BF16 tensors are
-// what they are; Q8_0 blocks become fp32 values, exactly, which loading then casts to the model's dtype as it casts
-// any. A tensor of all experts comes as one of each.
+// `--load-format gguf`: llama.cpp's files of models of the Llama family, whole or split. F32, F16 and BF16 tensors come
+// as they are. Q8_0 blocks become fp32 values, exactly, which loading then casts to the model's dtype as usual. A
+// tensor of all experts comes as one tensor for each expert.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -47,17 +47,17 @@ constexpr std::pair<std::string_view, std::string_view> kQwenMoe[] = {
     {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
     {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
 };
-// The row that weighs a shared expert: llama.cpp drops its dimension of one.
+// The row that weighs a shared expert. llama.cpp drops its dimension of size one.
 constexpr std::string_view kSqueezed = ".ffn_gate_inp_shexp.weight";
 
 constexpr std::string_view kArchitectures[] = {"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"};
 
-// Rotary frequencies: computed from config.json.
+// Rotary frequencies are skipped, because they are computed from config.json.
 constexpr std::string_view kComputed = "rope_freqs.weight";
 
 constexpr std::int64_t kMostExperts = 65536;  // as a config.json may have
 
-// Of the whole model; a split one's first file says it for all.
+// What a file says of the whole model. In a split model, the first file says it for all. Value.
 struct Architecture {
   NameTable names;
   bool interleaved = false;  // q and k are in llama.cpp's order of rows
@@ -93,7 +93,7 @@ DType DTypeOf(GgufType type) {
   return type == GgufType::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
-// Scale times value: 11 bits times 8, so fp32 holds it exactly.
+// Each element is scale times value, a product of 11 bits and 8, so fp32 holds it exactly.
 void DequantizeQ8(const std::byte* blocks, std::int64_t elements, std::byte* destination) {
   for (std::int64_t block = 0; block < elements / kQ8BlockElements; ++block) {
     float scale = 0;
@@ -131,10 +131,10 @@ class GgufFile final : public TensorFile {
   const HeadCounts* head_counts() const override { return &architecture_.heads; }
 
  private:
-  // What a stored tensor is to a model: itself, or each of its experts.
+  // One of the tensors that a stored tensor becomes: the tensor itself, or one of its experts.
   struct Part {
     std::size_t stored;
-    std::int64_t expert;  // 0 of a tensor that is no stack
+    std::int64_t expert;  // 0 if the tensor is not a stack of experts
   };
 
   void AddParts(std::size_t index) {
@@ -152,7 +152,7 @@ class GgufFile final : public TensorFile {
       specs_.push_back(std::move(spec));
       return;
     }
-    if (stored.shape.size() != 3 || stored.bytes == 0 || stored.shape[0] > kMostExperts) {  // empty ones: any number
+    if (stored.shape.size() != 3 || stored.bytes == 0 || stored.shape[0] > kMostExperts) {  // empty: any number fits
       throw Error(ErrorCode::kCorrupt, subject_ + ": tensor " + Quote(stored.name) +
                                            ": expected a matrix of each expert, " + std::to_string(kMostExperts) +
                                            " at most, got " + ToString(stored.shape));
@@ -166,11 +166,11 @@ class GgufFile final : public TensorFile {
     }
   }
 
-  // Of a split model the first part says it, and the others have but their tensors.
+  // In a split model, only the first part says it. The others have nothing but their tensors.
   Architecture ArchitectureOf(const std::filesystem::path& path) const {
     const std::optional<GgufSplit> split = GgufSplit::Of(path, header_, subject_);
     if (!split) return ReadArchitecture(header_, subject_);
-    if (split->IsFirst()) {  // once for all of them
+    if (split->IsFirst()) {  // one check for all parts
       split->CheckComplete(header_, subject_);
       return ReadArchitecture(header_, subject_);
     }
@@ -183,7 +183,7 @@ class GgufFile final : public TensorFile {
     const TensorSpec& spec = specs_.at(index);
     const GgufHeader::Tensor& stored = header_.tensors[parts_[index].stored];
     const std::int64_t elements = spec.num_elements();
-    const bool blocks = stored.type == GgufType::kQ80;  // a row is a whole number of them
+    const bool blocks = stored.type == GgufType::kQ80;  // a row has a whole number of blocks
     const std::int64_t size = blocks ? elements / kQ8BlockElements * kQ8BlockBytes : spec.num_bytes();
     const std::byte* const bytes = mapping().bytes().data() + stored.begin + parts_[index].expert * size;
     if (!blocks) {

@@ -24,7 +24,7 @@ std::uint64_t NumberOr0(const GgufHeader& header, const std::string& key) {
 std::optional<GgufSplit> GgufSplit::Of(const std::filesystem::path& file, const GgufHeader& header,
                                        const std::string& subject) {
   const std::uint64_t count = NumberOr0(header, "split.count");
-  if (count < 2) return std::nullopt;  // parts that were put together again say 0
+  if (count < 2) return std::nullopt;  // 0 if parts were merged again
   GgufSplit split(NumberOr0(header, "split.no"), count);
   if (split.number_ >= count) {
     throw Error(ErrorCode::kCorrupt, subject + ": split.no: expected a number below the " + std::to_string(count) +
@@ -59,7 +59,7 @@ std::uint64_t GgufSplit::CountTensors() const {
   return tensors;
 }
 
-// The first that is missing ends it, so a count of any size costs no more than the files there are.
+// The first missing part ends the check, so an absurd count costs no more than the files that there are.
 void GgufSplit::CheckAllThere(const std::string& subject) const {
   for (std::uint64_t number = 0; number < count_; ++number) {
     std::error_code ignored;

@@ -1,4 +1,4 @@
-// A GGUF model that was cut into files, model-00001-of-00003.gguf and so on: which of them a file is, and where the
+// A GGUF model that is split into files, model-00001-of-00003.gguf and so on: which part a file is, and where the
 // others are. Used by the loader of `gguf`.
 #pragma once
 
@@ -14,23 +14,23 @@ namespace layercast {
 // One part. Value.
 class GgufSplit {
  public:
-  // What `header` says of the file; nothing: it is a whole model. Throws kCorrupt, its message opening with `subject`,
-  // where the file's name says something else.
+  // Which part the file is, as `header` says; nullopt: it is a whole model. Throws kCorrupt, with a message that begins
+  // with `subject`, if the file's name says something else.
   static std::optional<GgufSplit> Of(const std::filesystem::path& file, const GgufHeader& header,
                                      const std::string& subject);
 
   bool IsFirst() const { return number_ == 0; }
   std::filesystem::path First() const { return Part(0); }
 
-  // Of the first part, whose header is `header`. Throws kNotFound, naming the first part that is not there; kCorrupt
-  // where the parts together hold another number of tensors than it says.
+  // Called for the first part, whose header is `header`. Throws kNotFound, naming the first part that is missing, and
+  // kCorrupt if the parts together hold another number of tensors than the header says.
   void CheckComplete(const GgufHeader& header, const std::string& subject) const;
 
  private:
   GgufSplit(std::uint64_t number, std::uint64_t count) : number_(number), count_(count) {}
 
   void CheckAllThere(const std::string& subject) const;
-  std::uint64_t CountTensors() const;  // of all parts, which are there
+  std::uint64_t CountTensors() const;  // in all parts, none of which may be missing
   std::string Ending(std::uint64_t number) const;
   std::filesystem::path Part(std::uint64_t number) const { return stem_ + Ending(number); }
 

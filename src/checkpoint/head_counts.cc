@@ -19,7 +19,7 @@ std::optional<std::int64_t> NumberIn(const nlohmann::json& config, const char* f
   return static_cast<std::int64_t>(number);
 }
 
-// A discarded value, or another that is no object, for a file that is none.
+// The parsed file. A discarded value, or one that is not an object, if the file is not such JSON.
 nlohmann::json ReadConfig(const std::filesystem::path& path) {
   try {
     const MappedFile file(path);
@@ -35,7 +35,7 @@ nlohmann::json ReadConfig(const std::filesystem::path& path) {
 ConfigHeads ConfigHeads::Read(const std::filesystem::path& config) {
   const nlohmann::json whole = ReadConfig(config);
   if (!whole.is_object()) return {};
-  const auto text = whole.find("text_config");  // of a model that also sees
+  const auto text = whole.find("text_config");  // the language model's part of a vision model
   const nlohmann::json& decoder = text != whole.end() && text->is_object() ? *text : whole;
   return {NumberIn(decoder, "num_attention_heads"), NumberIn(decoder, "num_key_value_heads")};
 }

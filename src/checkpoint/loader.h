@@ -1,5 +1,5 @@
-// How a format of checkpoints joins: one file of this folder that defines its Loader, declared at the end here, and one
-// line in load_format.cc. CheckpointSurvey reads folders through these.
+// What a checkpoint format implements: one file in this folder defines its Loader, whose Make function is declared at
+// the end here, and load_format.cc has one line for it. SurveyCheckpoint reads folders through these.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace layercast {
 
-// One file of a checkpoint: its tensors, under the names and in the layout of Hugging Face checkpoints, whatever its
-// own are. Resource; immutable, so any thread may read.
+// One file of a checkpoint: its tensors, under the names and in the layout of Hugging Face checkpoints, whatever the
+// file's own are. Resource; immutable, so any thread may read.
 class TensorFile {
  public:
-  // Throws as MappedFile does, and kNotFound on what git-lfs leaves in the place of a file. Whoever derives from it
-  // reads the file's head, and throws kCorrupt and kUnsupported.
+  // Throws what MappedFile throws, and kNotFound for the pointer that git-lfs leaves in the place of a file.
+  // Constructors of derived classes read the file's header, and throw kCorrupt and kUnsupported.
   explicit TensorFile(const std::filesystem::path& path);
   virtual ~TensorFile() = default;
   TensorFile(const TensorFile&) = delete;
@@ -30,13 +30,14 @@ class TensorFile {
   std::string name() const { return path_.filename().native(); }
   const MappedFile& mapping() const { return mapping_; }
 
-  // In the order of their bytes in the file, or of its directory.
+  // Tensors are numbered in the order of their bytes in the file, or of its directory.
   virtual std::size_t num_tensors() const = 0;
   virtual const TensorSpec& spec(std::size_t index) const = 0;
-  // Without an owner: a view into mapping(), which need not be aligned to the element type. Where the file holds other
-  // bytes: a tensor made anew, and its owner. Throws kCorrupt where the bytes prove to be damaged.
+  // Reads a tensor. Either it is a view into mapping(), without an owner, which need not be aligned to the element
+  // type; or, if the file holds other bytes than the tensor's, it is in memory of its own, which its owner keeps.
+  // Throws kCorrupt if the bytes prove to be damaged.
   virtual NamedTensor Read(std::size_t index) const = 0;
-  // What this file, or one beside it, says of the model's heads; null: nothing. Lives as long as this.
+  // What this file, or one beside it, says of the model's heads. Null: nothing. It lives as long as this object.
   virtual const HeadCounts* head_counts() const { return nullptr; }
 
  private:
@@ -44,13 +45,13 @@ class TensorFile {
   MappedFile mapping_;
 };
 
-// Stateless; thread-safe.
+// One checkpoint format. Resource; stateless, so thread-safe.
 class Loader {
  public:
   virtual ~Loader() = default;
-  // Of the file that says which of a folder's files holds which tensor, where there is one; empty: no such thing.
+  // The name of the index: the file that says which of a folder's files holds which tensor. Empty: the format has none.
   virtual std::string_view index_name() const { return {}; }
-  // The tensor that the index calls so, as TensorFile::spec calls it.
+  // The name that TensorFile::spec has for the tensor that the index calls `in_index`.
   virtual std::string NameOf(std::string_view in_index) const { return std::string(in_index); }
   // Which of a folder's files (their names in natural order) hold weights of this format. Looks at names alone.
   virtual std::vector<std::string> Choose(const std::vector<std::string>& names) const = 0;

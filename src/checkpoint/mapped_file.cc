@@ -23,10 +23,10 @@ namespace {
 }
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22  // glibc before 2.35 does not name it
+#define MADV_POPULATE_READ 22  // glibc before 2.35 does not define it
 #endif
 
-// On the whole pages that `part` touches. Returns 0 or the error's number.
+// Calls madvise on the whole pages that `part` touches. Returns 0 or the error's number.
 int AdvisePages(std::span<const std::byte> part, int advice) {
   if (part.empty()) return 0;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -1,5 +1,5 @@
-// A regular file's bytes, mapped read-only. Readers of checkpoint files use it. All processes of a host that map a file
-// share the pages of it: ranks read it once between them.
+// A regular file's bytes, mapped read-only. Used by readers of checkpoint files. All processes of a host that map a
+// file share its pages, so the ranks of an engine read it from disk once.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace layercast {
 
-// Resource; immutable, so any thread may read. The bytes are those of the file: a file that somebody truncates while it
-// is mapped raises SIGBUS in whoever reads the lost part after Populate had seen it. Replace checkpoints by rename, as
-// SafetensorsWriter does, and a mapping keeps the old bytes.
+// Resource; immutable, so any thread may read. The bytes are those of the file: if it is truncated while it is mapped,
+// reading the lost part raises SIGBUS, unless Populate notices first. So checkpoints should be replaced by rename, as
+// SafetensorsWriter does: a mapping then keeps the old bytes.
 class MappedFile {
  public:
   // Throws kNotFound if there is no such file, kInvalidArgument if it cannot be opened or is not a regular file.
@@ -21,10 +21,11 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Reads `part` of the file into memory. Throws kCorrupt when the file has become shorter than that, where the kernel
-  // can tell (Linux 5.14); an older one only begins to read ahead.
+  // Reads `part` of the file into memory. Throws kCorrupt if the file has become shorter than that, which needs Linux
+  // 5.14; an older kernel only begins to read ahead.
   void Populate(std::span<const std::byte> part) const;
-  // This process needs `part` no more: its pages stop counting as memory of it. Reading them again is slow, not wrong.
+  // Says that this process needs `part` no more: its pages stop counting as the process's memory. Reading them again is
+  // slow, but not wrong.
   void Release(std::span<const std::byte> part) const;
 
  private:

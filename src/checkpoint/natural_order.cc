@@ -37,7 +37,7 @@ bool NaturalLess(std::string_view left, std::string_view right) {
     right.remove_prefix(1);
   }
   if (left.empty() != right.empty()) return left.empty();
-  return whole_left < whole_right;  // equal but for leading zeros
+  return whole_left < whole_right;  // they are equal except for leading zeros
 }
 
 }  // namespace layercast

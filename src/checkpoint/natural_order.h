@@ -5,7 +5,7 @@
 
 namespace layercast {
 
-// A strict total order: runs of digits compare as numbers, all else byte by byte.
+// Whether `left` comes before `right`. A strict total order: runs of digits compare as numbers, all else byte by byte.
 bool NaturalLess(std::string_view left, std::string_view right);
 
 }  // namespace layercast

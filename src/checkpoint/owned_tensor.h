@@ -1,4 +1,4 @@
-// A tensor in memory of its own, for loaders whose files hold other bytes than the tensor's.
+// A tensor in memory of its own. Used by loaders whose files hold other bytes than the tensor's.
 #pragma once
 
 #include <cstddef>

@@ -15,11 +15,11 @@ using Kind = PickleNode::Kind;
 
 constexpr std::string_view kOrderedDict = "collections.OrderedDict";
 constexpr std::size_t kNewestProtocol = 5;
-// As a safetensors header may have: what a pickle becomes in memory is some thirty times its bytes at worst.
+// Bytes: the limit that safetensors headers have too. A pickle takes at worst about thirty times its bytes in memory.
 constexpr std::size_t kLargestPickle = 100'000'000;
 constexpr std::uint32_t kNothing = 0xffffffff;  // no node
 
-// Of Python's pickle.py, those that a state dict is made of.
+// The opcodes of Python's pickle.py that state dicts are made of.
 enum Opcode : std::uint8_t {
   kMark = '(',
   kStop = '.',
@@ -58,7 +58,8 @@ enum Opcode : std::uint8_t {
   kFrame = 0x95,
 };
 
-// Those that are worth a name when they are refused: they make objects of any class, or reach outside the file.
+// The names of opcodes that deserve one when they are refused: they make objects of any class, or reach outside the
+// file.
 std::string_view NameOf(std::uint8_t opcode) {
   switch (opcode) {
     case 'i': return "INST ";
@@ -74,7 +75,7 @@ std::string_view NameOf(std::uint8_t opcode) {
   }
 }
 
-// The machine that a pickle is a program for, with nothing in it that acts.
+// The stack machine that a pickle is a program for, without anything that acts.
 class Machine {
  public:
   Machine(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, const std::string& subject)
@@ -198,7 +199,7 @@ class Machine {
     return node;
   }
 
-  // The opcodes. Each of these says whether it was one of its own.
+  // The opcodes, in groups. Each of these functions carries out an opcode of its group, and returns false for others.
 
   bool Value(std::uint8_t opcode) {
     switch (opcode) {
@@ -251,8 +252,8 @@ class Machine {
     }
   }
 
-  // Picklers count their keys, so each is smaller than the pickle; in a table of any other size a few bytes would ask
-  // for gigabytes.
+  // Picklers number their keys, so each is smaller than the pickle's size. Without that bound a few bytes could ask for
+  // a table of gigabytes.
   void Remember(std::uint64_t key) {
     Need(1);
     if (key >= bytes_.size()) {
@@ -275,7 +276,7 @@ class Machine {
   bool Call(std::uint8_t opcode) {
     switch (opcode) {
       case kProto: return CheckProtocol(Byte()), true;
-      case kFrame: return Number(8), true;  // only tells how much may be read ahead
+      case kFrame: return Number(8), true;  // only says how much may be read ahead
       case kGlobal: return Global(), true;
       case kStackGlobal: return StackGlobal(), true;
       case kReduce: return Reduce(), true;
@@ -331,7 +332,7 @@ class Machine {
   std::vector<std::uint32_t> stack_;
   std::vector<std::uint32_t> marks_;  // heights of the stack
   std::vector<std::uint32_t> memo_;   // nodes by their keys, kNothing where there is none
-  std::size_t remembered_ = 0;        // of memo_
+  std::size_t remembered_ = 0;        // how many keys of memo_ have a node
 };
 
 }  // namespace

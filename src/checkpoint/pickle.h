@@ -1,5 +1,6 @@
-// Reads a pickle as data. Nothing is imported, called or built: what Python would call stays a node that says so, and
-// any name that is not on the caller's list ends the reading. The loader of `pt` makes tensors of what it finds.
+// Reads a pickle as data. Nothing is imported, called or built: a call that Python would make becomes a node that
+// describes it, and a name that is not on the caller's list is refused. The loader of `pt` makes tensors from the
+// result.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@
 
 namespace layercast {
 
-// `bytes` outlive what is returned, as do the names in `allowed` ("collections.OrderedDict"). `subject` opens every
-// message. Throws kCorrupt on bytes that are no pickle, or are more than 100 MB; kUnsupported naming an opcode or a
-// global that is not taken. OrderedDict() gives a kDict; attributes that are set on a dict are dropped.
+// `bytes`, and the names in `allowed` ("collections.OrderedDict"), must outlive the result. Every message begins with
+// `subject`. Throws kCorrupt if the bytes are not a pickle or are more than 100 MB, and kUnsupported, naming an opcode
+// or a global that is not accepted. OrderedDict() gives a kDict; attributes that are set on a dict are dropped.
 Pickle ReadPickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed,
                   const std::string& subject);
 

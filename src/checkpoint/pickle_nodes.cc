@@ -17,7 +17,7 @@ bool HoldsItems(Kind kind) {
          kind == Kind::kPersistent;
 }
 
-std::uint32_t Narrow(std::size_t number) { return static_cast<std::uint32_t>(number); }  // pickles are short of 4 GiB
+std::uint32_t Narrow(std::size_t number) { return static_cast<std::uint32_t>(number); }  // pickles are below 4 GiB
 
 }  // namespace
 
@@ -52,8 +52,8 @@ std::uint32_t Pickle::AddItems(Kind kind, std::span<const std::uint32_t> items, 
   return node;
 }
 
-// A node's items have room for the next power of two of them, and move to where there is twice as much: all moves
-// together cost no more than the items that come.
+// A node's items have room for a power of two of them, and move to twice as much room when that is full. So all moves
+// together cost no more than adding the items does.
 void Pickle::Extend(std::uint32_t node, std::span<const std::uint32_t> items) {
   if (items.empty()) return;
   PickleNode::Range& range = nodes_[node].range;

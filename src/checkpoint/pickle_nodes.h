@@ -1,5 +1,5 @@
-// What a pickle is made of, as data: its values, and how they hold each other. Small, for files that nobody vouches
-// for: a byte of a pickle can make a node. Built by ReadPickle, read by what makes tensors of it.
+// What a pickle consists of, as data: its values, and which holds which. Nodes are small, because files are not trusted
+// and each byte of a pickle can make a node. Built by ReadPickle, read by ReadStateDict.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace layercast {
 
-// Nodes refer to each other by index, so that no depth of nesting is a depth of calls. Value.
+// Nodes refer to each other by index, so that deep nesting needs no deep recursion. Value.
 struct PickleNode {
   enum class Kind : std::uint8_t {
     kNone,
@@ -33,10 +33,10 @@ struct PickleNode {
   };
 
   Kind kind = Kind::kNone;
-  std::uint32_t at = 0;  // byte of the pickle whose opcode made it
+  std::uint32_t at = 0;  // where in the pickle the opcode lies that made it
   union {
     std::int64_t number = 0;  // kBool, kInt
-    Range range;              // kText: of the pickle. kGlobal: one of the allowed names. Else: of all nodes' items
+    Range range;              // of the pickle (kText), of the allowed names (kGlobal), or of all nodes' items
   };
 };
 
@@ -50,18 +50,18 @@ class Pickle {
 
   std::size_t num_bytes() const { return bytes_.size(); }
   const PickleNode& operator[](std::uint32_t node) const { return nodes_[node]; }
-  // Of a kText or kGlobal.
+  // The text of a kText or kGlobal.
   std::string_view TextOf(std::uint32_t node) const;
-  // kTuple, kList: elements. kDict: key, value, key, ... kCall: what is called, its tuple of arguments. kPersistent:
-  // the id. Lasts until the next node is added or extended.
+  // What a node holds. kTuple, kList: elements. kDict: key, value, key, ... kCall: what is called, and the tuple of its
+  // arguments. kPersistent: the id. Valid until the next node is added or extended.
   std::span<const std::uint32_t> ItemsOf(std::uint32_t node) const;
 
-  // Each returns the new node.
+  // The Add functions return the new node's index.
   std::uint32_t AddNumber(PickleNode::Kind kind, std::int64_t number, std::size_t at);
   std::uint32_t AddText(std::size_t begin, std::size_t count, std::size_t at);
   std::uint32_t AddGlobal(std::size_t allowed, std::size_t at);
   std::uint32_t AddItems(PickleNode::Kind kind, std::span<const std::uint32_t> items, std::size_t at);
-  // Of a list or a dict.
+  // Appends items to a list or a dict.
   void Extend(std::uint32_t node, std::span<const std::uint32_t> items);
 
  private:
@@ -69,11 +69,11 @@ class Pickle {
 
   std::span<const std::byte> bytes_;
   std::span<const std::string_view> allowed_;
-  std::deque<PickleNode> nodes_;  // grows without a copy beside it
+  std::deque<PickleNode> nodes_;  // a deque, because it grows without a second copy
   std::vector<std::uint32_t> items_;
 };
 
-// "a tuple", "the text 'storage'", "torch.Size(...)": for messages.
+// What a node is, for messages: "a tuple", "the text 'storage'", "torch.Size(...)".
 std::string Describe(const Pickle& pickle, std::uint32_t node);
 
 }  // namespace layercast

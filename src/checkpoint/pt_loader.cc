@@ -1,5 +1,5 @@
-// `--load-format pt`: *.bin and *.pt files, as torch.save writes them: a zip file whose data.pkl says which tensor is
-// which piece of which record. The records are mapped, and their checksums held against their bytes when they are read.
+// `--load-format pt`: *.bin and *.pt files, as torch.save writes them: a zip file whose data.pkl says which piece of
+// which record each tensor is. The records are mapped, and their checksums are verified when they are read.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,7 +21,7 @@
 namespace layercast {
 namespace {
 
-// torch.save before 1.6: a pickle of this number first.
+// What torch.save before 1.6 writes first: a pickle of this number.
 constexpr std::array<unsigned char, 15> kLegacyMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
                                                         0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, 0x2e};
 constexpr std::array<unsigned char, 4> kZipMagic = {'P', 'K', 3, 4};
@@ -31,7 +31,7 @@ bool BeginsWith(std::span<const std::byte> bytes, const std::array<unsigned char
   return bytes.size() >= kSize && std::memcmp(bytes.data(), magic.data(), kSize) == 0;
 }
 
-// Resource; immutable but for what says whether a record was checked.
+// Resource; immutable, except for the flags that say which records were checked. Any thread may read.
 class PtFile final : public TensorFile {
  public:
   explicit PtFile(const std::filesystem::path& path)
@@ -113,7 +113,7 @@ class PtFile final : public TensorFile {
 
   void CheckByteOrder() const {
     const ZipRecord* const record = directory_.Find(archive_ + "byteorder");
-    if (record == nullptr) return;  // older torch: the machine's, and no big-endian one runs this
+    if (record == nullptr) return;  // older torch uses the machine's byte order, and no big-endian machine runs this
     CheckRecord(mapping().bytes(), directory_, *record, subject_);
     const std::span<const std::byte> bytes = BytesOf(*record);
     const std::string_view order(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -128,7 +128,7 @@ class PtFile final : public TensorFile {
     return mapping().bytes().subspan(static_cast<std::size_t>(record.begin), static_cast<std::size_t>(record.bytes));
   }
 
-  // Once for each record, whatever views it has.
+  // Checks a record once, however many tensors are views of it.
   void Check(const ZipRecord& record, std::span<const std::byte> bytes) const {
     const auto index = static_cast<std::size_t>(&record - directory_.records.data());
     std::call_once(checked_[index], [&] {
@@ -144,7 +144,7 @@ class PtFile final : public TensorFile {
   const std::unique_ptr<std::once_flag[]> checked_;  // by record
 };
 
-// What trainers leave beside the weights.
+// Files without weights that trainers leave beside the weights.
 constexpr std::string_view kNoWeights[] = {"training_args.bin", "optimizer.bin", "optimizer.pt",
                                            "scheduler.pt",      "scaler.pt",     "rng_state.pth"};
 
@@ -152,7 +152,7 @@ class PtLoader final : public Loader {
  public:
   std::string_view index_name() const override { return "pytorch_model.bin.index.json"; }
 
-  // Of the first ending that is there at all: a folder may hold its weights in several.
+  // Files with the first ending that occurs, since a folder may hold the same weights under several endings.
   std::vector<std::string> Choose(const std::vector<std::string>& names) const override {
     std::vector<std::string> chosen;
     for (const std::string_view ending : {".bin", ".pt", ".pth"}) {

@@ -1,5 +1,5 @@
-// Reads tensors ahead of whoever takes them, several at once: files are read, records checked and blocks dequantized
-// while the one before is being quantized. Checkpoint walks through it.
+// Reads tensors ahead of whoever takes them, several at once, so that files are read, records checked and blocks
+// dequantized while an earlier tensor is being processed. Used by Checkpoint's walks.
 #pragma once
 
 #include <condition_variable>
@@ -17,16 +17,16 @@
 
 namespace layercast {
 
-// Resource; one thread only, but for `read`, which its threads ("lc-read") call.
+// Resource; one thread only. Its own threads ("lc-read") call `read`, several at a time.
 class ReadAhead final : public WeightsIterator {
  public:
-  // Tensor i of the walk has `bytes[i]` bytes, and read(i) gives it, with an owner. `window_bytes`: of tensors that
-  // were read and not yet taken; one is always read, however large.
+  // Tensor i of the walk has `bytes[i]` bytes, and read(i) returns it, with an owner. `window_bytes` bounds the tensors
+  // that were read and not yet taken, but one is always read, however large.
   ReadAhead(std::vector<std::uint64_t> bytes, std::function<NamedTensor(std::size_t)> read, std::size_t threads,
             std::uint64_t window_bytes);
   ~ReadAhead() override;
 
-  // In order. What read(i) threw is thrown in its place, and ends the walk.
+  // Returns the tensors in order. What read(i) threw is thrown in tensor i's place, and ends the walk.
   std::optional<NamedTensor> Next() override;
 
  private:
@@ -46,7 +46,7 @@ class ReadAhead final : public WeightsIterator {
   std::vector<Slot> slots_;    // guarded by mutex_, as is what follows
   std::size_t next_read_ = 0;  // the first that nobody reads yet
   std::size_t next_take_ = 0;
-  std::uint64_t ahead_bytes_ = 0;      // of [next_take_, next_read_)
+  std::uint64_t ahead_bytes_ = 0;      // of the tensors in [next_take_, next_read_)
   std::vector<std::jthread> threads_;  // last: joined before the rest goes
 };
 

@@ -1,4 +1,5 @@
-// One safetensors file, mapped: its tensors are views into the mapping.
+// One safetensors file, mapped. Its tensors are views into the mapping. Used by the loaders of formats that write such
+// files.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace layercast {
 // Resource; immutable, so any thread may read.
 class SafetensorsFile : public TensorFile {
  public:
-  // Throws as MappedFile and ParseSafetensors do. Reads the header alone.
+  // Reads the header alone. Throws what TensorFile and ParseSafetensors throw.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::vector<SafetensorsHeader::Stored>& tensors() const { return header_.tensors; }

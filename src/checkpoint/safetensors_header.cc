@@ -19,7 +19,7 @@ using JsonKind = JsonValue::Kind;
   throw Error(ErrorCode::kCorrupt, subject + ": " + what);
 }
 
-// Collects the header's fields; their types are checked here, what they mean together in Validate.
+// Collects the header's fields, and checks their types. Validate checks what they mean together.
 class HeaderVisitor final : public JsonVisitor {
  public:
   HeaderVisitor(const std::string& file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -65,7 +65,7 @@ class HeaderVisitor final : public JsonVisitor {
     if (path[1] == "dtype") return VisitDType(value);
     if (path[1] == "shape") return VisitShape(path.size() == 2, value);
     if (path[1] == "data_offsets") return VisitOffsets(path.size() == 2, value);
-    // Any other is its writer's note: where the tensor's bytes are, and what they mean, is known without it.
+    // Any other field is ignored: where the tensor's bytes are, and what they mean, is known without it.
   }
 
   void VisitDType(const JsonValue& value) {
@@ -153,7 +153,7 @@ void CheckSize(const SafetensorsHeader::Stored& tensor, std::uint64_t data_bytes
   }
 }
 
-// Offsets as the header gives them, relative to the data.
+// Checks all tensors together. Their offsets are still those of the header, relative to the data.
 void Validate(std::vector<SafetensorsHeader::Stored>& tensors, std::uint64_t data_bytes, const std::string& name) {
   const auto subject = [&](const SafetensorsHeader::Stored& tensor) {
     return name + ": tensor " + Quote(tensor.spec.name);

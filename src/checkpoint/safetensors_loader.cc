@@ -10,7 +10,7 @@ class SafetensorsLoader final : public Loader {
  public:
   std::string_view index_name() const override { return kWeightIndexName; }
 
-  // Consolidated files are the same weights once more, under other names: the format `mistral`.
+  // Leaves out consolidated files: they are the same weights once more, in the format `mistral`.
   std::vector<std::string> Choose(const std::vector<std::string>& names) const override {
     std::vector<std::string> chosen;
     for (const std::string& name : names) {

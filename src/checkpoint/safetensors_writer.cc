@@ -79,7 +79,7 @@ std::string SafetensorsWriter::PlaceTensors(const Metadata& metadata) {
   return LittleEndian(header.size()) + header;
 }
 
-// Beside the file's place, so that the rename stays inside one file system.
+// Creates the temporary file beside the final place, so that the rename stays inside one file system.
 void SafetensorsWriter::CreateTemporary() {
   const std::string stem = "." + path_.filename().native() + "." + std::to_string(::getpid()) + ".";
   for (int attempt = 0; attempt < 100; ++attempt) {

@@ -11,7 +11,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kDigits = 5;  // whoever cuts checkpoints writes "-%05d-of-%05d"
+constexpr std::size_t kDigits = 5;  // names contain "-%05d-of-%05d"
 constexpr std::string_view kOf = "-of-";
 constexpr std::size_t kNumbers = 1 + kDigits + kOf.size() + kDigits;
 
@@ -55,7 +55,7 @@ std::vector<std::string> MissingShards(const std::vector<std::string>& names) {
   }
   std::vector<std::string> missing;
   for (const auto& [set, there] : sets) {
-    const int first = there.contains(0) ? 0 : 1;  // as most count
+    const int first = there.contains(0) ? 0 : 1;  // most count from 1
     for (int number = first; number < first + set.count; ++number) {
       if (there.contains(number)) continue;
       missing.push_back(set.stem + "-" + Padded(number) + std::string(kOf) + Padded(set.count) + set.ending);

@@ -1,5 +1,6 @@
-// Files whose names say that they are some of several: model-00001-of-00003.safetensors, as Hugging Face, Mistral and
-// others call the pieces of a checkpoint. Where no index lists them, that is all there is to tell that one is missing.
+// Files whose names say that they are pieces of a checkpoint: model-00001-of-00003.safetensors, as Hugging Face,
+// Mistral and others have it. If there is no index, only the names show that a file is missing. Used by
+// SurveyCheckpoint.
 #pragma once
 
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace layercast {
 
-// The names that those of a folder's files count and that are not among them, in natural order for each set of files.
+// The names that must exist according to the numbers in `names` but are not among them. They are in natural order
+// within each set of files.
 std::vector<std::string> MissingShards(const std::vector<std::string>& names);
 
 }  // namespace layercast

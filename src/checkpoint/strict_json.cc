@@ -12,7 +12,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kDeepest = 127;  // as safetensors' own reader takes
+constexpr std::size_t kDeepest = 127;  // levels, as safetensors' own reader accepts
 constexpr std::string_view kWhitespace = " \t\n\r";
 
 class Walker final : public nlohmann::json_sax<nlohmann::json> {
@@ -39,7 +39,7 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     const auto [kept, is_new] = keys_.back().insert(std::move(name));
     if (!is_new) Fail("the key " + Quote(*kept) + Inside() + " is there twice");
-    path_.back() = *kept;  // its address lasts as long as the set
+    path_.back() = *kept;  // valid for as long as the set, which owns the text
     return true;
   }
 
@@ -84,7 +84,7 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
 void WalkJsonObject(std::string_view text, const std::string& subject, JsonVisitor& visitor) {
   const auto fail = [&](const std::string& what) { throw Error(ErrorCode::kCorrupt, subject + ": " + what); };
   if (const auto bad = FindInvalidUtf8(text)) fail("not UTF-8 at byte " + std::to_string(*bad));
-  // The parser takes a NUL for the end of its input, and a byte order mark for nothing.
+  // Refused here because the parser takes a NUL as the end of its input, and skips a byte order mark.
   if (const auto nul = text.find('\0'); nul != text.npos) fail("not JSON: a NUL at byte " + std::to_string(nul));
   const std::string_view object = text.substr(std::min(text.find_first_not_of(kWhitespace), text.size()));
   if (!object.starts_with('{')) fail("expected to begin with '{', got " + Quote(object.substr(0, 1)));

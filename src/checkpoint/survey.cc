@@ -22,15 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostNamed = 100;  // of missing files
+constexpr std::size_t kMostNamed = 100;  // how many missing files are named
 
-// What cannot be asked is not there; opening it would say why.
+// Whether there is such a file. If that cannot be found out, the answer is no; opening it would say why.
 bool Exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
 
-// Names of the folder's files, hidden ones left out, in natural order.
+// The names of the folder's files, without hidden ones, in natural order.
 std::vector<std::string> FilesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -69,7 +69,7 @@ NamedTensor CopyAligned(const NamedTensor& named) {
   return std::move(copy.tensor);
 }
 
-// Where each name is, while the survey is made.
+// Makes a survey, and remembers where each name was found.
 class Surveyor {
  public:
   explicit Surveyor(const CheckpointSource& source) { survey_.source = source; }
@@ -83,7 +83,7 @@ class Surveyor {
   }
 
  private:
-  // A folder or a file, whose tensors' names get the prefix.
+  // Adds a folder or a file, whose tensors' names get the prefix.
   void Add(const fs::path& path, const std::string& prefix) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -95,7 +95,7 @@ class Surveyor {
     if (fs::is_directory(status)) return AddFolder(path, prefix);
     const std::vector<std::string> name = {path.filename().native()};
     auto loader = ChooseLoader(survey_.source.load_format, name);
-    if (loader == nullptr) loader = MakeSafetensorsLoader();  // whatever it is called
+    if (loader == nullptr) loader = MakeSafetensorsLoader();  // whatever the file is called
     Open(*loader, name, path.parent_path(), prefix);
   }
 
@@ -109,7 +109,7 @@ class Surveyor {
     } else {
       wanted = loader->Choose(names);
       if (wanted.empty()) FailWithoutWeights(folder, survey_.source.load_format, names);
-      if (!loader->index_name().empty()) {  // GGUF's parts say it themselves
+      if (!loader->index_name().empty()) {  // parts of GGUF files say themselves what is missing
         ReportMissing(MissingShards(wanted), folder,
                       "expected every file of those that are numbered, got none called ");
       }
@@ -128,13 +128,13 @@ class Surveyor {
     std::vector<std::string> present;
     std::vector<std::string> missing;
     for (const std::string& name : wanted) (Exists(folder / name) ? present : missing).push_back(name);
-    ReportMissing(missing, folder, "weight files referenced in index but missing: ");  // before all others
+    ReportMissing(missing, folder, "weight files referenced in index but missing: ");  // reported before all others
     const Span from = Open(loader, present, folder, prefix);
     CompareWith(index, loader, path, from);
     return wanted;
   }
 
-  // Where what one source holds begins in the survey.
+  // Where in the survey the contents of one source begin.
   struct Span {
     std::size_t first_file = 0;
     std::size_t first_tensor = 0;
@@ -171,7 +171,7 @@ class Surveyor {
     }
   }
 
-  // In a sentence that begins with `what`.
+  // Reports the missing files in one sentence, which begins with `what`.
   void ReportMissing(const std::vector<std::string>& missing, const fs::path& folder, const std::string& what) {
     if (missing.empty()) return;
     std::string listed;
@@ -182,7 +182,7 @@ class Surveyor {
   }
 
   void CompareHeads(const fs::path& config, const Span& from) {
-    std::set<std::string> different;  // files of one model repeat what its first says
+    std::set<std::string> different;  // a set, because files of one model repeat what the first says
     for (std::size_t i = from.first_file; i < survey_.files.size(); ++i) {
       const HeadCounts* const said = survey_.files[i]->head_counts();
       if (said == nullptr) continue;
@@ -205,7 +205,7 @@ class Surveyor {
     for (const auto& [tensor, file] : index.weight_map) {
       const auto where = found.find(*listed.insert(loader.NameOf(tensor)).first);
       if (where != found.end() && where->second == file) continue;
-      if (!IsOpen(file, from)) continue;  // said already: the file is missing or broken
+      if (!IsOpen(file, from)) continue;  // the file is missing or broken, which has been reported
       const std::string got = where == found.end() ? "nothing of that name" : "it in " + Quote(where->second);
       Report(ErrorCode::kCorrupt,
              quoted + ": tensor " + Quote(tensor) + ": expected in " + Quote(file) + ", got " + got);
@@ -217,7 +217,7 @@ class Surveyor {
       Report(ErrorCode::kCorrupt, Quote(file->path().native()) + ": tensor " + Quote(name) +
                                       ": expected in the weight_map of " + path.filename().native() + ", got no entry");
     }
-    // Tied tensors are counted twice by some writers: no reason to refuse.
+    // Some writers count tied tensors twice, so a different size is no reason to refuse.
     if (!survey_.problems.empty() || !index.total_size || *index.total_size == bytes) return;
     survey_.warnings.push_back(quoted + ": metadata.total_size: expected the " + std::to_string(bytes) +
                                " bytes of its tensors, got " + std::to_string(*index.total_size));
@@ -232,7 +232,7 @@ class Surveyor {
   void Report(ErrorCode code, std::string message) { survey_.problems.push_back({code, std::move(message)}); }
 
   CheckpointSurvey survey_;
-  std::unordered_map<std::string, std::size_t> by_name_;  // in survey_.tensors
+  std::unordered_map<std::string, std::size_t> by_name_;  // the index in survey_.tensors
 };
 
 }  // namespace

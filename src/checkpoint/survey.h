@@ -1,5 +1,5 @@
-// What a checkpoint folder (or file) holds, and everything in it that does not agree. Checkpoint refuses what `inspect`
-// lists: both read this.
+// What a checkpoint folder (or file) holds, and everything in it that is inconsistent. Used by Checkpoint, which
+// refuses such problems, and by `layercast inspect`, which lists them.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace layercast {
 struct CheckpointSurvey {
   struct Located {
     TensorSpec spec;
-    std::size_t file = 0;    // in `files`
-    std::size_t tensor = 0;  // in that file
+    std::size_t file = 0;    // its index in `files`
+    std::size_t tensor = 0;  // the tensor's index in that file
   };
   struct Problem {
     ErrorCode code;
@@ -27,24 +27,25 @@ struct CheckpointSurvey {
   };
 
   CheckpointSource source;
-  // In natural order, unreadable ones left out; then those of the secondary sources.
+  // The files in natural order, without unreadable ones, followed by those of secondary sources.
   // shared_ptr: the second owner is a tensor that outlives its Checkpoint (NamedTensor::owner).
   std::vector<std::shared_ptr<const TensorFile>> files;
-  std::size_t own_files = 0;         // of them, those that are not of secondary sources
-  std::vector<Located> tensors;      // file order, then offset order; of a repeated name the first
+  std::size_t own_files = 0;         // how many of them are not of secondary sources
+  std::vector<Located> tensors;      // by file, then by offset; of a repeated name only the first
   std::vector<std::string> ignored;  // weight files that are not read: other formats, copies, not in the index
-  // Files that are missing or broken; index and headers that differ; names that are repeated; heads of another number
-  // than in the config.json beside them.
+  // Files that are missing or broken; differences between index and headers; repeated names; numbers of heads that
+  // differ from those in the config.json beside the files.
   std::vector<Problem> problems;
-  std::vector<std::string> warnings;  // what is odd, and no reason to refuse
+  std::vector<std::string> warnings;  // what is odd, but no reason to refuse
 
-  // As TensorFile::Read, in memory (MappedFile::Populate), aligned to its element type, and kept alive by its owner.
-  // Throws kCorrupt where the file turns out to be damaged, or has become shorter.
+  // Reads a tensor as TensorFile::Read does, and brings it into memory (MappedFile::Populate). It is aligned to its
+  // element type, and kept alive by its owner. Throws kCorrupt if the file is damaged or has become shorter.
   NamedTensor Read(const Located& at) const;
 };
 
-// A folder's files are those that the loader's index mentions, else those that it chooses. Throws kNotFound if there is
-// nothing to read, saying what was looked for, and as ReadWeightIndex and ChooseLoader do.
+// Surveys a checkpoint. Of a folder it reads the files that the loader's index mentions, or, without an index, those
+// that the loader chooses. Throws kNotFound, saying what was looked for, if there is nothing to read, and what
+// ReadWeightIndex and ChooseLoader throw.
 CheckpointSurvey SurveyCheckpoint(const CheckpointSource& source);
 
 }  // namespace layercast

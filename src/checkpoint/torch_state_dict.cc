@@ -16,7 +16,7 @@ using Kind = PickleNode::Kind;
 
 constexpr std::size_t kMostDimensions = 64;  // as torch has it
 
-// Each storage class, and its dtype; an untyped storage's tensors say theirs.
+// A storage class and its dtype. Tensors of an untyped storage say their own.
 struct StorageClass {
   std::string_view name;
   std::optional<DType> dtype;
@@ -74,7 +74,7 @@ constexpr std::string_view kGlobals[] = {
     "torch.float8_e5m2fnuz",
 };
 
-// Where checkpoints of training scripts keep the state dict, beside epochs and optimizers.
+// The keys under which training scripts keep the state dict, beside epochs and optimizers.
 constexpr std::string_view kWrappers[] = {"model", "state_dict", "module"};
 
 struct Storage {
@@ -117,8 +117,9 @@ class StateDictReader {
     if (pickle_[node].kind != kind) Fail(node, "expected " + what + ", got " + Describe(pickle_, node));
   }
 
-  // What a pickle says once, its memo names again in two bytes, and each time it is described anew. Weights that are
-  // tied are named twice or thrice; were there no limit, a file of some MB would ask for gigabytes.
+  // Limits how much the tensors' descriptions take. A pickle's memo can name again in two bytes what was said once, and
+  // each time it is described anew. Tied weights are named twice or thrice. Without a limit, a file of some MB could
+  // ask for gigabytes.
   void CountDescription(const TorchTensor& tensor, std::uint32_t node) {
     described_ += tensor.spec.shape.size() + tensor.strides.size() + tensor.storage.size();
     if (described_ <= pickle_.num_bytes()) return;
@@ -129,9 +130,9 @@ class StateDictReader {
 
   std::optional<std::uint32_t> FindWrapped(std::uint32_t dict) const {
     const std::span<const std::uint32_t> items = pickle_.ItemsOf(dict);
-    std::optional<std::size_t> found;  // in items
+    std::optional<std::size_t> found;  // an index in items
     for (std::size_t i = 0; i < items.size(); i += 2) {
-      if (pickle_[items[i + 1]].kind == Kind::kCall) return std::nullopt;  // a state dict itself
+      if (pickle_[items[i + 1]].kind == Kind::kCall) return std::nullopt;  // this dict is a state dict itself
       const bool wraps = pickle_[items[i + 1]].kind == Kind::kDict && pickle_[items[i]].kind == Kind::kText &&
                          std::ranges::find(kWrappers, pickle_.TextOf(items[i])) != std::end(kWrappers);
       if (!wraps) continue;
@@ -144,7 +145,8 @@ class StateDictReader {
     return found ? std::optional(items[*found + 1]) : std::nullopt;
   }
 
-  // (data, requires_grad, backward_hooks) or (storage, offset, size, stride, requires_grad, backward_hooks, ...).
+  // The arguments are (data, requires_grad, backward_hooks) or (storage, offset, size, stride, requires_grad,
+  // backward_hooks, ...).
   TorchTensor ReadTensor(std::uint32_t node) const {
     if (pickle_[node].kind != Kind::kCall) {
       Fail(node, "expected a tensor, got " + Describe(pickle_, node), ErrorCode::kUnsupported);
@@ -182,7 +184,7 @@ class StateDictReader {
                    std::to_string(most) + " arguments, got " + std::to_string(count));
   }
 
-  // Views that are conjugated or negated when they are read say so behind all the rest.
+  // Views that are conjugated or negated when they are read say so in the last argument. They are refused.
   void CheckPlain(std::span<const std::uint32_t> given, bool says_dtype) const {
     const std::size_t metadata = says_dtype ? 7 : 6;
     if (given.size() <= metadata || pickle_[given[metadata]].kind == Kind::kNone) return;
@@ -190,7 +192,7 @@ class StateDictReader {
     Fail(given[metadata], "expected no metadata, got " + Describe(pickle_, given[metadata]), ErrorCode::kUnsupported);
   }
 
-  // ("storage", class, key, location, number of elements); of an untyped storage, of bytes.
+  // The id is ("storage", class, key, location, number of elements), or, for an untyped storage, the number of bytes.
   Storage ReadStorage(std::uint32_t node) const {
     Expect(node, Kind::kPersistent, "a storage");
     const std::uint32_t id = pickle_.ItemsOf(node)[0];
@@ -290,10 +292,10 @@ class StateDictReader {
   const std::function<std::optional<std::uint64_t>(const std::string&)>& storage_bytes_;
   const std::string& subject_;
   std::string_view name_;        // of the tensor that is being read
-  std::uint64_t described_ = 0;  // by the tensors so far
+  std::uint64_t described_ = 0;  // bytes of the descriptions so far
 };
 
-// Dimension `d` and those after it; at most kMostDimensions deep.
+// Copies dimension `d` and those after it. It recurses at most kMostDimensions deep.
 std::byte* CopyFrom(const TorchTensor& tensor, std::size_t d, std::size_t width, const std::byte* source,
                     std::byte* destination) {
   if (d == tensor.strides.size()) {

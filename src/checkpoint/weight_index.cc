@@ -17,7 +17,7 @@ namespace {
 
 using JsonKind = JsonValue::Kind;
 
-// A name in the index's own folder: an index must not lead a reader elsewhere.
+// Whether it is the name of a file in the index's own folder. An index must not lead a reader elsewhere.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\0", 2)) == name.npos;
 }
@@ -29,7 +29,7 @@ class IndexVisitor final : public JsonVisitor {
   void Visit(std::span<const std::string_view> path, const JsonValue& value) override {
     if (path.empty()) return;
     if (path.size() == 2 && path[0] == "metadata" && path[1] == "total_size" && value.kind == JsonKind::kUnsigned) {
-      index_.total_size = value.number;  // others, and other spellings of it, are anybody's notes
+      index_.total_size = value.number;  // other metadata, and other types of value, are ignored
     }
     if (path[0] != "weight_map") return;
     if (path.size() == 1) {

@@ -1,5 +1,5 @@
-// `model.safetensors.index.json`, `pytorch_model.bin.index.json`, `consolidated.safetensors.index.json`: which file
-// holds which tensor.
+// Reads `model.safetensors.index.json`, `pytorch_model.bin.index.json` and `consolidated.safetensors.index.json`, which
+// say which file holds which tensor. Used by SurveyCheckpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ inline constexpr char kWeightIndexName[] = "model.safetensors.index.json";
 
 // Value.
 struct WeightIndex {
-  std::map<std::string, std::string> weight_map;  // tensor -> file, a plain name in the index's folder
+  std::map<std::string, std::string> weight_map;  // from tensor to file, a plain name in the index's folder
   std::optional<std::uint64_t> total_size;        // of all tensors in bytes, as its `metadata` says
 
-  // Each file once, in natural order.
+  // The files, each once, in natural order.
   std::vector<std::string> Files() const;
 };
 
-// Throws kCorrupt, naming the file and the entry, unless it is strict JSON with a `weight_map` of text to plain file
-// names, one at least.
+// Throws kCorrupt, naming the file and the entry, unless it is strict JSON whose `weight_map` has at least one entry,
+// all of them from texts to plain file names.
 WeightIndex ReadWeightIndex(const std::filesystem::path& path);
 
 }  // namespace layercast

@@ -12,7 +12,7 @@
 namespace layercast {
 namespace {
 
-// Section numbers are those of PKWARE's APPNOTE.TXT.
+// The numbers behind these constants are sections of PKWARE's APPNOTE.TXT.
 constexpr std::uint32_t kEndSignature = 0x06054b50;       // 4.3.16
 constexpr std::uint32_t kZip64EndSignature = 0x06064b50;  // 4.3.14
 constexpr std::uint32_t kLocatorSignature = 0x07064b50;   // 4.3.15
@@ -79,7 +79,7 @@ class Reader {
     if (got != expected) reader.Fail("expected the signature " + Hex(expected) + ", got " + Hex(got));
   }
 
-  // Without a comment the end record is the file's last: a file that was cut has none there.
+  // The end record is the last thing in the file, if that has no comment. A file that was cut has none there.
   Extent FindDirectory() const {
     if (file_.size() < kEndBytes) Bytes(0, kEndBytes, "the end of a zip file");
     const std::uint64_t at = file_.size() - kEndBytes;
@@ -157,7 +157,7 @@ class Reader {
     return record;
   }
 
-  // Numbers that do not fit in 32 bits stand there instead, in this order.
+  // Reads the numbers that do not fit in 32 bits and so are in this field, in this order.
   static void ReadZip64Field(const std::string& what, std::span<const std::byte> bytes,
                              std::initializer_list<std::uint64_t*> numbers) {
     ByteReader extra(what, bytes);
@@ -171,7 +171,8 @@ class Reader {
     }
   }
 
-  // Behind the local header, whose name must be the directory's; it has its own padding.
+  // Where a record's data begins: behind the local header, which has padding of its own. Its name must be the
+  // directory's.
   std::uint64_t DataBegin(const ZipRecord& record, std::uint64_t local) const {
     const std::string what = "record " + Quote(record.name) + ": local header";
     ByteReader header = At(local, kLocalBytes, what);

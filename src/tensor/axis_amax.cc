@@ -12,11 +12,11 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kMostAxes = 8;  // bits of KeptAxes
+constexpr std::size_t kMostAxes = 8;  // KeptAxes has so many bits
 
 bool Keeps(KeptAxes kept, std::size_t axis) { return axis < kMostAxes && (kept >> axis & 1) != 0; }
 
-// Of each column of a matrix.
+// The largest finite magnitude of each column of a matrix.
 void ScanColumns(const MatrixView& matrix, float* amax) {
   std::vector<float> row(static_cast<std::size_t>(matrix.cols));
   for (std::int64_t r = 0; r < matrix.rows; ++r) {

@@ -1,6 +1,5 @@
-// Casts between the floating-point types that weights come in, with the bits of torch's `.to(dtype)`: to nearest, ties
-// to even; NaN stays NaN; fp64 goes through fp32 on its way to 16 bits. Used where a trainer's dtype is not the
-// model's.
+// Casts between the floating-point types that weights come in, bit for bit as torch's `.to(dtype)`: to nearest, ties to
+// even; NaN stays NaN; fp64 goes through fp32 on its way to 16 bits. Used if a trainer's dtype is not the model's.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +8,13 @@
 
 namespace layercast {
 
-// f16, bf16, f32 and f64, in any pair.
+// True for any pair of f16, bf16, f32 and f64.
 bool CanCast(DType from, DType to);
 
-// `count` elements. Neither address need be aligned; the two ranges do not overlap. Requires CanCast.
+// Casts `count` elements. Neither address need be aligned. The two ranges must not overlap. Requires CanCast.
 void Cast(DType from, const std::byte* source, DType to, std::byte* destination, std::size_t count);
 
-// One value, rounded to `to` and back: what a largest magnitude becomes when its tensor is cast.
+// Rounds one value to `to` and back. A tensor's largest magnitude becomes this when the tensor is cast.
 float RoundTo(DType to, float value);
 
 }  // namespace layercast

@@ -1,6 +1,6 @@
-// The floating-point types that weights are cast between: each by its storage, and how it goes to and from fp32, with
-// the bits of torch's `.to(dtype)`: to nearest, ties to even; NaN stays NaN. By operations that are the same on a CUDA
-// device. Used by Cast and its CUDA kernel.
+// The floating-point types that weights are cast between: for each its storage, and its conversions from and to fp32,
+// bit for bit as torch's `.to(dtype)`: to nearest, ties to even; NaN stays NaN. They use only operations that give the
+// same bits on a CUDA device. Used by Cast and its CUDA kernel.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct F64 {
   LAYERCAST_HOST_DEVICE static float ToFloat(double value) {
     const auto bits = BitCast<std::uint64_t>(value);
     if ((bits & ~kSign) <= kInfinity) return static_cast<float>(value);
-    // NaN: its sign and the beginning of its mantissa, quiet. Processors differ in what they make of it.
+    // A NaN keeps its sign and the beginning of its mantissa, and becomes quiet. This is written out because processors
+    // differ in what they make of a NaN.
     const std::uint64_t narrow = (bits & kSign) >> 32 | 0x7FC00000U | (bits >> 29 & 0x3FFFFFU);
     return BitCast<float>(static_cast<std::uint32_t>(narrow));
   }

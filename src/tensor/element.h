@@ -1,5 +1,5 @@
-// The value of a single element of any floating-point type, by the obvious decoding. Slow: for types that have no
-// kernel, for error messages, and as the reference that kernels are tested against.
+// Decodes single elements of any floating-point type in the obvious, slow way. Used for types that have no kernel, for
+// error messages, and as the reference that kernels are tested against.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace layercast {
 
-// The value of an element whose bits are the low BitsPerElement(dtype) bits of `bits`. Exact: every type fits in a
-// double. Integer types and C64 are a bug of the caller.
+// The value of an element whose bits are the low BitsPerElement(dtype) bits of `bits`. It is exact, since every type
+// fits in a double. A call with an integer type or C64 is a bug.
 double DecodeElement(DType dtype, std::uint64_t bits);
 
 // The bits of element `index` of a packed row. Elements smaller than a byte fill bytes from the low bits up.

@@ -1,6 +1,6 @@
-// -exp(x) of an fp32, by way of fp64. Libraries' exp differ in last bits, a CUDA device's from a host's; this one is
-// made of additions, multiplications and fma alone, which every processor rounds alike. Used for what a state space
-// decays by, on the host and on a device.
+// -exp(x) of an fp32, computed in fp64. The exp of libraries differs in the last bits, for instance between a CUDA
+// device and a host. This one consists of additions, multiplications and fma alone, which every processor rounds alike.
+// Used for the decay of state spaces, on the host and on a device.
 #pragma once
 
 #include <cmath>
@@ -11,11 +11,11 @@
 
 namespace layercast {
 
-// e^x within an ulp or so of fp64, for |x| < 700: 2^n * e^r, |r| <= ln(2) / 2, whose series has 14 terms.
+// e^x for |x| < 700, within about an ulp of fp64: 2^n * e^r, where |r| <= ln(2) / 2, and e^r is a series of 14 terms.
 LAYERCAST_HOST_DEVICE inline double Exponential(double x) {
   constexpr double kLog2E = 1.4426950408889634;
-  constexpr double kLn2High = 0x1.62e42fefa39efp-1, kLn2Low = 0x1.abc9e3b39803fp-56;  // together ln(2)
-  constexpr double kToInteger = 0x1.8p52;  // a sum with it has no bits behind the point
+  constexpr double kLn2High = 0x1.62e42fefa39efp-1, kLn2Low = 0x1.abc9e3b39803fp-56;  // their sum is ln(2)
+  constexpr double kToInteger = 0x1.8p52;                                             // adding it rounds to an integer
   constexpr double kSeries[] = {1.0 / 6227020800.0,
                                 1.0 / 479001600.0,
                                 1.0 / 39916800.0,
@@ -39,7 +39,7 @@ LAYERCAST_HOST_DEVICE inline double Exponential(double x) {
 }
 
 LAYERCAST_HOST_DEVICE inline float NegatedExponential(float x) {
-  constexpr float kInfinite = 89.0F, kZero = -104.0F;  // beyond them all round to infinity, and to 0
+  constexpr float kInfinite = 89.0F, kZero = -104.0F;  // e^x rounds to infinity above the one, to 0 below the other
   if (x != x) return x;
   const float bounded = x > kInfinite ? kInfinite : x < kZero ? kZero : x;
   return -static_cast<float>(Exponential(bounded));

@@ -1,4 +1,4 @@
-// LoadAny: a vector from any address, on one instruction set; included by kernels once for each.
+// LoadAny loads a vector from any address. Kernels include this file once for each instruction set.
 #if defined(LAYERCAST_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_LOAD_INL_H_
 #undef LAYERCAST_LOAD_INL_H_
@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 HWY_INLINE hn::Vec<D> LoadAny(D d, const std::byte* from) {
   using T = hn::TFromD<D>;
-#if HWY_TARGET == HWY_SCALAR  // whose LoadU wants an aligned address
+#if HWY_TARGET == HWY_SCALAR  // its LoadU needs an aligned address
   T value;
   std::memcpy(&value, from, sizeof(T));
   return hn::Set(d, value);

@@ -121,7 +121,7 @@ Manifest Manifest::Decode(std::span<const std::byte> bytes, std::shared_ptr<cons
     return Manifest(std::move(fields.lineage), fields.step, std::move(fields.layout), std::move(fields.summaries),
                     fields.part);
   } catch (const Error& error) {
-    // What a caller may not pass, bytes may not hold.
+    // What is an invalid argument from a caller is corrupt when it comes as bytes.
     throw Error(ErrorCode::kCorrupt, error.what());
   }
 }

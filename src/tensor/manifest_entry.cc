@@ -9,7 +9,7 @@
 namespace layercast {
 namespace {
 
-// The tensor as a matrix whose rows are its last dimension.
+// The tensor as a matrix whose rows run along its last dimension.
 MatrixView Matrix(const TensorView& tensor) {
   const std::int64_t elements = NumElements(tensor.shape);
   const std::int64_t cols = tensor.shape.empty() || elements == 0 ? elements : tensor.shape.back();

@@ -1,4 +1,5 @@
-// What a manifest says of a tensor's bytes, by reading them: publishers for what they send, engines for what they load.
+// Reads tensors' bytes for what a manifest says of them. Used by publishers on what they send, by engines on what they
+// load.
 #pragma once
 
 #include "layercast/tensor.h"
@@ -7,17 +8,18 @@
 
 namespace layercast {
 
-// For whoever was given a tensor by a host program. Throws kInvalidArgument naming a tensor without bytes.
+// Throws kInvalidArgument, naming the tensor, if it has no bytes. Used on tensors that a host program hands over.
 void CheckHasBytes(const std::string& name, const TensorView& tensor);
-// For whoever is about to read it, too: throws kUnsupported where it lies on a device.
+// As CheckHasBytes, and throws kUnsupported if the tensor lies on a device. Used before the host reads it.
 void CheckReadable(const std::string& name, const TensorView& tensor);
 
-// kCorrupt, naming the tensor and the index of that element, row-major.
+// Throws kCorrupt, naming the tensor and the index of its element number `element`, row-major.
 [[noreturn]] void ThrowNonFinite(const std::string& name, const TensorView& tensor, std::int64_t element);
 
-// Host tensors, checked so. Throws kCorrupt naming the tensor and the index of its first NaN or infinity.
+// Reads a host tensor, after CheckReadable. Throws kCorrupt, naming the tensor and the index of its first NaN or
+// infinity.
 TensorSummary SummaryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool);
-// The same, with the tensor's form.
+// What SummaryOf gives, together with the tensor's spec.
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool);
 
 }  // namespace layercast

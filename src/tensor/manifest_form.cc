@@ -16,10 +16,11 @@ namespace {
 
 constexpr std::string_view kMagic("LCMANIF\0", 8);
 constexpr std::uint32_t kNewestFormat = 2;
-constexpr std::uint32_t kPartsFormat = 2;               // from this one on, tensors may be parts
-constexpr std::size_t kSmallestLayout = 2 + 1 + 1 + 1;  // one tensor's: a name of one byte, a scalar
+constexpr std::uint32_t kPartsFormat = 2;               // from this format on, tensors may be parts
+constexpr std::size_t kSmallestLayout = 2 + 1 + 1 + 1;  // bytes of one tensor's: a name of one byte, a scalar
 
-// A version that one publisher has whole is written as ever: it has the same digest in every release.
+// A version that one publisher has whole is written in the oldest format, so that its digest is the same in every
+// release.
 std::uint32_t FormatOf(bool shared) { return shared ? kPartsFormat : 1; }
 
 void PutShape(const Shape& shape, ByteWriter& out) {
@@ -100,7 +101,7 @@ std::uint32_t GetFormat(ByteReader& in) {
 
 std::uint32_t GetCount(ByteReader& in) {
   const auto count = in.Get<std::uint32_t>("the number of tensors");
-  // Before anything is allocated for them.
+  // Refused before anything is allocated for so many tensors.
   if (count > kMostTensors || count > in.remaining() / (kSmallestLayout + kSummaryBytes)) {
     in.Fail(std::to_string(count) + " tensors do not fit the " + std::to_string(in.remaining()) + " bytes that follow");
   }
@@ -114,7 +115,8 @@ void GetLayout(ByteReader& in, Fields& fields) {
   for (LaidOutTensor& tensor : fields.tensors) tensor = GetTensor(in, format);
 }
 
-// A form tells where its layout ends: bytes that begin with all of one hold that one.
+// Whether the bytes hold the layout whose form this is. A form tells where its layout ends, so bytes that begin with
+// the whole of a layout's form hold that layout.
 bool BeginsWith(std::span<const std::byte> bytes, std::span<const std::byte> form) {
   return bytes.size() >= form.size() && std::memcmp(bytes.data(), form.data(), form.size()) == 0;
 }

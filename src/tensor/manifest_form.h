@@ -1,4 +1,5 @@
-// The bytes of a manifest's form, as MANIFEST.md specifies them. Used by the manifest, which checks what they say.
+// Writes and reads a manifest's binary form, as MANIFEST.md specifies it. Used by the manifest, which checks what the
+// values say together.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +23,29 @@ inline constexpr std::size_t kLongestLineage = 1024;
 inline constexpr std::size_t kSummaryBytes = 16 + 4;
 inline constexpr std::size_t kMostLabelBytes = 2 + kLongestLineage + 8 + 4 + 4;
 
-// Empty: such a text may be in a form; else what is wrong with it.
+// What is wrong with a text, so that a form may not hold it. Empty: nothing is.
 std::string TextProblem(std::string_view text, std::size_t shortest, std::size_t longest);
 
-// In the order of `order`: positions of tensors. `shared`: with other publishers.
+// The Put functions append to `out`. `order` has the tensors' positions, in the order in which they are written;
+// `shared` says that other publishers have tensors of the version too.
 void PutLayout(std::span<const LaidOutTensor> tensors, std::span<const std::uint32_t> order, bool shared,
                ByteWriter& out);
 void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ByteWriter& out);
 void PutLabel(const Version& version, const VersionPart& part, ByteWriter& out);
 
+// What a form holds. Value.
 struct Fields {
   std::string lineage;
   std::uint64_t step = 0;
-  std::shared_ptr<const ManifestLayout> layout;  // the one that was known; null: it is another, and follows
+  std::shared_ptr<const ManifestLayout> layout;  // the known one; null: it is another, made of `tensors` and `shared`
   std::vector<LaidOutTensor> tensors;
   bool shared = false;
   std::vector<TensorSummary> summaries;
   VersionPart part;
 };
 
-// Throws kCorrupt on anything that the form does not allow; what its values say together is the manifest's to check.
+// Reads a form. `known` is a layout that it may have, which then is not read again. Throws kCorrupt on anything that
+// the form does not allow.
 Fields Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known);
 
 }  // namespace layercast::manifest_form

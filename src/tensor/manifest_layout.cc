@@ -21,7 +21,7 @@ std::string Subject(std::size_t index, const TensorSpec& spec) {
   return "manifest: tensor " + std::to_string(index) + " " + Quote(spec.name) + ": ";
 }
 
-// The tensor's bytes; throws kInvalidArgument if the form cannot hold it.
+// How many bytes the tensor has. Throws kInvalidArgument if the form cannot hold it.
 std::uint64_t CheckSpec(std::size_t index, const TensorSpec& spec) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorCode::kInvalidArgument, Subject(index, spec) + what);
@@ -88,7 +88,7 @@ void ManifestLayout::Check() {
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     LaidOutTensor& tensor = tensors_[i];
-    total_bytes_ += CheckSpec(i, tensor.spec);  // each is below 2^60, so this is seen before it wraps
+    total_bytes_ += CheckSpec(i, tensor.spec);  // each is below 2^60, so too large a sum is seen before it wraps
     CheckPart(i, tensor);
     if (total_bytes_ >> 63 != 0) {
       throw Error(ErrorCode::kInvalidArgument, Subject(i, tensor.spec) + "with it the tensors exceed 2^63 bytes");

@@ -1,6 +1,6 @@
-// Prefetches memory in the order that the processor likes: a pass over a matrix reads row after row, and this asks for
-// the pages ahead of it, on Intel four at a time, a pair of cache lines from each in turn. There, one sequential stream
-// gets about two thirds of what four interleaved ones get; on AMD it gets more.
+// Prefetches memory in the order that is fastest on the processor. A pass over a matrix reads row after row, and this
+// prefetches the pages ahead of it: on Intel four at a time, a pair of cache lines from each in turn. There, one
+// sequential stream gets about two thirds of the bandwidth of four interleaved ones; on AMD one stream gets more.
 // Values; one thread only. Used by the scan kernels and the quantize kernels.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 #include "src/base/rounding.h"
 
-// A call in a kernel's loop makes it give up every vector register: there are none to keep across calls.
+// A call in a kernel's loop would make it spill every vector register, because none is kept across calls.
 #define LAYERCAST_INLINE [[gnu::always_inline]] inline
 
 namespace layercast {
 
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::size_t kPrefetchStep = 128;  // bytes that one Next() asks for
+inline constexpr std::size_t kPrefetchStep = 128;  // bytes that one Next() prefetches
 
 // Where page `index` lies in a matrix whose rows are cut into pages of equal size.
 class MatrixPages {
@@ -35,20 +35,20 @@ class MatrixPages {
   }
 
  private:
-  std::uintptr_t base_;  // a number: addresses past the end are made, though never read
+  std::uintptr_t base_;  // not a pointer, because addresses past the end are computed, though never read
   std::size_t stride_;
   std::size_t per_row_;
   std::size_t page_bytes_;
   std::size_t count_;
 };
 
-// How many pages this processor likes to be asked for at once: 4 on Intel, else 1. A power of two.
+// How many pages are best prefetched at once on this processor: 4 on Intel, else 1. A power of two.
 std::size_t PagesAtOnce();
 
-// A few pages, a pair of lines of each in turn.
+// Prefetches a few pages, a pair of cache lines of each in turn.
 class PageGroup {
  public:
-  // `pages` gives the address of page 0 ... PagesAtOnce() - 1; any address will do: prefetching never faults.
+  // `pages` gives the addresses of pages 0 ... PagesAtOnce() - 1. They need not be valid: prefetching never faults.
   template <class Pages>
   LAYERCAST_INLINE void Start(std::size_t page_bytes, const Pages& pages) {
     for (std::size_t i = 0; i < count_; ++i) page_[i] = pages(i);
@@ -76,7 +76,8 @@ class PageGroup {
   std::uintptr_t page_[kMaxPages] = {};
 };
 
-// A whole matrix, one group ahead of a reader that calls Next() for each kPrefetchStep bytes that it consumes.
+// Prefetches a whole matrix, one group of pages ahead of a reader, which calls Next() for each kPrefetchStep bytes that
+// it consumes.
 class PagePrefetcher {
  public:
   explicit PagePrefetcher(const MatrixPages& pages) : pages_(pages) { StartGroup(); }

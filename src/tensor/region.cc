@@ -28,7 +28,7 @@ void CheckInside(const Region& region, std::uint64_t tensor_bytes) {
 
 namespace {
 
-// Rows of one element, which a copy of unknown size would take a call for.
+// Packs rows of a single element each. With a size that is known only at run time, each would cost a call to memcpy.
 template <std::size_t kSize>
 void PackElements(const RegionView& view, std::byte* destination) {
   for (std::size_t row = 0; row < view.rows; ++row) std::memcpy(destination + row * kSize, view.row(row), kSize);

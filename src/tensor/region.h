@@ -1,5 +1,5 @@
-// Pieces of tensors. A Region says which bytes of which tensor; a RegionView says where they lie now.
-// Values; the memory is borrowed.
+// Pieces of tensors. A Region says which bytes of which tensor; a RegionView says where they lie now. Used wherever
+// chunks are made, moved and taken apart. Values; the memory is borrowed.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +31,12 @@ struct RegionView {
   const std::byte* row(std::size_t index) const { return base + index * stride; }
 };
 
-// One run of bytes.
+// A view of one run of bytes.
 inline RegionView AsView(std::span<const std::byte> bytes) {
   return {.base = bytes.data(), .row_bytes = bytes.size(), .rows = 1, .stride = bytes.size()};
 }
 
-// `rows` runs of `row_bytes` bytes, one after the other.
+// A view of `rows` runs of `row_bytes` bytes, one after the other.
 inline RegionView PackedAt(const std::byte* base, std::size_t row_bytes, std::size_t rows) {
   return {.base = base, .row_bytes = row_bytes, .rows = rows, .stride = row_bytes};
 }

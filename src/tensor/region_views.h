@@ -1,4 +1,4 @@
-// Views whose bytes belong one after the other, as a chunk's do.
+// Lists of views whose bytes belong together, one after the other, as a chunk's do.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace layercast {
 
 std::size_t NumBytes(std::span<const RegionView> views);
-// Copies them, packed, to `destination` (NumBytes of them); views of the copies.
+// Copies all views' bytes, packed, to `destination`, which has room for NumBytes. Returns views of the copies.
 std::vector<RegionView> PackAll(std::span<const RegionView> views, std::byte* destination);
 
 }  // namespace layercast

@@ -42,8 +42,8 @@ MatrixView Rows(const MatrixView& matrix, std::int64_t first, std::int64_t count
   return part;
 }
 
-// A contiguous matrix as rows of a quarter of a job and a shorter last one, so that its shape does not matter;
-// others as they are. Either part may be empty.
+// A contiguous matrix is reshaped into rows of a quarter of a job, and a shorter last one in a part of its own, so that
+// its shape does not matter. Others stay as they are. Either part may be empty.
 std::array<MatrixView, 2> Reshape(const MatrixView& matrix) {
   const std::int64_t elements = matrix.rows * matrix.cols;
   const std::int64_t width = kJobBytes / 8;  // even elements of half a byte fill whole bytes
@@ -71,7 +71,7 @@ void ForBands(const MatrixView& matrix, WorkerPool& pool, const Body& body) {
   });
 }
 
-// The obvious loop over one row. `col` of the first NaN or infinity, or -1.
+// The obvious loop over one row. `col` is that of the first NaN or infinity, or -1.
 struct RowScan {
   double amax = 0.0;
   std::int64_t col = -1;
@@ -114,7 +114,7 @@ ScanResult ScanPlainly(const MatrixView& matrix, WorkerPool& pool) {
   return result;
 }
 
-// Of all elements; so many rows at a time that their own fit the stack.
+// The largest bits of all elements. It takes so many rows at a time that their results fit the stack.
 std::uint32_t MaxBits(const MatrixView& matrix) {
   std::array<std::uint32_t, 256> of_rows;
   std::uint32_t largest = 0;
@@ -135,7 +135,7 @@ ScanResult ScanPart(const MatrixView& matrix, WorkerPool& pool) {
            [&](std::int64_t first, std::int64_t count) { RaiseTo(max_bits, MaxBits(Rows(matrix, first, count))); });
   const float amax = Magnitude(matrix.dtype, max_bits);
   if (std::isfinite(amax)) return {.amax = amax};
-  return ScanPlainly(matrix, pool);  // rare: find out where
+  return ScanPlainly(matrix, pool);  // rare: there is a NaN or infinity, and this finds out where
 }
 
 bool IsScanned(DType dtype) { return IsFloatingPoint(dtype) || dtype == DType::kC64; }

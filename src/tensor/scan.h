@@ -27,11 +27,12 @@ struct ScanResult {
   std::int64_t first_non_finite = -1;  // row * cols + col of the first NaN or infinity; -1: all finite
 };
 
-// Floating-point types, and C64 by its parts; integer types give {0, -1}. The same bits whatever the number of
-// threads and the instruction set. Quick for bf16, f16, f32 and f8_e4m3; a plain loop for the rest.
+// Scans floating-point types, and C64 by its two parts; integer types give {0, -1}. The result does not depend on the
+// number of threads or the instruction set. There are kernels for bf16, f16, f32 and f8_e4m3; the rest take a plain
+// loop.
 ScanResult Scan(const MatrixView& matrix, WorkerPool& pool);
 
-// The largest finite magnitude of each row, into `amax` (matrix.rows of them).
+// Writes the largest finite magnitude of each row to `amax`, which has matrix.rows elements.
 void ScanRows(const MatrixView& matrix, WorkerPool& pool, std::span<float> amax);
 
 }  // namespace layercast

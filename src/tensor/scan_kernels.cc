@@ -55,7 +55,7 @@ template <class T>
 void RowMaxBits(const MatrixView& matrix, std::span<std::uint32_t> max_bits) {
   const auto rows = static_cast<std::size_t>(matrix.rows);
   const auto cols = static_cast<std::size_t>(matrix.cols);
-  if (cols == 0) {  // there may be no memory behind the rows
+  if (cols == 0) {  // the rows may have no memory at all
     std::ranges::fill(max_bits.first(rows), 0U);
     return;
   }

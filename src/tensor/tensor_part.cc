@@ -23,7 +23,7 @@ std::string PartProblem(const TensorSpec& spec, const TensorPart& part) {
            ": expected as many dimensions in each";
   }
   for (std::size_t d = 0; d < rank; ++d) {
-    // Each is below 2^63: their sum is not asked for.
+    // Written without the sum of offset and size, which could overflow.
     if (part.offsets[d] < 0 || spec.shape[d] > part.whole[d] || part.offsets[d] > part.whole[d] - spec.shape[d]) {
       return "a part " + ToString(spec.shape) + " at " + ToString(part.offsets) + " leaves its tensor " +
              ToString(part.whole);

@@ -1,5 +1,5 @@
-// Whether a part of a tensor is one, and the one that was declared. Used by manifests, of what trainers say and of what
-// comes over the wire, and by whoever walks a source.
+// Checks parts of tensors: that they lie in their tensors, and are those that were declared. Used by manifests, on what
+// trainers declare and what comes over the wire, and wherever a source is walked.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace layercast {
 
-// Empty: `spec`, of the part's own shape, lies in the whole that the part names; else what is wrong.
+// What is wrong with a part, or empty if `spec`, whose shape is the part's own, lies in the whole that `part` names.
 std::string PartProblem(const TensorSpec& spec, const TensorPart& part);
 
-// What a source yields is the part that it declared; a part that is the whole is none. Throws kInvalidArgument, naming
-// `spec`.
+// Throws kInvalidArgument, naming `spec`, unless the part that a source yields is the one that it declared. A part that
+// is the whole tensor counts as no part.
 void CheckYielded(const TensorSpec& spec, const std::optional<TensorPart>& declared,
                   const std::optional<TensorPart>& yielded);
 
-// "[8:16, 0:32] of [64, 32]"
+// The part in words, for a part of this shape: "[8:16, 0:32] of [64, 32]".
 std::string Describe(const Shape& shape, const TensorPart& part);
 
 }  // namespace layercast

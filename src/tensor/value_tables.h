@@ -1,5 +1,5 @@
-// The values of element types of few bits, by their codes: exact for subnormals and NaN, and one load each. Used where
-// quantized weights and their scales are read.
+// Tables from codes to values, for element types of few bits: one load each, and exact, subnormals and NaN included.
+// Used where quantized weights and their scales are read.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ struct ValueTables {
   std::array<float, 16> f4;
 };
 
-// Made on first use; immutable, so thread-safe.
+// The tables are made on first use. They are immutable, so any thread may read them.
 const ValueTables& GetValueTables();
 
 }  // namespace layercast

@@ -15,7 +15,7 @@ class Generated final : public WeightsIterator {
   }
 
  private:
-  std::function<std::optional<NamedTensor>()> next_;  // empty once it has ended
+  std::function<std::optional<NamedTensor>()> next_;  // empty once it has returned nullopt
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Attention as decoders have it, and the constants that an engine computes it with.
+// Attention as decoders have it, and the constants that an engine computes it with. Used by model families.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@
 
 namespace layercast {
 
-// How positions turn the first `dim` elements of a head. Value.
+// How a token's position rotates the first `dim` elements of a head. Value.
 struct RotaryEmbedding {
   RopeConfig rope;
-  std::int64_t dim = 0;            // even; 0: none is turned
-  std::int64_t max_positions = 0;  // max_position_embeddings, which types of rope count from
+  std::int64_t dim = 0;            // even; 0: no element is rotated
+  std::int64_t max_positions = 0;  // max_position_embeddings, which some types of rope are defined by
 
   bool operator==(const RotaryEmbedding&) const = default;
 };
 
+// What families' attention differs in. Value.
 struct AttentionOptions {
   bool qkv_bias = false;
   bool output_bias = false;
-  bool qk_norm = false;             // q_norm, k_norm over head_dim
-  bool qk_norm_over_heads = false;  // q_norm, k_norm over all heads together, those of all ranks
+  bool qk_norm = false;             // there are q_norm and k_norm, each over one head's head_dim elements
+  bool qk_norm_over_heads = false;  // there are q_norm and k_norm, each over the heads of all ranks together
   bool sinks = false;               // each head has a score of no token, which takes its share of the softmax
-  // q_proj holds, head by head, a query and as many gates, whose sigmoids multiply what the head attends to.
+  // q_proj holds, for each head, a query and as many gates, whose sigmoids multiply the head's output.
   bool output_gate = false;
-  bool rotary = true;                        // false: positions show in nothing but the causal mask
-  std::optional<double> scale = {};          // of query times key; 1 / sqrt(head_dim) where not said
-  std::optional<double> logit_softcap = {};  // scores become cap * tanh(score / cap)
+  bool rotary = true;                        // false: positions matter only to the causal mask
+  std::optional<double> scale = {};          // of query times key; empty: 1 / sqrt(head_dim)
+  std::optional<double> logit_softcap = {};  // scores become cap * tanh(score / cap); empty: they stay as they are
 };
 
 // What one layer's attention is computed with on this rank. Value.
@@ -42,13 +43,14 @@ struct AttentionSpec {
   bool output_gate = false;         // each query head of qkv_proj is followed by its gate
   double scale = 1.0;               // of query times key
   double logit_softcap = 0.0;       // 0: none
-  std::int64_t sliding_window = 0;  // how many last positions a token sees, itself included; 0: all
+  std::int64_t sliding_window = 0;  // a token sees so many positions, up to and including its own; 0: all
   RotaryEmbedding rotary;
   bool sinks = false;
 };
 
-// qkv_proj, o_proj and, where asked for, q_norm, k_norm and "sinks" [num_heads / tp_size]; attn, the scales of its
-// cache. Window and rope are what the configuration says of `layer`.
+// A layer's attention: qkv_proj, o_proj, attn (the scales of its KV cache) and, if the options ask for them, q_norm,
+// k_norm and the parameter "sinks" [num_heads / tp_size]. Its window and rope are what the configuration says for
+// `layer`. Resource, as every Module.
 class LAYERCAST_PUBLIC Attention final : public Module {
  public:
   Attention(const LayerContext& context, const ModelConfig& config, std::int64_t layer,

@@ -1,7 +1,7 @@
-// A model's config.json, parsed and checked: what families build trees from and engines compute with. Value.
-// Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling` and `dtype`, `rope_parameters`;
-// what is left out is what transformers takes for that `model_type`, or, where it is none of a built-in family's, for
-// what `architectures` says is built.
+// A model's config.json, parsed and checked: what families build trees from and engines compute with. Values.
+// Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling`, and `dtype`, `rope_parameters`. A
+// field that is left out gets the default that transformers has for the `model_type`; if that is no built-in family's,
+// the default for the family that `architectures` names.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,9 @@
 
 namespace layercast {
 
-// Rotary position embedding. What a type needs beyond theta is kept as it was written: "factor", "beta_fast", ...;
-// also what some configurations write outside of it ("partial_rotary_factor", "original_max_position_embeddings").
+// Rotary position embedding. What a type needs beyond theta is kept as it was written ("factor", "beta_fast", ...),
+// also if the configuration has it outside of its rope fields ("partial_rotary_factor",
+// "original_max_position_embeddings").
 struct RopeConfig {
   std::string type = "default";  // "linear", "dynamic", "llama3", "yarn", ...
   double theta = 10000.0;
@@ -29,18 +30,19 @@ struct RopeConfig {
 };
 
 struct LAYERCAST_PUBLIC ModelConfig {
-  // Throws kInvalidArgument, naming field and values, on text that is not such a configuration and on values that
-  // cannot be: sizes below 1, heads that do not divide, ropes that nothing could be turned by.
+  // Throws kInvalidArgument, naming field and values, on text that is not such a configuration and on impossible
+  // values: sizes below 1, heads that do not divide, ropes that nothing could be rotated by.
   static ModelConfig Parse(const ModelDescription& description);
   static ModelConfig Parse(std::string_view config_json);
 
-  // How many last positions a token of this attention layer sees, itself included; 0: all. Throws kInvalidArgument for
-  // a layer whose type is not attention.
+  // In this attention layer a token sees so many positions, up to and including its own; 0: all. Throws
+  // kInvalidArgument for a layer whose type is not attention.
   std::int64_t WindowOf(std::int64_t layer) const;
+  // Throws kInvalidArgument if the layer's type has no rope.
   const RopeConfig& RopeOf(std::int64_t layer) const;
-  // How many tokens a sequence may have, as engines derive it: where the rope's type is linear or yarn, `factor` times
-  // max_position_embeddings or yarn's original_max_position_embeddings; otherwise, and of Gemma 3, whose files say it
-  // with the factor in it, max_position_embeddings.
+  // How many tokens a sequence may have, as engines derive it. If the rope's type is linear or yarn: `factor` times
+  // max_position_embeddings, or times yarn's original_max_position_embeddings if there is one. Otherwise, and for
+  // Gemma 3, whose files have the factor in the number already: max_position_embeddings.
   std::int64_t ContextLength() const;
 
   std::vector<std::string> architectures;  // "LlamaForCausalLM"
@@ -54,26 +56,26 @@ struct LAYERCAST_PUBLIC ModelConfig {
   std::int64_t num_attention_heads = 0;
   std::int64_t num_key_value_heads = 0;
   std::int64_t head_dim = 0;                 // of the whole model's heads, never of a rank's
-  std::int64_t max_position_embeddings = 0;  // of the field; how long sequences may be: ContextLength
+  std::int64_t max_position_embeddings = 0;  // as the field says; ContextLength says how long sequences may be
 
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool mlp_bias = false;
-  bool qkv_bias = true;  // of Qwen2-MoE
+  bool qkv_bias = true;  // Qwen2-MoE's field
   bool use_qk_norm = false;
 
   RopeConfig rope;
-  std::map<std::string, RopeConfig> ropes;     // by type of layer, where they differ ("sliding_attention")
-  std::optional<std::int64_t> sliding_window;  // in tokens, where some layer uses it
+  std::map<std::string, RopeConfig> ropes;     // by type of layer ("sliding_attention"); empty: all layers have `rope`
+  std::optional<std::int64_t> sliding_window;  // in tokens; empty: it is switched off
   std::vector<std::string> layer_types;        // per layer: "full_attention", "sliding_attention", ...
   std::optional<double> query_pre_attn_scalar, attn_logit_softcapping, final_logit_softcapping;
 
   std::vector<std::int64_t> eos_token_ids;
 
-  // All of it, for families that read fields of their own, with what is left out; of a configuration that nests the
-  // language model's fields in `text_config`, those.
+  // The whole configuration, defaults added, for families that read fields of their own. If the language model's fields
+  // are nested in `text_config`, these are what it holds.
   std::string json;
 };
 

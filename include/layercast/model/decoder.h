@@ -1,5 +1,5 @@
-// Decoder-only language models: what their families share. A family's file puts blocks together; a host program's may
-// too. The tree also holds the constants that an engine computes with; the built-in one needs nothing else.
+// What the families of decoder-only language models share. A family's file, or a host program's, puts a tree together
+// from these. The tree also holds the constants that an engine computes with; the built-in engine needs nothing else.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,24 @@
 
 namespace layercast {
 
-// One step of a layer, by the names of its children: hidden += post_norm(block(norm(hidden))).
+// One step of a layer, by the names of the layer's children: hidden += post_norm(block(norm(hidden))). Value.
 struct ResidualStep {
   std::string norm;       // "input_layernorm"
   std::string block;      // "self_attn"
   std::string post_norm;  // empty: none
 };
 
-// Steps that are taken one after another.
+// One layer of a decoder: steps that are taken one after another. Resource, as every Module.
 class LAYERCAST_PUBLIC DecoderLayer final : public Module {
  public:
+  // Without steps: AddStep adds them.
   DecoderLayer(const LayerContext& context, const ModelConfig& config);
-  // The usual two: input_layernorm, self_attn; post_attention_layernorm, mlp.
+  // With the usual two steps: input_layernorm, self_attn; and post_attention_layernorm, mlp.
   DecoderLayer(const LayerContext& context, const ModelConfig& config, std::unique_ptr<Module> attention,
                std::unique_ptr<Module> mlp);
   void AddStep(const ResidualStep& step, std::unique_ptr<Module> block);
   std::span<const ResidualStep> steps() const { return steps_; }
-  // What lies beside the steps, and is taken by none: the own parts of a draft layer.
+  // Adds a child that belongs to no step, such as the parts that only a draft layer has.
   void AddPart(std::string name, std::unique_ptr<Module> part) { AddChild(std::move(name), std::move(part)); }
 
  private:
@@ -46,23 +47,24 @@ class LAYERCAST_PUBLIC DecoderLayer final : public Module {
   std::vector<ResidualStep> steps_;
 };
 
-// What lies around the layers. Value.
+// What an engine computes around a decoder's layers. Value.
 struct DecoderOptions {
   double embedding_scale = 1.0;  // multiplies embeddings, rounded to the model's dtype first
   double logit_softcap = 0.0;    // logits become cap * tanh(logit / cap); 0: none
   bool fp32_residual = false;    // the sums between blocks are not rounded to the model's dtype
 };
 
-// model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so; of a pipeline, what
-// this stage holds of them. Skips what checkpoints hold of rotary embeddings, which are computed. Knows the scales of a
-// KV cache by any name (KvScaleNames); the attention layers' child "attn" takes them.
+// A whole decoder: model.embed_tokens, model.layers.{i}, model.norm and lm_head, tied if the configuration says so. In
+// a pipeline it has what this stage holds of these. It skips checkpoints' tensors for rotary embeddings, which are
+// computed. It knows the scales of a KV cache by any name (KvScaleNames); the attention layers' child "attn" takes
+// them. Resource, as every Module.
 class LAYERCAST_PUBLIC DecoderForCausalLM final : public Module {
  public:
   using MakeLayer = std::function<std::unique_ptr<DecoderLayer>(std::int64_t index)>;
   DecoderForCausalLM(std::string architecture, const LayerContext& context, const ModelConfig& config,
                      const MakeLayer& make_layer, const DecoderOptions& options = {});
   std::span<const SkipRule> skip_rules() const override { return skip_rules_; }
-  // The draft model that speculates for this one: served beside it, under kDraftRoot.
+  // Adds the draft model that speculates for this one. It is served beside it, under kDraftRoot.
   void AddDraft(std::unique_ptr<Module> tree) { AddChild(kDraftRoot, std::move(tree)); }
 
   const DecoderOptions& options() const { return options_; }

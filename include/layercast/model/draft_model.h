@@ -1,5 +1,5 @@
-// The draft model that speculates for a target: a second module tree, in the same version and the same commit. Families
-// build one from the target checkpoint's own draft layers (MTP), or from a checkpoint of its own (EAGLE).
+// The draft model that speculates for a target model: a second module tree, in the same version and the same commit.
+// Families build one for the draft layers in the target's checkpoint (MTP), or for a checkpoint of its own (EAGLE).
 #pragma once
 
 #include <functional>
@@ -17,24 +17,25 @@
 
 namespace layercast {
 
-// Where the tree of a draft model lies below its target's root, so that no two tensors have one name: what is called
-// "layers.0.mlp.down_proj" in it is served as "draft.layers.0.mlp.down_proj.weight".
+// The child of the target's root that is a draft model's tree, so that no two tensors have one name: the weight of
+// "layers.0.mlp.down_proj" in that tree is served as "draft.layers.0.mlp.down_proj.weight".
 inline constexpr const char* kDraftRoot = "draft";
-inline constexpr const char* kDraftPrefix = "draft.";  // of its names
+inline constexpr const char* kDraftPrefix = "draft.";  // what the names of a draft model's tensors begin with
 
 // Resource.
 struct DraftModel {
   std::unique_ptr<Module> tree;  // what lies at kDraftRoot
-  WeightsMapper names;           // what checkpoints call its tensors -> names below kDraftRoot
+  WeightsMapper names;           // maps what checkpoints call its tensors to names below kDraftRoot
 };
 
-// Builds it on meta, in the target's dtype. `draft`: its own configuration; the target's for layers of the target's
-// checkpoint.
+// Builds a draft model on meta, its parameters in `dtype`, which is the target's. `draft` is the draft model's own
+// configuration, or, if its layers are in the target's checkpoint, the target's.
 using DraftFactory = std::function<DraftModel(const ModelConfig& target, const ModelConfig& draft,
                                               const ParallelConfig& parallel, DType dtype)>;
 
 // A layer of a draft model that has no parameters of its own: it shares those of the target's layer at `path`
-// ("model.embed_tokens"). A tensor that comes for it must hold the same bytes, and is not sent again.
+// ("model.embed_tokens"). A tensor that comes for it must hold the same bytes, and is not sent again. Resource, as
+// every Module.
 class LAYERCAST_PUBLIC SharedWithTarget final : public Module {
  public:
   SharedWithTarget(std::string class_name, std::string path) : Module(std::move(class_name)), path_(std::move(path)) {}

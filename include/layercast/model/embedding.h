@@ -1,4 +1,5 @@
-// The two ends of a language model whose rows are the vocabulary, split over ranks and padded.
+// The two ends of a language model whose rows are the vocabulary, the embedding and the lm_head: split over ranks, and
+// padded. Used by model families.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +13,22 @@
 
 namespace layercast {
 
-// Rows of a vocabulary that one rank holds: [its original rows | padding | its added rows | padding]. Both parts
-// are padded to a multiple of 64 rows over all ranks. Value; half-open ranges of token ids.
+// The rows of a vocabulary that one rank holds: [its original rows | padding | its added rows | padding]. The original
+// rows of all ranks together are padded to a multiple of kPadding, and so are the added ones. Value; the ranges are
+// half-open and of token ids.
 struct LAYERCAST_PUBLIC VocabRange {
   std::int64_t org_begin = 0, org_end = 0;      // rows that checkpoints hold
   std::int64_t added_begin = 0, added_end = 0;  // rows for tokens that were added (adapters); never loaded
-  std::int64_t org_rows = 0;                    // with padding; added rows follow
-  std::int64_t rows = 0;                        // altogether
+  std::int64_t org_rows = 0;                    // how many original rows this rank has, with padding
+  std::int64_t rows = 0;                        // how many rows this rank has altogether
 
   static constexpr std::int64_t kPadding = 64;
   // `vocab_size` counts the added tokens, `org_vocab_size` does not.
   static VocabRange Of(const ParallelConfig& parallel, std::int64_t vocab_size, std::int64_t org_vocab_size);
 };
 
-// "weight" [rows, embedding_dim]. Rows that no token of the checkpoint has are zero.
+// An embedding, split over ranks by rows: "weight" [rows, embedding_dim]. Rows that belong to no token of the
+// checkpoint are zero.
 class LAYERCAST_PUBLIC VocabParallelEmbedding : public Module {
  public:
   VocabParallelEmbedding(const LayerContext& context, std::int64_t vocab_size, std::int64_t embedding_dim,
@@ -44,7 +47,7 @@ class LAYERCAST_PUBLIC VocabParallelEmbedding : public Module {
   VocabRange range_;
 };
 
-// The same rows, with an optional "bias" [rows].
+// An lm_head with the rows of a VocabParallelEmbedding, and an optional "bias" [rows].
 class LAYERCAST_PUBLIC ParallelLMHead final : public VocabParallelEmbedding {
  public:
   ParallelLMHead(const LayerContext& context, std::int64_t vocab_size, std::int64_t embedding_dim, bool bias,

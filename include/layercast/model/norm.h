@@ -1,4 +1,4 @@
-// Normalization layers.
+// Normalization layers. Used by model families. Resources, as every Module.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace layercast {
 
-// "weight" [size], whole on every rank: x / sqrt(mean(x^2) + epsilon), times what the context's style says.
+// An RMS norm, "weight" [size], whole on every rank: x / sqrt(mean(x^2) + epsilon), multiplied as NormStyle says.
 class LAYERCAST_PUBLIC RMSNorm : public Module {
  public:
   RMSNorm(const LayerContext& context, std::int64_t size, double epsilon = 1e-6);
@@ -27,14 +27,14 @@ class LAYERCAST_PUBLIC RMSNorm : public Module {
   NormStyle style_;
 };
 
-// "weight" [size / parts]: a norm over `size` elements that ranks hold equal parts of, and whose mean is that of them
-// all. Where there are more ranks than parts, tp_size / parts neighbours hold the same one.
+// An RMS norm, "weight" [size / parts], over `size` elements of which ranks hold equal parts. The mean is taken over
+// all parts. If there are more ranks than parts, tp_size / parts neighbouring ranks hold the same part.
 class LAYERCAST_PUBLIC ParallelRMSNorm final : public RMSNorm {
  public:
   ParallelRMSNorm(const LayerContext& context, std::int64_t size, std::int64_t parts, double epsilon);
   std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
                                  const TensorSpec& spec) const override;
-  // How many elements all ranks hold together, those of neighbours each time.
+  // How many elements all ranks hold together. A part that several ranks hold counts once for each.
   std::int64_t total_size() const { return size_ * replicas_; }
 
  private:

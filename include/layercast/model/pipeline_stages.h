@@ -1,5 +1,5 @@
-// Which part of a decoder each stage of a pipeline-parallel engine holds, and what stands for the parts of others. Used
-// where a model's tree is put together.
+// Which part of a decoder each stage of a pipeline-parallel engine holds, and the stand-in for the parts of other
+// stages. Used where a model's tree is put together.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 namespace layercast {
 
-// Every stage has neighbouring layers, at least one: those of `pp_layer_partition`, or else equal numbers of them,
-// where what remains goes to the stages before the last one, one each from back to front (vLLM's get_pp_indices). The
-// first stage has the embedding, the last one the final norm and lm_head, and the draft model where there is one; the
-// embedding is on both where it is tied or a draft model shares it. Value.
+// Every stage has at least one layer, and its layers are neighbours. How many it has, `pp_layer_partition` says. If
+// that is empty, stages have equal numbers, and the layers that remain go to the stages before the last one, one each
+// from back to front (vLLM's get_pp_indices). The first stage has the embedding. The last one has the final norm,
+// lm_head and the draft model, if there is one; it has the embedding too if that is tied or a draft model shares it.
+// Value.
 class LAYERCAST_PUBLIC PipelineStages {
  public:
-  // Throws kInvalidArgument, naming both numbers, for a rank that is none, more stages than layers, and a partition
-  // that is not one of these layers.
+  // Throws kInvalidArgument, naming both numbers, for a rank that does not exist, for more stages than layers, and for
+  // a partition that does not have these stages and layers.
   PipelineStages(const ParallelConfig& parallel, std::int64_t num_layers);
 
   bool is_first() const { return stage_ == 0; }
@@ -34,13 +35,14 @@ class LAYERCAST_PUBLIC PipelineStages {
 
  private:
   int stage_;
-  std::vector<std::int64_t> ends_;  // the layer behind the last one of each stage
+  std::vector<std::int64_t> ends_;  // by stage: one more than its last layer
 };
 
-// "pipeline stage 1": who holds what other stages do not.
+// What a stage is called in reports and errors: "pipeline stage 1".
 LAYERCAST_PUBLIC std::string StageName(int stage);
 
-// A part of the model that other stages hold: has no parameters, and takes every name below it without a look.
+// Stands for a part of the model that other stages hold. It has no parameters, and accepts every name below it
+// unchecked. Resource, as every Module.
 class LAYERCAST_PUBLIC PPMissingLayer final : public Module {
  public:
   // `held_by`: "pipeline stage 1".

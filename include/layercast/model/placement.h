@@ -1,4 +1,4 @@
-// Where one piece of one checkpoint tensor goes. Values.
+// Where one piece of one checkpoint tensor goes. Layers answer with it, and load plans hold it. Values.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace layercast {
 
-// A half-open box of elements: `extent[d]` of them from `begin[d]` on, for each of `rank` dimensions.
+// A half-open box of elements: in each dimension d of `rank`, `extent[d]` of them from `begin[d]` on. Value.
 struct LAYERCAST_PUBLIC Box {
   static constexpr std::size_t kMaxRank = 4;
 
@@ -19,14 +19,14 @@ struct LAYERCAST_PUBLIC Box {
   std::array<std::int64_t, kMaxRank> extent{};
 
   static Box Whole(const Shape& shape);
-  // `whole` with dimension `axis` narrowed to [first, first + count).
+  // The box of the whole shape, with dimension `axis` narrowed to [first, first + count).
   static Box Slice(const Shape& shape, std::size_t axis, std::int64_t first, std::int64_t count);
   std::int64_t num_elements() const;
   bool operator==(const Box&) const = default;
 };
 
-// How the elements of a source box are arranged in a destination box of equal size. The default: in the same row-major
-// order. Value.
+// How the elements of a source box are arranged in a destination box of equal size. By default, they are in the same
+// row-major order. Value.
 struct LAYERCAST_PUBLIC ElementOrder {
   bool transposed = false;   // the last two dimensions of one box are those of the other, swapped
   bool interleaved = false;  // along the destination's axis 1: first the source's even elements, then its odd ones
@@ -34,16 +34,16 @@ struct LAYERCAST_PUBLIC ElementOrder {
   bool is_same() const { return !transposed && !interleaved; }
 };
 
-// An owner's answer to "where does this tensor go": the source box of the checkpoint tensor lands in the
-// destination box of the owner's parameter number `parameter`.
+// An owner's answer to "where does this tensor go?" The source box of the checkpoint tensor lands in the destination
+// box of the owner's parameter number `parameter`. Value.
 struct PlacedPiece {
   std::uint32_t parameter = 0;
   Box source;
   Box destination;
   std::string_view shard_id;  // "q", "0", ... or empty; lives as long as the module
   ElementOrder order = {};
-  bool shared = false;      // one number of each part of a fused layer, for one of all: the largest of them
-  bool reciprocal = false;  // what lands is one divided by each of the source's elements, which are f32
+  bool shared = false;      // the parts of a fused layer bring a number each; the parameter gets the largest of them
+  bool reciprocal = false;  // the source's elements are f32, and what lands is one divided by each of them
 };
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// Which model family builds the tree for which architecture. The host program makes a registry, adds its own families,
-// and hands it over.
+// Which model family builds the tree for which architecture. A host program makes a registry, and may add families of
+// its own.
 #pragma once
 
 #include <functional>
@@ -27,30 +27,31 @@ using ModelFactory =
 // Value: copies are independent. Reading is thread-safe.
 class LAYERCAST_PUBLIC ModelRegistry {
  public:
-  // With the families of this build: docs/models.md lists them.
+  // A registry with the families of this build, which docs/models.md lists.
   static ModelRegistry Builtin();
 
-  // `architecture`: the name in config.json's `architectures`. `limits`: in words, what the family leaves out.
-  // Throws kInvalidArgument if it is registered already.
+  // `architecture` is the name in config.json's `architectures`. `limits` says in words what the family leaves out.
+  // Throws kInvalidArgument if the architecture is registered already.
   void Register(std::string architecture, ModelFactory factory, std::string limits = {});
-  // For draft layers in the target's own checkpoint (`draft` empty in BuildWithDraft) `architecture` is the target's;
-  // for a draft model with a checkpoint of its own it is the draft model's. Throws kInvalidArgument if it is registered
-  // already.
+  // RegisterDraftLayers is for draft layers in the target's own checkpoint (`draft` is empty in BuildWithDraft), and
+  // `architecture` is the target's. RegisterDraftModel is for a draft model with a checkpoint of its own, and
+  // `architecture` is the draft model's. Both throw kInvalidArgument if it is registered already.
   void RegisterDraftLayers(std::string architecture, DraftFactory factory);
   void RegisterDraftModel(std::string architecture, DraftFactory factory);
   std::vector<std::string> architectures() const;                    // sorted
-  const std::string& limits(const std::string& architecture) const;  // of one that is registered
+  const std::string& limits(const std::string& architecture) const;  // of an architecture that is registered
 
-  // The tree of the first of the configuration's architectures that is known, in the configuration's dtype. `names`:
-  // what the trainer calls tensors -> what the family's checkpoints call them. Throws kUnsupported, listing the known
-  // ones, if none is known, and kInvalidArgument on an invalid configuration.
+  // Builds the tree of the first of the configuration's architectures that is registered, in the configuration's dtype.
+  // `names` maps what the trainer calls tensors to what the family's checkpoints call them. Throws kUnsupported,
+  // listing the registered architectures, if there is none, and kInvalidArgument on an invalid configuration.
   std::unique_ptr<Module> Build(const ModelConfig& config, const ParallelConfig& parallel,
                                 const WeightsMapper& names = {}) const;
   std::unique_ptr<Module> Build(const ModelDescription& description, const ParallelConfig& parallel,
                                 const WeightsMapper& names = {}) const;
-  // The same, with a second tree under kDraftRoot, for the draft model that speculates for it: built from the draft
-  // layers of the target's own checkpoint (MTP), or as `draft` describes it. In a pipeline the last stage has it, and
-  // the embedding that it shares. Throws kUnsupported, listing the known ones, for one that is not registered.
+  // Builds what Build does, with a second tree under kDraftRoot, for the draft model that speculates for it. If `draft`
+  // is empty, that tree is of the draft layers in the target's own checkpoint (MTP); otherwise it is what `draft`
+  // describes. In a pipeline, the last stage has it, and the embedding that it shares. Throws kUnsupported, listing the
+  // registered ones, if its architecture is not registered.
   std::unique_ptr<Module> BuildWithDraft(const ModelConfig& target, const std::optional<ModelConfig>& draft,
                                          const ParallelConfig& parallel, const WeightsMapper& names = {}) const;
 

@@ -1,6 +1,6 @@
 // How a checkpoint's tensors are read if the trainer lays them out differently from the model: in another shape,
-// transposed, or several tensors in one. A family or a host program declares it by name; nothing is guessed from
-// shapes. (Another dtype needs no declaration: tensors are cast to the model's, and reported as cast.)
+// transposed, or several tensors in one. A family or a host program declares this by the tensors' names; nothing is
+// guessed from shapes. (Another dtype needs no declaration: tensors are cast to the model's, and reported as cast.)
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@
 
 namespace layercast {
 
-// One declaration: the checkpoint's tensors of these names, and what becomes of them. Value.
+// One declaration: which of a checkpoint's tensors it is about, by name, and what becomes of them. Value.
 struct LAYERCAST_PUBLIC SourceTransform {
   enum class Kind : std::uint8_t { kSqueeze, kReshape, kTranspose, kSplit, kDeinterleave };
   struct Part {
     std::string to;         // takes the place of what matched, as in a NameRule
-    std::int64_t size = 0;  // along the axis; of kSplit alone
+    std::int64_t size = 0;  // along the axis; kSplit alone has it
   };
 
   NameRule::Match match = NameRule::Match::kSuffix;
@@ -35,14 +35,14 @@ struct LAYERCAST_PUBLIC SourceTransform {
 
   // Drops an axis of size one: [C, 1, K] -> [C, K].
   static SourceTransform Squeeze(NameRule::Match match, std::string from, std::size_t axis);
-  // The same elements, row-major, in this shape; -1, at most once, stands for what is left.
+  // Gives the same elements, row-major, another shape. One dimension may be -1, which stands for what is left.
   static SourceTransform Reshape(NameRule::Match match, std::string from, Shape shape);
-  // The last two axes swapped: [in, out] -> [out, in].
+  // Swaps the last two axes: [in, out] -> [out, in].
   static SourceTransform Transpose(NameRule::Match match, std::string from);
-  // One tensor for each part, consecutive along the axis, whose size is the sum of theirs.
+  // Makes one tensor for each part. The parts follow each other along the axis, whose size is the sum of theirs.
   static SourceTransform Split(NameRule::Match match, std::string from, std::size_t axis, std::vector<Part> parts);
-  // One tensor for each part, alternating along the axis: of two parts, the first has the even elements, the second the
-  // odd ones.
+  // Makes one tensor for each part. The parts alternate along the axis: of two, the first has the even elements, the
+  // second the odd ones.
   static SourceTransform Deinterleave(NameRule::Match match, std::string from, std::size_t axis,
                                       std::vector<std::string> parts);
 
@@ -54,31 +54,32 @@ struct LAYERCAST_PUBLIC SourceView {
   TensorSpec spec;  // the tensor that transforms make, which the tree is asked about
   Shape read_as;    // the shape in which the checkpoint tensor's elements are read, row-major
   Box within;       // the part of `read_as` that `spec` is
-  // For each axis of `spec` the axes of `read_as` that it is composed of, as a number is of its digits; those of a
-  // single element are left out. Empty for a tensor that no rule matches.
+  // For each axis of `spec`, the axes of `read_as` whose indices make up its index, as digits make up a number. Axes of
+  // a single element are left out. Empty for a tensor that no rule matches.
   std::vector<std::vector<std::uint8_t>> axes;
-  bool transposed = false;  // the axes come in order, except that those of the last two axes of `spec` are swapped
+  bool transposed = false;  // the axes are in order, except that those of the last two axes of `spec` are swapped
 
-  // `piece`, whose source box refers to `spec`, with the box of `read_as` in its place. Throws kUnsupported, naming
-  // both, if its elements are not a box of `read_as`.
+  // Returns `piece`, whose source box refers to `spec`, with the box of `read_as` as its source box. Throws
+  // kUnsupported, naming both, if its elements are not a box of `read_as`.
   PlacedPiece InSource(const PlacedPiece& piece) const;
 };
 
-// Declarations, in order. All that match a tensor's name apply, one after the other, to it and to every part that
-// earlier ones made of it. Immutable value; copies share their rules.
+// Declarations, in order. All that match a tensor's name apply, one after the other, to the tensor and to every part
+// that earlier ones made of it. Immutable value; copies share their rules.
 class LAYERCAST_PUBLIC SourceTransforms {
  public:
   SourceTransforms() = default;  // every tensor is read as it is
-  // Throws kInvalidArgument, naming the rule: nothing to match, no parts, sizes below one.
+  // Throws kInvalidArgument, naming the rule, if one has nothing to match, no parts, or sizes below one.
   explicit SourceTransforms(std::vector<SourceTransform> transforms);
 
   bool Matches(std::string_view name) const;
-  // Throws kInvalidArgument, naming tensor, rule and shape, if a rule cannot apply to such a tensor, and kUnsupported
-  // for an order of transforms that cannot be carried out by copying boxes.
+  // The tensors that the declarations make of a checkpoint tensor. Throws kInvalidArgument, naming tensor, rule and
+  // shape, if a rule cannot apply to such a tensor, and kUnsupported for an order of transforms that cannot be carried
+  // out by copying boxes.
   std::vector<SourceView> Apply(const TensorSpec& spec) const;
-  // Those that match, as Describe says them.
+  // The declarations that match the name, each as SourceTransform::Describe has it.
   std::vector<std::string> Describe(std::string_view name) const;
-  std::vector<std::string> Describe() const;  // all of them
+  std::vector<std::string> Describe() const;  // all declarations
 
  private:
   struct Rule;

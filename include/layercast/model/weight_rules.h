@@ -1,5 +1,5 @@
-// A trainer's names and layouts of tensors, from one JSON file (engine_side/model/WEIGHT_RULES.md). It declares name
-// rules and transforms without a host program: `layercast plan` and `layercast serve` take it.
+// A trainer's names and layouts of tensors, from one JSON file (engine_side/model/WEIGHT_RULES.md). The file declares
+// name rules and transforms without a host program: `layercast plan` and `layercast serve` take it.
 #pragma once
 
 #include <filesystem>
@@ -15,21 +15,20 @@ namespace layercast {
 
 // Immutable value.
 struct LAYERCAST_PUBLIC WeightRules {
-  SourceTransforms transforms{};  // of the checkpoint's names
-  WeightsMapper names{};          // of what the transforms make; applied before the family's own rules
+  SourceTransforms transforms{};  // these match the checkpoint's names
+  WeightsMapper names{};          // these match the names that transforms make; applied before the family's own rules
 
   // Throws kInvalidArgument, naming the field ("transforms[2].split.axis: expected an integer of at least 0, got -1"),
-  // the rule, or the place where the text is no JSON.
+  // the rule, or the place where the text is not JSON.
   static WeightRules Parse(std::string_view json);
-  // Of a file's text; messages begin with the path.
+  // Parses the text of the file at `path`, with which messages then begin.
   static WeightRules Parse(std::string_view json, const std::filesystem::path& path);
-  // The same of what TextOf returns.
+  // Parses what TextOf returns.
   static WeightRules FromFile(const std::filesystem::path& path);
-  // What such a file holds. Throws kNotFound, and kInvalidArgument for one that is too long; messages begin with the
-  // path.
+  // Reads such a file. Throws kNotFound, or kInvalidArgument if it is too long; messages begin with the path.
   static std::string TextOf(const std::filesystem::path& path);
 
-  // Sets the transforms of `root` and puts the names before its mapper. To be called before a Receiver takes the tree.
+  // Sets the transforms of `root`, and puts the names before its mapper. Call it before a Receiver takes the tree.
   void ApplyTo(Module& root) const;
 };
 

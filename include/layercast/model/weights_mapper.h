@@ -1,5 +1,5 @@
-// What checkpoints call a tensor -> what the module tree calls it: rules on names only. A family may have one; a host
-// program may put its own before it.
+// From what checkpoints call a tensor to what the module tree calls it, by rules on names alone. A family may have a
+// mapper, and a host program may put its own before it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace layercast {
 
-// One rule. All but regular expressions match whole path segments: the prefix "model" begins "model.norm.weight", not
+// One rule. All but regular expressions match whole path segments: the prefix "model" matches "model.norm.weight", not
 // "models.norm.weight". A match that is already part of the rule's own result is left alone: the suffix rule "k_scale"
 // -> "attn.k_scale" does not match "self_attn.attn.k_scale". Value.
 struct LAYERCAST_PUBLIC NameRule {
@@ -23,41 +23,44 @@ struct LAYERCAST_PUBLIC NameRule {
 
   Match match = Match::kSegments;
   std::string from;
-  std::optional<std::string> to;  // nothing: the tensor is left out
-  std::string reason;             // why it is left out
-  bool report_unused = false;     // load plans name it where it touches no tensor
+  std::optional<std::string> to;  // empty: the tensor is left out
+  std::string reason;             // why the tensor is left out
+  bool report_unused = false;     // load plans name the rule if it touches no tensor
 
   static NameRule Segments(std::string from, std::string to);  // anywhere in the name, every occurrence
   static NameRule Prefix(std::string from, std::string to);    // `to` may be empty
   static NameRule Suffix(std::string from, std::string to);
-  static NameRule Regex(std::string pattern, std::string to);  // PCRE2's; every match, "$1" is its first group
+  static NameRule Regex(std::string pattern, std::string to);  // PCRE2; every match; "$1" in `to` is its first group
   static NameRule Drop(Match match, std::string from, std::string reason);
 
   std::string Describe() const;       // "prefix model.language_model -> model"
   std::string DescribeMatch() const;  // "prefix model.language_model"
 };
 
-// Rules in order, each applied to what those before it made of the name. Immutable value; copies share their rules.
+// Rules, in order. Each is applied to what the rules before it made of the name. Immutable value; copies share their
+// rules.
 class LAYERCAST_PUBLIC WeightsMapper {
  public:
   struct Mapping {
     std::string name;                    // as the tree calls it
     std::vector<std::uint32_t> applied;  // the rules that changed it, by their indices
-    bool dropped = false;                // by the last of them
+    bool dropped = false;                // the last applied rule leaves the tensor out
   };
 
   WeightsMapper() = default;  // leaves every name as it is
-  // Throws kInvalidArgument, naming the rule: nothing to match, not whole segments, no regular expression.
+  // Throws kInvalidArgument, naming the rule, if one has nothing to match, does not have whole path segments, or is not
+  // a valid regular expression.
   explicit WeightsMapper(std::vector<NameRule> rules);
 
-  // Mapping a mapped name changes nothing: throws kInvalidArgument naming the rule where that would not hold.
+  // Applies the rules. Mapping a name that was mapped changes nothing: if the rules would change it again, Map throws
+  // kInvalidArgument, naming the rule.
   Mapping Map(std::string_view name) const;
-  // Whether some rule matches the name as it is: most names of most checkpoints need no more than this.
+  // Whether some rule matches the name as it is. If none does, Map leaves it alone; most names need no more than this.
   bool Matches(std::string_view name) const;
   std::span<const NameRule> rules() const;
   bool empty() const { return rules().empty(); }
 
-  // First these rules, then those of `after`.
+  // A mapper of these rules, followed by those of `after`.
   WeightsMapper operator|(const WeightsMapper& after) const;
 
  private:
@@ -67,8 +70,8 @@ class LAYERCAST_PUBLIC WeightsMapper {
   std::shared_ptr<const Rules> rules_;  // the other owners are copies of this value
 };
 
-// Every form in which checkpoints name the scales of a key/value cache -> "<attention>.attn.k_scale" and the like;
-// one for both is "<attention>.attn.kv_scale".
+// The rules from every form in which checkpoints name the scales of a key/value cache to "<attention>.attn.k_scale" and
+// the like. One scale for both becomes "<attention>.attn.kv_scale".
 LAYERCAST_PUBLIC WeightsMapper KvScaleNames();
 
 }  // namespace layercast
