@@ -12,8 +12,8 @@
 namespace layercast {
 namespace {
 
-// Of each byte, on average. Tied weights and drafts take some twice; modules that share one layer's weights, as often
-// as there are of them.
+// How often a schedule may read each byte, on average. Tied weights and drafts need some bytes twice, and modules that
+// share one layer's weights need them once for each module.
 constexpr std::uint64_t kMostReadings = 16;
 
 constexpr std::size_t kLongestName = 1024;

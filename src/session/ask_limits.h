@@ -1,5 +1,5 @@
-// What a publisher does for one receiver at most: a subscription is a few bytes on the wire, and an order to read a
-// version, to digest it and to look for its magnitudes. Used by the offer desk.
+// Limits on what a receiver may ask of a publisher. A subscription is a few bytes on the wire, but it makes the
+// publisher read a version, digest it and compute magnitudes. Used by the offer desk.
 #pragma once
 
 #include <span>
@@ -12,18 +12,18 @@
 
 namespace layercast {
 
-// Throws kInvalidArgument, with the name in quotes, unless all that a receiver calls itself and others by can be
-// printed as it is, and is no longer than a name: it stands in logs, in errors, and in what the publisher tells others.
+// Throws kInvalidArgument, quoting the name, unless every name in the hello is printable and no longer than a name may
+// be: names appear in logs, in errors, and in what the publisher tells others.
 void CheckNames(const wire::Hello& hello);
 void CheckRelayName(const std::string& endpoint);
 
-// Regions lie inside their tensors (CheckSchedule). A tensor that goes to several places is asked for in each. Throws
-// kResourceExhausted, with the most that is taken and what was asked for, where a schedule reads the version over and
-// over.
+// Throws kResourceExhausted, with the limit and what was asked for, if a schedule reads the version over and over. Some
+// repetition is fine: a tensor that goes to several places is asked for once for each. The schedule must have passed
+// CheckSchedule.
 void CheckReadings(const Schedule& schedule, const Manifest& manifest);
 
-// Throws kInvalidArgument, naming the tensor, for one that is not there, for axes that do not fit it, and for a tensor
-// that is asked for twice; kResourceExhausted where the answers together would be larger than the version.
+// Throws kInvalidArgument, naming the tensor, if it is not in the manifest, if the axes do not fit it, or if it is
+// asked for twice; kResourceExhausted if the answers together would be larger than the version.
 void CheckAmaxRequests(std::span<const AmaxRequest> requests, const Manifest& manifest);
 
 }  // namespace layercast

@@ -13,8 +13,8 @@ namespace {
 using Clock = Deadline::Clock;
 
 constexpr std::chrono::milliseconds kProbeTime{5'000};
-constexpr std::chrono::seconds kTryAgainAfter{60};  // a channel that failed
-constexpr std::size_t kMostMeasured = 256;          // ends remembered
+constexpr std::chrono::seconds kTryAgainAfter{60};  // how long a channel that failed is left alone
+constexpr std::size_t kMostMeasured = 256;          // how many ends are remembered
 constexpr double kNoDifference = 1.1;
 constexpr const char* kByName = "only when it is asked for by name";
 
@@ -23,14 +23,14 @@ const wire::ChannelAddress* FindOffered(const wire::Welcome& welcome, std::strin
   return found == welcome.channels.end() ? nullptr : &*found;
 }
 
-// A session's own deadline is far too far away to learn that a publisher is frozen.
+// A session's own deadline is much too late for finding out that a publisher is frozen.
 std::unique_ptr<FetchingEnd> Connect(const Transport& transport, const std::string& address, Deadline deadline) {
   return transport.Connect(address, deadline.AtMost(transport.connect_time()));
 }
 
 bool CanBeTaken(const ChannelTrial& trial) { return trial.usable && !trial.by_name; }
 
-// One that was tried by name works, and is left all the same.
+// Why a channel that was tried is not taken. One that works may be left because it is taken only by name.
 std::string WhyNotTaken(const ChannelTrial& trial) { return trial.usable ? kByName : trial.reason; }
 
 std::string Join(const std::vector<ChannelTrial>& trials, bool taken, const char* separator) {
@@ -82,7 +82,7 @@ ChannelChooser::ChannelChooser(std::vector<std::unique_ptr<Transport>> transport
 ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
                                      bool measured) {
   const std::lock_guard lock(mutex_);
-  if (!forced.empty()) {  // what failed is tried again: there is nothing else
+  if (!forced.empty()) {  // a forced channel is tried again even if it failed before: there is no other
     std::erase_if(measured_, [&](const auto& end) { return end.first.first == forced && end.second.error; });
   }
   while (true) {
@@ -124,7 +124,7 @@ std::vector<ChannelTrial> ChannelChooser::Try(const wire::Welcome& welcome, cons
   for (const std::unique_ptr<Transport>& transport : transports_) {
     if (!forced.empty() && transport->name() != forced) continue;
     trials.push_back(TryOne(*transport, mine, welcome, {.named = !forced.empty(), .measured = measured}, deadline));
-    if (!forced.empty()) trials.back().by_name = false;         // it was
+    if (!forced.empty()) trials.back().by_name = false;         // it was asked for by name
     if (trials.back().usable && trials.back().attaches) break;  // the others need no measurement
   }
   if (trials.empty()) ThrowNoChannel(forced);
@@ -160,7 +160,8 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
   trial.lane = measured.lane;
   trial.gb_per_s = measured.gb_per_s;
   if (measured.error) trial.reason = measured.error->what();
-  // It works without a probe, which publishers of another make may not offer.
+  // kNotFound means that the publisher offers no probe, as those of other makes may not. The channel works all the
+  // same.
   trial.usable = !measured.error || measured.error->code() == ErrorCode::kNotFound;
   return trial;
 }
@@ -185,7 +186,7 @@ const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transpo
   } catch (const Error& error) {
     measured.error = error;
   }
-  if (deadline.Stopped()) {  // in the middle of a measurement that would be remembered
+  if (deadline.Stopped()) {  // a measurement that was cut short must not be remembered
     measured_.erase(key);
     throw Error(ErrorCode::kCancelled, "measuring channel " + key.first + ": this attempt was given up");
   }
@@ -195,7 +196,7 @@ const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transpo
   return measured;
 }
 
-// The one that was asked for says best itself what is the matter with it.
+// A channel that was asked for by name throws its own error, which says best what is wrong.
 void ChannelChooser::ThrowWhatFailed(const wire::Welcome& welcome, const std::string& forced) const {
   const wire::ChannelAddress* const offered = FindOffered(welcome, forced);
   if (offered == nullptr) return;

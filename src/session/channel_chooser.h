@@ -1,5 +1,5 @@
-// Picks the data channel between two ends: what both have and can use is measured, and the fastest taken; or the one
-// that was asked for by name.
+// Picks the data channel between a receiver and a publisher: it measures the channels that both have and can use, and
+// takes the fastest; or it takes the one that was asked for by name.
 #pragma once
 
 #include <map>
@@ -18,12 +18,12 @@
 
 namespace layercast {
 
-// What became of one channel between this end and a publisher.
+// The outcome of trying one channel to a publisher. Value.
 struct ChannelTrial {
   std::string name;
   bool usable = false;
   bool attaches = false;  // hands out views of the publisher's memory
-  bool by_name = false;   // taken only where it is asked for by name
+  bool by_name = false;   // taken only if it is asked for by name
   double gb_per_s = 0;    // 0: not measured
   std::string lane{};     // FetchingEnd::lane
   std::string reason{};   // why it is not usable, or was not measured
@@ -34,10 +34,10 @@ std::string RateText(double gb_per_s);
 // "shm 9.4 GB/s"
 std::string Describe(const ChannelTrial& trial);
 
-// The index of the one to use, or nullopt: the first that attaches, since nothing is faster than to read where it lies;
-// else the fastest, where a tenth more counts as no difference, and the first of those.
+// The index of the channel to use, or nullopt if there is none. It is the first that attaches, since nothing is faster
+// than reading bytes where they lie; or else the fastest. Of channels within a tenth of each other, the first is taken.
 std::optional<std::size_t> PickChannel(const std::vector<ChannelTrial>& trials);
-// In words: "the fastest: ucx 3.9 GB/s, zmq 2.8 GB/s".
+// Why that channel was picked, in words: "the fastest: ucx 3.9 GB/s, zmq 2.8 GB/s".
 std::string WhyPicked(const std::vector<ChannelTrial>& trials, std::size_t picked);
 
 struct ChosenChannel {
@@ -51,24 +51,25 @@ struct ChosenChannel {
 // This host, as the handshake carries it.
 wire::Host MyHost();
 
-// Resource; thread-safe: one session at a time chooses. It remembers what it measured to a publisher's ends, so that
-// only the first session with a publisher waits for it: tens of milliseconds, and at most some seconds for a channel
-// that does not answer. Keep it for the next session: so do the transports inside with their mappings.
+// Resource; thread-safe: one session at a time chooses. It remembers what it measured with each publisher, so that only
+// the first session with a publisher pays for it: tens of milliseconds, and at most some seconds for a channel that
+// does not answer. So keep it from session to session; the transports inside keep their mappings too.
 class ChannelChooser {
  public:
   explicit ChannelChooser(std::vector<std::unique_ptr<Transport>> transports = AllTransports());
 
-  // `forced` empty: any. Not `measured`: the first that is viable, where its end offers nothing to measure by. Throws
-  // kUnsupported naming every channel and why it is not usable; with a forced one there is no falling back to another,
-  // and what it throws is thrown on. Where the deadline is stopped it throws, and remembers nothing of what it was
-  // measuring.
+  // Connects the best channel, or the one called `forced` if that is not empty. If not `measured`, because the
+  // publisher offers nothing to measure with, it takes the first viable one. Throws kUnsupported, naming every channel
+  // and why it is not usable. A forced channel has no fallback: its own error is thrown. If the deadline is stopped it
+  // throws, and remembers nothing of the measurement under way.
   ChosenChannel Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
                        bool measured = true);
-  // Every channel of this build, each measured anew.
+  // Tries every channel of this build, and measures each anew.
   std::vector<ChannelTrial> TryAll(const wire::Welcome& welcome, Deadline deadline);
 
  private:
-  // An end of a publisher: channel and address. A publisher that was started again has others.
+  // A publisher's end of a channel: the channel's name and the address. A publisher that was restarted has new
+  // addresses.
   using EndKey = std::pair<std::string, std::string>;
   struct Measured {
     bool attaches = false;
@@ -78,16 +79,16 @@ class ChannelChooser {
     Deadline::Clock::time_point at{};
   };
 
-  // What was asked for, or all.
+  // Tries the channel called `forced`, or all if that is empty.
   std::vector<ChannelTrial> Try(const wire::Welcome& welcome, const std::string& forced, bool measured,
                                 Deadline deadline);
   struct Trying {
-    bool named = false;     // also one that is taken only by name
-    bool measured = false;  // else: as far as is known
+    bool named = false;     // also tries channels that are taken only by name
+    bool measured = false;  // measures; false: uses what is known already
   };
   ChannelTrial TryOne(const Transport& transport, const HostIdentity& mine, const wire::Welcome& welcome,
                       const Trying& how, Deadline deadline);
-  // What is known of an end, if that is not too long ago; else null.
+  // What is known of an end, or null if it is nothing or too old.
   const Measured* Known(const EndKey& key) const;
   const Measured& Measure(const Transport& transport, const std::string& address, Deadline deadline);
   void ThrowWhatFailed(const wire::Welcome& welcome, const std::string& forced) const;

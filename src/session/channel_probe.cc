@@ -17,7 +17,7 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-// What one pass fetches: the probe's first bytes, in chunks of one size.
+// What one pass fetches: the probe's first bytes, in chunks of equal size.
 struct Cut {
   std::size_t chunk_bytes;
   std::uint32_t chunks;
@@ -27,12 +27,13 @@ constexpr Cut kWhole{.chunk_bytes = std::size_t{1} << 20, .chunks = 16};   // a 
 constexpr Cut kBegin{.chunk_bytes = std::size_t{64} << 10, .chunks = 16};  // a slow link brings some of it in time
 static_assert(kWhole.bytes() == kProbeBytes);
 
-// Long enough that one late wake-up does not decide; a pass that takes longer than the second is measurement enough.
+// How long to measure: long enough that one late wake-up does not decide. A pass that takes longer is enough by itself.
 constexpr std::chrono::milliseconds kMeasuredTime{20};
 constexpr std::chrono::milliseconds kSlowPass{200};
 constexpr int kMostPasses = 8;
 
-// Nothing that repeats within a page: what compresses or dedups would measure too well.
+// Fills it with bytes that do not repeat within a page: bytes that can be compressed or deduplicated would measure too
+// fast.
 void FillProbe(std::span<std::byte> bytes) {
   std::uint64_t state = 0;
   std::array<std::uint64_t, 4096> block{};
@@ -43,7 +44,7 @@ void FillProbe(std::span<std::byte> bytes) {
   }
 }
 
-// Of the chunks of a cut; the same in every process.
+// The digests of a cut's chunks, which are the same in every process.
 std::vector<Digest> DigestsOf(const Cut& cut, std::span<const std::byte> probe) {
   std::vector<Digest> made;
   for (std::uint32_t i = 0; i < cut.chunks; ++i) {
@@ -65,7 +66,7 @@ struct ProbeDigests {
   }
 };
 
-// What was fetched and digested, and how long it took.
+// How much a pass has fetched and digested, and how long that took.
 struct Pass {
   std::size_t bytes = 0;
   Clock::duration elapsed{};
@@ -76,7 +77,8 @@ struct Pass {
   }
 };
 
-// Where the deadline ends it, what had come by then, and when the last of it did; the rest stays under way.
+// Times a pass. If the deadline ends it, the result is what had come by then, up to the moment when the last of it
+// came; the rest stays under way.
 Pass TimeOnePass(ChunkWindow& window, const Cut& cut, std::span<const Digest> digests, Deadline deadline) {
   const auto begin = Clock::now();
   Pass pass;
@@ -99,7 +101,7 @@ Pass TimeOnePass(ChunkWindow& window, const Cut& cut, std::span<const Digest> di
   return pass;
 }
 
-// Before the memory that its chunks go to is gone.
+// Closes the end when a scope is left, before the memory that its chunks go to is freed.
 class Closing {
  public:
   explicit Closing(FetchingEnd& end) : end_(end) {}
@@ -126,8 +128,8 @@ double MeasureChannel(FetchingEnd& end, MemoryResource& memory, Deadline deadlin
   if (begin.bytes == 0) throw Error(ErrorCode::kDeadlineExceeded, "nothing of the probe arrived in time");
   if (begin.bytes < kBegin.bytes()) return begin.gb_per_s();
   const auto time_whole = [&] { return TimeOnePass(window, kWhole, digests.whole, deadline); };
-  // The first pass maps and faults in memory, and lets TCP open its window: it counts only where no second is worth
-  // while.
+  // The first pass maps and faults in memory, and lets TCP open its window. It counts only if it was so slow that a
+  // second is not worth while.
   const Pass first = time_whole();
   if (first.bytes == 0) return begin.gb_per_s();
   if (first.bytes < kProbeBytes || first.elapsed >= kSlowPass) return first.gb_per_s();

@@ -1,5 +1,5 @@
-// A short measurement of a data channel before one is chosen: a receiver fetches bytes that both ends know, the way
-// that a session would. docs/transports.md says what it is good for.
+// A short measurement of a data channel before one is chosen: a receiver fetches bytes that both ends know, as a
+// session would. Used by the channel chooser. docs/transports.md says what it is good for.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace layercast {
 
-// Every publisher offers kProbeOffer beside its versions: one tensor of so many bytes.
+// The size of the one tensor of kProbeOffer, which publishers offer beside their versions.
 inline constexpr std::size_t kProbeBytes = std::size_t{16} << 20;
 
-// The publisher's part: the memory that is offered.
+// The publisher's part: the memory that is offered. Resource.
 class ProbeOffer {
  public:
   explicit ProbeOffer(MemoryResource& arena);
@@ -23,9 +23,10 @@ class ProbeOffer {
   Buffer bytes_;
 };
 
-// Bytes / 1e9 / seconds of fetching and digesting them, which is what a session's rate is of; of a link too slow for
-// all of them by the deadline, of those that came. Closes the end. Throws what the channel throws (kNotFound: a
-// publisher without a probe), kDeadlineExceeded when nothing came in time, and kCorrupt when other bytes did.
+// The channel's rate in GB/s: bytes / 1e9 / seconds of fetching and digesting them, as a session's rate is defined. If
+// the link is too slow for all bytes by the deadline, the rate is that of the bytes that came. Closes the end. Throws
+// what the channel throws (kNotFound if the publisher has no probe), kDeadlineExceeded if nothing came in time, and
+// kCorrupt if other bytes came.
 double MeasureChannel(FetchingEnd& end, MemoryResource& memory, Deadline deadline);
 
 }  // namespace layercast

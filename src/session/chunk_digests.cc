@@ -12,7 +12,7 @@
 namespace layercast {
 namespace {
 
-// Rows that are shorter than what a digest takes at once: packed, some at a time.
+// Digests rows that are shorter than what a digest takes at once, by packing some at a time.
 void UpdateWithShortRows(Digester& digester, const RegionView& view) {
   std::array<std::byte, std::size_t{16} << 10> packed;
   const std::size_t at_once = packed.size() / view.row_bytes;

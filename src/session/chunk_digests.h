@@ -1,4 +1,4 @@
-// The digests of chunks: what a publisher computes of a version's bytes for one schedule, and a receiver of what came.
+// The digests of chunks: a publisher computes them of a version's bytes for a schedule, a receiver of what arrived.
 #pragma once
 
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace layercast {
 
-// Where a region of an offered tensor lies. Throws kInvalidArgument when it leaves the tensor.
+// Where a region of an offered tensor lies. Throws kInvalidArgument if it leaves the tensor.
 RegionView ViewOf(const OfferedTensor& tensor, const Region& region);
 
-// Of a chunk in host memory: its regions' bytes, one after the other, rows packed.
+// The digest of a chunk in host memory: of its regions' bytes, one after the other, rows packed.
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
 Digest DigestOfViews(std::span<const RegionView> views);
 

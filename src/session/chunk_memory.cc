@@ -4,7 +4,7 @@
 
 namespace layercast {
 
-// A copy: the views may be of a publisher's own memory.
+// It changes a copy, because the views may be of a publisher's own memory.
 std::vector<RegionView> HostChunkMemory::Corrupted(std::span<const RegionView> views) {
   corrupted_.resize(NumBytes(views));
   std::vector<RegionView> copies = PackAll(views, corrupted_.data());

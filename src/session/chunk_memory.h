@@ -1,5 +1,5 @@
-// The memory that chunks come to, where a channel does not hand out its own, and what a session does with bytes there:
-// it digests them, and uses the memory again. The host's is here; an engine on a device brings its own
+// The memory that chunks arrive in, if the channel does not hand out its own, and what a session does with bytes there:
+// it digests them, and reuses the memory. Host memory is here; an engine on a device brings its own
 // (engine_side/device/device_chunks.h).
 #pragma once
 
@@ -15,29 +15,30 @@
 
 namespace layercast {
 
-// A digest that may still be under way: called once, it waits for it. Before that the bytes stay as they are.
+// A digest that may still be under way. It is called once, and waits for the digest. Until then the bytes must not
+// change.
 using PendingDigest = std::function<Digest()>;
 
-// One thread only.
+// Resource; one thread only.
 class ChunkMemory {
  public:
-  // A place behind all that was asked of the memory's consumers so far.
+  // A point in the consumers' work: after all that they were asked to do so far.
   using Mark = std::uint64_t;
 
   virtual ~ChunkMemory() = default;
   virtual MemoryResource& resource() = 0;
-  // The digest of the views' bytes, one after the other.
+  // Begins the digest of the views' bytes, one after the other.
   virtual PendingDigest BeginDigest(std::span<const RegionView> views) = 0;
-  // Digests are made behind all other work that was asked for before, by whomever: to be begun early.
+  // True if digests are queued behind all work that anyone asked for before, so that they should be begun early.
   virtual bool queues_digests() const { return false; }
-  // Views of the same bytes, but for one that is another: what a failpoint makes of a chunk. Valid until the next call.
+  // Views of a copy of the bytes in which one byte is changed, for a failpoint. Valid until the next call.
   virtual std::vector<RegionView> Corrupted(std::span<const RegionView> views) = 0;
   virtual Mark Now() = 0;
-  // Until the consumers are past it: then nobody reads any more what was given to them before.
+  // Waits until the consumers have passed the mark. Then none of them reads any more what they were given before it.
   virtual void Await(Mark mark) = 0;
 };
 
-// Consumers are through when they return.
+// Host memory, whose consumers are done when they return. Resource; one thread only.
 class HostChunkMemory final : public ChunkMemory {
  public:
   explicit HostChunkMemory(MemoryResource& memory) : memory_(memory) {}
@@ -55,7 +56,7 @@ class HostChunkMemory final : public ChunkMemory {
   std::vector<std::byte> corrupted_;
 };
 
-// The host's, and perhaps a device's, where the channel writes there. Borrows both.
+// The host's memory, and a device's if the channel writes there. Value; borrows both.
 struct ChunkPlaces {
   ChunkMemory& host;
   ChunkMemory* device = nullptr;

@@ -27,7 +27,8 @@ std::optional<wire::Message> ChunkReceiver::PollMessage(const std::string& stage
   return message;
 }
 
-// Errors name the publisher. One that has let go of what is read says why over the link, perhaps a moment later.
+// Makes a call on the channel; its errors name the publisher. If the publisher has let go of what is read, it says why
+// over the control link, perhaps a moment later, and that is the better error.
 template <typename Call>
 auto ChunkReceiver::OverChannel(const Call& call) {
   try {
@@ -60,7 +61,7 @@ std::optional<ArrivedChunk> ChunkReceiver::PollChunk(const std::string& stage, s
 }
 
 void ChunkReceiver::LookAtLink(const std::string& stage) {
-  parts_.publisher.link().TakeIn(manifest().size() + 1, stage);  // each tensor, and the end
+  parts_.publisher.link().TakeIn(manifest().size() + 1, stage);  // a message for each tensor, and one for the end
 }
 
 std::vector<RegionView> ChunkReceiver::Verified(ArrivedChunk& arrived, const Digest& expected) {

@@ -1,5 +1,5 @@
-// Receives the chunks of one schedule over the data channel to one publisher, and checks each against its digest. What
-// the walks over a snapshot and over a stream (fetch_snapshot.h, fetch_stream.h) share.
+// Receives the chunks of one schedule over the data channel to one publisher, and checks each against its digest. Used
+// by the walks over a snapshot and over a stream (fetch_snapshot.h, fetch_stream.h).
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,12 @@
 
 namespace layercast {
 
-// What a receiver of chunks works with; all of it outlives the receiver.
+// What a receiver of chunks works with. Value; all that it refers to outlives the receiver.
 struct ChunkReceiverParts {
   PublisherSession& publisher;
   const Schedule& schedule;
   std::span<const AmaxRequest> amax_requests;  // sorted by tensor
-  std::uint32_t first_tensor;                  // of its manifest, in the sink's numbers
+  std::uint32_t first_tensor;                  // the number that the publisher's first tensor has in the sink
   FetchSink& sink;
   FetchStats& stats;
   PublisherShare& share;  // of stats
@@ -49,14 +49,13 @@ class ChunkReceiver {
   ChunkWindow& window() { return window_; }
   const ChunkWindow& window() const { return window_; }
 
-  // How long one look at a channel or a link may take before others are looked at.
+  // How long one poll of a channel or a link may take before the others are polled.
   static constexpr std::chrono::milliseconds kPollStep{100};
 
-  // A message of the control link that has come, or comes within `step`, which counts as receiving; nullopt: it is time
-  // to look at other things.
+  // The next message of the control link, if one comes within `step`; otherwise nullopt. The wait counts as receiving.
   std::optional<wire::Message> PollMessage(const std::string& stage, std::chrono::milliseconds step = kPollStep);
   void Send(const wire::Message& message) { parts_.publisher.link().Send(message); }
-  // That chunk is right: who follows this receiver may have it.
+  // Says that the chunk was verified, so receivers that take from this one may have it.
   void NoteKept(std::uint32_t chunk) {
     if (parts_.memory.kept != nullptr) parts_.memory.kept->Ready(chunk);
   }
@@ -65,26 +64,26 @@ class ChunkReceiver {
   void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
 
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);
-  // Waits no longer than `step` for a chunk; nullopt: it is time for LookAtLink.
+  // Waits no longer than `step` for a chunk. On nullopt, call LookAtLink before the next call.
   std::optional<ArrivedChunk> PollChunk(const std::string& stage, std::chrono::milliseconds step = kPollStep);
-  // For streams, while only chunks are due. A dead publisher shows on the control link, whatever the channel; a live
-  // one may be ahead of its chunks: what it says of the next ones is kept for PollMessage. Throws what
+  // Looks at the control link of a stream while only chunks are due, because whatever the channel, a dead publisher
+  // shows there. A live publisher's messages may be ahead of its chunks: they are kept for PollMessage. Throws what
   // PublisherLink::TakeIn throws.
   void LookAtLink(const std::string& stage);
-  // What has come, without waiting, and the same of the link's state.
+  // A message that has come already; does not wait. Looks at the link's state as PollMessage does.
   std::optional<wire::Message> MessageThatCame(const std::string& stage) {
     return parts_.publisher.link().Receive(Deadline(Deadline::Clock::now()), stage);
   }
-  // Throws unless the offer's views are still its bytes (ChunkWindow).
+  // Throws unless views of this offer still show its bytes (ChunkWindow::ExpectOffered).
   void ExpectOffered(std::uint64_t offer);
-  // Its views, checked against its digest; valid until the next call.
+  // The chunk's views, after they were checked against its digest. Valid until the next call.
   std::vector<RegionView> Verified(ArrivedChunk& arrived, const Digest& expected);
-  // Throws unless so many magnitudes of that tensor were asked for.
+  // Throws unless as many magnitudes of that tensor were asked for.
   void CheckAmax(std::uint32_t tensor, std::size_t values) const;
 
   // "chunk 3 of 17 of run-17@42 over shm"
   std::string StageOf(std::size_t chunk) const;
-  // An error about what the publisher sent.
+  // Throws an error about what the publisher sent.
   [[noreturn]] void Refuse(const std::string& what) const;
 
  private:

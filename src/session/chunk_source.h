@@ -1,5 +1,5 @@
 // Where the chunks of a snapshot come from at the moment: its publisher, or a receiver that relays what it has taken.
-// Used by the walk over a snapshot, which may be sent from one relay to another. Resources; one thread only.
+// Used by the walk over a snapshot, which the publisher may move from one relay to another. Resources; one thread only.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,22 @@ namespace layercast {
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
-  // How many chunks, from the first on, may be asked for.
+  // How many chunks may be asked for: the schedule's first so many.
   virtual std::uint32_t ready() const = 0;
   virtual bool HasRoom() const = 0;
   virtual void Submit(std::uint32_t chunk) = 0;
-  // Waits no longer than `step`; nullopt: nothing came.
+  // Waits no longer than `step` for a chunk. Returns nullopt if none came.
   virtual std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step) = 0;
-  // The chunk has been consumed.
+  // Says that the chunk has been consumed.
   virtual void Done(std::uint32_t chunk) = 0;
-  // Keeps the session there alive, and sees that it is.
+  // Keeps the session with this source alive, and throws if the source is gone.
   virtual void LookAtLink(const std::string& stage) = 0;
-  // Everything has been consumed: throws unless it was what had been offered.
+  // Says that everything has been consumed. Throws unless the bytes read were those that had been offered.
   virtual void End() = 0;
 };
 
-// From the publisher itself: all of it is there from the beginning. The receiver's link is looked at elsewhere.
+// Chunks from the publisher itself, which has all of them from the beginning. The receiver's link to it is looked at
+// elsewhere.
 class PublisherSource final : public ChunkSource {
  public:
   PublisherSource(ChunkReceiver& receiver, std::uint64_t offer) : receiver_(receiver), offer_(offer) {}

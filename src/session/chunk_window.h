@@ -1,5 +1,5 @@
-// Chunks under way on a data channel, each with the memory that it goes to: the receiver's credits. Used by the
-// fetching half of a session.
+// The chunks that are under way on a data channel, each with the memory that it goes to. Their number is bounded: they
+// are the receiver's credits. Used by the fetching half of a session.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace layercast {
 
-// A chunk that has come. Its bytes stay until it is Done.
+// A chunk that has come. Its bytes stay until ChunkWindow::Done. Value; the views borrow the bytes.
 struct ArrivedChunk {
   std::uint32_t chunk = 0;
   std::vector<RegionView> views;  // one for each region
@@ -33,9 +33,9 @@ class ChunkWindow {
   struct Memory {
     std::size_t slots = 4;
     ChunkPlaces places;
-    RelayedChunks* kept = nullptr;  // where chunks go that are served on; null: to slots, which are used again
-    bool copies_out = false;        // also what a channel hands out views of: `kept` needs it, and who trusts nobody
-    WorkerPool* pool = nullptr;     // shares copying out; null: the fetching thread does it alone
+    RelayedChunks* kept = nullptr;  // where chunks go that this receiver relays; null: to slots, which are reused
+    bool copies_out = false;        // copies also what a channel hands out views of; for `kept`, or to trust no peer
+    WorkerPool* pool = nullptr;     // shares the copying out; null: the fetching thread does it alone
   };
   ChunkWindow(FetchingEnd& end, const Memory& memory) : end_(end), memory_(memory), place_(PlaceOf(end, memory)) {}
 
@@ -56,15 +56,15 @@ class ChunkWindow {
     return ArrivedChunk{static_cast<std::uint32_t>(completion->ticket), std::move(completion->views), std::move(digest),
                         &place_};
   }
-  // Checks that what was read from views of this offer was its bytes: the publisher has not let go of it meanwhile,
-  // which it does with a receiver that was silent for long (a frozen one). Throws kNotFound. To be called once nothing
-  // is under way.
+  // Checks that what was read from views of this offer was its bytes. They may not be, because a publisher lets go of
+  // an offer if its receiver was silent for long (was frozen, say). Throws kNotFound. Call it when nothing is under
+  // way.
   void ExpectOffered(std::uint64_t offer) {
     if (!end_.attaches() || memory_.copies_out) return;
     end_.Submit({.ticket = ~std::uint64_t{0}, .offer_id = offer, .regions = {}, .destination = {}});
     end_.Poll(Deadline(Deadline::Clock::now()));
   }
-  // The chunk was given to its consumer, who reads it no more once the memory is past this: its slot is free.
+  // Says that the chunk was given to its consumer. Its slot is free once the memory's consumers have passed this point.
   void Done(std::uint32_t chunk) {
     --in_flight_;
     const auto used = used_.find(chunk);
@@ -76,10 +76,10 @@ class ChunkWindow {
  private:
   struct FreeSlot {
     Buffer memory;
-    ChunkMemory::Mark read = 0;  // when its last chunk has been
+    ChunkMemory::Mark read = 0;  // its last chunk has been read when consumers have passed this
   };
 
-  // Chunks that are served on lie in the host's memory.
+  // Where chunks go. Those that this receiver relays lie in host memory.
   static ChunkMemory& PlaceOf(const FetchingEnd& end, const Memory& memory) {
     const ChunkPlaces& places = memory.places;
     const bool device = places.device != nullptr && memory.kept == nullptr && !end.attaches() &&
@@ -89,8 +89,8 @@ class ChunkWindow {
   std::span<std::byte> PlaceFor(std::uint32_t chunk, std::uint64_t bytes) {
     return memory_.kept != nullptr ? memory_.kept->Place(chunk) : SlotFor(chunk, bytes);
   }
-  // The slot that has been free for longest; one that is too small is replaced, so that all grow to the largest chunk
-  // and stay.
+  // Takes the slot that has been free for longest. If it is too small it is replaced; so all slots grow to the size of
+  // the largest chunk, and stay.
   std::span<std::byte> SlotFor(std::uint32_t chunk, std::uint64_t bytes) {
     FreeSlot slot;
     if (!free_.empty()) {

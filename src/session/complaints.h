@@ -1,5 +1,5 @@
-// Warnings of what peers do, which can do it as often as they like: some are logged at once, then one a second, which
-// says how many were left out.
+// Limits how often warnings about peers are logged, since a peer can cause as many as it likes. The first few are
+// logged at once; after that it is one a second, which says how many were left out. Used by the offer desk.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class Complaints {
   static constexpr int kAtOnce = 20;
 
   void Warn(const std::string& text);
-  // What is to be logged of it then; nullopt: nothing.
+  // What to log for this warning at that time. nullopt: nothing.
   std::optional<std::string> Admit(const std::string& text, Deadline::Clock::time_point now);
 
  private:
-  int left_ = kAtOnce;  // that may be logged
+  int left_ = kAtOnce;  // how many may still be logged at once
   Deadline::Clock::time_point refilled_{};
   std::uint64_t left_out_ = 0;
 };

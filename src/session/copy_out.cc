@@ -8,17 +8,17 @@
 namespace layercast {
 namespace {
 
-// Bytes that a thread copies before it looks for more: as long as waking one takes, or several times that. Whoever
-// wakes late finds less to do.
+// The bytes that a thread copies before it takes the next share. Copying them takes about as long as waking a thread,
+// or several times that. A thread that wakes late finds less to do.
 constexpr std::size_t kShareBytes = std::size_t{512} << 10;
 
-// Copied by one thread.
+// What one thread copies at a time.
 struct CopyShare {
   std::vector<RegionView> views;
   std::byte* to;
 };
 
-// The first `bytes` of a view, or some less, and the rest of it: rows that lie apart are not cut.
+// Splits a view into its first `bytes`, or somewhat fewer, and the rest. Rows that lie apart are not cut.
 std::pair<RegionView, RegionView> SplitAt(const RegionView& view, std::size_t bytes) {
   const std::size_t all = view.num_bytes();
   if (view.rows == 1 || view.stride == view.row_bytes) {
@@ -35,7 +35,7 @@ std::pair<RegionView, RegionView> SplitAt(const RegionView& view, std::size_t by
 
 std::vector<CopyShare> Split(std::span<const RegionView> views, std::byte* destination) {
   std::vector<CopyShare> shares;
-  std::size_t room = 0;  // in the last share
+  std::size_t room = 0;  // bytes that still fit the last share
   for (RegionView rest : views) {
     while (rest.num_bytes() != 0) {
       if (room == 0) {

@@ -1,4 +1,4 @@
-// Copies a chunk out of memory that a channel has handed out views of, by several threads where that pays. Used by
+// Copies a chunk out of memory that a channel has handed out views of, with several threads if that pays. Used by
 // ChunkWindow.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace layercast {
 
-// Packs the views' bytes to `destination`, as PackAll does; views of the copies. `pool` shares the work; null: it is
-// all done here.
+// Packs the views' bytes to `destination` as PackAll does, and returns views of the copies. `pool` shares the work; if
+// it is null, the calling thread does all of it.
 std::vector<RegionView> CopyOut(std::span<const RegionView> views, std::byte* destination, WorkerPool* pool);
 
 }  // namespace layercast

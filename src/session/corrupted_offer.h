@@ -1,5 +1,5 @@
-// What the failpoint `send.chunk=corrupt` gives one session instead of a snapshot: the same offer, but for one byte
-// that was flipped on its way. The version itself stays whole, for everybody else and for the next try.
+// What the failpoint `send.chunk=corrupt` gives one session instead of a snapshot: the same offer, with one byte
+// flipped, as if on the way. The version itself stays whole, for everybody else and for the next try.
 #pragma once
 
 #include <cstdint>

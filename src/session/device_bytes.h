@@ -1,4 +1,4 @@
-// What a publisher's sessions need of a version whose bytes lie on a device: the trainer's side knows how
+// What a publisher's sessions need to do with a version whose bytes lie on a device. The trainer's side implements it
 // (trainer_side/device_tensors.h).
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace layercast {
 
-// Thread-safe. Everything is done when a call returns.
+// Resource; thread-safe. A call returns when its work is done.
 class DeviceBytes {
  public:
   virtual ~DeviceBytes() = default;
   virtual void ToHost(const Device& device, const std::byte* from, std::size_t bytes, std::byte* to) = 0;
-  // As AmaxOver does on the host, of a tensor that lies at `data`.
+  // What the function AmaxOver gives on the host, for a tensor that lies on the device at `data`.
   virtual std::vector<float> AmaxOver(const Device& device, const TensorSpec& spec, const std::byte* data,
                                       KeptAxes kept) = 0;
-  // Of each chunk: its views' bytes, one after the other.
+  // The digest of each chunk: of its views' bytes, one after the other.
   virtual std::vector<Digest> DigestsOf(const Device& device, std::span<const std::vector<RegionView>> chunks) = 0;
 };
 

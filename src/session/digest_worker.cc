@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kIdle{1000};
 constexpr std::uint64_t kBytesAtOnce = 32U << 20;  // digested between two messages: some milliseconds
 constexpr std::size_t kMostMessages = 256;         // for one schedule; the socket holds a thousand
 
-// Behind `digests`, which are of the first chunks, those of the next few.
+// Appends the digests of the next few chunks to `digests`, which has those of the first.
 void AddDigests(const Schedule& schedule, const Offer& offer, WorkerPool& pool, DeviceBytes* device,
                 std::vector<Digest>& digests) {
   const std::span<const Chunk> chunks = schedule.chunks();
@@ -80,7 +80,7 @@ void DigestWorker::TakeJobs(Deadline deadline) {
 }
 
 bool DigestWorker::Step(Work& work) {
-  // For the length of a step: whoever waits for the version's release waits no longer than that.
+  // The lease is held for one step only, so a wait for the version's release is delayed by no more than that.
   const std::shared_ptr<const VersionLease> lease = work.job.lease.lock();
   if (lease == nullptr) return true;
   try {
@@ -107,7 +107,7 @@ void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
 std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& version) {
   const std::size_t chunks = work.job.schedule->chunks().size();
   std::vector<Digest>& known = KnownDigests(work.job, version);
-  // Fewer may be known than were sent: where so many schedules are in use that some are forgotten.
+  // Fewer digests may be known than were sent, because some schedules are forgotten if many are in use.
   while (known.size() < chunks && known.size() <= work.sent) {
     AddDigests(*work.job.schedule, version.offer(), context_.pool, context_.device, known);
   }

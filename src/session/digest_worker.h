@@ -1,5 +1,5 @@
-// Answers subscriptions to snapshots on a thread of its own: digests of a schedule's chunks take as long as reading the
-// version, and magnitudes that receivers ask for as long as reading their tensors. So they go out as they are made,
+// Answers subscriptions to snapshots on a thread of its own. The digests of a schedule's chunks take as long as reading
+// the version, and the magnitudes that receivers ask for as long as reading their tensors. So answers go out in pieces,
 // some chunks' at a time, and receivers take turns. Used by the offer desk.
 #pragma once
 
@@ -28,7 +28,7 @@ namespace layercast {
 
 struct DigestJob {
   SessionKey key;
-  std::weak_ptr<const VersionLease> lease;   // the session's: without it nobody waits for an answer
+  std::weak_ptr<const VersionLease> lease;   // the session's; once it is gone, nobody waits for an answer
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
   Digest schedule_digest;
   std::vector<AmaxRequest> amax_requests;
@@ -42,27 +42,27 @@ class DigestWorker {
   DigestWorker(const DigestWorker&) = delete;
   DigestWorker& operator=(const DigestWorker&) = delete;
 
-  // `subscribed`, as many `more_digests` as it takes (or `refused`) go to the outbox. Throws kResourceExhausted when
-  // too many wait.
+  // The answer goes to the outbox: `subscribed` and as many `more_digests` as it takes, or `refused`. Throws
+  // kResourceExhausted if too many jobs wait.
   void Put(DigestJob job);
-  // That it took so far: its thread, and the pool for it.
+  // The core seconds that the work took so far, on its own thread and in the pool.
   double core_seconds() const { return core_seconds_; }
 
  private:
   struct Work {
     DigestJob job;
     bool subscribed = false;
-    std::size_t sent = 0;       // digests
-    std::size_t sent_amax = 0;  // of the requests
+    std::size_t sent = 0;       // how many digests were sent
+    std::size_t sent_amax = 0;  // how many requests for magnitudes were answered
   };
 
   void Run(const std::stop_token& stop);
   void TakeJobs(Deadline deadline);
-  // True when that session needs no more.
+  // Does one piece of a job. Returns true when its session needs no more.
   bool Step(Work& work);
   void SendNext(Work& work, const OfferedVersion& version);
   std::vector<Digest> NextDigests(Work& work, const OfferedVersion& version);
-  // Those that are needed with the chunks whose digests were sent.
+  // The magnitudes that are needed with the chunks whose digests were sent.
   std::vector<wire::AxisAmax> NextAmaxes(Work& work, const OfferedVersion& version);
   std::uint64_t OfferFor(const DigestJob& job, const OfferedVersion& version);
   std::vector<Digest>& KnownDigests(const DigestJob& job, const OfferedVersion& version);
@@ -72,10 +72,10 @@ class DigestWorker {
   std::atomic<double> core_seconds_{0};
   // What follows is the thread's alone.
   std::list<Work> under_way_;
-  // By offer and schedule, as far as they are made: once for each distinct schedule.
+  // The digests by offer and schedule, as far as they are computed: once for each distinct schedule.
   std::map<std::pair<std::uint64_t, Digest>, std::vector<Digest>> known_;
   KnownAmax known_amax_;
-  std::optional<CorruptedOffer> corrupted_;  // a failpoint fires once
+  std::optional<CorruptedOffer> corrupted_;  // at most one, because a failpoint fires once
   std::jthread thread_;
 };
 

@@ -19,7 +19,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kFewestSlots = 4;  // a publisher's share: keeps its connection busy
+constexpr std::size_t kFewestSlots = 4;  // of each publisher, which keep its connection busy
 // How long one wait for a publisher may take before the others are looked at again.
 constexpr std::chrono::milliseconds kStep{100};
 
@@ -32,7 +32,7 @@ class Session final : public FetchSession {
   Session(const FetchOptions& options, FailPoints& failpoints) : options_(options), failpoints_(failpoints) {}
   ~Session() override { Close(); }
 
-  // Of a version that is not named, the first publisher's newest is the others' too.
+  // If no version is named, the first publisher's newest is asked of the others too.
   void Open(std::span<const std::string> endpoints, const ReceiverIdentity& self, std::string lineage,
             std::optional<std::uint64_t> step, Deadline deadline) {
     self_ = self;
@@ -92,7 +92,7 @@ class Session final : public FetchSession {
         FetchStream(receivers, shared);
       }
     } catch (...) {
-      // Before the receivers' slots go: nothing may be written to them any more.
+      // Closed before the receivers' slots are freed: nothing may be written to them any more.
       for (const auto& publisher : publishers_) publisher->CloseChannel();
       if (options_.relay != nullptr) options_.relay->Clear({ErrorCode::kUnavailable, "this relay's own reload failed"});
       throw;
@@ -114,7 +114,7 @@ class Session final : public FetchSession {
       publishers_.push_back(std::make_unique<PublisherSession>(peer, options_));
       NamingPeer(peer, [&] { publishers_.back()->Open(self_, lineage, step, deadline); });
       return *publishers_.back();
-    } catch (const Error&) {  // of a wait that a stop has ended, it would be the wrong reason
+    } catch (const Error&) {  // if a stop has ended the wait, this error is not the reason
       ThrowIfStopped(options_.stop, peer.text() + ", opening a session");
       throw;
     }
@@ -159,7 +159,7 @@ class Session final : public FetchSession {
     return shares;
   }
 
-  // Of several channels, the rate of the slowest: what is slower than that is slow.
+  // The channels of all publishers as one. Its rate is the slowest's, so that what is slower than that counts as slow.
   ChannelUse Together() const {
     ChannelUse together = publishers_.front()->channel_use();
     for (const auto& publisher : publishers_) {
@@ -178,7 +178,7 @@ class Session final : public FetchSession {
     return TensorNumbers(counts);
   }
 
-  // By publisher; tensors and chunks are its own.
+  // The requests by publisher, with each publisher's own numbers of tensors and chunks.
   static std::vector<std::vector<AmaxRequest>> RequestsOf(std::span<const AmaxRequest> requests,
                                                           const TensorNumbers& numbers,
                                                           const SharedSchedule& schedule) {
@@ -192,7 +192,7 @@ class Session final : public FetchSession {
     return shared;
   }
 
-  // What this receiver serves on of each publisher's chunks; of a stream, nothing.
+  // Begins to relay each publisher's chunks. Of a stream, nothing is relayed.
   std::vector<Relay::Served> ServeOn(const SharedSchedule& shared) {
     std::vector<Relay::Served> served(publishers_.size());
     if (options_.relay == nullptr) return served;
@@ -200,14 +200,14 @@ class Session final : public FetchSession {
     if (mode() == PublishMode::kStream) return served;
     try {
       for (std::size_t i = 0; i < served.size(); ++i) served[i] = options_.relay->Serve(shared.Of(i));
-    } catch (const Error& error) {  // others' loss, which they can make up for
+    } catch (const Error& error) {  // only receivers that would take from this one lose, and they have other sources
       log::warn("nothing of {} is relayed: {}", manifests_.front().version().ToString(), error.what());
       return std::vector<Relay::Served>(publishers_.size());
     }
     return served;
   }
 
-  // All are asked before any is waited for: each reads its bytes for their first digests.
+  // All publishers are asked before any answer is waited for, because each has to read bytes for its first digests.
   std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
                                           const std::vector<std::vector<AmaxRequest>>& requests,
                                           const std::vector<Relay::Served>& served, Deadline deadline) {
@@ -236,7 +236,7 @@ class Session final : public FetchSession {
     publishers_[publisher]->link().RefuseAnswer(stage, "'subscribed'", answer);
   }
 
-  // The next message of one, while the others hear of this end.
+  // The next message of one publisher. Meanwhile the sessions with the others are kept alive.
   wire::Message Expect(std::size_t publisher, const SharedSchedule& shared, Deadline deadline,
                        const std::string& stage) {
     PublisherLink& link = publishers_[publisher]->link();
@@ -247,7 +247,7 @@ class Session final : public FetchSession {
         publishers_[publisher]->Note(*from);
         continue;
       }
-      // Each owes one answer, and digests, and where to take chunks from.
+      // Each may have sent one answer, digests, and where to take chunks from.
       for (std::size_t i = 0; i < publishers_.size(); ++i) {
         publishers_[i]->link().TakeIn(2 + shared.Of(i).chunks().size(), stage);
       }
@@ -261,7 +261,7 @@ class Session final : public FetchSession {
   HostMemory host_memory_;
   HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_};
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
-  std::vector<Manifest> manifests_;                            // theirs
+  std::vector<Manifest> manifests_;                            // by rank
   FetchStats stats_;
 };
 

@@ -55,14 +55,15 @@ class SnapshotFetch {
     }
   }
 
-  // Tensors are numbered through, part by part.
+  // The publisher's part that has the tensor. Tensors are numbered consecutively through the parts.
   SnapshotPart& PartOf(std::uint32_t tensor) {
     const auto after = std::ranges::upper_bound(parts_, tensor, {},
                                                 [](const auto& part) { return part->receiver().parts().first_tensor; });
     return **std::prev(after);
   }
 
-  // Views of all shares, which are here at once, and verified: waiting for one may cost another, where a relay is lost.
+  // Waits until all shares are here and verified, and returns their views. They have to be here at the same time: while
+  // one is waited for, a relay may be lost, and another share with it.
   std::vector<std::vector<RegionView>> Await(std::span<const Share> shares) {
     std::vector<std::vector<RegionView>> views;
     while (views.size() < shares.size()) {
@@ -96,7 +97,7 @@ class SnapshotFetch {
 
   const SharedSchedule& schedule_;
   FetchSink& sink_;
-  std::vector<AmaxRequest> awaited_amax_;             // the next is the last
+  std::vector<AmaxRequest> awaited_amax_;             // the last is the next to come
   std::vector<std::unique_ptr<SnapshotPart>> parts_;  // by publisher
 };
 

@@ -1,6 +1,6 @@
-// The walk over a snapshot: every chunk of the schedule is asked for, in its order, of each publisher as many at once
-// as there are credits, and delivered in that order, put together of what each publisher has of it. Used by the
-// fetching half of a session.
+// The walk over a snapshot. It asks for the schedule's chunks in their order, and keeps as many under way at each
+// publisher as that has credits. Each chunk is put together from what the publishers have of it, and delivered in the
+// schedule's order. Used by the fetching half of a session.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace layercast {
 
-// `subscribed`: each publisher's answer to its schedule, with the digests and magnitudes of its first chunks; the
-// others come while chunks do. `amax_requests`: of all publishers' tensors, numbered through. `receivers`: of each
+// `subscribed` has each publisher's answer to its schedule, with the digests and magnitudes of its first chunks; the
+// others come while chunks do. `amax_requests` number tensors through all publishers. `receivers` has one for each
 // publisher.
 void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                    std::span<const AmaxRequest> amax_requests,

@@ -27,7 +27,7 @@ ChunksByTensor GroupByTensor(const Schedule& schedule) {
   return chunks_of;
 }
 
-// Sees that every publisher is there, while one is taken from.
+// Checks that every publisher is there, while chunks are taken from one.
 using LookAtLinks = std::function<void(const std::string& stage)>;
 
 // The stream of one publisher.
@@ -73,7 +73,7 @@ class StreamPart {
     receiver_.Send(wire::TensorDone{ready.sequence});
   }
 
-  // In the order in which they come: a layer takes its pieces in any.
+  // Takes chunks in the order in which they come, because a layer takes its pieces in any order.
   void TakeChunks(const std::vector<std::uint32_t>& chunks, const wire::TensorReady& ready) {
     if (ready.chunk_digests.size() != chunks.size()) {
       receiver_.Refuse("sent " + std::to_string(ready.chunk_digests.size()) + " chunk digests of '" +
@@ -96,7 +96,7 @@ class StreamPart {
     receiver_.ExpectOffered(ready.offer_id);
   }
 
-  // Any of those that were asked for; `chunk` is what errors are about.
+  // Waits for any of the chunks that were asked for. `chunk` is the one that errors name.
   template <typename Ask>
   ArrivedChunk NextChunk(std::uint32_t chunk, const Ask& ask) {
     const std::string stage = receiver_.StageOf(chunk);
@@ -110,7 +110,7 @@ class StreamPart {
     }
   }
 
-  // An offer of a stream holds one tensor, number 0.
+  // Asks for a chunk from `offer`. A stream's offer holds one tensor, which has number 0 there.
   void Submit(std::uint32_t index, std::uint64_t offer) {
     const Chunk& chunk = receiver_.schedule().chunks()[index];
     const auto planned = receiver_.schedule().RegionsOf(chunk);
@@ -119,8 +119,8 @@ class StreamPart {
     receiver_.Submit(index, offer, regions, chunk.num_bytes);
   }
 
-  // The channel knows the tensor by a number of the offer alone. A region that is not there was in the manifest: then
-  // the publisher does not hold what it promised.
+  // Makes a call of the channel, whose errors then name the tensor: the channel knows only its number in the offer. If
+  // a region is missing there although it was in the manifest, the publisher does not hold what it promised.
   template <typename Receive>
   std::optional<ArrivedChunk> NamingTensor(std::uint32_t chunk, const Receive& receive) const {
     try {
@@ -134,7 +134,7 @@ class StreamPart {
     }
   }
 
-  // A chunk that never came is the pipeline's to name: it knows the tensor's layer.
+  // Checks the counts alone. The pipeline names a chunk that never came, because it knows the tensor's layer.
   void CheckEnd(const wire::StreamEnd& end) {
     ended_ = true;
     receiver_.NoteCost(end.cost);
@@ -147,8 +147,8 @@ class StreamPart {
   const std::size_t publisher_;
   const LookAtLinks look_at_links_;
   const ChunksByTensor chunks_of_;
-  std::uint32_t tensors_ = 0;  // that came
-  std::uint64_t bytes_ = 0;    // of theirs
+  std::uint32_t tensors_ = 0;  // how many came
+  std::uint64_t bytes_ = 0;    // of the tensors that came
   bool ended_ = false;
 };
 
@@ -171,7 +171,7 @@ class StreamFetch {
   }
 
  private:
-  // How long one of several publishers is waited for while nothing has come of any.
+  // How long to wait for one of several publishers while nothing has come from any.
   static constexpr std::chrono::milliseconds kTurn{2};
 
   bool TakeWhatCame() {
@@ -196,7 +196,7 @@ class StreamFetch {
   }
 
   std::vector<std::unique_ptr<StreamPart>> parts_;  // by publisher
-  std::vector<StreamPart*> open_;                   // that have not ended
+  std::vector<StreamPart*> open_;                   // those that have not ended
 };
 
 }  // namespace

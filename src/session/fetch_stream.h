@@ -1,5 +1,5 @@
-// The walk over a stream, or over those of several publishers at once: takes each tensor as its publisher comes to it,
-// and the chunks of it that the schedule wants. Used by the fetching half of a session.
+// The walk over a stream, or over those of several publishers at once. It takes each tensor when its publisher comes to
+// it: the chunks of it that the schedule wants. Used by the fetching half of a session.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace layercast {
 
-// `receivers`: by publisher. No chunk of the schedule holds regions of two tensors. Of what has come, that of the
-// publisher that is furthest behind is taken first; none is kept waiting for another, since its trainer may be.
+// `receivers` has one for each publisher. No chunk of the schedule may hold regions of two tensors. Of what has come,
+// the tensor of the publisher that is furthest behind is taken first. No publisher is kept waiting for another, since
+// its trainer would wait too.
 void FetchStream(std::span<const std::unique_ptr<ChunkReceiver>> receivers, const SharedSchedule& schedule);
 
 }  // namespace layercast

@@ -27,7 +27,7 @@ std::vector<float> KnownAmax::Of(const OfferedVersion& version, const AmaxReques
   return values;
 }
 
-// Of the oldest offers, whose receivers are through with them first.
+// Forgets the magnitudes of the oldest offers, which receivers are done with first.
 void KnownAmax::MakeRoom(std::size_t values) {
   while (offers_.size() > 1 && values_ + values > kMostValues) {
     for (const auto& [_, known] : offers_.begin()->second) values_ -= known.size();

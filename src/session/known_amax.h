@@ -1,5 +1,5 @@
-// Magnitudes that receivers have asked for: every rank of every engine asks for the same ones, and each takes as long
-// as reading its tensor. Used by the digest worker.
+// Remembers the magnitudes that receivers have asked for: every rank of every engine asks for the same ones, and
+// computing one takes as long as reading its tensor. Used by the digest worker.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,7 @@ namespace layercast {
 // Resource; one thread only. Its memory is bounded: what it has no room for is computed again.
 class KnownAmax {
  public:
-  // Of an offered snapshot's bytes. The request fits it.
-  // `device`: for a version on one.
+  // The magnitudes of an offered snapshot, which the request must fit. `device` is for a version that lies on one.
   std::vector<float> Of(const OfferedVersion& version, const AmaxRequest& request, WorkerPool& pool,
                         DeviceBytes* device);
 
@@ -28,7 +27,7 @@ class KnownAmax {
   void MakeRoom(std::size_t values);
 
   std::map<std::uint64_t, std::map<Request, std::vector<float>>> offers_;  // the newest has the highest number
-  std::size_t values_ = 0;                                                 // of them all
+  std::size_t values_ = 0;                                                 // how many all of them have
 };
 
 }  // namespace layercast

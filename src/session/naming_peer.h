@@ -1,5 +1,5 @@
-// Who is at the other end of a session, for errors: a channel's own words name another address than its endpoint, or
-// none.
+// Names the peer at the other end of a session in errors. A channel's own errors name another address than the peer's
+// endpoint, or none. Used by the receiving half of sessions.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct PeerName {
   std::string text() const { return role + " " + endpoint; }
 };
 
-// Errors of the call name the peer.
+// Makes a call whose errors name the peer.
 template <class Call>
 auto NamingPeer(const PeerName& peer, const Call& call) {
   try {

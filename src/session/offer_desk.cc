@@ -27,7 +27,7 @@ void CheckProtocol(const wire::Hello& hello) {
                                            Range(hello.oldest_protocol, hello.newest_protocol));
 }
 
-// A braced list would copy it, and a welcome is as large as its manifest.
+// A list of one message. A braced list would copy the message, and a welcome is as large as its manifest.
 std::vector<wire::Message> Only(wire::Message message) {
   std::vector<wire::Message> list;
   list.push_back(std::move(message));
@@ -107,7 +107,7 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
     return {};
   }
   if (std::holds_alternative<wire::CostRequest>(message)) {
-    const double spent = std::max(0.0, CoreSeconds() - session.served_since);  // a thread that ended counts no more
+    const double spent = std::max(0.0, CoreSeconds() - session.served_since);  // threads that ended no longer count
     return {wire::ServingCost{static_cast<std::uint64_t>(spent * 1e6)}};
   }
   if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
@@ -238,7 +238,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
                   .amax_requests = std::move(subscribe.amax_requests)});
     return {};
   }
-  // The walk sends from its own thread: the answer must be on its way before it starts.
+  // The walk sends from its own thread, so the answer has to be on its way before the walk starts.
   parts_.context.outbox.Put(key, wire::Subscribed{});
   StartWalkIfComplete(session);
   return {};
@@ -266,7 +266,7 @@ std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Sessi
     throw Error(ErrorCode::kNotFound, "the relay has the chunks of schedule " + relayed.schedule_digest().ToHex() +
                                           ", not those of " + subscribe.schedule_digest.ToHex());
   }
-  relayed.Leave(key);  // whoever subscribes twice is told once
+  relayed.Leave(key);  // a receiver that subscribes twice is told once
   relayed.Follow(key, parts_.context.outbox);
   return {wire::Subscribed{session.version()->offer().id, {}, {}}};
 }

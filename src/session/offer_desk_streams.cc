@@ -1,5 +1,5 @@
-// When the walk of a stream begins: a desk's sessions of one engine are waited for, and those that wait in vain are
-// told. There are only so many walks at once.
+// OfferDesk: when the walk of a stream begins. It waits for the sessions of all ranks of an engine; those that wait in
+// vain are refused. The number of walks at once is bounded.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -30,7 +30,8 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
   for (Session* member : members) member->walk = walks_.back().get();
 }
 
-// Where a rank is gone, the walk that begins with all of them never will. Whoever is refused is the next one gone.
+// If a rank is gone, the walk that was to begin with all ranks never will, so those that wait for it are refused. Each
+// that is refused is gone too, and is handled the same way.
 void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
   const auto waiting = std::ranges::find_if(
       sessions_, [&](const auto& one) { return one.second.awaits_walk() && one.second.IsOfOneReload(gone); });
@@ -39,7 +40,8 @@ void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
   parts_.context.outbox.Put(key, Refuse(key, Error(ErrorCode::kCancelled, why)));
 }
 
-// A rank that has no session by now has failed before it could open one: its engine knows, the others do not.
+// A rank that has no session by now has failed before it could open one. Its engine knows that, but its other ranks do
+// not.
 void OfferDesk::RefuseWhoWaitsInVain() {
   const auto in_vain = [this](const auto& one) {
     const Session& waiting = one.second;
@@ -48,7 +50,7 @@ void OfferDesk::RefuseWhoWaitsInVain() {
   };
   for (auto one = std::ranges::find_if(sessions_, in_vain); one != sessions_.end();
        one = std::ranges::find_if(sessions_, in_vain)) {
-    const Session waiting = one->second;  // it goes with the first refusal, and the others with it
+    const Session waiting = one->second;  // a copy: the first refusal ends the session, and the others with it
     std::string here;
     for (const std::uint32_t rank : RanksHere(waiting)) here += (here.empty() ? "" : ", ") + std::to_string(rank);
     RefuseWhoWaitsFor(waiting, "the stream begins when all ranks of '" + waiting.hello.engine +
@@ -58,7 +60,7 @@ void OfferDesk::RefuseWhoWaitsInVain() {
   }
 }
 
-// That have a session for the same reload of their engine.
+// The ranks that have a session for the same reload of their engine.
 std::set<std::uint32_t> OfferDesk::RanksHere(const Session& of) const {
   std::set<std::uint32_t> ranks;
   for (const auto& [key, session] : sessions_) {
@@ -82,7 +84,7 @@ void OfferDesk::StartWalksThatWait() {
   }
 }
 
-// With what they have left in their windows.
+// Drops walks that have ended, and what is left in their windows.
 void OfferDesk::DropEndedWalks() {
   std::erase_if(walks_, [this](const auto& walk) {
     const auto takes = [&](const auto& session) { return session.second.walk == walk.get(); };

@@ -33,7 +33,7 @@ using Clock = Deadline::Clock;
 
 constexpr std::chrono::milliseconds kTick{500};  // how often leases are looked at
 constexpr int kLeaseInTimeouts = 6;              // FORMAT.md
-// What is taken before other things have their turn.
+// How much is taken from the socket before other work has its turn.
 constexpr Turn kTurn{.messages = 64, .bytes = wire::kMaxAskBytes};
 
 }  // namespace
@@ -76,9 +76,9 @@ class OfferService::Impl {
     thread_.request_stop();
     outbox_.wake_up().Ring();
     thread_.join();
-    std::unique_ptr<OfferDesk> desk;  // goes after the lock, which a walk that it waits for may ask for
+    std::unique_ptr<OfferDesk> desk;  // destroyed after the lock is gone, which a walk that it waits for may want
     const std::lock_guard lock(versions_mutex_);
-    carried_.clear();  // whoever forgets one on another thread meanwhile waits: till then it may be read
+    carried_.clear();  // under the lock, so that a Forget on another thread waits: until this is done, an offer is read
     desk.swap(desk_);
   }
 
@@ -110,7 +110,7 @@ class OfferService::Impl {
     outbox_.wake_up().Ring();
   }
   void Forget(const std::shared_ptr<OfferedVersion>& version) {
-    std::map<std::uint64_t, CarriedOffer>::node_type gone;  // after the lock: taking it back may wait for a receiver
+    std::map<std::uint64_t, CarriedOffer>::node_type gone;  // destroyed after the lock: it may wait for a receiver
     const std::lock_guard lock(versions_mutex_);
     gone = carried_.extract(version->offer().id);
   }
@@ -149,7 +149,7 @@ class OfferService::Impl {
     return channels;
   }
 
-  // On this service's thread.
+  // Called on this service's thread.
   double CoreSeconds() {
     double seconds = CoreSecondsOfThisThread() + library_threads_.core_seconds();
     for (OfferingEnd* end : end_pointers_) seconds += end->core_seconds();
@@ -214,7 +214,7 @@ class OfferService::Impl {
         socket_.send(*charged, zmq::send_flags::dontwait);
         return;
       }
-      desk_->DropDeaf(key);  // too much waits for it: without this message, whatever it is, its session is of no use
+      desk_->DropDeaf(key);  // too much waits for it already, and without this message its session is of no use
     } catch (const zmq::error_t& error) {
       log::debug("a receiver is gone: {}", error.what());  // its lease will run out
     }
@@ -233,13 +233,13 @@ class OfferService::Impl {
   std::map<const OfferingEnd*, std::string> names_;
   MemoryResource* arena_ = nullptr;
   std::optional<ProbeOffer> probe_;
-  std::optional<CarriedOffer> carried_probe_;  // goes before the probe's memory
+  std::optional<CarriedOffer> carried_probe_;  // destroyed before the probe's memory
   std::mutex versions_mutex_;
   std::map<std::uint64_t, CarriedOffer> carried_;  // the snapshots, by offer; guarded by versions_mutex_
   std::atomic<std::uint64_t> next_offer_id_{1};
   Outbox outbox_;
   std::atomic<bool> sweep_now_{false};
-  // Null once stopped; guarded by versions_mutex_, but for the thread, which ends before it does.
+  // Null once stopped. Guarded by versions_mutex_, except on the service's thread, which ends before it becomes null.
   std::unique_ptr<OfferDesk> desk_;
   std::jthread thread_;
 };

@@ -1,5 +1,6 @@
 // A version that a publisher offers: its manifest, and its bytes (snapshot) or a way to walk them (stream); or what a
-// relay has of one. Who reads it now is counted, so that its owner knows when the memory may go.
+// relay has of one. It counts who uses it, so that its owner knows when the memory may be freed. Used by the offer
+// service and its parts.
 #pragma once
 
 #include <condition_variable>
@@ -24,22 +25,23 @@
 
 namespace layercast {
 
-// Starts a walk; with names, in their order (for sources that give tensors by name), else in its own.
+// Starts a walk: in the order of the names in `order` if there are any, which needs a source that gives tensors by
+// name, or else in the source's own order.
 using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)>;
 
-// Receivers' sessions, and walks of a stream: those may go on for a moment when the last session has ended.
+// Who uses a version: receivers' sessions, and walks of a stream, which may go on for a moment after the last session.
 enum class VersionUse : std::uint8_t { kReader, kWalk };
 
-// Immutable but for the count of its uses. Thread-safe.
+// Resource; thread-safe. Immutable except for the count of its uses, and for whether it is retired or expired.
 class OfferedVersion {
  public:
-  // A snapshot: `offer` holds every tensor of the manifest. `borrowed`: in memory that is not the service's arena.
-  // `cost`: to the trainer, so far.
+  // A snapshot: `offer` holds every tensor of the manifest. `borrowed` says that they lie in memory which is not the
+  // service's arena. `cost` is what the version cost the trainer so far.
   OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {});
-  // A stream. `layer_order`: walk in the order of the first receiver's schedule.
+  // A stream. With `layer_order` it is walked in the order of the first receiver's schedule.
   OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order);
 
-  // Chunks of a version that somebody else publishes: a snapshot of them, which grows.
+  // A relay's snapshot, which grows: the chunks that it has of a version that somebody else publishes.
   OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint64_t offer_id);
 
   const Manifest& manifest() const { return manifest_; }
@@ -53,14 +55,14 @@ class OfferedVersion {
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
   int readers() const;
-  // No new reader will come. Released: that, and nobody uses it.
+  // Says that no new reader will come. The version is released when it is retired and nobody uses it any more.
   void Retire();
   bool retired() const;
   bool WaitReleased(Deadline deadline) const;
-  // Of one that is retired: its memory is needed, and those who read it are to let go at once.
+  // Says that the memory of a retired version is needed, so that those who read it are to let go at once.
   void Expire();
   bool expired() const;
-  // How long ago it was retired; 0: it is not.
+  // How long ago the version was retired; 0: it is not.
   Deadline::Clock::duration RetiredFor() const;
 
  private:
@@ -82,11 +84,11 @@ class OfferedVersion {
   bool expired_ = false;                                // guarded by mutex_
 };
 
-// Those of the ends that can carry the version: borrowed memory lies where the trainer has it, and a channel that hands
-// over its own arena cannot; nor can most where it lies on a device.
+// The ends that can carry the version. A channel that hands over its own arena cannot carry borrowed memory, which lies
+// where the trainer has it; and most channels cannot carry a version that lies on a device.
 std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends);
 
-// A use of a version, as long as it lives: till then the version's memory stays where it is.
+// One use of a version. While a lease lives, the version's memory stays where it is. Resource.
 class VersionLease {
  public:
   explicit VersionLease(std::shared_ptr<OfferedVersion> version, VersionUse use = VersionUse::kReader)

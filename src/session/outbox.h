@@ -1,4 +1,4 @@
-// Messages that worker threads want the socket's thread to send, and the bell that wakes it. Thread-safe.
+// Messages that worker threads want the socket's thread to send, and the bell that wakes it. Resource; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace layercast {
 
-// One session, as a ROUTER socket knows it.
+// Names one session, as a ROUTER socket knows it. Value.
 struct SessionKey {
   std::string routing_id;
   std::uint64_t session = 0;

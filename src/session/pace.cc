@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMostly = 0.75;
 constexpr double kHardly = 0.25;
-// Each relay feeds two, and others share the links.
+// Far less than the publisher could send. Some less is normal: each relay feeds two, and others share the links.
 constexpr double kFarLessThanReach = 1.0 / 8;
 constexpr double kFarLessThanOthers = 1.0 / 4;
 
@@ -40,7 +40,7 @@ std::chrono::microseconds Pace::Note(const wire::Progress& progress, TimePoint n
   rate_ = static_cast<double>(progress.bytes - last_.bytes) / period * 1e6;
   last_ = progress;
   heard_ = now;
-  // A clock may have leapt: no more counts than was to be expected.
+  // A clock may have leapt, so no more counts than a period may be expected to last.
   return std::min(std::chrono::microseconds(static_cast<std::int64_t>(std::min<std::uint64_t>(period_us, 1U << 30))),
                   std::chrono::microseconds(2 * kPeriod));
 }

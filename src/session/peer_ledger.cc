@@ -32,7 +32,7 @@ std::optional<zmq::message_t> PeerLedger::Charge(const std::string& routing_id, 
 
 void PeerLedger::Return(void* bytes, void* ledger) {
   auto& self = *static_cast<PeerLedger*>(ledger);
-  std::unordered_map<const void*, Parcel>::node_type taken;  // goes after the lock
+  std::unordered_map<const void*, Parcel>::node_type taken;  // destroyed after the lock is gone
   const std::lock_guard lock(self.mutex_);
   taken = self.parcels_.extract(bytes);
   self.peers_.at(taken.mapped().routing_id).untaken -= taken.mapped().bytes.size();

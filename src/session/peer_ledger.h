@@ -1,5 +1,5 @@
-// What each connection of a control link costs its publisher: messages that had to be refused, and bytes that it was
-// sent and has not taken. Used by the offer service.
+// Keeps account of each connection of a control link: how many of its messages were refused, and how many bytes were
+// sent to it that it has not taken. Used by the offer service.
 #pragma once
 
 #include <chrono>
@@ -17,23 +17,23 @@
 
 namespace layercast {
 
-// Thread-safe. Outlives the ZeroMQ context of the messages that it has charged.
+// Resource; thread-safe. Outlives the ZeroMQ context of the messages that it has charged.
 class PeerLedger {
  public:
-  // A receiver that is well has one message refused, and goes.
+  // A connection is barred after so many refused messages. A healthy receiver goes away after the first.
   static constexpr int kMostRefused = 16;
-  // Of those who wait for it to be sent, and have not read: what comes on top is not sent, whatever it is.
+  // A connection may leave so many bytes untaken. Beyond that, no message is sent to it.
   static constexpr std::uint64_t kMostUntaken = 32U << 20;
 
-  // One more of its messages was refused. True: it was the last one; it is barred from now on.
+  // Notes that one more of the connection's messages was refused. Returns true if it is barred from now on.
   bool NoteRefused(const std::string& routing_id);
-  // Nothing that it says is heard.
+  // Whether the connection is barred: its messages are then dropped unread.
   bool IsBarred(const std::string& routing_id) const;
-  // A message of these bytes to it, which count as untaken until ZeroMQ has given them to the system. nullopt: too many
-  // of them wait already.
+  // Makes a message of these bytes to the connection. They count as untaken until ZeroMQ has given them to the system.
+  // nullopt: too many wait already.
   std::optional<zmq::message_t> Charge(const std::string& routing_id, std::vector<std::byte> bytes);
-  // Forgets those who owe nothing. Refusals are remembered for `memory` after the last one: a connection that is gone
-  // says so to nobody.
+  // Forgets connections that have taken everything, and whose last refusal is longer ago than `memory`. There is no
+  // other way to notice that a connection is gone.
   void Sweep(std::chrono::milliseconds memory);
 
  private:
@@ -46,7 +46,7 @@ class PeerLedger {
     std::vector<std::byte> bytes;
     std::string routing_id;
   };
-  static void Return(void* bytes, void* ledger);  // on a thread of ZeroMQ's
+  static void Return(void* bytes, void* ledger);  // ZeroMQ calls it on a thread of its own
 
   mutable std::mutex mutex_;
   std::map<std::string, Peer> peers_;                // by routing id; guarded by mutex_

@@ -1,4 +1,4 @@
-// Measures every data channel between this host and a publisher: for people who look, not for receivers.
+// Measures every data channel between this host and a publisher. Used by `layercast probe`, not by receivers.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace layercast {
 struct PublisherProbe {
   std::string publisher;  // its name
   bool same_host = false;
-  std::vector<ChannelTrial> trials;  // the one to prefer first
+  std::vector<ChannelTrial> trials;  // the preferred one first
 };
 
-// Opens a session on its newest version, and closes it. Throws what FetchSession::Open throws; a channel that fails is
-// a part of the answer.
+// Opens a session on the publisher's newest version, measures, and closes it. Throws what FetchSession::Open throws. A
+// channel that fails is part of the answer.
 PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline);
 
 }  // namespace layercast

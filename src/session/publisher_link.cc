@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
-constexpr int kMostSkipped = 100;  // frames at once that say nothing, before deadlines are looked at again
+constexpr int kMostSkipped = 100;  // how many irrelevant frames are skipped before deadlines are checked again
 
 std::uint64_t RandomSession() {
   std::random_device random;
@@ -62,7 +62,7 @@ void PublisherLink::Send(wire::Message message) {
 
 std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std::string& stage) {
   while (true) {
-    // What has arrived counts before silence does: the sink may have kept this thread away for long.
+    // What has arrived is looked at before silence is judged, because the sink may have kept this thread away for long.
     if (!taken_in_.empty()) {
       TakenIn first = std::move(taken_in_.front());
       taken_in_.pop_front();
@@ -120,7 +120,7 @@ void PublisherLink::KeepAlive(const std::string& stage) {
   if (limit_->Enforce()) throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + limit_->Complaint());
   const auto now = Deadline::Clock::now();
   if (now - last_ping_ >= kPingInterval) {
-    // A ping that went out long ago and was never answered is silence; a long pause of our own is not.
+    // Only a ping that went out and was never answered is silence. If this end itself paused for long, it is not.
     if (now - last_ping_ > 2 * kPingInterval) last_heard_ = now;
     last_ping_ = now;
     Send(wire::Ping{});
@@ -131,14 +131,14 @@ void PublisherLink::KeepAlive(const std::string& stage) {
   }
 }
 
-// That is no pong, and no refusal.
+// Takes one message that is neither a pong nor a refusal.
 std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
   zmq::message_t raw;
   for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
     limit_->Heard(raw);
     last_bytes_ = raw.size();
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
-    if (frame.session != session_) continue;  // of an obsolete attempt
+    if (frame.session != session_) continue;  // from an obsolete attempt
     last_heard_ = Deadline::Clock::now();
     heard_ = true;
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {

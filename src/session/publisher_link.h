@@ -1,5 +1,5 @@
-// The receiver's end of the control link to one publisher, or relay: sends and receives frames of one session, keeps
-// the lease alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
+// The receiver's end of the control link to one publisher or relay. It sends and receives the frames of one session,
+// keeps the lease alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
 #pragma once
 
 #include <chrono>
@@ -21,19 +21,19 @@ namespace layercast {
 
 class PublisherLink {
  public:
-  // Does not wait: a publisher that is not there shows as silence. Throws kInvalidArgument on a malformed endpoint.
-  // `stop`: every wait ends in kCancelled soon after it is asked for.
+  // Does not wait; a publisher that is not there shows as silence later. Once `stop` is requested, every wait soon ends
+  // in kCancelled. Throws kInvalidArgument on a malformed endpoint.
   PublisherLink(PeerName peer, std::chrono::milliseconds peer_timeout, std::stop_token stop = {});
 
   void Send(wire::Message message);
-  // The next message that is not a pong, or nullopt when the deadline passes first. Throws what the publisher refused
-  // with; kUnavailable when it has been silent for peer_timeout; both name it and `stage`.
+  // The next message that is not a pong, or nullopt if the deadline passes first. Throws the error that the publisher
+  // refused with, or kUnavailable if it has been silent for peer_timeout. Both name it and `stage`.
   std::optional<wire::Message> Receive(Deadline deadline, const std::string& stage);
-  // As Receive, but a passed deadline is kDeadlineExceeded.
+  // As Receive, but throws kDeadlineExceeded if the deadline passes.
   wire::Message Expect(Deadline deadline, const std::string& stage);
 
-  // Keeps the lease, and what has arrived for Receive, while this end waits for something else. Throws as Receive does,
-  // and kCorrupt when the publisher is more than `most` messages, or kMostTakenIn bytes, ahead of what was asked.
+  // Keeps the lease alive while this end waits for something else, and keeps what has arrived for Receive. Throws what
+  // Receive throws, and kCorrupt if the publisher is more than `most` messages, or kMostTakenIn bytes, ahead.
   static constexpr std::size_t kMostTakenIn = std::size_t{64} << 20;
   void TakeIn(std::size_t most, const std::string& stage);
 
@@ -57,15 +57,15 @@ class PublisherLink {
   std::optional<MessageLimit> limit_;  // of the socket, which it outlives
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;
-  bool heard_ = false;  // at all
+  bool heard_ = false;  // the publisher has said anything at all
   Deadline::Clock::time_point last_ping_;
   struct TakenIn {
     wire::Message message;
     std::size_t bytes = 0;
   };
-  std::deque<TakenIn> taken_in_;  // and not received yet
+  std::deque<TakenIn> taken_in_;  // what has arrived, for Receive
   std::size_t taken_in_bytes_ = 0;
-  std::size_t last_bytes_ = 0;  // of the message that came last
+  std::size_t last_bytes_ = 0;  // the size of the latest message
 };
 
 }  // namespace layercast

@@ -26,7 +26,7 @@ wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, 
   return hello;
 }
 
-// Its last manifest's; null: not known.
+// The layout of the publisher's last manifest; null: not known.
 std::shared_ptr<const ManifestLayout> LayoutOf(const FetchOptions& options, const std::string& endpoint) {
   if (options.layouts == nullptr) return nullptr;
   const auto known = options.layouts->find(endpoint);
@@ -66,7 +66,7 @@ void PublisherSession::AskAgain(const Schedule& schedule) {
 void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const {
   const bool snapshot = mode_ == PublishMode::kSnapshot;  // a stream's come with its tensors
   const auto check = [&](const char* what, std::size_t got, std::size_t asked) {
-    const std::size_t most = snapshot ? asked : 0;  // the rest comes with later digests
+    const std::size_t most = snapshot ? asked : 0;  // fewer may come now, and the rest with later digests
     if (got <= most) return;
     throw Error(ErrorCode::kCorrupt, peer().text() + " sent " + std::to_string(got) + " " + what +
                                          ", expected at most " + std::to_string(most));
@@ -101,7 +101,7 @@ void PublisherSession::Close() noexcept {
   CloseChannel();
   try {
     link_.Send(wire::Bye{});
-  } catch (...) {  // a publisher that is gone holds nothing for us
+  } catch (...) {  // a publisher that is gone need not be told
   }
 }
 

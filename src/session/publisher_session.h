@@ -1,5 +1,5 @@
-// A receiver's session with one publisher: its handshake, what it offers, the channel to it. A fetch session has one
-// for each publisher of a version. Resource; one thread only.
+// A receiver's session with one publisher: the handshake, what the publisher offers, and the channel to it. A fetch
+// session has one for each publisher of a version. Resource; one thread only.
 #pragma once
 
 #include <memory>
@@ -27,18 +27,18 @@ class PublisherSession {
   // Shakes hands, opens the version and connects a channel.
   void Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
             Deadline deadline);
-  // Asks for a schedule; the answer to it is `subscribed`, or `need_schedule`, which has it sent whole.
-  // `takes_relays`: the chunks may come from other receivers, where that spares the publisher anything. `serves_at`:
-  // where this receiver serves on what comes.
+  // Asks for a schedule, by its digest. The answer is `subscribed`, or `need_schedule`, upon which it is sent whole.
+  // `takes_relays` says that chunks may come from other receivers, if that spares the publisher anything. `serves_at`
+  // is where this receiver relays what comes.
   void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays = false,
            const RelayPlace& serves_at = {});
   void AskAgain(const Schedule& schedule);
-  // Throws kCorrupt where it answers more than was asked.
+  // Throws kCorrupt if the publisher answers more than was asked.
   void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
-  // What serving has cost it while this session was open; 0 where it does not say, or not soon: then it has other
-  // troubles, which are not this receiver's, who has everything.
+  // The core seconds that serving has cost the publisher while this session was open. 0 if it does not say, or not
+  // soon; that is no error, since the receiver already has everything.
   double AskServingCoreSeconds() noexcept;
-  // Nothing is read from it, and nothing written by it, any more. Idempotent.
+  // Closes the channel: nothing is read or written over it any more. Idempotent.
   void CloseChannel() noexcept;
   void Close() noexcept;
 
@@ -50,11 +50,11 @@ class PublisherSession {
   const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
   PublisherLink& link() { return link_; }
   FetchingEnd& channel() { return *channel_; }
-  // No byte moves before it has said where from.
+  // Whether chunks may come from relays. Then no byte moves before the publisher has said where from.
   bool takes_relays() const { return asked_.takes_relays; }
-  // It wants to hear how this receiver gets on: others may depend on that.
+  // Whether the publisher wants to hear how this receiver progresses, because others may depend on it.
   bool hears_progress() const { return asked_.takes_relays || !asked_.relay_endpoint.empty(); }
-  // What it has said of where chunks come from before it answered what was asked.
+  // Notes what the publisher said of where chunks come from, before it answered what was asked.
   void Note(const wire::FetchFrom& from) { fetch_from_ = from; }
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
 

@@ -1,4 +1,4 @@
-// What a publisher offers now: for people who look, not for receivers.
+// Asks what a publisher offers now. Used by `layercast status`, not by receivers.
 #pragma once
 
 #include <string>

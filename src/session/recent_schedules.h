@@ -1,5 +1,5 @@
-// The schedules that receivers asked for last: whoever asks for one of them again need not send it. Those that are in
-// use, remembered or not, are counted: sessions have them for as long as they like.
+// The schedules that receivers asked for last, so that one that is asked for again need not be sent. The bytes of all
+// schedules in use are counted, also of those that only sessions still hold. Used by the offer desk.
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,15 @@ namespace layercast {
 class RecentSchedules {
  public:
   struct Limits {
-    std::size_t kept = 256;  // at most; the last one in any case
+    std::size_t kept = 256;  // how many are kept at most; the latest is always kept
     std::size_t kept_bytes = std::size_t{512} << 20;
-    std::size_t bytes = std::size_t{2} << 30;  // with those that sessions alone still have
+    std::size_t bytes = std::size_t{2} << 30;  // of all schedules in use, also those that only sessions hold
   };
   explicit RecentSchedules(const Limits& limits) : limits_(limits) {}
 
-  // Null where it is not kept.
+  // Null if the schedule is not kept.
   std::shared_ptr<const Schedule> Find(const Digest& digest);
-  // Throws kResourceExhausted where all that are in use have too many bytes.
+  // Throws kResourceExhausted if all schedules in use would have too many bytes.
   std::shared_ptr<const Schedule> Put(const Digest& digest, Schedule schedule);
 
  private:
@@ -39,9 +39,9 @@ class RecentSchedules {
 
   const Limits limits_;
   std::size_t kept_bytes_ = 0;
-  // The other owners are schedules: the last of a schedule's owners may be a walk's thread.
+  // The other owners are the schedules, because the last owner of a schedule may be a walk's thread.
   const std::shared_ptr<std::atomic<std::size_t>> bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
-  std::list<Kept> kept_;  // the one asked for last is first
+  std::list<Kept> kept_;  // the latest asked for is first
 };
 
 }  // namespace layercast

@@ -31,7 +31,7 @@ OfferServiceOptions Checked(const RelayOptions& options) {
 Relay::Relay(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints)
     : service_(Checked(options), pool, failpoints) {}
 
-Relay::~Relay() { service_.Stop(); }  // before the memory that it offers goes
+Relay::~Relay() { service_.Stop(); }  // before the memory that it offers is freed
 
 void Relay::Clear(const Error& why) {
   for (Held& held : served_) {

@@ -1,5 +1,6 @@
-// The relaying half of a receiver: serves on what its sessions take, while they take it and until the next one begins.
-// A rank that relays has one; sessions fill it (FetchOptions::relay), the publisher sends other receivers to it.
+// The relaying half of a receiver: serves what a session takes to other receivers, while it is taken and until the next
+// session begins. A rank that relays has one. Sessions fill it (FetchOptions::relay), and the publisher sends other
+// receivers to it.
 #pragma once
 
 #include <chrono>
@@ -18,17 +19,17 @@
 namespace layercast {
 
 struct RelayOptions {
-  std::string endpoint;  // other receivers are sent to it as it stands; port 0 picks one
+  std::string endpoint;  // other receivers are told it as it stands; port 0 picks a free one
   bool allow_remote = false;
-  std::vector<std::string> channels{};           // that are offered; empty: all that this build has
-  std::chrono::milliseconds peer_timeout{5000};  // as OfferServiceOptions'
+  std::vector<std::string> channels{};           // those that are offered; empty: all that this build has
+  std::chrono::milliseconds peer_timeout{5000};  // OfferServiceOptions::peer_timeout
 };
 
-// Resource; one thread only, that of the session. Its memory is that of the schedules that it holds, twice where
-// somebody still reads those of the session before.
+// Resource; one thread only, that of the session. It takes the memory of the chunks of one session's schedules, and
+// twice that while somebody still reads those of the session before.
 class Relay {
  public:
-  // Throws as OfferService does, and kInvalidArgument for an endpoint that stands for all addresses of the host.
+  // Throws what OfferService throws, and kInvalidArgument for an endpoint that stands for all addresses of the host.
   Relay(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints);
   ~Relay();
   Relay(const Relay&) = delete;
@@ -36,9 +37,9 @@ class Relay {
 
   std::string endpoint() const { return service_.endpoint(); }
 
-  // Stops serving what was served until now: whoever follows is refused with `why`.
+  // Stops serving what was served until now. Receivers that still take it are refused with `why`.
   void Clear(const Error& why);
-  // Chunks of a schedule that a session begins to take; until Clear.
+  // The chunks of a schedule that a session begins to take. They are served until Clear.
   struct Served {
     RelayedChunks* chunks = nullptr;
     RelayPlace place;
@@ -55,7 +56,7 @@ class Relay {
 
   OfferService service_;
   std::vector<Held> served_;
-  std::vector<Held> retiring_;  // somebody may read them
+  std::vector<Held> retiring_;  // somebody may still read them
 };
 
 }  // namespace layercast

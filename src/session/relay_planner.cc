@@ -60,11 +60,11 @@ void RelayPlanner::Sweep() {
   });
 }
 
-// Room for one tree more. Sessions hold on to those that have receivers, and there are at most as many sessions.
+// Makes room for one more tree. Trees that have receivers stay, and they are bounded by the number of sessions.
 void RelayPlanner::ForgetOldest() {
   if (trees_.size() < kMostTrees) return;
   const auto age = [](const auto& tree) {
-    return std::pair(tree.second.tree.HasReceivers(), tree.second.joined);  // those without come first
+    return std::pair(tree.second.tree.HasReceivers(), tree.second.joined);  // trees without receivers come first
   };
   const auto oldest = std::ranges::min_element(trees_, {}, age);
   if (!oldest->second.tree.HasReceivers()) trees_.erase(oldest);

@@ -1,4 +1,4 @@
-// Sends the receivers of a publisher's snapshots to each other: one tree for each version and schedule. Used by the
+// Sends the receivers of a publisher's snapshots to each other, by one tree for each version and schedule. Used by the
 // offer desk. Resource; one thread only.
 #pragma once
 
@@ -20,17 +20,19 @@ class RelayPlanner {
  public:
   explicit RelayPlanner(Outbox& outbox) : outbox_(outbox) {}
 
-  // Trees that nobody takes from any more, and relays that have finished, are kept for late joiners up to a maximum:
-  // this one, and RelayTree::kMostFinished in each tree.
+  // How many trees are kept, those included that nobody takes from any more: late joiners may. Likewise each tree keeps
+  // up to RelayTree::kMostFinished relays that have finished.
   static constexpr std::size_t kMostTrees = 256;
-  // A relay's endpoint, and the name of its host, are remembered after it has finished: so long they may be.
+  // How long a relay's endpoint and its host's name may be, because both are remembered after it has finished.
   static constexpr std::size_t kMostNameBytes = 512;
 
-  // The tree that a receiver joins, valid until it finishes or leaves; null: it neither takes from relays nor is one.
-  // Throws kInvalidArgument for a relay's endpoint that is none or is too long, and what RelayTree::Join throws.
+  // Returns the tree that a receiver joins, valid until it finishes or leaves. Null: it neither takes from relays nor
+  // is one. Throws kInvalidArgument for a relay's endpoint that is malformed or too long, and what RelayTree::Join
+  // throws.
   RelayTree* Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version, const std::string& host,
                   const wire::Subscribe& subscribe);
-  // Sends the receiver elsewhere, if its relay holds it up; returns what is to be told of that.
+  // Takes a receiver's report. If its relay holds it up, the receiver is sent elsewhere, and the text to log is
+  // returned.
   std::optional<std::string> Note(const SessionKey& key, RelayTree& tree, const wire::Progress& progress);
   void Lost(const SessionKey& key, RelayTree& tree, const wire::RelayLost& lost);
   void Leave(const SessionKey& key, RelayTree& tree);
@@ -42,7 +44,7 @@ class RelayPlanner {
   struct Planned {
     std::weak_ptr<const OfferedVersion> version;
     RelayTree tree;
-    std::uint64_t joined = 0;  // when somebody last did, in the order of joining
+    std::uint64_t joined = 0;  // the number, in the order of joining, of the latest to join
   };
   void ForgetOldest();
   void Send(const SessionKey& key, const std::optional<RelayPlace>& place);

@@ -17,7 +17,7 @@ Schedule Packed(const Schedule& schedule) {
   return packed;
 }
 
-// A measurement would come before the first byte, once for each step of the tree.
+// Relays' channels are not measured: that would delay the first byte, once for each step of the tree.
 FetchOptions Unmeasured(FetchOptions options) {
   options.measure = false;
   return options;
@@ -42,7 +42,8 @@ RelaySource::RelaySource(const RelayPlace& place, const ChunkReceiver& receiver,
       packed_(Packed(receiver.schedule())),
       session_({"relay", place.endpoint}, Unmeasured(options)) {
   const std::string stage = "following a relay";
-  // One that answers pings and nothing else is no silent peer: it would take as long as the whole reload may.
+  // A relay that answers pings and nothing else does not count as silent. Without this bound, opening a session with it
+  // could take as long as the whole reload may.
   const Deadline opened = receiver.deadline().AtMost(options.peer_timeout);
   session_.Open(self, kRelayedLineage, place.offer, opened);
   session_.Ask(schedule_, {});
@@ -69,7 +70,7 @@ void RelaySource::Submit(std::uint32_t chunk) {
 }
 
 std::optional<ArrivedChunk> RelaySource::Poll(const std::string& stage, std::chrono::milliseconds step) {
-  if (chunks_->window().empty()) {  // until the relay has more
+  if (chunks_->window().empty()) {  // nothing is under way until the relay has more
     if (const std::optional<wire::Message> message = chunks_->PollMessage(stage, step)) Take(*message, stage);
     return std::nullopt;
   }

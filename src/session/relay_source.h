@@ -1,5 +1,6 @@
-// Chunks from a relay: a session with it, beside the one with the publisher, which goes on. What comes is copied out,
-// also where the channel could hand out the relay's own memory: nothing that is verified can be changed afterwards.
+// Chunks from a relay, by a session with it beside the one with the publisher, which goes on. What comes is always
+// copied out, even if the channel could hand out the relay's own memory, so that the relay cannot change it once it is
+// verified. Used by SnapshotPart. Resource; one thread only.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@ namespace layercast {
 
 class RelaySource final : public ChunkSource {
  public:
-  // Opens a session with the relay at `place` for the schedule of `receiver`. Throws what opening a session does, what
-  // the relay refuses with, and kDeadlineExceeded where all this takes longer than the peer_timeout of `options`.
+  // Opens a session with the relay at `place` for the schedule of `receiver`. Throws what opening a session throws, the
+  // error that the relay refuses with, and kDeadlineExceeded if all this takes longer than options.peer_timeout.
   RelaySource(const RelayPlace& place, const ChunkReceiver& receiver, const FetchOptions& options,
               const ReceiverIdentity& self);
   ~RelaySource() override { session_.CloseChannel(); }  // before the slots that chunks under way go to

@@ -13,7 +13,7 @@ std::optional<RelayPlace> RelayTree::Join(const SessionKey& key, Receiver receiv
     throw Error(ErrorCode::kInvalidArgument,
                 "session " + std::to_string(key.session) + ": expected a number of its own, got a finished session's");
   }
-  // Whoever served at that endpoint before was the same receiver, at an earlier try.
+  // A member that served at the same endpoint before was the same receiver, in an earlier attempt.
   if (!receiver.place.endpoint.empty()) {
     for (auto other = members_.begin(); other != members_.end();) {
       const auto member = other++;
@@ -30,7 +30,7 @@ std::optional<RelayTree::Move> RelayTree::Lost(const SessionKey& key, const Rela
   if (found == members_.end() || found->second.from != Member::From::kRelay) return std::nullopt;
   Member& member = found->second;
   const auto feeder = members_.find(member.relay);
-  // Nobody can speak ill of a relay but those who were sent to it.
+  // Only a receiver that was sent to a relay may report it as lost.
   if (feeder->second.receiver.place != relay) return std::nullopt;
   Detach(member);
   ++member.has_lost;
@@ -139,7 +139,7 @@ void RelayTree::Detach(Member& member) {
   member.starved = {};
 }
 
-// Only those count who take chunks just now.
+// The rates of the others, of which only those count that take chunks just now.
 std::vector<double> RelayTree::RatesBeside(const SessionKey& key, Pace::TimePoint now) const {
   std::vector<double> rates;
   for (const auto& [other, member] : members_) {
@@ -162,7 +162,7 @@ bool RelayTree::IsBelow(const SessionKey& key, const SessionKey& relay) const {
   }
 }
 
-// The relay `key` is slow, or waits for one that is.
+// Whether the relay `key` is slow, or waits for one that is.
 bool RelayTree::IsSlowed(const SessionKey& key) const {
   for (const Member* at = &members_.at(key);; at = &members_.at(at->relay)) {
     if (at->slow) return true;
@@ -175,7 +175,8 @@ void RelayTree::Retire(Members::iterator member) {
   if (member->second.finished && member->second.feeds == 0) members_.erase(member);
 }
 
-// Whoever somebody takes from stays; of all others, first those to whom nobody is sent any more, then the oldest go.
+// Members that somebody takes from stay. Of the others, those that nobody is sent to any more are forgotten first, then
+// the oldest.
 void RelayTree::ForgetFinished() {
   std::vector<Members::iterator> idle;
   for (auto next = members_.begin(); next != members_.end();) {

@@ -5,7 +5,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kMostTold = 256;  // to one follower; its socket holds a thousand
+constexpr std::size_t kMostTold = 256;  // messages to one follower; its socket queues up to a thousand
 
 std::vector<std::size_t> FirstBytes(const Schedule& schedule) {
   std::vector<std::size_t> first_byte = {0};

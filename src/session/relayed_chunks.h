@@ -1,6 +1,5 @@
-// The chunks of one schedule that a receiver keeps for others: packed, one after the other, and how many of them have
-// come. Filled by the thread that fetches them; served by the relay's offer service, as tensor i of an offer for chunk
-// i.
+// The chunks of one schedule that a receiver keeps for others, packed one after the other, and how many have come. The
+// thread that fetches them fills it. The relay's offer service serves it, chunk i as tensor i of an offer.
 #pragma once
 
 #include <atomic>
@@ -22,13 +21,13 @@
 
 namespace layercast {
 
-// The lineage by which a relay's offers are opened; the step is the offer's number.
+// The lineage under which a relay's offers are opened. The step is the offer's number.
 inline constexpr const char* kRelayedLineage = "relayed";
 
-// Resource; Place and Ready are for the thread that fills it, the rest is thread-safe.
+// Resource. Place and Ready are for the thread that fills it; the rest is thread-safe.
 class RelayedChunks {
  public:
-  // Throws kResourceExhausted where `memory` has not that much.
+  // Allocates memory for all chunks. Throws kResourceExhausted if `memory` does not have that much.
   RelayedChunks(const Schedule& schedule, MemoryResource& memory);
 
   const Digest& schedule_digest() const { return schedule_digest_; }
@@ -36,12 +35,12 @@ class RelayedChunks {
 
   // Where chunk number `chunk` goes.
   std::span<std::byte> Place(std::uint32_t chunk) const;
-  // Says that all chunks up to that one are there, and right: those who follow hear of it.
+  // Says that all chunks up to and including this one are there and verified. Followers hear of it.
   void Ready(std::uint32_t chunk);
-  // Says that no more chunks will come: whoever follows is refused with this, now and later.
+  // Says that no more chunks will come. Followers are refused with this error, now and later.
   void End(const Error& why);
 
-  // Tells `key` by `outbox`, from now on, how many chunks are there.
+  // From now on, tells `key` through `outbox` how many chunks are there.
   void Follow(const SessionKey& key, Outbox& outbox);
   void Leave(const SessionKey& key);
 
@@ -57,8 +56,8 @@ class RelayedChunks {
   const Buffer bytes_;
   std::deque<std::atomic<bool>> written_;  // by chunk
   std::mutex mutex_;
-  std::uint32_t ready_ = 0;          // chunks; guarded by mutex_
-  std::uint32_t told_ = 0;           // of them, to followers; guarded by mutex_
+  std::uint32_t ready_ = 0;          // how many chunks are there; guarded by mutex_
+  std::uint32_t told_ = 0;           // how many of them followers were told of; guarded by mutex_
   std::optional<Error> ended_;       // guarded by mutex_
   std::vector<Follower> followers_;  // guarded by mutex_
 };

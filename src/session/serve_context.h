@@ -1,4 +1,4 @@
-// What the parts of an offer service work with.
+// What the parts of an offer service share and work with.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace layercast {
 
-// Value; all that it names outlives those parts, and is thread-safe.
+// Value; all that it refers to outlives those parts, and is thread-safe.
 struct ServeContext {
   WorkerPool& pool;
   FailPoints& failpoints;
   Outbox& outbox;
-  MemoryResource& arena;  // of streams' windows, and of what a failpoint corrupts: a channel's, if one has any
+  MemoryResource& arena;  // for streams' windows, and for what a failpoint corrupts; a channel's own, if one has any
   DeviceBytes* device;    // null: nothing that is offered lies on one
   std::span<OfferingEnd* const> ends;
   std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;  // the first of `count` that nobody else uses

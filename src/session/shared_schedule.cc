@@ -22,7 +22,7 @@ std::uint32_t TensorNumbers::PublisherOf(std::uint32_t tensor) const {
 
 SharedSchedule::SharedSchedule(const Schedule& whole, const TensorNumbers& numbers)
     : schedules_(numbers.publishers()), chunk_of_(numbers.publishers()), first_share_{0} {
-  std::vector<std::vector<Region>> regions(numbers.publishers());  // of one chunk, by publisher
+  std::vector<std::vector<Region>> regions(numbers.publishers());  // those of one chunk, by publisher
   std::vector<std::uint32_t> share(numbers.publishers());
   for (const Chunk& chunk : whole.chunks()) {
     first_region_.push_back(chunk.first_region);

@@ -8,9 +8,9 @@
 namespace layercast {
 namespace {
 
-constexpr std::uint64_t kWorthJudging = 16U << 20;  // bytes: as many as the probe moved
+constexpr std::uint64_t kWorthJudging = 16U << 20;  // bytes: as many as the probe moves
 constexpr double kFarUnder = 0.25;
-constexpr std::uint64_t kSmallRegion = 4096;  // bytes; a page: below it the cost of each run shows
+constexpr std::uint64_t kSmallRegion = 4096;  // bytes: a page; in smaller runs the cost of each run shows
 
 std::string LikelyCause(const FetchStats& stats, PublishMode mode) {
   if (stats.regions > 0 && stats.bytes / stats.regions < kSmallRegion) {
@@ -32,7 +32,7 @@ std::string LikelyCause(const FetchStats& stats, PublishMode mode) {
 }  // namespace
 
 std::optional<std::string> SlowChannelWarning(const FetchStats& stats, PublishMode mode) {
-  // A relay has chunks when it has got them itself: that says nothing of the channel.
+  // A relay has chunks only when it has got them itself, so the rate says nothing about the channel.
   if (std::ranges::any_of(stats.publishers, [](const auto& share) { return share.relayed_bytes > 0; }))
     return std::nullopt;
   const double probed = stats.channel.probed_gb_per_s;

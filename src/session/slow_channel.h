@@ -1,4 +1,4 @@
-// Tells a channel that became slow: data that crawls is right all the same, and nobody would look.
+// Notices a channel that became slow. Data that comes slowly is still right, so nobody would notice otherwise.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace layercast {
 
-// A sentence with both rates and the likely cause, where a session of some size (kWorthJudging) moved at less than a
-// quarter of what the channel did when it was chosen; else nullopt.
+// A sentence with both rates and the likely cause, if a session of some size (kWorthJudging) moved at less than a
+// quarter of the rate that the channel had when it was chosen; otherwise nullopt.
 std::optional<std::string> SlowChannelWarning(const FetchStats& stats, PublishMode mode);
 
 }  // namespace layercast

@@ -11,7 +11,7 @@
 namespace layercast {
 namespace {
 
-// The length of a relay's words in two logs, ours and the publisher's: what it refused with may be of any length.
+// How much of a relay's error goes into two logs, this one and the publisher's: the error may be of any length.
 constexpr std::size_t kMostWords = 500;
 
 }  // namespace
@@ -37,7 +37,7 @@ void SnapshotPart::Request() {
 
 bool SnapshotPart::PollFor(std::uint32_t chunk) {
   const std::string stage = receiver_.StageOf(chunk);
-  if (here_.contains(chunk)) {  // not to be held against whoever brought it
+  if (here_.contains(chunk)) {  // only its digest is missing: that wait is not held against who brought the chunk
     PollLink("the digest of " + stage);
     return false;
   }
@@ -172,7 +172,7 @@ void SnapshotPart::OrLoseRelay(const Call& call) {
 }
 
 void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
-  // Then it is not the relay's fault, and nobody need hear of it.
+  // If this attempt was given up, the failure is not the relay's fault, and is not reported.
   ThrowIfStopped(access_.options.stop, "relay " + relay.endpoint);
   if (receiver_.deadline().Passed()) throw error;
   const std::string why = std::string(error.what()).substr(0, kMostWords);
@@ -196,7 +196,7 @@ void SnapshotPart::TellProgress() {
                                 .bytes_per_second = static_cast<std::uint64_t>(probed * 1e9)});
 }
 
-// With the source goes what it has brought and nobody has consumed yet.
+// Drops the source, and with it what it has brought and nobody has consumed yet.
 void SnapshotPart::DropSource() {
   relay_ = nullptr;
   source_.reset();

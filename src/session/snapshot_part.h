@@ -1,6 +1,6 @@
-// One publisher's part of a snapshot, as a receiver takes it: chunks under way as far ahead as its credits reach,
-// whatever other publishers do, from the publisher or from wherever that sends us, each held against the publisher's
-// digest. Used by the walk over a snapshot. Resource; one thread only.
+// One publisher's part of a snapshot, as a receiver takes it. Chunks are under way as far ahead as the credits reach,
+// whatever other publishers do. They come from the publisher or from the relay that it names, and each is checked
+// against the publisher's digest. Used by the walk over a snapshot. Resource; one thread only.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace layercast {
 
-// How other receivers are reached, should the publisher send us to one.
+// What is needed to reach other receivers, should the publisher name one as a relay. Value.
 struct RelayAccess {
   const FetchOptions& options;
   const ReceiverIdentity& self;
@@ -30,20 +30,20 @@ class SnapshotPart {
   SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access);
 
   ChunkReceiver& receiver() { return receiver_; }
-  // Whether that chunk is here, and what its digest must be is known.
+  // Whether that chunk is here, and the digest that it must have is known.
   bool Has(std::uint32_t chunk) const { return here_.contains(chunk) && digests_.size() > chunk; }
-  // Whether the sink has the magnitudes that were asked of that tensor, in the sink's numbers.
+  // Whether the sink has got the magnitudes that were asked for of that tensor, which is numbered as in the sink.
   bool HasAmax(std::uint32_t tensor) const { return known_amax_.contains(tensor); }
   void Request();
-  // Waits a little for what that chunk lacks. False: nothing came, and it is time to look at other links.
+  // Waits a little for what that chunk lacks. Returns false if nothing came: then the other links should be polled.
   bool PollFor(std::uint32_t chunk);
-  // Waits a little for a message of the publisher's.
+  // Waits a little for a message from the publisher.
   void PollLink(const std::string& stage);
-  // Takes what has come besides, without waiting, where digests queue: then theirs are under way before that of an
-  // earlier chunk is waited for, and before its consumer's work is queued.
+  // If digests queue (ChunkMemory::queues_digests), takes further chunks that have come, without waiting. Their digests
+  // are then under way before an earlier chunk's is waited for, and before its consumer's work is queued.
   void TakeLanded();
-  // The views of a chunk that it has; nullopt where a relay brought other bytes than the publisher has: then it has it
-  // no more.
+  // The views of a chunk that is here, verified. nullopt if a relay brought other bytes than the publisher has: the
+  // chunk is then no longer here.
   std::optional<std::vector<RegionView>> Verified(std::uint32_t chunk);
   void Done(std::uint32_t chunk);
   void LookAtLink(const std::string& stage);
@@ -57,7 +57,7 @@ class SnapshotPart {
   void TakeDigests(const wire::MoreDigests& more);
   void TakeAmax(const std::vector<wire::AxisAmax>& amaxes);
   void TakeSource(const wire::FetchFrom& from);
-  // Calls, and loses the relay where that goes wrong with one: it is no reason to give up.
+  // Makes a call. If it fails with a relay, the relay is dropped instead of giving up the version.
   template <typename Call>
   void OrLoseRelay(const Call& call);
   void LoseRelay(const RelayPlace& relay, const Error& error);
@@ -65,19 +65,19 @@ class SnapshotPart {
   void TellProgress();
 
   const std::uint64_t offer_;
-  std::vector<Digest> digests_;         // of the first chunks
+  std::vector<Digest> digests_;         // of the first chunks, as far as they have come
   std::set<std::uint32_t> known_amax_;  // tensors, in the sink's numbers
   ChunkReceiver& receiver_;
   const RelayAccess access_;
   std::unique_ptr<ChunkSource> source_;         // null: the publisher has not said yet where from
   RelaySource* relay_ = nullptr;                // what source_ is, if it is one
-  std::map<std::uint32_t, ArrivedChunk> here_;  // and not yet delivered
+  std::map<std::uint32_t, ArrivedChunk> here_;  // chunks that have come and are not yet delivered
   std::uint32_t submitted_ = 0;
   std::uint32_t done_ = 0;
   std::uint64_t bytes_done_ = 0;
   const Deadline::Clock::time_point begin_ = Deadline::Clock::now();
-  Deadline::Clock::time_point told_ = begin_;  // how it gets on
-  Deadline::Clock::duration waited_{0};        // for chunks
+  Deadline::Clock::time_point told_ = begin_;  // when the publisher was last told of the progress
+  Deadline::Clock::duration waited_{0};        // how long chunks were waited for
 };
 
 }  // namespace layercast

@@ -15,7 +15,7 @@
 namespace layercast {
 namespace {
 
-// Of a window: a slot may cost a channel a descriptor, and has a message on its way that a socket has to take.
+// How many slots a window has at most: a slot may cost a channel a descriptor, and costs a message in a socket's queue.
 constexpr std::size_t kMostSlots = 256;
 
 }  // namespace
@@ -74,7 +74,7 @@ void StreamWalk::Run(const std::stop_token& stop) {
 
 void StreamWalk::End() {
   lease_.reset();
-  std::map<std::uint32_t, Slot> left;  // goes after the lock, and before the share
+  std::map<std::uint32_t, Slot> left;  // destroyed after the lock is gone, and before the share
   {
     const std::lock_guard lock(mutex_);
     if (present_.empty()) left.swap(slots_);
@@ -85,7 +85,7 @@ void StreamWalk::End() {
   ended_ = true;
 }
 
-// The source is the user's code: whatever it throws ends this walk and nothing else.
+// The source is the user's code, and whatever it throws ends this walk and nothing else.
 void StreamWalk::Fail(const Error& error) {
   log::error("stream of {}: {}", version_->manifest().version().ToString(), error.what());
   for (const StreamReader& reader : readers_) {
@@ -103,21 +103,21 @@ std::vector<std::string> StreamWalk::Order() const {
     names.push_back(version_->manifest().entry(tensor).spec.name);
   };
   for (const Region& region : readers_.front().schedule->regions()) list(region.tensor);
-  for (std::uint32_t tensor = 0; tensor < listed.size(); ++tensor) list(tensor);  // what that rank does not keep
+  for (std::uint32_t tensor = 0; tensor < listed.size(); ++tensor) list(tensor);  // what that schedule does not have
   return names;
 }
 
 void StreamWalk::WalkAll(const std::stop_token& stop) {
   const Manifest& manifest = version_->manifest();
   const std::unique_ptr<WeightsIterator> weights = version_->Walk(Order());
-  std::vector<bool> yielded(manifest.size());  // once each: a slot has an offer's number, and there is one for each
+  std::vector<bool> yielded(manifest.size());  // each tensor at most once, because there is an offer's number for each
   std::uint32_t sequence = 0;
   WorkCost cost;
   WorkClock clock;
   const auto next = [&] {
     cost += clock.Lap();
     std::optional<NamedTensor> named = weights->Next();
-    clock.Lap();  // the source's own
+    clock.Lap();  // the source's own time is not counted
     return named;
   };
   while (std::optional<NamedTensor> named = next()) {
@@ -145,7 +145,8 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
   while (!stop.stop_requested() && !slots_.empty()) MakeRoom(window_.bytes, stop);
 }
 
-// Waits until the window has room for `bytes` (one tensor always fits an empty one). False: nobody is left to send to.
+// Waits until the window has room for `bytes`; one tensor always fits an empty window. Returns false if no reader is
+// left.
 bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
   while (true) {
     RetireDoneSlots();
@@ -161,7 +162,7 @@ bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
 }
 
 void StreamWalk::RetireDoneSlots() {
-  std::vector<Slot> done;  // goes after the lock: taking an offer back may wait for a receiver
+  std::vector<Slot> done;  // destroyed after the lock is gone: taking an offer back may wait for a receiver
   const std::lock_guard lock(mutex_);
   for (auto slot = slots_.begin(); slot != slots_.end();) {
     if (!slot->second.awaited.empty()) {
@@ -211,7 +212,8 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
   }
 }
 
-// What the host can read of it: where it lies, or, of a tensor on a device, the copy.
+// Copies a tensor into its slot. Returns what the host can read of it: the tensor where it lies, or, if that is on a
+// device, the copy.
 TensorView StreamWalk::CopyIn(const NamedTensor& named, const Buffer& slot) const {
   TensorView tensor = named.tensor;
   const auto bytes = static_cast<std::size_t>(tensor.num_bytes());

@@ -1,5 +1,6 @@
 // One walk of a stream, for all ranks of one engine: yields tensors into a window that is bounded in bytes and in
-// tensors, and goes on as the ranks take them. The window being full is what pushes back on the trainer.
+// tensors, and goes on as the ranks take them. A full window is what pushes back on the trainer. Used by the offer
+// desk.
 #pragma once
 
 #include <atomic>
@@ -24,22 +25,23 @@
 
 namespace layercast {
 
-// One rank that takes part.
+// One rank that takes part in a walk. Value.
 struct StreamReader {
   SessionKey key;
   std::shared_ptr<const Schedule> schedule;            // the second owner is the service's cache
   std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
 };
 
-// What all walks of a publisher may have waiting for receivers: those that are under way have equal shares of it. A
-// walk keeps what it has when another begins; so n walks have at most 1 + 1/2 + ... + 1/n of it, and a tensor each.
+// How many bytes all walks of a publisher may have waiting for receivers. The walks that are under way have equal
+// shares of it. A walk keeps what it has when another begins, so n walks together have at most 1 + 1/2 + ... + 1/n
+// times as much, and a tensor each.
 struct StreamWindow {
   const std::uint64_t bytes;
-  std::atomic<std::size_t> walks{0};  // that are under way
+  std::atomic<std::size_t> walks{0};  // how many are under way
   std::uint64_t share() const { return bytes / walks; }
 };
 
-// Of a walk, while it is under way.
+// A walk's share of the window, which it has while it is under way. Resource.
 class StreamShare {
  public:
   explicit StreamShare(StreamWindow& window) : window_(window) { ++window_.walks; }
@@ -67,7 +69,7 @@ class StreamWalk {
  private:
   struct Slot {
     Buffer memory;
-    std::optional<CarriedOffer> offer;  // goes before the memory
+    std::optional<CarriedOffer> offer;  // destroyed before the memory
     std::set<SessionKey> awaited;       // readers that still need it
   };
   void Run(const std::stop_token& stop);
@@ -82,11 +84,11 @@ class StreamWalk {
   void End();
 
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
-  std::optional<VersionLease> lease_;              // of the walk's thread: until it ends
+  std::optional<VersionLease> lease_;              // held by the walk's thread until it ends
   const std::vector<StreamReader> readers_;
   const ServeContext& context_;
   const StreamWindow& window_;
-  std::optional<StreamShare> share_;                                    // of the walk's thread: until it ends
+  std::optional<StreamShare> share_;                                    // held by the walk's thread until it ends
   const std::uint64_t first_offer_id_;                                  // ids from here on are this walk's
   std::vector<std::multimap<std::uint32_t, std::uint32_t>> chunks_of_;  // by reader: tensor -> chunk
 

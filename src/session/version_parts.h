@@ -1,4 +1,4 @@
-// Whether publishers have one version between them. Used by a receiver when it has opened a session with each.
+// Checks that several publishers have one version between them. Used by a receiver once it has a session with each.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace layercast {
 
-// What one publisher offers; borrowed.
+// What one publisher offers. Value; borrows what it refers to.
 struct PublishedPart {
   const std::string& endpoint;
   const Manifest& manifest;
 };
 
-// Their places in `parts`, by rank. Throws kFailedPrecondition, naming the publishers, where they offer different
-// versions, kInvalidArgument where a rank of the version is missing or there twice.
+// The places in `parts` of the version's ranks, in the ranks' order. Throws kFailedPrecondition, naming the publishers,
+// if they offer different versions, and kInvalidArgument if a rank of the version is missing or there twice.
 std::vector<std::size_t> ByRank(std::span<const PublishedPart> parts);
 
 }  // namespace layercast
