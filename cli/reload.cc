@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
 #include "layercast/controller.h"
+#include "layercast/report.h"
 #include "src/control/endpoint.h"
 
 namespace layercast::cli {
@@ -51,8 +52,7 @@ std::string InPlaceOf(const Json& previous, const Json& version) {
 // The stages' times, in the stages' order. Each is the longest that any rank took.
 std::string StagesText(const Json& milliseconds) {
   std::string text;
-  for (const char* stage : {"connect", "plan", "receive", "layer_buffer", "materialize", "fuse_and_shard", "quantize",
-                            "commit", "verify"}) {
+  for (const char* stage : kReloadStages) {
     if (milliseconds.contains(stage))
       text += std::string("    ") + stage + " " + Milliseconds(milliseconds[stage].get<double>()) + "\n";
   }

@@ -1,4 +1,4 @@
-// A build without CUDA; cuda_reload_stream.cc is the other one.
+// OpenCudaReloadStream of a build without CUDA; with CUDA, it is in cuda_reload_stream.cc.
 #include <string>
 
 #include "engine_side/device/reload_stream.h"

@@ -1,5 +1,5 @@
-// ReloadStream by CUDA: what it does beyond CudaDeviceStream, by kernels, and by copies of two dimensions where rows
-// are long enough.
+// ReloadStream by CUDA: what it does beyond CudaDeviceStream, by kernels or, if rows are long enough, by
+// two-dimensional copies.
 #include <optional>
 #include <vector>
 
@@ -22,16 +22,16 @@ int ElementBytes(DType dtype) { return BitsPerElement(dtype) / 8; }
 
 std::uint8_t* Codes(std::span<std::byte> bytes) { return reinterpret_cast<std::uint8_t*>(bytes.data()); }
 
-// Rows that a copy of two dimensions brings to their places in a tensor, or from there.
+// Rows that one two-dimensional copy brings to their places in a tensor, or from there. All members are in bytes.
 struct Pitched {
-  std::size_t at;  // of the first; bytes, as all of it
+  std::size_t at;  // offset of the first row
   std::size_t rows, row_bytes, stride;
 };
 
-// Elements [first, first + count) of a walk as such. Empty: a kernel does better, or has to. One does where rows are
-// short.
+// Elements [first, first + count) of a walk as rows for a two-dimensional copy. Empty if a kernel must copy them, or
+// does it faster, as it does if rows are short.
 std::optional<Pitched> PitchedOf(DType dtype, const ElementWalk& walk, std::int64_t first, std::int64_t count) {
-  constexpr std::size_t kFewestBytes = 512;  // of a row: what a warp reads at once, by words of 16 bytes
+  constexpr std::size_t kFewestBytes = 512;  // bytes of a row: what a warp reads at once, by words of 16 bytes
   const std::optional<WalkRows> of = RowsOf(walk, first, count);
   if (!of) return std::nullopt;
   const auto bytes = [size = ElementBytes(dtype)](std::int64_t elements) {
@@ -98,7 +98,7 @@ class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
   void CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault);
   CudaTensorAmax AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault);
 
-  Buffer amax_;  // of one weight: the stream keeps its uses apart
+  Buffer amax_;  // of one weight at a time: the stream keeps its uses apart
 };
 
 void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
@@ -117,7 +117,8 @@ void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
   kernel.quantize({piece, recipe.options(), whole, row_amax, outputs, fault, stream().handle()});
 }
 
-// Types that no kernel of a recipe takes are looked through first; integers are all finite.
+// Copies rows, and looks for NaN and infinity in them. Types that the kernel of `none` does not take are checked by a
+// kernel of their own first; integers are all finite.
 void CudaReloadStream::CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault) {
   const DType dtype = rows.dtype;
   if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) {
@@ -125,7 +126,7 @@ void CudaReloadStream::CopyChecked(const MatrixView& rows, std::byte* to, std::u
                     reinterpret_cast<CudaFaultWord*>(fault), stream().handle());
   }
   const std::int64_t row_bytes = rows.cols * BitsPerElement(dtype) / 8;
-  LAYERCAST_CHECK(rows.row_stride == row_bytes);  // a parameter, whole
+  LAYERCAST_CHECK(rows.row_stride == row_bytes);  // a whole parameter
   FindNonFinite(dtype, rows.data, rows.rows * rows.cols, fault);
   if (row_bytes * rows.rows != 0) Copy(rows.data, to, static_cast<std::size_t>(row_bytes * rows.rows));
 }

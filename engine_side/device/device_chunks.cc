@@ -10,7 +10,7 @@
 namespace layercast {
 namespace {
 
-// A copying channel packs a chunk's regions one behind the other.
+// The bytes of a chunk, whose regions a copying channel packs one behind the other.
 std::size_t PackedBytes(std::span<const RegionView> views) {
   std::size_t bytes = 0;
   for (const RegionView& view : views) {
@@ -35,11 +35,11 @@ void DeviceChunks::Slots::Deallocate(std::byte* address, std::size_t bytes) noex
 }
 
 bool DeviceChunks::Slots::Has(const std::byte* address) const {
-  const auto slot = used_.lower_bound(address);  // the last that begins no later
+  const auto slot = used_.lower_bound(address);  // the last slot that begins at or before the address
   return slot != used_.end() && address < slot->first + slot->second;
 }
 
-// The device may still write digests that nobody waited for.
+// Waits, because the device may still be writing digests that nobody has waited for.
 DeviceChunks::~DeviceChunks() {
   try {
     for (const auto& leaves : leaves_) stream_.Wait(leaves->arrived);
@@ -78,7 +78,7 @@ std::shared_ptr<DeviceChunks::Leaves> DeviceChunks::FreeLeaves(std::size_t bytes
 std::vector<RegionView> DeviceChunks::Corrupted(std::span<const RegionView> views) {
   const std::size_t bytes = PackedBytes(views);
   if (bytes != 0) {
-    auto* const flipped = const_cast<std::byte*>(views.front().base) + bytes / 2;  // a slot's
+    auto* const flipped = const_cast<std::byte*>(views.front().base) + bytes / 2;  // in a slot, so not const
     Buffer pinned(stream_.pinned(), 1);
     stream_.Copy(flipped, pinned.data(), 1);
     stream_.Wait(stream_.Record());

@@ -1,6 +1,7 @@
-// Chunks that a channel brings to an engine's device, without a way through host memory: slots there, and digests whose
-// leaves the device makes. Nothing waits for a chunk: its digest is asked for when it comes, and waited for when it is
-// needed; a slot is written again once the stream is past all that reads it.
+// Chunks that a channel brings straight to an engine's device, not through host memory: the slots there, and digests
+// whose leaves are computed by the device. Nothing waits for a chunk: its digest is requested when it comes, and waited
+// for when it is needed. A slot is written again only when the stream is past everything that reads it. Used by
+// DeviceWork.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +16,25 @@
 
 namespace layercast {
 
-// Resource; one thread only. The stream, on which all consumers' work is queued too, outlives it.
+// Resource; one thread only. The stream must outlive it, and all consumers must queue their work on it.
 class DeviceChunks final : public ChunkMemory {
  public:
   explicit DeviceChunks(DeviceStream& stream) : stream_(stream), slots_(stream.memory()) {}
   ~DeviceChunks() override;
 
-  // Whether that lies in one of the slots; else it is host memory.
+  // Whether the address lies in one of the slots. If not, it is in host memory.
   bool Has(const std::byte* address) const { return slots_.Has(address); }
 
   MemoryResource& resource() override { return slots_; }
   PendingDigest BeginDigest(std::span<const RegionView> views) override;
   bool queues_digests() const override { return true; }
-  // Changes a byte of the chunk where it lies.
+  // Changes a byte of the chunk, in its slot.
   std::vector<RegionView> Corrupted(std::span<const RegionView> views) override;
   Mark Now() override { return stream_.Record(); }
   void Await(Mark mark) override { stream_.Wait(mark); }
 
  private:
-  // Slots that are given back are kept for the next reload. One thread only, as all of this.
+  // The memory of the slots. Slots that are freed are kept for the next reload. One thread only.
   class Slots final : public MemoryResource {
    public:
     explicit Slots(MemoryResource& upstream) : memory_(upstream) {}
@@ -44,9 +45,9 @@ class DeviceChunks final : public ChunkMemory {
 
    private:
     CachingMemory memory_;
-    std::map<const std::byte*, std::size_t, std::greater<>> used_;  // bytes
+    std::map<const std::byte*, std::size_t, std::greater<>> used_;  // address of each slot in use -> its bytes
   };
-  // Where the leaves of a chunk go.
+  // The memory for the leaf digests of a chunk.
   struct Leaves {
     Buffer device;
     Buffer pinned;

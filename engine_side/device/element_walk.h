@@ -1,5 +1,5 @@
-// Which elements of a strided tensor are meant, and in which order: a box of a parameter, a captured buffer. The form
-// in which kernels take it. C++17, for CUDA compilers.
+// Which elements of a strided tensor are meant, and in which order: those of a box of a parameter, or of a captured
+// buffer. This is the form in which kernels take it. Valid as C++17, for CUDA compilers.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,18 @@
 
 namespace layercast {
 
-// Row-major order of `extent`, `stride` elements apart, from element `offset` of the tensor on. Plain value.
+// The elements of a box of `extent` in row-major order. In each dimension they are `stride` elements apart, and the
+// first is element `offset` of the tensor. Plain value.
 struct ElementWalk {
   static constexpr int kMaxRank = 4;
 
-  int rank = 0;  // 0: one element
+  int rank = 0;  // 0 means one element
   std::int64_t extent[kMaxRank] = {};
   std::int64_t stride[kMaxRank] = {};
   std::int64_t offset = 0;
 
-  // Where element number `index` of the walk lies in the tensor; there is such an element. Divides by all extents but
-  // the first, in 32 bits where those and the index have no more: a device takes several times as long over 64.
+  // The element of the tensor that is number `index` of the walk, which must exist. Divides by all extents but the
+  // first. It does so in 32 bits if these and the index fit, because a device takes several times as long in 64.
   LAYERCAST_HOST_DEVICE std::int64_t At(std::int64_t index) const {
     const std::int64_t bits = index | extent[1] | extent[2] | extent[3];
     return bits >> 32 == 0 ? AtBy<std::uint32_t>(index) : AtBy<std::uint64_t>(index);

@@ -1,5 +1,5 @@
-// What one thread does with one element, to scatter, gather, zero or derive tensors on a device. The same code runs on
-// the host, which is how tests run it without a device. C++17; the casts have the bits of src/tensor/cast.h.
+// What one thread does with one element, in order to scatter, gather, zero or derive tensors on a device. The same code
+// runs on the host, where tests run it without a device. Valid as C++17. The casts give the bits of src/tensor/cast.h.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace layercast::cuda {
 
-// Elements as they are.
+// A type of elements that are moved as they are.
 template <class T>
 struct Raw {
   using Bits = T;
@@ -27,7 +27,7 @@ struct Convert<Same, Same> {
   LAYERCAST_HOST_DEVICE static typename Same::Bits Of(typename Same::Bits value) { return value; }
 };
 
-// Each is called with 0, 1, ... count - 1, in any order.
+// Each of the following is called with 0, 1, ... count - 1, in any order.
 
 template <class From, class To>
 struct ScatterElement {

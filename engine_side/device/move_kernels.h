@@ -1,6 +1,6 @@
-// Kernels that move elements: into and out of strided tensors, cast on the way. As engine_side/quant/cuda_kernels.h: a
-// call puts one kernel on the stream and returns; pointers are of device memory, aligned to their elements; the calling
-// thread's device is the stream's. Includes nothing of CUDA.
+// Kernels that move elements into and out of strided tensors, and cast them on the way. As in
+// engine_side/quant/cuda_kernels.h, a call puts one kernel on the stream and returns, pointers are to device memory and
+// aligned to their elements, and the calling thread's device must be the stream's. Includes nothing of CUDA.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace layercast {
 
 enum class DType : std::uint8_t;  // layercast/dtype.h
 
-// Loads all kernels of this header, as LoadCudaKernels loads those of recipes.
+// Loads all kernels of this header, as LoadCudaKernels does for those of recipes.
 void LoadMoveKernels();
 
-// Bytes of an element, of 1, 2, 4 or 8, as they are.
+// Move elements of 1, 2, 4 or 8 bytes as they are.
 void CudaScatter(int element_bytes, const void* packed, void* to, const ElementWalk& walk, std::int64_t first,
                  std::int64_t count, CUstream_st* stream);
 void CudaGather(int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
                 void* packed, CUstream_st* stream);
 void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t count, CUstream_st* stream);
-// f16, bf16, f32 or f64, to another one of them.
+// Casts f16, bf16, f32 or f64 to another one of these.
 void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
                      std::int64_t first, std::int64_t count, CUstream_st* stream);
-// -exp(x) of f16, bf16, f32 or f64.
+// Computes -exp(x) of f16, bf16, f32 or f64.
 void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream);
 
 }  // namespace layercast

@@ -13,7 +13,7 @@ struct Dimension {
   std::int64_t extent, stride;
 };
 
-// Dimensions of one element are left out, and those that continue each other become one.
+// Leaves out dimensions of one element, and joins dimensions that continue each other.
 std::optional<ElementWalk> Collapsed(std::span<const Dimension> dimensions, std::int64_t offset) {
   std::vector<Dimension> kept;
   for (const Dimension& next : dimensions) {
@@ -36,7 +36,7 @@ std::optional<ElementWalk> Collapsed(std::span<const Dimension> dimensions, std:
 
 }  // namespace
 
-// An axis that is interleaved is two: the source's element i goes to i % 2 * (extent / 2) + i / 2.
+// An interleaved axis becomes two dimensions: the source's element i goes to i % 2 * (extent / 2) + i / 2.
 ElementWalk WalkInto(const Shape& shape, const Box& box, ElementOrder order) {
   LAYERCAST_CHECK(box.rank == shape.size());
   std::vector<std::vector<Dimension>> axes(box.rank);
@@ -58,7 +58,7 @@ ElementWalk WalkInto(const Shape& shape, const Box& box, ElementOrder order) {
   std::vector<Dimension> dimensions;
   for (const auto& axis : axes) dimensions.insert(dimensions.end(), axis.begin(), axis.end());
   const std::optional<ElementWalk> walk = Collapsed(dimensions, offset);
-  LAYERCAST_CHECK(walk.has_value());  // a box has as many dimensions, and one that is reordered fewer
+  LAYERCAST_CHECK(walk.has_value());  // a box has at most kMaxRank, and a reordered one fewer
   return *walk;
 }
 

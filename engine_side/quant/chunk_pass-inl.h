@@ -1,10 +1,11 @@
-// One pass over elements that scans some and turns others into one byte each, on one instruction set; included by
-// the kernels once for each.
+// One pass over elements that scans some and encodes others into one byte each. Included by the kernels once for each
+// instruction set.
 //
-// An encoder makes the bytes: `Type` is its source's, and One(value) encodes a single element. `Constants` is what all
-// encoders of the kind hold in registers, and ByArithmetic(constants, encoder) what a loop over chunks holds: its
+// An encoder makes the bytes. Its `Type` is the source's, and One(value) encodes a single element. `Constants` is what
+// all encoders of a kind hold in registers. ByArithmetic(constants, encoder) is what a loop over chunks holds: its
 // operator()(from, put) encodes a chunk, calls put(i, codes) for each vector of codes, and returns true. An encoder
-// that `kHasTable` and whose table_fits() has a faster ByTable as well, which returns false for a few chunks instead.
+// with `kHasTable` whose table_fits() is true also has a faster ByTable, which returns false for the few chunks that it
+// cannot encode.
 #if defined(LAYERCAST_CHUNK_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_CHUNK_PASS_INL_H_
 #undef LAYERCAST_CHUNK_PASS_INL_H_
@@ -28,7 +29,7 @@ HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 
-// The largest magnitude seen, lane by lane, as bits.
+// The largest magnitude seen in each lane, as bits.
 template <class Type>
 struct Maxima {
   using Bits = typename Type::Bits;
@@ -42,7 +43,7 @@ struct Maxima {
   }
 };
 
-// What a loop over chunks holds in registers.
+// The constants that a loop over chunks holds in registers.
 template <class Encoder>
 struct ChunkConstants {
   HWY_INLINE ChunkConstants() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
@@ -85,7 +86,7 @@ class ByArithmeticOf {
   const Encoder& encoder_;
 };
 #else
-// Whether a chunk was encoded: by a table or by arithmetic.
+// Encodes a chunk in one way, by a table or by arithmetic, and returns whether it could be encoded so.
 template <class Way>
 class ChunkEncoder {
  public:
@@ -112,7 +113,7 @@ class ChunkEncoder {
 template <class Encoder>
 using ByArithmeticOf = ChunkEncoder<typename Encoder::ByArithmetic>;
 
-// One chunk. Not inlined: a loop would give up registers for what it seldom does.
+// Encodes one chunk. It is not inlined, because a loop would give up registers for what it seldom does.
 template <class Encoder>
 HWY_NOINLINE void EncodeByArithmetic(const Encoder& encoder, const std::byte* source, bool stream,
                                      std::uint8_t* values) {
@@ -120,10 +121,10 @@ HWY_NOINLINE void EncodeByArithmetic(const Encoder& encoder, const std::byte* so
 }
 #endif
 
-// What Run does; a null pointer is in the place of what is not wanted.
+// What Run does. The pointers that it does not need for this are null.
 enum class Do { kScan, kEncode, kBoth };
 
-// Elements that are scanned and as many others that are encoded.
+// Elements that are scanned, and as many others that are encoded.
 struct Stretch {
   std::size_t count;
   const std::byte* scan;
@@ -131,7 +132,8 @@ struct Stretch {
   std::uint8_t* values;
 };
 
-// From element `i` on, while there are chunks and they can be encoded. Where it stopped: that chunk has been scanned.
+// Processes chunks from element `i` on, as long as there are any and `encode` can encode them. Returns where it
+// stopped. A chunk that could not be encoded has been scanned.
 template <Do What, class Encoder, class Encode, class Prefetcher, class V>
 HWY_INLINE std::size_t RunChunks(const ChunkConstants<Encoder>& constants, const Encode& encode, const Stretch& stretch,
                                  std::size_t i, Prefetcher& prefetcher, V& max) {
@@ -186,7 +188,7 @@ HWY_INLINE void Run(const ChunkConstants<Encoder>& constants, const Stretch& str
   hn::Store(max, d, maxima.lanes);
 }
 
-// As one long row, where nothing lies between the rows.
+// The matrix as one long row if nothing lies between its rows; otherwise as it is.
 template <class Type>
 MatrixView AsOneRow(Type /*type*/, MatrixView source) {
   if (source.row_stride == source.cols * static_cast<std::int64_t>(sizeof(typename Type::Bits))) {

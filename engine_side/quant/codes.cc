@@ -8,8 +8,8 @@
 namespace layercast {
 namespace {
 
-// Codes of magnitudes count the multiples of 2^(exponent - mantissa_bits); subnormals have the exponent of the
-// smallest normal number. The multiple is rounded to nearest, ties to even.
+// The code of a magnitude. Codes count the multiples of 2^(exponent - mantissa_bits). Subnormals have the exponent of
+// the smallest normal number. The multiple is rounded to nearest, ties to even.
 int EncodeMagnitude(double magnitude, int mantissa_bits, int min_exponent) {
   const int exponent = std::max(magnitude == 0.0 ? min_exponent : std::ilogb(magnitude), min_exponent);
   const double multiple = std::nearbyint(std::ldexp(magnitude, mantissa_bits - exponent));

@@ -1,12 +1,12 @@
 // The codes of single values, by the definition of each type. Slow: for the reference, for tables, and for the few
-// values that vector code leaves out.
+// values that vector code does not handle.
 #pragma once
 
 #include <cstdint>
 
 namespace layercast {
 
-// fp32 to e4m3fn, to nearest, ties to even, as torch casts: above 464 and for infinity and NaN the result is NaN.
+// fp32 to e4m3fn, to nearest, ties to even, as torch casts. Above 464, and for infinity and NaN, the result is NaN.
 std::uint8_t EncodeE4M3(float value);
 
 // fp32 to e2m1 (0, 0.5, 1, 1.5, 2, 3, 4, 6), to nearest, ties to the even mantissa, saturating; the sign is bit 3.

@@ -1,4 +1,4 @@
-// A recipe's kernel tensors as CUDA kernels read them.
+// A recipe's kernel tensors as CUDA kernels read them. Used by streams that dequantize on a device.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace layercast {
 
-// `tensors`: in device memory, as Recipe::KernelTensors lists them.
+// `tensors` are in device memory, as Recipe::KernelTensors lists them.
 CudaCodes CodesOf(const CodeFormat& format, std::span<const KernelTensorView> tensors);
 
 }  // namespace layercast

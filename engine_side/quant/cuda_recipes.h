@@ -1,4 +1,4 @@
-// Which kernel quantizes by which recipe on a CUDA device.
+// Which kernel quantizes by which recipe on a CUDA device. Used by streams that quantize there.
 #pragma once
 
 #include <span>
@@ -13,8 +13,8 @@ namespace layercast {
 struct CudaQuantization {
   CudaMatrix piece;
   RecipeOptions options;
-  CudaTensorAmax amax;    // of the whole weight, where the recipe goes by it
-  const float* row_amax;  // null: each row's own
+  CudaTensorAmax amax;    // of the whole weight, if the recipe needs it (of_whole_amax)
+  const float* row_amax;  // null if each row's own is used
   std::span<const KernelTensorView> outputs;
   CudaFaultWord* fault;
   CUstream_st* stream;
@@ -26,7 +26,8 @@ struct CudaRecipe {
   void (*quantize)(const CudaQuantization& quantization);
 };
 
-// Any but `none`, which quantizes nothing. Throws kUnsupported, naming it, where there are no kernels for it.
+// The recipe called `name`, which must not be `none`, as that quantizes nothing. Throws kUnsupported, naming it, if
+// there are no kernels for it.
 const CudaRecipe& CudaRecipeOf(std::string_view name);
 
 }  // namespace layercast

@@ -12,12 +12,12 @@
 namespace layercast {
 namespace {
 
-// The value of a byte's, or (f4) of half a byte's code.
+// The value that each code stands for, where a code takes a byte, or half a byte (f4, and packed integers of 4 bits).
 std::array<float, 256> ValuesOf(DType elements, int packed_bits) {
   const ValueTables& tables = GetValueTables();
   if (packed_bits != 0) {
     std::array<float, 256> value_of{};
-    const int zero = 1 << (packed_bits - 1);  // the code of 0: half of all codes are below
+    const int zero = 1 << (packed_bits - 1);  // the code for 0: half of all codes are below it
     for (int code = 0; code < 2 * zero; ++code) {
       value_of[static_cast<std::size_t>(code)] = static_cast<float>(code - zero);
     }

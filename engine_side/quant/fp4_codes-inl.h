@@ -1,5 +1,5 @@
-// fp32 to e2m1 codes on one instruction set; included by kernels once for each. EncodeE2M1 (codes.h) says what the code
-// of one value is.
+// fp32 to e2m1 codes. Included by the kernels once for each instruction set. EncodeE2M1 (codes.h) says what the code of
+// one value is.
 #if defined(LAYERCAST_FP4_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_FP4_CODES_INL_H_
 #undef LAYERCAST_FP4_CODES_INL_H_
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// What E2M1Pairs needs; kernels keep it in registers.
+// The constants of E2M1Pairs, which kernels keep in registers.
 template <class DF>
 struct E2M1Constants {
   using DU = hn::RebindToUnsigned<DF>;
@@ -33,9 +33,9 @@ struct E2M1Constants {
   hn::Vec<DU> low_half = Keep(hn::Set(DU(), 0xfU));
 };
 
-// The code of a magnitude in the low three bits, and garbage above. E = 2^max(exponent of p, 0), t = E * (2^22 + 3) + p
-// has the unit 2^(exponent - 1), that of e2m1's mantissa (0.5 for its subnormal), and (bits(t) + (bits(t) >> 22)) & 7
-// is the code.
+// The codes of magnitudes, in the low three bits of each lane; the other bits are garbage. With E = 2^max(exponent of
+// p, 0), t = E * (2^22 + 3) + p has the unit 2^(exponent - 1), which is that of e2m1's mantissa (0.5 for its
+// subnormal), and (bits(t) + (bits(t) >> 22)) & 7 is the code.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Magnitudes(const E2M1Constants<DF>& constants, hn::Vec<DF> magnitude) {
   const hn::RebindToUnsigned<DF> du;
@@ -46,7 +46,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Magnitudes(const E2M1Constants<
   return hn::Add(t, hn::ShiftRight<22>(t));
 }
 
-// Two codes in the low byte of each lane, the even value's in its low half, and garbage above.
+// Two codes in the low byte of each lane, the even value's in its low half; the other bits are garbage.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Pairs(const E2M1Constants<DF>& constants, const Pairs<DF>& values) {
   const hn::RebindToUnsigned<DF> du;
@@ -59,14 +59,14 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E2M1Pairs(const E2M1Constants<DF>& 
   return Select(constants.low_half, low, high);
 }
 
-// Of the codes of four vectors of 16-bit weights, two in a byte and in order.
+// Puts the codes of four vectors of 16-bit weights in order, two in a byte.
 class CodesInOrder {
  public:
   HWY_INLINE CodesInOrder() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
   using D16 = hn::RepartitionToWide<ByteTag>;
 
-  // Each argument holds those of two vectors, which take turns: a byte of the one, a byte of the other.
+  // Each argument holds the codes of two vectors in turns: a byte of the one, a byte of the other.
   HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<D16> first, hn::Vec<D16> second) const {
     const auto turns = Select(first_two_, Joined(first), hn::ShiftLeft<16>(Joined(second)));
     return bytes_in_order_(hn::BitCast(ByteTag(), turns));
@@ -75,7 +75,7 @@ class CodesInOrder {
  private:
   using DU = hn::Repartition<std::uint32_t, ByteTag>;
 
-  // Neighbours share a byte; garbage above the first two.
+  // Joins the codes of neighbours in a byte. The first two bytes of a lane are joined so; those above are garbage.
   static HWY_INLINE hn::Vec<DU> Joined(hn::Vec<D16> codes) {
     const auto both = hn::BitCast(DU(), codes);
     return hn::Or(both, hn::ShiftRight<12>(both));

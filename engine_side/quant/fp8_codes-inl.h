@@ -1,10 +1,10 @@
-// How elements become FP8 codes, on one instruction set; included by the kernels once for each.
+// How elements become FP8 codes. Included by the kernels once for each instruction set.
 //
 // The cast: p = |w| / s in fp32, E = 2^max(exponent of p, -6), t = E * (2^20 + 19) + p. t's unit in the last place is
-// 2^(exponent - 3), that of e4m3fn's mantissa (2^-9 for its subnormals), so the one rounding of this sum is the
-// rounding of the cast; 19 is even, which keeps ties even, and takes the exponent's bias away:
-// (bits(t) + (bits(t) >> 20)) & 0x7f is the code. E * (2^20 + 19) is exact, so an FMA is not needed.
-// True for every p below 480; p is at most 448 and a rounding.
+// 2^(exponent - 3), that of e4m3fn's mantissa (2^-9 for its subnormals), so the single rounding of this sum is the
+// rounding of the cast. 19 is even, which keeps ties even, and it takes away the exponent's bias: (bits(t) + (bits(t)
+// >> 20)) & 0x7f is the code. E * (2^20 + 19) is exact, so no FMA is needed. All this holds for every p below 480, and
+// p is at most 448 and a rounding error.
 #if defined(LAYERCAST_FP8_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_FP8_CODES_INL_H_
 #undef LAYERCAST_FP8_CODES_INL_H_
@@ -35,8 +35,8 @@ struct Scale {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// fl(x / s) for kDivision: from q = fl(x * r), the remainder's FMA and one more give the exact quotient's rounding
-// where there is an FMA; s is a normal number.
+// x * r for kReciprocal, and x / s, rounded once, for kDivision. If there is an FMA, two of them (one for the remainder
+// of q = x * r) round the quotient exactly as a division does. s must be a normal number.
 template <Quotient By, class DF, class V = hn::Vec<DF>>
 HWY_INLINE V Divide(DF df, V x, const Scale& scale) {
   const V reciprocal = hn::Set(df, scale.reciprocal);
@@ -61,8 +61,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, hn::Vec<DF> p) {
   return hn::Add(t, hn::ShiftRight<20>(t));
 }
 
-// The codes of quotients, with the signs of the weights (dividing may lose that of zero): two in the low 16 bits of
-// each lane; the other bits are garbage.
+// The codes of quotients, with the signs of the weights, as division may lose the sign of a zero. There are two in the
+// low 16 bits of each lane; the other bits are garbage.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, const Pairs<DF>& p, const Pairs<DF>& w) {
   const hn::RebindToUnsigned<DF> du;
@@ -73,13 +73,14 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> E4M3(DF df, const Pairs<DF>& p, con
   return Select(hn::Set(du, 0x8000U), hn::ShiftRight<16>(hn::BitCast(du, w.odd)), with_even_sign);
 }
 
-// Codes by table, 16-bit lanes at a time; fp8_table.h says what is computed.
+// Codes by table, in 16-bit lanes; fp8_table.h says what is computed.
 //
-// The sign is never taken off: z = w + Offset(first) is y + 0x7800, or y + 0xf800 for negative weights; y is below
-// 0x800 where the table holds, so the four bits below the sign, all set, tell that it does (`first` is at most 0x7800:
-// far smaller weights would have them too). The code as a signed byte is itself or, for negative weights, less 128: in
-// 16 bits (y + add) >> 4 or (0xf800 + y + add) >> 4. That asks for 0x8800 more where the weight is positive: add[0] in
-// the high byte, looked up there unless the sign is set (an index from 128 on gives 0).
+// The sign is never taken off: z = w + Offset(first) is y + 0x7800, or y + 0xf800 for negative weights. Where the table
+// holds, y is below 0x800, so the four bits below the sign are all set, and this shows that it holds. (`first` is at
+// most 0x7800; otherwise far smaller weights would have them set too.) As a signed byte, the code of a negative weight
+// is less by 128: in 16 bits, the codes are (y + add) >> 4 and (0xf800 + y + add) >> 4. So 0x8800 more must be added if
+// the weight is positive. That is add[0] in the high byte, which the lookup gives unless the sign is set: an index from
+// 128 on gives 0.
 class TableCodes {
  public:
   HWY_INLINE TableCodes() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
@@ -89,10 +90,10 @@ class TableCodes {
 
   static constexpr std::int16_t Offset(std::uint16_t first) { return static_cast<std::int16_t>(kHeld - first); }
 
-  // Whether the table holds for all of some z, given as these joined by And.
+  // Whether the table holds for all of several z. `all` is these joined by And.
   HWY_INLINE bool Hold(V all) const { return hn::AllTrue(D(), hn::Eq(hn::And(all, held_), held_)); }
 
-  // Of two vectors of z.
+  // The codes of two vectors of z.
   HWY_INLINE hn::Vec<ByteTag> operator()(hn::Vec<ByteTag> add, V low, V high) const {
     return low_bytes_(Codes(add, low), Codes(add, high));
   }
@@ -111,7 +112,7 @@ class TableCodes {
   LowBytes low_bytes_;
 };
 
-// By arithmetic: half of the codes at a time.
+// Codes by arithmetic, half of them at a time.
 template <Quotient By, class Type, class D8>
 HWY_INLINE hn::Vec<D8> Codes(Type type, D8 d8, const std::byte* source, const Scale& scale) {
   const hn::RepartitionToWide<D8> d16;
@@ -128,7 +129,7 @@ HWY_INLINE hn::Vec<D8> Codes(Type type, D8 d8, const std::byte* source, const Sc
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
-// One scale; see chunk_pass-inl.h.
+// The encoder (see chunk_pass-inl.h) of weights that have one scale.
 template <class SourceType, Quotient By>
 struct Fp8Encoder {
   using Type = SourceType;

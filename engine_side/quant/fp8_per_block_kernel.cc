@@ -21,9 +21,9 @@ namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The pass over 128 x 128 blocks. It goes by tiles, one block high and some wide: while one tile is encoded (from a
-// cache), the next is scanned. Two tiles 8 blocks wide fit in the second-level cache of a server; a processor that
-// would rather read on sequentially gets wider ones.
+// The pass over 128 x 128 blocks. It goes by tiles, which are one block high and several wide: while one tile is
+// encoded, from a cache, the next is scanned. Two tiles of 8 blocks fit in the second-level cache of a server. A
+// processor that reads better sequentially gets wider ones.
 template <class Type>
 class BlockPass {
  public:
@@ -52,11 +52,12 @@ class BlockPass {
   static constexpr std::int64_t kMaxTileBlocks = 32;
   static constexpr std::size_t kBytes = sizeof(typename Type::Bits);
 
-  // A group of rows of the tile that is scanned, from memory, and the next row of that which is encoded, from a cache:
-  // where the processor would rather read on sequentially, it finds those by itself, and asking costs a tenth.
+  // Prefetches a group of rows of the tile that is scanned, from memory, and the next row of the tile that is encoded,
+  // from a cache. A processor that reads better sequentially finds the latter by itself; prefetching them there costs a
+  // tenth.
   struct Prefetcher {
     PageGroup scanned;
-    std::uintptr_t encoded = 0;  // 0: not asked for
+    std::uintptr_t encoded = 0;  // 0: not prefetched
 
     HWY_INLINE void Next() {
       scanned.Next();
@@ -71,10 +72,10 @@ class BlockPass {
     const std::byte* source = nullptr;
     std::uint8_t* values = nullptr;
     float* scales = nullptr;
-    std::int64_t rows = 0;  // 0: past the end
+    std::int64_t rows = 0;  // 0 past the end
     std::int64_t cols = 0;
 
-    // Elements of block `block` in row `row`.
+    // How many elements block `block` has in row `row`.
     std::size_t Count(std::int64_t row, std::int64_t block) const {
       return row < rows ? static_cast<std::size_t>(std::clamp(cols - block * kFp8Block, std::int64_t{0}, kFp8Block))
                         : 0;
@@ -93,7 +94,7 @@ class BlockPass {
             .cols = std::min(tile_blocks_ * kFp8Block, source_.cols - col)};
   }
 
-  // Rows `row` ... of `tile`, or the first ones of the tile after it.
+  // Starts prefetching rows from `row` of `tile` on, or the first rows of the tile after it.
   void Prefetch(const Tile& tile, const Tile& after, std::int64_t row) {
     const Tile& from = row < tile.rows ? tile : after;
     const std::int64_t first = row < tile.rows ? row : 0;
@@ -126,13 +127,14 @@ class BlockPass {
     return row < tile.rows && tile.cols == tile_blocks_ * kFp8Block;
   }
 
-  // What StepBlock does, for all blocks where all are whole.
+  // Does what StepBlock does for all blocks of a row, all of which must be whole.
   HWY_INLINE void StepRow(const Constants& constants, const Tile& now, const Tile& next, std::int64_t r) {
     constexpr auto kWhole = static_cast<std::size_t>(kFp8Block);
     const std::byte* scan = next.source + r * source_.row_stride;
     const std::byte* source = now.source + r * source_.row_stride;
     std::uint8_t* values = now.values + r * source_.cols;
-    // Copies: for all that the compiler knows values are stored over members, which it would load again each time.
+    // These are copies of members, which the compiler would load again each time: for all it knows, values are stored
+    // over them.
     const auto blocks = static_cast<std::size_t>(tile_blocks_);
     Prefetcher prefetcher = prefetcher_;
     for (std::size_t b = 0; b < blocks; ++b) {

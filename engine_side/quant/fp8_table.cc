@@ -10,12 +10,12 @@
 namespace layercast {
 namespace {
 
-constexpr unsigned kBias = 127;  // of bf16 exponents
+constexpr unsigned kBias = 127;  // the bias of bf16 exponents
 constexpr unsigned kMantissas = 128;
 
 float Bf16(unsigned bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16)); }
 
-// A scale and how weights are brought to it.
+// A scale, and how weights are divided by it.
 struct Cast {
   bool division;
   float scale;
@@ -29,7 +29,7 @@ struct Cast {
 TableUse MakeTable(bool division, unsigned amax_bits) {
   const Cast code{division, TensorScale(Bf16(amax_bits))};
   unsigned first = amax_bits - 15 * kMantissas;
-  while (code(first) < 16) ++first;  // as the stair of code 8, but that subnormal weights have no part in it
+  while (code(first) < 16) ++first;  // not code 8 itself: its stair begins among subnormals
   TableUse table;
   table.first = static_cast<std::uint16_t>(first - kMantissas);
   for (unsigned y = 0; y < kMantissas; y += 8) {
@@ -45,7 +45,7 @@ bool IsPowerOfTwo(float scale) { return (std::bit_cast<std::uint32_t>(scale) & 0
 
 using Tables = std::array<TableUse, std::size_t{2} * kMantissas>;
 
-// Constants for an amax in [1, 2): 8 KiB, made at the first use in half a millisecond.
+// The tables for an amax in [1, 2). They are constants of 8 KiB, made at the first use in half a millisecond.
 const Tables& AllTables() {
   static const auto tables = [] {
     Tables made;
@@ -60,8 +60,8 @@ const Tables& AllTables() {
 
 TableUse FindTable(bool division, float amax, float scale) {
   constexpr unsigned kMinExponent = 32;   // far from where scales become subnormal or weights lose mantissa bits
-  constexpr unsigned kMaxExponent = 253;  // what is far below `first` must not look, in 16 bits, as if it were above
-  const float largest = scale * kFp8Max;  // exact where the scale is a power of two, with less than twice the amax
+  constexpr unsigned kMaxExponent = 253;  // above: in 16 bits, what is far below `first` would look above it
+  const float largest = scale * kFp8Max;  // exact if the scale is a power of two, and then less than twice amax
   if (IsPowerOfTwo(scale) && amax <= largest && largest < 2.0F * amax) amax = largest;
   const auto bits = std::bit_cast<std::uint32_t>(amax);
   const unsigned exponent = bits >> 23;

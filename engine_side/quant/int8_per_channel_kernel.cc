@@ -16,8 +16,8 @@ namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-// rint(w / s) as an integer: w * (1/s), corrected by its remainder, is w / s rounded once (see Divide in
-// fp8_codes-inl.h); adding 1.5 * 2^23 leaves no bits behind the point, and the integer in the low byte.
+// Makes rint(w / s). w * (1/s), corrected by its remainder, is w / s rounded once (see Divide in fp8_codes-inl.h).
+// Adding 1.5 * 2^23 to it leaves no bits behind the point, and puts the integer into the low byte.
 template <class SourceType>
 class Int8Encoder {
  public:
@@ -78,7 +78,7 @@ class Int8Encoder {
   using DF = hn::Repartition<float, ByteTag>;
   using DU = hn::RebindToUnsigned<DF>;
 
-  // Two codes in the low 16 bits of each 32-bit lane.
+  // Two codes, in the low 16 bits of each 32-bit lane.
   HWY_INLINE hn::Vec<hn::RepartitionToWide<ByteTag>> Half(const Constants& constants, const std::byte* from) const {
     const Pairs<DF> w = LoadPairs(Type{}, DF(), from, constants.high_half);
     const auto odd = hn::ShiftLeft<8>(Rounded(constants, w.odd));

@@ -11,7 +11,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::string_view kWeight = "weight";  // what recipes' suffixes replace
+constexpr std::string_view kWeight = "weight";  // the end of a name, which recipes' suffixes replace
 
 }  // namespace
 

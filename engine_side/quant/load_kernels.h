@@ -1,4 +1,5 @@
-// The parts of LoadCudaKernels (cuda_kernels.h): a kernel can be named where it is compiled alone.
+// The parts of LoadCudaKernels (cuda_kernels.h). Each is in the file that compiles its kernels, because a kernel can be
+// named only there.
 #pragma once
 
 namespace layercast {

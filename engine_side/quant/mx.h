@@ -1,4 +1,5 @@
-// What the recipes with a power of two for each 32 columns of a row share (OCP microscaling): all but their arithmetic.
+// What the recipes with one power of two for each 32 columns of a row (OCP microscaling) have in common: everything but
+// their arithmetic. Used by mxfp8.cc and mxfp4.cc.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ class Mx final : public Recipe {
  public:
   using Blocks = bool (*)(const MatrixView& source, std::uint8_t* scales, std::uint8_t* values);
 
-  // `elements`: f8_e4m3, or f4, of which two share a byte (u8).
+  // `elements` is f8_e4m3, or f4, of which two share a byte (u8).
   Mx(std::string_view name, DType elements, Blocks blocks) : name_(name), elements_(elements), blocks_(blocks) {}
 
   std::string_view name() const override { return name_; }

@@ -58,7 +58,7 @@ class Mxfp4 {
   }
 
   void PrepareBits(const float* HWY_RESTRICT amax, const std::uint8_t* HWY_RESTRICT scales, std::size_t blocks) {
-    unsigned tiny = 0;  // zeros are not: they are of level 0 anyway
+    unsigned tiny = 0;  // blocks of zeros do not count: their level is 0 anyway
     for (std::size_t b = 0; b < blocks; ++b) {
       tiny |= static_cast<unsigned>(amax[b] > 0.0F) & static_cast<unsigned>(amax[b] <= kTiny);
     }
@@ -68,10 +68,11 @@ class Mxfp4 {
     }
   }
 
-  // By the bits of the magnitude, u. With the block's scale taken from its exponent, u is the bits of the product,
-  // whose code changes where u >> 5 does: at 0.25, 0.75, 1.25, 1.75, 2.5, 3.5 and 5, of which every other one is still
-  // part of the code below. Those have bit 6 clear, the others have it set: u - 1 + (u >> 6 & 1) has passed a tie only
-  // where the code has. So the level is that, counted from the one below 0.25, by 32: 0 to 19.
+  // Codes by the bits u of the magnitude. If the block's scale is taken from its exponent, u becomes the bits of the
+  // product. The code changes only where u >> 5 does, at the ties 0.25, 0.75, 1.25, 1.75, 2.5, 3.5 and 5. Every other
+  // one of these still belongs to the code below. Those have bit 6 clear, and the others have it set, so u - 1 + (u >>
+  // 6 & 1) passes a tie exactly where the code changes. The level is this number in units of 32, counted from the level
+  // below 0.25: 0 to 19.
   HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
                               hn::Vec<ByteTag>& codes) const {
     if (HWY_UNLIKELY(!by_levels_)) return false;
@@ -99,13 +100,13 @@ class Mxfp4 {
 
  private:
   static constexpr unsigned kOne = 127;             // the scale 2^0
-  static constexpr float kTiny = 0x1.8p-123F;       // up to this amax, not all codes but 0 are of normal bf16
-  static constexpr std::uint32_t kOrigin = 0x3e61;  // 0.25 less a level, and the 1 that CodesByBits takes off
-  static constexpr std::uint8_t kFirstLevel = 4;    // of the table; below, codes are 1, and 0 at level 0
+  static constexpr float kTiny = 0x1.8p-123F;       // up to this amax, subnormal bf16 may have codes other than 0
+  static constexpr std::uint32_t kOrigin = 0x3e61;  // the bits of 0.25, less a level (32), and the 1 of `u - 1`
+  static constexpr std::uint8_t kFirstLevel = 4;    // the first in the table; below it codes are 1, and 0 at level 0
   alignas(16) static constexpr std::uint8_t kCodeOfLevel[16] = {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
 
-  bool by_levels_ = false;                               // the tile's blocks
-  std::uint32_t origin_[kSmallBlockTile / kBlock] = {};  // of the tile's blocks, twice in each
+  bool by_levels_ = false;                               // levels are used for all blocks of the tile
+  std::uint32_t origin_[kSmallBlockTile / kBlock] = {};  // by block of the tile; in both halves of a word
 #endif
 };
 

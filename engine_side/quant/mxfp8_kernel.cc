@@ -58,7 +58,7 @@ class Mxfp8 {
     by_table_ = largest <= kMaxScale;
   }
 
-  // One table for all scales, and each its own `first`; see fp8_table.h and TableCodes.
+  // One table serves all scales, each of which has its own `first`; see fp8_table.h and TableCodes.
   HWY_INLINE bool CodesByBits(const Constants& constants, const std::byte* source, std::size_t first,
                               hn::Vec<ByteTag>& codes) const {
     if (!by_table_) return false;
@@ -87,8 +87,8 @@ class Mxfp8 {
   }
 
   TableUse table_ = FindTable(false, kFp8Max, 1.0F);
-  bool by_table_ = false;                                // the tile's blocks
-  std::uint32_t offset_[kSmallBlockTile / kBlock] = {};  // of the tile's blocks, twice in each
+  bool by_table_ = false;                                // the table is used for all blocks of the tile
+  std::uint32_t offset_[kSmallBlockTile / kBlock] = {};  // by block of the tile; in both halves of a word
 #endif
 };
 

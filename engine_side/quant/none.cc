@@ -1,4 +1,4 @@
-// none: the weight as it is.
+// none: the weight as it is, copied.
 #include <cstring>
 
 #include "engine_side/quant/kernels.h"

@@ -1,8 +1,8 @@
-// nvfp4: two levels of scales. g = 448 * 6 / amax, of the whole fused weight over all ranks; for each 16 columns of a
-// row sf = cvt_e4m3(g * (amax_block / 6)) and q = cvt_e2m1(w * (g / sf)); sf and 1/g are stored.
+// nvfp4: two levels of scales. g = 448 * 6 / amax, with the amax of the whole fused weight over all ranks. For each 16
+// columns of a row, sf = cvt_e4m3(g * (amax_block / 6)) and q = cvt_e2m1(w * (g / sf)). sf and 1/g are stored.
 //
-// Two values share a byte, the even column's in the low half. They are stored as u8 [rows, cols / 2], not as F4
-// [rows, cols]: engines and checkpoints hold such weights as tensors of bytes, which is what captured buffers are.
+// Two values share a byte, with the even column's in the low half. They are stored as u8 [rows, cols / 2] and not as F4
+// [rows, cols], because engines and checkpoints hold such weights as tensors of bytes, and so do captured buffers.
 #include <algorithm>
 
 #include "engine_side/quant/kernels.h"

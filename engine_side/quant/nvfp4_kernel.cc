@@ -37,7 +37,7 @@ class Nvfp4 {
     for (std::size_t b = 0; b < blocks; ++b) scales[b] = EncodeE4M3(global_ * (amax[b] / kFp4Max)) & 0x7fU;
   }
 #else
-  // Whole vectors: the array is longer than it need be.
+  // Works on whole vectors: the array is longer than needed.
   void MakeScales(const float* amax, std::size_t blocks, std::uint8_t* scales) const {
     const hn::CappedTag<float, 16> df;
     const hn::RebindToUnsigned<decltype(df)> du;
@@ -71,7 +71,7 @@ class Nvfp4 {
     CodesInOrder in_order;
   };
 
-  // Garbage in all but the low 8 bits.
+  // The two codes are in the low 8 bits of each lane; the other bits are garbage.
   HWY_INLINE hn::Vec<DU> Encode(const Constants& constants, DF df, const Pairs<DF>& products,
                                 hn::Vec<DF> factors) const {
     const auto both = hn::BitCast(df, E2M1Pairs(constants.e2m1, products));
@@ -80,7 +80,7 @@ class Nvfp4 {
 
   void PrepareBits(const float* /*amax*/, const std::uint8_t* scales, std::size_t blocks) {
     std::uint8_t smallest = Nvfp4Table::kScaleCodes;
-    std::uint8_t smallest_less_1 = Nvfp4Table::kScaleCodes;  // but for 0, which is the largest then
+    std::uint8_t smallest_less_1 = Nvfp4Table::kScaleCodes;  // 0 wraps to the largest, and so does not count
     for (std::size_t b = 0; b < blocks; ++b) {
       smallest = std::min(smallest, scales[b]);
       smallest_less_1 = std::min(smallest_less_1, static_cast<std::uint8_t>(scales[b] - 1));
@@ -101,7 +101,8 @@ class Nvfp4 {
 
  private:
 #if HWY_TARGET != HWY_SCALAR
-  // Calls part(tag, scale's code) for the blocks that a vector of 16-bit lanes is of: one, or two in a half each.
+  // Calls part(tag, scale's code) for each block to which a vector of 16-bit lanes belongs: one block, or two in a half
+  // each.
   template <class Part>
   HWY_INLINE hn::Vec<D16> OfBlocks(const std::uint8_t* scales, const Part& part) const {
     if constexpr (hn::MaxLanes(D16()) <= kBlock) {
@@ -124,7 +125,7 @@ class Nvfp4 {
     return constants.in_order(two(0), two(2));
   }
 
-  // Four bits in each lane; see nvfp4_table.h. High bytes are garbage until the last but one line.
+  // The codes of a vector, four bits in each lane; see nvfp4_table.h. High bytes are garbage until `code` is masked.
   template <bool kZeroBlocks>
   HWY_INLINE hn::Vec<D16> CodeByTable(const Constants& constants, const std::byte* source, std::size_t at) const {
     const D16 d;
@@ -154,8 +155,8 @@ class Nvfp4 {
   float global_;
   Nvfp4Table table_;
 #if HWY_TARGET != HWY_SCALAR
-  bool by_table_ = false;     // all blocks of the tile
-  bool zero_blocks_ = false;  // some of them
+  bool by_table_ = false;     // the table is used for all blocks of the tile
+  bool zero_blocks_ = false;  // some of them have the scale 0
   const std::uint8_t* scales_ = nullptr;
 #endif
 };

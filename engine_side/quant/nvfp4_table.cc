@@ -11,13 +11,13 @@ namespace {
 
 constexpr int kThresholds = 7;
 constexpr float kTies[kThresholds] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.0F};
-constexpr float kBeyondBlocks = 6.5F;  // no product is as large: sf is rounded by a 16th of itself at most
-constexpr unsigned kUnitExponent = 7;  // of scale codes: those of 1 to 1.875
+constexpr float kBeyondBlocks = 6.5F;  // above all products: sf is rounded by at most a 16th of itself
+constexpr unsigned kUnitExponent = 7;  // exponent of the scale codes for 1 to 1.875
 
 float Bf16(unsigned bits) { return std::bit_cast<float>(bits << 16); }
 unsigned Bf16Bits(float value) { return std::bit_cast<std::uint32_t>(value) >> 16; }
 
-// Ties go to the even code, up at every other one.
+// Whether a product reaches a threshold. A tie goes to the even code, so at every other threshold it goes up.
 bool Reaches(int threshold, float product) {
   return threshold % 2 == 0 ? product > kTies[threshold] : product >= kTies[threshold];
 }
@@ -29,7 +29,7 @@ unsigned FirstBits(int threshold, float factor) {
   return bits;
 }
 
-// See nvfp4_table.h; `thresholds` are counted from the origin.
+// The entry of a group in Nvfp4Table::steps. `thresholds` are counted from the origin.
 std::uint8_t Step(const std::array<unsigned, kThresholds>& thresholds, unsigned group) {
   const unsigned first = 32 * group;
   unsigned code = 1;
@@ -48,7 +48,7 @@ Nvfp4Table::Nvfp4Table(float global_factor) {
     factor[code] = global_factor / static_cast<float>(DecodeElement(DType::kF8E4M3, code));
   }
   origin[0] = below_first[0] = kNoOrigin * 0x10001U;
-  constexpr unsigned kNormal = 128;  // the first bits of a bf16 with all of its mantissa
+  constexpr unsigned kNormal = 128;  // the bits of the smallest bf16 that is not subnormal
   constexpr unsigned kSmallestExponent = 1;
   const float smallest = kTies[0] / factor[kSmallestExponent << 3];
   if (Bf16Bits(smallest) < 2 * kNormal) return;

@@ -1,5 +1,6 @@
-// What the recipes with one scale per output row share: all but their arithmetic. The scale is that of the row over the
-// columns of all ranks, so a rank that holds some of the columns needs the rows' largest magnitudes.
+// What the recipes with one scale for each output row have in common: everything but their arithmetic. A row's scale is
+// made from the row's columns on all ranks, so a rank that holds only some of the columns needs the rows' largest
+// magnitudes. Used by fp8_per_channel.cc and int8_per_channel.cc.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct PerChannelKernels {
 // Immutable; thread-safe.
 class PerChannel final : public Recipe {
  public:
-  // `values`: the type of a value, a byte.
+  // `values` is the type of a value, which takes a byte.
   PerChannel(std::string_view name, DType values, const PerChannelKernels& kernels)
       : name_(name), values_(values), kernels_(kernels) {}
 

@@ -1,6 +1,6 @@
-// A quantization recipe: what a full-precision weight of one layer becomes in the captured buffers.
-// One file per recipe; RECIPES.md says what each computes. Used by the load plan (which
-// kernel tensors a layer has) and by the quantize stage.
+// A quantization recipe: what a full-precision weight of a layer becomes in the captured buffers. There is one file for
+// each recipe, and RECIPES.md says what each computes. Used to find out which kernel tensors a layer has, and by the
+// quantize stage.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace layercast {
 
-// Largest magnitudes that a scale is made from where this rank's part of the weight is not enough.
+// Largest magnitudes from which scales are made if this rank's part of the weight is not enough. Value.
 struct AmaxInput {
   float tensor = -1.0F;         // of the whole fused weight, over all ranks; negative: not given
   std::span<const float> rows;  // of this rank's rows, over all columns of all ranks; empty: not given
@@ -29,10 +29,10 @@ enum class AmaxNeed : std::uint8_t { kNone, kTensor, kRows };
 
 // One kernel tensor of a matrix: contiguous, row-major host memory. Value; the memory is borrowed.
 struct KernelTensorView {
-  std::int64_t rows = 1, cols = 1;  // where a matrix has one number: that
+  std::int64_t rows = 1, cols = 1;  // 1 and 1 if the matrix has a single number
   std::byte* data = nullptr;
 
-  // `shape`: as Recipe::KernelTensors lists it.
+  // `shape` is as Recipe::KernelTensors lists it.
   static KernelTensorView Of(std::span<const std::int64_t> shape, std::byte* data) {
     return {shape.size() == 2 ? shape[0] : 1, shape.empty() ? 1 : shape.back(), data};
   }
@@ -48,35 +48,35 @@ class Recipe {
  public:
   virtual ~Recipe() = default;
   virtual std::string_view name() const = 0;
-  // What it was made with, as far as it means anything to the recipe.
+  // The options that the recipe was made with, as far as they concern it.
   virtual RecipeOptions options() const { return {}; }
 
-  // The kernel tensors that a weight [rows, cols] of `dtype` becomes on this rank, values first; names are
-  // suffixes that replace "weight". Throws kInvalidArgument when the recipe cannot hold that shape.
+  // The kernel tensors that a weight [rows, cols] of `dtype` becomes on this rank, values first. Their names are
+  // suffixes that replace "weight". Throws kInvalidArgument if the recipe cannot hold that shape.
   virtual std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const = 0;
 
-  // What Quantize needs from the manifest for a weight that is sharded over ranks along `axis`. Only where the weight
-  // is not sharded, and is handed over whole, may it be left out: Quantize then looks for itself.
+  // What Quantize needs from the manifest for a weight that is sharded over ranks along `axis`. It may be left out only
+  // for a weight that is not sharded and is handed over whole: Quantize then computes it.
   virtual AmaxNeed Needs(ShardAxis axis) const = 0;
 
-  // A piece of the weight that begins at a multiple of this many rows (and ends at one, or at the last row)
-  // may be quantized by itself, given what Needs says: what the fused fast path relies on.
+  // A piece of the weight that begins at a multiple of this many rows, and ends at one or at the last row, may be
+  // quantized on its own, given what Needs asks for. The fused fast path relies on this.
   virtual std::int64_t row_granularity() const = 0;
 
-  // Quantizes rows [first_row, first_row + piece.rows) of the weight into `outputs` (of the whole weight, as
-  // KernelTensors lists them). `piece` has all columns. Throws kCorrupt on NaN or infinity, with the row and
-  // column in the weight, and on a magnitude above the one given; nothing may be read from `outputs` then.
+  // Quantizes rows [first_row, first_row + piece.rows) of the weight into `outputs`, which are those of the whole
+  // weight, as KernelTensors lists them. `piece` has all columns. Throws kCorrupt on NaN or infinity, with the row and
+  // column in the weight, and on a magnitude above the one given. `outputs` then hold garbage.
   virtual void Quantize(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, WorkerPool& pool) const = 0;
 
-  // What the kernel tensors hold. Not of `none`, whose weight is one already.
+  // How the kernel tensors hold the weight. Must not be called for `none`, which does not quantize.
   virtual CodeFormat format() const = 0;
-  // The whole weight, as kernels read it: codes and scales. Borrows the memory of `tensors`, which are as KernelTensors
-  // lists them.
+  // The whole weight as codes and scales, as kernels read it. It borrows the memory of `tensors`, which are as
+  // KernelTensors lists them.
   QuantizedWeight Read(std::span<const KernelTensorView> tensors) const;
 };
 
-// One of KnownRecipes(). Throws kInvalidArgument listing them.
+// Makes one of KnownRecipes(). Throws kInvalidArgument, listing them, for any other name.
 std::unique_ptr<const Recipe> MakeRecipe(std::string_view name, const RecipeOptions& options = {});
 std::vector<std::string> KnownRecipes();
 

@@ -1,4 +1,4 @@
-// What recipes share: their checks, and how a weight is cut into jobs.
+// What recipes have in common: their checks, and how a weight is cut into jobs. Used by the recipes' files.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace layercast {
 
-// One per recipe, in the file of its name.
+// One for each recipe, in the file named after it.
 std::unique_ptr<const Recipe> MakeNone();
 std::unique_ptr<const Recipe> MakeFp8PerTensor();
 std::unique_ptr<const Recipe> MakeFp8PerChannel();
@@ -23,45 +23,46 @@ std::unique_ptr<const Recipe> MakeMxfp4();
 std::unique_ptr<const Recipe> MakeNvfp4();
 std::unique_ptr<const Recipe> MakeInt8PerChannel();
 
-// Throws kInvalidArgument unless the recipe can take such a weight: bf16, f16 or f32, nothing negative.
+// Throws kInvalidArgument unless a recipe can take such a weight: its dtype is bf16, f16 or f32, and no size is
+// negative.
 void CheckSource(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols);
 
-// Throws kInvalidArgument unless this rank's columns are whole blocks of so many.
+// Throws kInvalidArgument unless this rank's columns are whole blocks of `block`.
 void CheckWholeBlocks(std::string_view recipe, std::int64_t cols, std::int64_t block);
 
-// The outputs' memory as numbers of type T, from row `row` of `row_elements` elements on.
+// The output's memory as numbers of type T, from row `row` on. A row has `row_elements` elements.
 template <class T>
 T* OutputRow(const KernelTensorView& output, std::int64_t row, std::int64_t row_elements) {
   return reinterpret_cast<T*>(output.data) + row * row_elements;
 }
 
-// Checks (LAYERCAST_CHECK: the caller is ours) that `piece` lies inside the weight whose kernel tensors are
-// `outputs`, as many as `count`, the first with rows of `code_cols` elements; and that it begins and ends where the
-// recipe's row_granularity allows.
+// Checks that `piece` lies inside the weight whose kernel tensors are `outputs`, that these are `count`, that the first
+// has rows of `code_cols` elements, and that the piece begins and ends where the recipe's row_granularity allows. A
+// failure is a bug (LAYERCAST_CHECK).
 void CheckPiece(const Recipe& recipe, const MatrixView& piece, std::int64_t first_row,
                 std::span<const KernelTensorView> outputs, std::size_t count, std::int64_t code_cols);
 
-// The largest magnitude of a weight of `rows` rows: the one given, or else that of the piece, if it is all of the
-// weight. Throws kInvalidArgument where neither is there, kCorrupt where it is no number.
+// The largest magnitude of a weight of `rows` rows: the one in `amax` or, if the piece is the whole weight, the
+// piece's. Throws kInvalidArgument if there is neither, and kCorrupt if it is NaN or infinite.
 float TensorAmax(const Recipe& recipe, const MatrixView& piece, const AmaxInput& amax, std::int64_t rows,
                  WorkerPool& pool);
 
-// Throws kCorrupt, naming what is wrong in the first place of the piece where something is: NaN or infinity, or a
-// magnitude above the one given for the tensor or the row. Returns if nothing is.
+// Throws kCorrupt, naming the first place in the piece where something is wrong: NaN or infinity, or a magnitude above
+// the one that `amax` has for the tensor or the row. Returns if nothing is wrong.
 void CheckValues(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax, WorkerPool& pool);
 
-// The same where a kernel has seen that something is wrong.
+// Throws what CheckValues throws. To be called if a kernel has seen that something is wrong.
 [[noreturn]] void ThrowWrongValue(const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                                   WorkerPool& pool);
 
 // Rows [first, first + count) of a matrix.
 MatrixView RowsOf(const MatrixView& matrix, std::int64_t first, std::int64_t count);
 
-// A multiple of `granularity`; a few bands per thread, and none of them too small.
+// How many rows a band has: a multiple of `granularity`, so that there are a few bands for each thread, none too small.
 std::int64_t RowsOfABand(const MatrixView& matrix, std::int64_t granularity, const WorkerPool& pool);
 
-// Calls body(first row, rows) for bands of so many rows (the last one may have fewer). True if every body returned
-// true.
+// Calls body(first row, number of rows) for bands of rows that begin at multiples of `granularity`; the last one may be
+// smaller. Returns true if every call did.
 template <typename Body>
 bool ForBands(const MatrixView& matrix, std::int64_t granularity, WorkerPool& pool, const Body& body) {
   const std::int64_t band = RowsOfABand(matrix, granularity, pool);

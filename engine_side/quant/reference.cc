@@ -45,7 +45,7 @@ struct Codes {
   const MatrixView& weight;
   std::vector<std::uint8_t> codes = std::vector<std::uint8_t>(static_cast<std::size_t>(weight.rows * weight.cols));
 
-  // code(w) for each w of a rectangle.
+  // Sets the codes of a rectangle's elements to code(w).
   template <class Code>
   void Fill(const Rectangle& part, const Code& code) {
     for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
@@ -106,7 +106,7 @@ std::vector<Bytes> SlowFp8PerBlock(const MatrixView& weight, bool power_of_two) 
   return {AsBytes(values.codes), AsBytes(scales)};
 }
 
-// Two in a byte, the even column's in its low half.
+// Packs two codes into a byte, the even column's in its low half.
 std::vector<std::uint8_t> Packed(const std::vector<std::uint8_t>& codes) {
   std::vector<std::uint8_t> packed;
   for (std::size_t i = 0; i < codes.size(); i += 2) {
@@ -115,7 +115,7 @@ std::vector<std::uint8_t> Packed(const std::vector<std::uint8_t>& codes) {
   return packed;
 }
 
-// The exponent of the smallest power of two s that amax / s <= max holds for, tried one after the other.
+// The exponent of the smallest power of two s for which amax / s <= max, found by trying one after the other.
 int MxScale(float amax, float max) {
   int exponent = -127;
   while (static_cast<double>(amax) > std::ldexp(static_cast<double>(max), exponent)) ++exponent;

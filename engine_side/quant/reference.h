@@ -1,4 +1,4 @@
-// The recipes written plainly from their definition, element by element. The kernels are compared with this byte for
+// The recipes written plainly from their definition, element by element. Tests compare the kernels with them, byte for
 // byte.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace layercast {
 
 // The bytes of every kernel tensor of the whole weight, in the order of KernelTensors, by the recipe called `name`,
-// which is not "none". The weight is finite.
+// which must not be "none". The weight must be finite.
 std::vector<std::vector<std::byte>> QuantizeSlowly(std::string_view name, const RecipeOptions& options,
                                                    const MatrixView& weight, const AmaxInput& amax);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kNvfp4BlockBytes = kNvfp4Block / 2;
 constexpr std::size_t kBand = std::size_t{1} << 16U;  // bytes of codes that a thread takes at once
 
-// body(band) of each band of the codes; all but the last are as long.
+// Calls body(first byte, band) for each band of the codes. All bands but the last have the same size.
 template <class Body>
 void ForBands(std::span<std::uint8_t> codes, WorkerPool& pool, const Body& body) {
   pool.For(CeilDivide(codes.size(), kBand), [&](std::size_t i) {
@@ -25,7 +25,8 @@ void ForBands(std::span<std::uint8_t> codes, WorkerPool& pool, const Body& body)
   });
 }
 
-// One block, of scales that are `1 / factor`. A scale that is NaN stays, for others to refuse.
+// Rescales one block to the global scale `1 / factor`. A block whose scale is NaN is left as it is, for others to
+// refuse.
 void RescaleBlock(std::uint8_t* codes, std::uint8_t& scale, float from, float factor) {
   const ValueTables& tables = GetValueTables();
   const float scale_value = tables.f8_e4m3[scale];

@@ -16,7 +16,7 @@ void CudaRescaleNvfp4(std::uint8_t* codes, std::uint8_t* scales, std::int64_t bl
 
 void LoadCudaRescale() {
   alignas(16) std::uint8_t codes[2];
-  for (std::uint8_t* const at : {codes, codes + 1}) {  // aligned or not: another kernel
+  for (std::uint8_t* const at : {codes, codes + 1}) {  // another kernel if not aligned
     cuda::RunRescale(cuda::LoadElementsOnDevice(), at, 1, 1.0F, 2.0F);
     cuda::RunRescaleNvfp4(cuda::LoadElementsOnDevice(), at, nullptr, 1, 1.0F, 2.0F);
   }

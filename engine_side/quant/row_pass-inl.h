@@ -1,5 +1,5 @@
-// One scale for each row, on one instruction set; included by the kernels of such recipes once for each.
-// `Encoder::ForAmax(amax)` makes a row's encoder, whose scale() goes to the output.
+// The pass of recipes with one scale for each row. Included by their kernels once for each instruction set.
+// `Encoder::ForAmax(amax)` makes the encoder of a row, whose scale() goes to the output.
 #if defined(LAYERCAST_ROW_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_ROW_PASS_INL_H_
 #undef LAYERCAST_ROW_PASS_INL_H_
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 
-// From each row's own amax: while one row is encoded, the next is scanned.
+// Encodes rows with scales made from each row's own amax: while one row is encoded, the next is scanned.
 template <class Encoder>
 bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
   using Type = typename Encoder::Type;
@@ -44,7 +44,7 @@ bool EncodeRows(const MatrixView& source, std::span<float> scales, std::uint8_t*
   return finite;
 }
 
-// From the amax given for each row.
+// Encodes rows with scales made from the amax that is given for each. Returns false if a row has a larger magnitude.
 template <class Encoder>
 bool EncodeRowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
                      std::uint8_t* values) {

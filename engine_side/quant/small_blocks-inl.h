@@ -1,15 +1,15 @@
-// Blocks of a few columns of one row with a scale each, on one instruction set; included by the kernels of such
-// recipes once for each. A stretch of a row is scanned, then encoded, while it is in the first-level cache.
+// The pass of recipes with one scale for each block of a few columns of a row. Included by their kernels once for each
+// instruction set. A stretch of a row is scanned, and then encoded while it is in the first-level cache.
 //
-// A format says what is made of a block: `kBlock`, its columns, `kPerByte` values in a byte; MakeScales(amax, blocks,
-// scales) turns largest magnitudes into the scales to store (a byte each), MakeFactors(scales, blocks, factors) those
-// into what to multiply by; Encode(constants, df, products, factors) gives two codes in the low bits of each 32-bit
-// lane, 16 / kPerByte bits in all; One(product) a single code. A block whose factor is 0 has codes of 0.
-// Constants(format) stay in registers.
+// A format says what becomes of a block. `kBlock` is its columns, and `kPerByte` the values in a byte. MakeScales(amax,
+// blocks, scales) turns largest magnitudes into the scales to store (a byte each), and MakeFactors(scales, blocks,
+// factors) turns these into factors to multiply by. Encode(constants, df, products, factors) gives two codes in the low
+// bits of each 32-bit lane, 16 / kPerByte bits in all, and One(product) gives a single code. A block whose factor is 0
+// has codes of 0. Constants(format) stay in registers.
 //
-// A format with `kByBits` knows a faster way for most bf16: PrepareBits(amax, scales, blocks) for a tile, then
-// CodesByBits(constants, source, first, codes) encodes a vector of bytes from the tile's element `first` on, or returns
-// false.
+// A format with `kByBits` has a faster way for most bf16 weights. PrepareBits(amax, scales, blocks) is called for a
+// tile; then CodesByBits(constants, source, first, codes) encodes a vector of bytes from the tile's element `first` on,
+// or returns false.
 #if defined(LAYERCAST_SMALL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_SMALL_BLOCKS_INL_H_
 #undef LAYERCAST_SMALL_BLOCKS_INL_H_
@@ -33,12 +33,13 @@ HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 
-// Elements: a page of bf16, which is as far as the prefetcher is ahead, so that the scan finds all of it in the cache.
+// The elements of a tile: a page of bf16. The prefetcher is as far ahead, so the scan finds the whole tile in the
+// cache.
 inline constexpr std::size_t kSmallBlockTile = 2048;
 
 #if HWY_TARGET != HWY_SCALAR
 
-// Lane i of the result is the largest lane of v[i], for as many vectors as they have lanes.
+// Lane i of the result is the largest lane of v[i]. There are as many vectors as a vector has lanes.
 template <class D, std::size_t kVectors>
 HWY_INLINE hn::Vec<D> LargestOfEach(D d, hn::Vec<D> (&v)[kVectors]) {
   for (std::size_t n = kVectors / 2; n > 0; n /= 2) {
@@ -49,7 +50,7 @@ HWY_INLINE hn::Vec<D> LargestOfEach(D d, hn::Vec<D> (&v)[kVectors]) {
   return v[0];
 }
 
-// Lane i of the result is the largest lane i of all 128-bit blocks.
+// Lane i of the result is the largest of the lanes i of all 128-bit blocks.
 template <class D, class V>
 HWY_INLINE auto LargestOfBlocks(D d, V v) {
   if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<D>) == 16) {
@@ -68,7 +69,7 @@ class SmallBlockPass {
   SmallBlockPass(const MatrixView& source, const Format& format, std::uint8_t* scales, std::uint8_t* values)
       : source_(source), format_(format), scales_(scales), values_(values), prefetcher_(PagesOf(Type{}, source)) {}
 
-  // The largest magnitude of all; NaN or infinity if there is one.
+  // Encodes the source, and returns its largest magnitude: NaN or infinity if there is one.
   float Encode() {
     const auto cols = static_cast<std::size_t>(source_.cols);
     const Constants constants(format_);
@@ -90,7 +91,7 @@ class SmallBlockPass {
   static constexpr std::size_t kSize = sizeof(Bits);
   static constexpr std::size_t kBlock = Format::kBlock;
   static constexpr std::size_t kTile = kSmallBlockTile;                                           // elements
-  static constexpr std::size_t kUnit = std::max<std::size_t>(8 * kBlock, 64 * Format::kPerByte);  // of tiles
+  static constexpr std::size_t kUnit = std::max<std::size_t>(8 * kBlock, 64 * Format::kPerByte);  // divides a tile
   static constexpr std::size_t kBlocks = kTile / kBlock;
   static_assert(kTile % kUnit == 0);
 
@@ -109,7 +110,7 @@ class SmallBlockPass {
   };
 #endif
 
-  // A tile that is no multiple of the unit is padded with zeros.
+  // Encodes a tile. If it is not a multiple of kUnit, it is padded with zeros.
   void EncodeTile(const Constants& constants, const std::byte* source, std::size_t count, std::uint8_t* scales,
                   std::uint8_t* values) {
     if (count % kUnit == 0) return EncodeUnits(constants, source, count, scales, values);
@@ -179,7 +180,7 @@ class SmallBlockPass {
     }
   }
 
-  // A vector of bytes from element `first` on.
+  // A vector of bytes with the codes from element `first` on.
   HWY_INLINE hn::Vec<ByteTag> Codes(const Constants& constants, const std::byte* source, std::size_t first) {
     if constexpr (kByBits) {
       hn::Vec<ByteTag> codes;
@@ -206,7 +207,8 @@ class SmallBlockPass {
     return hn::ConcatEven(d8, hn::BitCast(d8, high), hn::BitCast(d8, low));
   }
 
-  // Of the pairs of elements from `at` on: of one block, or of two in half a vector each.
+  // The factors for the pairs of elements from `at` on. They belong to one block, or to two blocks in half a vector
+  // each.
   HWY_INLINE hn::Vec<DF> Factors(std::size_t at) const {
     const DF df;
     const float* factors = factors_ + at / kBlock;
@@ -230,7 +232,8 @@ class SmallBlockPass {
     tile_scales_ = {scales, blocks};
   }
 
-  // Where no faster way goes by the scales themselves; inlined, since a call in a loop costs all vector registers.
+  // Makes the tile's factors, which the faster ways do not need. It is inlined, because a call in a loop costs all
+  // vector registers.
   HWY_INLINE void MakeFactors() {
     if (factors_made_) return;
     format_.MakeFactors(tile_scales_.data(), tile_scales_.size(), factors_);
@@ -243,8 +246,8 @@ class SmallBlockPass {
   std::uint8_t* values_;
   PagePrefetcher prefetcher_;
   Bits largest_ = 0;
-  HWY_ALIGN Bits maxima_[kBlocks] = {};  // of the tile's blocks, as bits
-  HWY_ALIGN float amax_[kBlocks] = {};   // the same as numbers
+  HWY_ALIGN Bits maxima_[kBlocks] = {};  // the largest magnitudes of the tile's blocks, as bits
+  HWY_ALIGN float amax_[kBlocks] = {};   // the same magnitudes as numbers
   std::span<const std::uint8_t> tile_scales_;
   bool factors_made_ = false;
   HWY_ALIGN float factors_[kBlocks] = {};

@@ -1,5 +1,5 @@
-// The weights that kernels read, on one instruction set: bf16, f16 or f32 elements, as fp32 vectors.
-// Included by the kernels once for each.
+// Loads the weights that kernels read: bf16, f16 or f32 elements, as fp32 vectors. Included by the kernels once for
+// each instruction set.
 #if defined(LAYERCAST_SOURCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAYERCAST_SOURCE_INL_H_
 #undef LAYERCAST_SOURCE_INL_H_
@@ -24,9 +24,10 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr std::size_t kChunk = 64;  // elements that kernels handle at a time, or bytes that they stream
+inline constexpr std::size_t kChunk = 64;  // elements that kernels process, or bytes that they stream, at a time
 
-// How a type's magnitudes are held: the larger the bits without the sign, the larger the magnitude; NaN > infinity.
+// A type of weights, and how its magnitudes are held: without the sign, larger bits mean a larger magnitude, and NaN is
+// above infinity.
 template <class U, DType Type>
 struct SourceType {
   using Bits = U;
@@ -43,7 +44,7 @@ struct F32 : SourceType<std::uint32_t, DType::kF32> {
   static float ToFloat(Bits bits) { return std::bit_cast<float>(bits); }
 };
 
-// Calls body(Type) for the source's type, then makes what was streamed visible.
+// Calls body(Type) for the source's type, then makes its non-temporal stores visible to other threads.
 template <class Body>
 bool ForType(DType dtype, const Body& body) {
   bool good = false;
@@ -58,10 +59,10 @@ bool ForType(DType dtype, const Body& body) {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// Vectors of codes; a cache line at most.
+// The tag of vectors of codes, which hold a cache line at most.
 using ByteTag = hn::CappedTag<std::uint8_t, 64>;
 
-// Holds a constant in a register. GCC would rather make it anew in each turn of a loop, where that takes the place of a
+// Keeps a constant in a register. GCC would otherwise make it anew in each turn of a loop, if that takes the place of a
 // shuffle.
 template <class V>
 HWY_INLINE V Keep(V v) {
@@ -71,14 +72,15 @@ HWY_INLINE V Keep(V v) {
   return v;
 }
 
-// Elements 0, 2, 4, ... and 1, 3, 5, ... of a stretch: codes of neighbours then join in one lane, in order.
+// Elements 0, 2, 4, ... and 1, 3, 5, ... of a stretch, so that the codes of neighbours can be joined, in order, in a
+// lane.
 template <class DF>
 struct Pairs {
   hn::Vec<DF> even;
   hn::Vec<DF> odd;
 };
 
-// What LoadPairs wants as `high_half`.
+// The constant that LoadPairs takes as `high_half`.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> HighHalf(DF /*df*/) {
   return hn::Set(hn::RebindToUnsigned<DF>(), 0xffff0000U);
@@ -108,7 +110,7 @@ HWY_INLINE Pairs<DF> LoadPairs(F32 /*type*/, DF df, const std::byte* from, VU /*
   return Unzip(df, LoadAny(df, from), LoadAny(df, from + hn::Lanes(df) * sizeof(float)));
 }
 
-// Bit by bit. (IfVecThenElse looks at whole lanes where there is no instruction for this.)
+// Selects bit by bit. (IfVecThenElse looks at whole lanes if there is no instruction for this.)
 template <class V>
 HWY_INLINE V Select(V mask, V yes, V no) {
 #if HWY_TARGET <= HWY_AVX3
@@ -118,7 +120,7 @@ HWY_INLINE V Select(V mask, V yes, V no) {
 #endif
 }
 
-// Bytes of four vectors that have taken turns, one vector's after the other's.
+// Sorts bytes in which four vectors take turns: first all of one vector, then all of the next.
 class BytesInOrder {
  public:
   HWY_INLINE BytesInOrder() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
@@ -154,17 +156,17 @@ class BytesInOrder {
   Indices between_blocks_ = BetweenBlocks();
 };
 
-// Of the 16-bit lanes of two vectors, which are -128 ... 127: their low bytes, in order.
+// The low bytes, in order, of the 16-bit lanes of two vectors. The lanes must be -128 ... 127.
 class LowBytes {
  public:
   HWY_INLINE LowBytes() {}  // NOLINT(modernize-use-equals-default): a default one has no instruction set
 
   using V = hn::Vec<hn::RebindToSigned<hn::RepartitionToWide<ByteTag>>>;
 
-  // Highway 1.0.3 masks the lanes before it packs them; with saturation they need not be.
+  // Packs with saturation. Highway 1.0.3 would mask the lanes first, which is not needed with saturation.
 #if HWY_TARGET <= HWY_AVX3
   HWY_INLINE hn::Vec<ByteTag> operator()(V low, V high) const {
-    const __m512i turns = _mm512_packs_epi16(low.raw, high.raw);  // 8 bytes of each
+    const __m512i turns = _mm512_packs_epi16(low.raw, high.raw);  // in turns: 8 bytes of each
     return hn::Vec<ByteTag>{_mm512_permutexvar_epi64(order_.raw, turns)};
   }
 
@@ -177,7 +179,7 @@ class LowBytes {
   hn::Vec<hn::Full512<std::uint64_t>> order_ = Keep(Order());
 #elif HWY_TARGET == HWY_AVX2
   HWY_INLINE hn::Vec<ByteTag> operator()(V low, V high) const {
-    const __m256i turns = _mm256_packs_epi16(low.raw, high.raw);  // 8 bytes of each
+    const __m256i turns = _mm256_packs_epi16(low.raw, high.raw);  // in turns: 8 bytes of each
     return hn::Vec<ByteTag>{_mm256_permute4x64_epi64(turns, _MM_SHUFFLE(3, 1, 2, 0))};
   }
 #elif HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3

@@ -13,7 +13,7 @@ namespace {
 
 KeptAxes Bit(std::size_t axis) { return static_cast<KeptAxes>(1U << axis); }
 
-// The fewest axes that may be kept together (CheckKept), these among them.
+// The smallest set of axes that contains these and may be kept together (CheckKept).
 KeptAxes Completed(KeptAxes wanted, std::size_t rank) {
   const unsigned last = wanted & Bit(rank - 1);
   const unsigned before = wanted - last;
@@ -52,7 +52,8 @@ SourceMatrices SourceMatrices::Of(const LoadPlan& plan, const Manifest& manifest
   source.rows = part.axes.at(axes - (placement.order.transposed != part.transposed ? 1U : 2U));
   const bool into_stack = placement.destination.rank == 3;
   if (axes == 3 && into_stack) source.stack = part.axes[0];
-  // An expert's matrix that comes alone is all there is of its tensor, unless that has others in it.
+  // The matrix of an expert that comes alone is all of its tensor, unless the tensor holds other experts' matrices as
+  // well.
   const bool one_of_many = into_stack && !source.stack && read != nullptr && read->parts.size() > 1;
   source.part_is_all = read == nullptr || (read->fills_one_parameter && !one_of_many);
   return source;

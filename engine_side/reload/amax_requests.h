@@ -1,5 +1,5 @@
-// Which magnitudes of a checkpoint tensor the scales of a parameter follow from: what a rank asks for beyond the
-// manifest, and where the answer has them. Used when a layout is prepared, and by the table of what came.
+// Which magnitudes of a checkpoint tensor determine the scales of a parameter: what a rank must ask for beyond the
+// manifest, and where the answer has them. Used when a layout is prepared, and by AmaxTable.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,30 @@
 
 namespace layercast {
 
-// How a placement's tensor, in the shape that it is read in, is matrices of the placement's parameter. Value.
+// How the tensor of a placement, in the shape in which it is read, is made up of matrices of the placement's parameter.
+// Value.
 struct SourceMatrices {
   Shape shape;
-  Box part;  // of it: what goes to the parameter over all ranks, and nothing else
-  // The axes that make up that of matrices, where both are a stack of them, and that of rows, the last the lowest.
+  Box part;  // of `shape`: what all ranks together put into the parameter
+  // `stack` has the axes that number the matrices, if both tensor and parameter are a stack of them. `rows` has the
+  // axes that number the rows of a matrix. The last axis counts fastest.
   std::optional<std::vector<std::uint8_t>> stack = {};
   std::vector<std::uint8_t> rows = {};
-  bool part_is_all = false;  // the tensor's own magnitude is that of each matrix
+  bool part_is_all = false;  // the tensor's own magnitude is that of each matrix in it
 
   static SourceMatrices Of(const LoadPlan& plan, const Manifest& manifest, const Placement& placement);
-  // The axes that have to be told apart: matrices, rows, and those along which the tensor has other parts too. None:
-  // the tensor's own magnitude will do.
+  // The axes that the magnitudes must keep for this need: those of matrices and of rows, and those along which the
+  // tensor has other parts too. 0 if the tensor's own magnitude is enough.
   KeptAxes Needed(AmaxNeed need) const;
 };
 
-// The dimensions that a request keeps, of a shape and of a box: what its answer is of.
+// A shape or a box reduced to the dimensions that a request keeps, as its answer has them.
 Shape KeptOf(const Shape& shape, KeptAxes kept);
 Box KeptOf(const Box& box, KeptAxes kept);
 
-// What a rank needs under `recipe` beyond the manifest, by tensor: magnitudes by row of weights that are sharded over
-// columns, by matrix of tensors that hold a stack of them, and by part of tensors that are split. Throws kUnsupported,
-// naming tensor and axes, where that is each of its elements.
+// The magnitudes that a rank needs beyond those in the manifest, sorted by tensor: by row for weights that are sharded
+// over columns, by matrix for tensors that hold a stack of them, and by part for tensors that are split. Throws
+// kUnsupported, naming tensor and axes, if these would be the magnitudes of every single element.
 std::vector<AmaxRequest> AmaxRequests(const LoadPlan& plan, const Manifest& manifest, const LayerRecipes& recipes);
 
 }  // namespace layercast

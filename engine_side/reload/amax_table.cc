@@ -12,13 +12,13 @@
 namespace layercast {
 namespace {
 
-// Which of the parameter's rows row number `row` of the placement becomes, of `rows`.
+// The row of the parameter that row number `row` of the placement becomes. The placement has `rows` rows.
 std::int64_t RowInParameter(const Placement& placement, std::int64_t row, std::int64_t rows) {
   const std::int64_t first = placement.destination.begin[placement.destination.rank - 2U];
   return first + (placement.order.interleaved ? row % 2 * (rows / 2) + row / 2 : row);
 }
 
-// These axes of `box`, as they are in `from`.
+// Sets these axes of `box` to what they are in `from`.
 void TakeAxes(Box& box, std::span<const std::uint8_t> axes, const Box& from) {
   for (const std::uint8_t axis : axes) {
     box.begin[axis] = from.begin[axis];
@@ -26,7 +26,7 @@ void TakeAxes(Box& box, std::span<const std::uint8_t> axes, const Box& from) {
   }
 }
 
-// What of the tensor has a say in matrix number `matrix` of the parameter.
+// The part of the tensor that determines the magnitude of matrix number `matrix` of the parameter.
 Box BoxOf(const SourceMatrices& source, const Placement& placement, std::int64_t matrix) {
   Box box = source.part;
   if (!source.stack) return box;
@@ -35,8 +35,8 @@ Box BoxOf(const SourceMatrices& source, const Placement& placement, std::int64_t
   return box;
 }
 
-// Calls visit(element of the tensor, sum of `steps` over the axes) for each element of a box in it, as often as each
-// lies behind its first.
+// Calls visit(index in the tensor, row) for each element of a box in it. An element's row is the sum, over the axes, of
+// its offset from the box's first element times `steps`.
 template <typename Visit>
 void ForEach(const Shape& shape, const Box& box, std::span<const std::int64_t> steps, const Visit& visit) {
   const std::size_t last = shape.size() - 1;
@@ -72,7 +72,8 @@ AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(pla
   }
 }
 
-// Parts may share the axes that are kept, as columns share rows: what they say of them is put together.
+// Boxes of one tensor may share the kept axes, as two halves of the columns share the rows. Their magnitudes are then
+// combined by taking the larger.
 void AmaxTable::AddAxes(std::uint32_t tensor, KeptAxes kept, const Box& box, std::span<const float> amax) {
   const Shape shape = KeptOf(plan_.SourceShape(manifest_, tensor), kept);
   Known& known = axes_[tensor];
@@ -117,7 +118,8 @@ float AmaxTable::OfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   return RoundTo(plan_.parameters()[parameter].spec.dtype, amax);
 }
 
-// Of the part of the matrix that the placement is a rank's of. Negative: not known.
+// The largest magnitude, over all ranks, of the part of the matrix that the placement belongs to. Negative if it is not
+// known.
 float AmaxTable::OfPlaced(const Placement& placement, std::int64_t matrix) const {
   const SourceMatrices source = SourceMatrices::Of(plan_, manifest_, placement);
   if (source.Needed(AmaxNeed::kTensor) == 0) return tensors_[placement.tensor];
@@ -144,7 +146,7 @@ std::vector<float> AmaxTable::RowsOfMatrix(std::uint32_t parameter, std::int64_t
   return rows;
 }
 
-// False: not known.
+// Returns false if the magnitudes are not known.
 bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::span<float> rows) const {
   const auto found = axes_.find(placement.tensor);
   if (found == axes_.end()) return false;
@@ -152,7 +154,7 @@ bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::sp
   const SourceMatrices source = SourceMatrices::Of(plan_, manifest_, placement);
   Box box = BoxOf(source, placement, matrix);
   TakeAxes(box, source.rows, placement.source);
-  std::array<std::int64_t, Box::kMaxRank> steps{};  // rows, by axis of the tensor
+  std::array<std::int64_t, Box::kMaxRank> steps{};  // by axis of the tensor: how many rows a step along it is
   std::int64_t count = 1;
   for (auto axis = source.rows.rbegin(); axis != source.rows.rend(); count *= box.extent[*axis++]) steps[*axis] = count;
   std::vector<std::int64_t> kept_steps;

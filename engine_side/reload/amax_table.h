@@ -1,5 +1,6 @@
-// The largest magnitudes that came with a version: per tensor, and finer where a recipe asks. Ranks that hold parts of
-// one weight make the same scale from it without talking. Resource; one thread only.
+// The largest magnitudes that came with a version: one for each tensor, and finer ones if a recipe asks for them. From
+// them ranks that hold parts of one weight compute the same scale without communicating. Used by the pipeline.
+// Resource; one thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +16,29 @@ namespace layercast {
 
 class AmaxTable {
  public:
-  // Both outlive it.
+  // Both must outlive the table.
   AmaxTable(const LoadPlan& plan, const Manifest& manifest);
 
   void Set(std::uint32_t tensor, float amax) {
     tensors_.at(tensor) = amax;
     awaited_.erase(tensor);
   }
-  // What is known of this tensor is not all of it until Set.
+  // Marks a tensor whose magnitudes are not complete until Set is called for it.
   void Await(std::uint32_t tensor) { awaited_.insert(tensor); }
   const std::set<std::uint32_t>& awaited() const { return awaited_; }
   bool IsAwaited(std::uint32_t parameter) const;
-  // What AmaxRequests asked of `box` of this tensor, in the shape that it is read in, together with what is known of
-  // other boxes of it.
+  // Adds the answer to a request for `box` of this tensor, in the shape in which the tensor is read. It is combined
+  // with what is known of other boxes of the tensor.
   void AddAxes(std::uint32_t tensor, KeptAxes kept, const Box& box, std::span<const float> amax);
 
-  // Whether the manifest says it of every tensor that fills the parameter. What AmaxRequests asks for comes then too,
-  // before the tensors' bytes.
+  // Whether the magnitude of every tensor that fills the parameter is known from the manifest. If so, the answers to
+  // AmaxRequests also come before the tensors' bytes.
   bool IsAnnounced(std::uint32_t parameter) const;
-  // Of a quantized parameter's whole matrix, over all ranks, as its values are after the cast to the parameter's dtype.
-  // Negative: not known.
+  // The largest magnitude of a whole matrix of a quantized parameter, over all ranks, after the cast to the parameter's
+  // dtype. Negative if it is not known.
   float OfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
-  // Of each of this rank's rows of it over all columns of all ranks, likewise. Empty: not known.
+  // The largest magnitudes of the rows of the matrix that this rank holds, over all ranks' columns, after the cast to
+  // the parameter's dtype. Empty if they are not known.
   std::vector<float> RowsOfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
 
  private:
@@ -53,7 +55,7 @@ class AmaxTable {
   std::vector<float> tensors_;
   std::set<std::uint32_t> awaited_;
   std::map<std::uint32_t, Known> axes_;
-  // Of each parameter that is a stack: by matrix, what fills a part of it.
+  // For each quantized parameter that is a stack of matrices: the placements that fill each matrix.
   std::map<std::uint32_t, std::vector<std::vector<const Placement*>>> stacks_;
 };
 

@@ -33,7 +33,8 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
   ShareRequests(manifest);
 }
 
-// A parameter's scale follows from all tensors that fill it: with the first piece of any of them.
+// Sets `before_chunk` of each request. A parameter's scale depends on all tensors that fill it, so their magnitudes are
+// needed before the first piece of any of them.
 void PreparedLayout::SayWhenNeeded() {
   const std::vector<Chunk>& chunks = snapshot.schedule.chunks();
   std::vector<std::uint32_t> first_chunk(plan.parameters().size(), 0);
@@ -53,7 +54,7 @@ void PreparedLayout::SayWhenNeeded() {
 
 void PreparedLayout::ShareRequests(const Manifest& manifest) {
   for (const AmaxRequest& request : amax_requests) {
-    if (plan.CutsOf(request.tensor).empty()) {  // whole, in the shape that it is read in
+    if (plan.CutsOf(request.tensor).empty()) {  // the whole tensor, in the shape that it is read in
       part_requests.push_back({request, request.tensor, Box::Whole(plan.SourceShape(manifest, request.tensor))});
       if (!plan.parts().empty()) part_requests.back().request.tensor = plan.parts()[request.tensor].front().number;
       continue;
@@ -89,7 +90,7 @@ ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<con
                  .buffer_limit = environment.buffer_limit},
                 in_order && environment.direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
       summaries_(manifest_.summaries()) {
-  CheckAliases();  // as far as digests are known yet
+  CheckAliases();  // as far as digests are known by now
   if (snapshot_) return;
   for (const auto& [number, place] : prepared_->part_places) {
     if (prepared_->plan.parts()[place.tensor].size() > 1) pipeline_.amax().Await(place.tensor);
@@ -117,7 +118,8 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   }
 }
 
-// Harmless if it is one of those that are computed, not loaded.
+// Takes a tensor that the manifest does not have. That is harmless if the tensor is one that models compute and do not
+// load.
 void ReloadAttempt::TakeUndeclared(const NamedTensor& named) const {
   const auto parts = environment_.model.ResolveSource({named.name, named.tensor.dtype, named.tensor.shape});
   if (std::ranges::none_of(parts, [](const auto& part) { return part.to.skip_rule.empty(); })) return;
@@ -142,7 +144,8 @@ void ReloadAttempt::OnTensor(std::uint32_t tensor, float amax, const Digest& dig
   NotePart(tensor, {digest, amax});
 }
 
-// A tensor is known once all of its parts are. What was asked of this one comes after this call and before its bytes.
+// A tensor's summary is known once those of all its parts are. If magnitudes of this part were asked for, they come
+// after this call and before the part's bytes.
 void ReloadAttempt::NotePart(std::uint32_t number, const TensorSummary& summary) {
   const auto place = prepared_->part_places.find(number);
   if (place == prepared_->part_places.end()) return;  // a part without elements
@@ -163,7 +166,7 @@ void ReloadAttempt::Summarize(std::uint32_t tensor, const TensorSummary& summary
   pipeline_.amax().Set(tensor, summary.amax);
 }
 
-// The session has checked that it was asked for, and how many values there are.
+// The session has checked that these magnitudes were asked for, and how many values there are.
 void ReloadAttempt::OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) {
   const PreparedLayout::PartRequest* const asked = FindRequest(tensor);
   LAYERCAST_CHECK(asked != nullptr);
@@ -194,7 +197,8 @@ void ReloadAttempt::Finish() {
   environment_.failpoints.Hit("verify");
 }
 
-// Tied tensors are loaded once, under their owner's name; another one that came with other bytes is a wrong model.
+// Tied tensors are loaded once, under their owner's name. If another one of them comes with other bytes, the model is
+// wrong.
 void ReloadAttempt::CheckAliases() const {
   for (const AliasedTensor& alias : prepared_->plan.aliases()) {
     const Digest& one = summaries_[alias.tensor].digest;
@@ -208,7 +212,8 @@ void ReloadAttempt::CheckAliases() const {
   }
 }
 
-// The digest of a tensor in parts is of their digests, and where they are cut.
+// Whether the digests of two tensors can be compared. The digest of a tensor that is held in parts depends on where it
+// is cut, because it is made of the parts' digests.
 bool ReloadAttempt::Comparable(std::uint32_t tensor, std::uint32_t other) const {
   return std::ranges::equal(prepared_->plan.CutsOf(tensor), prepared_->plan.CutsOf(other), {}, &HeldPart::box,
                             &HeldPart::box);
@@ -230,7 +235,7 @@ void ReloadAttempt::Describe(ReloadReport& report) const {
   report.cast.clear();
   for (const std::uint32_t tensor : plan.cast_tensors()) {
     const auto placements = plan.PlacementsOf(tensor);
-    if (placements.empty()) continue;  // all of it is other ranks': a vocabulary shorter than this rank's first row
+    if (placements.empty()) continue;  // only for other ranks, such as a vocabulary that ends before this rank's rows
     report.cast.push_back({manifest_.entry(tensor).spec.name, manifest_.entry(tensor).spec.dtype,
                            plan.parameters()[plan.placements()[placements.front()].parameter].spec.dtype});
   }

@@ -1,5 +1,5 @@
-// Attempts that are given up, because another rank of the engine failed: said on any thread, seen by the one that
-// receives. Used by the receiver.
+// Attempts that are given up, because another rank of the engine failed. Any thread may give one up; the receiving
+// thread sees it. Used by the receiver.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace layercast {
 // Resource; thread-safe.
 class AttemptStop {
  public:
-  // An attempt begins. What it is to look at while it waits and works.
+  // Begins an attempt, and returns the token that it must watch while it waits and works.
   std::stop_token Begin(std::uint64_t attempt) {
     const std::lock_guard lock(mutex_);
     attempt_ = attempt;
@@ -20,7 +20,8 @@ class AttemptStop {
     if (attempt_ <= cancelled_) source_.request_stop();
     return source_.get_token();
   }
-  // That attempt and all before it, also one that has yet to begin: word of it may come first.
+  // Gives up that attempt and all before it. The attempt may also be one that has yet to begin, as the call may
+  // overtake the attempt's start.
   void Cancel(std::uint64_t attempt) {
     const std::lock_guard lock(mutex_);
     cancelled_ = std::max(cancelled_, attempt);
@@ -31,7 +32,7 @@ class AttemptStop {
   std::mutex mutex_;
   std::uint64_t cancelled_ = 0;  // guarded by mutex_
   std::uint64_t attempt_ = 0;    // guarded by mutex_
-  std::stop_source source_;      // of attempt_; guarded by mutex_
+  std::stop_source source_;      // attempt_'s; guarded by mutex_
 };
 
 }  // namespace layercast

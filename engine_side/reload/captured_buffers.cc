@@ -21,8 +21,9 @@ namespace {
   throw Error(ErrorCode::kInvalidArgument, "captured buffer '" + buffer.name + "': " + what);
 }
 
-// Each stride must reach beyond all that smaller ones do. That also refuses elements of two dimensions that take turns,
-// as [2, 3] with strides [3, 2] has them: nobody lays weights out so.
+// Checks that elements do not lie over each other: each stride must reach beyond everything that smaller ones reach.
+// This also refuses elements of two dimensions that interleave, as in [2, 3] with strides [3, 2]; nobody lays out
+// weights so.
 void CheckApart(const CapturedBuffer& buffer) {
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride, how many
   for (std::size_t d = 0; d < buffer.shape.size(); ++d) {
@@ -30,7 +31,7 @@ void CheckApart(const CapturedBuffer& buffer) {
   }
   std::ranges::sort(steps);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max() / BitsPerElement(buffer.dtype);
-  std::int64_t last = 0;  // the farthest element
+  std::int64_t last = 0;  // index of the farthest element so far
   for (const auto& [stride, count] : steps) {
     if (stride <= last) {
       Refuse(buffer, "strides " + ToString(buffer.strides) + " lay elements of shape " + ToString(buffer.shape) +
@@ -60,7 +61,7 @@ void CheckOne(const CapturedBuffer& buffer) {
   if (bytes != 0) CheckApart(buffer);
 }
 
-// Addresses of two devices say nothing about each other: those of one stand together.
+// Buffers are sorted by device first, because only addresses on one device can be compared.
 void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
   std::erase_if(buffers, [](const CapturedBuffer* buffer) { return ExtentBytes(*buffer) == 0; });
   std::ranges::sort(buffers, {}, [](const CapturedBuffer* buffer) {
@@ -74,7 +75,7 @@ void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
   }
 }
 
-// The device that buffers are on, if any is.
+// The device that some of the buffers are on. Empty if all are in host memory.
 std::optional<Device> DeviceOf(std::span<const CapturedBuffer> buffers) {
   const CapturedBuffer* first = nullptr;
   for (const CapturedBuffer& buffer : buffers) {

@@ -39,7 +39,7 @@ void CapturedOnDevice::Read(const CapturedBuffer& buffer, std::span<std::byte> b
     }
     download_.Finish();
   } catch (...) {
-    download_.Drop();  // refers to `to`
+    download_.Drop();  // what is under way refers to `to`
     throw;
   }
 }

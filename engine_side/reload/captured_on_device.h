@@ -1,4 +1,5 @@
-// Captured buffers in a device's memory, read back. Writing them is the commit stage's (commit.h).
+// Reads captured buffers in a device's memory back. Writing them is the commit stage's job (commit.h). Used by
+// CapturedBuffers.
 #pragma once
 
 #include <memory>
@@ -14,21 +15,21 @@ namespace layercast {
 
 inline bool IsOnDevice(const CapturedBuffer& buffer) { return buffer.device.kind != Device::Kind::kHost; }
 
-// Resource; thread-safe: readers take turns on a stream that is theirs alone.
+// Resource; thread-safe: readers take turns on a stream of this object's own.
 class CapturedOnDevice {
  public:
   CapturedOnDevice(OpenReloadStream open, const Device& device)
       : open_(std::move(open)), device_(device), stream_(open_(device)), download_(*stream_, kBlockBytes) {}
 
-  // For whoever writes them.
+  // Opens a stream for whoever writes the buffers.
   std::shared_ptr<ReloadStream> OpenStream() const { return open_(device_); }
 
   void Read(const CapturedBuffer& buffer, std::span<std::byte> bytes);
-  // One digest for each buffer, of its bytes in row-major order.
+  // Computes one digest for each buffer, of its bytes in row-major order.
   void Digests(std::span<const CapturedBuffer* const> buffers, std::span<Digest> digests);
 
  private:
-  // A buffer's bytes in row-major order, where they lie in no one run.
+  // The bytes, in row-major order, of a buffer that is not one contiguous run.
   GatheredBytes Gathered(const CapturedBuffer& buffer);
 
   static constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
@@ -36,8 +37,8 @@ class CapturedOnDevice {
   const OpenReloadStream open_;
   const Device device_;
   std::mutex mutex_;
-  const std::shared_ptr<ReloadStream> stream_;  // whoever opened it may share it with this alone
-  Download download_;                           // guarded by mutex_, as the stream
+  const std::shared_ptr<ReloadStream> stream_;  // its opener may share it, but with nobody else
+  Download download_;                           // guarded by mutex_, as the stream and scratch_ are
   CachingMemory scratch_{stream_->memory()};
 };
 

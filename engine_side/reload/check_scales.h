@@ -1,4 +1,4 @@
-// The one word on scales that cannot be, whoever brings them.
+// Checks for scales that cannot be right, in one place, whoever brings the scales.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace layercast {
 
 // Throws kCorrupt "layer LAYER: 'TENSOR': expected finite scales above zero, got nan at element 3".
 void CheckScales(std::span<const float> scales, Sign sign, std::string_view layer, std::string_view tensor);
-// The same of `count` scales as they lie in memory: numbers of any kind but exponents (e8m0).
+// The same for `count` scales as they lie in memory: numbers of any dtype except exponents (e8m0).
 void CheckScales(DType dtype, const std::byte* scales, std::size_t count, Sign sign, std::string_view layer,
                  std::string_view tensor);
 
-// As above, of fp32 scales that are not powers of two.
+// Throws kCorrupt, likewise, if fp32 scales are not powers of two.
 void CheckPowersOfTwo(std::span<const std::byte> scales, std::string_view layer, std::string_view tensor);
 
-// Of exponents: the first that is NaN. -1: none.
+// The index of the first NaN among exponents (e8m0), or -1 if there is none.
 std::ptrdiff_t FindNanExponent(std::span<const std::byte> exponents);
 
 }  // namespace layercast

@@ -11,10 +11,10 @@ namespace layercast {
 namespace {
 
 constexpr std::string_view kPacked = "_packed";
-constexpr std::int64_t kMostPerElement = 8;  // codes
+constexpr std::int64_t kMostPerElement = 8;  // most codes in an element
 
-// What a weight is called whose packed codes are called so: "w13_weight_packed" is "w13_weight", and
-// "gate_up_proj_weight_packed" "gate_up_proj".
+// The names that a weight with packed codes of this name may have: "w13_weight" for "w13_weight_packed", and
+// "gate_up_proj" for "gate_up_proj_weight_packed".
 std::vector<std::string> NamesWithoutPacked(std::string_view codes) {
   codes.remove_suffix(kPacked.size());
   std::vector<std::string> names = {std::string(codes)};
@@ -80,7 +80,7 @@ std::vector<std::string> GlobalScaleNames(const std::string& name, const Quantiz
 std::string ZeroPointName(const std::string& name) { return JoinPath(ParentPath(name), QuantizedForm::kZeroPoint); }
 
 std::vector<std::string> InputScaleNames(const std::string& weight, bool packed) {
-  if (!weight.ends_with(kWeightSuffix)) return {weight + "_input_scale", weight + "_activation_scale"};  // a stack's
+  if (!weight.ends_with(kWeightSuffix)) return {weight + "_input_scale", weight + "_activation_scale"};  // of a stack
   if (packed) return {JoinPath(ParentPath(weight), "input_global_scale")};
   return {JoinPath(ParentPath(weight), "input_scale"), JoinPath(ParentPath(weight), "activation_scale")};
 }

@@ -1,4 +1,4 @@
-// What checkpoints call a weight's codes and their scales. Used where quantized layers are found.
+// The names that checkpoints give to a weight's codes and their scales. Used where quantized layers are found.
 #pragma once
 
 #include <string>
@@ -12,28 +12,29 @@ namespace layercast {
 
 constexpr std::string_view kWeightSuffix = ".weight";
 
-// By compressed-tensors, in NVFP4: "mlp.down_proj.weight_packed".
+// Whether compressed-tensors names packed codes so: "mlp.down_proj.weight_packed".
 bool NamesPackedCodes(std::string_view codes);
 
-// What the codes `spec` may be of, in full precision: all shapes that several codes in an element could mean. In a
-// transposed stack, and in forms that are refused (AWQ), they are of rows that follow each other.
+// The weights that the codes `spec` may stand for, in full precision. Their shapes allow for several codes in an
+// element, which lie along columns or, in transposed stacks and in forms that are refused (AWQ), along rows.
 std::vector<TensorSpec> WeightsOf(const TensorSpec& spec);
 
-// What the scales of a weight called `name` may be called, the usual name first.
+// The names that the scales of a weight called `name` may have, the usual name first.
 std::vector<std::string> ScaleNames(const std::string& name, const QuantizedForm& form);
 
-// What those of the stack may be called that the expert `weight`, a matrix, is of; empty where it has scales of its
-// own: transformers saves experts in FP8 one by one, and their scales of blocks stacked.
+// The names that the stacked scales of all experts may have, beside the expert `weight`, a single matrix. transformers
+// saves experts in FP8 one by one, and their scales of blocks stacked. Empty for weights whose scales cannot be so.
 std::vector<std::string> ScaleNamesOfStack(const TensorSpec& weight, std::string_view shard_id,
                                            const QuantizedForm& form);
 
-// And its second one, where the form has it; `packed`: its codes are.
+// The names that a weight's global scale may have, if the form has one. `packed` says that the codes are packed
+// (NamesPackedCodes).
 std::vector<std::string> GlobalScaleNames(const std::string& name, const QuantizedForm& form, bool packed);
 
-// What the zero points of a matrix are called, where the form has them.
+// The name of the zero points of a matrix called `name`, if the form has them.
 std::string ZeroPointName(const std::string& name);
 
-// What that of its activations may be called, the usual name first.
+// The names that the scale of the activations that a weight multiplies may have, the usual name first.
 std::vector<std::string> InputScaleNames(const std::string& weight, bool packed);
 
 }  // namespace layercast

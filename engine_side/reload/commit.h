@@ -1,5 +1,5 @@
-// Stage 5. The only code that writes into captured buffers. When it is called, and what is kept of the old bytes, is
-// the committer's affair (committer.h).
+// Stage 5 of the pipeline: the only code that writes into captured buffers. When it is called, and what is kept of the
+// old bytes, is decided by the committers (committer.h).
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,12 @@
 
 namespace layercast {
 
-// `bytes`: all of the tensor's, row-major, whatever its strides. Its padding becomes zero.
+// Writes a tensor's captured buffer. `bytes` are all bytes of the tensor, row-major, whatever the buffer's strides.
+// Padding in the buffer becomes zero.
 void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes);
-// The same where both are on a device: queued.
+// The same if both bytes and buffer are on a device: the writes are queued on the stream.
 void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes);
-// Host memory alone (captured_on_device.h).
+// Reads a captured buffer in host memory, row-major (for a device's, see captured_on_device.h).
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
 
 }  // namespace layercast

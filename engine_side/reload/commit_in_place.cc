@@ -1,5 +1,5 @@
-// `in_place`: nothing is kept of the old version. Once something was written over it, the engine is torn until a
-// version is whole again.
+// The commit policy `in_place`: nothing of the old version is kept. Once some of it was overwritten, the engine is torn
+// until a version is whole again.
 #include "engine_side/reload/commit_layerwise.h"
 #include "engine_side/reload/write_record.h"
 

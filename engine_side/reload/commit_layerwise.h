@@ -1,5 +1,5 @@
-// What `undo` and `in_place` have in common: a layer is processed into scratch memory, and written over the live
-// weights as soon as it is whole. They differ in what they do before that.
+// What the policies `undo` and `in_place` have in common: a layer is processed into scratch memory, and written over
+// the live weights as soon as it is whole. They differ in what they do before that.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ class LayerwiseCommitter : public Committer, private LayerSink {
   explicit LayerwiseCommitter(const CommitParts& parts) : parts_(parts) {}
   const CommitParts& parts() const { return parts_; }
 
-  // The captured buffer of kernel tensor `index` is about to be written. Several threads, one for each tensor.
+  // Called before the captured buffer of kernel tensor `index` is written. Several threads may call it, for different
+  // tensors.
   virtual void BeforeWriting(std::size_t index) = 0;
 
  private:
@@ -33,7 +34,7 @@ class LayerwiseCommitter : public Committer, private LayerSink {
 
   const CommitParts parts_;
   std::map<std::size_t, Buffer> scratch_;  // of open layers, by the index of their first kernel tensor
-  std::vector<Digest> digests_;            // of closed ones
+  std::vector<Digest> digests_;            // by kernel tensor, of closed layers
 };
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// `staged`: the version waits beside the live weights, whole, and is copied over them in the end. What is staged is
-// still there if that fails: the copy is done again.
+// The commit policy `staged`: the whole version waits beside the live weights, and is copied over them at the end. If
+// the copy fails, what is staged is still there, and the copy is done again.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -36,7 +36,7 @@ class StagedCommitter final : public Committer, private LayerSink {
     });
   }
 
-  // Of what another process has staged, nothing is known yet.
+  // Tensors that another process has staged have no digest yet, so it is computed here.
   Digest digest() const override {
     std::vector<Digest> all(digests_.size());
     parts_.pool.For(all.size(), [&](std::size_t i) {
@@ -51,7 +51,7 @@ class StagedCommitter final : public Committer, private LayerSink {
  private:
   void Open(std::span<const KernelTensor> tensors) override { staging_.Open(tensors); }
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override { return staging_.BytesOf(tensor); }
-  // While the layer is in the caches, and the next one is on its way.
+  // The digests are computed now, while the layer is in the caches and the next one is on its way.
   void Close(std::span<const KernelTensor> tensors) override {
     staging_.Close(tensors);
     ForEachTensor(parts_.pool, tensors, [&](std::size_t i) {
@@ -61,7 +61,7 @@ class StagedCommitter final : public Committer, private LayerSink {
 
   const CommitParts parts_;
   Staging staging_;
-  std::vector<std::optional<Digest>> digests_;  // by kernel tensor: of those that were closed
+  std::vector<std::optional<Digest>> digests_;  // by kernel tensor; empty for those that were not closed
   std::atomic<bool> wrote_ = false;
 };
 

@@ -1,5 +1,5 @@
-// `staged` for an engine on a device: as commit_staged.cc, on the stream. The host waits once for the digests and once
-// for the commit, whatever the number of tensors.
+// The commit policy `staged` for an engine on a device. It works as in commit_staged.cc, but on the stream. The host
+// waits once for the digests and once for the commit, whatever the number of tensors.
 #include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/committer.h"
@@ -23,7 +23,7 @@ class DeviceStagedCommitter final : public Committer {
   }
   void Drop() override { staging_.Drop(); }
 
-  // Copies of buffers on the device are queued first: while they run, the host copies its own.
+  // Copies to buffers on the device are queued first. While they run, the host copies to the buffers in its own memory.
   void Commit() override {
     for (const KernelTensor& tensor : parts_.layout.tensors()) {
       if (IsOnDevice(tensor.destination)) QueueCommit(tensor);
@@ -37,7 +37,7 @@ class DeviceStagedCommitter final : public Committer {
     work_.stream().Wait(queued);
   }
 
-  // Leaves are made where the bytes lie.
+  // Leaf digests are computed where the bytes lie.
   Digest digest() const override {
     const auto& tensors = parts_.layout.tensors();
     std::vector<Digest> digests(tensors.size());

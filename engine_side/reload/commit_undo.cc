@@ -1,5 +1,5 @@
-// `undo`: the old bytes of a captured buffer are saved before they are written over, and put back if the version does
-// not become whole on every rank.
+// The commit policy `undo`: the old bytes of a captured buffer are saved before it is overwritten, and put back if the
+// version does not become whole on every rank.
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/commit_layerwise.h"
 #include "engine_side/reload/staging.h"
@@ -13,7 +13,8 @@ class UndoCommitter final : public LayerwiseCommitter {
   explicit UndoCommitter(const CommitParts& parts)
       : LayerwiseCommitter(parts), saved_(parts.layout, parts.kept_memory), log_(parts.layout, parts.kept_memory) {}
 
-  // Saved bytes stay in the log until all are back: it may be begun again, here or in a process that comes after.
+  // Saved bytes stay in the log until all of them are back, so a rollback may be started again, here or in a process
+  // that follows.
   bool RollBack() override {
     const auto& tensors = parts().layout.tensors();
     parts().pool.For(tensors.size(), [&](std::size_t i) {
@@ -27,7 +28,7 @@ class UndoCommitter final : public LayerwiseCommitter {
   void Forget() override { saved_.Clear(); }
 
  private:
-  // What is in the log already is of an earlier try to replace the same version.
+  // A tensor that is already in the log was saved by an earlier attempt to replace the same version.
   void BeforeWriting(std::size_t index) override {
     if (saved_.Has(index)) return;
     const KernelTensor& tensor = parts().layout.tensors()[index];

@@ -1,5 +1,5 @@
-// Takes processed layers into the captured buffers: one file for each policy of layercast/commit_policy.h. The receiver
-// says when the engine stands still, and what to do when something went wrong.
+// Takes processed layers into the captured buffers. There is one file for each policy of layercast/commit_policy.h. The
+// receiver decides when the engine stands still, and what to do when something goes wrong.
 #pragma once
 
 #include <memory>
@@ -19,37 +19,38 @@ class Committer {
  public:
   virtual ~Committer() = default;
 
-  // Captured buffers are written as layers arrive: the engine stands still from Begin to Commit, not in Commit alone.
+  // Whether captured buffers are written as layers arrive. If so, the engine must stand still from Begin to Commit, and
+  // not only in Commit.
   virtual bool writes_layers() const = 0;
 
-  // A version arrives: where its layers go.
+  // Begins a version, and returns the sink for its layers.
   virtual LayerSink& Begin() = 0;
-  // It does not go on: what is open in the sink is given back.
+  // Gives up the version that was begun: frees what is open in the sink.
   virtual void Drop() = 0;
-  // Every layer was closed. When this returns, the captured buffers hold the version, whole.
+  // To be called when every layer was closed. When it returns, the captured buffers hold the whole version.
   virtual void Commit() = 0;
-  // Of what was closed: what the captured buffers will read back (CapturedBuffers::ServedDigest).
+  // The digest of what was closed, which is what the captured buffers will read back (CapturedBuffers::ServedDigest).
   virtual Digest digest() const = 0;
 
-  // Puts back what the captured buffers held at the latest Forget. False: that is not kept, and something was written
-  // over it. May be called again after it threw, and by the process that comes after one that died.
+  // Puts back what the captured buffers held at the latest Forget. Returns false if some of that was overwritten and
+  // not kept. May be called again after it threw, and by a process that follows one that died.
   virtual bool RollBack() = 0;
-  // What the captured buffers hold is a whole version: no way back beyond it is wanted.
+  // To be called when the captured buffers hold a whole version, from which RollBack need not go back.
   virtual void Forget() = 0;
 };
 
 struct CommitParts {
   const KernelLayout& layout;
-  MemoryResource& kept_memory;   // what a policy keeps beside the live weights, for good
-  MemoryResource& layer_memory;  // what is given back after each layer
+  MemoryResource& kept_memory;   // for what a policy keeps beside the live weights
+  MemoryResource& layer_memory;  // for what is freed after each layer
   WorkerPool& pool;
   FailPoints& failpoints;
-  DeviceWork* device = nullptr;  // where captured buffers are on a device
+  DeviceWork* device = nullptr;  // null if all captured buffers are on the host
 };
 
-// Takes what it keeps from kept_memory, always in the same way: memory that outlived a process brings it back. Not so
-// on a device, whose memory is the process's: there `staged` keeps it beside the captured buffers, and the other
-// policies are refused as kUnsupported, naming a buffer.
+// Makes the committer of a policy. It allocates from kept_memory always in the same order, so that memory which
+// outlives a process brings back what was kept in it. Device memory does not outlive its process. There `staged` keeps
+// its copy beside the captured buffers, and the other policies are refused as kUnsupported, naming a buffer.
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts);
 
 std::unique_ptr<Committer> MakeStagedCommitter(const CommitParts& parts);

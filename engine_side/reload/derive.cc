@@ -12,7 +12,7 @@ namespace {
 
 static_assert(DerivedTensor::StridedView::kMaxRank == ElementWalk::kMaxRank);
 
-// Each makes one form of a derived tensor.
+// Makes a derived tensor: one overload for each form that DerivedTensor has.
 struct Maker {
   const DerivedTensor& tensor;
   FullPrecision& parameters;

@@ -1,6 +1,7 @@
-// Between quantize and the sink's Close: what a layer computes from its own parameters, once all of them are there. It
-// reads what the engine will serve of them, from the sink, so it is the same by whatever way they came. Where the bytes
-// lie it is made; but a host program's own function (DerivedTensor::Compute) has its sources brought to the host.
+// What a layer computes from its own parameters, once all of them are there: between quantize and the sink's Close. It
+// reads from the sink what the engine will serve, so the result does not depend on how the parameters came. It is
+// computed where the bytes lie, except by a host program's own function (DerivedTensor::Compute), whose sources are
+// copied to the host. Used by the pipeline and, for kernel-format input, by DerivedCheck.
 #pragma once
 
 #include <span>
@@ -13,7 +14,7 @@
 
 namespace layercast {
 
-// Makes one derived tensor of its layer's parameters, by `work`, in `derived`.
+// Makes one derived tensor from its layer's parameters, using `work`, and writes it to `derived`.
 void Derive(const DerivedTensor& tensor, FullPrecision& parameters, StageWork& work, std::span<std::byte> derived);
 
 // Resource; one thread only. What it borrows outlives it.
@@ -23,8 +24,8 @@ class DeriveStage {
               StageWork& work)
       : plan_(plan), layout_(layout), recipes_(recipes), sink_(sink), work_(work) {}
 
-  // Every parameter of the layer is in the sink, where the layer is open. Where a NaN or infinity comes of them, that
-  // is thrown as StageWork::CheckDerived says.
+  // Makes the derived tensors of a layer. Every parameter of the layer must be in the sink, in which the layer is open.
+  // A NaN or infinity in a derived tensor is thrown as StageWork::CheckDerived says.
   void Run(const PlannedLayer& layer) const;
 
  private:

@@ -1,5 +1,5 @@
-// Kernel-format input brings what derives from parameters along: whether that is what they make. Used by the loader of
-// such input.
+// Kernel-format input includes the tensors that derive from parameters. This checks that they are what the parameters
+// make. Used by the loader of such input.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@
 
 namespace layercast {
 
-// Holds the tensors of a layer that something derives from until all of them came: one such layer's, where they come
-// layer by layer. Resource; one thread only. What it borrows outlives it.
+// Holds the tensors of each layer that has derived tensors until all of them came. If they come layer by layer, it
+// holds one such layer at a time. Resource; one thread only. What it borrows must outlive it.
 class DerivedCheck {
  public:
-  // `layout` is of `plan`. `memory`: the host's.
+  // `layout` must be that of `plan`. `memory` must be host memory.
   DerivedCheck(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes, MemoryResource& memory,
                WorkerPool& pool);
 
-  // Each of the layout's tensors once, in any order. Throws kCorrupt, naming a derived tensor and the byte, where it is
-  // another than its layer's parameters make.
+  // Takes each of the layout's tensors once, in any order. Throws kCorrupt, naming a derived tensor and the byte, if it
+  // differs from what its layer's parameters make.
   void Take(const KernelTensor& tensor, std::span<const std::byte> bytes);
 
  private:
   struct Layer {
     const PlannedLayer* planned;
     std::span<const KernelTensor> tensors;
-    std::vector<Buffer> copies;  // of each that came
+    std::vector<Buffer> copies;  // of each of `tensors` that came
     std::size_t missing;
   };
   void Check(const Layer& layer);
@@ -41,7 +41,7 @@ class DerivedCheck {
   const LayerRecipes recipes_;
   MemoryResource& memory_;
   HostWork work_;
-  std::map<std::size_t, Layer> layers_;  // that have derived tensors, by the place of their first one in the layout
+  std::map<std::size_t, Layer> layers_;  // by the layout's index of their first tensor
 };
 
 }  // namespace layercast

@@ -1,5 +1,6 @@
-// The staged copy of an engine on a device: kernel tensors lie where their captured buffers are. Those of layers that
-// the engine keeps in host memory are worked on in device memory too, and wait in host memory.
+// The staged copy of an engine on a device: kernel tensors are staged where their captured buffers are. Those of layers
+// that the engine keeps in host memory are processed in device memory as well, and then staged in host memory. Used by
+// the committer of `staged` on a device.
 #pragma once
 
 #include <map>
@@ -11,7 +12,7 @@
 
 namespace layercast {
 
-// Allocated once and kept. Resource; one thread only. What it borrows outlives it.
+// Allocated once and kept. Resource; one thread only. What it borrows must outlive it.
 class DeviceStaging final : public LayerSink {
  public:
   DeviceStaging(const KernelLayout& layout, DeviceWork& work);
@@ -19,10 +20,11 @@ class DeviceStaging final : public LayerSink {
   void Open(std::span<const KernelTensor> tensors) override;
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override;
   void Close(std::span<const KernelTensor> tensors) override;
-  // What is open is given back.
+  // Frees what is open.
   void Drop() { scratch_.clear(); }
 
-  // Of a closed tensor, once the stream is past it: on the device, or in host memory.
+  // The staged bytes of a closed tensor, on the device or in host memory. They are there once the stream has reached
+  // its Close.
   std::span<std::byte> Staged(const KernelTensor& tensor) const;
 
  private:

@@ -17,7 +17,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kPackedAtOnce = std::size_t{1} << 20;  // by one thread
+constexpr std::size_t kPackedAtOnce = std::size_t{1} << 20;  // bytes that one thread packs at a time
 constexpr std::size_t kFewestWords = 64;
 
 std::size_t WholeBytesOf(DType dtype) {
@@ -26,7 +26,7 @@ std::size_t WholeBytesOf(DType dtype) {
   return static_cast<std::size_t>(bits) / 8;
 }
 
-// Bytes [first, first + bytes) of a view, packed.
+// Copies bytes [first, first + bytes) of a view's packed bytes to `to`.
 void PackPart(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to) {
   while (bytes != 0) {
     const std::size_t in_row = first % view.row_bytes;
@@ -64,13 +64,13 @@ DeviceWork::DeviceWork(ReloadStream& stream, WorkerPool& pool, std::size_t block
       chunks_(stream),
       uploads_(stream, block_bytes),
       download_(stream, block_bytes) {
-  uploads_.Open();  // before a channel's kernels run, which wait for their peers
+  uploads_.Open();  // before a channel's kernels run and wait for their peers
   download_.Open();
 }
 
 DeviceWork::~DeviceWork() { WaitQuietly(); }
 
-// Bytes [first, first + bytes) of a view, packed, where the stream can copy them from.
+// Bytes [first, first + bytes) of a view, packed, at an address that the stream can copy from.
 const std::byte* DeviceWork::ForCopying(const RegionView& view, std::size_t first, std::size_t bytes) {
   if (chunks_.Has(view.base)) return view.base + first;
   std::byte* const pinned = uploads_.Take(bytes).pinned;
@@ -78,7 +78,7 @@ const std::byte* DeviceWork::ForCopying(const RegionView& view, std::size_t firs
   return pinned;
 }
 
-// The same, where kernels can read elements of that alignment.
+// Bytes [first, first + bytes) of a view, packed, at an address where kernels can read elements of that alignment.
 const std::byte* DeviceWork::ForKernels(const RegionView& view, std::size_t first, std::size_t bytes,
                                         std::size_t alignment) {
   const bool on_device = chunks_.Has(view.base);
@@ -125,8 +125,8 @@ void DeviceWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory)
   if (box.num_elements() != 0) stream_.Zero(spec.dtype, memory, WalkInto(spec.shape, box, {}));
 }
 
-// One run of bytes goes straight to its place; all else is scattered, from a chunk on the device or from beside the
-// ring.
+// A contiguous run of elements that needs no cast is copied straight to its place. All others are scattered by a
+// kernel, from a chunk on the device or from a block of the upload ring.
 void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                               const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
@@ -149,7 +149,7 @@ void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DT
   }
 }
 
-// Plans place elements that share bytes only whole and in their own order.
+// Plans place elements that share bytes only as whole tensors and in their own order.
 void DeviceWork::CopyWhole(const Piece& piece, const RegionView& view, std::byte* memory) {
   for (std::size_t done = 0; done < view.num_bytes();) {
     const std::size_t count = std::min(uploads_.block_bytes(), view.num_bytes() - done);
@@ -184,7 +184,8 @@ AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const Placed
   return {.tensor = amax.tensor, .rows = {reinterpret_cast<const float*>(rows.data()), amax.rows.size()}};
 }
 
-// The words of a layer are set when its first is asked for. Their number grows with the largest layer.
+// A fault word for a call that checks values. All words are reset when a layer's first is asked for. Their number grows
+// to what the largest layer needs.
 std::uint64_t* DeviceWork::WordFor(Complaint complaint) {
   Faults& faults = faults_[current_];
   const std::size_t index = faults.complaints.size();
@@ -269,7 +270,7 @@ void DeviceWork::Drop() {
   download_.Drop();
 }
 
-// What is under way uses pinned memory.
+// Waits for everything that is queued, because it uses pinned memory. Logs errors instead of throwing them.
 void DeviceWork::WaitQuietly() noexcept {
   try {
     stream_.Wait(stream_.Record());

@@ -1,6 +1,6 @@
-// The stages' work on a device: uploads through pinned blocks, unless a channel has brought chunks there, then kernels
-// on one stream. The host waits for a block
-// to be free, and at the end of a layer for the one before it; never for a tensor.
+// The stages' work on a device: uploads through pinned blocks, unless a channel has brought chunks to the device, and
+// then kernels on one stream. The host waits until a block is free and, at the end of a layer, for the layer before it.
+// It never waits for a single tensor.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@
 
 namespace layercast {
 
-// Resource; one thread only. Keeps what memory it took for the next reload. What it borrows outlives it.
+// Resource; one thread only. It keeps the memory that it took for the next reload. What it borrows must outlive it.
 class DeviceWork final : public StageWork {
  public:
-  // `pool`: packs what is uploaded. `block_bytes`: of each pinned block.
+  // `pool` packs what is uploaded. `block_bytes` is the size of a pinned block.
   DeviceWork(ReloadStream& stream, WorkerPool& pool, std::size_t block_bytes);
   ~DeviceWork() override;
 
   ReloadStream& stream() { return stream_; }
-  // Where chunks may come to at once: views of these are taken from there.
+  // Where channels may put chunks directly. Views of such chunks are read from there.
   DeviceChunks& chunks() { return chunks_; }
   Download& download() { return download_; }
 
-  // Blocks that are given back are kept for the next ones, also of the next reload.
+  // Blocks that are freed are kept for the next ones, also in the next reload.
   MemoryResource& layer_memory() override { return layer_memory_; }
   void Read(const RegionView& view, ReadView read) override;
   void AwaitReads() override;
@@ -64,17 +64,18 @@ class DeviceWork final : public StageWork {
   void Drop() override;
 
  private:
-  // Throws what a kernel found wrong, in words.
+  // Throws an error that says in words what a kernel found wrong.
   using Complaint = std::function<void(const CudaFault& fault)>;
-  // What kernels found wrong in one layer: a word for each matrix, set before the first and fetched after the last.
+  // What kernels found wrong in one layer: one word for each call that checks values. The words are reset before the
+  // first call and fetched after the last.
   struct Faults {
     Buffer words;                       // on the device
     Buffer fetched;                     // pinned
-    std::vector<Complaint> complaints;  // of each word
+    std::vector<Complaint> complaints;  // by word
     DeviceStream::Ticket arrived = 0;
   };
 
-  // What the host is to read, on its way there.
+  // Bytes that the host is to read, on their way there.
   struct Awaited {
     Buffer pinned;
     RegionView copy;
@@ -98,8 +99,8 @@ class DeviceWork final : public StageWork {
   UploadRing uploads_;
   Download download_;
   std::vector<Awaited> reads_;
-  DeviceStream::Ticket last_read_ = 0;  // when the last of them is there
-  std::array<Faults, 2> faults_;        // of the layer that is worked on, and of the one before
+  DeviceStream::Ticket last_read_ = 0;  // reached when the last of reads_ is there
+  std::array<Faults, 2> faults_;        // of this layer and of the one before
   std::size_t current_ = 0;
 };
 

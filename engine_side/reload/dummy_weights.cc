@@ -22,7 +22,7 @@ std::uint64_t Mix(std::uint64_t bits) {
   return bits ^ (bits >> 31);
 }
 
-// From the upper 24 bits, which fp32 holds exactly.
+// A value made from the upper 24 bits, which fp32 holds exactly.
 float Value(std::uint64_t bits) {
   const auto steps = static_cast<std::int64_t>(bits >> 40) - (std::int64_t{1} << 23);
   return (static_cast<float>(steps) + 0.5F) * 0x1p-23F * kDummyMagnitude;

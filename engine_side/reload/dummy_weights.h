@@ -1,5 +1,5 @@
 // `--load-format dummy`: seeded random weights for an engine that starts empty and is synced later. They are this
-// rank's parameters, under their own names: no checkpoint is asked for.
+// rank's parameters, under their own names, and need no checkpoint. Used by the stager.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,13 @@
 
 namespace layercast {
 
-// Uniform in (-kDummyMagnitude, kDummyMagnitude), rounded to the parameter's dtype; zero in integer parameters and in
-// padding.
+// Values are uniform in (-kDummyMagnitude, kDummyMagnitude), rounded to the parameter's dtype, and positive in
+// parameters that are scales. They are zero in parameters whose dtype fp32 cannot be cast to, and in padding.
 inline constexpr float kDummyMagnitude = 1e-3F;
 
-// Resource; one thread only. Yields every parameter of `plan`, in its order; a tensor is valid until the next is asked
-// for. The same seed, name and shape give the same values, on every rank but for what ranks hold parts of.
+// Resource; one thread only. Yields every parameter of `plan`, in its order. A tensor is valid until the next one is
+// asked for. The same seed, name and shape give the same values on every rank, except in parameters that are sharded
+// over tensor-parallel ranks.
 class DummyWeights final : public WeightsIterator {
  public:
   DummyWeights(const LoadPlan& plan, int tp_rank, std::uint64_t seed) : plan_(plan), tp_rank_(tp_rank), seed_(seed) {}
@@ -32,7 +33,7 @@ class DummyWeights final : public WeightsIterator {
   const std::uint64_t seed_;
   std::size_t next_ = 0;
   HostMemory memory_;
-  Buffer values_;  // of the parameter that was given last
+  Buffer values_;  // of the parameter that Next returned last
 };
 
 }  // namespace layercast

@@ -26,7 +26,7 @@ constexpr const char* kExpertPlacementKey = "expert_placement";
   throw Error(code, file.string() + ": " + what + ": expected " + expected + ", got " + got);
 }
 
-// In the order in which they are compared.
+// The fields that CheckRank compares, in this order.
 std::vector<std::pair<std::string, std::string>> FieldsOf(const ParallelConfig& parallel, std::string_view recipe) {
   return {{"tp_size", std::to_string(parallel.tp_size)},
           {"pp_size", std::to_string(parallel.pp_size)},
@@ -41,7 +41,7 @@ const std::string* Find(const ExportLabel::Metadata& said, const std::string& ke
   return found == said.end() ? nullptr : &found->second;
 }
 
-// Null, as a field that is not there: none.
+// The digest that `text` spells. None if `text` is null, which means that the field is not there.
 std::optional<Digest> DigestFrom(const std::filesystem::path& file, const char* key, const std::string* text) {
   if (text == nullptr) return std::nullopt;
   const std::optional<Digest> digest = Digest::FromHex(*text);
@@ -57,7 +57,7 @@ std::uint64_t StepFrom(const std::filesystem::path& file, const std::string& tex
   return step;
 }
 
-// Of files that say nothing of a version: none.
+// The version that the file names. None if it says nothing of a version.
 std::optional<Version> VersionFrom(const std::filesystem::path& file, const ExportLabel::Metadata& said) {
   const std::string* const lineage = Find(said, kLineageKey);
   const std::string* const step = Find(said, kStepKey);
@@ -66,7 +66,7 @@ std::optional<Version> VersionFrom(const std::filesystem::path& file, const Expo
   if (lineage == nullptr || step == nullptr || !digest) {
     Refuse(ErrorCode::kCorrupt, file, "metadata", "lineage, step and digest, or none of them", "some of them");
   }
-  Version version = Manifest(*lineage, StepFrom(file, *step), {}).version();  // refuses what no version can be called
+  Version version = Manifest(*lineage, StepFrom(file, *step), {}).version();  // throws if no version can be named so
   version.digest = *digest;
   return version;
 }
@@ -91,15 +91,15 @@ ExportLabel::ExportLabel(std::filesystem::path file)
       version_(VersionFrom(file_, said_)),
       served_digest_(DigestFrom(file_, kServedDigestKey, Find(said_, kServedDigestKey))) {}
 
-// Under "checkpoint" the same tensors may be served as under the name of one recipe: dtypes and shapes tell those
-// apart.
+// Under "checkpoint", the tensors may be the same as under the name of a single recipe, so these two names do not
+// conflict; dtypes and shapes show whether the tensors differ.
 void ExportLabel::CheckRank(const ParallelConfig& parallel, std::string_view recipe) const {
   const std::string contiguous(ExpertPlacementName(ExpertPlacement::kContiguous));
   for (const auto& [key, expected] : FieldsOf(parallel, recipe)) {
     const std::string* got = Find(said_, key);
     if (key == kExpertPlacementKey) {
       if (parallel.ep_size == 1) continue;    // every rank has some of every expert
-      if (got == nullptr) got = &contiguous;  // there was no other, once
+      if (got == nullptr) got = &contiguous;  // files that do not say it are from when there was no other
     }
     if (got == nullptr || *got == expected) continue;
     if (key == kQuantizationKey && (*got == LayerRecipes::kAsCheckpoint || expected == LayerRecipes::kAsCheckpoint)) {

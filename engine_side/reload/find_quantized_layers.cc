@@ -21,8 +21,8 @@ namespace {
 
 bool IsTransposed(const Resolution& to) { return !to.pieces.empty() && to.pieces.front().order.transposed; }
 
-// The module whose weight is quantized as one, of which the weight `name` is a part: the whole layer, or, of experts,
-// gate and up of each.
+// The module that is quantized as one and has the weight `name` as a part: the whole layer or, for experts, gate and up
+// of each expert, or its down.
 std::string FusedIn(const Resolution& to, std::string_view name) {
   if (dynamic_cast<const FusedMoE*>(to.owner) == nullptr || to.pieces.empty()) return to.owner_path;
   if (name.ends_with(kWeightSuffix)) name.remove_suffix(kWeightSuffix.size());
@@ -53,7 +53,7 @@ class LayerFinder {
   }
 
  private:
-  // Which of its scales each code belongs to follows from where both lie.
+  // Refuses rules that transform the tensor: which scale a code belongs to follows from where both lie.
   void CheckIsReadAsItIs(std::uint32_t tensor) const {
     const std::vector<std::string> rules = model_.transforms().Describe(specs_[tensor].name);
     if (rules.empty()) return;
@@ -63,7 +63,8 @@ class LayerFinder {
                     "which are read as they are alone");
   }
 
-  // False: no layer takes `weight`, which these codes would be of.
+  // Adds a part whose codes are tensor `codes` and whose weight would be `weight`. Returns false if no layer takes that
+  // weight.
   bool AddPart(std::uint32_t codes, const TensorSpec& weight) {
     const std::optional<Resolution> to = Resolve(weight);
     if (!to) return false;
@@ -86,14 +87,14 @@ class LayerFinder {
     return true;
   }
 
-  // Nullopt: to nothing that is loaded.
+  // Where the weight goes; empty if no layer loads it.
   std::optional<Resolution> Resolve(const TensorSpec& weight) const {
     try {
       Resolution to = model_.Resolve(weight);
       if (to.owner == nullptr) return std::nullopt;
       return to;
     } catch (const Error&) {
-      return std::nullopt;  // the plan says what is wrong with it, and with all others
+      return std::nullopt;  // the plan reports it, together with all other problems
     }
   }
 
@@ -132,7 +133,8 @@ class LayerFinder {
     return part;
   }
 
-  // Packed as no form that is read packs them: config.json says why. What else is wrong is the plan's to say.
+  // Codes that no layer can read may be packed in a way that config.json names and Layercast does not support. The
+  // layer's why_no_form then has the reason. Any other problem is reported by the plan.
   void AddUnread(const TensorSpec& codes) {
     if (!by_module_) by_module_.emplace(model_);
     const auto* found = by_module_->Find(std::string(ParentPath(codes.name)));
@@ -154,7 +156,8 @@ class LayerFinder {
     throw Error(ErrorCode::kInvalidArgument, what + ", and its " + kind + ", '" + names.front() + "', are missing");
   }
 
-  // A layer without any is the plan's to refuse: they may come under the layer's own name.
+  // Adds the activations' scale of a part. If none of a layer's parts has one, this is not an error here: the scale may
+  // come under the layer's own name, and if it does not, the plan refuses it.
   void AddInputScale(QuantizedLayer& layer, const QuantizedLayer::Part& part, const Resolution& to) {
     const std::string name = layer.layer->InputScaleName(to.pieces.front().parameter);
     auto scale = std::ranges::find(layer.input_scales, name, &QuantizedLayer::InputScale::name);
@@ -175,7 +178,7 @@ class LayerFinder {
                 "these layers are codes that nothing says how to read:" + LineByLine(problems));
   }
 
-  // Of what is to have one scale, which needs all parts.
+  // Checks that all parts are there of a fused layer that has one scale, because that scale depends on all of them.
   void CheckParts() const {
     std::vector<std::string> problems;
     for (const QuantizedLayer& layer : layers_) {
@@ -201,11 +204,11 @@ class LayerFinder {
   Module& model_;
   const std::span<const TensorSpec> specs_;
   std::unordered_map<std::string_view, std::uint32_t> index_of_;
-  std::optional<LayersByModule> by_module_;  // made when asked for
+  std::optional<LayersByModule> by_module_;  // made when it is first needed
   std::unordered_map<const QuantizableLayer*, std::size_t> layer_of_;
   std::vector<QuantizedLayer> layers_;
-  std::map<std::string, std::string> without_form_;         // a layer that is codes all the same -> what is wrong
-  std::map<std::string, std::string> without_input_scale_;  // what a layer would have -> a part's that is missing
+  std::map<std::string, std::string> without_form_;         // a layer whose weights are codes -> what is wrong
+  std::map<std::string, std::string> without_input_scale_;  // a layer's scale -> a part's tensor that is missing
 };
 
 }  // namespace

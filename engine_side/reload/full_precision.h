@@ -1,5 +1,5 @@
-// A layer's parameters in full precision, wherever its kernel tensors lie: what derives from a layer is made of them,
-// and so of what the engine serves.
+// Gives a layer's parameters in full precision, made from its kernel tensors, wherever these lie. Derived tensors are
+// computed from them, and so from what the engine serves.
 #pragma once
 
 #include <map>
@@ -14,12 +14,12 @@
 
 namespace layercast {
 
-// A layer's kernel tensors, where a stage's work reads and writes them. Value; borrows.
+// A layer's kernel tensors, and where a stage reads and writes them. Value; borrows the memory.
 struct LayerTensors {
   std::span<const KernelTensor> tensors;
-  std::vector<std::span<std::byte>> bytes;  // of each
+  std::vector<std::span<std::byte>> bytes;  // of each of `tensors`
 
-  // Of the tensor of that full name, which is there.
+  // The bytes of the tensor with this full name, which must be there.
   std::span<std::byte> BytesOf(const std::string& name) const;
   bool Has(const TensorSpec& spec) const;
 };
@@ -31,7 +31,8 @@ class FullPrecision {
                 const LayerTensors& tensors)
       : plan_(plan), recipes_(recipes), work_(work), layer_(layer), tensors_(tensors) {}
 
-  // The parameter, named within its layer: where it lies, or dequantized when it is first asked for.
+  // The bytes of a parameter, which is named within its layer. If the layer holds it in full precision, they are where
+  // it lies; otherwise it is dequantized when it is first asked for, and kept until this object is destroyed.
   std::span<std::byte> Of(const TensorSpec& parameter);
 
  private:

@@ -14,12 +14,12 @@ namespace {
 
 std::uint64_t ElementBytes(DType dtype) { return static_cast<std::uint64_t>(BitsPerElement(dtype)) / 8; }
 
-constexpr std::size_t kShortRow = 64;      // bytes: a call for each row would cost more than to pack it
-constexpr std::size_t kBlock = 256 << 10;  // bytes: they stay in the second-level cache
+constexpr std::size_t kShortRow = 64;      // bytes: packing shorter rows is cheaper than a call for each
+constexpr std::size_t kBlock = 256 << 10;  // bytes: a block stays in the second-level cache
 
 bool IsContiguous(const RegionView& view) { return view.rows == 1 || view.stride == view.row_bytes; }
 
-// Packs some rows at a time, and goes on with these.
+// Packs some rows at a time, and fuses these as one run.
 void FuseInBlocks(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                   const TensorSpec& parameter, std::byte* memory) {
   const std::size_t at_once = std::clamp<std::size_t>(kBlock / view.row_bytes, 1, view.rows);
@@ -47,7 +47,7 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   if (view.num_bytes() == 0) return;
   if (BitsPerElement(source) % 8 != 0) {
-    // Plans place elements that share bytes only whole and in their own order.
+    // Plans place elements that share bytes only as whole tensors and in their own order.
     LAYERCAST_CHECK(source == parameter.dtype && placement.order.is_same());
     return Pack(view, memory + piece.begin);
   }

@@ -1,5 +1,5 @@
-// Stage 3. Writes a piece of a checkpoint tensor to its place in the fused, sharded parameter: q, k and v into qkv,
-// this rank's part alone, cast to the model's dtype where the trainer's differs.
+// Stage 3 of the pipeline. Writes a piece of a checkpoint tensor to its place in the fused, sharded parameter: q, k and
+// v into qkv, only this rank's part, cast to the model's dtype if the trainer's is another. Used by HostWork.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace layercast {
 
-// `view` holds the piece's bytes in the tensor's dtype `source`; `memory` is the parameter's. Requires that the dtypes
-// are equal or castable, which the plan has checked.
+// `view` holds the piece's bytes in the tensor's dtype `source`, and `memory` is the parameter's. The dtypes must be
+// equal or castable, which the plan has checked.
 void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                   const TensorSpec& parameter, std::byte* memory);
 

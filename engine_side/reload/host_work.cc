@@ -64,7 +64,7 @@ void HostWork::NegateExponential(DType dtype, const std::byte* from, std::int64_
   std::transform(to, to + size, to, NegatedExponential);
 }
 
-// Bands of the first dimension, a few for each thread.
+// Copies in bands of the first dimension, a few for each thread.
 void HostWork::CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) {
   if (from.strides.empty() || to.empty()) return ReadCaptured(from, to);
   const std::int64_t rows = from.shape[0];

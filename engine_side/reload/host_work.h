@@ -1,4 +1,4 @@
-// The stages' work in host memory, done by the time that a call returns.
+// The stages' work in host memory. It is done when a call returns.
 #pragma once
 
 #include "engine_side/reload/stage_work.h"
@@ -6,7 +6,7 @@
 
 namespace layercast {
 
-// One thread only. What it borrows outlives it.
+// Resource; one thread only. What it borrows must outlive it.
 class HostWork final : public StageWork {
  public:
   HostWork(MemoryResource& layer_memory, WorkerPool& pool) : layer_memory_(layer_memory), pool_(pool) {}

@@ -1,5 +1,6 @@
-// Half-open, disjoint ranges of bytes: what of a placement has arrived. In order it is one range that begins at 0,
-// which is all that most placements ever need; the others are few, so a pass over them is short. Value.
+// A set of half-open, disjoint ranges of bytes: what has arrived of a placement. If pieces come in order, it is one
+// range that begins at 0, and most placements never need more. Other ranges are few, so a pass over them is short. Used
+// by LayerBuffer. Value.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@ namespace layercast {
 
 class IntervalSet {
  public:
-  // False, and nothing changes, when a part of [begin, end) is there already. An empty range is always new.
+  // Adds [begin, end). Returns false and changes nothing if some of it is in the set already. An empty range is always
+  // new.
   bool Add(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return begin == end;
     const auto after = std::lower_bound(others_.begin(), others_.end(), begin,
@@ -37,7 +39,7 @@ class IntervalSet {
   }
 
   std::uint64_t covered() const { return covered_; }
-  // Sorted; no two of them touch.
+  // The ranges, sorted. No two of them touch.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges() const {
     std::vector<Range> all;
     if (first_end_ != 0) all.emplace_back(0, first_end_);

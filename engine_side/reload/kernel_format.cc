@@ -19,7 +19,7 @@ std::filesystem::path PartPath(const std::string& directory, int rank, int part)
          ("model-rank-" + std::to_string(rank) + "-part-" + std::to_string(part) + ".safetensors");
 }
 
-// What cannot be asked is not there; opening it would say why.
+// A file that cannot be examined counts as not there. Whoever opens it learns why.
 bool Exists(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
@@ -41,18 +41,18 @@ class OneAfterTheOther final : public WeightsIterator {
 
  private:
   const std::vector<Checkpoint> parts_;
-  std::size_t next_ = 0;  // part
+  std::size_t next_ = 0;  // index of the next part
   std::unique_ptr<WeightsIterator> walk_;
 };
 
-// Ticks kernel tensors off as they come, and remembers everything that is wrong.
+// Ticks off kernel tensors as they come, and remembers everything that is wrong.
 class Awaited {
  public:
   explicit Awaited(const KernelLayout& layout) {
     for (const KernelTensor& tensor : layout.tensors()) awaited_.emplace(tensor.spec.name, &tensor);
   }
 
-  // Null where something is wrong with it.
+  // The kernel tensor with this spec, which is then no longer awaited. Null if something is wrong with it.
   const KernelTensor* Take(const TensorSpec& spec) {
     const auto found = awaited_.find(spec.name);
     if (found == awaited_.end()) {
@@ -79,7 +79,7 @@ class Awaited {
   std::string problems_;
 };
 
-// As of a checkpoint's scales.
+// Checks scales as those of a checkpoint are checked.
 void CheckSign(const KernelTensor& tensor, std::span<const std::byte> bytes) {
   if (tensor.sign == Sign::kAny) return;
   const std::string& name = tensor.spec.name;
@@ -130,8 +130,8 @@ KernelFiles::KernelFiles(const std::string& directory, const ParallelConfig& par
   CheckLabels(directory, parallel, recipe);
 }
 
-// Rank 0's file stands for all other ranks': each of them is held against it. Where it is not there, on another host
-// say, the versions that the ranks report tell them apart.
+// Compares every rank's files with rank 0's, and so all ranks' files with each other. If rank 0's file is not there,
+// for example because it is on another host, the versions that the ranks report show a difference.
 void KernelFiles::CheckLabels(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe) {
   const int rank = parallel.engine_rank();
   label_.emplace(PartPath(directory, rank, 0));

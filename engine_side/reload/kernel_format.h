@@ -1,5 +1,5 @@
-// Weights that are in kernel format already (`is_checkpoint_format = false`): the names, dtypes and shapes of the
-// captured buffers, copied straight to the sink. What `layercast export` writes.
+// Weights that are in kernel format already (`is_checkpoint_format = false`): they have the names, dtypes and shapes of
+// the captured buffers, and are copied straight to the sink. `layercast export` writes them. Used by the stager.
 #pragma once
 
 #include <cstdint>
@@ -24,45 +24,45 @@
 
 namespace layercast {
 
-// Whether the source holds what `layercast export` writes: it is called `sharded_state`, or is `auto` and rank 0's
-// first file is there. Throws kInvalidArgument on secondary sources beside it.
+// Whether the source holds what `layercast export` writes: its load format is `sharded_state`, or is `auto` and rank
+// 0's first file is there. Throws kInvalidArgument if there are secondary sources beside it.
 bool IsKernelFormat(const CheckpointSource& source);
 
-// What rank 0's first file in the folder says that it is of. None: the file is not there, or says nothing, as other
-// tools' do; each rank then calls what it reads by its own tensors.
+// The version that rank 0's first file in the folder names. Empty if the file is not there, or names none, as other
+// tools' files do not. Each rank then names what it reads by the rank's own tensors.
 std::optional<Version> ExportedVersion(const std::string& directory);
 
-// A rank's own files of a folder, `model-rank-{rank}-part-{part}.safetensors`. Of the other ranks', the header of one
-// is read. Value; immutable.
+// A rank's own files in a folder, `model-rank-{rank}-part-{part}.safetensors`. Of the other ranks' files, only one
+// header is read. Value; immutable.
 class KernelFiles {
  public:
-  // Reads headers alone. Throws kNotFound naming the file that it looked for; kInvalidArgument where there are more
-  // ranks' files, and what ExportLabel says to files of another rank, engine, recipe or version. `recipe`: what
-  // LayerRecipes calls it.
+  // Reads only headers. `recipe` is the name that LayerRecipes gives. Throws kNotFound, naming the file that it looked
+  // for, kInvalidArgument if there are files of more ranks, and what ExportLabel throws for files of another rank,
+  // engine, recipe or version.
   KernelFiles(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe);
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::uint64_t total_bytes() const { return total_bytes_; }
-  // In file order, as Checkpoint reads them.
+  // Yields the tensors in file order, as Checkpoint reads them.
   std::unique_ptr<WeightsIterator> Weights() const;
-  // Of the first file.
+  // The label of the rank's first file.
   const ExportLabel& label() const { return *label_; }
 
  private:
   void CheckLabels(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe);
 
   std::vector<Checkpoint> parts_;
-  std::optional<ExportLabel> label_;  // there, once this is made
+  std::optional<ExportLabel> label_;  // always there once this is constructed
   std::vector<TensorSpec> specs_;     // of all parts
   std::uint64_t total_bytes_ = 0;
 };
 
-// Before any byte moves: throws what LoadKernelFormat would.
+// Throws, before any byte moves, what LoadKernelFormat would throw because of names, dtypes and shapes.
 void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
 
-// Every kernel tensor exactly once, each closed in the sink by itself. Throws naming every missing, repeated,
-// unexpected or differently shaped one, any NaN or infinity, a scale that cannot be, and what `derived` refuses.
-// Returns the manifest of what was loaded.
+// Takes every kernel tensor exactly once, and closes each in the sink by itself. Throws, naming every tensor that is
+// missing, repeated, unexpected or of another shape, and on NaN or infinity, on a scale that cannot be right, and on
+// what `derived` refuses. Returns the manifest of what was loaded.
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
                           DerivedCheck& derived, LayerSink& sink, StageWork& work, WorkerPool& pool);
 

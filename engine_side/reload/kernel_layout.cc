@@ -18,7 +18,7 @@
 namespace layercast {
 namespace {
 
-// Empty when the buffer can hold the tensor.
+// Says why the buffer cannot hold the tensor. Empty if it can.
 std::string Mismatch(const TensorSpec& spec, const CapturedBuffer* buffer) {
   if (buffer == nullptr) return "the engine has no captured buffer '" + spec.name + "' (" + Describe(spec) + ")";
   if (buffer->dtype == spec.dtype && buffer->shape == spec.shape) return "";
@@ -32,7 +32,8 @@ struct Allowed {
   bool powers_of_two = false;
 };
 
-// Of every kernel tensor of the plan, in order. What a weight becomes is its codes, and then their scales.
+// The values that each kernel tensor of the plan may have, in order. The kernel tensors of a weight are its codes, and
+// then their scales.
 std::vector<Allowed> AllowedOf(const LoadPlan& plan, const LayerRecipes& recipes) {
   std::vector<Allowed> all;
   for (const PlannedLayer& layer : plan.layers()) {

@@ -10,7 +10,7 @@
 namespace layercast {
 namespace {
 
-// A checkpoint in another order interleaves every layer, on every rank, with every reload.
+// Limits the log: a checkpoint in another order interleaves every layer, on every rank, in every reload.
 constexpr std::size_t kLoggedEpisodes = 3;
 
 std::string Quoted(const std::vector<std::string>& items) {
@@ -19,7 +19,7 @@ std::string Quoted(const std::vector<std::string>& items) {
   return out + "]";
 }
 
-// Word for word what users of layerwise reload know.
+// This warning is, word for word, the one that users of layerwise reload know.
 std::string Warning(std::uint64_t bytes, const std::vector<std::string>& class_names) {
   char megabytes[32];
   std::snprintf(megabytes, sizeof(megabytes), "%.1f", static_cast<double>(bytes) / 1e6);
@@ -113,14 +113,15 @@ void LayerBuffer::Release(std::uint32_t layer) {
   LAYERCAST_CHECK(Covered(layer));
   bytes_ -= open_.at(layer).num_bytes();
   open_.erase(layer);
-  if (std::erase(opening_order_, layer) == 0) return;  // nothing ever came for it
+  if (std::erase(opening_order_, layer) == 0) return;  // no piece ever came for it
   const auto group = groups_.find(plan_.layers()[layer].group);
   if (--group->second == 0) groups_.erase(group);
   if (groups_.size() <= 1) interleaving_ = false;
 }
 
-// An episode begins when the open set grows from one layer to two, or from one group of layers to two, and is told
-// once: a tensor that several layers have parts of opens all of them, in whatever order the others come.
+// An episode begins when the open layers grow from one group of layers to two, and is reported once. Layers of one
+// group do not count as interleaved: a tensor that several layers have parts of opens them all, in whatever order
+// tensors come.
 void LayerBuffer::NoteInterleaving() {
   if (interleaving_ || groups_.size() < 2) return;
   interleaving_ = true;
@@ -143,7 +144,8 @@ void LayerBuffer::NoteInterleaving() {
   episodes_.push_back(std::move(episode));
 }
 
-// Of this rank's parts of the tensors that have begun to arrive, however they are cut into pieces.
+// Counts this rank's parts of the tensors that have begun to arrive, so that the figure does not depend on how tensors
+// are cut into pieces.
 std::uint64_t LayerBuffer::BufferedBytes(std::uint32_t layer) const {
   const PlannedLayer& planned = plan_.layers()[layer];
   std::uint64_t bytes = 0;

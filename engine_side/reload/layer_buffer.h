@@ -1,7 +1,7 @@
-// Stage 1. Knows which layers are open (some of their tensors are here, some are not), holds each one's memory until it
-// is covered, and notices a stream that interleaves layers which no tensor has parts of in common. A layer's buffer
-// *is* its parameters' memory, materialized when its first piece arrives: so an open layer is held once, not as loose
-// tensors and again as a fused one.
+// Stage 1 of the pipeline. Knows which layers are open (some of their tensors have arrived, others have not), holds the
+// memory of each until it is covered, and notices a stream that interleaves layers although no tensor has parts of
+// both. A layer's buffer *is* its parameters' memory, materialized when the layer's first piece arrives. So an open
+// layer is held only once, and not both as loose tensors and as a fused one.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,27 @@ namespace layercast {
 // Resource; one thread only.
 class LayerBuffer {
  public:
-  // The manifest names tensors in errors and warnings. `limit`: the most bytes of open layers; 0: no bound.
+  // `manifest` names tensors in errors and warnings. `limit` is the most bytes that open layers may take; 0 is no
+  // limit.
   LayerBuffer(const LoadPlan& plan, const Manifest& manifest, StageWork& work, std::uint64_t limit = 0);
 
-  // Counts a piece as arrived. False: an empty one, there is nothing to do. Throws kInvalidArgument naming the tensor
-  // when some of the piece was here before. Count is for layers that are never opened; CountBuffered also notices a
-  // stream that goes on to another layer.
+  // Both count a piece as arrived, and return false for an empty one, with which there is nothing to do. They throw
+  // kInvalidArgument, naming the tensor, if some of the piece has arrived before. Count is for layers that are never
+  // opened. CountBuffered also notices if a stream goes on to another layer.
   bool Count(const Piece& piece);
   bool CountBuffered(const Piece& piece);
-  // Null while the layer is not open.
+  // The memory of a layer; null while the layer is not open.
   MaterializedLayer* MemoryOf(std::uint32_t layer);
-  // Throws kResourceExhausted naming the layers that hold the memory where the limit leaves no room: only tensors that
-  // they wait for would make some, and those come later.
+  // Opens a layer. If the limit leaves no room for it, throws kResourceExhausted, naming the layers that hold the
+  // memory: only the tensors that those wait for would free some, and these come later.
   MaterializedLayer& Open(std::uint32_t layer);
   bool Covered(std::uint32_t layer) const;
-  // False for a layer that no byte is ever sent for: all of it is padding, or empty.
+  // False for a layer for which no byte is ever sent, because all of it is padding, or empty.
   bool ExpectsBytes(std::uint32_t layer) const;
-  // Gives a covered layer's memory back.
+  // Frees the memory of a covered layer.
   void Release(std::uint32_t layer);
 
-  // Layers that are not covered yet, and the tensors that they wait for, for the error of a stream that ended.
+  // The tensors that layers still wait for, to be named in the error for a stream that has ended.
   std::vector<std::string> AwaitedTensors() const;
   std::uint64_t peak_bytes() const { return peak_bytes_; }
   const std::vector<OutOfOrderEpisode>& episodes() const { return episodes_; }
@@ -56,17 +57,17 @@ class LayerBuffer {
   StageWork& work_;
   const std::uint64_t limit_;
   std::map<std::uint32_t, MaterializedLayer> open_;
-  std::vector<std::uint32_t> opening_order_;       // of the layers in open_
-  std::map<std::uint32_t, std::uint32_t> groups_;  // of these: how many of each are open
+  std::vector<std::uint32_t> opening_order_;       // layers in the order of their first pieces, until they are released
+  std::map<std::uint32_t, std::uint32_t> groups_;  // by group: how many of its layers are in opening_order_
   std::vector<IntervalSet> arrived_;               // by placement
   std::vector<std::uint32_t> placements_awaited_;  // by layer: placements not covered yet
-  std::uint64_t bytes_ = 0;                        // of open_
+  std::uint64_t bytes_ = 0;                        // held by open_
   std::uint64_t peak_bytes_ = 0;
-  bool interleaving_ = false;  // an episode goes on
+  bool interleaving_ = false;  // an episode has begun, and not ended
   std::vector<OutOfOrderEpisode> episodes_;
 };
 
-// The bytes of a placement's source: what its pieces add up to.
+// The bytes of a placement's source, which is what the bytes of its pieces add up to.
 std::uint64_t PackedBytes(const Placement& placement, const Manifest& manifest);
 
 }  // namespace layercast

@@ -38,7 +38,8 @@ const Recipe& LayerRecipes::Of(const PlannedParameter& weight) const {
   return Owned(RecipeOf(weight.form, kAsCheckpoint), weight.form != nullptr && weight.form->power_of_two);
 }
 
-// Only that of blocks knows two kinds of scales: of the others the first is as good as any.
+// Only the recipe of blocks distinguishes scales that are powers of two. Of any other recipe, the first one with this
+// name will do.
 const Recipe& LayerRecipes::Owned(std::string_view name, bool power_of_two_scales) const {
   const auto called = [&](const auto& recipe) { return recipe->name() == name; };
   const auto fits = [&](const auto& recipe) {

@@ -1,5 +1,6 @@
-// The recipe of each weight of a plan: one for all of them, or, under "checkpoint", that of the form in which
-// config.json says that checkpoints hold the weight. Used by all that lays out or fills kernel tensors.
+// The recipe of each weight of a plan. It is the same for all weights or, under the name "checkpoint", the one that
+// makes the form in which config.json says that checkpoints hold the weight. Used by all that lays out or fills kernel
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,19 @@ namespace layercast {
 class LayerRecipes {
  public:
   static constexpr std::string_view kAsCheckpoint = "checkpoint";
-  // Of weights whose form no recipe makes, and of those that have none: they are served in full precision.
+  // The recipe, under "checkpoint", of weights that have no form, or one that no recipe makes: they are served in full
+  // precision.
   static constexpr std::string_view kOtherwise = "none";
 
-  // `name`: kAsCheckpoint, or of a recipe. Throws kInvalidArgument listing the recipes.
+  // `name` is kAsCheckpoint or the name of a recipe. Throws kInvalidArgument, listing the recipes, for any other.
   explicit LayerRecipes(std::string_view name, const RecipeOptions& options = {});
-  // The one recipe, which outlives this.
+  // Uses one recipe for all weights. It must outlive this.
   LayerRecipes(const Recipe& recipe) : one_(&recipe) {}  // NOLINT(google-explicit-constructor): it is one
 
-  static std::vector<std::string> KnownNames();  // of recipes, and kAsCheckpoint
+  static std::vector<std::string> KnownNames();  // the recipes' names, and kAsCheckpoint
 
   std::string_view name() const { return one_ != nullptr ? one_->name() : kAsCheckpoint; }
-  // Of a weight, whether it comes quantized already or not.
+  // The recipe of a weight, whether the weight comes quantized already or not.
   const Recipe& Of(const PlannedParameter& weight) const;
   // The largest row_granularity of the plan's weights, at least 1.
   std::int64_t RowMultiple(const LoadPlan& plan) const;
@@ -37,11 +39,11 @@ class LayerRecipes {
   const Recipe& Owned(std::string_view name, bool power_of_two_scales) const;
 
   std::shared_ptr<const std::vector<std::unique_ptr<const Recipe>>> owned_;  // the other owners are copies
-  const Recipe* one_ = nullptr;                                              // null: each its own
+  const Recipe* one_ = nullptr;                                              // null if each weight has its own
 };
 
-// The name of the recipe of a weight that checkpoints hold in `form`, null: in full precision, in an engine whose
-// quantization is called `engine`.
+// The name of the recipe of a weight, in an engine whose quantization is called `engine`. `form` is the form in which
+// checkpoints hold the weight, and null if that is full precision.
 std::string_view RecipeOf(const QuantizedForm* form, std::string_view engine);
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// Where the pipeline leaves a layer's kernel tensors: the staged copy, or the scratch of a commit that writes layer by
-// layer. The stages that make them know no more of the commit than this.
+// Where the pipeline leaves a layer's kernel tensors: the staged copy, or the scratch memory of a commit that writes
+// layer by layer. The stages that make the tensors know nothing else of the commit.
 #pragma once
 
 #include <span>
@@ -8,15 +8,16 @@
 
 namespace layercast {
 
-// One thread only.
+// Resource; one thread only.
 class LayerSink {
  public:
   virtual ~LayerSink() = default;
-  // Before the first byte of these tensors, which belong to one layer. What their memory holds is undefined.
+  // To be called before the first byte of these tensors is written. They belong to one layer. What their memory holds
+  // is undefined at first.
   virtual void Open(std::span<const KernelTensor> tensors) = 0;
-  // Of an open tensor: contiguous, row-major.
+  // The bytes of an open tensor, contiguous and row-major.
   virtual std::span<std::byte> BytesOf(const KernelTensor& tensor) const = 0;
-  // All of their bytes are there, and were checked. Nothing asks for them again.
+  // To be called when all bytes of the tensors are there and were checked. Nobody asks for them again.
   virtual void Close(std::span<const KernelTensor> tensors) = 0;
 };
 

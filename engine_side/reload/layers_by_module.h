@@ -1,5 +1,5 @@
-// Which layer has the modules that checkpoints name, to tell why tensors are refused whose shapes no layer takes. Used
-// where quantized layers are found.
+// Finds the layer that has a module which a checkpoint names, in order to say why tensors are refused whose shapes no
+// layer takes. Used where quantized layers are found.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace layercast {
 
-// Value; the layers are the tree's.
+// Value. Borrows the layers, which belong to the module tree.
 class LayersByModule {
  public:
   explicit LayersByModule(Module& model) { Add(model, ""); }
@@ -19,7 +19,7 @@ class LayersByModule {
     std::string path;
     const QuantizableLayer* layer = nullptr;
   };
-  // Null: none, or a mapper gives the module another name.
+  // Null if no layer has the module. That is also so if a mapper gives the module another name.
   const Found* Find(const std::string& module) const;
 
  private:

@@ -30,7 +30,7 @@ LentTensors::LentTensors(const Manifest& manifest, const Schedule& schedule, con
   for (const LaidOutTensor& tensor : manifest.layout()->tensors()) kernel_.push_back(by_name.at(tensor.spec.name));
 }
 
-// The only word of a tensor without bytes.
+// Opens the tensor in the sink. A tensor without bytes is closed at once, because no chunk follows.
 void LentTensors::OnTensor(std::uint32_t tensor, float /*amax*/, const Digest& /*digest*/) {
   if (closed_.contains(tensor)) {
     throw Error(ErrorCode::kCorrupt, Quote(manifest_.entry(tensor).spec.name) + " came twice");

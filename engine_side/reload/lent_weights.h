@@ -1,5 +1,5 @@
-// Kernel tensors that another engine's rank lends (server/weights_lender.h), received and copied straight: scales and
-// whatever else was derived come as they are served there, and nothing is quantized again.
+// Kernel tensors that another engine's rank lends (server/weights_lender.h), received and copied straight to the sink.
+// Scales and derived tensors come as the lender serves them, and nothing is quantized again. Used by the stager.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@
 
 namespace layercast {
 
-// All of every tensor, in chunks of one tensor each and of at most `chunk_bytes`.
+// A schedule of every tensor, whole, in chunks that are of one tensor each and of at most `chunk_bytes`.
 Schedule WholeTensors(const Manifest& manifest, std::uint64_t chunk_bytes);
 
 // Resource; one thread only. Each tensor is closed in the sink by itself, when its last byte has come.
 class LentTensors final : public FetchSink {
  public:
-  // `schedule` is WholeTensors of `manifest`, whose tensors are those of `layout`. All of it outlives this.
+  // `schedule` must be WholeTensors of `manifest`, whose tensors must be those of `layout`. All arguments must outlive
+  // this.
   LentTensors(const Manifest& manifest, const Schedule& schedule, const KernelLayout& layout, LayerSink& sink,
               StageWork& work);
 
@@ -30,7 +31,7 @@ class LentTensors final : public FetchSink {
   void OnAxisAmax(std::uint32_t /*tensor*/, std::span<const float> /*amax*/) override {}
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override;
 
-  // Everything has come. Throws kCorrupt naming a tensor that has not.
+  // To be called when everything has come. Throws kCorrupt, naming a tensor, if it has not.
   void Finish() const;
 
  private:
@@ -40,8 +41,8 @@ class LentTensors final : public FetchSink {
   const Schedule& schedule_;
   LayerSink& sink_;
   StageWork& work_;
-  std::vector<const KernelTensor*> kernel_;  // by tensor of the manifest
-  std::vector<std::uint64_t> received_;      // bytes; by tensor
+  std::vector<const KernelTensor*> kernel_;  // by the manifest's tensor
+  std::vector<std::uint64_t> received_;      // bytes, by the manifest's tensor
   std::set<std::uint32_t> closed_;
 };
 

@@ -1,6 +1,6 @@
-// Stage 2. From meta to memory: gives every parameter of one layer its full-precision memory. Only what no
-// tensor fills is written here; the plan proves that tensors cover all the rest, and tests load over two byte fills to
-// show it.
+// Stage 2 of the pipeline, from meta to memory: gives every parameter of a layer its full-precision memory. Only what
+// no tensor fills is written here. The plan proves that tensors cover the rest; tests show it by loading over memory
+// filled with two different bytes. Used by LayerBuffer.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,19 @@
 
 namespace layercast {
 
-// One block for a whole layer, so that layers which follow each other can use the same one. Move-only; one thread only.
+// The memory of a whole layer in one block, so that the next layer can use the same block. Move-only; one thread only.
 struct MaterializedLayer {
   Buffer memory;
-  std::vector<std::span<std::byte>> parameters;  // in it, in the order of the layer's parameters; each aligned to 64
+  std::vector<std::span<std::byte>> parameters;  // in `memory`, by the layer's parameters; aligned to 64
 
   std::uint64_t num_bytes() const { return memory.size(); }
 };
 
-// Writes what no tensor fills of a parameter: padding, and what it is where nothing is there for its layer.
+// Writes what no tensor fills of a parameter: its padding and, if the version has no tensor for its layer, its
+// fallback.
 void FillUnsupplied(const PlannedParameter& parameter, std::byte* memory, StageWork& work);
 
-// What Materialize takes for that layer.
+// The bytes that Materialize allocates for a layer.
 std::uint64_t LayerBytes(const LoadPlan& plan, const PlannedLayer& layer);
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work);
 

@@ -21,8 +21,9 @@ class Check {
     }
   }
 
-  // Empty: it is whole, or not there at all. Parts may be called in several ways side by side ("gate_proj", "w3"): they
-  // are whole where they are as many as in the way that one of them is called in.
+  // Says what is missing of a fused module. Empty if it is whole, or not there at all. Checkpoints may name its parts
+  // in several ways side by side ("gate_proj", "w3"). It is whole if it has as many parts as the way in which one of
+  // them is named.
   std::string WhatIsMissing(const QuantizableLayer::FusedModules& fused) const {
     const auto is_there = [&](const std::string& module) { return part_of_.contains(module); };
     const auto found = std::ranges::find_if(fused, is_there);
@@ -33,12 +34,12 @@ class Check {
     for (const std::string& module : fused) {
       if (!is_there(module)) AddMissing(part, module, missing);
     }
-    if (missing.empty()) return {};  // the others are in full precision
+    if (missing.empty()) return {};  // the other parts are in full precision
     return "layer " + layer_.path + ": '" + specs_[part.weight].name + "' is there without " + missing;
   }
 
  private:
-  // The tensors of `module`, spelled as those of `part` are.
+  // Appends the tensors of `module` that are not there, named in the way in which those of `part` are.
   void AddMissing(const Part& part, std::string_view module, std::string& missing) const {
     const std::string_view own = ParentPath(part.name);
     const std::string other = JoinPath(ParentPath(own), LastName(module));

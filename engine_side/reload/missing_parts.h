@@ -1,4 +1,5 @@
-// What is missing of fused layers that a checkpoint holds parts of alone. Used where quantized layers are found.
+// Finds what is missing of fused layers of which a checkpoint holds only some parts. Used where quantized layers are
+// found.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace layercast {
 
-// A sentence for each module that `layer` has some parts of: one of them, and every tensor of the others that is not
-// there. `index_of`: of the names of `specs`.
+// One sentence for each fused module of `layer` of which only some parts are there. It names one of these, and every
+// missing tensor of the others. `index_of` has the names in `specs`.
 std::vector<std::string> MissingParts(const QuantizedLayer& layer, std::span<const TensorSpec> specs,
                                       const std::unordered_map<std::string_view, std::uint32_t>& index_of);
 

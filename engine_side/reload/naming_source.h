@@ -1,4 +1,5 @@
-// Where weights come from, for errors about what they are: those name tensors and layers, and not who has them.
+// Adds where weights come from to errors about them: such errors name tensors and layers, but not who has them. Used by
+// the stager.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace layercast {
 
-// Errors of the call begin with the source ("publisher tcp://..."), where it has a name.
+// Makes the call. Its errors begin with the source ("publisher tcp://..."), if that has a name.
 template <class Call>
 auto NamingSource(const std::string& source, const Call& call) {
   try {

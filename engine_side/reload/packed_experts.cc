@@ -25,12 +25,12 @@ bool HoldsBlocks(const TensorSpec& spec) {
          spec.shape[3] == kBlockBytes && spec.shape[2] <= kMostColumns / kBlockColumns;
 }
 
-// Where one of them goes once it is unpacked; an owner that is null: nowhere.
+// Where an unpacked expert goes. The owner is null if no layer takes it.
 Resolution Resolve(const Module& model, const PackedExperts& experts) {
   try {
     return model.Resolve(experts.Unpacked(0));
   } catch (const Error&) {
-    return {};  // the plan says what is wrong with it, and with all others
+    return {};  // the plan reports it, together with all other problems
   }
 }
 

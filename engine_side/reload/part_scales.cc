@@ -48,13 +48,13 @@ void PartScales::BringToLargest(std::uint32_t parameter, const Scales& scales) {
   }
 }
 
-// Its scales are behind it.
+// The weight that these scales belong to. Scales come behind their weight in the plan.
 std::uint32_t PartScales::WeightOf(std::uint32_t parameter) const {
   while (plan_.parameters()[parameter].form == nullptr) --parameter;
   return parameter;
 }
 
-// A part's rows are one after the other, however many tensors' parts they came in.
+// The rows of each part. They are consecutive, also if they came in several tensors.
 std::map<PartScales::Part, PartScales::Rows> PartScales::RowsOf(std::uint32_t weight) const {
   std::map<Part, Rows> rows;
   for (const Placement& placement : plan_.PlacementsInto(plan_.parameters()[weight])) {

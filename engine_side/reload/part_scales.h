@@ -1,7 +1,7 @@
-// Between quantize and derive: parts of a fused layer that came as codes, each with one scale for all of it (FP8 per
-// tensor; NVFP4's global one), of a layer that has one for all of them. Where they differ, codes are brought to the
-// largest (rescale.h), in the sink: so it is the same by whatever way they came, and parts of one scale cost nothing.
-// Only the scales are the host's to know.
+// Parts of a fused layer that came as codes, each with one scale for all of it (FP8 per tensor; NVFP4's global scale),
+// in a layer that has one scale for all parts. If the scales differ, codes are rescaled to the largest (rescale.h).
+// This happens in the sink, between quantize and derive, so that the result does not depend on how the parts came.
+// Parts that share one scale cost nothing. The host reads only the scales. Used by the pipeline.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class PartScales {
   PartScales(const LoadPlan& plan, const KernelLayout& layout, const LayerSink& sink, StageWork& work)
       : plan_(plan), layout_(layout), sink_(sink), work_(work) {}
 
-  // A piece of a part's scales, numbers of `dtype` that the host reads.
+  // Notes a piece of a part's scales, which are numbers of `dtype` in host memory.
   void Note(const Piece& piece, DType dtype, const RegionView& scales);
-  // Every parameter of the layer is in the sink, where the layer is open.
+  // Rescales a layer's parts. Every parameter of the layer must be in the sink, in which the layer is open.
   void Run(const PlannedLayer& layer);
 
  private:
-  using Part = std::pair<std::int64_t, std::string_view>;  // of a matrix, the shard_id
+  using Part = std::pair<std::int64_t, std::string_view>;  // index of the matrix, and shard_id
   using Scales = std::map<Part, float>;
   struct Rows {
     std::int64_t first, end;
@@ -39,7 +39,7 @@ class PartScales {
   void BringToLargest(std::uint32_t parameter, const Scales& scales);
   std::uint32_t WeightOf(std::uint32_t parameter) const;
   std::map<Part, Rows> RowsOf(std::uint32_t weight) const;
-  // Rows of a matrix of a parameter, in the sink.
+  // The bytes, in the sink, of rows of a matrix of a parameter.
   std::span<std::byte> InSink(std::uint32_t parameter, std::int64_t matrix, const Rows& rows) const;
   void RescaleRows(std::uint32_t weight, std::int64_t matrix, const Rows& rows, float from, float to);
 

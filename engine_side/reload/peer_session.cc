@@ -14,16 +14,15 @@ PeerSession::PeerSession(const Environment& environment, std::vector<std::unique
     : environment_(environment),
       channel_(environment.options.channel),
       timeout_(environment.options.timeout),
-      relay_failpoints_(
-          FailPoints::FromEnvironment("relay" + std::to_string(environment.parallel.engine_rank()))),
+      relay_failpoints_(FailPoints::FromEnvironment("relay" + std::to_string(environment.parallel.engine_rank()))),
       channels_(std::move(transports)) {
   const ReceiverOptions& options = environment.options;
-  if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for one that is not there
+  if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for an unknown channel
   if (options.relay.empty()) return;
-  relay_.emplace(RelayOptions{.endpoint = options.relay,
-                              .allow_remote = options.relay_remote,
-                              .peer_timeout = options.peer_timeout},
-                 environment.pool, relay_failpoints_);
+  relay_.emplace(
+      RelayOptions{
+          .endpoint = options.relay, .allow_remote = options.relay_remote, .peer_timeout = options.peer_timeout},
+      environment.pool, relay_failpoints_);
 }
 
 MergedVersion PeerSession::Open(PeerRequest request) {
@@ -44,7 +43,7 @@ void PeerSession::Reach() {
                     (same_version ? "it with its tensors in another order, or cut in other parts: reload it anew"
                                   : found.version.ToString()));
   } catch (...) {
-    session_.reset();  // the next try must not take what this one found
+    session_.reset();  // otherwise the next Reach would accept what this one found
     throw;
   }
 }
@@ -66,8 +65,8 @@ MergedVersion PeerSession::Connect(const std::string& lineage, std::optional<std
                               .ranks = request_->lender ? 1 : parallel.engine_size()};
   deadline_ = Deadline::After(timeout_);
   const StageClock::Scope timing(environment_.report.stage_ms["connect"]);
-  session_ = FetchSession::Open(request_->endpoints, self, lineage, step, HowToFetch(), environment_.failpoints,
-                                deadline_);
+  session_ =
+      FetchSession::Open(request_->endpoints, self, lineage, step, HowToFetch(), environment_.failpoints, deadline_);
   DescribeChannel();
   return Merge(session_->manifests(), session_->endpoints());
 }

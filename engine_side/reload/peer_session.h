@@ -22,18 +22,18 @@
 
 namespace layercast {
 
-// Whom to ask for which version, and on whose behalf. Value.
+// Which version to ask for, whom to ask, and for which attempt. Value.
 struct PeerRequest {
-  std::vector<std::string> endpoints;  // of publishers by rank, or the one of a lender
+  std::vector<std::string> endpoints;  // the publishers', by rank, or the lender's
   std::string lineage;
   std::optional<std::uint64_t> step;  // empty: the newest
-  bool lender = false;                // each rank of an engine has a lender of its own, and asks it alone
+  bool lender = false;                // the endpoint is of a lender, whom only this rank asks
   std::uint64_t attempt = 0;
-  std::stop_token stop{};  // once it is asked for, every call ends in kCancelled soon
+  std::stop_token stop{};  // once requested, every call soon ends in kCancelled
 };
 
 // Resource; one thread only. Between sessions it keeps what makes the next one cheap: mappings and measurements of
-// channels, publishers' layouts, the relay. Fills in the report's channel, publishers and rates.
+// channels, publishers' layouts, and the relay. It fills in channel, publishers and rates in the report.
 class PeerSession {
  public:
   struct Environment {
@@ -41,36 +41,38 @@ class PeerSession {
     const ParallelConfig& parallel;
     WorkerPool& pool;
     MemoryResource& memory;  // for chunks on the host
-    ChunkMemory* device;     // for chunks on a device; null: there is none
+    ChunkMemory* device;     // for chunks on a device; null if there is none
     FailPoints& failpoints;
     ReloadReport& report;
   };
-  // What `environment` refers to outlives the session. `transports`: by which peers are reached.
+  // What `environment` refers to must outlive the session. `transports` are the ways to reach peers.
   PeerSession(const Environment& environment, std::vector<std::unique_ptr<Transport>> transports);
 
-  // Connects, and returns what the peers offer as one version. Throws as FetchSession::Open does, and what Merge finds.
+  // Connects, and returns what the peers offer as one version. Throws what FetchSession::Open and Merge throw.
   MergedVersion Open(PeerRequest request);
-  // Lets go of the peers until Reach, which may come much later. It throws kFailedPrecondition where they do not offer
-  // what was opened any more, tensor by tensor: a plan and scales were made for that. It may be tried again.
+  // Release closes the session with the peers. Reach opens it again, perhaps much later. It throws kFailedPrecondition
+  // if they no longer offer what was opened, tensor by tensor, because plan and scales were made for that. Reach may be
+  // called again after it threw.
   void Release() { session_.reset(); }
   void Reach();
-  // Moves the schedule of the open session into the sink.
+  // Moves everything that `schedule` lists from the open session into the sink.
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
   void Close();
 
-  // Of the open session.
+  // What the open session is for.
   const Version& offered() const { return offered_.version; }
   bool is_snapshot() const { return session_->mode() == PublishMode::kSnapshot; }
   const std::vector<Manifest>& manifests() const { return session_->manifests(); }
   // "publisher tcp://...", for errors.
   std::string Peers() const;
 
-  // For sessions opened from now on. An empty channel: the fastest that both ends have.
+  // Apply to sessions that are opened from now on. An empty channel means the fastest one that both ends have.
   void SetChannel(std::string channel) { channel_ = std::move(channel); }
   void SetTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
  private:
-  // What a plan was made for: the order of the tensors and who holds which parts of them, too. The version says neither.
+  // What a plan was made for. That is more than the version, which says neither in which order the tensors are, nor who
+  // holds which parts of them.
   struct Offer {
     Version version;
     Digest layout;
@@ -88,11 +90,11 @@ class PeerSession {
   std::string channel_;
   std::chrono::milliseconds timeout_;
   FailPoints relay_failpoints_;
-  std::optional<Relay> relay_;  // where this rank serves on what it takes
+  std::optional<Relay> relay_;  // empty unless this rank serves on what it takes
   ChannelChooser channels_;
   LayoutsByPublisher layouts_;
 
-  std::optional<PeerRequest> request_;  // of what is opened
+  std::optional<PeerRequest> request_;  // empty unless something is open
   Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));
   std::unique_ptr<FetchSession> session_;
   Offer offered_;

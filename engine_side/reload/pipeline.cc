@@ -9,7 +9,7 @@
 namespace layercast {
 namespace {
 
-// A view of whole rows of a matrix, as a matrix.
+// Turns a view of whole rows of a matrix into a matrix.
 MatrixView AsMatrix(const RegionView& view, DType dtype, std::int64_t cols) {
   const std::int64_t row_bytes = cols * BitsPerElement(dtype) / 8;
   MatrixView matrix{.dtype = dtype, .data = view.base, .rows = 0, .cols = cols, .row_stride = row_bytes};
@@ -63,7 +63,8 @@ bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
   return parts_.recipes.Of(planned).Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.IsAnnounced(parameter);
 }
 
-// Quantized rows must come whole, ...
+// The rows of a quantized parameter must come whole. PieceAllowsDirect checks that pieces cut them only where the
+// recipe allows it.
 bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
   const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
   if (!planned.quantize) return true;
@@ -74,14 +75,14 @@ bool ReloadPipeline::PlacementAllowsDirect(const Placement& placement) const {
   const std::int64_t unit = std::max<std::int64_t>(parts_.recipes.Of(planned).row_granularity(), 1);
   const std::int64_t end = box.begin[rows] + box.extent[rows];
   const bool whole_rows = box.begin[cols] == 0 && box.extent[cols] == planned.spec.shape[cols];
-  // A view of the source is a matrix of this parameter's rows.
+  // The source's rows are as long as the parameter's, so that a view of the source is a matrix of the parameter's rows.
   const bool lie_whole = placement.source.extent[placement.source.rank - 1U] == box.extent[cols];
   const bool fits_units = box.begin[rows] % unit == 0 && (end % unit == 0 || end == planned.spec.shape[rows]);
   return whole_rows && lie_whole && fits_units &&
          parts_.manifest.entry(placement.tensor).spec.dtype == planned.spec.dtype;
 }
 
-// ... and in multiples of what the recipe can take alone.
+// A piece of a quantized parameter must hold a multiple of the rows that the recipe can quantize on their own.
 bool ReloadPipeline::PieceAllowsDirect(const Piece& piece) const {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& planned = parts_.plan.parameters()[placement.parameter];
@@ -99,7 +100,7 @@ void ReloadPipeline::OpenInSink(std::uint32_t layer) {
   parts_.sink.Open(parts_.layout.TensorsOf(parts_.plan.layers()[layer]));
 }
 
-// All parameters are there: what derives from them, and the layer is whole.
+// To be called when all parameters of the layer are in the sink. Makes what derives from them, and closes the layer.
 void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   {
@@ -133,7 +134,7 @@ void ReloadPipeline::Accept(const Piece& piece, const RegionView& view) {
   AcceptValues(piece, {reinterpret_cast<const std::byte*>(values.data()), bytes, 1, bytes});
 }
 
-// As they are to land.
+// Takes values in the form in which they are to be stored.
 void ReloadPipeline::AcceptValues(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
@@ -146,7 +147,8 @@ void ReloadPipeline::AcceptValues(const Piece& piece, const RegionView& view) {
   }
 }
 
-// Of codes that came with them: they may be wrong, or one of several.
+// Scales that came with their codes are checked, because they may be wrong. Those of one part of a fused layer are
+// noted for PartScales.
 void ReloadPipeline::AcceptScales(const Piece& piece, const RegionView& view) {
   parts_.work.Read(view, [this, piece](const RegionView& scales) {
     const Placement& placement = parts_.plan.placements()[piece.placement];
@@ -184,7 +186,7 @@ void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
   }
 }
 
-// A placement may fill a part of each of several matrices.
+// A placement may fill a part of each of several matrices, so the rows are quantized matrix by matrix.
 void ReloadPipeline::QuantizePiece(const Piece& piece, const MatrixView& rows) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const Box& box = placement.destination;
@@ -266,8 +268,8 @@ void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
   }
 }
 
-// A rank's part of a vocabulary may be padding alone, and a version may have no scales of a cache: no piece ever comes
-// for them.
+// For some layers no piece ever comes: a rank's part of a vocabulary may be nothing but padding, and a version may have
+// no scales for a KV cache.
 void ReloadPipeline::ProcessUnsuppliedLayers() {
   for (std::uint32_t layer = 0; layer < parts_.plan.layers().size(); ++layer) {
     if (parts_.plan.layers()[layer].kept) {
@@ -285,7 +287,8 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
   }
 }
 
-// Into the sink, like what came: every commit policy and digest then sees a whole version.
+// Copies the served tensors into the sink, like those that came, so that every commit policy and digest sees a whole
+// version.
 void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
   const StageClock::Scope timing(clock_[Stage::kCommit]);
   const std::span<const KernelTensor> tensors = parts_.layout.TensorsOf(layer);
@@ -300,7 +303,7 @@ void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
 
 void ReloadPipeline::Finish() {
   std::vector<std::string> awaited = buffer_.AwaitedTensors();
-  if (!waiting_.empty()) {  // for parts that are other ranks'
+  if (!waiting_.empty()) {  // for magnitudes of parts that other ranks take
     for (const std::uint32_t tensor : amax_.awaited()) awaited.push_back(parts_.manifest.entry(tensor).spec.name);
   }
   if (!awaited.empty()) {

@@ -1,11 +1,11 @@
-// The layerwise pipeline: takes pieces as they arrive, and leaves whole layers in a sink. A layer is processed the
-// moment its last planned byte is here. First load and reload, files and wires, all go through it.
+// The layerwise pipeline: takes pieces as they arrive, and leaves whole layers in a sink. A layer is processed as soon
+// as its last planned byte has arrived. First loads and reloads, from files and from the wire, all go through it.
 //
 //   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> part_scales -> derive
 //         -> sink
 //
-// Where a layer's recipe and pieces allow, its pieces go straight to the sink (`direct`): same bytes, one pass over
-// memory, nothing buffered.
+// If a layer's recipe and pieces allow it, its pieces go straight to the sink (`direct`): this gives the same bytes in
+// one pass over memory, and buffers nothing.
 #pragma once
 
 #include <cstdint>
@@ -36,29 +36,29 @@ struct PipelineParts {
   StageWork& work;
   WorkerPool& pool;
   FailPoints& failpoints;
-  std::uint64_t buffer_limit = 0;  // LayerBuffer's
+  std::uint64_t buffer_limit = 0;  // LayerBuffer's `limit`
 };
 
-// Resource; one thread only; for one version. Everything it borrows outlives it.
+// Resource; one thread only; for one version. What it borrows must outlive it.
 class ReloadPipeline {
  public:
-  // `pieces`: those that will arrive, if direct processing is wanted where it is possible; empty: five stages
-  // everywhere.
+  // `pieces` are all pieces that will arrive, if layers may be processed directly where that is possible. If it is
+  // empty, every layer goes through the five stages.
   ReloadPipeline(const PipelineParts& parts, std::span<const Piece> pieces);
 
   AmaxTable& amax() { return amax_; }
-  // All magnitudes of a tensor that was awaited have come: layers that waited for them alone are processed.
+  // To be called when magnitudes of a tensor have come. Processes the covered layers that waited for nothing else.
   void MagnitudesCame(std::uint32_t tensor);
   std::map<std::string, double> milliseconds() const { return clock_.milliseconds(); }
 
-  // Takes one piece; `view` (in the tensor's dtype) is not used after the call returns. Throws kInvalidArgument on
-  // bytes that were here before, kCorrupt on NaN or infinity.
+  // Takes one piece. `view` is in the tensor's dtype, and is not used after the call returns. Throws kInvalidArgument
+  // if some of the bytes arrived before. Throws kCorrupt on NaN or infinity; on a device, a later call may throw it.
   void Accept(const Piece& piece, const RegionView& view);
-  // After the last piece. Throws kFailedPrecondition naming every tensor that is still awaited.
+  // To be called after the last piece. Throws kFailedPrecondition, naming the tensors that are still awaited.
   void Finish();
 
   std::uint64_t layers_done() const { return layers_done_; }
-  std::uint64_t layers_kept() const { return layers_kept_; }  // of a partial version
+  std::uint64_t layers_kept() const { return layers_kept_; }  // layers that a partial version leaves out
   const LayerBuffer& buffer() const { return buffer_; }
   bool IsDirect(std::uint32_t layer) const { return direct_[layer]; }
 
@@ -90,8 +90,8 @@ class ReloadPipeline {
   DeriveStage derive_;
   StageClock clock_;
   std::vector<bool> direct_;         // by layer
-  std::vector<bool> begun_;          // by layer, of the direct ones
-  std::set<std::uint32_t> waiting_;  // layers that are covered, and lack magnitudes
+  std::vector<bool> begun_;          // by layer: a piece of it came; for direct ones
+  std::set<std::uint32_t> waiting_;  // covered layers that lack magnitudes
   std::uint64_t layers_done_ = 0;
   std::uint64_t layers_kept_ = 0;
 };

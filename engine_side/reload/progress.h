@@ -1,6 +1,6 @@
-// Say how many bytes of a version have come by now, and end where the attempt is given up: around what takes chunks
-// from a session, and around a walk over files. Used by the stager, for ReceiverOptions::on_progress and
-// Receiver::Cancel.
+// Wrappers around what takes chunks from a session, and around a walk over files. They report how many bytes of a
+// version have come, and throw once the attempt is given up. Used by the stager and PeerSession, for
+// ReceiverOptions::on_progress and Receiver::Cancel.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace layercast {
 
-// Bytes so far, and in all. May be empty.
+// Called with the bytes that have come and with their total. May be empty.
 using SayProgress = std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)>;
 
-// Resource; one thread only. What it borrows outlives it.
+// Resource; one thread only. What it borrows must outlive it.
 class WatchedSink final : public FetchSink {
  public:
   WatchedSink(FetchSink& sink, std::uint64_t total, const SayProgress& say, std::stop_token stop)
@@ -46,8 +46,8 @@ class WatchedSink final : public FetchSink {
   std::uint64_t bytes_ = 0;
 };
 
-// Resource; one thread only. Who asks for the next tensor is done with the one before. A percent at a time: tensors may
-// be many.
+// Resource; one thread only. A tensor counts when the next one is asked for, because then it has been taken. Progress
+// is reported once for each percent, as tensors may be many.
 class WatchedWalk final : public WeightsIterator {
  public:
   WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, SayProgress say, std::stop_token stop = {})
@@ -67,8 +67,8 @@ class WatchedWalk final : public WeightsIterator {
   const std::uint64_t total_;
   const SayProgress say_;
   const std::stop_token stop_;
-  std::uint64_t bytes_ = 0;    // of all that were given
-  std::uint64_t percent_ = 0;  // said last
+  std::uint64_t bytes_ = 0;    // of all tensors that were returned
+  std::uint64_t percent_ = 0;  // that was reported last
 };
 
 }  // namespace layercast

@@ -16,7 +16,7 @@
 namespace layercast {
 namespace {
 
-// A parameter that no recipe applies to is copied as one matrix, whatever its shape.
+// A parameter that no recipe applies to is copied as a single matrix, whatever its shape.
 MatrixStack StackOf(const PlannedParameter& parameter) {
   if (parameter.quantize) return MatrixStack::Of(parameter.spec.shape);
   const MatrixView whole = AsMatrix(parameter.spec, nullptr);
@@ -73,8 +73,8 @@ std::span<const KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t paramet
   return outputs_;
 }
 
-// What the recipe asks for, with `rows` to live in. A rank that holds a part of a weight must not look for itself: its
-// scale would not be the other ranks'.
+// The magnitudes that the recipe asks for; `rows` holds those by row. A rank that holds a part of a weight must not
+// compute them from its part: its scale would differ from the other ranks'.
 AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const {
   const PlannedParameter& planned = plan_.parameters()[parameter];
   const AmaxNeed need = planned.quantize ? recipes_.Of(planned).Needs(planned.shard_axis) : AmaxNeed::kNone;
@@ -91,7 +91,7 @@ AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, st
 
 void QuantizeStage::Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row) {
   const MatrixStack stack = StackOf(plan_.parameters()[parameter]);
-  if (stack.rows == 0) {  // still has scales
+  if (stack.rows == 0) {  // no rows, but scales all the same
     for (std::int64_t matrix = 0; matrix < stack.count; ++matrix) RunMatrix(parameter, matrix, rows, 0);
     return;
   }
@@ -163,7 +163,7 @@ void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tenso
                                          std::to_string(scan.first_non_finite) + " of what arrived");
   }
   if (tensor.dtype == planned.spec.dtype) return;
-  // What is scanned as f64 is capped at the largest f32.
+  // The amax of a scan is capped at the largest f32, so that of f64 values is found here.
   const float amax = tensor.dtype == DType::kF64 ? static_cast<float>(LargestDouble(view)) : scan.amax;
   if (std::isfinite(RoundTo(planned.spec.dtype, amax))) return;
   throw Error(ErrorCode::kCorrupt, WordsFor(parameter, tensor) + "expected values that " +

@@ -22,7 +22,8 @@ const std::uint8_t* CodesOf(const NamedTensor& weight) {
   return reinterpret_cast<const std::uint8_t*>(weight.tensor.data);
 }
 
-// What reading the numbers of a part that is to be dequantized would refuse, before anything is read.
+// Throws what reading the scales and zero points of a part that is to be dequantized would throw, before anything is
+// read.
 void CheckSpecs(const Checkpoint& checkpoint, const QuantizedLayer& layer, const QuantizedLayer::Part& part) {
   if (part.scale_is_of_stack) {
     CheckScalesOfExpert(checkpoint, layer, part);
@@ -107,7 +108,8 @@ void QuantizedCheckpoint::AddDequantized(const QuantizedLayer& layer) {
   }
 }
 
-// The one number of a stack of experts, whose layer has one for each.
+// The tensor with the one scale of a whole stack of experts whose layer takes one for each expert. Empty if the
+// checkpoint already has them so.
 std::optional<std::uint32_t> QuantizedCheckpoint::ScaleForAll(const QuantizedLayer& layer,
                                                               const QuantizedLayer::Part& part) const {
   const QuantizedForm& form = *layer.layer->quantized_form();
@@ -122,7 +124,7 @@ void QuantizedCheckpoint::AddScaleOfEach(const QuantizedLayer& layer, const Quan
   const std::int64_t count = checkpoint_.specs()[part.weight].shape[0];
   AddMade({checkpoint_.specs()[for_all].name, DType::kF32, {count}}, [this, &layer, &part, for_all](std::byte* values) {
     const bool global = layer.layer->quantized_form()->has_global_scale;
-    if (global) (void)QuantizedScales(checkpoint_, layer).GlobalOf(part);  // that it can be one
+    if (global) (void)QuantizedScales(checkpoint_, layer).GlobalOf(part);  // throws if it cannot be right
     const std::vector<float> number =
         global ? QuantizedScales(checkpoint_, layer).NumbersOf(for_all) : QuantizedScales(checkpoint_, layer).Of(part);
     const auto bytes = static_cast<std::size_t>(checkpoint_.specs()[part.weight].shape[0]) * sizeof(float);
@@ -189,7 +191,7 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
                          .packed_bits = form.packed_bits,
                          .pairs_rows = part.transposed && form.codes_per_element() > 1};
   if (form.scales != QuantizedForm::Scales::kBlock) {
-    const std::int64_t rows = part.transposed ? weight.cols : weight.rows;  // of the weight, where outputs are rows
+    const std::int64_t rows = part.transposed ? weight.cols : weight.rows;  // rows of the weight as it is served
     weight.block_rows = form.scales == QuantizedForm::Scales::kTensor ? rows : 1;
     weight.block_cols = part.transposed ? weight.rows : weight.cols;
   }
@@ -198,7 +200,7 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
   for (std::int64_t i = 0; i < stack.count; ++i) {
     weight.codes = CodesOf(codes) + i * NumBytes(codes.tensor.dtype, codes.tensor.shape) / stack.count;
     weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
-    if (form.has_zero_points) weight.zero_points = zero_points;  // not of a stack
+    if (form.has_zero_points) weight.zero_points = zero_points;  // never for a stack
     Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
   }
 }

@@ -1,5 +1,6 @@
-// A checkpoint on disk whose layers may be quantized already, as the module tree takes it: the tensors of a layer that
-// cannot be served as they are replaced by others, made when their turn comes (engine_side/quant/RECIPES.md).
+// A checkpoint on disk, some of whose layers may be quantized already, in the form in which the module tree takes it.
+// If a layer cannot be served as it is, its tensors are replaced by others, which are made when their turn comes
+// (engine_side/quant/RECIPES.md). Used by the stager.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,13 @@
 
 namespace layercast {
 
-// Resource; one thread at a time. It outlives its iterators; the memory and the pool outlive it and what they give.
+// Resource; one thread at a time. It must outlive its iterators. The memory and the pool must outlive it and the
+// tensors that it gives.
 class QuantizedCheckpoint {
  public:
-  // Puts `model` into the form that takes it: see TakeQuantizedLayers. Throws as that and Checkpoint::CheckHeads do,
-  // and on scales that could not be read. `memory`: for each tensor that is made, while somebody holds it.
+  // Puts `model` into the form that takes this checkpoint (see TakeQuantizedLayers). Throws what that and
+  // Checkpoint::CheckHeads throw, and if scales cannot be read because of their dtype or shape. `memory` is for the
+  // tensors that are made, each for as long as somebody holds it.
   QuantizedCheckpoint(Checkpoint checkpoint, Module& model, const QuantizationConfig& quantization,
                       MemoryResource& memory, WorkerPool& pool);
   QuantizedCheckpoint(const QuantizedCheckpoint&) = delete;
@@ -29,14 +32,15 @@ class QuantizedCheckpoint {
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::uint64_t total_bytes() const;
-  // The tensors that `order` lists, indices into specs(). What is wrong with a layer's scales is thrown here too.
+  // Yields the tensors that `order` lists, as indices into specs(). If a layer's scales hold wrong values, that is
+  // thrown here.
   std::unique_ptr<WeightsIterator> Weights(std::vector<std::uint32_t> order) const;
 
  private:
-  // Where a tensor comes from: made of others, or the checkpoint's own of this index.
+  // Where a tensor comes from: it is made from others, or it is the checkpoint's own tensor with this index.
   using Maker = std::function<void(std::byte* values)>;
   struct Origin {
-    Maker make;  // null: nothing is
+    Maker make;  // null if the tensor is the checkpoint's own
     std::uint32_t index = 0;
   };
 
@@ -54,7 +58,7 @@ class QuantizedCheckpoint {
   WorkerPool& pool_;
   const QuantizedTensors quantized_;
   std::vector<TensorSpec> specs_;
-  std::vector<Origin> origins_;  // of each of specs_
+  std::vector<Origin> origins_;  // by index in specs_
 };
 
 }  // namespace layercast

@@ -21,7 +21,7 @@ std::string KindOf(const QuantizedForm& form) {
   return form.has_zero_points ? "integers with zero points" : "integers in " + blocks;
 }
 
-// Empty: its codes and scales are what the recipe makes.
+// Says why a layer cannot be served as it is. Empty if its codes and scales are what the recipe makes.
 std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationConfig& quantization) {
   const QuantizedForm& form = *layer.quantized_form();
   const std::string_view recipe = RecipeOf(&form, quantization.recipe);

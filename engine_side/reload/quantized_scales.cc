@@ -19,10 +19,11 @@ const std::uint8_t* BytesOf(const NamedTensor& tensor) {
   return reinterpret_cast<const std::uint8_t*>(tensor.tensor.data);
 }
 
-// Exponents, which are exact in fp32, stand for numbers: transformers' own FP8 in blocks.
+// Whether a dtype's values can be read as numbers. Exponents (e8m0) can: they are exact in fp32, and transformers' own
+// FP8 in blocks has scales in them.
 bool AreNumbers(DType dtype) { return dtype == DType::kF8E8M0 || CanCast(dtype, DType::kF32); }
 
-// Scales of a byte each, e4m3 or exponents (e8m0).
+// The values of scales that take a byte each: e4m3, or exponents (e8m0).
 std::vector<float> ValuesOfBytes(const NamedTensor& tensor) {
   const ValueTables& tables = GetValueTables();
   const std::array<float, 256>& table = tensor.tensor.dtype == DType::kF8E4M3 ? tables.f8_e4m3 : tables.f8_e8m0;
@@ -70,7 +71,7 @@ std::vector<float> QuantizedScales::NumbersOf(std::uint32_t tensor) const {
   return numbers;
 }
 
-// Of a number for each matrix [count, 1], or [1].
+// The shape of the scales that the form expects. If it has one number for each matrix, that is [count, 1], or [1].
 Shape QuantizedScales::ShapeOf(const QuantizedLayer::Part& part) const {
   const Shape& weight = checkpoint_.specs()[part.weight].shape;
   const QuantizedForm& form = *layer_.layer->quantized_form();
@@ -82,8 +83,9 @@ Shape QuantizedScales::ShapeOf(const QuantizedLayer::Part& part) const {
   return shape;
 }
 
-// ModelOpt's are [rows], not [rows, 1], and of blocks [rows / 128, 1, columns / 128, 1]; transformers' number of a
-// whole weight is [1, 1]. One of no dimension is taken as it is, and so are stacks beside experts that come one by one.
+// Checkpoints write the same scales in several shapes. ModelOpt's are [rows] and not [rows, 1], and those of blocks are
+// [rows / 128, 1, columns / 128, 1]; transformers' number for a whole weight is [1, 1]. A number without dimensions is
+// taken as it is, and so are stacks of scales beside experts that come one by one.
 TensorSpec QuantizedScales::Taken(const QuantizedLayer::Part& part) const {
   const QuantizedForm& form = *layer_.layer->quantized_form();
   TensorSpec spec = checkpoint_.specs()[part.scale];
@@ -109,8 +111,8 @@ void QuantizedScales::Check(const QuantizedLayer::Part& part) const {
   if (form.has_global_scale) CheckGlobal(part);
 }
 
-// In the form's shape but for ones, or one for a whole stack of experts, none of them negative, NaN or infinite: what
-// others fill scales with that never came.
+// The scales must have the form's shape, except for dimensions of size 1, or be a single one for a whole stack of
+// experts. None may be negative, NaN or infinite: that is how scales look that never came.
 std::vector<float> QuantizedScales::Of(const QuantizedLayer::Part& part) const {
   Check(part);
   const TensorSpec& spec = checkpoint_.specs()[part.scale];
@@ -119,7 +121,7 @@ std::vector<float> QuantizedScales::Of(const QuantizedLayer::Part& part) const {
   std::vector<float> scales = form.scale_dtype == DType::kF32
                                   ? NumbersOf(part.scale)
                                   : ValuesOfBytes(checkpoint_.Tensor(std::size_t{part.scale}));
-  if (scales.size() == 1) scales.resize(count, scales.front());  // one for all
+  if (scales.size() == 1) scales.resize(count, scales.front());  // one for all of them
   CheckScales(scales, Sign::kNotNegative, layer_.path, spec.name);
   if (form.has_global_scale) {
     const std::vector<float> global_scales = GlobalOf(part);
@@ -139,8 +141,8 @@ void QuantizedScales::CheckGlobal(const QuantizedLayer::Part& part) const {
   CheckNumbers(part.global_scale);
 }
 
-// As the recipe has them: where the checkpoint's is its reciprocal, what that is of. One for each expert of a stack,
-// which may have one for all.
+// The global scales as the recipe has them; a checkpoint's reciprocals are inverted. There is one for each expert of a
+// stack, also if the checkpoint has one for all of them.
 std::vector<float> QuantizedScales::GlobalOf(const QuantizedLayer::Part& part) const {
   CheckGlobal(part);
   const TensorSpec& spec = checkpoint_.specs()[part.global_scale];

@@ -1,4 +1,5 @@
-// Which call is right when: the phases of a reload, its commit and its report. What fills staging is the stager.
+// The receiver: decides which call is allowed when. It has the phases of a reload, its commit and its report. What
+// fills staging is the stager.
 #include "layercast/receiver.h"
 
 #include <chrono>
@@ -16,10 +17,7 @@
 namespace layercast {
 namespace {
 
-constexpr const char* kStages[] = {"connect",        "receive",  "layer_buffer", "materialize",
-                                   "fuse_and_shard", "quantize", "verify",       "commit"};
-
-// What decides which slices a rank takes.
+// Everything that decides which slices a rank takes, in words.
 std::string RankText(const ParallelConfig& parallel) {
   const auto rank_of = [](const char* name, int rank, int size) {
     return name + std::to_string(rank) + " of " + std::to_string(size);
@@ -38,7 +36,7 @@ std::unique_ptr<Module> Given(std::unique_ptr<Module> model, const ParallelConfi
   if (model == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank, got none");
   }
-  // Every rank of an engine would take the same slices, into buffers that fit them.
+  // Otherwise every rank of an engine would take the same slices, into buffers that fit them.
   if (const auto& of_tree = model->parallel(); of_tree && RankText(*of_tree) != RankText(parallel)) {
     throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank: expected one of " +
                                                  RankText(parallel) + ", got one of " + RankText(*of_tree));
@@ -60,7 +58,7 @@ class Receiver::Impl {
 
   void Stage(ReloadSource source, std::uint64_t attempt) {
     Start();
-    // Failpoints are for reloads: the first load of an engine's own checkpoint passes them by.
+    // Failpoints are for reloads: the first load of an engine's own checkpoint does not count.
     failpoints_.Suspend(!served_.version() && !served_.torn() && source.kind != ReloadSource::Kind::kPublisher);
     attempt_ = attempt != 0 ? attempt : attempt_ + 1;
     OrFail([&] {
@@ -72,7 +70,8 @@ class Receiver::Impl {
     report_.total_ms = MillisecondsSince(begin_);
   }
 
-  // Until Prepare, which may be long after: a publisher counts on being heard of.
+  // Closes the session with the publisher until Prepare, which may come much later: a publisher expects to hear from
+  // the receivers that it has.
   void LetGoOfPublisher() { stager_.Release(); }
 
   void Prepare() {
@@ -97,7 +96,7 @@ class Receiver::Impl {
       if (WritesLayers()) {
         Abort();
       } else {
-        PutBackWhatWasWritten();  // still staged
+        PutBackWhatWasWritten();  // the version is still staged
       }
       report_.total_ms = MillisecondsSince(begin_);
       throw;
@@ -111,7 +110,7 @@ class Receiver::Impl {
   }
 
   bool RollBack() {
-    if (phase_ == Phase::kReceiving) Abandon();  // what it wrote is put back: the rest would be written unseen
+    if (phase_ == Phase::kReceiving) Abandon();  // otherwise the rest would still be written
     writing_ = false;
     return served_.RollBack(stager_.committer(), report_.version);
   }
@@ -121,7 +120,7 @@ class Receiver::Impl {
     if (!served_.version())
       throw Error(ErrorCode::kFailedPrecondition, "nothing was committed yet that could be verified");
     {
-      report_.total_ms = total_ms_at_commit_;  // it may have been verified before
+      report_.total_ms = total_ms_at_commit_;  // without what an earlier verification took
       report_.stage_ms["verify"] = verify_ms_at_commit_;
       const StageClock::Scope all(report_.total_ms);
       const StageClock::Scope timing(report_.stage_ms["verify"]);
@@ -209,7 +208,7 @@ class Receiver::Impl {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Phase { kIdle, kReceiving, kStaged };  // staged: may be committed
+  enum class Phase { kIdle, kReceiving, kStaged };  // kStaged: Commit may be called
 
   static CapturedBuffers InLayout(CapturedBuffers captured, const Module& model,
                                   const QuantizationConfig& quantization) {
@@ -235,7 +234,7 @@ class Receiver::Impl {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 
-  // Of a new reload: what was staged is dropped, what is being received is not.
+  // Starts a new reload. What was staged is dropped; what is being received is not, and throws.
   void Start() {
     if (phase_ == Phase::kReceiving) {
       throw Error(ErrorCode::kFailedPrecondition,
@@ -244,7 +243,8 @@ class Receiver::Impl {
     Abort();
     failpoints_.Suspend(false);
     report_ = ReloadReport();
-    for (const char* stage : kStages) report_.stage_ms[stage] = 0;  // also of those that this way leaves out
+    for (const char* stage : kReloadStages) report_.stage_ms[stage] = 0;  // also those that this way in leaves out
+    report_.stage_ms.erase("plan");                                       // of a new layout alone
     report_.buffers_digest = buffers_digest_;
     begin_ = Clock::now();
     prepared_ = false;
@@ -274,7 +274,7 @@ class Receiver::Impl {
     throw Error(ErrorCode::kFailedPrecondition, "nothing is staged: stage a version before you commit it");
   }
 
-  // An error is on its way already, which matters more than one from here: that leaves the rank torn.
+  // Logs its own errors: an error is being thrown already that matters more. After an error here, the rank stays torn.
   void PutBackWhatWasWritten() {
     if (!writing_) return;
     try {
@@ -284,7 +284,7 @@ class Receiver::Impl {
     }
   }
 
-  // Whatever is thrown ends the reload. The report keeps what had happened.
+  // Makes a call. Whatever it throws ends the reload, and the report keeps what had happened.
   template <class Call>
   void OrFail(const Call& call) {
     try {
@@ -300,19 +300,19 @@ class Receiver::Impl {
   const CapturedBuffers captured_;
   FailPoints failpoints_;
   ReloadReport report_;
-  Stager stager_;  // refers to those above
+  Stager stager_;  // refers to the members above
   const Digest buffers_digest_;
 
   Phase phase_ = Phase::kIdle;
   bool recorded_ = false;
-  bool prepared_ = false;  // what is staged may be committed
-  bool writing_ = false;   // captured buffers may hold some of a version
+  bool prepared_ = false;  // what Prepare checks was checked
+  bool writing_ = false;   // captured buffers may hold a part of a version
   std::uint64_t attempt_ = 0;
-  AttemptStop stop_;      // the one member that other threads than the caller's work on
-  StagedVersion staged_;  // where phase_ says so
+  AttemptStop stop_;      // the one member that other threads use
+  StagedVersion staged_;  // what stager_ has staged or written last
   ServedVersion served_;
   Clock::time_point begin_;
-  double total_ms_at_commit_ = 0;  // of the latest one
+  double total_ms_at_commit_ = 0;  // of the latest commit
   double verify_ms_at_commit_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where new weights come from: the ways in, as hosts name them.
+// The functions by which a host program says where new weights come from (layercast/receiver.h).
 #include <utility>
 
 #include "layercast/receiver.h"

@@ -13,7 +13,7 @@
 namespace layercast {
 namespace {
 
-// Of "experts.3.up_proj.weight"; the layer has taken it, so there is one.
+// The expert's number: 3 for "experts.3.up_proj.weight". The layer has accepted the name, so it has a number.
 std::int64_t ExpertOf(const QuantizedLayer::Part& part) {
   const std::string_view number = LastName(ParentPath(ParentPath(part.name)));
   std::int64_t expert = 0;
@@ -21,7 +21,7 @@ std::int64_t ExpertOf(const QuantizedLayer::Part& part) {
   return expert;
 }
 
-// Of blocks, in the stack: gate and up are one.
+// How many rows of blocks an expert has in the stack, in which gate and up are one matrix.
 std::int64_t RowsOfExpert(const QuantizedLayer::Part& part, const Shape& own) {
   return part.shard_id == "w2" ? own[0] : 2 * own[0];
 }

@@ -1,5 +1,5 @@
-// The scales of one expert, of those that a checkpoint has stacked beside experts that come one by one. Used by
-// QuantizedCheckpoint.
+// The scales of one expert if a checkpoint has all experts' scales in one stack, beside experts that come one by one.
+// Used by QuantizedCheckpoint.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace layercast {
 
-// What ScalesOfExpert would refuse by the stack's dtype and shape.
+// Throws what ScalesOfExpert would throw because of the stack's dtype and shape, before any scale is read.
 void CheckScalesOfExpert(const Checkpoint& checkpoint, const QuantizedLayer& layer, const QuantizedLayer::Part& part);
 
-// Of `part`, whose scale_is_of_stack: gate's rows of blocks are before up's. Throws kInvalidArgument or kCorrupt,
-// naming layer and tensor, for a stack of another shape and for scales that cannot be.
+// The scales of `part`, whose scale_is_of_stack is true. In the stack, gate's rows of blocks come before up's. Throws
+// kInvalidArgument or kCorrupt, naming layer and tensor, if the stack has another shape or a scale cannot be right.
 std::vector<float> ScalesOfExpert(const Checkpoint& checkpoint, const QuantizedLayer& layer,
                                   const QuantizedLayer::Part& part);
 

@@ -1,5 +1,5 @@
-// The digest that names what a rank serves. It is put together of one digest for each kernel tensor, so that bytes that
-// are never in memory all at once can have it too.
+// The digest that names what a rank serves. It is combined from one digest for each kernel tensor, so that it can also
+// be computed for bytes that are never in memory all at once. Used by committers and CapturedBuffers.
 #pragma once
 
 #include <span>
@@ -13,12 +13,12 @@ namespace layercast {
 
 struct NamedDigest {
   std::string_view name;
-  Digest digest;  // of the row-major bytes
+  Digest digest;  // of the tensor's row-major bytes
 };
 
-// Of one line for each tensor, "<name> <digest in hex>\n", in the order of their names.
+// The digest of one line for each tensor, "<name> <digest in hex>\n", in the order of their names.
 Digest CombineDigests(std::vector<NamedDigest> tensors);
-// `digests`: by kernel tensor, in the layout's order.
+// Likewise. `digests` has one for each kernel tensor, in the layout's order.
 Digest CombineDigests(const KernelLayout& layout, std::span<const Digest> digests);
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-// How long each stage took, in all. One thread only.
+// Measures how long each stage takes in all. Used by the pipeline and the receiver. Value; one thread only.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace layercast {
 
-// Those that are entered again and again.
+// The stages that are entered many times in one reload.
 enum class Stage : std::uint8_t { kLayerBuffer, kMaterialize, kFuseAndShard, kQuantize, kCommit };
 
 class StageClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Adds the time until it goes out of scope to a stage.
+  // Adds the time until it goes out of scope to a stage's milliseconds.
   class Scope {
    public:
     explicit Scope(double& milliseconds) : milliseconds_(&milliseconds), begin_(Clock::now()) {}
@@ -25,7 +25,7 @@ class StageClock {
     Scope& operator=(const Scope&) = delete;
     ~Scope() { Add(Clock::now()); }
 
-    // From now on it is another stage's time.
+    // From now on, the time counts for another stage.
     void Enter(double& milliseconds) {
       const Clock::time_point now = Clock::now();
       Add(now);
@@ -43,7 +43,7 @@ class StageClock {
   };
 
   double& operator[](Stage stage) { return milliseconds_[static_cast<std::size_t>(stage)]; }
-  // By name, of the stages that took any.
+  // The milliseconds of the stages that took any, by name.
   std::map<std::string, double> milliseconds() const {
     std::map<std::string, double> named;
     for (std::size_t i = 0; i < kNames.size(); ++i) {
@@ -55,7 +55,7 @@ class StageClock {
  private:
   static constexpr std::array<const char*, 5> kNames = {"layer_buffer", "materialize", "fuse_and_shard", "quantize",
                                                         "commit"};
-  std::array<double, kNames.size()> milliseconds_{};  // looked up by number: this is done for every piece
+  std::array<double, kNames.size()> milliseconds_{};  // an array, because it is looked up for every piece
 };
 
 }  // namespace layercast

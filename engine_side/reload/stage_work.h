@@ -1,5 +1,5 @@
-// What the stages do to bytes, wherever those lie: at once in host memory (host_work.h), or queued for a device
-// (device_work.h). Which bytes, and when, is the stages' own affair: they are the same for both.
+// What the stages do to bytes, wherever these lie: at once in host memory (host_work.h), or queued for a device
+// (device_work.h). Which bytes are worked on, and when, is decided by the stages, which are the same for both.
 #pragma once
 
 #include <cstdint>
@@ -17,70 +17,71 @@
 
 namespace layercast {
 
-// A matrix of a parameter, for words about it. Value; the plan is borrowed.
+// Names a matrix of a parameter, for errors. Value; borrows the plan.
 struct PlacedMatrix {
   const LoadPlan& plan;
   std::uint32_t parameter = 0;
   std::int64_t matrix = 0;
 
-  std::string ToString() const;  // "layer a.b: 'a.b.weight'", and which matrix where there are several
+  std::string ToString() const;  // "layer a.b: 'a.b.weight'", and which matrix if there are several
 };
 
 [[noreturn]] void ThrowNanExponent(const PlacedMatrix& place, std::int64_t element);
 [[noreturn]] void ThrowWrongDerived(const std::string& layer, const std::string& tensor, std::int64_t element);
 
-// One thread only. Memory that it is given is the layers' and the sink's, on the device where it works. Views show host
-// memory, or chunks that a channel has brought to the device (device_chunks.h); what they show in host memory is not
-// used after a call returns.
+// Resource; one thread only. The memory that it is given belongs to layers and the sink, and is on the device on which
+// it works. Views show host memory, or chunks that a channel has brought to the device (device_chunks.h). What a view
+// shows in host memory is not used after a call returns.
 class StageWork {
  public:
   virtual ~StageWork() = default;
 
-  // Where a layer's parameters are materialized. What is given back may still be used by what was asked for before.
+  // The memory in which layers' parameters are materialized. What was freed may still be used by work that was queued
+  // before.
   virtual MemoryResource& layer_memory() = 0;
 
-  // A view's bytes for the host: `read` is called with the view itself at once, or with a copy by AwaitReads.
+  // Lets the host read a view's bytes: `read` is called at once with the view itself, or by AwaitReads with a copy.
   using ReadView = std::function<void(const RegionView& view)>;
   virtual void Read(const RegionView& view, ReadView read) = 0;
-  // Calls what was not called yet, in its order; what that throws goes on to the caller. One wait, however many.
+  // Makes the calls that Read put off, in their order, after a single wait. What they throw is passed on.
   virtual void AwaitReads() = 0;
-  // Copies a view's bytes, packed.
+  // Copies a view's bytes to `to`, packed.
   virtual void Write(const RegionView& view, std::byte* to) = 0;
   virtual void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) = 0;
   // Stage 3 (fuse_and_shard.h).
   virtual void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                             const TensorSpec& parameter, std::byte* memory) = 0;
-  // Stage 4, of rows of one matrix, as Recipe::Quantize. What is wrong with a value is thrown here, or by EndLayer or
-  // Finish, with the place's words before it.
+  // Stage 4, for rows of one matrix: see Recipe::Quantize. If a value is wrong, this call, or EndLayer or Finish,
+  // throws an error that begins with the matrix's name.
   virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, const PlacedMatrix& place) = 0;
-  // Powers of two (e8m0) that came with their codes: a NaN among them is thrown in the same way.
+  // Checks exponents (e8m0) that came with their codes. A NaN among them is thrown as Quantize throws.
   virtual void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) = 0;
 
-  // Codes of a weight that has one scale, brought to a larger one (rescale.h): of FP8 per tensor, or blocks of NVFP4
+  // Rescales the codes of a weight that has one scale to a larger one (rescale.h): FP8 per tensor, or blocks of NVFP4
   // with their scales.
   virtual void Rescale(std::span<std::byte> codes, float from, float to) = 0;
   virtual void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) = 0;
 
-  // What a recipe made of a matrix, back to full precision (dequantize.h), row-major into `values`.
+  // Dequantizes what a recipe made of a matrix (dequantize.h), row-major into `values`.
   virtual void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
                           std::byte* values) = 0;
-  // -exp(x) of packed f16, bf16, f32 or f64 (src/tensor/exponential.h).
+  // Computes -exp(x) of packed f16, bf16, f32 or f64 (src/tensor/exponential.h).
   virtual void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) = 0;
-  // The elements of a captured buffer, or of a parameter that is seen as one, packed.
+  // Copies the elements of a captured buffer, or of a parameter described as one, to `to`, packed.
   virtual void CopyStrided(const CapturedBuffer& from, std::span<std::byte> to) = 0;
-  // A tensor that was derived of that layer: a NaN or infinity in it is thrown as Quantize throws.
+  // Checks a tensor that derives from parameters of `layer`. A NaN or infinity in it is thrown as Quantize throws.
   virtual void CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) = 0;
 
-  // Tensors for the host to read: themselves, or copies in `memory`, for which the host waits.
+  // Gives the host tensors to read: the tensors themselves, or copies in `memory`, for which the host waits.
   virtual std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
                                                            Buffer& memory) = 0;
 
-  // Everything was asked for that makes a layer whole.
+  // To be called when all work for a layer was asked for.
   virtual void EndLayer() = 0;
-  // Everything was asked for: when this returns it is done, and nothing was wrong.
+  // To be called when all work for a version was asked for. When it returns, the work is done, and nothing was wrong.
   virtual void Finish() = 0;
-  // What was asked for does not matter any more, and nothing that is wrong with it is ever thrown.
+  // Gives up what was asked for. Nothing that is wrong with it is thrown any more.
   virtual void Drop() = 0;
 };
 

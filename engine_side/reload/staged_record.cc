@@ -12,10 +12,10 @@
 
 namespace layercast {
 
-// As it lies in memory. It is one if its last field is the digest of those before it.
+// The record as it lies in memory. It is valid if its last field is the digest of the fields before it.
 struct StagedRecord::Entry {
   Digest layout;   // of the kernel tensors
-  Digest version;  // of its name
+  Digest version;  // of its lineage and digest
   std::uint64_t step;
   Digest bytes;
   Digest seal;
@@ -32,8 +32,8 @@ struct StagedRecord::Entry {
 StagedRecord::StagedRecord(const KernelLayout& layout, MemoryResource& memory)
     : layout_(DigestOf(layout)), memory_(memory, sizeof(Entry)) {}
 
-// A process that is killed has executed its stores in order, as far as it got: the compiler alone must be kept from
-// moving what comes before and after.
+// A killed process has executed its stores in program order, as far as it got. So it is enough to keep the compiler
+// from moving other stores across this one.
 void StagedRecord::Clear() {
   const Entry none{};
   std::memcpy(memory_.data(), &none, sizeof(none));

@@ -1,4 +1,4 @@
-// What a reload has brought as far as it can before a commit. Passed from the stager to the receiver.
+// What a reload has brought as far as it can be brought before a commit. Passed from the stager to the receiver.
 #pragma once
 
 #include <optional>
@@ -8,17 +8,17 @@
 
 namespace layercast {
 
-// A path that can be read again. Value.
+// A path that can be read again (FromOrigin). Value.
 struct Origin {
   CheckpointSource source;
   bool is_checkpoint_format = true;
 };
 
-// A whole version that the committer has taken. Value.
+// A whole version that the committer holds, ready to be committed. Value.
 struct StagedVersion {
   Version version;
   Digest digest;                   // what the captured buffers will read back once it is committed
-  std::optional<Origin> origin{};  // where it came from a path
+  std::optional<Origin> origin{};  // if it came from a path
 };
 
 }  // namespace layercast

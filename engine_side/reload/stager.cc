@@ -13,13 +13,13 @@
 namespace layercast {
 namespace {
 
-// Of pinned memory: so that a chunk goes through one, whatever its elements.
+// The size of a pinned block: a chunk fits into one, whatever the size of its elements.
 std::size_t BlockBytes(std::uint64_t chunk_bytes) {
   constexpr std::uint64_t kLeast = 4096;
   return static_cast<std::size_t>(std::max(chunk_bytes, kLeast));
 }
 
-// The thread that reloads may be any of the host's, whatever its own device is.
+// Names the device explicitly: the host program may reload on any of its threads, whatever device is current there.
 std::vector<std::unique_ptr<Transport>> TransportsFor(const DeviceStream* stream) {
   return AllTransports(stream == nullptr ? std::nullopt : std::optional(stream->device().index));
 }
@@ -41,9 +41,8 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       kept_memory_(options.staging_memory != nullptr ? *options.staging_memory : host_memory_),
       layer_memory_(options.layer_memory != nullptr ? *options.layer_memory : layer_cache_),
       stream_(captured.OpenStream()),
-      device_work_(stream_ == nullptr
-                       ? nullptr
-                       : std::make_unique<DeviceWork>(*stream_, pool_, BlockBytes(options.chunk_bytes))),
+      device_work_(stream_ == nullptr ? nullptr
+                                      : std::make_unique<DeviceWork>(*stream_, pool_, BlockBytes(options.chunk_bytes))),
       peers_({.options = options_,
               .parallel = parallel_,
               .pool = pool_,
@@ -103,7 +102,7 @@ StagedVersion Stager::Adopt(const Version& version) {
   if (device_work_) {
     throw Error(ErrorCode::kUnsupported, "what was staged on a device is gone with the process that staged it");
   }
-  committer().Begin();  // it knows no digests of what lies there
+  committer().Begin();  // forgets digests: they are made anew from the bytes that lie there
   report_.version = version;
   report_.staged_bytes = layout().staged_bytes();
   const Digest expected = staged_record_->Find(version);
@@ -154,7 +153,7 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
                                       std::move(prepared), std::move(manifest), arrival.in_order, arrival.snapshot);
 }
 
-// The attempt has everything: what the committer took is whole.
+// To be called when the attempt has everything, so that the committer holds a whole version.
 StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
   attempt_->Finish();
   attempt_->Describe(report_);
@@ -193,13 +192,14 @@ Committer& Stager::committer() {
   return *committer_;
 }
 
-// The plan of this layout of tensors and parts: made at its first version, replayed for the rest.
+// The plan for this layout of tensors and parts. It is made for the first version that has the layout, and replayed for
+// the others.
 std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, HeldParts parts) {
   const bool same = prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest() &&
                     prepared_->plan.parts() == parts && prepared_->plan.partial() == source_.partial;
   if (same) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
-  const KernelLayout& kernel = layout();  // before the model takes the form that this manifest has
+  const KernelLayout& kernel = layout();  // before TakeQuantizedLayersAsTheyCome changes the model's form
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   prepared_ =
       std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, source_.partial, std::move(parts)),
@@ -207,8 +207,8 @@ std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, 
   return prepared_;
 }
 
-// The plan's order, group by group of its layers, then what this rank keeps nothing of: its digest still belongs to
-// the version's.
+// The order in which tensors are read: the plan's, one group of layers after another. Tensors of which this rank keeps
+// nothing come last; they are read because their digests are part of the version's.
 std::vector<std::uint32_t> Stager::LayerOrder(const std::vector<TensorSpec>& specs) const {
   std::vector<std::uint32_t> order;
   std::vector<bool> listed(specs.size());

@@ -1,5 +1,5 @@
-// Takes a version from wherever it comes through the pipeline, to the committer. Owns what that needs: the model tree,
-// its plans, the memory that the commit policy keeps. Used by the receiver, which knows which call is right when.
+// Takes a version from its source through the pipeline to the committer. Owns what that needs: the model tree, its
+// plans, and the memory that the commit policy keeps. Used by the receiver, which decides which call is allowed when.
 #pragma once
 
 #include <chrono>
@@ -29,34 +29,36 @@ namespace layercast {
 // Resource; one thread only. What it borrows outlives it.
 class Stager {
  public:
-  // `report` is filled in as things happen, also where they fail. `transports`: by which publishers are reached; none
-  // given: all of this build, those between GPUs on the buffers' device.
+  // `report` is filled in as things happen, also if they fail. `transports` are the ways to reach publishers. If there
+  // are none, all of this build are used; those between GPUs then use the device of the captured buffers.
   Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
          const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints, ReloadReport& report,
          std::vector<std::unique_ptr<Transport>> transports = {});
 
-  // Finds out what the source holds and makes the plan: everything that can be refused before a byte moves is refused
-  // here. `attempt`: as in Receiver::Stage. `origin`: what FromOrigin re-reads. `stop`: this and Receive end in
-  // kCancelled soon after it is asked for.
+  // Finds out what the source holds and makes the plan. Everything that can be refused before a byte moves is refused
+  // here. `attempt` is as in Receiver::Stage, and `origin` is what FromOrigin reads again. Once `stop` is requested,
+  // this and Receive soon end in kCancelled.
   void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop = {});
-  // Lets go of a publisher until Reach, which may come much later; throws if it cannot be reached any more, or offers
-  // that version no more.
+  // Release closes the session with a publisher. Reach opens it again, perhaps much later. Reach throws if the
+  // publisher cannot be reached any more, or no longer offers the version.
   void Release() { peers_.Release(); }
   void Reach() { peers_.Reach(); }
-  // Moves the bytes of what was opened.
+  // Moves the bytes of the source that Open has opened, through the pipeline to the committer.
   StagedVersion Receive();
-  // Open, and a part of Receive, call by call. Empty specs: those of the last load.
+  // Begin and Load take the place of Open and of a part of Receive for callers who bring tensors call by call. If
+  // `specs` is empty, the specs of the last whole version are taken. Load returns the names of the tensors that it
+  // took.
   void Begin(const std::vector<TensorSpec>& specs);
   std::set<std::string> Load(WeightsIterator& weights);
-  // What was staged before this process began, whole, if it is that version: else throws kFailedPrecondition, or
-  // kCorrupt.
+  // Adopts a version that an earlier process has staged. Throws kFailedPrecondition unless the staging memory holds
+  // `version`, whole, kCorrupt if its bytes are not those that were staged, and kUnsupported on a device.
   StagedVersion Adopt(const Version& version);
-  // Drops what is half received.
+  // Drops what has been received of the version that is open, and closes it.
   void Abandon();
 
   void SetChannel(std::string channel) { peers_.SetChannel(std::move(channel)); }
   void SetTimeout(std::chrono::milliseconds timeout) { peers_.SetTimeout(timeout); }
-  // Made at the first call: throws what is wrong with the engine's buffers.
+  // The committer. The first call makes it, and throws if the engine's captured buffers do not fit the model.
   Committer& committer();
 
  private:
@@ -74,28 +76,28 @@ class Stager {
   void DescribeKernelTensors(std::uint64_t bytes);
 
   struct Arrival {
-    std::string from{};     // "publisher tcp://...", for errors; empty: from the caller of this process
-    bool in_order = false;  // of the plan
-    bool snapshot = false;  // from a publisher's arena
+    std::string from{};     // "publisher tcp://...", for errors; empty if this process's caller brings it
+    bool in_order = false;  // tensors come in the plan's order
+    bool snapshot = false;  // it comes from a publisher's snapshot
   };
   void BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts = {});
   void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival);
   void TakeAll(WeightsIterator& weights);
-  // The same walk, which says how far it has got.
+  // The walk, made to report its progress in `bytes_total`, and to end once stop_ is requested.
   std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights, std::uint64_t bytes_total) const;
-  // The same of the caller's own, whose bytes nobody has counted.
+  // The caller's own walk, made to end once stop_ is requested. It reports no progress, because its size is unknown.
   std::unique_ptr<WeightsIterator> Unmeasured(std::unique_ptr<WeightsIterator> weights) const;
-  // Without a version: what it is called follows from the tensors that came.
+  // If `published` is empty, the version's name follows from the tensors that came.
   StagedVersion FinishAttempt(std::optional<Version> published);
   StagedVersion Digested(const Version& version);
-  // Where the layers of a version go, that replaces what is staged.
+  // The sink for the layers of a new version, which replaces what is staged.
   LayerSink& BeginWriting();
   StageWork& work();
-  // The engine's kernel tensors: the same for every version, in whatever form it comes.
+  // The engine's kernel tensors. They are the same for every version, in whatever form the version comes.
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest, HeldParts parts);
   std::vector<std::uint32_t> LayerOrder(const std::vector<TensorSpec>& specs) const;
-  // Of tensors that have these specs, or those of the last load.
+  // A manifest of tensors that have these specs. If `specs` is empty, it has those of the last whole version.
   Manifest ManifestOf(const std::string& lineage, std::uint64_t step, std::span<const TensorSpec> specs) const;
 
   const std::unique_ptr<Module> model_;
@@ -108,21 +110,21 @@ class Stager {
   ReloadReport& report_;
   WorkerPool pool_;
   HostMemory host_memory_;
-  CachingMemory layer_cache_{host_memory_};  // empty between reloads: that memory is the engine's
+  CachingMemory layer_cache_{host_memory_};  // empty between reloads, so that the engine has that memory
   MemoryResource& kept_memory_;
   MemoryResource& layer_memory_;
   HostWork host_work_{layer_memory_, pool_};
-  const std::shared_ptr<ReloadStream> stream_;  // null: all captured buffers are host memory. Its opener may share it
-  const std::unique_ptr<DeviceWork> device_work_;  // where there is a stream
+  const std::shared_ptr<ReloadStream> stream_;  // null if all captured buffers are on the host. Its opener may share it
+  const std::unique_ptr<DeviceWork> device_work_;  // null if stream_ is
   PeerSession peers_;
 
-  std::shared_ptr<const ManifestLayout> last_layout_;  // of the last load that was whole
-  std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is an attempt
+  std::shared_ptr<const ManifestLayout> last_layout_;  // of the last whole version
+  std::shared_ptr<const PreparedLayout> prepared_;     // the other owner is attempt_
   std::optional<const KernelLayout> layout_;           // of the model in full precision
   std::unique_ptr<Committer> committer_;               // refers to layout_
-  std::optional<StagedRecord> staged_record_;          // made with it, where what is staged outlives the process
+  std::optional<StagedRecord> staged_record_;          // made with it, if staging may outlive the process
 
-  // Of what is opened.
+  // What Open or Begin has opened.
   ReloadSource source_;
   std::uint64_t attempt_number_ = 0;
   std::stop_token stop_;

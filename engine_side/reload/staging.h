@@ -1,5 +1,5 @@
-// The staged copy: one block that holds every kernel tensor of the next version, processed and not yet visible. Also
-// the shape of an undo log. Allocated once and kept. Resource; one thread at a time.
+// The staged copy: one block that holds every kernel tensor of the next version, processed but not yet visible to the
+// engine. The undo log has the same form. Allocated once and kept. Used by committers. Resource; one thread at a time.
 #pragma once
 
 #include <span>

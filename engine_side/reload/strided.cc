@@ -7,7 +7,7 @@ std::size_t ElementBytes(const CapturedBuffer& buffer) {
   return static_cast<std::size_t>(BitsPerElement(buffer.dtype)) / 8;
 }
 
-// The number of trailing dimensions that together are one contiguous run.
+// The first of the trailing dimensions that together are one contiguous run.
 std::size_t ContiguousSuffix(const CapturedBuffer& buffer) {
   std::size_t first = buffer.shape.size();
   std::int64_t expected = 1;

@@ -13,7 +13,7 @@ namespace layercast {
 void ForEachRun(const CapturedBuffer& buffer,
                 const std::function<void(std::byte* address, std::size_t offset, std::size_t bytes)>& visit);
 
-// One past the furthest byte from the address that an element occupies.
+// The distance from the buffer's address to the end of the farthest element. Bytes.
 std::size_t ExtentBytes(const CapturedBuffer& buffer);
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-// A loop over kernel tensors that is shared by threads where that is faster. Used by committers.
+// A loop over kernel tensors, which is shared among threads if that is faster. Used by committers.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace layercast {
 
-// Calls body(0) ... body(tensors.size() - 1) as WorkerPool::For does; where all of them together are small, on this
-// thread alone: they would be done before another one is awake, and small layers are many.
+// Calls body(0) ... body(tensors.size() - 1) as WorkerPool::For does. If the tensors are small together, only this
+// thread calls it: it is done with them before another thread is awake, and small layers are many.
 inline void ForEachTensor(WorkerPool& pool, std::span<const KernelTensor> tensors,
                           const std::function<void(std::size_t)>& body) {
   constexpr std::uint64_t kWorthWaking = 128U << 10;  // bytes; some microseconds of digesting or copying

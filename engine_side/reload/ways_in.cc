@@ -1,4 +1,5 @@
-// The ways in: what is known of a source before its bytes move, and how they do.
+// The ways in, one for each kind of source: what each finds out before bytes move (Open...), and how it moves them
+// (Receive...). Part of the stager.
 #include <utility>
 
 #include "engine_side/reload/derived_check.h"
@@ -54,7 +55,7 @@ void Stager::OpenCheckpoint(const CheckpointSource& source) {
   };
 }
 
-// Ranks hold different values, and no checkpoint has them: the version is called by its seed alone.
+// Ranks hold different values, and no checkpoint has them, so the version is named by its seed alone.
 void Stager::OpenDummy() {
   const std::uint64_t seed = source_.seed;
   report_.channel = "dummy";
@@ -87,7 +88,8 @@ void Stager::OpenIterator() {
   };
 }
 
-// What names are to come is known: the engine's own. Whether they do come shows in the specs, or at the end.
+// The names that must come are known: they are those of the engine's kernel tensors. Whether they do come can be
+// checked now if there are specs, and otherwise only at the end.
 void Stager::OpenKernelFormatIterator() {
   if (!source_.specs.empty()) {
     CheckKernelFormat(source_.specs, layout());
@@ -112,7 +114,7 @@ void Stager::OpenPublisher() {
   receive_ = [this] { return ReceivePublished(); };
 }
 
-// A lender's derived tensors come too: nothing is computed of what arrives.
+// A lender sends its derived tensors too, so nothing is computed from what arrives.
 void Stager::OpenEngine() {
   const MergedVersion lent = peers_.Open({.endpoints = source_.endpoints,
                                           .lineage = source_.version.lineage,
@@ -130,7 +132,8 @@ StagedVersion Stager::ReceivePublished() {
   return FinishAttempt(peers_.offered());
 }
 
-// What arrives is what the other engine's buffers read back as, and so will this one's: the proof that all of it came.
+// What arrives is what the lender's buffers read back as, and this engine's buffers must read back the same. So equal
+// digests prove that everything came.
 StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_digest) {
   const Manifest manifest = peers_.manifests().front();
   CheckKernelFormat(manifest.specs(), layout());

@@ -50,7 +50,7 @@ bool IsColumnMajor(const CapturedBuffer& buffer) {
   return (column <= 1 || strides[strides.size() - 2] == 1) && strides.back() >= column;
 }
 
-// Empty: the buffer is not laid out so.
+// The part of the buffer that is the tensor. Empty if the buffer is not laid out so.
 std::optional<CapturedBuffer> TensorIn(const CapturedBuffer& buffer, const Laid& laid) {
   if (buffer.shape != laid.memory || (laid.column_major && !IsColumnMajor(buffer))) return std::nullopt;
   if (laid.IsPlain()) return buffer;
@@ -61,7 +61,8 @@ std::optional<CapturedBuffer> TensorIn(const CapturedBuffer& buffer, const Laid&
   return tensor;
 }
 
-// Values come first among what a weight becomes.
+// How each kernel tensor is laid out. The values are the first kernel tensor of a weight, and only they can be
+// transposed or column-major.
 LaidByName LaidOut(const LoadPlan& plan, const LayerRecipes& recipes, const WeightLayout& layout) {
   LaidByName laid;
   const std::vector<Shape> padded = PaddedShapesOf(plan, recipes, layout);
@@ -109,7 +110,7 @@ std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const LayerRecipes& reci
 
 CapturedBuffers TensorsIn(const CapturedBuffers& captured, const LoadPlan& plan, const LayerRecipes& recipes,
                           const WeightLayout& layout) {
-  const auto laid = std::make_shared<const LaidByName>(LaidOut(plan, recipes, layout));  // for as long as it is asked
+  const auto laid = std::make_shared<const LaidByName>(LaidOut(plan, recipes, layout));  // shared by the views of it
   const auto laid_out = [laid](const CapturedBuffer& buffer) {
     const auto found = laid->find(buffer.name);
     return found == laid->end() ? nullptr : &found->second;
@@ -135,7 +136,7 @@ std::vector<CapturedBuffer> PaddingOf(const CapturedBuffer& tensor, const Shape&
   std::vector<CapturedBuffer> padding;
   for (std::size_t d = 0; d < padded.size(); ++d) {
     if (padded[d] == tensor.shape[d]) continue;
-    CapturedBuffer beyond = tensor;  // within the tensor up to dimension d, and beyond it in that one
+    CapturedBuffer beyond = tensor;  // inside the tensor in dimensions before d, beyond it in d
     for (std::size_t inner = d + 1; inner < padded.size(); ++inner) beyond.shape[inner] = padded[inner];
     beyond.shape[d] = padded[d] - tensor.shape[d];
     beyond.address += tensor.shape[d] * tensor.strides[d] * BitsPerElement(tensor.dtype) / 8;

@@ -1,6 +1,6 @@
 // Weights that are padded, transposed or column-major in an engine's memory (layercast/weight_layout.h): which part of
-// a captured buffer is the tensor, and which is padding. The receiver sees captured buffers as their tensors alone;
-// only the commit stage knows that there is more.
+// a captured buffer is the tensor, and which part is padding. The receiver sees each captured buffer as just its
+// tensor; only the commit stage knows that there is more.
 #pragma once
 
 #include <vector>
@@ -12,16 +12,16 @@
 
 namespace layercast {
 
-// Of the kernel tensors of a plan, in the order of KernelTensorsOf: their shapes with the padding. Throws
-// kInvalidArgument where an alignment is below 1, and as Recipe::KernelTensors does.
+// The shapes of a plan's kernel tensors with padding, in the order of KernelTensorsOf. Throws kInvalidArgument if an
+// alignment is below 1, and what Recipe::KernelTensors throws.
 std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const LayerRecipes& recipes, const WeightLayout& layout);
 
-// The same memory, each buffer as its tensor, by strides. Throws kInvalidArgument naming every buffer that does not
-// have the layout, with the shape and strides that it should have and those that it has.
+// The same memory, with each buffer described, by shape and strides, as its tensor. Throws kInvalidArgument, naming
+// every buffer that does not have the layout, with the shape and strides that it should have and those that it has.
 CapturedBuffers TensorsIn(const CapturedBuffers& captured, const LoadPlan& plan, const LayerRecipes& recipes,
                           const WeightLayout& layout);
 
-// What surrounds a tensor in memory of the shape `padded`: parts that do not overlap.
+// The padding beside a tensor in memory of the shape `padded`, as parts that do not overlap.
 std::vector<CapturedBuffer> PaddingOf(const CapturedBuffer& tensor, const Shape& padded);
 
 }  // namespace layercast

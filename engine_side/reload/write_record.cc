@@ -19,8 +19,8 @@ std::span<std::uint8_t> WriteRecord::entries() const {
   return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
 }
 
-// A process that is killed has executed its stores in order, as far as it got: the compiler alone must be kept from
-// moving what comes before and after.
+// A killed process has executed its stores in program order, as far as it got. So it is enough to keep the compiler
+// from moving other stores across this one.
 void WriteRecord::Note(std::size_t tensor) {
   std::atomic_ref(entries()[tensor]).store(1);
   std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -1,5 +1,5 @@
-// Which captured buffers were written since the last whole version. A process that comes after one that died finds out
-// here what that one had begun, if the memory outlived it.
+// Records which captured buffers were written since the last whole version. A process that follows one that died finds
+// out here what that one had begun, if the memory outlived it. Used by the committers of `undo` and `in_place`.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,15 @@
 
 namespace layercast {
 
-// One byte for each kernel tensor, behind a digest of the layout: memory that holds no record of this layout begins as
-// one without entries. Resource; one thread at a time, but for Note, which different tensors' threads may call at once.
+// Holds one byte for each kernel tensor, behind a digest of the layout. Memory that holds no record of this layout
+// starts as an empty record. Resource; one thread at a time, except for Note, which threads may call at once for
+// different tensors.
 class WriteRecord {
  public:
   WriteRecord(const KernelLayout& layout, MemoryResource& memory);
 
-  // Before the first byte is written, and after everything that must have been done by then.
+  // Records that a tensor's captured buffer is about to be written. Must be called before its first byte is written,
+  // and after whatever must precede the write.
   void Note(std::size_t tensor);
   bool Has(std::size_t tensor) const;
   bool empty() const;

@@ -15,7 +15,7 @@ constexpr int kBitsOfWord = 32;
 
 std::int64_t RowsOfWord(int bits) { return bits == 0 ? 1 : kBitsOfWord / bits; }
 
-// Offset by half their range, like the codes.
+// Packed zero points are offset by half their range, as the codes are.
 float Unpacked(std::uint32_t word, std::int64_t index, int bits) {
   const std::uint32_t code = word >> (static_cast<unsigned>(index) * static_cast<unsigned>(bits)) & ((1U << bits) - 1U);
   return static_cast<float>(static_cast<int>(code) - (1 << (bits - 1)));

@@ -8,12 +8,12 @@
 
 namespace layercast {
 
-// What ZeroPointsOf would refuse by their dtype and shape.
+// Throws what ZeroPointsOf would throw because of dtype and shape, before any zero point is read.
 void CheckZeroPoints(const Checkpoint& checkpoint, const QuantizedLayer& layer, const QuantizedLayer::Part& part);
 
-// One for each scale of `part`, which is no stack of experts: a byte each beside codes in bytes, else as
-// compressed-tensors packs them, several rows in an int32. Throws kInvalidArgument naming layer and tensor for those of
-// another shape.
+// The zero points of `part`, one for each of its scales. The part must not be a stack of experts. Beside codes of a
+// byte each, a zero point is a byte; otherwise zero points are packed as compressed-tensors does it, several rows in an
+// int32. Throws kInvalidArgument, naming layer and tensor, if they have another shape.
 std::vector<float> ZeroPointsOf(const Checkpoint& checkpoint, const QuantizedLayer& layer,
                                 const QuantizedLayer::Part& part);
 

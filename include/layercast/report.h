@@ -48,6 +48,10 @@ struct PublisherShare {
   double serving_core_seconds = 0;
 };
 
+// The keys of ReloadReport::stage_ms, in the order in which reports show them.
+inline constexpr const char* kReloadStages[] = {"connect",        "plan",     "receive", "layer_buffer", "materialize",
+                                                "fuse_and_shard", "quantize", "commit",  "verify"};
+
 struct LAYERCAST_PUBLIC ReloadReport {
   Version version;
   std::string channel = "path";   // "shm", "zmq", "inproc", or several with commas between; without a publisher "path",
@@ -72,9 +76,9 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::vector<SkippedName> skipped;
   std::vector<std::string> unused_rules;  // weight rules that touch no tensor of a whole version
   std::uint64_t elsewhere = 0;            // how many tensors other stages of the pipeline hold
-  // Milliseconds by stage: connect (with the probe of channels), receive, layer_buffer, materialize, fuse_and_shard,
-  // quantize, verify (digests, and reading back), commit (also copying finished tensors into the staged copy), and, if
-  // the layout was new, plan.
+  // Milliseconds by stage, one of kReloadStages. "connect" has the probe of channels in it, "verify" digests and
+  // reading back, and "commit" also the copying of finished tensors into the staged copy. "plan" is there if the layout
+  // was new.
   std::map<std::string, double> stage_ms;
   double total_ms = 0;    // from the reload's beginning to its commit, plus reading back
   Digest served_digest;   // read back from the captured buffers after the commit

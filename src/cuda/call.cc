@@ -23,7 +23,8 @@ ErrorCode CodeOf(cudaError_t error) {
   }
 }
 
-// What the runtime has no counterpart of. Found at run time, so that a program starts without a driver.
+// Functions of the driver that have no counterpart in the runtime. They are found at run time, so that a program starts
+// without a driver.
 struct ContextFunctions {
   decltype(&::cuDevicePrimaryCtxRetain) retain = nullptr;
   decltype(&::cuCtxGetCurrent) current = nullptr;
@@ -32,7 +33,7 @@ struct ContextFunctions {
 };
 
 ContextFunctions FindContextFunctions() {
-  constexpr unsigned kVersion = 11'020;  // whose meaning of them this is; the oldest driver that will do
+  constexpr unsigned kVersion = 11'020;  // the version whose meaning is used; no older driver will do
   const auto find = [](auto& function, const char* name) {
     void* found = nullptr;
     auto status = cudaDriverEntryPointSymbolNotFound;
@@ -51,7 +52,7 @@ ContextFunctions FindContextFunctions() {
   return functions;
 }
 
-// Immutable: the driver is the same as long as the process lives.
+// Found once: the driver stays the same as long as the process lives.
 const ContextFunctions& Contexts() {
   static const ContextFunctions functions = FindContextFunctions();
   return functions;
@@ -70,8 +71,8 @@ CUcontext OpenPrimaryContext(int device) {
   return context;
 }
 
-// Retained as long as the process lives: the runtime keeps it as well. Never destroyed: what a program destroys last is
-// given back in a context too.
+// Contexts are retained as long as the process lives, as the runtime keeps them as well. The table is never destroyed,
+// because what a program destroys last is also freed in a context.
 CUcontext PrimaryContextOf(int device) {
   static auto& contexts = *new PerDevice<CUcontext>(OpenPrimaryContext, device);
   return contexts.Of(device);
@@ -81,13 +82,13 @@ CUcontext PrimaryContextOf(int device) {
 
 void CheckCuda(cudaError_t error, const std::string& call, int device) {
   if (error == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // was told here: it is not the next call's
+  static_cast<void>(cudaGetLastError());  // the error is reported here, and not by the next call too
   throw Error(CodeOf(error), "CUDA device " + std::to_string(device) + ": " + call + ": " + cudaGetErrorString(error) +
                                  " (" + cudaGetErrorName(error) + ")");
 }
 
-// A thread may be in another context of the device: a green one, or one that its program made. Streams and events of
-// the primary one are not its.
+// Pushes the device's primary context unless the thread is in it. The thread may be in another context of the device: a
+// green one, or one that its program made. Streams and events of the primary context do not belong to those.
 OnCudaDevice::Context::Context(int device) {
   const CUcontext primary = PrimaryContextOf(device);
   const ContextFunctions& contexts = Contexts();
@@ -103,7 +104,7 @@ OnCudaDevice::Context::~Context() {
   static_cast<void>(Contexts().pop(&ours));
 }
 
-// In the context: without one the runtime would open the thread's own device for it.
+// The context is pushed first: without one, the runtime would open the thread's own device for this call.
 OnCudaDevice::OnCudaDevice(int device) : context_(device) {
   CheckCuda(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode", device);
 }

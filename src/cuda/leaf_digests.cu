@@ -8,9 +8,9 @@
 namespace layercast {
 namespace {
 
-constexpr unsigned kThreads = 64;  // few: a tensor of some MiB still spreads over all multiprocessors
+constexpr unsigned kThreads = 64;  // few, so that a tensor of some MiB still spreads over all multiprocessors
 
-// Of the four lanes of a team; all lanes of a warp call it.
+// The sum over the four lanes of a team. All lanes of a warp must call it.
 __device__ std::uint64_t SumOfTeam(std::uint64_t value) {
   for (unsigned lane = 1; lane < xxh3::kTeam; lane *= 2) {
     value += __shfl_xor_sync(0xffffffffU, static_cast<unsigned long long>(value), static_cast<int>(lane));
@@ -44,7 +44,7 @@ class OnDevice {
   CUstream_st* stream_;
 };
 
-// In its place: loads the kernels that it would start.
+// Used in place of OnDevice: loads the kernels that it would start.
 class LoadOnDevice {
  public:
   template <class Body>

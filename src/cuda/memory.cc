@@ -11,7 +11,7 @@
 namespace layercast {
 namespace {
 
-// What was given back stays mapped, for whoever asks next.
+// Makes a pool in which freed memory stays mapped, for whoever allocates next.
 cudaMemPool_t MakePool(int device) {
   const OnCudaDevice scope(device);
   cudaMemPoolProps wanted{};
@@ -27,13 +27,13 @@ cudaMemPool_t MakePool(int device) {
   return pool;
 }
 
-// Never destroyed: blocks may be given back as long as the process lives.
+// The pools are never destroyed, because blocks may be freed as long as the process lives.
 cudaMemPool_t PoolOf(int device) {
   static auto& pools = *new PerDevice<cudaMemPool_t>(MakePool, device);
   return pools.Of(device);
 }
 
-// Of no bytes CUDA gives no address, and a Buffer without one owns nothing.
+// For no bytes CUDA gives no address, and a Buffer without an address owns nothing.
 std::size_t AtLeastOne(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
 
 }  // namespace

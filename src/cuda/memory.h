@@ -1,5 +1,5 @@
-// Memory of a CUDA device, and host memory that its copy engines reach. Host memory of this kind is not cheap to get,
-// nor to give back: wrap it in a CachingMemory (src/base/caching_memory.h) where blocks come and go.
+// Memory of a CUDA device, and host memory that its copy engines can reach. The latter is slow to allocate and to free:
+// wrap it in a CachingMemory (src/base/caching_memory.h) where blocks come and go.
 #pragma once
 
 #include "layercast/memory.h"
@@ -7,11 +7,13 @@
 
 namespace layercast {
 
-// Device memory in the order of a stream, from a pool that the process has for each device: what is given back stays
-// with the process, mapped, for the next request of any stream. CUDA's default pool, whose settings are the host
-// program's, would unmap it. A block may be used by what is queued after Allocate, and what was queued
-// before Deallocate may still use it. Another stream must wait for an event in between. The stream outlives it, and its
-// blocks. One thread at a time, the stream's.
+// Device memory in the order of a stream. It comes from a pool that the process has for each device. Freed memory stays
+// with the process, mapped, for the next allocation on any stream; CUDA's default pool, whose settings belong to the
+// host program, would unmap it.
+//
+// A block may be used by what is queued after Allocate, and what was queued before Deallocate may still use it. Another
+// stream must wait for an event in between. Resource; one thread at a time, as for the stream, which must outlive it
+// and its blocks.
 class CudaMemory final : public MemoryResource {
  public:
   explicit CudaMemory(const CudaStream& stream) : stream_(stream) {}
@@ -24,12 +26,12 @@ class CudaMemory final : public MemoryResource {
   const CudaStream& stream_;
 };
 
-// Page-locked host memory, which copies to and from the device read and write by themselves. To take some, and to give
-// it back, may wait for all that runs on the device, in whatever stream: so it is taken before kernels run that wait
-// for their peers, and kept. The caller knows that no copy uses what is given back. Thread-safe.
+// Page-locked host memory, which copies to and from the device access directly. Allocating and freeing it may wait for
+// everything that runs on the device, in any stream. So it is allocated before kernels run that wait for their peers,
+// and kept. The caller must know that no copy uses what is freed. Resource; thread-safe.
 class PinnedMemory final : public MemoryResource {
  public:
-  // `device`: named in errors; every device of the process reaches it.
+  // `device` is named in errors; every device of the process can reach the memory.
   explicit PinnedMemory(int device) : device_(device) {}
 
   std::byte* Allocate(std::size_t bytes) override;

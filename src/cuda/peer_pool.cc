@@ -50,7 +50,7 @@ void PeerPool::LetPeersReachIt() {
 std::byte* PeerPool::Allocate(std::size_t bytes, const CudaStream& stream) {
   const OnCudaDevice scope(device_);
   void* address = nullptr;
-  // Of no bytes CUDA gives no address, and a Buffer without one owns nothing.
+  // For no bytes CUDA gives no address, and a Buffer without an address owns nothing.
   CheckCuda(cudaMallocFromPoolAsync(&address, std::max<std::size_t>(bytes, 1), handle_, stream.handle()),
             "cudaMallocFromPoolAsync of " + std::to_string(bytes) + " bytes", device_);
   return static_cast<std::byte*>(address);

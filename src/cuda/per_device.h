@@ -1,4 +1,5 @@
-// What a process has one of for each CUDA device: its context, a pool of memory. For the sources of this folder.
+// What a process has one of for each CUDA device, such as its context or a pool of memory. Used by the sources of this
+// folder.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,14 +11,15 @@
 
 namespace layercast {
 
-// Made by `make(device)` when it is first asked for, and kept. Resource; thread-safe.
+// A value for each device, made by `make(device)` when it is first asked for, and kept. Resource; thread-safe.
 template <class Value>
 class PerDevice {
  public:
-  // `asked_for`: named where there is no driver.
+  // `asked_for` is the device that an error names if there is no driver.
   PerDevice(Value (*make)(int device), int asked_for) : make_(make), made_(CountDevices(asked_for)) {}
 
-  // Throws kUnsupported where there is no such device, and what `make` throws: it is asked again the next time.
+  // The device's value. Throws kUnsupported if there is no such device, and what `make` throws; `make` is then called
+  // again the next time.
   const Value& Of(int device) {
     if (device < 0 || static_cast<std::size_t>(device) >= made_.size()) {
       CheckCuda(cudaErrorInvalidDevice, "cudaInitDevice", device);

@@ -8,7 +8,7 @@ CudaProbe ProbeCuda() {
   CudaProbe probe;
   const cudaError_t error = cudaGetDeviceCount(&probe.devices);
   if (error == cudaSuccess && probe.devices > 0) return probe;
-  static_cast<void>(cudaGetLastError());  // was told here: it is nobody else's
+  static_cast<void>(cudaGetLastError());  // the error is reported here, and not by the next call too
   return {.devices = 0, .why_none = error == cudaSuccess ? "no CUDA device is visible" : cudaGetErrorString(error)};
 }
 

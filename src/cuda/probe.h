@@ -1,5 +1,5 @@
-// Whether this process has a CUDA device to work on, and why not: asked before anything that needs one, and by tests
-// that skip without one. Compiles, and answers, in a build without CUDA too.
+// Whether this process has a CUDA device to work on, and if not, why. Asked before anything that needs one, and by
+// tests that are skipped without one. It also compiles, and answers, in a build without CUDA.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace layercast {
 // Value.
 struct CudaProbe {
   int devices = 0;
-  std::string why_none;  // where there is none: "this build has no CUDA", or the driver's words
+  std::string why_none;  // if there is none: "this build has no CUDA", or the driver's words
 
   explicit operator bool() const { return devices > 0; }
 };

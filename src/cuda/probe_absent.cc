@@ -1,4 +1,4 @@
-// The probe of a build without CUDA; probe.cc is the other one.
+// The probe of a build without CUDA; with CUDA, it is in probe.cc.
 #include "src/cuda/probe.h"
 
 namespace layercast {

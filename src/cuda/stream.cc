@@ -8,14 +8,14 @@
 namespace layercast {
 namespace {
 
-// About as long as it takes to be woken: a copy of a small tensor is done before.
+// How long a waiting thread polls: about as long as waking it takes. Copies of small tensors are done sooner.
 constexpr std::chrono::microseconds kAwake{30};
 
 }  // namespace
 
 CudaEvent::CudaEvent(int device) : device_(device) {
   const OnCudaDevice scope(device);
-  // Without the second flag the thread that waits spins.
+  // Without the second flag, the waiting thread would spin.
   CheckCuda(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming | cudaEventBlockingSync),
             "cudaEventCreateWithFlags", device);
 }

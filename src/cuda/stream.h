@@ -9,9 +9,9 @@ namespace layercast {
 
 class CudaStream;
 
-// A place in a stream. Whoever waits for one asks for some tens of microseconds, and then sleeps until the device says
-// that it is reached, as much late, and leaves the core to threads that compute: most waits are for copies of
-// megabytes. Move-only resource; thread-safe once recorded.
+// A place in a stream. A thread that waits for it polls for some tens of microseconds, and then sleeps until the device
+// reports it, which wakes the thread about as much later. Meanwhile it leaves the core to threads that compute: most
+// waits are for copies of megabytes. Move-only resource; thread-safe once recorded.
 class CudaEvent {
  public:
   explicit CudaEvent(int device);
@@ -19,9 +19,9 @@ class CudaEvent {
   CudaEvent& operator=(CudaEvent&& other) noexcept;
   ~CudaEvent();
 
-  // Behind what is queued in the stream now; a place recorded before is forgotten.
+  // Marks the place behind what is queued in the stream now, and forgets any place recorded before.
   void Record(const CudaStream& stream);
-  // The calling thread waits until the stream is there. An event that was never recorded is there.
+  // Waits until the stream has reached the place. An event that was never recorded counts as reached.
   void Synchronize() const;
   bool IsDone() const;
 
@@ -32,17 +32,17 @@ class CudaEvent {
   CUevent_st* handle_ = nullptr;
 };
 
-// An ordered queue of work. Never the default stream, and never waits for it or makes it wait. Move-only resource; one
-// thread at a time.
+// An ordered queue of work. It is never the default stream, and neither waits for that nor makes it wait. Move-only
+// resource; one thread at a time.
 class CudaStream {
  public:
-  // Throws kUnsupported, saying why, where there is no such device.
+  // Throws kUnsupported, saying why, if there is no such device.
   explicit CudaStream(int device);
   CudaStream(CudaStream&& other) noexcept;
   CudaStream& operator=(CudaStream&& other) noexcept;
   ~CudaStream();  // what is queued still runs
 
-  // The calling thread waits until all that is queued is done. Throws what went wrong in it.
+  // Waits until everything that is queued is done. Throws what went wrong in it.
   void Synchronize() const;
 
   int device() const { return device_; }

@@ -1,5 +1,5 @@
-// What one thread does for the digests of leaves (leaf_digests.h): four threads, a team, make one leaf's. On a device
-// leaf_digests.cu runs it; tests run it on the host, thread by thread.
+// What one thread does for the digests of leaves (leaf_digests.h). Four threads, a team, compute the digest of one
+// leaf. leaf_digests.cu runs it on a device; tests run it on the host, thread by thread.
 #pragma once
 
 #include "src/cuda/leaf_digests.h"
@@ -8,7 +8,7 @@
 
 namespace layercast::xxh3 {
 
-// As Digest has them; that one is of C++20.
+// A digest as Digest (layercast/version.h) lays it out, which is C++20.
 struct LeafDigest {
   std::uint64_t high;
   std::uint64_t low;
@@ -20,8 +20,8 @@ struct LeafArguments {
   LeafDigest* leaves;
 };
 
-// Value. Between the two calls the team's folds are added up: all that its threads ever say to each other. `bytes` is
-// aligned to kAlignment. There may be teams past the last leaf, which do nothing.
+// Value. Between the two calls the folds of the team's threads are added up, which is all that the threads exchange.
+// `bytes` must be aligned to kAlignment. Teams past the last leaf do nothing.
 template <std::size_t kAlignment>
 class LeafBody {
  public:
@@ -51,10 +51,11 @@ class LeafBody {
   unsigned thread_;
   const unsigned char* input_ = nullptr;
   std::uint64_t length_ = 0;
-  LeafDigest* digest_ = nullptr;  // null: past the last leaf
+  LeafDigest* digest_ = nullptr;  // null past the last leaf
 };
 
-// Where: `void Run<Body>(arguments, leaves)`, a device or the host. The widest loads that the address allows.
+// Runs the body with the widest loads that the address allows. `where` is a device or the host, and has `void
+// Run<Body>(arguments, leaves)`.
 template <class Where>
 void RunLeafDigests(const Where& where, const LeafArguments& arguments) {
   const std::uint64_t leaves = NumLeaves(arguments.count);

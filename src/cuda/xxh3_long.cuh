@@ -1,7 +1,7 @@
-// XXH3-128 of more than 240 bytes, by four threads (the specification's doc/xxhash_spec.md, "Large inputs"). Input is
-// stripes of 64 bytes, 16 of them a block; each of a stripe's eight words goes into an accumulator, and beside it into
-// its neighbour's, 2i + 1 beside 2i. So a thread that has such a pair needs nothing of the others until the end, where
-// the result is a sum of what each pair comes to.
+// XXH3-128 of more than 240 bytes, by four threads (the specification's doc/xxhash_spec.md, "Large inputs"). The input
+// consists of stripes of 64 bytes, 16 of which are a block. Each of a stripe's eight words goes into an accumulator,
+// and also into its neighbour's, 2i + 1 for 2i and the reverse. So a thread that has such a pair needs nothing from the
+// others until the end, where the result is a sum over what each pair contributes.
 #pragma once
 
 #include "src/base/check.h"
@@ -14,13 +14,13 @@ inline constexpr unsigned kStripe = 64;
 inline constexpr unsigned kStripesPerBlock = 16;
 inline constexpr unsigned kBlock = kStripe * kStripesPerBlock;
 
-// Two words of a stripe: a thread's.
+// A thread's two words of a stripe.
 struct Lanes {
   std::uint64_t words[2];
 };
 
-// Of bytes that are aligned to kAlignment: a device's compiler makes loads of as many of it. A device refuses them
-// where they are not aligned; a host would not, so it checks.
+// Loads a thread's words from an address aligned to kAlignment, which lets the device's compiler use loads of that many
+// bytes. A device refuses them if they are not aligned. A host would not, so it checks.
 template <std::size_t kAlignment>
 LAYERCAST_HOST_DEVICE inline Lanes LoadLanes(const unsigned char* from) {
 #ifndef __CUDA_ARCH__
@@ -37,7 +37,8 @@ LAYERCAST_HOST_DEVICE inline std::uint64_t InitialAccumulator(unsigned lane) {
   return kInitial[lane];
 }
 
-// Accumulators 2 * thread and 2 * thread + 1. Value. The secret's words that they meet stay in registers.
+// Accumulators 2 * thread and 2 * thread + 1. The words of the secret that they are combined with stay in registers.
+// Value.
 class LanePair {
  public:
   LAYERCAST_HOST_DEVICE explicit LanePair(unsigned thread)
@@ -46,10 +47,10 @@ class LanePair {
     for (unsigned i = 0; i < kSecretWords; ++i) secret_[i] = Secret64(offset_ + 8 * i);
   }
 
-  // All of the input, which starts at an address aligned to kAlignment.
+  // Takes in all of the input, which must start at an address aligned to kAlignment.
   template <std::size_t kAlignment>
   LAYERCAST_HOST_DEVICE void TakeIn(const unsigned char* input, std::uint64_t length) {
-    const auto stripes = static_cast<unsigned>((length - 1) / kStripe);  // but for the last 64 bytes
+    const auto stripes = static_cast<unsigned>((length - 1) / kStripe);  // without the last 64 bytes
     const unsigned char* block = input + offset_;
     for (unsigned left = stripes / kStripesPerBlock; left > 0; --left, block += kBlock) {
       TakeInStripes<kAlignment>(block, kStripesPerBlock);
@@ -63,14 +64,14 @@ class LanePair {
     }
   }
 
-  // What the pair adds to both halves of the hash.
+  // What the pair adds to each half of the hash.
   LAYERCAST_HOST_DEVICE Uint128 Fold() const { return {FoldWith(11 + offset_), FoldWith(117 + offset_)}; }
 
  private:
-  static constexpr unsigned kSecretWords = kStripesPerBlock + 2;  // stripe i meets i and i + 1; the last two scramble
-  static constexpr unsigned kInFlight = 8;                        // stripes that are being loaded
+  static constexpr unsigned kSecretWords = kStripesPerBlock + 2;  // stripe i uses i and i + 1, scrambling the last two
+  static constexpr unsigned kInFlight = 8;                        // stripes that are loaded at once
 
-  // The first `count` stripes of a block.
+  // Takes in the first `count` stripes of a block.
   template <std::size_t kAlignment>
   LAYERCAST_HOST_DEVICE void TakeInStripes(const unsigned char* block, unsigned count) {
     LAYERCAST_UNROLL
@@ -87,7 +88,8 @@ class LanePair {
     }
   }
 
-  // `last`: of the input's last 64 bytes, which may begin in the stripe before.
+  // Takes in the last stripes, and then the input's last 64 bytes, which may begin in the stripe before. `last` is
+  // where the thread's words of these are.
   template <std::size_t kAlignment, std::size_t kLastAlignment>
   LAYERCAST_HOST_DEVICE void TakeInEnd(const unsigned char* block, unsigned count, const unsigned char* last) {
     TakeInStripes<kAlignment>(block, count);
@@ -112,12 +114,12 @@ class LanePair {
     return MultiplyAndFold(acc_[0] ^ Secret64(secret), acc_[1] ^ Secret64(secret + 8));
   }
 
-  unsigned offset_;  // of the pair's words in a stripe
+  unsigned offset_;  // where the pair's words are in a stripe; bytes
   std::uint64_t acc_[2];
   std::uint64_t secret_[kSecretWords];
 };
 
-// `folds`: the sum of the four pairs'.
+// `folds` is the sum over the four pairs.
 LAYERCAST_HOST_DEVICE inline Uint128 FinishLong(const Uint128& folds, std::uint64_t length) {
   return {Avalanche(length * kPrime64_1 + folds.low), Avalanche(~(length * kPrime64_2) + folds.high)};
 }

@@ -1,4 +1,4 @@
-// XXH3-128 of at most 240 bytes, by one thread. The specification has a way of its own for every range of lengths
+// XXH3-128 of at most 240 bytes, by one thread. The specification defines it separately for each range of lengths
 // (doc/xxhash_spec.md, "Small inputs" and "Medium inputs"). Only a last leaf is so short, so nothing here is tuned.
 #pragma once
 
@@ -71,7 +71,7 @@ LAYERCAST_HOST_DEVICE inline Uint128 FinishMixed(const Uint128& acc, std::uint64
   return {Avalanche(low), 0 - Avalanche(high)};
 }
 
-// From the middle to both ends.
+// Goes from the middle to both ends.
 LAYERCAST_HOST_DEVICE inline Uint128 Hash17To128(const unsigned char* input, std::uint64_t length) {
   Uint128 acc{length * kPrime64_1, 0};
   for (auto pairs = static_cast<unsigned>(length - 1) / 32 + 1; pairs > 0; --pairs) {

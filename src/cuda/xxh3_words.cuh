@@ -1,7 +1,7 @@
-// What all of XXH3 is made of: its primes, its default secret, and how 64-bit words are mixed. Written from the
-// specification of XXH3 (xxHash, doc/xxhash_spec.md, "XXH3 Algorithm Overview"), whose names these are; the seed is 0
-// throughout, so what would add it is left out. The same code on a device and on the host, which is how tests run it
-// without one. Both are little-endian.
+// What all parts of XXH3 use: its primes, its default secret, and how 64-bit words are mixed. Written from the
+// specification of XXH3 (xxHash, doc/xxhash_spec.md, "XXH3 Algorithm Overview"), whose names these are. The seed is
+// always 0, so what would add it is left out. The code is the same on a device and on the host, which is how tests run
+// it without a device. Both are little-endian.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ LAYERCAST_HOST_DEVICE inline Word Read(const unsigned char* from) {
   return word;
 }
 
-// Eight bytes of the default secret's 192, from `offset` on. A constant where `offset` is.
+// Eight of the 192 bytes of the default secret, from `offset` on. A constant if `offset` is one.
 LAYERCAST_HOST_DEVICE inline std::uint64_t Secret64(unsigned offset) {
   static constexpr std::uint64_t kSecret[24] = {
       0xbe4ba423396cfeb8U, 0x1cad21f72c81017cU, 0xdb979083e96dd4deU, 0x1f67b3b7a4a44072U, 0x78e5c0cc4ee679cbU,

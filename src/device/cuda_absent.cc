@@ -1,4 +1,4 @@
-// A build without CUDA; cuda_device_stream.cc is the other one.
+// OpenCudaStream of a build without CUDA; with CUDA, it is in cuda_device_stream.cc.
 #include <string>
 
 #include "layercast/error.h"

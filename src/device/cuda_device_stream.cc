@@ -15,7 +15,7 @@
 namespace layercast {
 namespace {
 
-// The bits in which all elements of a type are alike that are no finite numbers; mask 0: it has none.
+// An element of a type is NaN or infinite if (bits & mask) == value. If mask is 0, none is.
 struct NonFinite {
   std::uint64_t mask = 0;
   std::uint64_t value = 0;
@@ -119,7 +119,7 @@ DeviceStream::Ticket CudaDeviceStream::Record() {
 void CudaDeviceStream::Wait(Ticket ticket) {
   const auto later = std::ranges::upper_bound(recorded_, ticket, {}, &Recorded::ticket);
   if (later == recorded_.begin()) return;
-  std::prev(later)->event.Synchronize();  // those before it are reached then: one sleep, not one for each
+  std::prev(later)->event.Synchronize();  // all before it are reached too: one sleep, not several
   while (!recorded_.empty() && recorded_.front().ticket <= ticket) Forget();
 }
 

@@ -1,5 +1,5 @@
-// DeviceStream by CUDA: copies by the copy engines, all else by kernels. There where the build has CUDA
-// (LAYERCAST_HAVE_CUDA); for OpenCudaStream, and for streams that do more. Includes nothing of CUDA.
+// DeviceStream by CUDA: copies are done by the copy engines, everything else by kernels. Available if the build has
+// CUDA (LAYERCAST_HAVE_CUDA). Used by OpenCudaStream, and as a base of streams that do more. Includes nothing of CUDA.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace layercast {
 
-// Resource; one thread at a time. The base is virtual so that the stream of a derived interface can take all this over
-// (engine_side/device/cuda_reload_stream.cc).
+// Resource; one thread at a time. The base is virtual so that a stream with a derived interface can inherit everything
+// here (engine_side/device/cuda_reload_stream.cc).
 class CudaDeviceStream : public virtual DeviceStream {
  public:
-  // Loads the kernels that it starts.
+  // Loads the kernels that the stream starts.
   explicit CudaDeviceStream(int device);
 
   Device device() const override { return {Device::Kind::kCuda, stream_.device()}; }
@@ -37,9 +37,9 @@ class CudaDeviceStream : public virtual DeviceStream {
   void Wait(Ticket ticket) override;
 
  protected:
-  // What a derived stream's own kernels are queued on.
+  // The CUDA stream, on which a derived stream queues its own kernels.
   const CudaStream& stream() const { return stream_; }
-  // Rows between places on the device, by one copy of two dimensions (src/cuda/row_copy.h).
+  // Copies rows between places on the device, by one two-dimensional copy (src/cuda/row_copy.h).
   void CopyRows(const std::byte* from, std::size_t from_stride, std::byte* to, std::size_t to_stride,
                 std::size_t row_bytes, std::size_t rows);
 
@@ -54,7 +54,7 @@ class CudaDeviceStream : public virtual DeviceStream {
   CudaMemory memory_{stream_};
   PinnedMemory pinned_{stream_.device()};
   Ticket last_ = 0;
-  std::deque<Recorded> recorded_;  // not known to be done
+  std::deque<Recorded> recorded_;  // tickets that are not known to be reached
   std::vector<CudaEvent> spare_;
 };
 

@@ -1,4 +1,5 @@
-// What kernels found wrong with values in device memory. Includes nothing of CUDA, and is C++17 too.
+// What kernels found wrong with values in device memory. Used by kernels that check values, and by those who start
+// them. Includes nothing of CUDA, and is valid C++17.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,16 @@
 namespace layercast {
 
 // One word of device memory, into which kernels merge the first wrong value of a tensor (by index; NaN and infinity
-// before magnitudes that are too large). Set all its bytes to 0xff, run the kernels of a tensor, of several pieces too,
-// and read it back when it suits: until then nothing that the kernels made of the tensor may be used.
-using CudaFaultWord = unsigned long long;  // as atomicMin wants it
+// come before magnitudes that are too large). Set all its bytes to 0xff, run the kernels of a tensor, perhaps on
+// several pieces, and read the word back at any time after that. Until then nothing that the kernels made of the tensor
+// may be used.
+using CudaFaultWord = unsigned long long;  // the type that atomicMin takes
 inline constexpr CudaFaultWord kNoCudaFault = ~CudaFaultWord{0};
 
 struct CudaFault {
   enum class Kind : std::uint8_t { kNan, kInfinity, kMinusInfinity, kAboveAmax };
   Kind kind;
-  std::int64_t index;  // of a matrix: row * cols + col, rows counted from the weight's first
+  std::int64_t index;  // in a matrix row * cols + col; rows count from the weight's first
 };
 
 LAYERCAST_HOST_DEVICE constexpr CudaFaultWord EncodeCudaFault(CudaFault fault) {
@@ -24,7 +26,7 @@ LAYERCAST_HOST_DEVICE constexpr CudaFaultWord EncodeCudaFault(CudaFault fault) {
   return last | static_cast<CudaFaultWord>(fault.index) << 2 | static_cast<CudaFaultWord>(fault.kind);
 }
 
-// `word` is not kNoCudaFault.
+// `word` must not be kNoCudaFault.
 LAYERCAST_HOST_DEVICE constexpr CudaFault DecodeCudaFault(CudaFaultWord word) {
   return {static_cast<CudaFault::Kind>(word & 3), static_cast<std::int64_t>((word & ~(CudaFaultWord{1} << 63)) >> 2)};
 }

@@ -1,4 +1,4 @@
-// A weight in device memory, as CUDA kernels take it. Includes nothing of CUDA, and is C++17 too.
+// A weight in device memory, as CUDA kernels take it. Includes nothing of CUDA, and is valid C++17.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace layercast {
 
 enum class DType : std::uint8_t;  // layercast/dtype.h
 
-// Rows [first_row, first_row + rows) of a weight, all of its columns; bf16, f16 or f32. Value; the memory is borrowed.
+// Rows [first_row, first_row + rows) of a weight, with all of its columns; bf16, f16 or f32. Value; borrows the memory.
 struct CudaMatrix {
   DType dtype;
   const void* data = nullptr;

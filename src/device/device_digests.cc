@@ -9,7 +9,8 @@
 namespace layercast {
 namespace {
 
-// At once: whole leaves, of whatever elements. Four threads make a leaf, so few leaves leave multiprocessors idle.
+// Bytes that are digested at once: whole leaves, and whole elements of any type. Four threads compute a leaf, so with
+// few leaves multiprocessors would be idle.
 constexpr std::size_t kPartBytes = std::size_t{1} << 30;
 constexpr std::size_t kPackedBytes = std::size_t{4} << 20;
 
@@ -49,7 +50,7 @@ void DeviceDigests::Add(const GatheredBytes& from, Digest& digest) {
   } while (done < from.bytes);
 }
 
-// Tensors come one behind the other, each in as many visits as it takes.
+// Leaves arrive tensor by tensor, those of each in one or several visits.
 void DeviceDigests::AddPart(const std::byte* from, std::size_t bytes, std::size_t tensor_bytes, Digest& digest) {
   if (!leaves_) leaves_ = Buffer(memory_, NumLeaves(kPartBytes) * sizeof(Digest));
   stream_.LeafDigests(from, bytes, reinterpret_cast<Digest*>(leaves_.data()));

@@ -1,5 +1,5 @@
-// Digests of tensors that lie on a device, which makes their leaves; the host puts those together, a few thousandths of
-// the bytes.
+// Digests of tensors that lie on a device. The device computes the digests of their leaves; the host combines these,
+// which are a few thousandths of the bytes. Used by publishers, committers and readers of captured buffers.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +15,34 @@
 
 namespace layercast {
 
-// Resource; one thread only. What it borrows outlives it.
+// Resource; one thread only. What it borrows must outlive it.
 class DeviceDigests {
  public:
-  // `memory`: of the device, for what the bytes go through.
+  // `memory` is device memory, for leaves and for packed bytes.
   DeviceDigests(DeviceStream& stream, Download& download, MemoryResource& memory)
       : stream_(stream), download_(download), memory_(memory) {}
   DeviceDigests(const DeviceDigests&) = delete;
   DeviceDigests& operator=(const DeviceDigests&) = delete;
   ~DeviceDigests() { download_.Drop(); }
 
-  // `digest` is there after Finish. Until then the bytes stay as they are.
+  // Adds a tensor of contiguous bytes. `digest` is set by Finish or before, and until then the bytes must not change.
   void Add(const std::byte* from, std::size_t bytes, Digest& digest);
-  // Of the views' bytes, one after the other.
+  // Adds a tensor that consists of the views' bytes, one after the other.
   void Add(std::span<const RegionView> views, Digest& digest);
-  // Of bytes that lie in no one run. They are gathered during this call.
+  // Adds a tensor that is not one contiguous run. Its bytes are gathered during this call.
   void Add(const GatheredBytes& from, Digest& digest);
   void Finish() { download_.Finish(); }
 
  private:
-  // Makes the leaves of a part of a tensor, and brings them to the host: the last part's make its digest.
+  // Computes the leaf digests of a part of a tensor, and brings them to the host. The last part's complete its digest.
   void AddPart(const std::byte* from, std::size_t bytes, std::size_t tensor_bytes, Digest& digest);
 
   DeviceStream& stream_;
   Download& download_;
   MemoryResource& memory_;
   Buffer leaves_;                // on the device, of one part: the stream keeps its uses apart
-  Buffer packed_;                // so are these
-  std::vector<Digest> arrived_;  // leaves of the tensor that is coming
+  Buffer packed_;                // packed bytes, likewise
+  std::vector<Digest> arrived_;  // on the host: leaves of the tensor that is arriving
   std::size_t arrived_bytes_ = 0;
 };
 

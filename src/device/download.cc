@@ -9,7 +9,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kPartAlignment = 16;  // of whatever elements
+constexpr std::size_t kPartAlignment = 16;  // whole elements of any type
 
 }  // namespace
 
@@ -19,7 +19,8 @@ void Download::Open() {
   }
 }
 
-// What is in the current block is on its way; what is in the other one is looked at, and its room taken next.
+// Goes on to the other block. The copies into the current block are on their way. What is in the other block is
+// visited, and its room is free then.
 void Download::Turn() {
   blocks_[current_].arrived = stream_.Record();
   current_ = (current_ + 1) % blocks_.size();
@@ -31,7 +32,7 @@ void Download::Turn() {
   for (const Part& part : parts) part.visit(block.pinned.span().subspan(part.offset, part.bytes));
 }
 
-// The current block, with room for so many bytes at least.
+// Returns the current block, which has room for at least so many bytes.
 Download::Block& Download::WithRoom(std::size_t bytes) {
   if (blocks_[current_].used + bytes > block_bytes_) Turn();
   Block& block = blocks_[current_];
@@ -82,7 +83,7 @@ void Download::Drop() {
   }
 }
 
-// A copy that is on its way writes into pinned memory.
+// Waits, because copies on their way write into the pinned memory.
 Download::~Download() {
   if (!blocks_[0].pinned && !blocks_[1].pinned) return;
   try {

@@ -1,5 +1,5 @@
-// Brings bytes from a device to the host, a block at a time, in order: while one is looked at the next is on its way.
-// For what the host computes of them, and for captured buffers read back.
+// Brings bytes from a device to the host, a block at a time and in order: while one block is looked at, the next is on
+// its way. Used for what the host computes from them, and to read captured buffers back.
 #pragma once
 
 #include <array>
@@ -13,8 +13,7 @@
 
 namespace layercast {
 
-// Resource; one thread only. Takes its memory at the first use, unless it was opened before, and keeps it. The stream
-// outlives it.
+// Resource; one thread only. Takes its memory at the first use, or in Open, and keeps it. The stream must outlive it.
 class Download {
  public:
   using Visit = std::function<void(std::span<const std::byte> bytes)>;
@@ -24,16 +23,16 @@ class Download {
   Download& operator=(const Download&) = delete;
   ~Download();
 
-  // Takes the pinned memory, as UploadRing does.
+  // Takes the pinned memory, which is best done early; see UploadRing::Open.
   void Open();
 
-  // `visit` sees the bytes in order, in as many calls as it takes, once at least: during this call and later ones, the
-  // last by Finish.
+  // Reads contiguous bytes. `visit` sees them in order, in one or several calls, which are made during this and later
+  // calls of this object, the last of them by Finish.
   void Read(const std::byte* from, std::size_t bytes, const Visit& visit);
-  // The same of bytes that lie in no one run. They are gathered during this call.
+  // Reads bytes that are not one contiguous run. They are gathered during this call.
   void Read(const GatheredBytes& from, const Visit& visit);
   void Finish();
-  // What was asked for and not looked at yet is forgotten.
+  // Forgets what was asked for and was not visited yet.
   void Drop();
 
  private:

@@ -7,7 +7,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kSlotAlignment = 256;  // what a device reads in one go, and more
+constexpr std::size_t kSlotAlignment = 256;  // no less than what a device reads in one go
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// fp8_per_block: a block of threads for each 128 x 128 elements, which stay in registers between their scale and their
-// codes.
+// The CUDA kernel of fp8_per_block: one block of threads for each 128 x 128 elements, which stay in registers between
+// the computation of their scale and their encoding.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class BlockBody {
     Source source;
     std::uint32_t blocks_of_row;
     bool power_of_two;
-    unsigned char* values;  // of the source's first row
+    unsigned char* values;  // begin at the source's first row
     float* scales;
   };
   static constexpr int kThreads = 256;
@@ -86,7 +86,7 @@ class BlockBody {
   const Seat seat_;
   bool wrong_ = false;
   std::int64_t row_ = 0;   // of the thread's first unit
-  std::int64_t unit_ = 0;  // of each, in its row
+  std::int64_t unit_ = 0;  // of every unit of the thread, in its row
   Unit<Type> units_[kHeld];
 };
 

@@ -1,4 +1,4 @@
-// none: every unit as it is, once it has been looked at.
+// The CUDA kernel of none: every unit is checked, and stored as it is.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class CopyBody {
   struct Arguments {
     Source source;
     Parts parts;
-    unsigned char* values;  // of the source's first row
+    unsigned char* values;  // begin at the source's first row
   };
   static constexpr int kMaxima = 1;
   static constexpr int kSharers = 1;

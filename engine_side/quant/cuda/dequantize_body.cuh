@@ -1,5 +1,5 @@
-// Codes and scales, as a recipe's kernel tensors hold them, back to full precision: the bits of
-// engine_side/quant/dequantize.h. What one thread does: some columns of a row.
+// Turns codes and scales, as a recipe's kernel tensors hold them, back to full precision, with the bits of
+// engine_side/quant/dequantize.h. A thread does some columns of a row.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ LAYERCAST_HOST_DEVICE inline float E8M0Value(std::uint32_t code) {
   return FloatOfBits(code == 0 ? 0x00400000U : code == 0xff ? kNanBits : code << 23);
 }
 
-// Each reads element `index` of a weight, row-major.
+// The types of codes. At reads element `index` of a weight, row-major.
 struct E4M3Elements {
   LAYERCAST_HOST_DEVICE static float At(const std::uint8_t* codes, std::int64_t index) {
     return SignedE4M3(codes[index]);
@@ -72,7 +72,7 @@ struct DequantizeColumns {
   }
 };
 
-// Calls body(Elements{}).
+// Calls body(Elements{}) for the codes' dtype.
 template <class Body>
 void ForElementsOf(DType elements, const Body& body) {
   if (elements == kDTypeF8E4M3) return body(E4M3Elements{});
@@ -81,7 +81,7 @@ void ForElementsOf(DType elements, const Body& body) {
   throw Error(ErrorCode::kInternal, "no codes of dtype " + std::to_string(static_cast<int>(elements)));
 }
 
-// Calls body(To{}).
+// Calls body(To{}) for the dtype of the values.
 template <class Body>
 void ForWeightType(DType dtype, const Body& body) {
   if (dtype == kDTypeBF16) return body(conversions::BF16{});

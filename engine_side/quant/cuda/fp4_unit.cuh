@@ -1,4 +1,4 @@
-// A unit of weights to eight e2m1 codes, two in a byte: used by every recipe of four bits.
+// Turns a unit of weights into eight e2m1 codes, two in a byte. Used by every recipe of four bits.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace layercast::cuda {
 
-// The codes of four elements, in bytes 0 and 2.
+// The codes of four elements, two each in bytes 0 and 2.
 template <bool kSaturates, class Type>
 LAYERCAST_HOST_DEVICE std::uint32_t EncodeHalfE2M1(const Unit<Type>& unit, int half, float factor) {
   std::uint32_t code[4];
@@ -23,7 +23,7 @@ LAYERCAST_HOST_DEVICE std::uint32_t EncodeHalfE2M1(const Unit<Type>& unit, int h
   return codes | codes >> 4;
 }
 
-// The codes of w * factor, whose magnitude is above 6 only where kSaturates.
+// The codes of w * factor, whose magnitude may be above 6 only if kSaturates.
 template <bool kSaturates, class Type>
 LAYERCAST_HOST_DEVICE void EncodeE2M1(const Unit<Type>& unit, float factor, std::uint32_t (&codes)[1]) {
   codes[0] =

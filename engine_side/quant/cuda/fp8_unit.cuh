@@ -1,4 +1,4 @@
-// A unit of weights to eight FP8 codes: used by every FP8 body.
+// Turns a unit of weights into eight FP8 codes. Used by every FP8 body.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace layercast::cuda {
 
-// Four of a unit's codes, by the device's cast.
+// Four of a unit's codes, made by the device's cast.
 template <class Type, class Quotient>
 LAYERCAST_HOST_DEVICE std::uint32_t CastHalfToE4M3(const Unit<Type>& unit, int half, const Quotient& quotient) {
   float quotients[4];
@@ -17,7 +17,7 @@ LAYERCAST_HOST_DEVICE std::uint32_t CastHalfToE4M3(const Unit<Type>& unit, int h
   return CastToE4M3(quotients[0], quotients[1]) | CastToE4M3(quotients[2], quotients[3]) << 16;
 }
 
-// The same codes, from magnitudes and signs.
+// The codes of CastHalfToE4M3, made by E4M3Code from magnitudes and signs.
 template <class Type, class Quotient>
 LAYERCAST_HOST_DEVICE std::uint32_t EncodeHalfE4M3(const Unit<Type>& unit, int half, const Quotient& quotient) {
   std::uint32_t code[4];
@@ -27,7 +27,7 @@ LAYERCAST_HOST_DEVICE std::uint32_t EncodeHalfE4M3(const Unit<Type>& unit, int h
   return (LowBytes(code[0], code[1], code[2], code[3]) & ~kSigns) | (Type::HighBytes(unit.words, half) & kSigns);
 }
 
-// The codes of quotient(w), whose magnitude is below 464.
+// The codes of quotient(w), whose magnitude must be below 464.
 template <class Type, class Quotient>
 LAYERCAST_HOST_DEVICE void EncodeE4M3(const Unit<Type>& unit, const Quotient& quotient, std::uint32_t (&codes)[2]) {
   LAYERCAST_UNROLL
@@ -40,7 +40,7 @@ LAYERCAST_HOST_DEVICE void EncodeE4M3(const Unit<Type>& unit, const Quotient& qu
   }
 }
 
-// Two quotients, of either sign: w * (1/s), and w / s. They decide ties differently.
+// The two quotients, w * (1/s) and w / s, of any sign. They decide ties differently.
 struct ByReciprocal {
   float reciprocal;
   LAYERCAST_HOST_DEVICE float operator()(float w) const { return w * reciprocal; }

@@ -1,4 +1,4 @@
-// The largest magnitude that a recipe's scales are made from, where its caller gives one.
+// The largest magnitude that a recipe's scales are made from, if its caller gives one. Used by the bodies.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ LAYERCAST_HOST_DEVICE inline float AmaxValue(const CudaTensorAmax& amax) {
   return amax.device == nullptr ? amax.value : *amax.device;
 }
 
-// What magnitudes of a type may be, at most, where scales are made from `amax`, which is not negative.
+// The bits that the magnitudes of a type may have at most if scales are made from `amax`, which must not be negative.
 template <class Type>
 LAYERCAST_HOST_DEVICE std::uint32_t LimitOf(float amax) {
   const std::uint32_t bits = BitsOfFloat(amax);

@@ -1,4 +1,4 @@
-// fp8_per_tensor: every unit by itself, all with one scale.
+// The CUDA kernel of fp8_per_tensor: every unit is encoded on its own, all with the same scale.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class OneScaleBody {
     Source source;
     Parts parts;
     CudaTensorAmax amax;
-    unsigned char* values;  // of the source's first row
+    unsigned char* values;  // begin at the source's first row
     float* scale;
   };
   static constexpr int kMaxima = 1;

@@ -1,5 +1,5 @@
-// Codes of a weight that has one scale, brought to a larger one where they lie: what one thread does
-// (engine_side/quant/rescale.h). `factor` is 1 / the larger scale.
+// Rescales the codes of a weight that has one scale to a larger one, in place (engine_side/quant/rescale.h): what one
+// thread does. `factor` is 1 / the larger scale.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace layercast::cuda {
 
-// A code that is NaN stays, for others to refuse.
+// A code that is NaN is left as it is, for others to refuse.
 LAYERCAST_HOST_DEVICE inline std::uint32_t RescaledE4M3(std::uint32_t code, float from, float factor) {
   constexpr std::uint32_t kNan = 0x7f;
   const std::uint32_t magnitude = code & 0x7f;
@@ -18,7 +18,7 @@ LAYERCAST_HOST_DEVICE inline std::uint32_t RescaledE4M3(std::uint32_t code, floa
   return (code & 0x80) | (E4M3Code(value < kFp8Max ? value : kFp8Max) & 0x7f);
 }
 
-// FP8 per tensor: sixteen codes, at once if kWide.
+// FP8 per tensor: a thread does sixteen codes, and loads and stores them at once if kWide.
 template <bool kWide>
 struct RescaleCodes {
   static constexpr std::int64_t kCodes = 16;
@@ -50,7 +50,7 @@ struct RescaleCodes {
   }
 };
 
-// NVFP4: one block.
+// NVFP4: a thread does one block.
 template <bool kWide>
 struct RescaleNvfp4Block {
   static constexpr int kBytes = static_cast<int>(kNvfp4Block) / 2;

@@ -1,6 +1,7 @@
-// fp8_per_channel and int8_per_channel: a team for each row, which stays in registers between its scale and its codes.
-// A row longer than a block holds is read twice, the second time from a cache. Blocks are half of what could be: while
-// one waits for its row, another one of the multiprocessor encodes.
+// The CUDA kernel of fp8_per_channel and int8_per_channel: a team of threads for each row, which stays in registers
+// between the computation of its scale and its encoding. A row that is longer than a block of threads can hold is read
+// twice, the second time from a cache. Blocks have half of the threads that they could have, so that while one waits
+// for its row, another one of the multiprocessor encodes.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@ class Int8RowEncoder {
   const float scale;
 
  private:
-  static constexpr float kSmallest = 7.888609e-31F;  // 2^-100: from here on remainders are exact, and |w / s| < 127.5
+  static constexpr float kSmallest = 7.888609e-31F;  // 2^-100: from here on, remainders are exact, and |w / s| < 127.5
   static constexpr float kEnlarge = 1.2676506e30F;   // 2^100, which both sides of a smaller quotient are multiplied by
 
   struct ByTinyScale {
@@ -76,7 +77,7 @@ class RowBody {
  public:
   struct Arguments {
     Source source;
-    const float* row_amax;  // these three of the source's first row on
+    const float* row_amax;  // these three begin at the source's first row
     unsigned char* values;
     float* scales;
   };
@@ -104,7 +105,7 @@ class RowBody {
     if (arguments_.row_amax != nullptr) amax[0] = BitsOfFloat(given);
   }
 
-  // From the end, which is what the thread holds already, to the beginning.
+  // Encodes the row from its end, which the thread holds already, to its beginning.
   LAYERCAST_HOST_DEVICE void Encode(const std::uint32_t (&amax)[kMaxima]) {
     if (!here_) return;
     const Encoder encoder(FloatOfBits(amax[0]));

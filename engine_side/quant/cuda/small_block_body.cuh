@@ -1,4 +1,4 @@
-// mxfp8, mxfp4 and nvfp4: blocks of 32 or 16 columns, each shared by a few lanes next to each other.
+// The CUDA kernel of mxfp8, mxfp4 and nvfp4: blocks of 32 or 16 columns, each shared by a few neighbouring lanes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace layercast::cuda {
 
 struct Mxfp8Format {
   static constexpr int kBlock = static_cast<int>(kMxBlock);
-  static constexpr int kCodeWords = 2;  // of a unit
+  static constexpr int kCodeWords = 2;  // words of codes for a unit
   static constexpr bool kHasAmax = false;
 
   LAYERCAST_HOST_DEVICE explicit Mxfp8Format(float /*amax*/) {}
@@ -49,7 +49,7 @@ class Nvfp4Format {
   static constexpr int kCodeWords = 1;
   static constexpr bool kHasAmax = true;
 
-  // `amax` of the whole weight.
+  // `amax` is that of the whole weight.
   LAYERCAST_HOST_DEVICE explicit Nvfp4Format(float amax)
       : global_(IsZeroNvfp4(amax) ? 0.0F : Nvfp4GlobalFactor(amax)) {}
   LAYERCAST_HOST_DEVICE float GlobalScale() const { return global_ == 0.0F ? 0.0F : 1.0F / global_; }
@@ -62,7 +62,7 @@ class Nvfp4Format {
   LAYERCAST_HOST_DEVICE void Encode(const Unit<Type>& unit, std::uint8_t scale, std::uint32_t (&codes)[1]) const {
     codes[0] = 0;
     if (scale == 0) return;
-    EncodeE2M1<true>(unit, global_ / E4M3Value(scale), codes);  // a block scale that was rounded down makes more than 6
+    EncodeE2M1<true>(unit, global_ / E4M3Value(scale), codes);  // a block scale rounded down gives more than 6
   }
 
  private:
@@ -75,8 +75,8 @@ class SmallBlockBody {
   struct Arguments {
     Source source;
     Parts parts;
-    CudaTensorAmax amax;    // if the format has one
-    unsigned char* values;  // these two of the source's first row on
+    CudaTensorAmax amax;    // used if Format::kHasAmax
+    unsigned char* values;  // these two begin at the source's first row
     std::uint8_t* scales;
     float* global_scale;
   };

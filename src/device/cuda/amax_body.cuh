@@ -1,4 +1,4 @@
-// The largest finite magnitude of a weight, or of each row.
+// The CUDA kernel for the largest finite magnitude of a weight, or of each of its rows.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace layercast::cuda {
 
-// Of all units that are held.
+// The largest finite magnitude of all units that are held.
 template <class Access>
 LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const HeldUnits<Access>& units) {
   using Type = typename Access::Type;
@@ -24,8 +24,8 @@ LAYERCAST_HOST_DEVICE std::uint32_t LargestFiniteOf(const HeldUnits<Access>& uni
 
 inline constexpr int kAmaxThreads = 256;
 
-// A team goes through one part of a row, several times what it can hold. The magnitude is the weight's; with WholeRows
-// each row's.
+// A team goes through one part of a row, which may be several times what it can hold. The result is the weight's
+// magnitude or, with WholeRows, each row's.
 template <class Access, class Parts>
 class AmaxBody {
  public:
@@ -72,7 +72,7 @@ class AmaxBody {
   }
 
  private:
-  // Of the whole part that the team went through.
+  // Reports the faults in the whole part that the team went through.
   LAYERCAST_HOST_DEVICE void ReportAll() {
     const std::int64_t first = arguments_.parts.PartOf(seat_.team) * arguments_.units_of_part;
     for (std::int64_t unit = 0; unit < arguments_.units_of_part; unit += units_.OfTeam(seat_)) {
@@ -90,7 +90,7 @@ class AmaxBody {
 
 template <class Runner>
 void RunAmax(const Runner& runner, const CudaMatrix& piece, float* amax, CudaFaultWord* fault) {
-  constexpr std::int64_t kBlocks = 2048;  // fill any device several times over, and merge quickly
+  constexpr std::int64_t kBlocks = 2048;  // enough to fill any device several times, and few enough to merge quickly
   constexpr std::int64_t kMostRounds = 16;
   const Source source = FlatSourceOf(piece, fault);
   ForAccess(piece.dtype, source, nullptr, 1, [&](auto access) {

@@ -1,5 +1,5 @@
-// The largest finite magnitude of each column of each of several matrices: what one thread does, with some rows of one
-// column. Threads next to each other have columns next to each other.
+// The CUDA kernel for the largest finite magnitude of each column of each of several matrices. A thread does some rows
+// of one column, and neighbouring threads have neighbouring columns.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// From a call that queues a kernel to the kernel's body: which types, which way to reach memory, how many teams. Host
-// code, but for the few lines that bodies ask.
+// The way from a call that queues a kernel to the kernel's body: for which types, with which access to memory, and for
+// how many teams. This is host code, except for the few lines that bodies call.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace layercast::cuda {
 
-// layercast/dtype.h is C++20; the numbers are part of the wire format (and tests compare them).
+// The numbers of DType, which are part of the wire format. They are repeated here because layercast/dtype.h is C++20;
+// tests compare them.
 inline constexpr auto kDTypeF4 = static_cast<DType>(1);
 inline constexpr auto kDTypeI8 = static_cast<DType>(5);
 inline constexpr auto kDTypeF8E4M3 = static_cast<DType>(7);
@@ -56,7 +57,7 @@ inline Source SourceOf(const CudaMatrix& matrix, CudaFaultWord* fault) {
           fault};
 }
 
-// Rows without gaps are one long row, to recipes that know no rows.
+// A matrix as a source. Rows without gaps become one long row, for recipes to which rows mean nothing.
 inline Source FlatSourceOf(const CudaMatrix& matrix, CudaFaultWord* fault) {
   Source source = SourceOf(matrix, fault);
   ForType(matrix.dtype, [&](auto type) {
@@ -68,7 +69,7 @@ inline Source FlatSourceOf(const CudaMatrix& matrix, CudaFaultWord* fault) {
   return source;
 }
 
-// Calls body(Access{}) for what the weight and its values allow, of which a unit takes `unit_bytes`.
+// Calls body(Access{}) for the widest access that the weight and its values allow. A unit's values take `unit_bytes`.
 template <class Body>
 void ForAccess(DType dtype, const Source& source, const void* values, std::int64_t unit_bytes, const Body& body) {
   const bool whole = source.cols % kUnit == 0 && source.row_stride % 16 == 0 && IsAligned(source.data, 16) &&
@@ -83,8 +84,8 @@ void ForAccess(DType dtype, const Source& source, const void* values, std::int64
   });
 }
 
-// Which row a team works on, and which part of it: one of these.
-// Rows cut into parts, one for each team.
+// The following types say which row a team works on, and which part of it. This one is for rows that are cut into
+// parts, one for each team.
 struct RowParts {
   std::uint32_t of_row = 1;
 
@@ -96,20 +97,20 @@ struct RowParts {
   }
 };
 
-// The only row cut into parts: nothing is to be divided, nor multiplied by a row's number.
+// For a single row that is cut into parts, which needs no division and no multiplication by a row's number.
 struct OneRowParts {
   LAYERCAST_HOST_DEVICE static std::int64_t RowOf(std::int64_t /*team*/) { return 0; }
   LAYERCAST_HOST_DEVICE static std::int64_t PartOf(std::int64_t team) { return team; }
 };
 
-// A row for each team.
+// For one row for each team.
 struct WholeRows {
   LAYERCAST_HOST_DEVICE static std::int64_t RowOf(std::int64_t team) { return team; }
   LAYERCAST_HOST_DEVICE static std::int64_t PartOf(std::int64_t /*team*/) { return 0; }
 };
 
-// Calls body(parts, number of teams), for parts of at most so many units each. There is one team at least, since what
-// is written once is written for an empty weight too.
+// Calls body(parts, number of teams) for parts of at most `units` units each. There is at least one team, because what
+// is written once must be written for an empty weight too.
 template <class Body>
 void ForParts(const Source& source, std::int64_t units, const Body& body) {
   const std::int64_t of_row = (source.units() + units - 1) / units;
@@ -121,8 +122,8 @@ void ForParts(const Source& source, std::int64_t units, const Body& body) {
   }
 }
 
-// Calls body(matrix) with matrices that take, between them, every way to a kernel: of each type, of whole units or not,
-// with rows that lie apart or one alone. There are no bytes behind them.
+// Calls body(matrix) with matrices that, between them, lead to every variant of a kernel: of each type, with whole
+// units or not, with rows that lie apart or a single row. There are no bytes behind them.
 template <class Body>
 void ForEveryWay(const Body& body) {
   constexpr std::int64_t kApart = 1024;

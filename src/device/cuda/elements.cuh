@@ -1,4 +1,5 @@
-// The types that weights come in, eight elements at a time (a *unit*, what one thread loads at once). Values.
+// The types that weights come in, eight elements at a time. Eight elements are a *unit*, which one thread loads at
+// once. Values. Used by the bodies of kernels.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ struct Unit {
 };
 
 // Each type has
-//   kBytes          of an element
-//   kInfinity       its magnitude, as Magnitude gives it
-//   Magnitude(words, i), the bits of |element i| as an fp32: NaNs are above kInfinity, and numbers below
+//   kBytes          bytes of an element
+//   kInfinity       infinity's magnitude, as Magnitude gives it
+//   Magnitude(words, i), the bits of |element i| as an fp32: those of NaN are above kInfinity, those of numbers below
 //   Value(words, i), element i as an fp32, if it is a number
 //   HighBytes(words, half), bytes whose top bits are the signs of elements 4 * half ... 4 * half + 3
 
@@ -39,7 +40,7 @@ struct BF16 {
 
 struct F16 {
   static constexpr int kBytes = 2;
-  static constexpr std::uint32_t kInfinity = 0x47800000U;  // its exponent, moved like any other, makes 65536
+  static constexpr std::uint32_t kInfinity = 0x47800000U;  // its exponent, rebiased like any other, makes 65536
   LAYERCAST_HOST_DEVICE static std::uint32_t Magnitude(const std::uint32_t* words, int i) {
     return BitsOfFloat(Rebiased((i % 2 == 0 ? words[i / 2] << 13 : words[i / 2] >> 3) & kMoved));
   }
@@ -52,8 +53,8 @@ struct F16 {
   }
 
  private:
-  static constexpr std::uint32_t kMoved = 0x7fffU << 13;  // where an fp32 has them
-  // Times 2^112 rebiases the exponent and normalizes subnormals, exactly.
+  static constexpr std::uint32_t kMoved = 0x7fffU << 13;  // an f16's bits but the sign, where an fp32 has them
+  // Multiplying by 2^112 rebiases the exponent and normalizes subnormals, exactly.
   LAYERCAST_HOST_DEVICE static float Rebiased(std::uint32_t moved) {
     return FloatOfBits(moved) * FloatOfBits((127U + 112U) << 23);
   }
@@ -82,13 +83,13 @@ LAYERCAST_HOST_DEVICE float ValueOf(const Unit<Type>& unit, int i) {
   return Type::Value(unit.words, i);
 }
 
-// The sign of element i, in the place of an fp32's.
+// The sign of element i, where an fp32 has its sign.
 template <class Type>
 LAYERCAST_HOST_DEVICE std::uint32_t SignOf(const Unit<Type>& unit, int i) {
   return Type::HighBytes(unit.words, i / 4) << (24 - 8 * (i % 4)) & 0x80000000U;
 }
 
-// The largest Magnitude: of finite numbers as bits as well as by value.
+// The largest Magnitude of a unit, as bits. Magnitudes are ordered as bits as they are by value.
 template <class Type>
 LAYERCAST_HOST_DEVICE std::uint32_t LargestOf(const Unit<Type>& unit) {
   std::uint32_t largest = 0;

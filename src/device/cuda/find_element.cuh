@@ -1,5 +1,5 @@
-// The first element that is no finite number, found by the bits in which all such elements of a type are alike: what
-// one thread does with one element.
+// The CUDA kernel that finds the first NaN or infinity, by the bits that all such elements of a type have in common. A
+// thread does one element.
 #pragma once
 
 #include <cstdint>

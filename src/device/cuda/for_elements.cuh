@@ -1,4 +1,5 @@
-// Functions of one element each, on a device: for kernels that read and write in one step, with nothing to agree upon.
+// Runs functions of one element each on a device: for kernels that read and write in one step, and whose threads need
+// not agree on anything.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
-// Calls element(0), element(1), ... element(count - 1), in any order.
+// Runs element(0), element(1), ... element(count - 1) on the device, in any order.
 class ElementsOnDevice {
  public:
   explicit ElementsOnDevice(CUstream_st* stream) : stream_(stream) {}
@@ -42,7 +43,7 @@ class ElementsOnDevice {
   CUstream_st* stream_;
 };
 
-// In its place: loads the kernels that it would start.
+// Used in place of ElementsOnDevice: loads the kernels that it would start.
 class LoadElementsOnDevice {
  public:
   template <class Element>

@@ -1,5 +1,5 @@
-// The units of one row that a thread holds in registers: the team has kHeld * threads of them in a row, one after the
-// other, and each thread every threads-th. All are loaded before the first is used.
+// The units of one row that a thread holds in registers. A team of threads holds kHeld * threads consecutive units, and
+// each of its threads holds every threads-th of them. All are loaded before the first is used.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ class HeldUnits {
  public:
   using Type = typename Access::Type;
 
-  // 64 bytes: enough loads in flight, and registers for enough threads.
+  // 64 bytes: this makes enough loads in flight, and leaves registers for enough threads.
   static constexpr int kHeld = 64 / (kUnit * Type::kBytes);
 
   LAYERCAST_HOST_DEVICE static std::int64_t OfTeam(const Seat& seat) { return std::int64_t{kHeld} * seat.threads; }
 
-  // Of row `row`, from unit `first` on.
+  // Loads the thread's units of row `row`. The team's begin at unit `first`.
   template <Reads kReads = Reads::kOnce>
   LAYERCAST_HOST_DEVICE void Load(const Source& source, const Seat& seat, std::int64_t row, std::int64_t first) {
     row_ = row;
@@ -40,9 +40,9 @@ class HeldUnits {
   LAYERCAST_HOST_DEVICE bool Has(int i) const { return i * step_ < left_; }
   LAYERCAST_HOST_DEVICE const Unit<Type>& operator[](int i) const { return units_[i]; }
   LAYERCAST_HOST_DEVICE std::int64_t row() const { return row_; }
-  LAYERCAST_HOST_DEVICE std::int64_t number(int i) const { return first_ + i * step_; }  // in the row
+  LAYERCAST_HOST_DEVICE std::int64_t number(int i) const { return first_ + i * step_; }  // of unit i, in the row
 
-  // The largest Magnitude of all.
+  // The largest Magnitude of all units.
   LAYERCAST_HOST_DEVICE std::uint32_t Largest() const {
     std::uint32_t largest = 0;
     LAYERCAST_UNROLL
@@ -53,12 +53,13 @@ class HeldUnits {
     return largest;
   }
 
-  // Where Largest is above `limit`; the last thing that a thread does, when nothing needs to be kept in registers.
+  // To be called if Largest is above `limit`. It is the last thing that a thread does, so that nothing must be kept in
+  // registers.
   LAYERCAST_HOST_DEVICE void ReportFaults(const Source& source, std::uint32_t limit) const {
     cuda::ReportFaults<Type>(source, {row_, first_, 0, step_, (left_ + step_ - 1) / step_}, limit);
   }
 
-  // Stores what unit i became, kWords words; `row` is where the first unit of its row has its place.
+  // Stores the kWords words that unit i became. `row` is where the first unit of its row goes.
   template <int kWords>
   LAYERCAST_HOST_DEVICE void Store(const Source& source, int i, const std::uint32_t (&words)[kWords],
                                    unsigned char* row) const {
@@ -71,7 +72,7 @@ class HeldUnits {
   std::int64_t row_ = 0;
   std::int64_t first_ = 0;
   int step_ = 1;
-  int left_ = 0;  // units of the row from the first on, as far as the team's reach
+  int left_ = 0;  // units from first_ on that are in the row and among the team's
 };
 
 }  // namespace layercast::cuda

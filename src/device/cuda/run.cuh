@@ -1,4 +1,4 @@
-// Bodies (team.cuh) on a device.
+// Runs the bodies of kernels (team.cuh) on a device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,8 @@
 
 namespace layercast::cuda {
 
-// The largest of all `kSharers` values. Every thread of the block calls it; a block of one team of several warps once.
+// The largest of the values of `kSharers` threads. Every thread of the block must call it. A block that is one team of
+// several warps may call it only once.
 template <int kSharers>
 __device__ std::uint32_t Share(std::uint32_t value) {
   constexpr unsigned kAll = 0xffffffffU;
@@ -59,11 +60,11 @@ class OnDevice {
   }
 
  private:
-  static constexpr std::int64_t kMostTeams = 0x7fffffff;  // and blocks
+  static constexpr std::int64_t kMostTeams = 0x7fffffff;  // blocks are no more than teams
   CUstream_st* stream_;
 };
 
-// In its place: loads the kernels that it would start.
+// Used in place of OnDevice: loads the kernels that it would start.
 class LoadOnDevice {
  public:
   template <class Body>

@@ -1,4 +1,5 @@
-// The weight as kernels read it: its units, and what is wrong with their values. Value; the memory is borrowed.
+// The weight as kernels read it: its units, and what is wrong with their values. Value; borrows the memory. Used by the
+// bodies of kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ struct Source {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t row_stride = 0;     // bytes
-  std::int64_t first_element = 0;  // number of its first element in the weight
+  std::int64_t first_element = 0;  // number of the first element within the weight
   CudaFaultWord* fault = nullptr;
 
   LAYERCAST_HOST_DEVICE std::int64_t units() const { return (cols + kUnit - 1) / kUnit; }  // of a row
 };
 
-// How units are read and written, of which `left` elements are left in their row. `SourceType` is one of elements.cuh.
-// kWhole: rows consist of whole units, and source and destination of each are aligned to their sizes (to 16 bytes at
-// most); else bytes are moved one by one.
+// How units are read and written. `left` is the number of elements that are left in the row. `SourceType` is one of
+// elements.cuh. If kWhole, rows consist of whole units, and the source and destination of each are aligned to their
+// sizes (to at most 16 bytes). Otherwise bytes are moved one by one.
 template <class SourceType, bool kWhole>
 struct Access {
   using Type = SourceType;
@@ -52,7 +53,7 @@ struct Access {
     return loaded;
   }
 
-  // The words that a unit became.
+  // Stores the words that a unit became.
   template <int kWords>
   LAYERCAST_HOST_DEVICE static void Store(const std::uint32_t (&words)[kWords], unsigned char* to, std::int64_t left) {
     if constexpr (kWhole) {
@@ -67,17 +68,18 @@ struct Access {
   }
 };
 
-// Some of a weight's units: `count` from one on, so many rows and units apart.
+// Some of a weight's units: `count` of them, beginning at one, each row_step rows and unit_step units from the one
+// before.
 struct Walk {
   std::int64_t row = 0;
-  std::int64_t unit = 0;  // of the row
+  std::int64_t unit = 0;  // in the row
   int row_step = 0;
   int unit_step = 0;
   int count = 0;
 };
 
-// Merges the first value that is above `limit` into the weight's fault. Which one it is, is looked up in memory again,
-// so that nobody pays for it otherwise.
+// Merges the first value above `limit` into the weight's fault. The value is looked for in memory again, so that
+// kernels pay nothing for it while nothing is wrong.
 template <class Type>
 LAYERCAST_HOST_DEVICE __attribute__((noinline)) void ReportFaults(const Source& source, Walk walk,
                                                                   std::uint32_t limit) {

@@ -1,13 +1,14 @@
-// Who runs a kernel. A *team* of threads, a warp or a whole block, works on one part of a weight; a kernel's *body* is
-// what one of its threads does:
+// How a kernel is run. A *team* of threads, which is a warp or a whole block, works on one part of a weight. A kernel's
+// *body* is what one thread of a team does:
 //
 //   Body(arguments, seat)
 //   void Scan(std::uint32_t (&amax)[kMaxima])           reads, and finds largest magnitudes
 //   void Encode(const std::uint32_t (&amax)[kMaxima])   writes, with the largest of all threads that share one
 //
-// kSharers threads share each of the maxima: 0 is the team, 1 each for itself, else so many lanes next to each other.
-// Blocks have at most kMaxThreads threads, and registers are for kMinBlocks of them at once on a multiprocessor.
-// Between the two calls is all that threads ever say to each other; so a host can run a body too (tests do).
+// kSharers threads share each of the maxima: 0 means all threads of the team, 1 none, and any other number as many
+// neighbouring lanes. Blocks have at most kMaxThreads threads, and the registers of a multiprocessor must do for
+// kMinBlocks blocks. Threads exchange nothing except the maxima between the two calls, so that a host can run a body
+// too, as tests do.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ inline constexpr int kMaxTeam = 512;  // threads of a block
 
 // Where a thread sits.
 struct Seat {
-  int thread = 0;         // in its team
-  int threads = 0;        // of the team
-  std::int64_t team = 0;  // may be past the last one, in the last block
+  int thread = 0;         // number of the thread in its team
+  int threads = 0;        // in the team
+  std::int64_t team = 0;  // may be past the last team, in the last block
 };
 
 // Blocks of `teams_per_block` teams; more than one only if teams are warps.
@@ -35,8 +36,8 @@ struct Grid {
 
 inline Grid WarpTeams(std::int64_t teams) { return {teams, kWarp, 256 / kWarp}; }
 
-// Teams for rows of so many units, of which each thread holds `held`: as few warps as hold a row at once. Of a longer
-// row they hold a part, all of them as long as each other and as few as can be.
+// Teams for rows of `units` units, of which each thread holds `held` at once. A team has as few warps as can hold a
+// whole row. If a row is too long, it is taken in parts of equal length, as few as possible.
 inline Grid RowTeams(std::int64_t rows, std::int64_t units, int held, int most_threads) {
   const std::int64_t of_most = std::int64_t{held} * most_threads;
   const std::int64_t parts = units <= of_most ? 1 : (units + of_most - 1) / of_most;

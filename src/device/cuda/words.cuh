@@ -1,6 +1,6 @@
-// The few operations that a device has an instruction for and a host has not. The only file of the CUDA kernels that
-// knows which of the two runs it: all others are the same code on both, which is how tests run kernels without a
-// device.
+// The few operations for which a device has an instruction and a host has not. This is the only file of the CUDA
+// kernels that knows which of the two runs it. All others are the same code on both, which is how tests run kernels
+// without a device.
 #pragma once
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -17,16 +17,16 @@
 
 namespace layercast::cuda {
 
-// A device refuses wide accesses that are not aligned; a host would not, so it checks.
+// A device refuses wide accesses that are not aligned. A host would not, so it checks.
 inline void CheckAligned(const void* address, std::size_t bytes) {
   LAYERCAST_CHECK(reinterpret_cast<std::uintptr_t>(address) % bytes == 0);
 }
 
-// Whether bytes are read again by the same kernel: they should still be in a cache then; else they are the first to
-// leave it.
+// Whether bytes are read again by the same kernel. If so, they should still be in a cache then; otherwise they are the
+// first to leave it.
 enum class Reads { kOnce, kAgain };
 
-// 16 aligned bytes.
+// Loads 16 aligned bytes.
 template <Reads kReads = Reads::kOnce>
 LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint32_t (&words)[4]) {
 #ifdef __CUDA_ARCH__
@@ -42,7 +42,7 @@ LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint
 #endif
 }
 
-// 8 aligned bytes that are read once.
+// Loads 8 aligned bytes that are read once.
 LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint32_t (&words)[2]) {
 #ifdef __CUDA_ARCH__
   const uint2 value = __ldcs(reinterpret_cast<const uint2*>(from));
@@ -54,7 +54,7 @@ LAYERCAST_HOST_DEVICE inline void LoadWords(const unsigned char* from, std::uint
 #endif
 }
 
-// 4, 8 or 16 aligned bytes (32, aligned to 16) that are not read again here.
+// Stores 4, 8 or 16 aligned bytes (or 32, aligned to 16) that this kernel does not read again.
 LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[1], unsigned char* to) {
 #ifdef __CUDA_ARCH__
   __stcs(reinterpret_cast<unsigned int*>(to), words[0]);
@@ -87,7 +87,8 @@ LAYERCAST_HOST_DEVICE inline void StoreStreaming(const std::uint32_t (&words)[8]
   StoreStreaming({words[4], words[5], words[6], words[7]}, to + 16);
 }
 
-// Four of the eight bytes of `low` and `high` (4 to 7); the lowest digit of `selector` chooses the lowest byte.
+// Picks four of eight bytes: 0 to 3 are those of `low`, and 4 to 7 those of `high`. The lowest digit of `selector`
+// chooses the lowest byte.
 LAYERCAST_HOST_DEVICE inline std::uint32_t PickBytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
 #ifdef __CUDA_ARCH__
   return __byte_perm(low, high, selector);
@@ -102,8 +103,8 @@ LAYERCAST_HOST_DEVICE inline std::uint32_t PickBytes(std::uint32_t low, std::uin
 #endif
 }
 
-// A device's instruction that casts two numbers to e4m3fn, `low` into the low byte: below 464 to the code that E4M3Code
-// finds, with the number's sign, that of -0 too. Called where there is one.
+// The device's instruction that casts two numbers to e4m3fn, `low` into the low byte. For magnitudes below 464 it gives
+// the code that E4M3Code finds, with the number's sign, also that of -0. Called only if the device has it.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 inline constexpr bool kCastsToE4M3 = true;
 __device__ inline std::uint32_t CastToE4M3(float low, float high) {
@@ -117,7 +118,7 @@ LAYERCAST_HOST_DEVICE inline std::uint32_t CastToE4M3(float /*low*/, float /*hig
 // x * y + z, rounded once.
 LAYERCAST_HOST_DEVICE inline float FusedMultiplyAdd(float x, float y, float z) { return fmaf(x, y, z); }
 
-// On the host a team's threads run one after the other.
+// Merges the smaller value into `*into`: atomically on a device. On the host, a team's threads run one after the other.
 LAYERCAST_HOST_DEVICE inline void MergeMin(unsigned long long* into, unsigned long long value) {
 #ifdef __CUDA_ARCH__
   atomicMin(into, value);
@@ -126,7 +127,7 @@ LAYERCAST_HOST_DEVICE inline void MergeMin(unsigned long long* into, unsigned lo
 #endif
 }
 
-// Of floats that are not negative.
+// Merges the larger value into `*into`, as MergeMin does. Neither may be negative.
 LAYERCAST_HOST_DEVICE inline void MergeMax(float* into, float value) {
 #ifdef __CUDA_ARCH__
   atomicMax(reinterpret_cast<unsigned int*>(into), __float_as_uint(value));
