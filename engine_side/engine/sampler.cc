@@ -120,12 +120,6 @@ SampledToken Sample(std::span<const float> logits, const SamplingParams& params,
   return {token, static_cast<double>(logits[static_cast<std::size_t>(token)]) - LogSumExp(logits, largest)};
 }
 
-double LogProbability(std::span<const float> logits, std::int32_t token) {
-  LAYERCAST_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits.size());
-  const double largest = logits[LargestLogit(logits)];
-  return static_cast<double>(logits[static_cast<std::size_t>(token)]) - LogSumExp(logits, largest);
-}
-
 double UniformAt(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(Mix(Mix(seed) ^ index) >> 11) * 0x1.0p-53;
 }

@@ -28,9 +28,6 @@ void CheckSamplingParams(const SamplingParams& params);
 // whatever else is sampled around it. Throws kCorrupt if a logit is NaN or +infinity.
 SampledToken Sample(std::span<const float> logits, const SamplingParams& params, std::uint64_t index);
 
-// log softmax(logits)[token], summed in double precision.
-double LogProbability(std::span<const float> logits, std::int32_t token);
-
 // A number in [0, 1) that depends on nothing but the arguments.
 double UniformAt(std::uint64_t seed, std::uint64_t index);
 
