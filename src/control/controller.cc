@@ -166,7 +166,8 @@ std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& reque
                        {"top_k", request.top_k},
                        {"seed", request.seed},
                        {"logprobs", true},
-                       {"stop_tokens", request.stop_tokens}};
+                       {"stop_tokens", request.stop_tokens},
+                       {"ignore_eos", request.ignore_eos}};
   const Json result = impl_->Call(engine, "generate", params, request.timeout);
   try {
     std::vector<GeneratedSequence> sequences;

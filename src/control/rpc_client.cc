@@ -1,4 +1,5 @@
 #include <array>
+#include <cerrno>
 #include <optional>
 #include <utility>
 #include <zmq.hpp>
@@ -16,15 +17,24 @@ namespace {
 using Clock = Deadline::Clock;
 constexpr std::chrono::milliseconds kPingInterval{500};
 
+// Does `call`, and turns what ZeroMQ throws, for instance when no descriptor is left, into an Error that names the
+// peer.
+template <class Call>
+auto NamingPeer(const std::string& peer, const Call& call) {
+  try {
+    return call();
+  } catch (const zmq::error_t& error) {
+    const bool exhausted = error.num() == EMFILE || error.num() == ENFILE || error.num() == ENOMEM;
+    throw Error(exhausted ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable, peer + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 class RpcClient::Impl {
  public:
-  Impl(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
-      : peer_(std::move(role) + " " + endpoint),
-        peer_timeout_(peer_timeout),
-        context_(1),
-        socket_(context_, zmq::socket_type::dealer) {
+  Impl(std::string peer, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
+      : peer_(std::move(peer)), peer_timeout_(peer_timeout), context_(1), socket_(context_, zmq::socket_type::dealer) {
     limit_.emplace(context_, socket_, kMaxRpcBytes);
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
@@ -66,6 +76,9 @@ class RpcClient::Impl {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
                                                  " ms, calling '" + method + "'" + DoubtOfEndpoint(heard_));
       }
+      if (deadline.Stopped()) {
+        throw Error(ErrorCode::kCancelled, peer_ + ", '" + method + "': the call was given up before its answer came");
+      }
       if (deadline.Passed()) {
         throw Error(ErrorCode::kDeadlineExceeded,
                     peer_ + " did not answer '" + method + "' before the deadline" + DoubtOfEndpoint(heard_));
@@ -100,11 +113,12 @@ class RpcClient::Impl {
 };
 
 RpcClient::RpcClient(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
-    : impl_(std::make_unique<Impl>(std::move(role), endpoint, peer_timeout)) {}
+    : peer_(std::move(role) + " " + endpoint),
+      impl_(NamingPeer(peer_, [&] { return std::make_unique<Impl>(peer_, endpoint, peer_timeout); })) {}
 RpcClient::~RpcClient() = default;
 
 Json RpcClient::Call(const std::string& method, const Json& params, Deadline deadline) {
-  return impl_->Call(method, params, deadline);
+  return NamingPeer(peer_, [&] { return impl_->Call(method, params, deadline); });
 }
 
 }  // namespace layercast

@@ -1,8 +1,13 @@
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,20 +21,52 @@
 #include "src/control/listening.h"
 #include "src/control/rpc.h"
 #include "src/zmq/message_limit.h"
+#include "src/zmq/peer_connection.h"
+#include "src/zmq/peer_ledger.h"
 #include "src/zmq/poll_sockets.h"
 #include "src/zmq/take_turn.h"
 
 namespace layercast {
 namespace {
 
+constexpr int kMostMessages = 1000;                 // that wait for a client to take them
+constexpr std::size_t kLongestMethod = 256;         // bytes; errors about a method have its name
+constexpr std::chrono::seconds kBarredAtLeast{30};  // a client that was cut off
+
+// Whom an answer goes to. Value.
+struct Client {
+  std::string routing_id;
+  PeerConnection connection;
+};
+
+// Throws unless it is a request. All that an answer repeats of it is short.
+void CheckRequest(const Json& message) {
+  if (!message.is_object() || !message.contains("method") || !message["method"].is_string()) {
+    throw Error(ErrorCode::kInvalidArgument, "expected an object with 'id', 'method' and 'params' (docs: RPC.md)");
+  }
+  if (message.contains("id") && !message["id"].is_number()) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("'id': expected a number, got ") + message["id"].type_name());
+  }
+  const std::size_t bytes = message["method"].get_ref<const std::string&>().size();
+  if (bytes <= kLongestMethod) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "'method': expected at most " + std::to_string(kLongestMethod) + " bytes, got " + std::to_string(bytes));
+}
+
+// The member if it is a number; else null.
+Json NumberIn(const Json& message, const char* name) {
+  const bool there = message.is_object() && message.contains(name) && message[name].is_number();
+  return there ? message[name] : Json(nullptr);
+}
+
 // Answers on their way to the thread that owns the socket. Thread-safe. Shared by the server and its replies, which may
 // outlive the server.
 struct Answers {
   std::mutex mutex;
-  std::vector<std::pair<std::string, std::string>> waiting;  // routing id, text; guarded by mutex
+  std::vector<std::pair<Client, std::string>> waiting;  // with their texts; guarded by mutex
   WakeUp wake_up;
 
-  void Put(const std::string& to, const Json& answer) {
+  void Put(const Client& to, const Json& answer) {
     // Bytes that are not UTF-8 (in a user's file name, say) are replaced: they must not keep an answer from being sent.
     std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (std::cmp_greater(text.size(), kMaxRpcBytes)) text = TooLarge(answer.at("id"), text.size()).dump();
@@ -60,6 +97,7 @@ class RpcServer::Impl {
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
     socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
+    socket_.set(zmq::sockopt::sndhwm, kMostMessages);
     socket_.set(zmq::sockopt::router_mandatory, true);
     listening_.emplace(socket_, "engine", endpoint, allow_remote);
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
@@ -82,13 +120,14 @@ class RpcServer::Impl {
       PollSockets(items, MessageMeter::kLook);
       SendAnswers();
       TakeRequests();
+      ledger_.Sweep(kBarredAtLeast);
     }
     SendAnswers();
   }
 
   void SendAnswers() {
     answers_->wake_up.Clear();
-    std::vector<std::pair<std::string, std::string>> waiting;
+    std::vector<std::pair<Client, std::string>> waiting;
     {
       const std::lock_guard lock(answers_->mutex);
       waiting.swap(answers_->waiting);
@@ -96,37 +135,51 @@ class RpcServer::Impl {
     for (const auto& [to, text] : waiting) Send(to, text);
   }
 
-  void Send(const std::string& to, const std::string& text) {
+  void Send(const Client& to, const std::string& text) {
+    if (ledger_.IsBarred(to.routing_id)) return;
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+    std::optional<zmq::message_t> charged = ledger_.Charge(to.routing_id, {bytes.begin(), bytes.end()});
     try {
-      socket_.send(zmq::buffer(to), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
-      socket_.send(zmq::buffer(text), zmq::send_flags::dontwait);
+      if (charged && socket_.send(zmq::buffer(to.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
+        socket_.send(*charged, zmq::send_flags::dontwait);
+        return;
+      }
+      CutOff(to);
     } catch (const zmq::error_t& error) {
       log::debug("a client is gone before its answer: {}", error.what());
     }
   }
 
+  // The client has left too much untaken. A connection that is not TCP stays, but is answered nothing for a while.
+  void CutOff(const Client& client) {
+    ledger_.Bar(client.routing_id);
+    log::error(
+        "engine {}: a client ({}) loses its connection, because it does not take its answers: expected at most {} "
+        "bytes and {} messages to wait for it, got more",
+        endpoint(), client.connection.PeerName(), PeerLedger::kMostUntaken, kMostMessages);
+    client.connection.Cut();
+  }
+
   void TakeRequests() {
-    const auto take = [this](const zmq::message_t& routing_id, const zmq::message_t& body) {
-      Take(routing_id.to_string(), body.to_string_view());
+    const auto take = [this](const zmq::message_t& routing_id, zmq::message_t& body) {
+      const std::string from = routing_id.to_string();
+      if (ledger_.IsBarred(from)) return;
+      Take({from, PeerConnection(zmq_msg_get(body.handle(), ZMQ_SRCFD))}, body.to_string_view());
     };
     if (TakeTurn(socket_, *limit_, kTurn, take)) {
       log::warn("engine {}: a client loses its connection: {}", endpoint(), limit_->Complaint());
     }
   }
 
-  void Take(const std::string& from, std::string_view text) {
+  void Take(const Client& from, std::string_view text) {
     const Json message = ParseShallowJson<Json>(text);
-    if (message.is_object() && message.contains("ping")) return Send(from, Json{{"pong", message["ping"]}}.dump());
-    const Json id = message.is_object() && message.contains("id") ? message["id"] : Json(nullptr);
-    const RpcReply reply([answers = answers_, from, id](Json answer) {
+    if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Json{{"pong", ping}}.dump());
+    const RpcReply reply([answers = answers_, from, id = NumberIn(message, "id")](Json answer) {
       answer["id"] = id;
       answers->Put(from, answer);
     });
-    if (!message.is_object() || !message.contains("method") || !message["method"].is_string()) {
-      return reply.Failure(
-          Error(ErrorCode::kInvalidArgument, "expected an object with 'id', 'method' and 'params' (docs: RPC.md)"));
-    }
     try {
+      CheckRequest(message);
       handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
     } catch (const std::exception& error) {  // fails this call, not the server
       reply.Failure(ErrorOfCall(error));
@@ -135,6 +188,7 @@ class RpcServer::Impl {
 
   const Handler handler_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the other owners are the replies
+  PeerLedger ledger_{kMaxRpcBytes};                                       // outlives the context
   zmq::context_t context_;
   std::optional<MessageLimit> limit_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 
@@ -17,6 +18,23 @@ namespace {
 constexpr std::uint64_t kMostReadings = 16;
 
 constexpr std::size_t kLongestName = 1024;
+
+constexpr std::uint64_t kAmaxShare = 64;  // of the version's bytes, all magnitudes together have one such part
+
+void CheckAmaxRequest(const AmaxRequest& request, const Manifest& manifest) {
+  if (request.tensor >= manifest.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "magnitudes of tensor " + std::to_string(request.tensor) + ": there is no such tensor");
+  }
+  CheckKept(AsRead(manifest.entry(request.tensor).spec, request).shape, request.kept);
+}
+
+void ExpectAtMost(std::uint64_t most, std::uint64_t bytes, const std::string& of_what, const std::string& tensor) {
+  if (bytes <= most) return;
+  throw Error(ErrorCode::kResourceExhausted, "magnitudes: expected at most " + std::to_string(most) + " bytes " +
+                                                 of_what + ", got " + std::to_string(bytes) + " up to tensor " +
+                                                 Quote(tensor));
+}
 
 void CheckName(const std::string& what, const std::string& name) {
   if (name.size() > kLongestName) {
@@ -51,26 +69,25 @@ void CheckReadings(const Schedule& schedule, const Manifest& manifest) {
                                                  std::to_string(manifest.total_bytes()));
 }
 
+std::uint64_t AmaxBytes(const AmaxRequest& request, const Manifest& manifest) {
+  const TensorSpec spec = AsRead(manifest.entry(request.tensor).spec, request);
+  return static_cast<std::uint64_t>(NumKept(spec.shape, request.kept)) * sizeof(float);
+}
+
 void CheckAmaxRequests(std::span<const AmaxRequest> requests, const Manifest& manifest) {
   std::set<std::uint32_t> asked;
+  std::map<std::uint32_t, std::uint64_t> bytes_before;  // by chunk
   std::uint64_t bytes = 0;
   for (const AmaxRequest& request : requests) {
-    if (request.tensor >= manifest.size()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "magnitudes of tensor " + std::to_string(request.tensor) + ": there is no such tensor");
-    }
-    const TensorSpec spec = AsRead(manifest.entry(request.tensor).spec, request);
-    CheckKept(spec.shape, request.kept);
+    CheckAmaxRequest(request, manifest);
+    const std::string& name = manifest.entry(request.tensor).spec.name;
     if (!asked.insert(request.tensor).second) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "magnitudes of tensor " + Quote(spec.name) + ": expected to be asked for them once, got it twice");
+                  "magnitudes of tensor " + Quote(name) + ": expected to be asked for them once, got it twice");
     }
-    bytes += static_cast<std::uint64_t>(NumKept(spec.shape, request.kept)) * sizeof(float);
-    if (bytes <= manifest.total_bytes()) continue;
-    throw Error(ErrorCode::kResourceExhausted,
-                "magnitudes: expected at most as many bytes of them as the version has (" +
-                    std::to_string(manifest.total_bytes()) + "), got " + std::to_string(bytes) + " up to tensor " +
-                    Quote(spec.name));
+    const std::uint64_t own = AmaxBytes(request, manifest);
+    ExpectAtMost(kMostAmaxBytes, bytes_before[request.before_chunk] += own, "for one chunk", name);
+    ExpectAtMost(std::max(kMostAmaxBytes, manifest.total_bytes() / kAmaxShare), bytes += own, "in all", name);
   }
 }
 

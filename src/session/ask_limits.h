@@ -2,6 +2,7 @@
 // publisher read a version, digest it and compute magnitudes. Used by the offer desk.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -22,8 +23,15 @@ void CheckRelayName(const std::string& endpoint);
 // CheckSchedule.
 void CheckReadings(const Schedule& schedule, const Manifest& manifest);
 
+// The magnitudes that one chunk needs have no more bytes, nor have those that one message carries.
+inline constexpr std::uint64_t kMostAmaxBytes = 64U << 20;
+// The bytes of the answer to a request that has passed CheckAmaxRequests.
+std::uint64_t AmaxBytes(const AmaxRequest& request, const Manifest& manifest);
+
 // Throws kInvalidArgument, naming the tensor, if it is not in the manifest, if the axes do not fit it, or if it is
-// asked for twice; kResourceExhausted if the answers together would be larger than the version.
+// asked for twice; kResourceExhausted if one chunk needs more bytes of magnitudes than kMostAmaxBytes, or all answers
+// together are larger than that and than 1/64 of the version. A row of a weight has hundreds of bytes or more, and its
+// magnitude has four.
 void CheckAmaxRequests(std::span<const AmaxRequest> requests, const Manifest& manifest);
 
 }  // namespace layercast

@@ -1,6 +1,8 @@
 #include "src/session/chunk_receiver.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "layercast/error.h"
@@ -12,6 +14,10 @@ namespace {
 using Clock = Deadline::Clock;
 
 constexpr std::chrono::milliseconds kReasonTime{500};
+
+constexpr float kUnknownAmax = -1.0F;  // as in manifests
+
+bool IsMagnitude(float amax) { return std::isfinite(amax) && amax >= 0.0F; }
 
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -94,13 +100,30 @@ void ChunkReceiver::CheckDigest(std::uint32_t chunk, const Digest& expected, con
                                        expected.ToHex() + ", got " + got.ToHex());
 }
 
-void ChunkReceiver::CheckAmax(std::uint32_t tensor, std::size_t values) const {
+const AmaxRequest* ChunkReceiver::FindRequest(std::uint32_t tensor) const {
   const auto asked = std::ranges::lower_bound(parts_.amax_requests, tensor, {}, &AmaxRequest::tensor);
-  const bool known = asked != parts_.amax_requests.end() && asked->tensor == tensor;
-  const std::int64_t expected = known ? NumKept(AsRead(manifest().entry(tensor).spec, *asked).shape, asked->kept) : 0;
-  if (known && expected == static_cast<std::int64_t>(values)) return;
-  Refuse("sent " + std::to_string(values) + " magnitudes of tensor " + std::to_string(tensor) + ", expected " +
-         std::to_string(expected));
+  return asked != parts_.amax_requests.end() && asked->tensor == tensor ? &*asked : nullptr;
+}
+
+void ChunkReceiver::CheckAmax(std::uint32_t tensor, std::span<const float> amax) const {
+  const AmaxRequest* const asked = FindRequest(tensor);
+  const std::int64_t expected =
+      asked == nullptr ? 0 : NumKept(AsRead(manifest().entry(tensor).spec, *asked).shape, asked->kept);
+  if (asked == nullptr || expected != std::ssize(amax)) {
+    Refuse("sent " + std::to_string(amax.size()) + " magnitudes of tensor " + std::to_string(tensor) + ", expected " +
+           std::to_string(expected));
+  }
+  const auto none = std::ranges::find_if_not(amax, IsMagnitude);
+  if (none != amax.end()) RefuseAmax(tensor, *none);
+}
+
+void ChunkReceiver::CheckTensorAmax(std::uint32_t tensor, float amax) const {
+  if (!IsMagnitude(amax) && amax != kUnknownAmax) RefuseAmax(tensor, amax);
+}
+
+void ChunkReceiver::RefuseAmax(std::uint32_t tensor, float amax) const {
+  Refuse("sent " + std::to_string(amax) + " as a magnitude of tensor " + std::to_string(tensor) +
+         ", expected a finite one of at least 0");
 }
 
 std::string ChunkReceiver::StageOf(std::size_t chunk) const {

@@ -78,8 +78,12 @@ class ChunkReceiver {
   void ExpectOffered(std::uint64_t offer);
   // The chunk's views, after they were checked against its digest. Valid until the next call.
   std::vector<RegionView> Verified(ArrivedChunk& arrived, const Digest& expected);
-  // Throws unless as many magnitudes of that tensor were asked for.
-  void CheckAmax(std::uint32_t tensor, std::size_t values) const;
+  // Whether magnitudes of that tensor were asked for.
+  bool AskedAmaxOf(std::uint32_t tensor) const { return FindRequest(tensor) != nullptr; }
+  // Throws unless these are magnitudes, and as many of them were asked for of that tensor.
+  void CheckAmax(std::uint32_t tensor, std::span<const float> amax) const;
+  // Throws unless this can be the magnitude of a whole tensor: -1 says that it is not known.
+  void CheckTensorAmax(std::uint32_t tensor, float amax) const;
 
   // "chunk 3 of 17 of run-17@42 over shm"
   std::string StageOf(std::size_t chunk) const;
@@ -89,6 +93,8 @@ class ChunkReceiver {
  private:
   template <typename Call>
   auto OverChannel(const Call& call);
+  const AmaxRequest* FindRequest(std::uint32_t tensor) const;  // null: nothing was asked for
+  [[noreturn]] void RefuseAmax(std::uint32_t tensor, float amax) const;
   void CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const;
 
   const ChunkReceiverParts parts_;

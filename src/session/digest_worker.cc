@@ -10,6 +10,7 @@
 #include "src/base/as_error.h"
 #include "src/base/thread_name.h"
 #include "src/base/work_clock.h"
+#include "src/session/ask_limits.h"
 #include "src/session/chunk_digests.h"
 #include "src/transport/offer_views.h"
 
@@ -44,6 +45,17 @@ void AddDigests(const Schedule& schedule, const Offer& offer, WorkerPool& pool, 
 }
 
 }  // namespace
+
+std::size_t EndOfMessage(std::span<const AmaxRequest> left, std::size_t sent, std::size_t known,
+                         const Manifest& manifest, std::uint64_t most_bytes) {
+  std::uint64_t bytes = 0;
+  for (const AmaxRequest& request : left) {
+    if (request.before_chunk >= known) break;
+    bytes += AmaxBytes(request, manifest);
+    if (bytes > most_bytes && request.before_chunk > sent) return request.before_chunk;
+  }
+  return known;
+}
 
 DigestWorker::DigestWorker(ServeContext context) : context_(std::move(context)) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
@@ -111,9 +123,10 @@ std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& 
   while (known.size() < chunks && known.size() <= work.sent) {
     AddDigests(*work.job.schedule, version.offer(), context_.pool, context_.device, known);
   }
-  std::vector<Digest> next(known.begin() + static_cast<std::ptrdiff_t>(work.sent), known.end());
-  work.sent = known.size();
-  return next;
+  const std::size_t end = EndOfMessage(std::span(work.job.amax_requests).subspan(work.sent_amax), work.sent,
+                                       known.size(), version.manifest(), kMostAmaxBytes);
+  const auto at = [&](std::size_t digest) { return known.begin() + static_cast<std::ptrdiff_t>(digest); };
+  return {at(std::exchange(work.sent, end)), at(end)};
 }
 
 std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVersion& version) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,6 +34,12 @@ struct DigestJob {
   Digest schedule_digest;
   std::vector<AmaxRequest> amax_requests;
 };
+
+// How many digests a receiver has after the next message: the `known` ones, or fewer, so that the magnitudes which come
+// with them have at most `most_bytes` (or are those of one chunk). `left` are the requests that are not answered yet,
+// in the order of the chunks that need them, and `sent` is how many digests it has.
+std::size_t EndOfMessage(std::span<const AmaxRequest> left, std::size_t sent, std::size_t known,
+                         const Manifest& manifest, std::uint64_t most_bytes);
 
 // Resource; thread-safe.
 class DigestWorker {

@@ -40,6 +40,7 @@ class Session final : public FetchSession {
     for (const std::string& endpoint : endpoints) {
       const PublisherSession& publisher = OpenOne({"publisher", endpoint}, lineage, step, deadline);
       ExpectSameMode(publisher);
+      KeepAlive();
       lineage = publisher.manifest().version().lineage;
       step = publisher.manifest().version().step;
     }
@@ -111,13 +112,20 @@ class Session final : public FetchSession {
   PublisherSession& OpenOne(const PeerName& peer, const std::string& lineage, std::optional<std::uint64_t> step,
                             Deadline deadline) {
     try {
-      publishers_.push_back(std::make_unique<PublisherSession>(peer, options_));
-      NamingPeer(peer, [&] { publishers_.back()->Open(self_, lineage, step, deadline); });
+      NamingPeer(peer, [&] {
+        publishers_.push_back(std::make_unique<PublisherSession>(peer, options_));
+        publishers_.back()->Open(self_, lineage, step, deadline);
+      });
       return *publishers_.back();
     } catch (const Error&) {  // if a stop has ended the wait, this error is not the reason
       ThrowIfStopped(options_.stop, peer.text() + ", opening a session");
       throw;
     }
+  }
+
+  // Keeps the leases of the publishers that are open: to open the next one, and to measure its channels, takes seconds.
+  void KeepAlive() {
+    for (const auto& publisher : publishers_) publisher->link().TakeIn(0, "opening sessions with all publishers");
   }
 
   void ExpectSameMode(const PublisherSession& publisher) const {

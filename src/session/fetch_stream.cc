@@ -27,7 +27,7 @@ ChunksByTensor GroupByTensor(const Schedule& schedule) {
   return chunks_of;
 }
 
-// Checks that every publisher is there, while chunks are taken from one.
+// Checks that every publisher is there, those that have ended too, while one is waited for.
 using LookAtLinks = std::function<void(const std::string& stage)>;
 
 // The stream of one publisher.
@@ -63,9 +63,10 @@ class StreamPart {
     const std::uint32_t number = receiver_.parts().first_tensor + ready.tensor;
     ++tensors_;
     receiver_.CountTensor();
+    receiver_.CheckTensorAmax(ready.tensor, ready.amax);
     receiver_.sink().OnTensor(number, ready.amax, ready.digest);
-    if (!ready.axis_amax.empty()) {
-      receiver_.CheckAmax(ready.tensor, ready.axis_amax.size());
+    if (receiver_.AskedAmaxOf(ready.tensor) || !ready.axis_amax.empty()) {
+      receiver_.CheckAmax(ready.tensor, ready.axis_amax);
       receiver_.sink().OnAxisAmax(number, ready.axis_amax);
     }
     const auto wanted = chunks_of_.find(ready.tensor);
@@ -167,6 +168,7 @@ class StreamFetch {
       std::ranges::stable_sort(open_, std::greater(), &StreamPart::bytes_left);
       if (!TakeWhatCame()) Await(*open_.front());
       std::erase_if(open_, [](const StreamPart* part) { return part->ended(); });
+      if (!open_.empty()) LookAtLinks(open_.front()->Stage());
     }
   }
 

@@ -2,7 +2,9 @@
 // endpoint, or none. Used by the receiving half of sessions.
 #pragma once
 
+#include <cerrno>
 #include <string>
+#include <zmq.hpp>
 
 #include "layercast/error.h"
 
@@ -15,7 +17,8 @@ struct PeerName {
   std::string text() const { return role + " " + endpoint; }
 };
 
-// Makes a call whose errors name the peer.
+// Makes a call whose errors name the peer, those of ZeroMQ too: there may be no descriptor left for one more
+// connection.
 template <class Call>
 auto NamingPeer(const PeerName& peer, const Call& call) {
   try {
@@ -24,6 +27,9 @@ auto NamingPeer(const PeerName& peer, const Call& call) {
     const std::string what = error.what();
     if (what.find(peer.endpoint) != std::string::npos) throw;
     throw Error(error.code(), peer.text() + ": " + what);
+  } catch (const zmq::error_t& error) {
+    const bool exhausted = error.num() == EMFILE || error.num() == ENFILE || error.num() == ENOMEM;
+    throw Error(exhausted ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable, peer.text() + ": " + error.what());
   }
 }
 

@@ -27,6 +27,11 @@ void CheckProtocol(const wire::Hello& hello) {
                                            Range(hello.oldest_protocol, hello.newest_protocol));
 }
 
+std::uint32_t LastChunk(const Schedule& schedule) {
+  const std::size_t chunks = schedule.chunks().size();
+  return chunks == 0 ? 0 : static_cast<std::uint32_t>(chunks - 1);
+}
+
 // A list of one message. A braced list would copy the message, and a welcome is as large as its manifest.
 std::vector<wire::Message> Only(wire::Message message) {
   std::vector<wire::Message> list;
@@ -225,6 +230,9 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   const Manifest& manifest = session.version()->manifest();
   CheckSchedule(*schedule, manifest, stream);
   CheckReadings(*schedule, manifest);
+  for (AmaxRequest& request : subscribe.amax_requests) {  // what no chunk needs comes with the last
+    request.before_chunk = std::min(request.before_chunk, LastChunk(*schedule));
+  }
   CheckAmaxRequests(subscribe.amax_requests, manifest);
   for (const AmaxRequest& request : subscribe.amax_requests) session.amax_requests.emplace(request.tensor, request);
   session.schedule = schedule;

@@ -19,9 +19,9 @@
 #include "src/control/listening.h"
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
-#include "src/session/peer_ledger.h"
 #include "src/transport/carried_offer.h"
 #include "src/zmq/message_limit.h"
+#include "src/zmq/peer_ledger.h"
 #include "src/zmq/poll_sockets.h"
 #include "src/zmq/take_turn.h"
 #include "src/zmq/zmq_threads.h"
@@ -222,7 +222,7 @@ class OfferService::Impl {
 
   HostMemory host_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_;
-  PeerLedger ledger_;  // outlives the context
+  PeerLedger ledger_{wire::kMaxFrameBytes};  // outlives the context
   zmq::context_t context_;
   ZmqThreads library_threads_;
   std::optional<MessageLimit> limit_;  // of the socket, which it outlives

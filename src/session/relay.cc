@@ -37,6 +37,7 @@ void Relay::Clear(const Error& why) {
   for (Held& held : served_) {
     held.chunks->End(why);
     service_.Withdraw(held.version);
+    service_.Expire(held.version);
     retiring_.push_back(std::move(held));
   }
   served_.clear();

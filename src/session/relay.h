@@ -37,7 +37,8 @@ class Relay {
 
   std::string endpoint() const { return service_.endpoint(); }
 
-  // Stops serving what was served until now. Receivers that still take it are refused with `why`.
+  // Stops serving what was served until now. Receivers that still take it are refused with `why`, and their sessions
+  // end: whoever stays all the same does not keep the chunks.
   void Clear(const Error& why);
   // The chunks of a schedule that a session begins to take. They are served until Clear.
   struct Served {

@@ -130,7 +130,7 @@ void SnapshotPart::TakeDigests(const wire::MoreDigests& more) {
 
 void SnapshotPart::TakeAmax(const std::vector<wire::AxisAmax>& amaxes) {
   for (const auto& [tensor, values] : amaxes) {
-    receiver_.CheckAmax(tensor, values.size());
+    receiver_.CheckAmax(tensor, values);
     const std::uint32_t number = receiver_.parts().first_tensor + tensor;
     if (!known_amax_.insert(number).second) {
       receiver_.Refuse("sent the magnitudes of tensor " + std::to_string(tensor) + " twice");

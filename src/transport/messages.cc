@@ -13,9 +13,16 @@ namespace {
 
 constexpr std::size_t kRegionBytes = 4 + 4 * 8;
 
-// What the codes of REFUSED mean, from code 1 on.
-constexpr std::array<ErrorCode, 4> kCodes{ErrorCode::kNotFound, ErrorCode::kInvalidArgument,
-                                          ErrorCode::kResourceExhausted, ErrorCode::kUnsupported};
+// What the codes of REFUSED mean, from code 1 on. The last one stands for all others.
+constexpr std::array kCodes{ErrorCode::kNotFound, ErrorCode::kInvalidArgument, ErrorCode::kResourceExhausted,
+                            ErrorCode::kUnsupported, ErrorCode::kUnavailable};
+constexpr std::size_t kMostText = 1000;  // bytes
+
+// As much of the text as fits into a message and is UTF-8.
+std::string_view WhatFits(std::string_view text) {
+  text = text.substr(0, kMostText);
+  return text.substr(0, FindInvalidUtf8(text).value_or(text.size()));
+}
 
 }  // namespace
 
@@ -53,8 +60,8 @@ std::vector<std::byte> EncodeRequest(std::uint64_t ticket, std::uint64_t offer_i
 
 std::vector<std::byte> EncodeRefusal(const Refusal& refusal) {
   ByteWriter writer = OpenMessage(Kind::kRefused);
-  const auto code = std::find(kCodes.begin(), kCodes.end(), refusal.code) - kCodes.begin();
-  const std::string_view message = std::string_view(refusal.message).substr(0, 1000);
+  const auto code = std::find(kCodes.begin(), kCodes.end() - 1, refusal.code) - kCodes.begin();
+  const std::string_view message = WhatFits(refusal.message);
   writer.Put(refusal.ticket);
   writer.Put(static_cast<std::uint8_t>(code + 1));
   writer.Put(static_cast<std::uint16_t>(message.size()));

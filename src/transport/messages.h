@@ -49,6 +49,7 @@ struct Refusal {
 std::vector<std::byte> EncodePing();
 std::vector<std::byte> EncodePong();
 std::vector<std::byte> EncodeRequest(std::uint64_t ticket, std::uint64_t offer_id, std::span<const Region> regions);
+// Writes kUnavailable for a code that the message does not have, and as much of the text as fits and is UTF-8.
 std::vector<std::byte> EncodeRefusal(const Refusal& refusal);
 
 // All throw kCorrupt on anything but a whole message of that kind and nothing after it.

@@ -1,6 +1,7 @@
 #include "src/zmq/peer_connection.h"
 
 #include <linux/tcp.h>  // glibc's tcp_info lacks tcpi_bytes_received
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
@@ -12,6 +13,18 @@ PeerConnection::PeerConnection(int fd) : fd_(fd), addresses_(Addresses(fd)) {}
 
 void PeerConnection::Cut() const {
   if (StillOurs()) ::shutdown(fd_, SHUT_RDWR);
+}
+
+std::string PeerConnection::PeerName() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  const bool known =
+      StillOurs() && ::getpeername(fd_, raw, &length) == 0 &&
+      ::getnameinfo(raw, length, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0;
+  return known ? std::string(host) + ":" + port : "no TCP connection";
 }
 
 std::uint64_t PeerConnection::BytesReceived() const {

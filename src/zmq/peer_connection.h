@@ -17,6 +17,8 @@ class PeerConnection {
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
   // one peer's messages without closing the socket that all peers share.
   void Cut() const;
+  // The other end, for messages: "10.0.0.7:40312"; "no TCP connection" if it is none or has ended.
+  std::string PeerName() const;
   // The bytes that have come over the connection so far, by the kernel's count; 0 if that is not known, because the
   // connection is not TCP or has ended.
   std::uint64_t BytesReceived() const;

@@ -114,7 +114,8 @@ TEST(Controller, ReadsBatchesOfSequences) {
                        {"spans", {{{"start", 0}, {"end", 2}, {"version", kVersion}}}}};
   FakeEngine engine(Json{{"answers", {answer, answer}}});
   Controller controller({engine.endpoint()});
-  const auto sequences = controller.Generate({.prompts = {{1, 2}, {3}}, .max_new = 2, .temperature = 1, .seed = 7});
+  const auto sequences =
+      controller.Generate({.prompts = {{1, 2}, {3}}, .max_new = 2, .temperature = 1, .seed = 7, .ignore_eos = true});
   ASSERT_EQ(sequences.size(), 2U);
   EXPECT_THAT(sequences[1].tokens, ::testing::ElementsAre(5, 9));
   EXPECT_THAT(sequences[1].logprobs, ::testing::ElementsAre(-0.5, -1.25));
@@ -124,6 +125,7 @@ TEST(Controller, ReadsBatchesOfSequences) {
   EXPECT_EQ(params["prompts"], (Json{{1, 2}, {3}}));
   EXPECT_EQ(params["seed"], 7);
   EXPECT_EQ(params["logprobs"], true);
+  EXPECT_EQ(params["ignore_eos"], true);
 }
 
 TEST(Controller, NeedsAnEngineAndKnowsHowManyThereAre) {

@@ -4,11 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <future>
-
+#include <stop_token>
 #include <thread>
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "tests/support/no_more_files.h"
 #include "tests/support/raw_zmtp.h"
 #include "tests/support/signals.h"
 
@@ -51,6 +52,32 @@ TEST(Rpc, ADeadlineEndsACallThatIsNotAnswered) {
   EXPECT_THAT([&] { client.Call("never", Json::object(), Deadline::After(milliseconds(20))); },
               ThrowsMessage<Error>(HasSubstr("'never'")));
   EXPECT_EQ(client.Call("echo", {{"still", "here"}}, Soon())["still"], "here");
+}
+
+TEST(Rpc, ACallThatIsNotAnsweredEndsWhenItIsToStop) {
+  std::stop_source stop;
+  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, const RpcReply&) {
+    stop.request_stop();  // and no answer comes
+  });
+  RpcClient client("engine", server.endpoint());
+  try {
+    client.Call("never", Json::object(), Soon().OrStop(stop.get_token()));
+    FAIL() << "nobody has answered";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr(server.endpoint()), HasSubstr("'never'")));
+  }
+}
+
+TEST(Rpc, AClientThatCannotOpenASocketNamesItsPeer) {
+  const testing::NoMoreFiles hold;
+  try {
+    RpcClient("engine", "tcp://127.0.0.1:7800");
+    FAIL() << "there is no descriptor left";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+    EXPECT_THAT(error.what(), HasSubstr("engine tcp://127.0.0.1:7800"));
+  }
 }
 
 TEST(Rpc, ASignalThatAHandlerTakesEndsNeitherTheServersThreadNorACall) {

@@ -58,6 +58,15 @@ TEST_F(LateAmaxTest, ThatComeTwiceAreRefused) {
   EXPECT_THAT(fetched_.get().error, HasSubstr("sent the magnitudes of tensor 1 twice"));
 }
 
+TEST_F(LateAmaxTest, ThatAreNoneAreRefused) {
+  Begin();
+  wire::AxisAmax negative = amax_;
+  negative.values[3] = -1;
+  publisher_.Send(wire::MoreDigests{{digests_[1]}, {negative}});
+  EXPECT_THAT(fetched_.get().error,
+              HasSubstr("sent -1.000000 as a magnitude of tensor 1, expected a finite one of at least 0"));
+}
+
 TEST_F(LateAmaxTest, ThatNobodyAskedForAreRefused) {
   Begin();
   publisher_.Send(wire::MoreDigests{{digests_[1]}, {{2, {1.0F}}}});

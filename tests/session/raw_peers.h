@@ -71,6 +71,16 @@ class RawPublisher {
       if (!std::holds_alternative<wire::Ping>(wire::Decode(bytes).message)) return bytes;
     }
   }
+  // Takes whatever comes before it.
+  void AwaitPing() {
+    zmq::message_t from, raw;
+    do {
+      if (!socket_.recv(from) || !socket_.recv(raw)) {
+        throw Error(ErrorCode::kDeadlineExceeded, "the receiver has sent no ping");
+      }
+    } while (!std::holds_alternative<wire::Ping>(
+        wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()}).message));
+  }
   // For so long, and says nothing else.
   void AnswerPings(std::chrono::milliseconds duration) {
     zmq::message_t from, raw;

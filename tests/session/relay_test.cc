@@ -272,6 +272,29 @@ TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
               HasSubstr("tensor 1 is not there yet"));
 }
 
+TEST_F(RelayTest, AReceiverThatStaysDoesNotKeepWhatARelayServesNoMore) {
+  Taker first(*service_, copying_);
+  Relay& relay = first.Relays(pool_);
+  const Relay::Served served = relay.Serve(schedule_);
+  RawReceiver link(served.place.endpoint);
+  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
+  hello.step = served.place.offer;
+  link.Send(wire::Encode({.session = 9, .message = hello}));
+  const auto welcome = std::get<wire::Welcome>(link.Receive());
+  const auto transport = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
+  const auto end = transport->Connect(welcome.channels.at(0).address, Soon());
+  relay.Clear({ErrorCode::kNotFound, "this relay takes another version now"});
+  EXPECT_THAT(link.Refusal(), HasSubstr("is evicted"));  // it says no word of its own
+  relay.Clear({ErrorCode::kNotFound, "this relay takes another version now"});
+  EXPECT_THAT(ErrorOf(
+                  [&] {
+                    end->Submit({.ticket = 1, .offer_id = served.place.offer, .regions = {}, .destination = {}});
+                    end->Poll(Soon());
+                  },
+                  ErrorCode::kNotFound),
+              HasSubstr("offer"));
+}
+
 // A relay is not trusted: what it says may be of any length.
 TEST_F(RelayTest, ARelayThatRefusesAtGreatLengthIsLostLikeAnyOther) {
   RawPublisher relay;

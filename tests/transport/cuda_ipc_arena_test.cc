@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "layercast/error.h"
 #include "src/transport/cuda_ipc/arena.h"
+#include "src/transport/cuda_ipc/copy_in.h"
+#include "src/transport/cuda_ipc/offers.h"
 #include "tests/support/error_of.h"
 #include "tests/transport/cuda_ipc_fixture.h"
 
@@ -34,6 +39,70 @@ TEST(CudaIpcArena, ServesFreedRangesAgainAndJoinsThem) {
   const std::vector<Block> block = arena.Allocate(whole);
   EXPECT_EQ(block[0].data(), first);
   EXPECT_EQ(arena.segments(), 1U);
+}
+
+// Stops the stream in which it is recorded, and counts how often that was asked whether it goes on.
+class StoppingEvent final : public IpcEvent {
+ public:
+  struct Switch {
+    std::atomic<bool> stops{true};
+    std::atomic<int> asked{0};
+  };
+  explicit StoppingEvent(Switch& lever) : lever_(lever) {}
+  IpcHandle handle() const override { return {}; }
+  void Record(CopyStream& stream) override {
+    test::FakeStream::Of(stream.handle()).Queue([&lever = lever_] {
+      ++lever.asked;
+      return !lever.stops;
+    });
+  }
+  bool Reached() override { return true; }
+
+ private:
+  Switch& lever_;
+};
+
+// Its events are StoppingEvents.
+class StoppingDriver final : public IpcDriver {
+ public:
+  StoppingDriver(IpcDriver& driver, StoppingEvent::Switch& lever) : driver_(driver), lever_(lever) {}
+  bool opens_its_own() const override { return driver_.opens_its_own(); }
+  std::unique_ptr<OwnSegment> MakeSegment(std::size_t bytes) override { return driver_.MakeSegment(bytes); }
+  std::unique_ptr<const MappedSegment> Map(SegmentKey key, std::size_t bytes) override {
+    return driver_.Map(std::move(key), bytes);
+  }
+  std::unique_ptr<IpcEvent> MakeEvent() override { return std::make_unique<StoppingEvent>(lever_); }
+  std::unique_ptr<IpcEvent> OpenEvent(const IpcHandle& handle) override { return driver_.OpenEvent(handle); }
+
+ private:
+  IpcDriver& driver_;
+  StoppingEvent::Switch& lever_;
+};
+
+// What is offered is freed after that, and its place in the arena is used again.
+TEST(CudaIpcOffers, RemoveWaitsForADeviceThatIsSlowerThanItsPatience) {
+  constexpr std::chrono::milliseconds kPatience{1};  // and whoever waits asks every 50 microseconds
+  constexpr int kQuestionsBeyondIt = 200;
+  const auto device = std::make_shared<test::FakeChannelDevice>();
+  test::FakeIpc fake(device);
+  StoppingEvent::Switch lever;
+  StoppingDriver driver(fake, lever);
+  Arena arena(driver);
+  CopyIn copy_in(driver, *device, kPatience);
+  Offers offers(arena, copy_in);
+  const Buffer tensor(device->device_memory(), 4096);
+  offers.Add({7, {{tensor.data(), tensor.size()}}});
+  ::testing::internal::CaptureStderr();
+  std::atomic<bool> removed{false};
+  std::jthread removing([&] {
+    offers.Remove(7);
+    removed = true;
+  });
+  EXPECT_TRUE(Becomes([&] { return removed || lever.asked > kQuestionsBeyondIt; }));
+  EXPECT_FALSE(removed);
+  lever.stops = false;
+  removing.join();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("offer 7: the device has not copied it in"));
 }
 
 TEST(CudaIpcArena, KeepsLegacySegmentsWhichReceiversMayHaveMapped) {

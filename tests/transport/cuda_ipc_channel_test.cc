@@ -320,6 +320,16 @@ VmmFunctions ADriver() {
     *has = 1;
     return CUDA_SUCCESS;
   };
+  driver.granularity = [](std::size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+    *bytes = 4096;
+    return CUDA_SUCCESS;
+  };
+  driver.create = [](CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*, unsigned long long) {
+    return CUDA_SUCCESS;
+  };
+  driver.export_handle = [](void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long) {
+    return CUDA_SUCCESS;
+  };
   driver.release = [](CUmemGenericAllocationHandle) { return CUDA_SUCCESS; };
   driver.import_handle = [](CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType) { return CUDA_SUCCESS; };
   driver.reserve = [](CUdeviceptr* base, std::size_t, std::size_t, CUdeviceptr, unsigned long long) {
@@ -359,6 +369,34 @@ TEST(CudaIpcVmm, WhatCannotBeImportedIsUnsupportedAndOfAnotherSizeCorrupt) {
   };
   EXPECT_EQ(WhyNotMapped(out_of_memory, ErrorCode::kResourceExhausted),
             "CUDA device 0: cuMemAddressReserve: that did not work");
+}
+
+// The publisher then goes on with legacy handles.
+TEST(CudaIpcVmm, AnOwnSegmentThatCannotBeMadeIsUnsupportedUnlessMemoryHasRunOut) {
+  const auto why_not_made = [](const VmmFunctions& driver, ErrorCode code) {
+    const Vmm vmm(driver, 0);
+    return ErrorOf([&] { static_cast<void>(vmm.MakeSegment(8192)); }, code);
+  };
+  EXPECT_EQ(why_not_made(ADriver(), ErrorCode::kInternal), "no error");
+  VmmFunctions driver = ADriver();
+  driver.create = [](CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*, unsigned long long) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  };
+  EXPECT_EQ(why_not_made(driver, ErrorCode::kUnsupported), "CUDA device 0: cuMemCreate: that did not work");
+  driver = ADriver();
+  driver.reserve = [](CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long) {
+    return CUDA_ERROR_INVALID_VALUE;
+  };
+  EXPECT_EQ(why_not_made(driver, ErrorCode::kUnsupported), "CUDA device 0: cuMemAddressReserve: that did not work");
+  driver = ADriver();
+  driver.map = [](CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long) {
+    return CUDA_ERROR_INVALID_VALUE;
+  };
+  EXPECT_EQ(why_not_made(driver, ErrorCode::kUnsupported), "CUDA device 0: cuMemMap: that did not work");
+  driver.map = [](CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle, unsigned long long) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  EXPECT_EQ(why_not_made(driver, ErrorCode::kResourceExhausted), "CUDA device 0: cuMemMap: that did not work");
 }
 
 TEST(CudaIpcVmm, ADriverThatIsMissingOrTooOldIsNamed) {

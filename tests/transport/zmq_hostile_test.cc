@@ -103,6 +103,27 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEnd) {
   ExpectServing();
 }
 
+// Others send so much that there is always a message to take. To refuse one costs more than to send one.
+TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEndThoughOthersSendWithoutAPause) {
+  const auto flood = [this](const std::stop_token& stop) {
+    zmq::context_t context;
+    zmq::socket_t socket(context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.connect(publisher_->address());
+    const Bytes request = EncodeRequest(1, /*offer_id=*/99, std::array{Region{0, 0, 1, 1, 1}});
+    while (!stop.stop_requested()) {
+      for (int i = 0; i < 64; ++i) socket.send(zmq::buffer(request), zmq::send_flags::dontwait);
+      for (zmq::message_t refusal; socket.recv(refusal, zmq::recv_flags::dontwait);) {
+      }
+    }
+  };
+  std::vector<std::jthread> flooding;
+  for (int i = 0; i < 8; ++i) flooding.emplace_back(flood);
+  EXPECT_TRUE(testing::RawZmtp::Connect(publisher_->address()).IsCutWithin(256 << 20));
+  flooding.clear();
+  ExpectServing();
+}
+
 TEST_F(ZmqPublisher, CutsWhoeverHasTooMuchUnderWay) {
   zmq::socket_t socket = ConnectRaw();
   const Bytes request = EncodeRequest(1, 1, std::array{Region{0, 0, 8 << 20, 1, 8 << 20}});

@@ -1,11 +1,16 @@
 // The messages of the zmq channel: what is written is read, and what is damaged is refused.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "src/transport/zmq/messages.h"
 #include "tests/transport/damaged_messages.h"
 
 namespace layercast::zmq_channel {
 namespace {
+
+using ::testing::AnyOf;
 
 TEST(ZmqMessages, AreReadAsTheyWereWritten) {
   const std::vector<Region> regions = {{1, 2, 3, 4, 5}, {0xFFFFFFFF, ~std::uint64_t{0}, 7, 8, 9}};
@@ -25,6 +30,22 @@ TEST(ZmqMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(DecodeWelcome(EncodeWelcome()), kVersion);
   DecodeBare(EncodePing());
   DecodeBare(EncodePong());
+}
+
+TEST(ZmqMessages, ARefusalForAnyReasonIsReadAsARefusal) {
+  for (int number = 0; number <= static_cast<int>(ErrorCode::kInternal); ++number) {
+    const auto code = static_cast<ErrorCode>(number);
+    EXPECT_THAT(DecodeRefusal(EncodeRefusal({5, code, "no"})).code, AnyOf(code, ErrorCode::kUnavailable));
+  }
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kResourceExhausted, "no"})).code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kInternal, "no"})).code, ErrorCode::kUnavailable);
+}
+
+TEST(ZmqMessages, ALongRefusalIsCutBetweenTwoCharacters) {
+  const std::string most(999, 'x');
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, most + "yz"})).message, most + "y");
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, most + "\u20ac"})).message, most);
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, "gone: \xff, and more"})).message, "gone: ");
 }
 
 // Reads `message` as whatever it says it is.

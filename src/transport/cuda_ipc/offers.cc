@@ -19,7 +19,7 @@ std::shared_ptr<OfferInArena> PutIntoArena(const Offer& offer, Arena& arena, Cop
     addresses.push_back(offered->blocks[i].data());
     offered->tensors.push_back({addresses.back(), sizes[i]});
   }
-  offered->copied = copy_in.Queue(offer.tensors, addresses);
+  offered->copied = copy_in.Queue(offer, addresses);
   return offered;
 }
 
@@ -55,9 +55,9 @@ void Offers::Remove(std::uint64_t offer_id) {
     offers_.erase(found);
   }
   try {
-    copy_in_.Await(offered->copied);
+    copy_in_.Await(offered->copied, offer_id);
   } catch (const Error& error) {
-    log::error("cuda_ipc: offer {} is removed, and its memory may still be read: {}", offer_id, error.what());
+    log::error("cuda_ipc: offer {} is removed, which the device did not copy in: {}", offer_id, error.what());
   }
 }
 

@@ -30,8 +30,8 @@ class Offers {
 
   // Queues the copies into the arena. When it returns, receivers can ask for the offer.
   void Add(const Offer& offer);
-  // When it returns, nobody is granted anything of the offer any more, and the offered memory is not read any more. If
-  // the device does not finish reading within ten seconds, it logs an error and returns nevertheless.
+  // When it returns, nobody is granted anything of the offer any more, and the offered memory is not read any more. It
+  // waits for the device as long as that reads.
   void Remove(std::uint64_t offer_id);
   // Throws kNotFound. The other owners are the receivers that were granted something of the offer.
   std::shared_ptr<OfferInArena> Find(std::uint64_t offer_id) const;

@@ -18,12 +18,14 @@ class VmmMapping {
   // Takes over `allocation`.
   VmmMapping(const Vmm& vmm, CUmemGenericAllocationHandle allocation, std::size_t size, bool writes)
       : vmm_(vmm), allocation_(allocation), size_(size) {
+    // For a segment of one's own, legacy handles may still do (MakeSegment). For a peer's, nothing else will.
+    const ErrorCode refused = writes ? ErrorCode::kUnsupported : ErrorCode::kUnavailable;
     try {
-      vmm_.Expect(vmm_.functions().reserve(&base_, size_, 0, 0, 0), "cuMemAddressReserve");
+      vmm_.Expect(vmm_.functions().reserve(&base_, size_, 0, 0, 0), "cuMemAddressReserve", refused);
       const CUresult result = vmm_.functions().map(base_, size_, 0, allocation_, 0);
       // The size of an imported allocation is only what a peer says.
       const bool of_another_size = result == CUDA_ERROR_INVALID_VALUE && !writes;
-      vmm_.Expect(result, "cuMemMap", of_another_size ? ErrorCode::kCorrupt : ErrorCode::kUnavailable);
+      vmm_.Expect(result, "cuMemMap", of_another_size ? ErrorCode::kCorrupt : refused);
       mapped_ = true;
       // Drivers that do not know read-only access refuse it; then the mapping is writable.
       if (writes || SetAccess(CU_MEM_ACCESS_FLAGS_PROT_READ) != CUDA_SUCCESS) {
@@ -100,8 +102,6 @@ std::unique_ptr<OwnSegment> Vmm::MakeSegment(std::size_t bytes) const {
   const std::size_t size = RoundUp(bytes, Granularity());
   const CUmemAllocationProp properties = Properties();
   CUmemGenericAllocationHandle allocation = 0;
-  // kUnsupported, because legacy handles may still do, whatever the reason is (the system, permissions) unless memory
-  // has run out.
   Expect(functions_.create(&allocation, size, &properties, 0), "cuMemCreate", ErrorCode::kUnsupported);
   auto segment = std::make_unique<VmmSegment>(*this, allocation, size);
   static_cast<void>(segment->Export());  // a container may forbid it

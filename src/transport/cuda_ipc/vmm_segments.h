@@ -20,7 +20,8 @@ class Vmm {
   // Throws kUnsupported if the device has no VMM.
   Vmm(const VmmFunctions& functions, int device);
 
-  // Both throw as IpcDriver does. kUnsupported from MakeSegment means that legacy handles may still do.
+  // Both throw as IpcDriver does. MakeSegment throws kUnsupported whatever call failed, unless memory has run out:
+  // legacy handles may still do.
   std::unique_ptr<OwnSegment> MakeSegment(std::size_t bytes) const;
   std::unique_ptr<const MappedSegment> Map(UniqueFd descriptor, std::size_t bytes) const;
 

@@ -27,11 +27,9 @@ void Service::Run(const std::stop_token& stop) {
 }
 
 void Service::ReceiveAll() {
-  for (int count = 0; count < kMessagesAtOnce; ++count) {
-    if (ReceiveOne()) continue;
-    if (limit_.Enforce()) log::warn("zmq: a receiver loses its connection: {}", limit_.Complaint());
-    return;
-  }
+  bool all_taken = false;
+  for (int count = 0; !all_taken && count < kMessagesAtOnce; ++count) all_taken = !ReceiveOne();
+  if (limit_.Enforce(all_taken)) log::warn("zmq: a receiver loses its connection: {}", limit_.Complaint());
 }
 
 bool Service::ReceiveOne() {

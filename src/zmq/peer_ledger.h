@@ -1,5 +1,5 @@
-// Keeps account of each connection of a control link: how many of its messages were refused, and how many bytes were
-// sent to it that it has not taken. Used by the offer service.
+// Keeps account of each connection of a ROUTER socket: how many of its messages were refused, and how many bytes were
+// sent to it that it has not taken. Used by RPC servers and publishers.
 #pragma once
 
 #include <chrono>
@@ -25,15 +25,20 @@ class PeerLedger {
   // A connection may leave so many bytes untaken. Beyond that, no message is sent to it.
   static constexpr std::uint64_t kMostUntaken = 32U << 20;
 
+  // `longest_message`: no longer one is sent to anybody. So a connection costs kMostUntaken and one such message.
+  explicit PeerLedger(std::uint64_t longest_message) : longest_message_(longest_message) {}
+
   // Notes that one more of the connection's messages was refused. Returns true if it is barred from now on.
   bool NoteRefused(const std::string& routing_id);
+  // Bars the connection. Returns false if it was barred before.
+  bool Bar(const std::string& routing_id);
   // Whether the connection is barred: its messages are then dropped unread.
   bool IsBarred(const std::string& routing_id) const;
   // Makes a message of these bytes to the connection. They count as untaken until ZeroMQ has given them to the system.
-  // nullopt: too many wait already.
+  // nullopt: too many wait already, or the message is too long.
   std::optional<zmq::message_t> Charge(const std::string& routing_id, std::vector<std::byte> bytes);
-  // Forgets connections that have taken everything, and whose last refusal is longer ago than `memory`. There is no
-  // other way to notice that a connection is gone.
+  // Forgets connections that have taken everything, and were last refused or barred longer ago than `memory`. There is
+  // no other way to notice that a connection is gone.
   void Sweep(std::chrono::milliseconds memory);
 
  private:
@@ -48,6 +53,7 @@ class PeerLedger {
   };
   static void Return(void* bytes, void* ledger);  // ZeroMQ calls it on a thread of its own
 
+  const std::uint64_t longest_message_;
   mutable std::mutex mutex_;
   std::map<std::string, Peer> peers_;                // by routing id; guarded by mutex_
   std::unordered_map<const void*, Parcel> parcels_;  // under way, by their bytes; guarded by mutex_

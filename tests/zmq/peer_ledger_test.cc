@@ -1,5 +1,5 @@
 // What a publisher keeps of each connection: refusals, and what was sent and not taken.
-#include "src/session/peer_ledger.h"
+#include "src/zmq/peer_ledger.h"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,12 @@ namespace {
 
 constexpr std::chrono::hours kLong{1};
 
+constexpr std::size_t kLongest = PeerLedger::kMostUntaken;
+
 std::vector<std::byte> Half() { return std::vector<std::byte>(PeerLedger::kMostUntaken / 2 + 1); }
 
 TEST(PeerLedger, SendsNothingOnTopOfTooMuchUntilThatIsTaken) {
-  PeerLedger ledger;
+  PeerLedger ledger(kLongest);
   std::optional<zmq::message_t> first = ledger.Charge("deaf", Half());
   ASSERT_TRUE(first);
   EXPECT_EQ(first->size(), Half().size());
@@ -28,8 +30,23 @@ TEST(PeerLedger, SendsNothingOnTopOfTooMuchUntilThatIsTaken) {
   EXPECT_TRUE(ledger.Charge("deaf", Half()));
 }
 
+TEST(PeerLedger, SendsNoMessageThatIsTooLong) {
+  PeerLedger ledger(10);
+  EXPECT_TRUE(ledger.Charge("reader", std::vector<std::byte>(10)));
+  EXPECT_FALSE(ledger.Charge("reader", std::vector<std::byte>(11)));
+}
+
+TEST(PeerLedger, BarsOnceWhoeverIsToBeBarred) {
+  PeerLedger ledger(kLongest);
+  EXPECT_TRUE(ledger.Bar("deaf"));
+  EXPECT_TRUE(ledger.IsBarred("deaf"));
+  EXPECT_FALSE(ledger.Bar("deaf"));
+  ledger.Sweep(-kLong);
+  EXPECT_FALSE(ledger.IsBarred("deaf"));
+}
+
 TEST(PeerLedger, BarsWhoeverIsRefusedTooOftenUntilThatIsForgotten) {
-  PeerLedger ledger;
+  PeerLedger ledger(kLongest);
   for (int i = 1; i < PeerLedger::kMostRefused; ++i) EXPECT_FALSE(ledger.NoteRefused("hostile"));
   EXPECT_FALSE(ledger.IsBarred("hostile"));
   EXPECT_TRUE(ledger.NoteRefused("hostile"));
@@ -43,7 +60,7 @@ TEST(PeerLedger, BarsWhoeverIsRefusedTooOftenUntilThatIsForgotten) {
 }
 
 TEST(PeerLedger, RemembersWhoHasMessagesUnderWay) {
-  PeerLedger ledger;
+  PeerLedger ledger(kLongest);
   std::optional<zmq::message_t> message = ledger.Charge("deaf", Half());
   ledger.Sweep(-kLong);
   std::optional<zmq::message_t> second = ledger.Charge("deaf", Half());

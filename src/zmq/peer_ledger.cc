@@ -1,4 +1,4 @@
-#include "src/session/peer_ledger.h"
+#include "src/zmq/peer_ledger.h"
 
 #include <utility>
 
@@ -11,6 +11,13 @@ bool PeerLedger::NoteRefused(const std::string& routing_id) {
   return ++peer.refused == kMostRefused;
 }
 
+bool PeerLedger::Bar(const std::string& routing_id) {
+  const std::lock_guard lock(mutex_);
+  Peer& peer = peers_[routing_id];
+  peer.last_refused = Deadline::Clock::now();
+  return std::exchange(peer.refused, kMostRefused) < kMostRefused;
+}
+
 bool PeerLedger::IsBarred(const std::string& routing_id) const {
   const std::lock_guard lock(mutex_);
   const auto peer = peers_.find(routing_id);
@@ -20,6 +27,7 @@ bool PeerLedger::IsBarred(const std::string& routing_id) const {
 std::optional<zmq::message_t> PeerLedger::Charge(const std::string& routing_id, std::vector<std::byte> bytes) {
   void* const data = bytes.data();
   const std::size_t size = bytes.size();
+  if (size > longest_message_) return std::nullopt;
   {
     const std::lock_guard lock(mutex_);
     Peer& peer = peers_[routing_id];
