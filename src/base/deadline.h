@@ -14,7 +14,15 @@ class Deadline {
   // A wait ends within this time after a stop was requested, because it looks so often.
   static constexpr Clock::duration kLook = std::chrono::milliseconds(100);
 
-  static Deadline After(std::chrono::milliseconds duration) { return Deadline(Clock::now() + duration); }
+  // The longest wait at one go: its milliseconds are an int, as poll(2) and ZeroMQ take them.
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::days(20);
+
+  // A time that the clock cannot reach (milliseconds::max()) never comes.
+  static Deadline After(std::chrono::milliseconds duration) {
+    const auto now = Clock::now();
+    const bool never = duration >= std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - now);
+    return Deadline(never ? Clock::time_point::max() : now + duration);
+  }
   explicit Deadline(Clock::time_point at) : at_(at) {}
   // A deadline that passes when this one does, or when a stop is requested.
   Deadline OrStop(std::stop_token stop) const { return Deadline(at_, std::move(stop)); }
@@ -23,12 +31,12 @@ class Deadline {
 
   bool Stopped() const { return stop_.stop_requested(); }
   bool Passed() const { return Stopped() || Clock::now() >= at_; }
-  // How long a wait may last before it has to look at Passed again. Never negative; rounded up, so that a poll for this
-  // long does not spin at the end.
+  // How long a wait may last before it has to look at Passed again. Never negative, and at most kLongest; rounded up, so
+  // that a poll for this long does not spin at the end.
   std::chrono::milliseconds Remaining() const {
     const auto now = Clock::now();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(NextLookFrom(now) - now);
-    return std::max(left, std::chrono::milliseconds(0));
+    return std::clamp(left, std::chrono::milliseconds(0), kLongest);
   }
   // When a wait has to look at Passed again, as a point in time.
   Clock::time_point NextLook() const { return NextLookFrom(Clock::now()); }

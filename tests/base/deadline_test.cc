@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace layercast {
 namespace {
 
@@ -13,6 +15,14 @@ TEST(Deadline, PassesAtItsTime) {
   EXPECT_EQ(Deadline::After(milliseconds(-5)).Remaining(), milliseconds(0));
   EXPECT_FALSE(Deadline::After(hours(1)).Passed());
   EXPECT_GT(Deadline::After(hours(1)).Remaining(), milliseconds(3'590'000));
+}
+
+TEST(Deadline, NeverPassesThatIsFurtherAwayThanTheClockGoes) {
+  const Deadline never = Deadline::After(milliseconds::max());
+  EXPECT_EQ(never.at(), Deadline::Clock::time_point::max());
+  EXPECT_FALSE(never.Passed());
+  EXPECT_EQ(never.Remaining(), Deadline::kLongest);
+  EXPECT_TRUE(std::in_range<int>(Deadline::kLongest.count()));
 }
 
 TEST(Deadline, PassesOnceAStopIsAskedForAndSoDoesAStepOfIt) {
