@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/open_files.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
 #include "layercast/error.h"
@@ -118,4 +119,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace layercast::cli
 
-int main(int argc, char** argv) { return layercast::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  layercast::cli::RaiseOpenFileLimit();
+  return layercast::cli::Main(argc, argv);
+}

@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 
+#include "cli/open_files.h"
 #include "src/base/log.h"
 
 namespace layercast {
@@ -56,6 +57,7 @@ void KeepFreedMemory() {
 
 int RankMain(int argc, char** argv, const std::function<int(const RankOptions& options)>& run) {
   KeepFreedMemory();
+  cli::RaiseOpenFileLimit();
   CLI::App app("One rank of an engine. `layercast serve` starts it.");
   RankOptions options;
   std::string commit;
