@@ -31,10 +31,10 @@ set(LAYERCAST_HAVE_TORCH ON)
 add_library(layercast::libtorch INTERFACE IMPORTED GLOBAL)
 target_include_directories(layercast::libtorch SYSTEM INTERFACE
   ${LAYERCAST_TORCH_DIR}/include ${LAYERCAST_TORCH_DIR}/include/torch/csrc/api/include)
-# The wheel's CUDA libraries name dependencies that live elsewhere in site-packages: leave those to the loader.
+# The wheel's libraries name dependencies that live elsewhere in site-packages: leave those to the loader. libtorch.so
+# is left out: it computes nothing, and loads the CUDA half (cmake/Cuda.cmake), which nearly doubles the start.
 target_link_libraries(layercast::libtorch INTERFACE
-  ${LAYERCAST_TORCH_DIR}/lib/libtorch.so ${LAYERCAST_TORCH_DIR}/lib/libtorch_cpu.so
-  ${LAYERCAST_TORCH_DIR}/lib/libc10.so)
+  ${LAYERCAST_TORCH_DIR}/lib/libtorch_cpu.so ${LAYERCAST_TORCH_DIR}/lib/libc10.so)
 target_link_options(layercast::libtorch INTERFACE
   LINKER:--allow-shlib-undefined LINKER:-rpath,${LAYERCAST_TORCH_DIR}/lib)
 message(STATUS "libtorch: ${LAYERCAST_TORCH_DIR}")

@@ -1,19 +1,23 @@
-// Test program: the built-in engine's logits, or its greedy tokens, for the oracle in test_forward.py.
-//   engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step|both   reads one JSON object from standard input:
-//     {"prompts": [[1, 2], ...]}               logits of every token, each prompt in steps of a few tokens
-//   and writes them to standard output as raw fp32, prompt after prompt; of both, all of the decoder's first.
-// RANKS_DIR/rank-R.safetensors hold the kernel tensors of rank R of TP, of all layers: this program loads nothing by
-// the pipeline. Each of the PP stages takes those of its layers.
+// Test program: the built-in engine's logits of every token, for the oracle in test_forward.py. A request is one line
+// of JSON on standard input:
+//   {"model": FOLDER, "ranks": FOLDER, "tp_size": 1, "pp_size": 1, "recipe": "none",
+//    "computed_by": "decoder" | "step" | "both", "prompts": [[1, 2], ...]}
+// The answer is one line on standard output, {"error": "..."}, or {"bytes": N} before N bytes of logits: raw fp32,
+// prompt after prompt, each computed in steps of a few tokens; of both, all of the decoder's first.
+// rank-R.safetensors in `ranks` hold the kernel tensors of rank R of tp_size, of all layers: this program loads nothing
+// by the pipeline. Each of the stages takes those of its layers.
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -104,20 +108,40 @@ struct Outcome {
   std::string failure;
 };
 
-Outcome RunRank(const ModelConfig& config, const ParallelConfig& parallel, CollectiveSegment& segment,
-                const std::string& recipe, const std::filesystem::path& file, const Prompts& prompts,
-                std::string_view computed_by) {
+struct Request {
+  ModelConfig config;
+  std::filesystem::path ranks;
+  int tp_size = 1;
+  int pp_size = 1;
+  std::string recipe;
+  std::string computed_by;
+  Prompts prompts;
+};
+
+Request Parse(const std::string& line) {
+  const auto json = nlohmann::json::parse(line);
+  return {.config = ModelConfig::Parse(ModelDescription::FromDirectory(json.at("model").get<std::string>())),
+          .ranks = json.at("ranks").get<std::string>(),
+          .tp_size = json.at("tp_size"),
+          .pp_size = json.at("pp_size"),
+          .recipe = json.at("recipe"),
+          .computed_by = json.at("computed_by"),
+          .prompts = json.at("prompts").get<Prompts>()};
+}
+
+Outcome RunRank(const Request& request, const ParallelConfig& parallel, CollectiveSegment& segment) {
   Outcome outcome;
   try {
     SegmentSeat seat(segment, parallel.engine_rank());
     SharedMemoryCollective collective(seat, parallel, std::chrono::seconds(60));
     SharedMemoryStageLink stage_link(seat, parallel, std::chrono::seconds(60));
-    const auto tree = ModelRegistry::Builtin().Build(config, parallel);
-    Engine engine(*tree, parallel, *MakeRecipe(recipe), {collective, parallel.pp_size > 1 ? &stage_link : nullptr});
-    outcome.filled = Fill(engine, file);
-    if (computed_by != "step") outcome.logits = AllLogits(engine, prompts);
-    if (computed_by != "decoder") {
-      const std::vector<float> logits = AllLogitsByStep(engine, *tree, parallel, prompts);
+    const auto tree = ModelRegistry::Builtin().Build(request.config, parallel);
+    Engine engine(*tree, parallel, *MakeRecipe(request.recipe),
+                  {collective, parallel.pp_size > 1 ? &stage_link : nullptr});
+    outcome.filled = Fill(engine, FileOf(request.ranks, parallel.tp_rank));
+    if (request.computed_by != "step") outcome.logits = AllLogits(engine, request.prompts);
+    if (request.computed_by != "decoder") {
+      const std::vector<float> logits = AllLogitsByStep(engine, *tree, parallel, request.prompts);
       outcome.logits.insert(outcome.logits.end(), logits.begin(), logits.end());
     }
   } catch (const std::exception& error) {
@@ -126,51 +150,57 @@ Outcome RunRank(const ModelConfig& config, const ParallelConfig& parallel, Colle
   return outcome;
 }
 
-int Run(const std::filesystem::path& model, const std::filesystem::path& ranks, int tp_size, int pp_size,
-        const std::string& recipe, std::string_view computed_by) {
-  const auto input = nlohmann::json::parse(std::cin);
-  const auto prompts = input.at("prompts").get<Prompts>();
-  const ModelConfig config = ModelConfig::Parse(ModelDescription::FromDirectory(model));
-  const int size = tp_size * pp_size;
+// By engine rank, each on a thread of its own.
+std::vector<Outcome> RunRanks(const Request& request) {
+  const int size = request.tp_size * request.pp_size;
   CollectiveSegment segment = CollectiveSegment::Create(size);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const ParallelConfig parallel{
-          .tp_rank = rank % tp_size, .tp_size = tp_size, .pp_rank = rank / tp_size, .pp_size = pp_size};
-      outcomes[static_cast<std::size_t>(rank)] =
-          RunRank(config, parallel, segment, recipe, FileOf(ranks, parallel.tp_rank), prompts, computed_by);
+      const ParallelConfig parallel{.tp_rank = rank % request.tp_size,
+                                    .tp_size = request.tp_size,
+                                    .pp_rank = rank / request.tp_size,
+                                    .pp_size = request.pp_size};
+      outcomes[static_cast<std::size_t>(rank)] = RunRank(request, parallel, segment);
     });
   }
   threads.clear();
-  std::vector<std::set<std::string>> filled(static_cast<std::size_t>(tp_size));
+  return outcomes;
+}
+
+std::vector<float> LogitsOf(const Request& request) {
+  const std::vector<Outcome> outcomes = RunRanks(request);
+  const auto tp_size = static_cast<std::size_t>(request.tp_size);
+  std::vector<std::set<std::string>> filled(tp_size);
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
     if (!outcomes[rank].failure.empty()) throw Error(ErrorCode::kInternal, outcomes[rank].failure);
-    filled[rank % filled.size()].merge(outcomes[rank].filled);
-    const bool last_stage = rank + filled.size() >= outcomes.size();
+    filled[rank % tp_size].insert(outcomes[rank].filled.begin(), outcomes[rank].filled.end());
+    const bool last_stage = rank + tp_size >= outcomes.size();
     if (outcomes[rank].logits == (last_stage ? outcomes.back().logits : std::vector<float>())) continue;
     throw Error(ErrorCode::kInternal, "the ranks' logits differ");
   }
-  for (int rank = 0; rank < tp_size; ++rank) {
-    ExpectAllFilled(FileOf(ranks, rank), filled[static_cast<std::size_t>(rank)]);
+  for (int rank = 0; rank < request.tp_size; ++rank) {
+    ExpectAllFilled(FileOf(request.ranks, rank), filled[static_cast<std::size_t>(rank)]);
   }
-  const std::vector<float>& logits = outcomes.back().logits;
-  return std::fwrite(logits.data(), sizeof(float), logits.size(), stdout) == logits.size() ? 0 : 1;
+  return outcomes.back().logits;
+}
+
+void Answer(const std::string& line) {
+  std::vector<float> logits;
+  try {
+    logits = LogitsOf(Parse(line));
+  } catch (const std::exception& error) {
+    std::cout << nlohmann::json{{"error", error.what()}} << std::endl;
+    return;
+  }
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(logits));
+  std::cout << nlohmann::json{{"bytes", bytes.size()}} << "\n";
+  std::cout.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())).flush();
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::string_view computed_by = argc == 7 ? argv[6] : "";
-  if (computed_by != "decoder" && computed_by != "step" && computed_by != "both") {
-    std::cerr << "usage: engine_forward MODEL_DIR RANKS_DIR TP PP RECIPE decoder|step|both\n";
-    return 2;
-  }
-  try {
-    return Run(argv[1], argv[2], std::stoi(argv[3]), std::stoi(argv[4]), argv[5], computed_by);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-    return 1;
-  }
+int main() {
+  for (std::string line; std::getline(std::cin, line);) Answer(line);
 }

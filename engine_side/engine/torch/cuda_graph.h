@@ -13,7 +13,7 @@ class CudaGraph {
  public:
   // Records what `queue` queues on the calling thread's current torch stream, which must not be the default one; none
   // of it runs yet. What it does only the first time (making handles and workspaces, loading kernels) must have been
-  // done on that stream before. Throws kUnsupported in a build without CUDA.
+  // done on that stream before. Throws kUnsupported in a program without CUDA.
   explicit CudaGraph(const std::function<void()>& queue);
   ~CudaGraph();
   CudaGraph(const CudaGraph&) = delete;

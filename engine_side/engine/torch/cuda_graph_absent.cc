@@ -1,4 +1,4 @@
-// CudaGraph in a build without CUDA. A build with CUDA has cuda_graph.cc instead.
+// CudaGraph in a program whose weights are in host memory. One for a GPU links cuda_graph.cc instead.
 #include "engine_side/engine/torch/cuda_graph.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -8,7 +8,7 @@ namespace layercast {
 struct CudaGraph::Impl {};
 
 CudaGraph::CudaGraph(const std::function<void()>& /*queue*/) {
-  throw Error(ErrorCode::kUnsupported, "CUDA graphs: this build has no CUDA");
+  throw Error(ErrorCode::kUnsupported, "CUDA graphs: this program is linked without CUDA");
 }
 
 CudaGraph::~CudaGraph() = default;
