@@ -1,4 +1,4 @@
-// Conformance: whatever is asked for arrives, byte for byte, as a slow and obvious copy has it.
+// Conformance: whatever is asked for arrives, byte for byte as a slow and obvious copy gives it.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -57,8 +57,8 @@ TEST_P(ChannelDelivery, BringsNothingAndSingleBytes) {
   const auto receiver = Connect();
   const std::vector<std::vector<Region>> chunks = {
       {},                                                        // no region at all
-      {{0, 0, 0, 0, 0}, {2, 0, 0, 1, 0}},                        // regions of nothing, one of them in an empty tensor
-      {{0, 100'000, 0, 1, 0}},                                   // nothing, at the end
+      {{0, 0, 0, 0, 0}, {2, 0, 0, 1, 0}},                        // empty regions, one of them in an empty tensor
+      {{0, 100'000, 0, 1, 0}},                                   // an empty region, at the tensor's end
       {{1, 0, 1, 1, 1}},                                         // a whole tensor of one byte
       {{0, 99'999, 1, 1, 1}, {2, 0, 0, 1, 0}, {4, 0, 1, 1, 1}},  // last byte, nothing, first byte
       {{0, 3, 1, 1000, 97}},                                     // a column of single bytes
@@ -88,7 +88,8 @@ TEST_P(ChannelDelivery, BringsChunksOfMoreThanFourMebibytes) {
   EXPECT_TRUE(strided.IsRight(FetchOne(*receiver, 1, strided)));
 }
 
-// Over shared memory ucx has nobody below it who counts: ucx_hostile_test.cc counts there what comes to a receiver.
+// For ucx over shared memory nothing below the channel counts bytes: ucx_hostile_test.cc counts there what comes to a
+// receiver.
 TEST_P(ChannelDelivery, MovesWhatWasAskedForAndAThousandthOfItAtMost) {
   constexpr std::array<std::size_t, 2> sizes{5'000'000, 5'300'000};
   const PublishedBytes published(*publisher_, 1, sizes);
@@ -97,10 +98,10 @@ TEST_P(ChannelDelivery, MovesWhatWasAskedForAndAThousandthOfItAtMost) {
   const bool over_tcp = GetParam() == "zmq" || lane.starts_with("tcp/");
   std::vector<Fetch> fetches;
   for (const std::vector<Region>& regions : std::vector<std::vector<Region>>{
-           {{0, 3, 4'000'000, 1, 4'000'000}},  // of a tensor the most
+           {{0, 3, 4'000'000, 1, 4'000'000}},  // most of a tensor
            {{1, 5000, 5000, 500, 10'600},
-            {0, 0, 900, 1500, 3000}},     // of rows a half or a third: what lies between stays
-           {{1, 0, 10, 100'000, 50}}}) {  // of very short ones
+            {0, 0, 900, 1500, 3000}},     // a half or a third of each row: what lies between is not sent
+           {{1, 0, 10, 100'000, 50}}}) {  // very short rows
     fetches.emplace_back(regions);
   }
   std::uint64_t asked = 0;

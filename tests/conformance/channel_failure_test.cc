@@ -1,4 +1,4 @@
-// Conformance: what goes wrong is said with the right code and the peer's name, costs one connection, and writes
+// Conformance: what goes wrong is reported with the right code and the peer's name, costs one connection, and writes
 // nothing.
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 
 class ChannelFailure : public Channel {
  protected:
-  // One chunk over a new connection arrives.
+  // Expects that a chunk arrives over a new connection.
   void ExpectServing(std::uint64_t offer_id) {
     const auto receiver = Connect();
     Fetch fetch({{0, 10, 20'000, 1, 20'000}});
@@ -28,13 +28,13 @@ constexpr std::array<std::size_t, 2> kTensorSizes{3'000'000, 4096};
 TEST_P(ChannelFailure, AReaderThatVanishesAtAnyPointCostsNobodyElseAnything) {
   PublishedBytes published(*publisher_, 1, kTensorSizes);
   static_cast<void>(Connect());                      // before it has asked for anything
-  for (const std::size_t looks : {0, 1, 2, 4, 8}) {  // amid the first chunks, wherever they are by then
+  for (const std::size_t looks : {0, 1, 2, 4, 8}) {  // in the middle of the first chunks, however far they are
     std::vector<Fetch> fetches = ManyFetches();
     const auto vanishing = Connect();
     for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*vanishing, i, 1);
     for (std::size_t i = 0; i < looks; ++i) vanishing->Poll(Deadline::After(std::chrono::milliseconds(0)));
   }
-  for (const std::size_t chunks : {std::size_t{1}, ManyFetches().size()}) {  // after the first, after the last
+  for (const std::size_t chunks : {std::size_t{1}, ManyFetches().size()}) {  // after the first chunk, after the last
     std::vector<Fetch> fetches = ManyFetches();
     const auto vanishing = Connect();
     for (std::uint64_t i = 0; i < fetches.size(); ++i) fetches[i].Submit(*vanishing, i, 1);
@@ -61,7 +61,7 @@ TEST_P(ChannelFailure, APublisherThatVanishesIsNamed) {
     fetches[0].Submit(*receiver, 99, 1);
     receiver->Poll(Deadline::After(kPatience));
   };
-  // What was under way when the offer went may have been refused before the end was noticed.
+  // What was under way when the offer was removed may have been refused before the end was noticed.
   try {
     drain();
     ADD_FAILURE() << "nothing was noticed";
@@ -122,10 +122,10 @@ TEST_P(ChannelFailure, RegionsOutsideTheTensorAreRefused) {
   const std::uint64_t huge = ~std::uint64_t{0};
   const std::vector<Region> wrong = {
       {2, 0, 1, 1, 1},           // no such tensor
-      {0xFFFFFFFF, 0, 0, 0, 0},  // nor this
+      {0xFFFFFFFF, 0, 0, 0, 0},  // nor such a tensor
       {1, 4096, 1, 1, 1},        // past the end
-      {1, 4097, 0, 1, 0},        // nothing, but from outside
-      {1, 0, 2, 4096, 1},        // rows that overlap and leave
+      {1, 4097, 0, 1, 0},        // an empty region, but outside the tensor
+      {1, 0, 2, 4096, 1},        // rows that overlap, and go past the end
       {1, 0, 64, 65, 64},        // one row too many
       {1, 4000, huge, 1, huge},  // too long a row
       {1, huge, 1, 1, 1},        // offset wraps
@@ -165,7 +165,7 @@ TEST_P(ChannelFailure, NothingIsWrittenAfterClose) {
   ASSERT_TRUE(receiver->Poll(Deadline::After(kPatience)));
   receiver->Close();
   for (Fetch& fetch : fetches) std::fill(fetch.destination.begin(), fetch.destination.end(), std::byte{0x5A});
-  ExpectServing(1);  // by now the rest would have come
+  ExpectServing(1);  // if the rest had been on its way, it would have come by now
   receiver->Close();
   for (const Fetch& fetch : fetches) {
     EXPECT_EQ(std::count(fetch.destination.begin(), fetch.destination.end(), std::byte{0x5A}), 2'000'000);
@@ -178,7 +178,7 @@ TEST_P(ChannelFailure, NothingIsWrittenAfterClose) {
 TEST_P(ChannelFailure, AnIdentifierIsOfferedOnce) {
   const PublishedBytes published(*publisher_, 1, kTensorSizes);
   EXPECT_THROW(publisher_->Add({1, published.tensors()}), Error);
-  publisher_->Remove(77);  // nothing happens
+  publisher_->Remove(77);  // there is no such offer: nothing happens
   ExpectServing(1);
 }
 
@@ -208,7 +208,7 @@ std::size_t ResidentKiB() {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMemoryIsOurs = false;  // sanitizers keep freed blocks and shadows
+constexpr bool kMemoryIsOurs = false;  // sanitizers keep freed blocks, and shadow memory
 #else
 constexpr bool kMemoryIsOurs = true;
 #endif
@@ -224,19 +224,19 @@ TEST_P(ChannelFailure, AThousandRoundsLeaveMemoryAndDescriptorsFlat) {
     EXPECT_EQ(BytesOf(FetchOne(*receiver, id, fetch)), expected);
     publisher_->Remove(id);
   };
-  for (std::uint64_t id = 0; id < 200; ++id) round(id);  // warm: caches and pools fill
+  for (std::uint64_t id = 0; id < 200; ++id) round(id);  // warm-up: caches and pools fill
   const std::size_t files = OpenFiles();
   const std::size_t kib = ResidentKiB();
   for (std::uint64_t id = 200; id < 1200; ++id) round(id);
-  // The other end of the last connections closes in its own time. An arena has one file more once a version came before
-  // the word that the last one was read: such a file serves every version after it.
+  // The other ends of the last connections close in their own time. An arena has one more file if a version came before
+  // it was known that the previous one had been read; such a file serves every later version.
   constexpr std::size_t kSpareFiles = 2;
   for (const Deadline deadline = Deadline::After(kPatience); OpenFiles() > files + kSpareFiles && !deadline.Passed();) {
     std::this_thread::yield();
   }
   EXPECT_LE(OpenFiles(), files + kSpareFiles);
   // Freed memory of two connections at a time may stay with the allocator: ucx's have 1.5 MiB each (ucx_link.cc), and a
-  // new one comes before the last is gone. A hundred came and went.
+  // new one comes before the last is gone. A hundred connections came and went.
   constexpr std::size_t kSpareKiB = 1024 + 2 * 1536;
   if (kMemoryIsOurs) {
     EXPECT_LE(ResidentKiB(), kib + kSpareKiB);

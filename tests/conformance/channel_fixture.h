@@ -23,14 +23,14 @@ class Channel : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<OfferingEnd> publisher_ = transport_->Offering({.bind_host = HostFrom("LAYERCAST_OWN_HOST")});
 };
 
-// Sixteen of 2 MB each, of tensor 0.
+// Sixteen fetches of 2 MB each from tensor 0.
 inline std::vector<Fetch> ManyFetches() {
   std::vector<Fetch> fetches;
   for (std::uint64_t i = 0; i < 16; ++i) fetches.emplace_back(std::vector<Region>{{0, i, 2'000'000, 1, 2'000'000}});
   return fetches;
 }
 
-// The error that `step` throws must have this code, and name the publisher's address, but not the secret in it.
+// Expects that `step` throws an error with this code, which names the publisher's address but not the secret in it.
 template <typename Step>
 void ExpectError(ErrorCode code, const std::string& address, const Step& step) {
   try {

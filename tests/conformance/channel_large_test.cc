@@ -1,5 +1,5 @@
-// Conformance: nothing wraps where a tensor, a chunk or the way from one row to the next is longer than 32 bits count.
-// What takes so much real memory, and some minutes, runs with LAYERCAST_LARGE_TESTS=1 alone.
+// Conformance: nothing wraps if a tensor, a chunk or the distance between rows is larger than 32 bits can count. The
+// cases that take so much real memory, and some minutes, run only with LAYERCAST_LARGE_TESTS=1.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::size_t kGibibyte = std::size_t{1} << 30;
 constexpr std::size_t kLarge = 4 * kGibibyte + (1U << 20);
-constexpr std::size_t kMarked = 4096;  // bytes, around each place where something could go wrong
+constexpr std::size_t kMarked = 4096;  // bytes that are marked around each place where something could go wrong
 
-// Memory that costs nothing until it is written, and reads as zeros.
+// Memory that costs nothing until it is written, and that reads as zeros.
 class Untouched {
  public:
   explicit Untouched(std::size_t bytes)
@@ -39,7 +39,7 @@ constexpr const char* kWhyNot = "it takes up to 13 GiB of memory and a minute: L
 
 class ChannelLarge : public Channel {
  protected:
-  // One tensor of zeros, but for what is marked; as offer 1.
+  // Publishes one tensor as offer 1. It is zero except where it is marked.
   void Publish() {
     if (publisher_->arena() != nullptr) {
       arena_ = Buffer(*publisher_->arena(), kLarge);
@@ -53,7 +53,7 @@ class ChannelLarge : public Channel {
     }
     publisher_->Add({1, {{tensor_.data(), tensor_.size()}}});
   }
-  // Real memory, all of it.
+  // Whether the channel holds a copy of the tensor, all of it in real memory.
   bool HoldsACopy() const { return publisher_->arena() != nullptr || GetParam().starts_with("cuda_ipc"); }
   void TearDown() override { publisher_->Remove(1); }
 

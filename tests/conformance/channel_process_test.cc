@@ -1,4 +1,5 @@
-// Conformance between processes: what is killed or frozen is noticed within seconds, named, and holds nobody up.
+// Conformance between processes: a process that is killed or frozen is noticed within seconds, named, and holds nobody
+// up.
 #include <signal.h>
 
 #include <algorithm>
@@ -23,8 +24,8 @@ std::vector<std::string> NamesAcrossProcesses() {
 
 class ChannelProcess : public Channel {
  protected:
-  // conformance_peer with these arguments, where LAYERCAST_PEER_WITHIN leads: a command that becomes it, on another
-  // host.
+  // The command for conformance_peer with these arguments. LAYERCAST_PEER_WITHIN may have a command that runs it on
+  // another host, and becomes it.
   static std::vector<std::string> Peer(const std::vector<std::string>& arguments) {
     const char* const within = std::getenv("LAYERCAST_PEER_WITHIN");
     std::istringstream words(within != nullptr ? within : "");
@@ -115,7 +116,7 @@ TEST_P(ChannelProcess, AReceiverThatDiesAtAnyPointCostsNobodyElseAnything) {
     Fetch fetch({{0, 0, 3'000'000, 1, 3'000'000}});
     EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch))) << point;
   }
-  published.Withdraw();  // returns
+  published.Withdraw();  // must return
 }
 
 TEST_P(ChannelProcess, AKilledOrFrozenReceiverHoldsNobodyUp) {
@@ -131,7 +132,7 @@ TEST_P(ChannelProcess, AKilledOrFrozenReceiverHoldsNobodyUp) {
     Fetch fetch({{0, 0, 3'000'000, 1, 3'000'000}});
     EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
   }
-  published.Withdraw();  // returns
+  published.Withdraw();  // must return
   published.Overwrite(std::byte{0});
   const PublishedBytes next(*publisher_, 8, kPeerSizes);
   const auto receiver = Connect();

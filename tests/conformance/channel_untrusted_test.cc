@@ -1,5 +1,5 @@
-// Conformance: what a session makes of a channel, whichever it is. No more is asked of it at a time than the session
-// has credits, and no success of it is believed.
+// Conformance: how a session treats a channel, whichever it is. It never has more chunks under way on it than it has
+// credits, and it does not believe the channel's word that a chunk has come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,18 +33,18 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kCredits = 5;
 
-// What a channel does to the bytes of its n-th chunk, which it then says have come.
+// What a channel does to the bytes of its n-th chunk before it says that they have come.
 using Deed = std::function<void(std::size_t chunk, std::span<std::byte> destination)>;
 
 struct Watched {
-  std::set<std::byte*> under_way{};  // where chunks go
+  std::set<std::byte*> under_way{};  // destinations of the chunks under way
   std::size_t most = 0;
-  bool shared_memory = false;  // two of them went to one place
+  bool shared_memory = false;  // two chunks under way had the same destination
   std::size_t chunks = 0;
   Deed deed;
 };
 
-// Copies where its channel does not, and then does its deed. The probe of a channel is let through.
+// An end that copies if its channel does not, and then does its deed. The probe of the channel is left alone.
 class WatchedEnd final : public FetchingEnd {
  public:
   WatchedEnd(std::unique_ptr<FetchingEnd> honest, Watched& watched) : honest_(std::move(honest)), watched_(watched) {}
@@ -101,13 +101,13 @@ std::vector<std::unique_ptr<Transport>> Alone(std::unique_ptr<Transport> transpo
   return transports;
 }
 
-// Over one transport; in stream mode or not.
+// The parameters are a transport, and whether the version is a stream.
 class UntrustedChannel : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
   static const std::string& transport() { return std::get<0>(GetParam()); }
   static bool streams() { return std::get<1>(GetParam()); }
 
-  // Thirty chunks of the third tensor.
+  // A schedule of thirty chunks of the third tensor.
   static Schedule ManyChunks() {
     Schedule schedule;
     for (std::uint64_t chunk = 0; chunk < 30; ++chunk) {
@@ -121,7 +121,7 @@ class UntrustedChannel : public ::testing::TestWithParam<std::tuple<std::string,
     ~Stopped() { service.Stop(); }
   };
 
-  // Takes the version over the watched channel.
+  // Fetches the version over the watched channel.
   void Fetch(const Schedule& schedule, CollectingSink& sink) {
     const Deadline soon = Deadline::After(kPatience);
     OfferServiceOptions offering;
@@ -139,7 +139,7 @@ class UntrustedChannel : public ::testing::TestWithParam<std::tuple<std::string,
     }
     auto watched = std::make_unique<WatchedTransport>(TransportNamed(transport()), watched_);
     FetchOptions options;
-    options.channel = watched->name();  // by its name, for those that are not taken unasked
+    options.channel = watched->name();  // named, because some are not taken by default
     ChannelChooser channels(Alone(std::move(watched)));
     options.channels = &channels;
     options.slots = kCredits;
@@ -167,11 +167,11 @@ TEST_P(UntrustedChannel, IsAskedForNoMoreThanThereAreCreditsForEachWithMemoryOfI
 TEST_P(UntrustedChannel, IsNotBelievedThatAChunkHasCome) {
   constexpr std::size_t kSound = 11;
   const std::vector<Deed> lies = {
-      // Nothing was written: what an earlier chunk left is there.
+      // Nothing was written, so what an earlier chunk left is there.
       [](std::size_t /*chunk*/, std::span<std::byte> to) { std::ranges::fill(to, std::byte{0}); },
       // The last byte is missing.
       [](std::size_t /*chunk*/, std::span<std::byte> to) { to.back() ^= std::byte{0xFF}; },
-      // All of it came, a byte further on.
+      // All of it came, but one byte off.
       [](std::size_t /*chunk*/, std::span<std::byte> to) { std::ranges::rotate(to, to.begin() + 1); },
   };
   for (std::size_t lie = 0; lie < lies.size(); ++lie) {

@@ -1,8 +1,8 @@
-// The other process of the conformance suite: a publisher that waits to be killed or frozen, or such a receiver.
+// The other process of the conformance suite: a publisher or receiver that waits to be killed or frozen.
 //   conformance_peer offer TRANSPORT [FAILPOINTS]    prints its address
-//   conformance_peer fetch TRANSPORT ADDRESS [POINT] goes as far as that, and prints it: "connected", "asked", "under
-//                                                    way" (with most of its requests unanswered; the default), "done"
-// Either ends with its standard input.
+//   conformance_peer fetch TRANSPORT ADDRESS [POINT] goes as far as POINT, and prints it: "connected", "asked", "under
+//                                                     way" (with most of its requests unanswered; the default), "done"
+// Either ends when its standard input does.
 #include <array>
 #include <iostream>
 #include <string>

@@ -28,7 +28,7 @@ namespace layercast::test {
 namespace {
 
 #if LAYERCAST_HAVE_NCCL
-constexpr std::size_t kFakePieceBytes = std::size_t{4} << 20;  // so that chunks of the suite come in several
+constexpr std::size_t kFakePieceBytes = std::size_t{4} << 20;  // so that the suite's chunks come in several pieces
 
 CountedTransport MakeFakeNccl() {
   const auto library = std::make_shared<FakeNccl>();
@@ -41,7 +41,8 @@ CountedTransport MakeFakeNccl() {
 #endif
 
 #if LAYERCAST_HAVE_CUDA
-// A publisher copies an offer in before anybody asks; what is copied after is what receivers take.
+// Counts all copies. The publisher copies an offer in before anybody asks, so what is copied after that is what
+// receivers take.
 CountedTransport MakeFakeCudaIpc(bool legacy) {
   const auto device = std::make_shared<FakeChannelDevice>();
   return {MakeCudaIpcTransport([device, legacy] {

@@ -1,4 +1,4 @@
-// What this process's sockets have sent over TCP, as the kernel counts it: whatever library they belong to.
+// What this process's sockets have sent over TCP, as the kernel counts it, whatever library they belong to.
 #pragma once
 
 #include <linux/tcp.h>
@@ -11,14 +11,14 @@
 
 namespace layercast::test {
 
-// Payload, headers and what was sent twice not counted, of the connections that are open now.
+// The payload bytes sent on the connections that are open now. Headers and retransmissions do not count.
 inline std::uint64_t SentOverTcp() {
   std::uint64_t sent = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     tcp_info tcp{};
     socklen_t size = sizeof(tcp);
     const int fd = std::stoi(entry.path().filename().string());
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &tcp, &size) != 0) continue;  // it is no such socket
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &tcp, &size) != 0) continue;  // it is not a TCP socket
     sent += tcp.tcpi_bytes_sent - tcp.tcpi_bytes_retrans;
   }
   return sent;

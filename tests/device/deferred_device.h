@@ -38,7 +38,8 @@ class DeferredDevice final : public TestDevice {
 
   bool Has(const std::byte* address, std::size_t bytes) const;
 
-  std::byte* memory_ = nullptr;
+  void* mapped_ = nullptr;              // what memory_ lies in
+  std::byte* memory_ = nullptr;         // begins with a huge page
   mutable std::recursive_mutex mutex_;  // of whoever works: streams of several threads take turns
   std::size_t used_ = 0;                // guarded by mutex_
   std::atomic<std::size_t> allocations_ = 0;

@@ -41,6 +41,58 @@ Weights WeightsOf(ExpertForm form) {
   return weights;
 }
 
+// Counts how often it is visited by a name that is on its way, or asked where a tensor goes.
+class CountedTree final : public Tree {
+ public:
+  explicit CountedTree(std::size_t& steps) : steps_(steps) {}
+  std::string_view held_by() const override {
+    ++steps_;
+    return {};
+  }
+
+ private:
+  std::size_t& steps_;
+};
+
+class CountedExperts final : public Module {
+ public:
+  CountedExperts(const ExpertOptions& options, std::size_t& steps)
+      : Module("CountedExperts"), experts_(LayerContext{{}, DType::kF32, true}, options), steps_(steps) {
+    for (const Parameter& parameter : experts_.parameters()) AddParameter({.spec = parameter.spec, .storage = {}});
+  }
+  std::vector<PlacedPiece> Place(std::string_view name, std::string_view shard_id,
+                                 const TensorSpec& spec) const override {
+    ++steps_;
+    return experts_.Place(name, shard_id, spec);
+  }
+  std::string_view held_by() const override {
+    ++steps_;
+    return {};
+  }
+
+ private:
+  const FusedMoE experts_;
+  std::size_t& steps_;
+};
+
+// Visits and questions for each tensor of a plan.
+double StepsPerTensor(std::int64_t layers, std::int64_t experts) {
+  std::size_t steps = 0;
+  auto tree = std::make_unique<CountedTree>(steps);
+  Weights weights;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const ExpertOptions options{.num_experts = experts, .hidden_size = 2, .intermediate_size = 2};
+    auto layer = std::make_unique<CountedTree>(steps);
+    layer->Add("experts", std::make_unique<CountedExperts>(options, steps));
+    tree->Add(std::to_string(i), std::move(layer));
+    AddExperts(weights, std::to_string(i) + ".experts", {.experts = experts, .hidden = 2, .intermediate = 2},
+               ExpertForm::kPerExpert, DType::kF32);
+  }
+  const LoadPlan plan = LoadPlan::Build(*tree, weights.ToManifest());
+  EXPECT_EQ(plan.placements().size(), weights.size());
+  return static_cast<double>(steps) / static_cast<double>(weights.size());
+}
+
 Manifest Without(const Weights& weights, const std::vector<std::string>& names) {
   std::vector<TensorSpec> specs = weights.ToManifest().specs();
   std::erase_if(specs, [&](const TensorSpec& spec) { return std::ranges::count(names, spec.name) != 0; });
@@ -78,6 +130,13 @@ TEST(PlanOfExperts, RefusesAnExpertThatComesInTwoForms) {
       ElementsAre("'mlp.experts.gate_up_proj' and 'mlp.experts.2.up_proj.weight' both fill the same elements of "
                   "'mlp.experts.w13_weight'"));
   EXPECT_THAT(problems.missing, IsEmpty());
+}
+
+// bench/plan_bench.cc measures how long that takes.
+TEST(PlanOfExperts, VisitsTheModulesOnATensorsWayAndNoOthers) {
+  const double steps = StepsPerTensor(2, 2);
+  EXPECT_EQ(StepsPerTensor(64, 2), steps);
+  EXPECT_EQ(StepsPerTensor(2, 64), steps);
 }
 
 TEST(PlanOfExperts, AreOneLayerWhateverTheirNumber) {

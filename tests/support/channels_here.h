@@ -1,5 +1,5 @@
-// The data channels of this build that two ends on this host take by default: what "over every channel" is for tests of
-// those above them.
+// The data channels of this build that two ends on this host take by default. Tests of code above the channels run over
+// all of these.
 #pragma once
 
 #include <string>

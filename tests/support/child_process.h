@@ -1,4 +1,5 @@
-// A child process of a test: started with fork and exec, spoken to by lines, killed or frozen, and reaped at the end.
+// A child process of a test. It is started with fork and exec, talked to in lines, killed or frozen, and reaped at the
+// end.
 #pragma once
 
 #include <sys/types.h>
@@ -13,18 +14,19 @@ namespace layercast::test {
 // Resource; one thread only.
 class ChildProcess {
  public:
-  // `arguments[0]` is the program, by path or as PATH has it. Its standard input and output are pipes to here.
+  // Starts a program. `arguments[0]` is its path, or a name that is looked up in PATH. Its standard input and output
+  // are pipes to this object.
   explicit ChildProcess(const std::vector<std::string>& arguments);
   ~ChildProcess();  // kills what still runs
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // The next line of its standard output, without the newline; throws when none comes within 20 seconds.
+  // Reads the next line of the child's standard output, without the newline. Throws if none comes within 20 seconds.
   std::string ReadLine();
   void Signal(int signal) const;
-  // SIGSTOP takes effect some time after it is sent: returns when it has.
+  // Stops the child. SIGSTOP takes effect some time after it is sent; this returns when it has.
   void Freeze() const;
-  // Ends its standard input and reaps it; the exit status, or 128 + the signal that ended it.
+  // Closes the child's standard input, and reaps it. Returns the exit status, or 128 + the signal that ended it.
   int Wait();
 
  private:
@@ -33,7 +35,7 @@ class ChildProcess {
   UniqueFd output_;
 };
 
-// The folder of the running test program, where the helpers lie that were built beside it.
+// The folder of the running test program, in which the helper programs that are built with it lie.
 std::string FolderOfThisProgram();
 
 }  // namespace layercast::test

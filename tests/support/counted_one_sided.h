@@ -1,5 +1,5 @@
-// One-sided reads of any kind, and how many bytes they were asked for: what a device would bring from the publisher's
-// memory.
+// Wraps one-sided reads of any kind, and counts the bytes that they are asked for, which a device would bring from the
+// publisher's memory.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace layercast::test {
 
-using ByteCounter = std::shared_ptr<std::atomic<std::uint64_t>>;  // owners: who counts, and who looks
+using ByteCounter = std::shared_ptr<std::atomic<std::uint64_t>>;  // owners: who counts, and who reads the count
 
 // One thread only.
 class CountedReads final : public ucx_channel::RemoteReads {

@@ -1,4 +1,4 @@
-// What a call says when it is refused. Header-only.
+// The message of the error that a call throws. Header-only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace layercast::testing {
 
-// The message of the Error that `call` throws.
+// The message of the Error that `call` throws; "no error" if it throws none.
 inline std::string ErrorOf(const std::function<void()>& call) {
   try {
     call();
@@ -20,7 +20,7 @@ inline std::string ErrorOf(const std::function<void()>& call) {
   return "no error";
 }
 
-// The same, of an Error with this code.
+// Likewise. Also expects that the Error has this code.
 inline std::string ErrorOf(const std::function<void()>& call, ErrorCode code) {
   try {
     call();

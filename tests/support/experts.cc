@@ -11,7 +11,7 @@ std::uint32_t Mixed(std::uint32_t hash, std::int64_t value) {
   return hash ^ (hash >> 15U);
 }
 
-// Gate over up, or down alone.
+// The matrices of one tensor, one over the other: gate over up, or just down.
 using Stack = std::vector<ExpertMatrix>;
 
 struct Tensor {
@@ -20,7 +20,7 @@ struct Tensor {
   std::vector<std::int64_t> experts;
   bool stacked = false;
   bool transposed = false;
-  bool interleaved = false;  // a row of each of the stack, then the next one of each
+  bool interleaved = false;  // one row of each matrix of the stack, then the next row of each
 };
 
 std::vector<float> Transposed(const std::vector<float>& values, std::int64_t matrices, std::int64_t rows,

@@ -1,4 +1,4 @@
-// The tensors of a mixture's experts in every form that checkpoints have: the same elements whatever the form.
+// The tensors of a mixture's experts in every form that checkpoints have. The elements are the same whatever the form.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ enum class ExpertForm {
   kFusedW13,         // 3.w13.weight, 3.w2.weight
   kStacked,          // gate_up_proj, down_proj
   kStackedOwnNames,  // w13_weight, w2_weight
-  kTransposed,       // gate_up_proj, down_proj, each matrix the other way round: only by a flag
-  kInterleaved       // as kTransposed, and gate and up column by column: likewise
+  kTransposed,       // gate_up_proj, down_proj, each matrix transposed; only if a flag says so
+  kInterleaved       // as kTransposed, and gate's and up's columns alternate; only if a flag says so
 };
 constexpr bool IsTransposed(ExpertForm form) {
   return form == ExpertForm::kTransposed || form == ExpertForm::kInterleaved;
@@ -33,11 +33,11 @@ struct ExpertSizes {
 
 enum class ExpertMatrix : std::uint8_t { kGate, kUp, kDown };
 
-// The element of an expert's gate, up or down projection; `col` -1: of its bias. Some experts have larger elements
-// than others.
+// The element of an expert's gate, up or down projection, or of its bias if `col` is -1. Some experts have larger
+// elements than others.
 float ExpertElement(std::uint32_t seed, ExpertMatrix matrix, std::int64_t expert, std::int64_t row, std::int64_t col);
 
-// Appends the tensors, their names behind `path` ("experts").
+// Appends the tensors. Their names begin with `path` ("experts").
 void AddExperts(Weights& weights, const std::string& path, const ExpertSizes& sizes, ExpertForm form, DType dtype,
                 std::uint32_t seed = 1);
 

@@ -11,7 +11,7 @@
 
 namespace layercast::test {
 namespace {
-constexpr std::chrono::seconds kStreamPatience{5};  // what a stream waits for may be queued by another thread
+constexpr std::chrono::seconds kStreamPatience{5};  // another thread may have to queue what it waits for
 thread_local const FakeChannelDevice* current_device = nullptr;
 }  // namespace
 

@@ -1,5 +1,5 @@
-// A device that a test plays in host memory: its streams do nothing before somebody asks how far they are, so that a
-// missing question shows in the bytes; and copies go only to and from memory that a device would reach by itself.
+// A fake device in host memory. Its streams do nothing before somebody asks how far they are, so that a missing
+// question shows in the bytes. Copies go only to and from memory that a device could reach by itself.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace layercast::test {
 
-// Host memory that is known by its addresses, and said to be a device's. Thread-safe.
+// Host memory whose addresses are known, and which claims to be a device's. Thread-safe.
 class KnownMemory final : public MemoryResource {
  public:
   explicit KnownMemory(Device device = {}) : device_(device) {}
@@ -22,7 +22,7 @@ class KnownMemory final : public MemoryResource {
   std::byte* Allocate(std::size_t bytes) override;
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
   bool Has(const std::byte* address, std::size_t bytes) const;
-  // Memory that somebody else owns.
+  // Adds memory that somebody else owns.
   void Know(const std::byte* address, std::size_t bytes);
   void Forget(const std::byte* address);
 
@@ -33,11 +33,11 @@ class KnownMemory final : public MemoryResource {
   std::map<const std::byte*, std::size_t> blocks_;  // guarded by mutex_
 };
 
-// Every end that asks has a device of its own. Thread-safe.
+// The device interface of a channel. By default every end that asks for it has a device of its own. Thread-safe.
 class FakeChannelDevice final : public ChannelDevice {
  public:
   FakeChannelDevice() = default;
-  // Every end is on this one.
+  // Every end is on this device.
   explicit FakeChannelDevice(const DeviceUuid& uuid) : only_(std::make_unique<DeviceUuid>(uuid)) {}
 
   DeviceUuid uuid() const override;
@@ -52,12 +52,12 @@ class FakeChannelDevice final : public ChannelDevice {
   KnownMemory& known() { return device_; }
   bool IsDeviceMemory(const std::byte* address, std::size_t bytes) const { return device_.Has(address, bytes); }
   void OnDevice(const std::function<void()>& call) override;
-  // The calling thread's; null: none was set, and CUDA would take its first.
+  // The calling thread's device. Null if none was set, in which case CUDA would take its first.
   static const FakeChannelDevice* Current();
 
   std::atomic<bool> held{false};  // nothing that is queued in a stream runs, until it is false again
-  // What was asked of it so far.
-  mutable std::atomic<std::uint64_t> questions{0};  // whether it reaches something
+  // How often the device was asked so far.
+  mutable std::atomic<std::uint64_t> questions{0};  // whether it reaches an address
   mutable std::atomic<std::uint64_t> copies{0};
   mutable std::atomic<std::uint64_t> bytes_copied{0};
 
@@ -70,11 +70,11 @@ class FakeChannelDevice final : public ChannelDevice {
 // One thread only.
 class FakeStream final : public CopyStream {
  public:
-  // Does what it can without waiting; true: it is done.
+  // Does what it can without waiting, and returns true when it is done.
   using Operation = std::function<bool()>;
 
   explicit FakeStream(const FakeChannelDevice& device) : device_(device) {}
-  ~FakeStream() override;  // ends the process where a real one would hang: something still waits for a peer
+  ~FakeStream() override;  // ends the process if something still waits for a peer: a real one hangs
 
   static FakeStream& Of(CUstream_st* handle) { return *reinterpret_cast<FakeStream*>(handle); }
   const FakeChannelDevice& device() const { return device_; }

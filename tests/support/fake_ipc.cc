@@ -23,7 +23,7 @@ using cuda_ipc_channel::SegmentKey;
 using shm_channel::Mapping;
 using shm_channel::Memfd;
 
-// What a handle says: a file of another process, by which it is opened as long as that has it open.
+// What a handle contains: a file of another process, which can be opened by it as long as that process has it open.
 struct FileOfProcess {
   std::int64_t process = 0;
   std::int64_t fd = 0;
@@ -49,7 +49,7 @@ UniqueFd OpenHandle(const IpcHandle& handle, bool strict) {
   return fd;
 }
 
-// As CUDA's, which says no more of what it does not know.
+// Fails as CUDA does, which says nothing more about a handle that it does not know.
 Mapping Import(const UniqueFd& descriptor) {
   try {
     return shm_channel::MapReadOnly(descriptor);
@@ -58,7 +58,7 @@ Mapping Import(const UniqueFd& descriptor) {
   }
 }
 
-// Known to the device as its own while it is there.
+// Memory that the device knows as its own as long as this object lives.
 class KnownRange {
  public:
   KnownRange(std::shared_ptr<FakeChannelDevice> device, const std::byte* base, std::size_t size)

@@ -1,6 +1,6 @@
-// CUDA's sharing of memory and events between processes, played with memfds on the device of FakeChannelDevice: a
-// segment is a sealed memfd, which others map read-only; an event is a pair of counters in one. What is queued runs
-// when somebody asks, so that a missing question shows in the bytes.
+// A fake of CUDA's sharing of memory and events between processes, on the device of FakeChannelDevice. A segment is a
+// sealed memfd, which others map read-only, and an event is a pair of counters in a memfd. What is queued runs when
+// somebody asks for it, so that a missing question shows in the bytes.
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,17 @@ class FakeIpc final : public cuda_ipc_channel::IpcDriver {
  public:
   explicit FakeIpc(std::shared_ptr<FakeChannelDevice> device) : device_(std::move(device)) {}
 
-  // What there is of CUDA.
+  // What of CUDA is available.
   std::atomic<bool> has_vmm{true};
   std::atomic<bool> has_legacy{true};
   std::atomic<bool> has_events{true};
   std::atomic<bool> opens_events{true};
-  std::atomic<bool> opens_segments{true};  // false: they are of a GPU that this process does not see
-  std::atomic<bool> strict{false};         // as CUDA: nothing but VMM is opened by the process that made it
+  std::atomic<bool> opens_segments{true};  // false: as if they were of a GPU that this process does not see
+  std::atomic<bool> strict{false};         // as CUDA: a process opens nothing of its own but VMM
   std::atomic<std::size_t> bytes_left{std::size_t{1} << 40};
-  std::atomic<int> mapped{0};  // so far
+  std::atomic<int> mapped{0};  // mappings so far
   std::atomic<int> live_mappings{0};
-  std::atomic<int> asked{0};  // how often whether an event is reached
+  std::atomic<int> asked{0};  // how often it was asked whether an event is reached
 
   bool opens_its_own() const override { return !strict; }
   std::unique_ptr<cuda_ipc_channel::OwnSegment> MakeSegment(std::size_t bytes) override;

@@ -22,7 +22,7 @@
 namespace layercast::test {
 namespace {
 
-// What a rank says to rank 0; that one answers the same once it has heard all.
+// What a rank sends to rank 0, which answers the same once it has heard from all.
 struct Greeting {
   std::int32_t version;
   std::int32_t ranks;
@@ -32,7 +32,7 @@ struct Greeting {
 sockaddr_un AddressOf(const ncclUniqueId& id) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, id.internal, 32);  // an abstract name opens with a zero
+  std::memcpy(address.sun_path + 1, id.internal, 32);  // an abstract name begins with a zero
   return address;
 }
 constexpr socklen_t kAddressBytes = offsetof(sockaddr_un, sun_path) + 1 + 32;
@@ -56,7 +56,8 @@ class FakeComm {
   FakeComm(const FakeComm&) = delete;
   FakeComm& operator=(const FakeComm&) = delete;
 
-  // Ends the process where the thread is on another device than the communicator: a real one's runtime would open that.
+  // The communicator behind a handle. Ends the process if the thread is on another device than the communicator: the
+  // runtime under the real NCCL would open that device.
   static FakeComm& Of(ncclComm_t handle) {
     auto& comm = *reinterpret_cast<FakeComm*>(handle);
     if (FakeChannelDevice::Current() == comm.device_) return comm;
@@ -64,7 +65,7 @@ class FakeComm {
     std::abort();
   }
 
-  // As ncclCommGetAsyncError: also goes on with what was begun.
+  // The state, as ncclCommGetAsyncError gives it. Also goes on with what was begun.
   ncclResult_t Progress() {
     if (links_->error == ncclSuccess && !greeted_) mine_.rank == 0 ? GatherAll() : GreetRoot();
     if (links_->error != ncclSuccess) return links_->error;
@@ -77,7 +78,7 @@ class FakeComm {
   int rank() const { return mine_.rank; }
   bool Has(int rank) const { return 0 <= rank && rank < mine_.ranks && rank != mine_.rank; }
   const std::shared_ptr<FakeLinks>& links() const { return links_; }
-  // Later, when somebody has asked for the state more than once.
+  // Launches a group later, when somebody has asked for the state more than once.
   void LaunchLater(std::vector<std::function<void()>> group) {
     group_ = std::move(group);
     asked_ = false;
@@ -90,7 +91,8 @@ class FakeComm {
  private:
   static UniqueFd NewSocket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-  // Nothing where it is not there yet. A message of some bytes over a socket of this host comes whole.
+  // Receives a greeting. Returns false if it is not there yet. A message of a few bytes over a socket of this host
+  // comes whole.
   bool Receive(const UniqueFd& socket, Greeting& greeting) {
     const ssize_t got = ::recv(socket.get(), &greeting, sizeof(greeting), MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return false;
@@ -145,14 +147,14 @@ class FakeComm {
   const Greeting mine_;
   const sockaddr_un address_;
   UniqueFd listener_;
-  std::vector<UniqueFd> strangers_;                                         // have not said which rank they are
+  std::vector<UniqueFd> strangers_;                                         // they have not said which rank they are
   const std::shared_ptr<FakeLinks> links_ = std::make_shared<FakeLinks>();  // second owners: transfers in streams
   bool greeted_ = false;
   bool asked_ = false;
   std::vector<std::function<void()>> group_;
 };
 
-// The open group of this thread, as NCCL has it.
+// The open group of this thread. NCCL keeps one for each thread, too.
 struct OpenGroup {
   bool open = false;
   ncclResult_t error = ncclSuccess;
@@ -161,7 +163,7 @@ struct OpenGroup {
 };
 thread_local OpenGroup open_group;
 
-// Adds a call of `peer` or with it to the open group. `make` makes its operation, when it is launched.
+// Adds a call to or from `peer` to the open group. `make` makes the call's operation, when the group is launched.
 ncclResult_t AddToGroup(FakeComm& comm, cudaStream_t stream, int peer, const std::byte* memory, std::size_t count,
                         std::function<FakeOperation()> make) {
   FakeStream& queue = FakeStream::Of(stream);
@@ -251,7 +253,7 @@ ncclResult_t FakeNccl::Broadcast(const void* from, void* to, std::size_t count, 
                                  ncclComm_t handle, cudaStream_t stream) {
   FakeComm& comm = FakeComm::Of(handle);
   auto* const memory = static_cast<std::byte*>(to);
-  if (root != 0) return open_group.error = ncclInvalidArgument;  // the middle of the star
+  if (root != 0) return open_group.error = ncclInvalidArgument;  // only the middle of the star may be the root
   if (comm.rank() != root) {
     return AddToGroup(comm, stream, root, memory, count, [links = comm.links(), root, memory, count] {
       return JoinBroadcast(links, root, memory, count);
@@ -259,7 +261,7 @@ ncclResult_t FakeNccl::Broadcast(const void* from, void* to, std::size_t count, 
   }
   ++broadcasts;
   bytes_sent += count;
-  if (from != to) return open_group.error = ncclInvalidArgument;  // nothing here copies at the root
+  if (from != to) return open_group.error = ncclInvalidArgument;  // the fake does not copy at the root
   return AddToGroup(comm, stream, root + 1, memory, count,
                     [links = comm.links(), memory, count] { return BroadcastToAll(links, memory, count); });
 }

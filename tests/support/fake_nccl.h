@@ -1,8 +1,8 @@
-// NCCL as far as the channel calls it, over sockets between threads and processes, on streams of FakeChannelDevice: a
-// star, whose middle is rank 0. As with the real one, a broadcast moves no byte before every rank has joined it, and
-// ranks that do different things wait for each other until they are aborted. Stricter where the real one would hang:
-// sizes that differ are an error, and so is a call while another is in progress, or while the thread is on another
-// device.
+// A fake of the part of NCCL that the channel calls, over sockets between threads and processes and on streams of
+// FakeChannelDevice. A communicator is a star with rank 0 in the middle. As with the real NCCL, a broadcast moves no
+// byte before every rank has joined it, and ranks that do different things wait for each other until they are aborted.
+// It is stricter where the real one would hang: it is an error if sizes differ, and if a call is made while another is
+// in progress, or while the thread is on another device.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,11 @@ class FakeNccl final : public nccl_channel::NcclLibrary {
   // What goes wrong from now on.
   std::atomic<bool> fail_unique_id{false};
   std::atomic<bool> fail_init{false};
-  std::atomic<bool> never_settle{false};    // setting up goes on for ever
-  std::atomic<int> groups_until_error{-1};  // so many more groups work; the one after fails by itself, later
+  std::atomic<bool> never_settle{false};    // setting up never ends
+  std::atomic<int> groups_until_error{-1};  // so many more groups work; the next one fails later, on its own
 
-  // What was asked for: calls, and the bytes that leave a rank. A broadcast leaves its root once, whoever takes it.
+  // What was asked for: the number of calls, and the bytes that leave a rank. A broadcast leaves its root once, however
+  // many take it.
   std::atomic<int> communicators{0};
   std::atomic<int> sends{0};
   std::atomic<int> broadcasts{0};

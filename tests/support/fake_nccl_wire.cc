@@ -10,13 +10,13 @@
 namespace layercast::test {
 namespace {
 
-// What opens a transfer. A receiver that is told of another call than its own waits for ever.
+// What begins a transfer. A receiver that is told of another call than its own waits for ever.
 struct Header {
   FakeCall call;
   std::uint64_t bytes;
 };
 
-// Nothing: none moves now, or none ever again.
+// Moves bytes. Returns how many moved, or nothing if none can move now, or ever again.
 std::optional<std::size_t> Move(FakeLinks& links, int peer, std::byte* at, std::size_t bytes, bool out) {
   const int fd = links.sockets[static_cast<std::size_t>(peer)].get();
   const ssize_t moved = out ? ::send(fd, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) : ::recv(fd, at, bytes, MSG_DONTWAIT);
@@ -25,7 +25,7 @@ std::optional<std::size_t> Move(FakeLinks& links, int peer, std::byte* at, std::
   return std::nullopt;
 }
 
-// A header, and so many bytes, to one peer or from it.
+// The transfer of a header and some bytes, to one peer or from it.
 class OneTransfer {
  public:
   OneTransfer(std::shared_ptr<FakeLinks> links, int peer, FakeCall call, std::byte* memory, std::size_t bytes, bool out)
@@ -62,7 +62,7 @@ class OneTransfer {
   std::size_t at_ = 0;
 };
 
-// One byte from every member to the root: that it has come to the broadcast.
+// The byte that every member sends to the root when it has come to the broadcast.
 constexpr std::byte kJoined{0x4A};
 
 class RootsPart {

@@ -1,4 +1,4 @@
-// What the ranks of a FakeNccl's communicator say to each other, and how bytes go between two of them.
+// What the ranks of a FakeNccl's communicator send to each other, and how bytes go between two of them.
 #pragma once
 
 #include <nccl.h>
@@ -13,17 +13,17 @@
 
 namespace layercast::test {
 
-// What the transfers of a communicator share with it: they lie in streams when it is gone. One thread only.
+// What a communicator shares with its transfers, which may still lie in streams when it is gone. One thread only.
 struct FakeLinks {
-  std::vector<UniqueFd> sockets;  // by the other's rank; where no rank is to be reached: none
+  std::vector<UniqueFd> sockets;  // by the other's rank; none if that cannot be reached
   bool aborted = false;
   ncclResult_t error = ncclSuccess;
 };
 
 enum class FakeCall : std::uint64_t { kSend = 1, kBroadcast = 2 };
 
-// One side's part of a call, as an operation of a FakeStream: each does what it can without waiting, and says whether
-// it is done. All hang after an error, until they are aborted, as NCCL's kernels do.
+// One side's part of a call, as an operation of a FakeStream. It does what it can without waiting, and returns true
+// when it is done. After an error it hangs until it is aborted, as NCCL's kernels do.
 using FakeOperation = std::function<bool()>;
 FakeOperation SendTo(std::shared_ptr<FakeLinks> links, int peer, std::byte* memory, std::size_t bytes);
 FakeOperation ReceiveFrom(std::shared_ptr<FakeLinks> links, int peer, std::byte* memory, std::size_t bytes);

@@ -31,7 +31,8 @@ using ucx_channel::RemoteMemory;
 using ucx_channel::RemoteReads;
 using Bytes = std::vector<std::byte>;
 
-// What a reader asks a target for. A byte answers, 1 and then the bytes or 0 and nothing more, in the order of asking.
+// What a reader asks a target for. The answer begins with a byte: 1 is followed by the bytes, and 0 by nothing. Answers
+// come in the order of the questions.
 struct Wanted {
   Token key;
   std::uint64_t address;
@@ -39,14 +40,14 @@ struct Wanted {
 };
 
 sockaddr_un SocketAddress(std::span<const std::byte> name, socklen_t& size) {
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};  // a null byte first: in no file system
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};  // it begins with a null byte, so it is in no file system
   if (name.size() >= sizeof(address.sun_path)) throw Error(ErrorCode::kUnavailable, "no target has such an address");
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
 
-// What of a publisher's memory may be read, by key.
+// The parts of a publisher's memory that may be read, by key.
 class Registry {
  public:
   explicit Registry(std::shared_ptr<FakeDevice> device) : device_(std::move(device)) {}
@@ -63,7 +64,7 @@ class Registry {
     memory_.erase(key);
     --device_->held;
   }
-  // False: no key allows it.
+  // Copies what a reader wants. Returns false if no key allows it.
   bool Copy(const Wanted& wanted, Bytes& to) {
     const std::lock_guard lock(mutex_);
     const auto found = memory_.find(wanted.key);
@@ -96,7 +97,7 @@ class FakeRegistered final : public RegisteredMemory {
   const Bytes key_;
 };
 
-// One reader at a time.
+// A target that serves one reader at a time.
 class FakeTarget final : public ReadTarget {
  public:
   explicit FakeTarget(std::shared_ptr<Registry> registry)
@@ -234,7 +235,7 @@ class FakeReads final : public RemoteReads {
     std::span<std::byte> left;
     bool allowed = false;
   };
-  // Of the oldest read.
+  // Takes what has come for the oldest read.
   bool TakeSome() {
     UnderWay& read = under_way_.front();
     std::byte answer{};

@@ -18,7 +18,7 @@ using ucx_channel::RegisteredMemory;
 using ucx_channel::UcxContext;
 using ucx_channel::UcxRegisteredMemory;
 
-// Memory that UCX allocates, and registers in doing so.
+// Memory that UCX allocates and, in doing so, registers.
 class PosixArena final : public MemoryResource {
  public:
   explicit PosixArena(std::shared_ptr<UcxContext> context) : context_(std::move(context)) {}
@@ -66,7 +66,7 @@ class PosixArena final : public MemoryResource {
   std::map<const std::byte*, Block> blocks_;  // guarded by mutex_
 };
 
-// Part of a block, with the block's key.
+// A part of a block, with the block's key.
 struct PosixMemoryPart final : RegisteredMemory {
   explicit PosixMemoryPart(std::vector<std::byte> of) : bytes(std::move(of)) {}
   const std::vector<std::byte>& key() const override { return bytes; }
@@ -94,7 +94,7 @@ class PosixOneSided final : public ucx_channel::UcxOneSided {
 }  // namespace
 
 ucx_channel::ReadLanes PosixLanes() {
-  ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 1);  // as the channel's own settings have it
+  ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 1);  // as the channel itself sets it
   return {"posix", {"posix/"}, {}};
 }
 

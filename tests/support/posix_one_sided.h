@@ -1,6 +1,6 @@
-// One-sided reads by UCX itself, over shared memory: what UCX allocates there a reader loads from, by a key and without
-// the publisher's doing anything, as an RDMA device would read. So all but the devices is real. Never outside tests:
-// these keys are good for ever, and a reader that is lied to ends.
+// One-sided reads by UCX itself, over shared memory. With a key, a reader loads from memory that UCX allocates there,
+// without any action of the publisher, as an RDMA device would read. So everything but the devices is real. It must not
+// be used outside tests: the keys are valid for ever, and a reader that is given a wrong one crashes.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace layercast::test {
 
 ucx_channel::ReadLanes PosixLanes();
 
-// Its publishers' memory has an arena.
+// One-sided reads over PosixLanes. The publishers that use them have an arena.
 std::shared_ptr<const ucx_channel::OneSided> MakePosixOneSided();
 
 }  // namespace layercast::test

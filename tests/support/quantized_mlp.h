@@ -10,7 +10,7 @@
 
 namespace layercast::testing {
 
-// gate_up_proj of 384 rows each below "mlp".
+// The module "mlp" with a gate_up_proj, whose gate and up have 384 rows each, and a down_proj.
 inline std::unique_ptr<Tree> Mlp(int rank, int ranks) {
   const LayerContext context{{rank, ranks}, DType::kBF16, true};
   auto root = std::make_unique<Tree>();

@@ -1,4 +1,5 @@
-// A peer that speaks ZMTP 3.0 by hand, over TCP: ZeroMQ itself sends nothing of a message before its last frame.
+// A peer that speaks ZMTP 3.0 by hand, over TCP, for tests of unfinished messages: ZeroMQ itself sends nothing of a
+// message before its last frame.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +18,7 @@ namespace layercast::testing {
 
 class RawZmtp {
  public:
-  // "tcp://127.0.0.1:PORT". Talks to a ROUTER as a DEALER does.
+  // Connects to "tcp://127.0.0.1:PORT", and talks to a ROUTER as a DEALER does.
   static RawZmtp Connect(const std::string& endpoint) {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in to = Loopback(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
@@ -25,7 +26,8 @@ class RawZmtp {
     return {std::move(fd), "DEALER"};
   }
 
-  // Sends one message without an end until the peer ends the connection. True if it did before `most` bytes.
+  // Sends a single message that never ends, until the peer closes the connection. True if the peer did so before `most`
+  // bytes.
   bool IsCutWithin(std::size_t most) {
     std::string frames;
     for (int i = 0; i < 256; ++i) frames += Frame(kMore, std::string(250, 'x'));
@@ -59,7 +61,7 @@ class RawZmtp {
     Receive(greeting.size());
     const std::string type = std::string("\x05READY\x0BSocket-Type\0\0\0\6", 22) + socket_type;
     Send(Frame(kCommand, type));
-    Receive(static_cast<unsigned char>(Receive(2)[1]));  // its READY
+    Receive(static_cast<unsigned char>(Receive(2)[1]));  // the peer's READY
   }
 
   static sockaddr_in Loopback(int port) {
@@ -80,14 +82,14 @@ class RawZmtp {
     EXPECT_EQ(::recv(fd_.get(), all.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
     return all;
   }
-  // As recv.
+  // Receives what is there, as recv does.
   ssize_t ReceiveSome(char* to, std::size_t most) { return ::recv(fd_.get(), to, most, 0); }
 
  private:
   UniqueFd fd_;
 };
 
-// Waits for one DEALER, to which it talks as a ROUTER does.
+// Waits for one DEALER, and talks to it as a ROUTER does.
 class RawZmtpServer : public RawZmtp {
  public:
   class Listener {

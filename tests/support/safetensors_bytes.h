@@ -8,7 +8,7 @@
 
 namespace layercast {
 
-// The header's length, the header, the data: nothing is padded or checked.
+// The header's length, the header, and the data. Nothing is padded or checked.
 inline std::string SafetensorsBytes(std::string_view header, std::string_view data) {
   std::string file;
   for (int shift = 0; shift < 64; shift += 8) {
@@ -17,7 +17,7 @@ inline std::string SafetensorsBytes(std::string_view header, std::string_view da
   return file.append(header).append(data);
 }
 
-// One tensor of `count` fp32 zeros.
+// A file with one tensor of `count` fp32 zeros.
 inline std::string OneTensorFile(const std::string& name, std::size_t count = 2) {
   const std::string size = std::to_string(count);
   return SafetensorsBytes("{\"" + name + "\":{\"dtype\":\"F32\",\"shape\":[" + size + "],\"data_offsets\":[0," +

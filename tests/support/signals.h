@@ -1,5 +1,5 @@
-// A signal that comes in the middle of a wait, as a profiler's or an ended child's does: a handler takes it, and the
-// system call returns with EINTR.
+// Signals that come in the middle of a wait, as a profiler's or an ended child's do: a handler takes the signal, and
+// the system call returns with EINTR.
 #pragma once
 
 #include <signal.h>
@@ -16,7 +16,7 @@
 
 namespace layercast::testing {
 
-// While it lives, SIGUSR1 does nothing but to interrupt.
+// While it lives, SIGUSR1 does nothing but interrupt waits.
 class Interruptions {
  public:
   Interruptions() {
@@ -30,7 +30,7 @@ class Interruptions {
 
   static void Interrupt(pid_t thread) { ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1); }
 
-  // The thread of that name, once it waits.
+  // Interrupts the thread of that name, once it waits.
   static void InterruptWaiting(const std::string& name) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (std::chrono::steady_clock::now() < end) {

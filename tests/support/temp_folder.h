@@ -1,4 +1,4 @@
-// A folder of a test's own, gone with everything in it when the test ends.
+// A temporary folder for a test. It is removed, with everything in it, when the test ends.
 #pragma once
 
 #include <cstdlib>

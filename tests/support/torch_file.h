@@ -1,4 +1,5 @@
-// Files of torch.save spelled out, right or wrong, for tests of their reader: pickles by opcode, zip files by record.
+// Files of torch.save spelled out, right or wrong, for tests of their reader: pickles opcode by opcode, and zip files
+// record by record.
 #pragma once
 
 #include <zlib.h>
@@ -11,7 +12,7 @@
 
 namespace layercast::torch_file {
 
-// The low `width` bytes, little-endian; beyond the eighth they are zero.
+// The low `width` bytes of a number, little-endian; bytes beyond the eighth are zero.
 inline std::string Number(std::uint64_t value, int width) {
   std::string bytes;
   for (int i = 0; i < width; ++i, value >>= 8) bytes.push_back(static_cast<char>(static_cast<unsigned char>(value)));
@@ -57,7 +58,7 @@ struct Record {
   std::string name;
   std::string bytes;
   std::uint16_t method = 0;
-  std::uint16_t flags = 0x0808;  // as torch sets them
+  std::uint16_t flags = 0x0808;  // the flags that torch sets
 };
 
 inline std::uint32_t Crc32(std::string_view bytes) {
@@ -82,7 +83,7 @@ inline std::string Zip(const std::vector<Record>& records) {
          Number(directory.size(), 4) + Number(begin, 4) + Number(0, 2);
 }
 
-// What torch.save would write of this pickle and these storages, "0" first.
+// The file that torch.save would write for this pickle and these storages, of which the first is called "0".
 inline std::string File(const std::string& pickle, const std::vector<std::string>& storages) {
   std::vector<Record> records = {{"archive/data.pkl", pickle}, {"archive/byteorder", "little"}};
   for (std::size_t i = 0; i < storages.size(); ++i) {

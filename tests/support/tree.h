@@ -1,4 +1,4 @@
-// The smallest module trees: what tests hang layers in.
+// The smallest module trees, to which tests add layers.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace layercast::testing {
 
-// A module that is nothing but its children.
+// A module that has nothing but children.
 class Tree : public Module {
  public:
   explicit Tree(std::string class_name = "Tree") : Module(std::move(class_name)) {}

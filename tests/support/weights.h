@@ -1,4 +1,4 @@
-// Tensors with known bytes, and streams and manifests of them: what tests of the model tree and of plans load.
+// Tensors with known bytes, and streams and manifests of them, for tests of the model tree and of plans.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace layercast::testing {
 
-// A list of tensors that own their bytes. Element i of a tensor has the value i + 1 plus a number of its own, in a
-// type that can hold it, or arbitrary bytes.
+// A list of tensors that own their bytes. The values are those that were given, counted, random or arbitrary bytes, as
+// each Add says.
 class Weights {
  public:
-  // One value for each element, rounded to the tensor's dtype.
+  // Adds a tensor with one value for each element, rounded to the tensor's dtype.
   void Add(const TensorSpec& spec, const std::vector<float>& values);
-  // Integers counted up from `first`; for F32 these are exact.
+  // Adds a tensor with integers counted up from `first`. In F32 these are exact.
   void AddCounting(const TensorSpec& spec, float first);
-  // As they are: codes.
+  // Adds a tensor with these bytes as they are, such as codes.
   void AddBytes(const TensorSpec& spec, std::vector<std::byte> bytes);
-  // Random finite values.
+  // Adds a tensor with random finite values.
   void AddRandom(const TensorSpec& spec, std::uint32_t seed);
 
   std::size_t size() const { return tensors_.size(); }
@@ -34,7 +34,7 @@ class Weights {
   std::vector<std::byte>& bytes(std::size_t index) { return bytes_[index]; }
   const TensorSpec& spec(std::size_t index) const { return tensors_[index]; }
 
-  // In order, or in the order of `indices`.
+  // Streams the tensors in their order, or in the order of `indices`.
   std::unique_ptr<WeightsIterator> Stream() const;
   std::unique_ptr<WeightsIterator> Stream(std::span<const std::size_t> indices) const;
   Manifest ToManifest() const;
