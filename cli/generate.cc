@@ -45,6 +45,7 @@ class Generate final : public Subcommand {
         ->capture_default_str();
     app.add_option("--temperature", temperature_, "0 is greedy")->check(NumberFromZero())->capture_default_str();
     app.add_option("--seed", seed_, "Of sampling")->check(WholeNumber(0))->capture_default_str();
+    app.add_flag("--ignore-eos", ignore_eos_, "Go on after a token that is an eos_token_id of the model's config.json");
     app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));
     timeout_.Declare(app);
@@ -52,11 +53,8 @@ class Generate final : public Subcommand {
 
   void Run(Output& output) override {
     const Deadline deadline = timeout_.deadline();
-    const Json params = {{"tokens", tokens_},
-                         {"max_new", max_new_},
-                         {"temperature", temperature_},
-                         {"seed", seed_},
-                         {"logprobs", logprobs_}};
+    const Json params = {{"tokens", tokens_}, {"max_new", max_new_},       {"temperature", temperature_},
+                         {"seed", seed_},     {"ignore_eos", ignore_eos_}, {"logprobs", logprobs_}};
     RpcClient engine("engine", engine_);
     if (repeat_ == 0) {
       const Json answer = engine.Call("generate", params, deadline);
@@ -77,6 +75,7 @@ class Generate final : public Subcommand {
   std::int64_t max_new_ = 16;
   double temperature_ = 0;
   std::uint64_t seed_ = 0;
+  bool ignore_eos_ = false;
   bool logprobs_ = false;
   int repeat_ = 0;
   Timeout timeout_;

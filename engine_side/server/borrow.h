@@ -23,9 +23,9 @@ struct EngineLayout {
   bool power_of_two_scales = false;
 };
 
-// Returns {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`. Throws what RpcClient
-// throws; kInvalidArgument, naming the difference, if its layout is not `mine`; kCorrupt if its answer lacks these
-// fields.
+// Returns {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`, which answers once it has
+// ended what it is doing. Throws what RpcClient throws; kInvalidArgument, naming the difference, if its layout is not
+// `mine`; kCorrupt if its answer lacks these fields.
 Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline);
 
 }  // namespace layercast

@@ -49,6 +49,12 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
   return ranks.on_device ? std::min(own, kMostTokensOnDevice) : own;
 }
 
+// Checked before any thread is started that a throw would have to end.
+const EngineServiceOptions& Checked(const EngineServiceOptions& options) {
+  static_cast<void>(PauseModeNamed(options.pause_mode));
+  return options;
+}
+
 // Checks here what every rank would refuse, so that it is reported once, and before any rank is started.
 ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files) {
   const ModelConfig config = ModelConfig::Parse(files.description());
@@ -65,7 +71,7 @@ ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files
 class EngineService::Impl {
  public:
   explicit Impl(const EngineServiceOptions& options)
-      : options_(options),
+      : options_(Checked(options)),
         files_(ModelFiles::Read(
             {.model = options.ranks.model, .draft = options.ranks.draft, .weight_rules = options.ranks.weight_rules})),
         config_(CheckedConfig(options.ranks, files_)),
@@ -74,7 +80,6 @@ class EngineService::Impl {
         generator_(ranks_),
         reloader_(ranks_, generator_, options.pause_mode),
         worker_([this] { Work(); }) {
-    static_cast<void>(PauseModeNamed(options_.pause_mode));
     try {
       rpc_ = std::make_unique<RpcServer>(options.endpoint, options.allow_remote,
                                          [this](const std::string& method, const Json& params, const RpcReply& reply) {

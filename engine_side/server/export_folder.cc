@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "layercast/error.h"
+#include "src/base/log.h"
 
 namespace layercast {
 namespace {
@@ -18,6 +18,26 @@ namespace {
   const bool full = error == std::errc::no_space_on_device;
   throw Error(full ? ErrorCode::kResourceExhausted : ErrorCode::kInvalidArgument,
               "'" + path.string() + "': " + what + ": " + error.message());
+}
+
+// The names in a folder.
+std::vector<std::string> NamesIn(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      names.push_back(entry.path().filename().string());
+    }
+  } catch (const std::filesystem::filesystem_error& error) {
+    Fail(directory, "cannot list this folder", error.code());
+  }
+  return names;
+}
+
+// Moves the file `name` from one folder into another.
+void Move(const std::string& name, const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::rename(from / name, to / name, error);
+  if (error) Fail(from / name, ("cannot move into '" + to.string() + "'").c_str(), error);
 }
 
 // Whether a file has a name that ExportRank gives.
@@ -30,8 +50,7 @@ bool IsOfWeights(const std::string& name) {
 }
 
 void ExpectNoOtherWeights(const std::filesystem::path& directory) {
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : NamesIn(directory)) {
     if (IsOfAnExport(name) || !IsOfWeights(name)) continue;
     throw Error(ErrorCode::kInvalidArgument, "'" + directory.string() +
                                                  "': expected a folder without weights, or with an "
@@ -43,7 +62,9 @@ void ExpectNoOtherWeights(const std::filesystem::path& directory) {
 }  // namespace
 
 ExportFolder::ExportFolder(std::filesystem::path directory)
-    : directory_(std::move(directory)), unfinished_(directory_ / (".export." + std::to_string(::getpid()) + ".tmp")) {
+    : directory_(std::move(directory)),
+      unfinished_(directory_ / (".export." + std::to_string(::getpid()) + ".tmp")),
+      replaced_(directory_ / (".export." + std::to_string(::getpid()) + ".replaced")) {
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error) Fail(directory_, "cannot make this folder", error);
@@ -66,22 +87,52 @@ void ExportFolder::Write(const std::string& name, std::string_view text) const {
 }
 
 void ExportFolder::Publish(const std::vector<std::string>& names) const {
-  // Checks first for what would surely stop one of the renames, so that then none is done.
-  for (const std::string& name : names) {
-    const std::error_code in_the_way = std::make_error_code(std::errc::is_a_directory);
+  const std::vector<std::string> old = ReplacedBy(names);
+  std::vector<std::string> gone, come;
+  std::error_code error;
+  std::filesystem::create_directory(replaced_, error);
+  if (error) Fail(replaced_, "cannot make this folder", error);
+  try {
+    for (const std::string& name : old) {
+      Move(name, directory_, replaced_);
+      gone.push_back(name);
+    }
+    for (const std::string& name : names) {
+      Move(name, unfinished_, directory_);
+      come.push_back(name);
+    }
+  } catch (const Error& failure) {
+    PutBack(gone, come, failure);
+    throw;
+  }
+  std::filesystem::remove_all(replaced_, error);
+  if (error) log::warn("'{}': cannot remove this earlier export: {}", replaced_.string(), error.message());
+}
+
+// The names in the folder that an export of `names` takes the place of. Refuses folders of these names.
+std::vector<std::string> ExportFolder::ReplacedBy(const std::vector<std::string>& names) const {
+  std::vector<std::string> old;
+  for (const std::string& name : NamesIn(directory_)) {
+    if (!IsOfAnExport(name) && std::ranges::find(names, name) == names.end()) continue;
     std::error_code ignored;
-    if (std::filesystem::is_directory(directory_ / name, ignored)) Fail(directory_ / name, "in the way", in_the_way);
+    if (std::filesystem::is_directory(directory_ / name, ignored)) {
+      Fail(directory_ / name, "in the way", std::make_error_code(std::errc::is_a_directory));
+    }
+    old.push_back(name);
   }
-  for (const std::string& name : names) {
-    std::error_code error;
-    std::filesystem::rename(unfinished_ / name, directory_ / name, error);
-    if (error) Fail(directory_ / name, "cannot rename the finished file", error);
-  }
-  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-    const std::string name = entry.path().filename().string();
-    if (!IsOfAnExport(name) || std::ranges::find(names, name) != names.end()) continue;
-    std::error_code error;
-    if (!std::filesystem::remove(entry.path(), error)) Fail(entry.path(), "cannot remove this earlier export", error);
+  return old;
+}
+
+// Undoes a Publish that failed, in the opposite order: first those files leave that have come.
+void ExportFolder::PutBack(const std::vector<std::string>& gone, const std::vector<std::string>& come,
+                           const Error& failure) const {
+  try {
+    for (const std::string& name : come) Move(name, directory_, unfinished_);
+    for (const std::string& name : gone) Move(name, replaced_, directory_);
+    std::filesystem::remove(replaced_);
+  } catch (const std::exception& error) {
+    throw Error(failure.code(), std::string(failure.what()) + "; the earlier export is in '" + replaced_.string() +
+                                    "', because it could not be put back: " + error.what());
   }
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "layercast/error.h"
+
 namespace layercast {
 
 // Resource; one thread only. Every call throws kInvalidArgument, or kResourceExhausted if the disk is full, naming path
@@ -23,13 +25,19 @@ class ExportFolder {
   // The folder in which the ranks write.
   const std::filesystem::path& unfinished() const { return unfinished_; }
   void Write(const std::string& name, std::string_view text) const;
-  // Renames these files into the requested folder, replacing files of the same names. Deletes what an earlier export of
-  // more ranks or parts has left there.
+  // Moves these files into the requested folder, in place of files of the same names and of all parts of an earlier
+  // export. If that fails, puts back what was there; if even that fails, says in its error where the earlier export is.
+  // The earlier files leave before the first new one comes. So at no time, not even if the process dies, does the
+  // folder hold parts of two exports: a reader then finds that files are missing.
   void Publish(const std::vector<std::string>& names) const;
 
  private:
+  std::vector<std::string> ReplacedBy(const std::vector<std::string>& names) const;
+  void PutBack(const std::vector<std::string>& gone, const std::vector<std::string>& come, const Error& failure) const;
+
   const std::filesystem::path directory_;
   const std::filesystem::path unfinished_;
+  const std::filesystem::path replaced_;  // what was in the folder before, during Publish
 };
 
 }  // namespace layercast

@@ -34,6 +34,17 @@ void CheckRequest(const SequenceRequest& request, const ModelConfig& config, std
   CheckSamplingParams({.temperature = request.temperature, .top_p = request.top_p, .top_k = request.top_k, .seed = 0});
 }
 
+// The tokens after which a sequence ends: those of the request, and the model's own unless the request says otherwise.
+std::vector<std::int32_t> StopTokens(const Json& params, const ModelConfig& config) {
+  std::vector<std::int32_t> stop = params.value("stop_tokens", Prompt());
+  if (params.value("ignore_eos", false)) return stop;
+  for (const std::int64_t token : config.eos_token_ids) {
+    if (token >= 0 && token < config.vocab_size)
+      stop.push_back(static_cast<std::int32_t>(token));  // else it never comes
+  }
+  return stop;
+}
+
 }  // namespace
 
 std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len) {
@@ -46,7 +57,7 @@ std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& 
     request.top_p = params.value("top_p", 1.0);
     request.top_k = params.value("top_k", std::int64_t{0});
     request.seed = params.value("seed", std::uint64_t{0}) + requests.size();
-    request.stop_tokens = params.value("stop_tokens", Prompt());
+    request.stop_tokens = StopTokens(params, config);
     CheckRequest(request, config, max_model_len);
     requests.push_back(std::move(request));
   }

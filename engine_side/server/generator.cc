@@ -70,21 +70,28 @@ void Generator::Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline 
   std::future<void> holds;
   {
     const std::lock_guard lock(mutex_);
+    EndPause(Error(ErrorCode::kCancelled, "another pause began before this one held"));
     pause_mode_ = mode;
     pause_ends_ = Clock::now() + lease;
     holds = pause_holds_.emplace().get_future();
     changed_.notify_all();
   }
-  if (holds.wait_until(deadline.at()) == std::future_status::ready) return;
+  if (holds.wait_until(deadline.at()) == std::future_status::ready) return holds.get();
   Resume();
   throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline of the pause");
 }
 
 void Generator::Resume() {
   const std::lock_guard lock(mutex_);
-  pause_mode_.reset();
-  pause_holds_.reset();
+  EndPause(Error(ErrorCode::kCancelled, "the pause was ended by a resume before it held"));
   changed_.notify_all();
+}
+
+// Whoever waits for the pause to hold is told why it never will. The caller holds mutex_.
+void Generator::EndPause(const Error& why) {
+  pause_mode_.reset();
+  if (pause_holds_) pause_holds_->set_exception(std::make_exception_ptr(why));
+  pause_holds_.reset();
 }
 
 void Generator::SetTorn(const std::string& how) {
@@ -92,7 +99,14 @@ void Generator::SetTorn(const std::string& how) {
   torn_ = how;
 }
 
+// The caller holds mutex_.
 bool Generator::Paused() const { return pause_mode_ && Clock::now() < pause_ends_; }
+
+// Whether sequences under way have to finish before this commit, and can. The caller holds mutex_.
+bool Generator::MustWait(const PendingCommit& commit) const {
+  if (commit.mode != PauseMode::kWait || running_.empty() || ranks_.ended()) return false;
+  return !Paused() || *pause_mode_ == PauseMode::kWait;
+}
 
 void Generator::Run(const std::stop_token& stop) {
   NameThisThread("lc-generate");
@@ -102,7 +116,9 @@ void Generator::Run(const std::stop_token& stop) {
       changed_.wait_for(lock, stop, kIdle, [this] {
         return commit_ || pause_holds_ || (!Paused() && (!running_.empty() || !waiting_.empty()));
       });
-      if (pause_mode_ && !Paused()) pause_mode_.reset();  // the lease is over
+      if (pause_mode_ && !Paused()) {
+        EndPause(Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish within the pause's lease"));
+      }
     }
     if (stop.stop_requested()) break;
     RunCommit();
@@ -123,10 +139,11 @@ void Generator::Run(const std::stop_token& stop) {
 void Generator::Admit() {
   std::unique_lock lock(mutex_);
   if (pause_holds_ && pause_mode_) {
+    const PauseMode mode = *pause_mode_;
     lock.unlock();
-    const bool quiet = Quiet(*pause_mode_);
+    const bool quiet = Quiet(mode);
     lock.lock();
-    if (quiet && pause_holds_) {
+    if (quiet && pause_holds_ && pause_mode_ == mode) {
       pause_holds_->set_value();
       pause_holds_.reset();
     }
@@ -153,7 +170,7 @@ void Generator::RunCommit() {
   {
     const std::lock_guard lock(mutex_);
     if (!commit_) return;
-    if (commit_->mode == PauseMode::kWait && !running_.empty()) return;
+    if (MustWait(*commit_)) return;
     commit = std::move(commit_);
     commit_.reset();
   }
@@ -207,12 +224,13 @@ void Generator::Step() {
                      {"index", sequence.tokens.size()}});
     batch.push_back(&sequence);
   }
+  const std::uint64_t generation = ranks_.generation();
   try {
     const std::vector<Json> answers = ranks_.Call("step", {{"steps", std::move(steps)}}, Deadline::After(kStepTimeout));
     Take(answers.at(static_cast<std::size_t>(ranks_.parallel().sampling_rank())), batch);
     failures_ = 0;
   } catch (const std::exception& error) {
-    Recover(error.what());
+    Recover(error.what(), generation);
   }
 }
 
@@ -237,23 +255,24 @@ void Generator::Take(const Json& picked, const std::vector<Sequence*>& batch) {
 
 // Tells the ranks to drop the caches of these sequences.
 void Generator::Drop(Json sequences) {
+  const std::uint64_t generation = ranks_.generation();
   try {
     ranks_.Call("drop", {{"sequences", std::move(sequences)}}, Deadline::After(kStepTimeout));
   } catch (const Error& error) {
-    Recover(error.what());
+    Recover(error.what(), generation);
   }
 }
 
-// Recovers from a lost rank or a broken group: starts the processes anew over the same weights. Sequences go on from
-// their tokens, unless several steps in a row have failed.
-void Generator::Recover(const std::string& why) {
+// Recovers from a lost rank or a broken group: starts the processes anew over the same weights, if they are still those
+// of the generation that failed. Sequences go on from their tokens, unless several steps in a row have failed.
+void Generator::Recover(const std::string& why, std::uint64_t failed) {
   log::warn("generating: {}", why);
   if (++failures_ >= kMostFailures) {
     AbortAll(running_);
     failures_ = 0;
   }
   try {
-    ranks_.Restart();
+    ranks_.Restart(failed);
   } catch (const Error& error) {
     log::error("starting the ranks anew: {}", error.what());  // the next step fails and leads here again
   }

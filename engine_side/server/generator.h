@@ -17,6 +17,7 @@
 
 #include "engine_side/server/rank_group.h"
 #include "engine_side/server/sequence.h"
+#include "layercast/error.h"
 
 namespace layercast {
 
@@ -37,14 +38,17 @@ class Generator {
 
   // Runs `commit` on the generating thread between two steps, treating sequences under way as `mode` says, and from
   // then on serves as the version that it returns. Returns when `commit` has run, and throws what it throws. With
-  // kWait, sequences under way finish first and new ones wait. Throws kDeadlineExceeded if `commit` could not begin by
-  // the deadline, and kFailedPrecondition if another commit is pending.
+  // kWait, sequences under way finish first and new ones wait; but those that a pause in kKeep holds cannot finish, so
+  // the commit does not wait for them, and they go on with the new version. Throws kDeadlineExceeded if `commit` could
+  // not begin by the deadline, and kFailedPrecondition if another commit is pending.
   void Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline);
 
   // Pauses generation until Resume, or until the lease is over. Returns once the pause holds. Throws kDeadlineExceeded,
-  // and does not pause, if that takes beyond the deadline.
+  // and does not pause, if that takes beyond the deadline or the lease, and kCancelled if Resume or another Pause comes
+  // before.
   void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
   void Resume();
+
   // Marks the engine as torn, as `how` describes; an empty `how` says that it is not torn after all. Called from within
   // a commit, or when ranks have lost their weights. While torn, the engine generates no token: sequences end as
   // aborted, and new ones are refused. Committing a whole version heals it.
@@ -63,14 +67,16 @@ class Generator {
   void Step();
   void Take(const Json& picked, const std::vector<Sequence*>& batch);
   void Drop(Json sequences);
-  void Recover(const std::string& why);
+  void Recover(const std::string& why, std::uint64_t failed);
   void AbortAll(std::list<Sequence>& sequences);
   void ForgetCaches();
   void DropCaches();
   Json RunningIds() const;
   void AbortWaiting();
   void AbortIfTorn();
+  void EndPause(const Error& why);
   bool Paused() const;
+  bool MustWait(const PendingCommit& commit) const;
 
   RankGroup& ranks_;
   std::mutex mutex_;
@@ -79,7 +85,7 @@ class Generator {
   std::optional<PendingCommit> commit_;               // guarded by mutex_
   std::optional<PauseMode> pause_mode_;               // guarded by mutex_
   std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_
-  std::optional<std::promise<void>> pause_holds_;     // guarded by mutex_
+  std::optional<std::promise<void>> pause_holds_;     // while a pause does not hold yet; guarded by mutex_
   std::string torn_;                                  // empty: not torn; guarded by mutex_
 
   // The members below belong to the generating thread.

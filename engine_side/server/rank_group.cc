@@ -30,16 +30,11 @@ void RankGroup::End() {
   Ranks last;  // ended after the lock is released, since that takes time
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(ended_, true)) return;
+    if (!ended_.request_stop()) return;  // it was requested before
     last = ranks_;
   }
   const Deadline grace = Deadline::After(kGrace);
   for (const auto& rank : *last) rank->End(grace);
-}
-
-bool RankGroup::ended() const {
-  const std::lock_guard lock(mutex_);
-  return ended_;
 }
 
 RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
@@ -122,18 +117,21 @@ std::vector<Json> RankGroup::Call(const std::string& method, const Json& params,
   return CallAll(*ranks(), method, params, deadline);
 }
 
-bool RankGroup::RestartIfLost() {
-  const std::lock_guard lock(restarting_);
-  const Ranks held = ranks();
-  if (std::ranges::all_of(*held, [](const auto& rank) { return rank->alive(); })) return false;
-  RestartAll(held);
-  return true;
+std::uint64_t RankGroup::generation() const {
+  const std::lock_guard lock(mutex_);
+  return generation_;
 }
 
-void RankGroup::Restart() {
-  const Ranks failed = ranks();
+void RankGroup::RestartIfLost() {
   const std::lock_guard lock(restarting_);
-  if (ranks() == failed) RestartAll(failed);  // else another caller has restarted them first
+  const Ranks held = ranks();
+  if (std::ranges::all_of(*held, [](const auto& rank) { return rank->alive(); })) return;
+  RestartAll(held);
+}
+
+void RankGroup::Restart(std::uint64_t failed) {
+  const std::lock_guard lock(restarting_);
+  if (generation() == failed) RestartAll(ranks());
 }
 
 // The kernel may take its time to end a process, so mutex_ is not held meanwhile: other threads may use the old ranks.
@@ -145,7 +143,9 @@ void RankGroup::RestartAll(const Ranks& old) {
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
   Ranks started = Start(false);
   const std::lock_guard lock(mutex_);
-  if (!ended_) ranks_ = std::move(started);  // else the new processes end here
+  if (ended()) return;  // the new processes end here
+  ranks_ = std::move(started);
+  ++generation_;
 }
 
 std::vector<int> RankGroup::pids() const {

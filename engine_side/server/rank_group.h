@@ -2,10 +2,12 @@
 // anew over the same memory: weights in host memory survive, KV caches do not.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -61,7 +63,9 @@ class RankGroup {
   ~RankGroup();  // ends them
   // Ends the processes for good: calls under way and later ones fail, and no process is started any more.
   void End();
-  bool ended() const;
+  bool ended() const { return ended_.stop_requested(); }
+  // A stop is requested when the processes are ended for good: for waits that are of no use from then on.
+  std::stop_token ending() const { return ended_.get_token(); }
 
   // Both call every rank: Try like TryAll, Call like CallAll.
   std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline,
@@ -71,10 +75,14 @@ class RankGroup {
   void Cancel(std::uint64_t attempt);
   // The progress of each rank; see RankHandle::progress.
   std::vector<Json> progress() const;
-  // Starts all ranks anew if one is gone. Returns whether it did.
-  bool RestartIfLost();
-  // Starts all ranks anew, whatever they are doing, for instance because their collective is broken.
-  void Restart();
+  // The number of times that all ranks were started anew: tells which processes a call may have reached.
+  std::uint64_t generation() const;
+  // Starts all ranks anew if one is gone.
+  void RestartIfLost();
+  // Starts all ranks anew, whatever they are doing, for instance because their collective is broken. Does nothing if
+  // they are no longer those of `failed`, the generation read before the call that failed: another caller has then
+  // started them anew already.
+  void Restart(std::uint64_t failed);
   std::vector<int> pids() const;
   CommitPolicy commit_policy() const { return options_.commit; }
   bool weights_outlive_ranks() const { return !options_.on_device; }
@@ -107,8 +115,9 @@ class RankGroup {
   std::mutex restarting_;                       // locked before mutex_; held for a whole restart
   std::unique_ptr<CollectiveSegment> segment_;  // of the running processes; guarded by restarting_
   mutable std::mutex mutex_;
-  Ranks ranks_;         // guarded by mutex_
-  bool ended_ = false;  // guarded by mutex_
+  Ranks ranks_;                   // guarded by mutex_
+  std::uint64_t generation_ = 0;  // of ranks_; guarded by mutex_
+  std::stop_source ended_;        // requested under mutex_
 };
 
 }  // namespace layercast

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -111,16 +112,17 @@ class RankProcess {
   // is doing.
   void Read() {
     NameThisThread("lc-calls");
-    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {{"step", &RankProcess::Step},
-                                                                               {"drop", &RankProcess::Drop},
-                                                                               {"prepare", &RankProcess::Prepare},
-                                                                               {"commit", &RankProcess::Commit},
-                                                                               {"roll_back", &RankProcess::RollBack}};
+    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
+        {"step", &RankProcess::Step},
+        {"drop", &RankProcess::Drop},
+        {"prepare", &RankProcess::Alone<&RankProcess::Prepare>},
+        {"commit", &RankProcess::Alone<&RankProcess::Commit>},
+        {"roll_back", &RankProcess::Alone<&RankProcess::RollBack>}};
     const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
-        {"stage", &RankProcess::Stage},
-        {"abort", &RankProcess::Abort},
-        {"adopt_staged", &RankProcess::AdoptStaged},
-        {"verify", &RankProcess::Verify},
+        {"stage", &RankProcess::Alone<&RankProcess::Stage>},
+        {"abort", &RankProcess::Alone<&RankProcess::Abort>},
+        {"adopt_staged", &RankProcess::Alone<&RankProcess::AdoptStaged>},
+        {"verify", &RankProcess::Alone<&RankProcess::Verify>},
         {"digests", &RankProcess::Digests},
         {"export", &RankProcess::Export},
         {"compare", &RankProcess::Compare},
@@ -156,6 +158,14 @@ class RankProcess {
       answer["error"] = ErrorToJson(ErrorOfCall(error));
     }
     stream_.Send(answer);
+  }
+
+  // Makes a call that works on the receiver once no other such call does. These calls run on two threads, and a parent
+  // that has waited for one until its deadline sends the next, while the rank may still be at work on the first.
+  template <Json (RankProcess::*kCall)(const Json&)>
+  Json Alone(const Json& params) {
+    const std::lock_guard alone(receiving_);
+    return (this->*kCall)(params);
   }
 
   Json Stage(const Json& params) {
@@ -297,6 +307,7 @@ class RankProcess {
   std::unique_ptr<StageLink> stage_link_;  // null without a pipeline
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Engine> engine_;
+  std::mutex receiving_;  // held by calls that work on receiver_
   std::unique_ptr<Receiver> receiver_;
   std::unique_ptr<WeightsLender> lender_;
   bool serves_;  // has a whole version, or what its memory brought back; forward thread only

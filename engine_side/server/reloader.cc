@@ -42,7 +42,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   const auto begin = Clock::now();
   Json outcome = {{"ok", false},
                   {"version", nullptr},
-                  {"previous", VersionToJson(LastWholeVersion())},
+                  {"previous", VersionToJson(LastWhole().version)},
                   {"report", nullptr},
                   {"error", nullptr}};
   report_ = nullptr;
@@ -54,8 +54,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     Enter("receiving");
     Stage(params, deadline);
     Enter("staged");
-    if (held != nullptr) Hold(*held, HeldReload::Word::kPrepare, deadline);
-    const std::optional<Version> before = LastWholeVersion();
+    const Whole before = LastWhole();
     Commit(mode, held, deadline);
     KeepOrigin(params);
     report_ = Verify(before);
@@ -92,7 +91,10 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
       throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
     request.update(origin_);
   }
-  if (engine) request["lent"] = Borrow(request["engine"].get<std::string>(), ranks_.layout(), deadline);
+  if (engine) {
+    const Deadline or_end = deadline.OrStop(ranks_.ending());
+    request["lent"] = Borrow(request["engine"].get<std::string>(), ranks_.layout(), or_end);
+  }
   request["attempt"] = ++attempt_;
   // A rank gives up a little earlier than this process, so that it can say whom it waited for.
   const auto left = deadline.Remaining();
@@ -117,7 +119,9 @@ void Reloader::KeepOrigin(const Json& params) {
   }
 }
 
+// A rank that is still at work on what is staged, for instance because it waits for a publisher, gives that up first.
 void Reloader::DropStaged() {
+  ranks_.Cancel(attempt_);
   try {
     ranks_.Call("abort", Json::object(), Deadline::After(kCommitTimeout));
   } catch (const Error&) {  // a rank that is gone has nothing staged
@@ -126,39 +130,44 @@ void Reloader::DropStaged() {
 
 // Waits until the controller says that the other engines are as far as this one.
 void Reloader::Hold(HeldReload& held, HeldReload::Word next, Deadline deadline) {
-  try {
-    held.Await(next,
-               {{"ok", true},
-                {"version", VersionToJson(version())},
-                {"staged", report_.at("version")},
-                {"report", report_},
-                {"error", nullptr}},
-               deadline);
-  } catch (const Error&) {
-    DropStaged();
-    throw;
-  }
+  held.Await(next,
+             {{"ok", true},
+              {"version", VersionToJson(version())},
+              {"staged", report_.at("version")},
+              {"report", report_},
+              {"error", nullptr}},
+             deadline);
 }
 
+// Commits what is staged. If that fails before any rank was told to commit, all ranks drop it.
 void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
-  const std::function<Version()> on_ranks = [this, held, deadline] {
+  bool begun = false;
+  const std::function<Version()> on_ranks = [this, held, deadline, &begun] {
     Enter("committing");
     ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // any rank may still refuse
     if (held != nullptr) Hold(*held, HeldReload::Word::kCommit, deadline);
+    begun = true;
     return CommitOnRanks(deadline);
   };
-  generator_.Commit(mode, on_ranks, deadline);
+  try {
+    if (held != nullptr) Hold(*held, HeldReload::Word::kPrepare, deadline);
+    generator_.Commit(mode, on_ranks, deadline);
+  } catch (...) {
+    if (!begun) DropStaged();
+    throw;
+  }
 }
 
 Version Reloader::CommitOnRanks(Deadline deadline) {
   const std::optional<Version> before = version();
   const Json staged = report_.at("version");
   RankCommitOutcome outcome = commit_.Run(attempt_, own_versions_, ServedDigests(), deadline);
+  committed_by_ = ranks_.generation();
   if (!outcome.ranks.error) KeepWhatWasStaged(outcome.ranks.reports);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
   if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // all ranks are lost
   const Version version = VersionFromJson(report_.at("version"));
-  if (outcome.torn) Tear(LastWholeVersion(), version, outcome.ranks.error->what());
+  if (outcome.torn) Tear(LastWhole(), version, outcome.ranks.error->what());
   if (outcome.ranks.error) {
     if (!outcome.torn) ServeOldVersionAgain();
     throw Error(*outcome.ranks.error);
@@ -168,46 +177,71 @@ Version Reloader::CommitOnRanks(Deadline deadline) {
   return version;
 }
 
-// Reads the served bytes back. A rank that was started anew knows nothing of the commit, so what its memory holds is
-// compared with what it reported then.
-Json Reloader::Verify(const std::optional<Version>& before) {
-  const Deadline deadline = Deadline::After(kCommitTimeout);
+// Reads the served bytes back. Returns the reload's report.
+Json Reloader::Verify(const Whole& before) {
   try {
-    std::vector<Json> verified = ranks_.Call("verify", Json::object(), deadline);
-    KeepWhatWasStaged(verified);
-    reports_ = std::move(verified);
+    ReadBack(Deadline::After(kCommitTimeout));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) {  // the served bytes are no whole version
-      Tear(before, version().value(), error.what());
-      throw;
+      Tear(before, VersionFromJson(report_.at("version")), error.what());
     }
-    if (!ranks_.RestartIfLost()) throw;
-    log::warn("verifying: {}", error.what());
-    const std::vector<Json> digests = ranks_.Call("digests", Json::object(), deadline);
-    for (std::size_t rank = 0; rank < digests.size(); ++rank) {
-      if (digests[rank]["served_digest"] != reports_[rank]["served_digest"]) throw;
-      reports_[rank].update(digests[rank]);
-    }
-  }
-  const std::vector<int> pids = ranks_.pids();
-  Json digests = Json::array();
-  for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-    reports_[rank]["rank"] = rank;
-    digests.push_back({{"rank", rank},
-                       {"pid", pids[rank]},
-                       {"bytes", reports_[rank]["bytes"]},
-                       {"served_digest", reports_[rank]["served_digest"]},
-                       {"buffers_digest", reports_[rank]["buffers_digest"]}});
+    throw;
   }
   Json report = MergeReports(reports_);
+  Json digests = RankDigests();
   report["ranks"] = digests;
   const std::lock_guard lock(mutex_);
   rank_digests_ = std::move(digests);
   return report;
 }
 
+// Ranks that were started anew since the commit know nothing of it, whoever has started them. So what their memory
+// holds is compared with what was reported then.
+void Reloader::ReadBack(Deadline deadline) {
+  try {
+    std::vector<Json> verified = ranks_.Call("verify", Json::object(), deadline);
+    KeepWhatWasStaged(verified);
+    reports_ = std::move(verified);
+    return;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) throw;
+    ranks_.RestartIfLost();
+    if (ranks_.generation() == committed_by_ || !ranks_.weights_outlive_ranks()) throw;
+    log::warn("verifying: {}", error.what());
+  }
+  const std::vector<Json> digests = ranks_.Call("digests", Json::object(), deadline);
+  for (std::size_t rank = 0; rank < digests.size(); ++rank) {
+    const Json& expected = reports_[rank].at("served_digest");
+    const Json& got = digests[rank].at("served_digest");
+    if (got != expected) {
+      throw Error(ErrorCode::kCorrupt, "rank " + std::to_string(rank) +
+                                           " was started anew after the commit, and serves other bytes: digest "
+                                           "expected " +
+                                           expected.get<std::string>() + ", got " + got.get<std::string>());
+    }
+    reports_[rank].update(digests[rank]);
+  }
+}
+
+// What reports_ say of each rank, for the status.
+Json Reloader::RankDigests() const {
+  const std::vector<int> pids = ranks_.pids();
+  Json digests = Json::array();
+  for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
+    digests.push_back({{"rank", rank},
+                       {"pid", pids[rank]},
+                       {"bytes", reports_[rank]["bytes"]},
+                       {"served_digest", reports_[rank]["served_digest"]},
+                       {"buffers_digest", reports_[rank]["buffers_digest"]}});
+  }
+  return digests;
+}
+
 void Reloader::KeepWhatWasStaged(std::vector<Json>& later) const {
-  for (std::size_t rank = 0; rank < later.size(); ++rank) later[rank] = WithLater(reports_[rank], later[rank]);
+  for (std::size_t rank = 0; rank < later.size(); ++rank) {
+    later[rank] = WithLater(reports_[rank], later[rank]);
+    later[rank]["rank"] = rank;
+  }
 }
 
 std::vector<std::string> Reloader::ServedDigests() const {
@@ -231,14 +265,17 @@ void Reloader::Enter(const std::string& state) {
   state_ = state;
 }
 
-// Moves the version label, but only from the version on which the commit began.
+// Moves the version label, but only from the version on which the commit began. The digests move with it, so that they
+// never are of another version.
 void Reloader::Serve(const std::optional<Version>& expected, const Version& version) {
+  Json digests = RankDigests();
   const std::lock_guard lock(mutex_);
   if (version_ != expected) {
     throw Error(ErrorCode::kInternal, "the served version changed while " + version.ToString() +
                                           " was committed: expected " + NameOf(expected) + ", got " + NameOf(version_));
   }
   version_ = version;
+  rank_digests_ = std::move(digests);
   torn_.reset();
 }
 
@@ -247,16 +284,17 @@ bool Reloader::ServesOrIsTorn() const {
   return version_ || torn_;
 }
 
-std::optional<Version> Reloader::LastWholeVersion() const {
+Reloader::Whole Reloader::LastWhole() const {
   const std::lock_guard lock(mutex_);
-  return torn_ ? torn_->from : version_;
+  return {torn_ ? torn_->from : version_, rank_digests_};
 }
 
-void Reloader::Tear(const std::optional<Version>& from, const Version& to, const std::string& why) {
+void Reloader::Tear(const Whole& from, const Version& to, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  torn_ = NotWhole{from, to};
+  torn_ = NotWhole{from.version, to};
   version_.reset();
-  generator_.SetTorn("between " + NameOf(from) + " and " + to.ToString() +
+  rank_digests_ = from.digests;
+  generator_.SetTorn("between " + NameOf(from.version) + " and " + to.ToString() +
                      ", and answers nothing until a whole version lands: " + why);
 }
 

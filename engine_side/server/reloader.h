@@ -38,6 +38,12 @@ class Reloader {
     std::optional<Version> to;
   };
 
+  // A version that is or was served whole, and what the status says of each rank with it. Value.
+  struct Whole {
+    std::optional<Version> version;
+    Json digests;
+  };
+
   void Stage(const Json& params, Deadline deadline);
   void Hold(HeldReload& held, HeldReload::Word next, Deadline deadline);
   void DropStaged();
@@ -45,7 +51,9 @@ class Reloader {
   void KeepOrigin(const Json& params);
   Version CommitOnRanks(Deadline deadline);
   // `before` is the last whole version before the one that is served now.
-  Json Verify(const std::optional<Version>& before);
+  Json Verify(const Whole& before);
+  void ReadBack(Deadline deadline);
+  Json RankDigests() const;
   // Replaces each of the later reports, which are indexed by rank, by WithLater of it and of what the rank had reported
   // before.
   void KeepWhatWasStaged(std::vector<Json>& later) const;
@@ -55,8 +63,8 @@ class Reloader {
   void Enter(const std::string& state);
   void Serve(const std::optional<Version>& expected, const Version& version);
   bool ServesOrIsTorn() const;
-  std::optional<Version> LastWholeVersion() const;
-  void Tear(const std::optional<Version>& from, const Version& to, const std::string& why);
+  Whole LastWhole() const;
+  void Tear(const Whole& from, const Version& to, const std::string& why);
   void ServeOldVersionAgain();
 
   RankGroup& ranks_;
@@ -66,16 +74,17 @@ class Reloader {
 
   // The members below belong to the reloading thread, and to the generating thread while it runs a commit for it.
   std::uint64_t attempt_ = 0;
-  Json origin_;                // params of the path that was committed last
-  bool own_versions_ = false;  // whether each rank names the version being loaded itself
-  std::vector<Json> reports_;  // the latest reports of this reload, by rank
-  Json report_;                // reports_, merged
+  std::uint64_t committed_by_ = 0;  // generation of the ranks that answered the latest commit
+  Json origin_;                     // params of the path that was committed last
+  bool own_versions_ = false;       // whether each rank names the version being loaded itself
+  std::vector<Json> reports_;       // the latest reports of this reload, by rank
+  Json report_;                     // reports_, merged
 
   mutable std::mutex mutex_;
   std::string state_ = "loading";      // guarded by mutex_
   std::optional<Version> version_;     // guarded by mutex_; empty while torn
   std::optional<NotWhole> torn_;       // guarded by mutex_
-  Json rank_digests_ = Json::array();  // guarded by mutex_
+  Json rank_digests_ = Json::array();  // of version_, or while torn of the version before; guarded by mutex_
   Json last_report_;                   // guarded by mutex_
   Json last_error_;                    // guarded by mutex_
 };

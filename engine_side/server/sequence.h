@@ -17,7 +17,7 @@ struct SequenceRequest {
   double top_p = 1;
   std::int64_t top_k = 0;
   std::uint64_t seed = 0;
-  std::vector<std::int32_t> stop_tokens;  // the sequence ends after one of these
+  std::vector<std::int32_t> stop_tokens;  // the sequence ends after one of these, the model's own included
 };
 
 // Value; belongs to the generating thread.

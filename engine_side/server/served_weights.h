@@ -12,7 +12,7 @@ namespace layercast {
 
 // Writes the served weights to `directory` as `sharded_state`, labelled `version`, with the model's config.json.
 // Returns {"files", "tensors", "bytes", "version"}. Throws what a rank or ExportFolder throws; the directory then has
-// no export, or still an earlier one.
+// no export, or still an earlier one, unless the error says that it could not be put back.
 Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
                   const std::string& directory);
 

@@ -64,8 +64,9 @@ struct GenerateRequest {
   double temperature = 0;  // 0: greedy
   double top_p = 1;
   std::int64_t top_k = 0;
-  std::uint64_t seed = 0;  // prompt i is sampled with seed + i
-  std::vector<std::int32_t> stop_tokens{};
+  std::uint64_t seed = 0;                   // prompt i is sampled with seed + i
+  std::vector<std::int32_t> stop_tokens{};  // a sequence ends after one of these
+  bool ignore_eos = false;                  // false: it also ends after an `eos_token_id` of the model's config.json
   std::chrono::milliseconds timeout{300'000};
 };
 

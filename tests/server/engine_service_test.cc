@@ -30,9 +30,34 @@ class EngineServiceTest : public ::testing::Test {
     return options;
   }
 
- private:
   const TempFolder model_;
 };
+
+TEST_F(EngineServiceTest, APauseModeThatIsNoneIsRefused) {
+  EngineServiceOptions options = Options();
+  options.pause_mode = "later";
+  EXPECT_THAT([&] { EngineService{options}; }, ThrowsMessage<Error>(HasSubstr("'later'")));
+}
+
+// A scripted rank counts on from the prompt.
+TEST_F(EngineServiceTest, ASequenceEndsAtTheModelsEndOfSequenceUnlessItIsToIgnoreIt) {
+  model_.Write("config.json", testing::ConfigWith({{"eos_token_id", {99, 12}}}).dump());
+  EngineService service(Options());
+  service.LoadModel();
+  RpcClient controller("controller", service.endpoint());
+  const auto generate = [&](const Json& more) {
+    Json params = {{"tokens", {10}}, {"max_new", 5}};
+    params.update(more);
+    return controller.Call("generate", params, Deadline::After(std::chrono::seconds(20)));
+  };
+  const Json ended = generate(Json::object());
+  EXPECT_EQ(ended["tokens"], (Json{11, 12}));
+  EXPECT_EQ(ended["finish"], "stop");
+  const Json ignored = generate({{"ignore_eos", true}});
+  EXPECT_EQ(ignored["tokens"], (Json{11, 12, 13, 14, 15}));
+  EXPECT_EQ(ignored["finish"], "length");
+  EXPECT_EQ(generate({{"ignore_eos", true}, {"stop_tokens", {13}}})["tokens"], (Json{11, 12, 13}));
+}
 
 // The kernel ends them with the thread that has started them.
 TEST_F(EngineServiceTest, RanksThatWereStartedAnewInTheFirstLoadOutliveItsCaller) {

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "layercast/error.h"
 #include "tests/server/step_gate.h"
 #include "tests/support/child_process.h"
+#include "tests/support/no_more_files.h"
 
 namespace layercast {
 namespace {
@@ -108,6 +108,12 @@ class GatedGeneratorTest : public GeneratorTest {
   void AllowStepsUntilDone(std::future<void>& call) const {
     while (call.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) gate_->Allow();
     call.get();
+  }
+
+  // Ends sequences that would go on for ever.
+  void AbortSequences() {
+    auto end = std::async(std::launch::async, [this] { Commit(99, PauseMode::kAbort); });
+    AllowStepsUntilDone(end);
   }
 
   std::unique_ptr<StepGate> gate_;
@@ -250,6 +256,55 @@ TEST_F(GatedGeneratorTest, APauseWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) {
   EXPECT_EQ(Get(answer).finish, "length");
 }
 
+// Those sequences cannot finish, so nobody waits for them.
+TEST_F(GatedGeneratorTest, ACommitThatWaitsIsOneThatKeepsWhereAPauseKeepsSequences) {
+  Commit(1);
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto pause =
+      std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kKeep, std::chrono::hours(1), Soon()); });
+  AllowStepsUntilDone(pause);
+  Commit(2, PauseMode::kWait);
+  gate_->Drain();
+  generator_->Resume();
+  gate_->Allow(2);
+  gate_->AwaitStep();
+  gate_->AwaitStep();  // a step was asked for and answered since
+  AbortSequences();
+  const Answer kept = Get(answer);
+  EXPECT_EQ(kept.sequence.versions.front(), Step(1));
+  EXPECT_EQ(kept.sequence.versions.back(), Step(2));
+}
+
+TEST_F(GatedGeneratorTest, ACommitThatWaitsFailsWhenTheRanksAreEnded) {
+  Commit(1);
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto commit = std::async(std::launch::async, [this] {
+    Commit(2, PauseMode::kWait, [this] { ranks_.Call("prepare", Json::object(), Soon()); });
+  });
+  ranks_.End();
+  EXPECT_THROW(commit.get(), Error);
+  EXPECT_EQ(Get(answer).finish, "aborted");
+}
+
+TEST_F(GatedGeneratorTest, APauseThatIsResumedBeforeItHoldsIsNone) {
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto pause =
+      std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kWait, std::chrono::hours(1), Soon()); });
+  do {
+    generator_->Resume();
+  } while (pause.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready);
+  EXPECT_THAT([&] { pause.get(); }, ThrowsMessage<Error>(HasSubstr("ended by a resume before it held")));
+  AbortSequences();
+}
+
+TEST_F(GatedGeneratorTest, APauseWhoseLeaseEndsBeforeItHoldsIsNone) {
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto pause = std::async(std::launch::async,
+                          [this] { generator_->Pause(PauseMode::kWait, std::chrono::milliseconds(1), Soon()); });
+  EXPECT_THAT([&] { AllowStepsUntilDone(pause); }, ThrowsMessage<Error>(HasSubstr("within the pause's lease")));
+  AbortSequences();
+}
+
 TEST_F(GeneratorTest, SequencesThatKillTheirRankAreGivenUpAndOthersAreAnswered) {
   const std::vector<int> first = ranks_.pids();
   auto deadly = Add({kDeadlyToken}, 1);
@@ -315,25 +370,9 @@ TEST_F(LostWeightsTest, NothingIsAnsweredUntilAWholeVersionIsCommitted) {
   EXPECT_THAT(Get(answer).sequence.versions, ::testing::AllOf(::testing::SizeIs(2), Each(Step(2))));
 }
 
-// As long as it lives, this process can open no file.
-class NoMoreFiles {
- public:
-  NoMoreFiles() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const rlimit none = {0, before_.rlim_max};
-    ::setrlimit(RLIMIT_NOFILE, &none);
-  }
-  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  NoMoreFiles(const NoMoreFiles&) = delete;
-  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(GeneratorTest, SurvivesARankThatCannotBeStartedAnew) {
   {
-    const NoMoreFiles hold;
+    const testing::NoMoreFiles hold;
     auto deadly = Add({kDeadlyToken}, 1);
     EXPECT_EQ(Get(deadly).finish, "aborted");
   }

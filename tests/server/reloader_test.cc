@@ -5,12 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/control/json_forms.h"
+#include "src/control/rpc.h"
+#include "tests/server/step_gate.h"
 #include "tests/support/child_process.h"
 
 namespace layercast {
@@ -18,19 +24,36 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using testing::StepGate;
 using ::testing::ThrowsMessage;
 
-RankGroupOptions TwoRanks() {
+constexpr std::chrono::milliseconds kLongWait{20'000};
+
+RankGroupOptions TwoRanks(CommitPolicy policy, const std::string& model) {
   RankGroupOptions options;
   options.program = test::FolderOfThisProgram() + "/scripted_rank";
+  options.model = model;
   options.tp_size = 2;
+  options.commit = policy;
   return options;
 }
 
 class ReloaderTest : public ::testing::Test {
  protected:
-  Json Reload(std::uint64_t step, const std::string& fails_in = "none") {
-    return reloader_.Reload({{"load_format", "dummy"}, {"seed", step}, {"fails_in", fails_in}});
+  explicit ReloaderTest(CommitPolicy policy = CommitPolicy::kStaged, const std::string& model = "")
+      : ranks_(TwoRanks(policy, model)) {}
+
+  Json Reload(std::uint64_t step, const std::string& fails_in = "none", const std::string& fails_with = "corrupt") {
+    return reloader_.Reload(
+        {{"load_format", "dummy"}, {"seed", step}, {"fails_in", fails_in}, {"fails_with", fails_with}});
+  }
+  // That version and its digests, on every rank.
+  void ExpectServes(std::uint64_t step) const {
+    const Json status = reloader_.Status();
+    EXPECT_EQ(status["version"], Step(step));
+    EXPECT_EQ(status["torn"], nullptr);
+    ASSERT_EQ(status["ranks"].size(), 2U);
+    for (const Json& rank : status["ranks"]) EXPECT_EQ(rank["served_digest"], (Digest{.high = 0, .low = step}.ToHex()));
   }
   static Json Step(std::uint64_t step) {
     Version version;
@@ -46,7 +69,7 @@ class ReloaderTest : public ::testing::Test {
     return finish.get_future().get();
   }
 
-  RankGroup ranks_{TwoRanks()};
+  RankGroup ranks_;
   Generator generator_{ranks_};
   Reloader reloader_{ranks_, generator_, "wait"};
 };
@@ -62,6 +85,13 @@ TEST_F(ReloaderTest, AFailureBeforeTheCommitLeavesTheOldVersion) {
     EXPECT_EQ(reloader_.Status()["torn"], nullptr) << phase;
     EXPECT_EQ(Generate(), "length") << phase;
   }
+}
+
+// It holds memory, and a publisher that waits.
+TEST_F(ReloaderTest, WhatWasStagedIsDroppedWhenARankRefusesToCommitIt) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  ASSERT_EQ(Reload(2, "prepare")["ok"], false);
+  for (const Json& staged : ranks_.Call("staged", Json::object(), Deadline::After(kLongWait))) EXPECT_EQ(staged, false);
 }
 
 // The others would go on for ever.
@@ -108,9 +138,85 @@ TEST_F(ReloaderTest, AFirstVersionOfWrongBytesTearsTheEngineToo) {
   EXPECT_EQ(reloader_.Status()["torn"], (Json{{"from", nullptr}, {"to", Step(1)}}));
 }
 
+// Only how the memory reads is not known.
+TEST_F(ReloaderTest, AVersionThatWasNotReadBackIsServedWithItsOwnDigests) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  EXPECT_EQ(Reload(2, "verify", "deadline_exceeded")["ok"], false);
+  ExpectServes(2);
+}
+
+class UndoingReloaderTest : public ReloaderTest {
+ protected:
+  UndoingReloaderTest() : ReloaderTest(CommitPolicy::kUndo) {}
+};
+
+TEST_F(UndoingReloaderTest, AVersionThatWasNotReadBackIsRecognizedWhenItIsPutBack) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  ASSERT_EQ(Reload(2, "verify", "deadline_exceeded")["ok"], false);
+  EXPECT_EQ(Reload(3, "commit")["ok"], false);
+  ExpectServes(2);
+}
+
+TEST_F(UndoingReloaderTest, AVersionThatIsPutBackBringsItsDigests) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  ASSERT_EQ(reloader_.Reload({{"load_format", "dummy"},
+                              {"seed", 2},
+                              {"fails_in", "commit"},
+                              {"fails_on", 0},
+                              {"gives_up_with", "cancelled"}})["ok"],
+            false);
+  ExpectServes(1);
+}
+
+// Whoever generates starts the ranks anew as well, perhaps first.
+class GatedReloaderTest : public ReloaderTest {
+ protected:
+  GatedReloaderTest() : GatedReloaderTest(std::make_unique<StepGate>()) {}
+  explicit GatedReloaderTest(std::unique_ptr<StepGate> gate)
+      : ReloaderTest(CommitPolicy::kStaged, gate->folder()), gate_(std::move(gate)) {}
+
+  std::unique_ptr<StepGate> gate_;
+};
+
+TEST_F(GatedReloaderTest, RanksThatAreStartedAnewByAnotherWhileTheyVerifyFailNoReload) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  auto outcome = std::async(std::launch::async, [this] {
+    return reloader_.Reload({{"load_format", "dummy"}, {"seed", 2}, {"holds_in", "verify"}});
+  });
+  gate_->AwaitStep();  // it verifies
+  ranks_.Restart(ranks_.generation());
+  const Json reloaded = outcome.get();
+  EXPECT_EQ(reloaded["ok"], true) << reloaded["error"];
+  ExpectServes(2);
+}
+
+TEST_F(ReloaderTest, RanksThatDieAfterTheirCommitFailNoReloadWhoeverNoticesFirst) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  SequenceRequest endless;
+  endless.prompt = {1000};  // it counts on from there, past the token that kills a scripted rank
+  endless.max_new = 1'000'000;
+  generator_.Add(std::move(endless), [](const Sequence&, const char*) {});
+  for (std::uint64_t step = 2; step < 6; ++step) {
+    const Json outcome =
+        reloader_.Reload({{"load_format", "dummy"}, {"seed", step}, {"pause_mode", "keep"}, {"dies_after", "commit"}});
+    EXPECT_EQ(outcome["ok"], true) << outcome["error"];
+    ExpectServes(step);
+  }
+}
+
+TEST_F(ReloaderTest, RanksAreStartedAnewOnceForEachFailure) {
+  const std::uint64_t failed = ranks_.generation();
+  ranks_.Restart(failed);
+  const std::vector<int> anew = ranks_.pids();
+  ranks_.Restart(failed);
+  EXPECT_EQ(ranks_.pids(), anew);
+  ranks_.RestartIfLost();
+  EXPECT_EQ(ranks_.pids(), anew);
+}
+
 TEST_F(ReloaderTest, ARankThatWasStartedAnewIsCalledByItsProcess) {
   ASSERT_EQ(Reload(1)["ok"], true);
-  ranks_.Restart();
+  ranks_.Restart(ranks_.generation());
   const Json ranks = reloader_.Status()["ranks"];
   ASSERT_EQ(ranks.size(), 2U);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -125,6 +231,19 @@ TEST_F(ReloaderTest, WhatFailsBecauseTheEngineWasEndedSaysSo) {
   const Json outcome = Reload(2);
   EXPECT_EQ(outcome["error"]["code"], "cancelled");
   EXPECT_EQ(outcome["error"]["message"], "the engine was ended");
+}
+
+TEST_F(ReloaderTest, AnEngineThatIsEndedWaitsForNoLender) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  std::promise<void> asked;
+  const RpcServer lender("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, const RpcReply&) {
+    asked.set_value();  // and no answer comes
+  });
+  auto outcome = std::async(std::launch::async, [&] { return reloader_.Reload({{"engine", lender.endpoint()}}); });
+  ASSERT_EQ(asked.get_future().wait_for(kLongWait), std::future_status::ready);
+  ranks_.End();
+  ASSERT_EQ(outcome.wait_for(kLongWait), std::future_status::ready);
+  EXPECT_EQ(outcome.get()["error"]["message"], "the engine was ended");
 }
 
 TEST_F(ReloaderTest, WhileItIsTornTheLastWholeVersionIsRemembered) {

@@ -34,6 +34,7 @@ class ScriptedRank {
       : rank_(std::stoi(flags.at("--tp-rank"))),
         link_(std::stoi(flags.at("--link-fd"))),
         stream_(layercast::UniqueFd(link_)) {
+    if (const auto memory = flags.find("--weights-fd"); memory != flags.end()) memory_ = std::stoi(memory->second);
     const auto model = flags.find("--model");
     if (model == flags.end() || model->second.empty()) return;
     asked_ = ::open((model->second + "/asked").c_str(), O_RDWR | O_CLOEXEC);
@@ -59,9 +60,9 @@ class ScriptedRank {
     if (method == "step") return TakeStep(message);
     const Json& params = message["params"];
     if (method == "cancel") return GiveUp(message);
-    if (method == "digests") {
-      return stream_.Send({{"id", message["id"]}, {"result", Json::parse(layercast::ReloadReport().ToJson())}});
-    }
+    if (method == "digests") return Answer(message, ReportOf(Served().now));
+    if (method == "roll_back") return RollBack(message);
+    if (method == "staged") return Answer(message, staged_);
     if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
       return TakePhase(message, method);
     }
@@ -70,21 +71,60 @@ class ScriptedRank {
     if (method == "hang" && mine) return true;
     if (method == "stop" && mine) ::raise(SIGSTOP);
     if (method == "fail" && mine) return Fail(message);
-    return stream_.Send({{"id", message["id"]}, {"result", {{"rank", rank_}, {"params", params}}}});
+    return Answer(message, {{"rank", rank_}, {"params", params}});
   }
 
   bool TakePhase(const Json& message, const std::string& method) {
     if (method == "stage") reload_ = message["params"];
     if (reload_.value("dies_in", std::string()) == method) ::_exit(1);
+    if (reload_.value("holds_in", std::string()) == method) return ::write(asked_, "?", 1) == 1;  // and never answers
     if (reload_.value("fails_in", std::string()) == method) {
-      if (reload_.value("fails_on", rank_) == rank_) return Fail(message);
+      if (reload_.value("fails_on", rank_) == rank_) return Fail(message, reload_.value("fails_with", "corrupt"));
       given_up_ = message;
       return true;
     }
+    if (method == "verify" && !committed_) return Fail(message, "failed_precondition");
+    const std::uint64_t step = reload_.value("seed", std::uint64_t{0});
+    if (method == "commit") Commit(step);
+    staged_ = method == "stage" || (staged_ && method == "prepare");
+    if (method == "verify") return Answer(message, ReportOf(step));
+    const bool answered = Answer(message, {{"report", ReportOf(step)}});
+    if (reload_.value("dies_after", std::string()) == method) ::_exit(1);
+    return answered;
+  }
+
+  // What a rank's memory holds outlives its process: the steps of the version served now and of the one before.
+  struct Versions {
+    std::uint64_t now = 0;
+    std::uint64_t before = 0;
+  };
+  Versions Served() const {
+    Versions served;
+    static_cast<void>(::pread(memory_, &served, sizeof(served), 0));
+    return served;
+  }
+  void Serve(const Versions& served) const {
+    if (::pwrite(memory_, &served, sizeof(served), 0) != sizeof(served)) ::_exit(1);
+  }
+  void Commit(std::uint64_t step) {
+    Serve({.now = step, .before = Served().now});
+    committed_ = true;
+  }
+  // Puts back what this process's commit has replaced, if it has.
+  bool RollBack(const Json& message) {
+    if (committed_ && Served().now == reload_["seed"]) Serve({.now = Served().before, .before = 0});
+    return Answer(message, {{"whole", true}});
+  }
+
+  static Json ReportOf(std::uint64_t step) {
     layercast::ReloadReport report;
-    report.version.step = reload_["seed"];
-    const Json made = Json::parse(report.ToJson());
-    return stream_.Send({{"id", message["id"]}, {"result", method == "verify" ? made : Json{{"report", made}}}});
+    report.version.step = step;
+    report.served_digest.low = step;
+    return Json::parse(report.ToJson());
+  }
+
+  bool Answer(const Json& message, const Json& result) {
+    return stream_.Send({{"id", message["id"]}, {"result", result}});
   }
 
   // What was under way is answered, if it is of that attempt.
@@ -95,11 +135,11 @@ class ScriptedRank {
       stream_.Send({{"id", given_up_["id"]}, {"result", {{"report", report}, {"error", error}}}});
       given_up_ = nullptr;
     }
-    return stream_.Send({{"id", message["id"]}, {"result", Json::object()}});
+    return Answer(message, Json::object());
   }
 
-  bool Fail(const Json& message) {
-    return stream_.Send({{"id", message["id"]}, {"error", {{"code", "corrupt"}, {"message", "it was to fail"}}}});
+  bool Fail(const Json& message, const std::string& code = "corrupt") {
+    return stream_.Send({{"id", message["id"]}, {"error", {{"code", code}, {"message", "it was to fail"}}}});
   }
 
   bool TakeStep(const Json& message) {
@@ -121,14 +161,17 @@ class ScriptedRank {
       picked["tokens"].push_back(step["tokens"].back().get<std::int32_t>() + 1);
       picked["logprobs"].push_back(step["tokens"].size());
     }
-    return stream_.Send({{"id", message["id"]}, {"result", picked}});
+    return Answer(message, picked);
   }
 
   const int rank_;
   const int link_;
   layercast::JsonStream stream_;
-  Json reload_;    // what the latest one was asked for
-  Json given_up_;  // the call of it that waits to be
+  Json reload_ = Json::object();  // what the latest one was asked for
+  Json given_up_;                 // the call of it that waits to be
+  bool staged_ = false;
+  bool committed_ = false;  // by this process
+  int memory_ = -1;
   int asked_ = -1;
   int go_ = -1;
   std::deque<Json> steps_;  // that wait for leave
