@@ -31,8 +31,8 @@ class Deadline {
 
   bool Stopped() const { return stop_.stop_requested(); }
   bool Passed() const { return Stopped() || Clock::now() >= at_; }
-  // How long a wait may last before it has to look at Passed again. Never negative, and at most kLongest; rounded up, so
-  // that a poll for this long does not spin at the end.
+  // How long a wait may last before it has to look at Passed again. Never negative, and at most kLongest; rounded up,
+  // so that a poll for this long does not spin at the end.
   std::chrono::milliseconds Remaining() const {
     const auto now = Clock::now();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(NextLookFrom(now) - now);
