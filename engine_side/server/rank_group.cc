@@ -52,33 +52,9 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
         options_.on_progress(rank, bytes, total);
       };
     }
-    const auto flag = [&](const char* name, const std::string& value) {
-      launch.arguments.insert(launch.arguments.end(), {name, value});
-    };
-    flag("--model", options_.model);
-    if (!options_.draft.empty()) flag("--draft", options_.draft);
-    flag("--tp-rank", std::to_string(rank % options_.tp_size));
-    flag("--tp", std::to_string(options_.tp_size));
-    flag("--pp-rank", std::to_string(rank / options_.tp_size));
-    flag("--pp", std::to_string(options_.pp_size));
-    for (const std::int64_t layers : options_.pp_layers) flag("--pp-layers", std::to_string(layers));
-    flag("--quantization", options_.recipe);
-    flag("--chunk-bytes", std::to_string(options_.chunk_bytes));
-    flag("--buffer-limit", std::to_string(options_.buffer_limit));
-    if (!options_.channel.empty()) flag("--channel", options_.channel);
-    if (!options_.relay.empty()) flag("--relay", options_.relay);
-    if (options_.allow_remote) launch.arguments.emplace_back("--allow-remote");
-    flag("--commit", std::string(CommitPolicyName(options_.commit)));
-    flag("--engine", options_.engine);
-    flag("--max-num-seqs", std::to_string(options_.max_num_seqs));
-    flag("--max-model-len", std::to_string(options_.max_model_len));
-    if (options_.expert_parallel) launch.arguments.emplace_back("--expert-parallel");
-    flag("--expert-placement", std::string(ExpertPlacementName(options_.expert_placement)));
-    if (options_.power_of_two_scales) launch.arguments.emplace_back("--power-of-two-scales");
-    if (options_.requantize) launch.arguments.emplace_back("--requantize");
-    if (options_.scales.inputs) launch.arguments.emplace_back("--input-scales");
-    if (options_.scales.kv_cache) launch.arguments.emplace_back("--kv-cache-scales");
-    if (!options_.weight_rules.empty()) flag("--weight-rules", options_.weight_rules);
+    launch.arguments = {"--options", ToArgument(options_),
+                        "--tp-rank", std::to_string(rank % options_.tp_size),
+                        "--pp-rank", std::to_string(rank / options_.tp_size)};
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
                           {"--version-fd", memory.version.get()}};

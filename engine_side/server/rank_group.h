@@ -13,41 +13,20 @@
 
 #include "engine_side/engine/collective_segment.h"
 #include "engine_side/server/borrow.h"
+#include "engine_side/server/engine_options.h"
 #include "engine_side/server/model_files.h"
 #include "engine_side/server/rank_handle.h"
-#include "layercast/commit_policy.h"
-#include "layercast/model/held_scales.h"
 #include "layercast/parallel.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
 
-struct RankGroupOptions {
+// Value.
+struct RankGroupOptions : EngineOptions {
   std::string program;  // `layercast-rank` (cli/rank_main.cc), or a device's own
-  std::string model;
-  std::string draft{};  // see RankOptions
-  int tp_size = 1;
-  int pp_size = 1;                        // stages, of tp_size ranks each
-  std::vector<std::int64_t> pp_layers{};  // ParallelConfig's pp_layer_partition
-  bool expert_parallel = false;           // see RankOptions
-  ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
-  std::string recipe = "none";
-  bool power_of_two_scales = false;
-  bool requantize = false;
-  HeldScales scales{};
-  std::string weight_rules{};  // a file, or empty
   // The contents of `model`, `draft` and `weight_rules`, for the ranks; nullopt for ranks that read none.
   std::optional<ModelFiles> files{};
-  std::uint64_t chunk_bytes = 4U << 20;  // most bytes of a chunk in a reload
-  std::uint64_t buffer_limit = 0;        // of each rank: see ReceiverOptions
-  std::string channel;                   // for a reload that names none; empty: the fastest
-  std::string relay{};                   // of each rank: see ReceiverOptions
-  bool allow_remote = false;             // ReceiverOptions' relay_remote
-  CommitPolicy commit = CommitPolicy::kStaged;
-  std::string engine;
-  bool on_device = false;           // weights are in device memory of the ranks' processes, and die with them
-  std::int64_t max_num_seqs = 256;  // most sequences generated at once
-  std::int64_t max_model_len = 0;   // most tokens of a sequence; 0: the model's limit
+  bool on_device = false;  // weights are in device memory of the ranks' processes, and die with them
   // Reports how much `rank` has received of what it loads. Called on several threads. May be empty.
   std::function<void(int rank, std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
   // Reports that the ranks are being started anew and have lost their weights. Called within the call that starts them.

@@ -34,7 +34,8 @@ def mixed(program, tmp_path):
     shutil.copy(program.path, folder)
     rank = folder / "layercast-rank"
     rank.write_text(f"""#!/bin/sh
-case " $* " in *" --tp-rank 1 "*) set -- "$@" --channel zmq ;; esac
+options=$(printf %s "$2" | sed 's/"channel":""/"channel":"zmq"/')
+case "$1 $*" in "--options "*" --tp-rank 1 "*) shift 2; set -- --options "$options" "$@" ;; esac
 exec {program.path.with_name("layercast-rank")} "$@"
 """)
     rank.chmod(0o755)

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/server/engine_options.h"
 #include "engine_side/server/json_stream.h"
 #include "layercast/report.h"
 
@@ -35,10 +36,12 @@ class ScriptedRank {
         link_(std::stoi(flags.at("--link-fd"))),
         stream_(layercast::UniqueFd(link_)) {
     if (const auto memory = flags.find("--weights-fd"); memory != flags.end()) memory_ = std::stoi(memory->second);
-    const auto model = flags.find("--model");
-    if (model == flags.end() || model->second.empty()) return;
-    asked_ = ::open((model->second + "/asked").c_str(), O_RDWR | O_CLOEXEC);
-    go_ = ::open((model->second + "/go").c_str(), O_RDWR | O_CLOEXEC);
+    const auto options = flags.find("--options");
+    if (options == flags.end()) return;
+    const std::string model = layercast::EngineOptionsFrom(options->second).model;
+    if (model.empty()) return;
+    asked_ = ::open((model + "/asked").c_str(), O_RDWR | O_CLOEXEC);
+    go_ = ::open((model + "/go").c_str(), O_RDWR | O_CLOEXEC);
   }
 
   void Run() {
