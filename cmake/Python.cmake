@@ -16,16 +16,26 @@ if(NOT LAYERCAST_HAVE_PYTHON)
   message(STATUS "Python: none with torch, transformers, safetensors and pytest; its tests are left out")
 endif()
 
-# layercast_pytest(oracle_test FILE oracle/test_oracle.py LABELS torch [TIMEOUT 120] [ARGUMENTS -k name] [ENVIRONMENT A=b])
-# FILE is relative to tests/. One ctest per file. The checkpoints that tests make are kept in the build folder.
+# layercast_pytest(oracle_test FILES oracle/test_oracle.py oracle/test_recipes.py LABELS torch [TIMEOUT 240] [COST 90]
+#                  [ARGUMENTS -k name] [ENVIRONMENT A=b])
+# One ctest of one folder's files, or of a single FILE: torch and transformers are loaded once, and what one file computes
+# is there for the next. Files are relative to tests/. TIMEOUT is in seconds, by default 120 for each file; COST is about
+# how many seconds it takes, which long ones say, to be begun first. The checkpoints that tests make are kept in the build
+# folder.
 function(layercast_pytest name)
-  cmake_parse_arguments(ARG "" "FILE;TIMEOUT" "LABELS;ARGUMENTS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "FILE;TIMEOUT;COST" "FILES;LABELS;ARGUMENTS;ENVIRONMENT" ${ARGN})
+  list(APPEND ARG_FILES ${ARG_FILE})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    list(LENGTH ARG_FILES count)
+    math(EXPR ARG_TIMEOUT "120 * ${count}")
   endif()
+  list(TRANSFORM ARG_FILES PREPEND ${PROJECT_SOURCE_DIR}/tests/)
   add_test(NAME ${name}
-    COMMAND ${LAYERCAST_PYTHON_PROGRAM} -m pytest -q -p no:cacheprovider ${PROJECT_SOURCE_DIR}/tests/${ARG_FILE}
-      ${ARG_ARGUMENTS})
+    COMMAND ${LAYERCAST_PYTHON_PROGRAM} -m pytest -q -rs -p no:cacheprovider ${ARG_FILES} ${ARG_ARGUMENTS})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
-    "LAYERCAST_TEST_CACHE=${PROJECT_BINARY_DIR}/test_cache;OMP_NUM_THREADS=1;${ARG_ENVIRONMENT}")
+    "LAYERCAST_TEST_CACHE=${PROJECT_BINARY_DIR}/test_cache;OMP_NUM_THREADS=1;${ARG_ENVIRONMENT}"
+    PROCESSORS ${LAYERCAST_SLOTS_TO_COMPUTE})
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
 endfunction()

@@ -27,12 +27,23 @@ function(layercast_library name)
   endif()
 endfunction()
 
-# layercast_test(plan_test SOURCES load_plan_test.cc DEPENDS layercast_plan LABELS core [SINGLE_THREADED])
+# Of the test presets' five slots (`jobs`), a test takes two, and one that mostly waits takes one: beside two that compute
+# there is always room for one that waits.
+set(LAYERCAST_SLOTS_TO_COMPUTE 2)
+set(LAYERCAST_SLOTS_TO_WAIT 1)
+
+# layercast_test(plan_test SOURCES load_plan_test.cc DEPENDS layercast_plan LABELS core [SINGLE_THREADED] [WAITS]
+#                [TIMEOUT 120] [COST 60])
 # One GoogleTest program per folder. SINGLE_THREADED: neither it nor what it calls starts a thread, so there is nothing in
-# it for ThreadSanitizer.
+# it for ThreadSanitizer. WAITS: most of the time it waits, for silence to be noticed, say. TIMEOUT and COST as of
+# layercast_pytest (Python.cmake).
 function(layercast_test name)
-  cmake_parse_arguments(ARG "SINGLE_THREADED" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SINGLE_THREADED;WAITS" "TIMEOUT;COST" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(ARG_SINGLE_THREADED AND LAYERCAST_SANITIZE MATCHES "thread")
+    return()
+  endif()
+  # CUDA does not work beside AddressSanitizer, which guards addresses that it wants: all cases would skip themselves.
+  if("gpu" IN_LIST ARG_LABELS AND LAYERCAST_SANITIZE)
     return()
   endif()
   if(NOT ARG_TIMEOUT)
@@ -61,7 +72,14 @@ function(layercast_test name)
   # One ctest per program: the suites are quick, and starting hundreds of processes is not.
   add_test(NAME ${name} COMMAND ${name})
   # Torch's threads spin while they wait for one another, and tests share their cores.
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT OMP_NUM_THREADS=1)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT OMP_NUM_THREADS=1
+    PROCESSORS ${LAYERCAST_SLOTS_TO_COMPUTE})
+  if(ARG_WAITS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS ${LAYERCAST_SLOTS_TO_WAIT})
+  endif()
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
   if("gpu" IN_LIST ARG_LABELS)  # all of its cases skipped themselves: no device
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests.\n.  SKIPPED ")
   endif()

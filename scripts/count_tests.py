@@ -1,11 +1,19 @@
-"""Counts test cases in ctest's logs (googletest and pytest cases; any other program is one case) for scripts/test."""
+"""Counts test cases in ctest's logs (googletest and pytest cases; any other program is one case) for scripts/test.
 
+    count_tests.py [--skips-only-for FILE] NAME=LOG...
+
+FILE has a regular expression a line, and comments: with it, a case that was skipped for a reason that none of them
+matches is listed, and the exit status is 1."""
+
+import argparse
 import re
 import sys
 
 # The last match counts: a test may start programs that print such lines of their own.
 GTEST_RAN = re.compile(r"^\[==========\] (\d+) tests? from .* ran\.", re.M)
 GTEST_COUNTS = {word: re.compile(rf"^\[  {word} \] (\d+) tests?", re.M) for word in ("PASSED ", "FAILED ", "SKIPPED")}
+GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.M)
+PYTEST_SKIP = re.compile(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (.*)$", re.M)  # with -rs
 PYTEST_ENDS = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.M)
 
 
@@ -31,28 +39,52 @@ def count_program(output, succeeded):
     return passed, failed, skipped
 
 
+def reasons_of(output, skipped):
+    """Why one ctest entry skipped so many cases: a reason for each."""
+    reasons = GTEST_SKIP.findall(output)
+    for times, reason in PYTEST_SKIP.findall(output):
+        reasons += int(times) * [reason]
+    return reasons + (skipped - len(reasons)) * ["it did not say why"]
+
+
 def count_log(path):
-    totals = [0, 0, 0]
+    """The totals, and why cases were skipped: pairs of a ctest entry's name and a reason."""
+    totals, skips = [0, 0, 0], []
     with open(path, errors="replace") as log:
         entries = re.split(r"^\d+/\d+ Testing: ", log.read(), flags=re.M)[1:]
     for entry in entries:
         succeeded = bool(re.search(r"^Test Pass(ed\.| Reason:)$", entry, re.M))  # a reason: it skipped itself
-        for index, number in enumerate(count_program(entry, succeeded)):
-            totals[index] += number
-    return totals
+        counts = count_program(entry, succeeded)
+        totals = [total + count for total, count in zip(totals, counts)]
+        skips += [(entry.split()[0], reason) for reason in reasons_of(entry, counts[2])]
+    return totals, skips
+
+
+def read_allowed(path):
+    with open(path) as lines:
+        return [re.compile(line.strip()) for line in lines if line.strip() and not line.startswith("#")]
 
 
 def main():
-    totals = [0, 0, 0]
-    for argument in sys.argv[1:]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--skips-only-for", metavar="FILE")
+    parser.add_argument("logs", nargs="+", metavar="NAME=LOG")
+    arguments = parser.parse_args()
+    totals, refused = [0, 0, 0], []
+    allowed = read_allowed(arguments.skips_only_for) if arguments.skips_only_for else [re.compile("")]
+    for argument in arguments.logs:
         name, _, path = argument.partition("=")
         try:
-            counts = count_log(path)
+            counts, skips = count_log(path)
         except FileNotFoundError:
-            counts = [0, 1, 0]
+            counts, skips = [0, 1, 0], []
         print(f"{name:<20} {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
         totals = [total + count for total, count in zip(totals, counts)]
+        refused += [f"{name} {entry}: {why}" for entry, why in skips if not any(reason.search(why) for reason in allowed)]
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
+    for line in sorted(set(refused)):
+        print(f"skipped, and may not be: {line}", file=sys.stderr)
+    return 1 if refused else 0
 
 
-main()
+sys.exit(main())

@@ -1,4 +1,5 @@
-"""An engine and a publisher as the subcommands start them, shared by the tests of one file."""
+"""An engine and a publisher as the subcommands start them, shared by the tests of all files: none may leave them unable
+to serve the next one."""
 
 import os
 
@@ -7,12 +8,12 @@ import pytest
 import program as layercast_program
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def program(tmp_path_factory):
     return layercast_program.Program(os.environ["LAYERCAST_PROGRAM"], tmp_path_factory.mktemp("program"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start(program):
     running = []
 
@@ -25,16 +26,16 @@ def start(program):
         daemon.kill()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folders(checkpoint):
     return {version: checkpoint("qwen3", version) for version in "ab"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine(start, folders):
     return start("serve", "--model", folders["a"], "--tp", 1, "--quantization", "fp8_per_channel")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def publisher(start, folders):
     return start("publish", "--checkpoint", folders["b"], "--lineage", "run-17", "--step", 42)

@@ -5,6 +5,7 @@ import pytest
 
 import drafts
 import oracle
+from reload_setting import spoiled
 
 PROMPT = (3, 11, 4, 250)
 RECIPE = "fp8_per_channel"
@@ -58,6 +59,26 @@ def test_an_eagle_in_a_folder_of_its_own(program, start, checkpoint, checkpoint_
     assert_exports(engine, b, eagles["b"])
     assert program.reload(engine)["ok"]  # both folders that it came from
     assert_exports(engine, a, eagles["a"])
+
+
+@pytest.mark.parametrize("policy", ["staged", "undo"])
+def test_a_draft_that_fails_leaves_both_on_the_old_version(policy, program, start, checkpoint_cache, tmp_path, assert_exports):
+    """Its layers come last: by then `undo` has written the target's."""
+    a, b = (drafts.target_with_draft_layers("deepseek_v3", checkpoint_cache, tmp_path / version, version)
+            for version in ("a", "b"))
+    nan_in = "model.layers.3.eh_proj.weight"
+    bad = spoiled(b, tmp_path / "nan", lambda tensors: tensors[nan_in].view(-1)[3].fill_(float("nan")))
+    engine = start("serve", "--model", a, "--tp", 2, "--quantization", RECIPE, "--draft", "mtp", "--commit", policy)
+    before = program.generate(engine, PROMPT, "--max-new", 6)["tokens"]
+    for source in (("--weights-path", bad),
+                   ("--publisher", start("publish", "--checkpoint", bad, "--mode", "stream", "--stream-window", 1).endpoint)):
+        refused = program.reload(engine, *source, status=1)
+        assert nan_in in refused["error"]["message"]
+        assert refused["version"] == engine.version
+        assert_exports(engine, a)
+        assert program.generate(engine, PROMPT, "--max-new", 6)["tokens"] == before
+    assert program.reload(engine, "--weights-path", b)["ok"]
+    assert_exports(engine, b)
 
 
 def test_a_plan_shows_both_trees(program, checkpoint, checkpoint_cache, tmp_path):

@@ -8,11 +8,8 @@ import pytest
 PROMPTS = ((3, 11, 4, 250), (7,), (101, 102, 103), (9, 8, 7, 6, 5, 4, 3, 2))
 ANSWERS_PER_PROMPT = 15  # in each round
 MAX_NEW = 12
+LONG = 96
 RECIPE = "fp8_per_block"
-
-
-def ask(prompt, *more):
-    return ("--tokens", ",".join(map(str, prompt)), "--max-new", MAX_NEW, *more)
 
 
 def key(version):
@@ -21,18 +18,17 @@ def key(version):
 
 @pytest.fixture(scope="module")
 def cold(program, start_shared, checkpoint):
-    """version letter -> prompt -> the tokens of an engine that loaded it cold."""
+    """version letter -> prompt -> the tokens of an engine that loaded it cold, LONG of them."""
     answers = {}
     for letter in ("a", "b"):
         engine = start_shared("serve", "--model", checkpoint("qwen3", letter), "--tp", 2, "--quantization", RECIPE)
-        answers[letter] = {prompt: program.generate(engine, prompt, "--max-new", MAX_NEW)["tokens"]
-                           for prompt in PROMPTS}
+        answers[letter] = {prompt: program.generate(engine, prompt, "--max-new", LONG)["tokens"] for prompt in PROMPTS}
         engine.stop()
-    assert all(answers["a"][prompt] != answers["b"][prompt] for prompt in PROMPTS)
+    assert all(answers["a"][prompt][:MAX_NEW] != answers["b"][prompt][:MAX_NEW] for prompt in PROMPTS)
     return answers
 
 
-def straddle(program, start, checkpoint, *reload_arguments, commit="staged"):
+def straddle(program, start, checkpoint, *reload_arguments, commit="staged", max_new=MAX_NEW):
     """[(prompt, answer)] given while versions change, and which letter each version is."""
     engine = start("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2, "--quantization", RECIPE,
                    "--commit", commit)
@@ -49,8 +45,8 @@ def straddle(program, start, checkpoint, *reload_arguments, commit="staged"):
     for first, other in ("ab", "ba"):  # however long a reload takes beside an answer, each version is there first once
         take(first)
         turns = itertools.islice(itertools.cycle((first, other)), 100)
-        asking = [program.start("generate", "--engine", engine.endpoint, *ask(prompt, "--repeat", ANSWERS_PER_PROMPT))
-                  for prompt in PROMPTS]
+        asking = [program.start("generate", "--engine", engine.endpoint, "--tokens", ",".join(map(str, prompt)),
+                                "--max-new", max_new, "--repeat", ANSWERS_PER_PROMPT) for prompt in PROMPTS]
         for letter in turns:
             take(letter)
             if all(process.poll() is not None for _, process in asking):
@@ -68,7 +64,7 @@ def test_every_answer_is_that_of_the_version_it_names(commit, program, start, ch
     for prompt, answer in answers:
         assert [(span["start"], span["end"]) for span in answer["spans"]] == [(0, MAX_NEW)]
         letter = letters[key(answer["spans"][0]["version"])]
-        assert answer["tokens"] == cold[letter][prompt]
+        assert answer["tokens"] == cold[letter][prompt][:MAX_NEW]
         seen.add((prompt, letter))
     assert {letter for _, letter in seen} == {"a", "b"}
 
@@ -87,11 +83,14 @@ def test_an_answer_that_goes_on_across_a_commit_says_where_it_changed(commit, pr
 
 
 def test_abort_returns_what_there_is_and_marks_it(program, start, checkpoint, cold):
-    answers, letters = straddle(program, start, checkpoint, "--pause-mode", "abort")
+    """Answers are so long that each commit finds some of them under way."""
+    answers, letters = straddle(program, start, checkpoint, "--pause-mode", "abort", max_new=LONG)
     for prompt, answer in answers:
         assert answer["finish"] in ("length", "aborted")
-        assert (answer["finish"] == "length") == (len(answer["tokens"]) == MAX_NEW)
+        assert (answer["finish"] == "length") == (len(answer["tokens"]) == LONG)
         assert len({key(span["version"]) for span in answer["spans"]}) <= 1
         if answer["spans"]:
             expected = cold[letters[key(answer["spans"][0]["version"])]][prompt]
             assert answer["tokens"] == expected[: len(answer["tokens"])]
+    aborted = [answer for _, answer in answers if answer["finish"] == "aborted" and answer["tokens"]]
+    assert {letters[key(answer["spans"][0]["version"])] for answer in aborted} == {"a", "b"}

@@ -52,7 +52,7 @@ def served_digests(report):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_layout_is_served_as_the_checkpoint(engine, program, start, trainer, checkpoint):
+def test_every_layout_is_served_as_the_checkpoint(engine, program, start, trainer, checkpoint, assert_serves):
     recipe, *arguments = ENGINES[engine]
     a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
     engine = start("serve", "--model", a, "--quantization", recipe, "--chunk-bytes", 20_000, *arguments)
@@ -69,6 +69,8 @@ def test_every_layout_is_served_as_the_checkpoint(engine, program, start, traine
         assert [share["endpoint"] for share in report["publishers"]] == endpoints
         assert {share["channel"] for share in report["publishers"]} == {channel}
         assert sum(share["bytes"] for share in report["publishers"]) == report["bytes"]
+    if "--expert-parallel" not in arguments:  # tests/oracle/test_expert_parallel.py is about those
+        assert_serves(engine, b, recipe)
     engine.stop()
 
 

@@ -4,9 +4,10 @@
 //   [pow2]
 //                   [requantize] [direct] [device] [experts] [shuffled=SEED] [chunk=BYTES] [fill=BYTE] [pp=STAGES]
 //                   [stage=STAGE] [layers=OF_A_STAGE,...] [draft=mtp|FOLDER] [input_scales] [kv_cache_scales]
-//                   [rules=FILE]
+//                   [rules=FILE] [state=FOLDER]
 // pieces: straight into the pipeline, in order or shuffled; the others, and publishers' endpoints, through a Receiver,
-// which takes the version of before=FOLDER first where that is given.
+// which takes the version of before=FOLDER first where that is given. state=FOLDER: what is loaded by path are kernel
+// tensors, `sharded_state`, for the model of FOLDER.
 // experts: each is whole on one rank. device: the engine's buffers are on the device that this program is linked with;
 // not for pieces.
 #include <algorithm>
@@ -40,7 +41,7 @@ namespace layercast {
 namespace {
 
 struct Job {
-  std::string folder, recipe, out, way = "pieces", before, channel, draft, rules;
+  std::string folder, recipe, out, way = "pieces", before, channel, draft, rules, state;
   ParallelConfig parallel;
   ScheduleOptions schedule;
   HeldScales scales;
@@ -85,6 +86,7 @@ Job Parse(const std::vector<std::string>& arguments) {
     if (word.starts_with("stage=")) job.parallel.pp_rank = std::stoi(value);
     if (word.starts_with("draft=")) job.draft = value;
     if (word.starts_with("rules=")) job.rules = value;
+    if (word.starts_with("state=")) job.state = value;
     if (word.starts_with("layers=")) job.parallel.pp_layer_partition = Numbers(value);
   }
   return job;
@@ -205,6 +207,7 @@ void LoadPieces(Bench& bench) {
 }
 
 ReloadSource SourceOf(const Bench& bench) {
+  if (!bench.job.state.empty()) return FromCheckpoint({.path = bench.job.state, .load_format = "sharded_state"});
   if (bench.job.way == "path") return FromCheckpoint(CheckpointOf(bench.job));
   if (bench.job.way != "iterator") {
     std::vector<std::string> endpoints;

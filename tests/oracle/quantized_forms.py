@@ -4,6 +4,7 @@ make() writes an FP8, MXFP8, MXFP4, INT8 or NVFP4 checkpoint. Every linear layer
 """
 
 import dataclasses
+import functools
 import json
 
 import safetensors.torch
@@ -153,11 +154,10 @@ def largest_of(weights):
     return torch.stack([w.abs().amax() for name, w in weights.items() if name.endswith(".weight")]).amax()
 
 
-def make(source, folder, form):
-    """The checkpoint `source` in the form called `form`, in `folder`."""
-    form = FORMS[form]
-    folder.mkdir(parents=True)
-    tensors, weights = {}, oracle.read_tensors(source)
+@functools.lru_cache(maxsize=64)
+def _content(source, form):
+    """The bytes of the one file. Most checkpoints are made again for many tests."""
+    form, tensors, weights = FORMS[form], {}, oracle.read_tensors(source)
     largest = largest_of(weights)
     for name, tensor in weights.items():
         module = name.removesuffix(".weight")
@@ -168,8 +168,14 @@ def make(source, folder, form):
         if form.input_scale:
             number = 0.01 * (len(tensors) % 29 + 1)  # parts of a layer differ
             tensors[f"{module}.{form.input_scale}"] = torch.tensor([1.0 / number] if form.packed else number)
-    safetensors.torch.save_file(tensors, folder / "model.safetensors")
-    config = oracle.read_config(source)
+    return safetensors.torch.save(tensors)
+
+
+def make(source, folder, form):
+    """The checkpoint `source`, which stays as it is, in the form called `form`, in `folder`."""
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(_content(source, form))
+    form, config = FORMS[form], oracle.read_config(source)
     if form.own_file:
         own = {"producer": {"name": "modelopt", "version": "0.29.0"}, "quantization": form.config}
         (folder / "hf_quant_config.json").write_text(json.dumps(own))

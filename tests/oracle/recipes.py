@@ -84,19 +84,18 @@ def _mxfp8(w):
 
 def _mxfp4(w):
     values, exponents = _in_power_of_two_units(w, 6.0)
-    return {"weight": _packed(_e2m1(values)), "weight_scale": exponents}
+    return {"weight": _packed(e2m1(values)), "weight_scale": exponents}
 
 
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+E2M1_TIES = (E2M1[:-1] + E2M1[1:]) / 2
 
 
-def _e2m1(values):
+def e2m1(values):
     """Codes: the nearest magnitude (the last one for all beyond), of two that are as near the even code; bit 3: sign."""
     magnitude = values.abs()
-    distance = (magnitude[..., None].double() - E2M1).abs()
-    nearest = distance.amin(dim=-1, keepdim=True)
-    candidates = (distance == nearest).int() * torch.tensor([2, 1] * 4)  # an even code counts more than an odd one
-    return torch.where(torch.signbit(values), 8, 0) | candidates.argmax(dim=-1)
+    below, above = (torch.bucketize(magnitude, E2M1_TIES, right=right) for right in (False, True))  # differ on ties alone
+    return torch.where(torch.signbit(values), 8, 0) | torch.where(below % 2 == 0, below, above)
 
 
 def _packed(codes):
@@ -119,7 +118,7 @@ def nvfp4_blocks(w, g):
     n, k = w.shape
     blocks = w.reshape(n, k // 16, 16)
     scale = (g * (blocks.abs().amax(dim=2) / 6.0)).to(torch.float8_e4m3fn)
-    codes = _e2m1(blocks * (g / scale.float())[:, :, None])
+    codes = e2m1(blocks * (g / scale.float())[:, :, None])
     return _packed(torch.where((scale.float() == 0)[:, :, None], 0, codes).reshape(n, k)), scale
 
 

@@ -1,6 +1,8 @@
 """The oracle is checked too: by published vectors of sharding, by values worked out by hand, and by putting shards
 together again."""
 
+import math
+
 import pytest
 import torch
 
@@ -113,6 +115,22 @@ def test_power_of_two_scales_are_the_next_power_up():
     assert got["weight"].float().item() == 320.0  # 336 is halfway between 320 and 352; the even mantissa is 320's
     exact = recipes.quantize("fp8_per_block", torch.full((1, 1), 224.0), None, None, power_of_two=True)
     assert exact["weight_scale_inv"].item() == 0.5
+
+
+def nearest_e2m1(value):
+    """Each code's distance, in Python's numbers: exact."""
+    magnitudes = recipes.E2M1.tolist()
+    code = min(range(8), key=lambda code: (abs(abs(value) - magnitudes[code]), code % 2))
+    return code + (8 if math.copysign(1.0, value) < 0 else 0)
+
+
+def test_values_of_four_bits_are_the_nearest_and_ties_the_even_ones():
+    at = torch.cat([recipes.E2M1, recipes.E2M1_TIES, torch.tensor([1e-45, 7.0, 1e3])])
+    values = torch.cat([at, *(torch.nextafter(at, torch.tensor(to)) for to in (torch.inf, -torch.inf)),
+                        7 * torch.rand(2000, generator=torch.Generator().manual_seed(1))])
+    values = torch.cat([values, -values])
+    assert recipes.e2m1(values).tolist() == [nearest_e2m1(value) for value in values.tolist()]
+    assert recipes.e2m1(recipes.E2M1_TIES).tolist() == [0, 2, 2, 4, 4, 6, 6]
 
 
 # Whole checkpoints.

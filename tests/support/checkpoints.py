@@ -2,7 +2,7 @@
 
 make(spec, folder, version) fills every parameter from a seed, so the same call gives the same bytes everywhere; two
 versions of a spec differ in every tensor. From a shell: python checkpoints.py FOLDER [SPEC...] writes versions a and b
-of each. Nothing is fetched: the configurations are here.
+of each. Nothing is downloaded: the configurations are in this file.
 """
 
 import dataclasses
@@ -22,17 +22,17 @@ VERSIONS = ("a", "b")
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One configuration. All have an odd vocabulary; those with usual attention have grouped queries, whose two
-    key/value heads are fewer than 4 ranks; most have, at every rank count, numbers of rows that no block divides."""
+    """One configuration. All have an odd vocabulary. Those with usual attention have grouped queries with two key/value
+    heads, fewer than 4 ranks. Most have, at every rank count, numbers of rows that no block divides."""
 
     name: str
     family: str  # model_type of transformers
     config: dict
     dtype: str = "bfloat16"  # of config.json: the dtype that a model is served in
-    stored_dtype: str = ""  # of the tensors in the files, where it is another one
+    stored_dtype: str = ""  # of the tensors in the files, if it differs
     shard_bytes: int = 0  # several files of about this many bytes; 0: a single file
     old_spelling: bool = False  # torch_dtype, rope_theta, rope_scaling instead of dtype, rope_parameters
-    auto_class: str = "AutoModelForCausalLM"  # of transformers: what writes it
+    auto_class: str = "AutoModelForCausalLM"  # the class of transformers that writes it
     stacked: bool = False  # experts as transformers holds them in memory, not one by one as it saves them by default
 
 
@@ -48,7 +48,7 @@ _COMMON = {
     "eos_token_id": None,
 }
 _WHOLE_BLOCKS = {"hidden_size": 128, "intermediate_size": 384}
-# An odd number of experts, and parts of 18 of their rows on each of 4 ranks.
+# An odd number of experts; each of 4 ranks has 18 of their rows.
 _EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
 _MIXTRAL = {**_EXPERTS, "intermediate_size": 72, "head_dim": 40}
 _QWEN3_MOE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72, "head_dim": 40,
@@ -68,7 +68,7 @@ _HYBRID = {"hidden_size": 80, "mamba_num_heads": 8, "mamba_head_dim": 20, "ssm_s
 _NEMOTRON_MOE = {"layers_block_type": ["linear_attention", "moe", "full_attention", "moe"], "n_routed_experts": 6,
                  "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2, "moe_intermediate_size": 72,
                  "moe_shared_expert_intermediate_size": 56, "routed_scaling_factor": 1.7}
-# Every size another one. A rank's scores are corrected for the longer context.
+# All sizes differ from each other. With _YARN, scores are corrected for the longer context.
 _LATENT = {"num_key_value_heads": 8, "q_lora_rank": 56, "kv_lora_rank": 40, "qk_nope_head_dim": 20,
            "qk_rope_head_dim": 16, "v_head_dim": 24}
 _YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "mscale": 1.0, "mscale_all_dim": 0.7,
@@ -76,7 +76,7 @@ _YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "mscale": 1.
 _DEEPSEEK = {**_LATENT, "n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 3, "topk_group": 2,
              "moe_intermediate_size": 72, "n_shared_experts": 2, "routed_scaling_factor": 1.7,
              "first_k_dense_replace": 1, "pad_token_id": None}
-# Both kinds of layer; a quarter of a head of 40 is rotated.
+# Both kinds of layer. A quarter of a head of 40 is rotated.
 _DELTA_NET = {"linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 12,
               "linear_value_head_dim": 20, "head_dim": 40, "num_hidden_layers": 3,
               "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
@@ -113,12 +113,12 @@ def _spec(name, family, own=None, **fields):
 
 
 _ALL = (
-    # The three that every matrix runs over.
+    # The three families over which every matrix runs.
     _spec("llama", "llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 40, "rope_parameters": _LLAMA3_ROPE},
           shard_bytes=400_000),
     _spec("qwen2", "qwen2", {"tie_word_embeddings": True, "rope_parameters": _DEFAULT_ROPE}, old_spelling=True),
     _spec("qwen3", "qwen3", {"head_dim": 40, "rope_parameters": _DEFAULT_ROPE}, shard_bytes=250_000),
-    # What they leave out.
+    # Variants of these families that the three leave out.
     _spec("llama_plain", "llama", {"tie_word_embeddings": True, "rope_parameters": _LLAMA3_ROPE}, dtype="float32",
           old_spelling=True),
     _spec("qwen2_untied", "qwen2", {"num_key_value_heads": 4, "vocab_size": 257}, dtype="float32"),
@@ -150,29 +150,30 @@ _ALL = (
     _spec("glm4_moe_stacked", "glm4_moe", {"n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 72,
                                            "head_dim": 40, "norm_topk_prob": False}, stacked=True),
     _spec("minimax_m2", "minimax_m2", _MINIMAX, shard_bytes=500_000, old_spelling=True),
-    # ... a router that stays in fp32, whatever the model's dtype
+    # A mixture whose router stays in fp32, whatever the model's dtype.
     _spec("minimax_m2_stacked", "minimax_m2", _MINIMAX, stacked=True, stored_dtype="float32"),
     _spec("gpt_oss", "gpt_oss", _GPT_OSS),
-    # Latent attention: with and without a small vector for queries, scores corrected as yarn asks, ...
+    # Latent attention, with and without a small vector for queries, and with scores corrected as yarn asks.
     _spec("deepseek_v2", "deepseek_v2", {**_DEEPSEEK, "q_lora_rank": None, "topk_method": "group_limited_greedy",
                                          "rope_parameters": _YARN}),
     _spec("deepseek_v3", "deepseek_v3", {**_DEEPSEEK, "rope_parameters": _YARN, "num_hidden_layers": 3},
           shard_bytes=400_000),
-    # ... pairs as others turn them, biases, experts picked among all.
+    # Latent attention with pairs rotated as other families do, with biases, and with experts picked among all.
     _spec("deepseek_v2_greedy", "deepseek_v2", {**_DEEPSEEK, "n_group": None, "topk_group": None,
                                                 "attention_bias": True}, stacked=True),
     _spec("deepseek_v3_half", "deepseek_v3", {**_DEEPSEEK, "n_group": 1, "topk_group": 1, "rope_interleave": False,
-                                              "norm_topk_prob": False, "attention_bias": True}, dtype="float32"),
-    # State spaces: one group that every rank holds, and as many groups as ranks.
+                                              "norm_topk_prob": False, "attention_bias": True}, dtype="float32",
+          stacked=True),
+    # State spaces, with one group that every rank holds, and with as many groups as ranks.
     Spec("mamba2", "mamba2", {**_MAMBA, "n_groups": 1, "time_step_limit": [0.3, 2.0]}),
     Spec("mamba2_groups", "mamba2", {**_MAMBA, "n_groups": 4, "use_bias": True, "use_conv_bias": False,
                                      "tie_word_embeddings": True}, dtype="float32"),
     Spec("nemotron_h", "nemotron_h", {**_HYBRID, "n_groups": 4, "time_step_min": 0.3}),
-    # ... experts without a gate, which take the hidden size or smaller vectors.
+    # State spaces with experts that have no gate, and that take the hidden size or smaller vectors.
     Spec("nemotron_h_moe", "nemotron_h", {**_HYBRID, **_NEMOTRON_MOE, "n_groups": 4}),
     Spec("nemotron_h_latent", "nemotron_h", {**_HYBRID, **_NEMOTRON_MOE, "n_groups": 4, "moe_latent_size": 48,
                                              "mlp_bias": True, "norm_topk_prob": False}, stacked=True),
-    # Gated delta nets: projections in one tensor, ordered by key heads, and in four; text alone and with a vision tower.
+    # Gated delta nets: projections in one tensor, ordered by key heads, or in four; with and without a vision tower.
     _spec("qwen3_next", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, "mlp_only_layers": [2]}, shard_bytes=500_000),
     _spec("qwen3_next_stacked", "qwen3_next", {**_DELTA_NET, **_QWEN_MOE, "num_hidden_layers": 2,
                                                "layer_types": _DELTA_NET["layer_types"][:2]}, stacked=True),
@@ -194,16 +195,17 @@ _ALL = (
     _spec("gemma3_vision_blocks", "gemma3", {"text_config": {**_COMMON, **_WHOLE_BLOCKS, "head_dim": 32,
                                                              "pad_token_id": 0}, **_GEMMA3_VISION}),
     _spec("mixtral_blocks", "mixtral", {**_EXPERTS, **_WHOLE_BLOCKS, "intermediate_size": 128, "head_dim": 32}),
-    _spec("qwen2_moe_blocks", "qwen2_moe", {**_QWEN_MOE, **_WHOLE_BLOCKS, **_EXPERTS_IN_BLOCKS, "head_dim": 32}),
+    _spec("qwen2_moe_blocks", "qwen2_moe", {**_QWEN_MOE, **_WHOLE_BLOCKS, **_EXPERTS_IN_BLOCKS, "head_dim": 32},
+          stacked=True),
     _spec("glm4_moe_blocks", "glm4_moe", {**_GLM4_MOE, **_WHOLE_BLOCKS, "moe_intermediate_size": 128, "head_dim": 32}),
-    # ... what states decay by stays in fp32, whatever the model's dtype
+    # State spaces whose decay stays in fp32, whatever the model's dtype.
     Spec("mamba2_blocks", "mamba2", {**_MAMBA, "hidden_size": 64, "head_dim": 16, "n_groups": 1},
          stored_dtype="float32"),
     Spec("nemotron_h_blocks", "nemotron_h", {**_HYBRID, "hidden_size": 64, "mamba_head_dim": 16, "head_dim": 16,
                                              "intermediate_size": 128, "n_groups": 4}),
     _spec("qwen3_5_blocks", "qwen3_5_text", {**_DELTA_NET, **_DELTA_NET_IN_BLOCKS}),
     _spec("qwen3_5_moe_blocks", "qwen3_5_moe_text", {**_DELTA_NET, **_DELTA_NET_IN_BLOCKS, **_QWEN_MOE,
-                                                     **_EXPERTS_IN_BLOCKS}),
+                                                     **_EXPERTS_IN_BLOCKS}, stacked=True),
     _spec("qwen3_5_vision_blocks", "qwen3_5", {"text_config": {**_COMMON, **_DELTA_NET, **_DELTA_NET_IN_BLOCKS},
                                                **_QWEN_VISION}, auto_class="AutoModelForImageTextToText"),
     _spec("qwen3_5_moe_vision", "qwen3_5_moe", {"text_config": {**_COMMON, **_DELTA_NET, **_DELTA_NET_IN_BLOCKS,
@@ -211,11 +213,11 @@ _ALL = (
           auto_class="AutoModelForImageTextToText"),
     _spec("deepseek_v2_blocks", "deepseek_v2", {**_DEEPSEEK, **_LATENT_IN_BLOCKS, "q_lora_rank": None,
                                                 "topk_method": "group_limited_greedy"}),
-    # Parts that are whole blocks of 128, but for the MLP's on two ranks: 384 rows.
+    # Ranks' parts are whole blocks of 128, except the MLP's on two ranks, of 384 rows.
     _spec("qwen3_wide", "qwen3", {"hidden_size": 256, "intermediate_size": 384, "num_attention_heads": 4,
                                   "head_dim": 128, "vocab_size": 257}),
     _spec("deepseek_v3_blocks", "deepseek_v3", {**_DEEPSEEK, **_LATENT_IN_BLOCKS, "rope_parameters": _YARN}),
-    # Parts that are whole blocks of 128 on one rank and on two, but for the last one of what makes the small vectors.
+    # Ranks' parts are whole blocks of 128 on one rank and on two, except the last part of what makes the small vectors.
     _spec("deepseek_v3_wide", "deepseek_v3", {**_DEEPSEEK, "hidden_size": 256, "intermediate_size": 512,
                                               "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 257,
                                               "q_lora_rank": 128, "kv_lora_rank": 128, "qk_nope_head_dim": 64,
@@ -263,7 +265,7 @@ def _write(spec, folder, version):
     with torch.random.fork_rng():
         model = getattr(transformers, spec.auto_class).from_config(config, dtype=stored)
     routing = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
-    for _, bias in routing:  # in fp32, whatever the model's dtype, as published checkpoints have it
+    for _, bias in routing:  # published checkpoints have these in fp32, whatever the model's dtype
         bias.data = bias.data.float()
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *routing]:
@@ -274,8 +276,8 @@ def _write(spec, folder, version):
 
 
 def random_weight(seed, name, shape):
-    """fp32 values that no test can pass by luck: norms are not one, biases not zero, rows differ in magnitude (so that
-    scales per tensor, row and block differ), and one row of each matrix is all zero."""
+    """fp32 values with which no test passes by luck: norms are not one, biases are not zero, rows differ in magnitude
+    (so that scales per tensor, row and block differ), and one row of each matrix is all zero."""
     import torch
 
     generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))

@@ -1,6 +1,6 @@
-"""delaying_relay.py DEVICE SECONDS LOST SEED: a TUN device whose every packet comes back SECONDS later, but one in LOST,
-which never does. Routes decide what goes to it. Says "ready" when the device is there, and ends with its standard input;
-then it says how many packets it brought and lost. For kernels without netem."""
+"""delaying_relay.py DEVICE SECONDS LOST SEED: a TUN device that sends every packet back SECONDS later, except one in
+LOST, which it drops. Routes decide what goes to it. It prints "ready" when the device is there. When its standard input
+ends, it prints how many packets it brought and lost, and ends. For kernels without netem; used by network.py."""
 
 import collections
 import fcntl
@@ -21,7 +21,7 @@ def _open(device):
 
 
 def _packets(tun):
-    """All that wait there now."""
+    """The packets that wait there now."""
     while True:
         try:
             yield os.read(tun, 65536)
@@ -48,7 +48,7 @@ def main(device, seconds, lost, seed):
             try:
                 os.write(tun, on_their_way.popleft()[1])
                 brought += 1
-            except OSError:  # the device is not up, or the kernel wants none of it
+            except OSError:  # the device is not up, or the kernel does not take the packet
                 dropped += 1
 
 

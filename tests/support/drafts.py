@@ -29,7 +29,7 @@ def _write(folder, config, tensors):
 
 
 def _longer(spec_name, cache, version):
-    """The spec with one layer more: its last one becomes the draft's. (config, tensors, number of that layer)"""
+    """The spec with one more layer, which becomes the draft's: (config, tensors, number of that layer)."""
     spec = checkpoints.SPECS[spec_name]
     layers = spec.config["num_hidden_layers"]
     own = {**spec.config, "num_hidden_layers": layers + 1}
@@ -59,7 +59,7 @@ def target_with_draft_layers(spec_name, cache, out, version="a"):
         tensors[f"{layer}.eh_proj.weight"] = _random("eh_proj", version, size, 2 * size)
         for norm in ("enorm", "hnorm", "shared_head.norm"):
             tensors[f"{layer}.{norm}.weight"] = _random(norm, version, size)
-        # As published checkpoints have it: once more.
+        # Published checkpoints have these tensors once more here.
         tensors[f"{layer}.embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
         tensors[f"{layer}.shared_head.head.weight"] = tensors["lm_head.weight"].clone()
     return _write(out, config, tensors)

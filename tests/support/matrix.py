@@ -1,4 +1,4 @@
-"""Every family by every recipe by every number of ranks: the one table that tests take them from.
+"""Every family, recipe and number of ranks that tests cover: the one table from which they take them.
 
 tests/oracle/test_matrix.py serves each row cold and live and compares with the oracle, and fails where `layercast models`
 knows an architecture or a recipe, or checkpoints.py a checkpoint, that is not here.
@@ -9,7 +9,7 @@ import dataclasses
 import checkpoints
 import recipes
 
-RANKS = {1: (0,), 2: (1,), 4: (0, 3)}  # of each number of ranks, those that tests look at closely
+RANKS = {1: (0,), 2: (1,), 4: (0, 3)}  # for each number of ranks, those that tests look at closely
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,5 +58,5 @@ ROWS = [(architecture, spec, recipe) for architecture, family in FAMILIES.items(
 
 
 def forgotten():
-    """Checkpoints that no family has."""
+    """The checkpoints of checkpoints.py that no family lists."""
     return set(checkpoints.SPECS) - {spec for _, spec, _ in ROWS}

@@ -1,8 +1,7 @@
 """Two hosts and the network between them, made of network namespaces: a publisher's, an engine's, and a router in the
-middle that limits, delays, loses and cuts. Everything lives in the namespaces, and they end with the processes that hold
-them, however this one ends. Needs root, iproute2 and util-linux; a test that needs what the machine refuses is skipped, one in
-which something is refused later fails.
-Used by tests/end_to_end/test_networks.py."""
+middle that can limit, delay, lose and cut. Everything is inside the namespaces, which end with the processes that
+hold them, however this process ends. Needs root, iproute2 and util-linux. If the machine refuses something during
+set-up, the test is skipped; if it does so later, the test fails. Used by tests/end_to_end/test_networks.py."""
 
 import contextlib
 import json
@@ -16,23 +15,23 @@ import pytest
 from program import wait_until
 
 PUBLISHER, ENGINE = "10.91.1.2", "10.91.2.2"
-_DELAY_TABLE = 100  # of routes: all that is delayed goes to the relay
-_SPARED, _CUT, _DELAYED = 10, 11, 12  # priorities of routing rules: what is cut is not delayed first
+_DELAY_TABLE = 100  # of the routing table that leads to the relay, for what is delayed
+_SPARED, _CUT, _DELAYED = 10, 11, 12  # priorities of routing rules: cutting comes before delaying
 _ORIGINS = ("publisher", "engine")
 
 
 def _skip(what):
-    """The test: this machine does not let us make what it needs."""
+    """Skips the test: this machine does not allow what it needs."""
     pytest.skip(f"no network of our own here: {what}")
 
 
 class _Refused(Exception):
-    """A command that this machine does not carry out, and why."""
+    """This machine refused a command; the message says which, and why."""
 
 
 @contextlib.contextmanager
 def _or_skip():
-    """What is refused in it, this machine does not have."""
+    """Skips the test if a command in this context is refused."""
     try:
         yield
     except _Refused as refused:
@@ -64,7 +63,7 @@ class Host:
         if self._holder.stdout.readline() != "held\n":
             _skip(f"{' '.join(command)}: {' '.join(self._holder.communicate()[1].split())}")
         self.pid = self._holder.pid
-        # What a command is prefixed with to run here; it keeps its process.
+        # The prefix that makes a command run on this host. The command stays the same process.
         self.inside = ["nsenter", f"--net=/proc/{self.pid}/ns/net", f"--mount=/proc/{self.pid}/ns/mnt",
                        f"--wd={os.getcwd()}"]
 
@@ -76,13 +75,13 @@ class Host:
 
 
 class Network:
-    """Directions are named by where the bytes come from: "publisher" or "engine"."""
+    """The two hosts and the router. A direction is named by where its bytes come from: "publisher" or "engine"."""
 
     def __init__(self):
         with _or_skip(), contextlib.ExitStack() as stack:
             self.publisher, self._router, self.engine = (self._host(stack, name)
                                                          for name in ("publisher", "router", "engine"))
-            # The kernel's own settings, of that namespace alone.
+            # This sets the kernel's setting in that namespace alone.
             self._router.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
             self._connect(self.publisher, PUBLISHER)
             self._connect(self.engine, ENGINE)
@@ -101,12 +100,12 @@ class Network:
         host.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
         host.run("ip", "link", "set", "eth0", "up")
         host.run("ip", "route", "add", "default", "via", gateway)
-        # Some time after it was set up: before, UCX takes the device for one that is not in use.
+        # The device is up some time after it was set up. Until then UCX takes it for one that is not in use.
         wait_until(lambda: '"UP"' in host.run("ip", "-j", "link", "show", "eth0"), 10, "eth0 did not come up")
 
     @contextlib.contextmanager
     def limited(self, bytes_per_second):
-        """What goes to the engine, by a token bucket."""
+        """Limits what goes to the engine, by a token bucket."""
         with _or_skip():
             self._router.run("tc", "qdisc", "add", "dev", "engine", "root", "tbf", "rate", f"{8 * bytes_per_second}bit",
                              "burst", "64kb", "latency", "50ms")
@@ -116,13 +115,13 @@ class Network:
             self._router.run("tc", "qdisc", "del", "dev", "engine", "root")
 
     def limited_bytes(self):
-        """That have passed the limit, with their headers."""
+        """How many bytes have passed the limit, with their headers."""
         return json.loads(self._router.run("tc", "-s", "-j", "qdisc", "show", "dev", "engine"))[0]["bytes"]
 
     @contextlib.contextmanager
     def delayed(self, seconds, lost, seed):
-        """Every packet, both ways, by `seconds`; one in `lost` of them never arrives. Yields a function that says how many
-        were brought and lost; what is on its way then is lost."""
+        """Delays every packet, both ways, by `seconds`; one in `lost` of them never arrives. Yields a function that
+        ends this, and returns how many were brought and lost. What is on its way then is lost."""
         script = pathlib.Path(__file__).parent / "delaying_relay.py"
         relay = subprocess.Popen([*self._router.inside, sys.executable, script, "tun0", str(seconds), str(lost), str(seed)],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -138,7 +137,7 @@ class Network:
 
     @contextlib.contextmanager
     def cut(self, origin, but_endpoint=None):
-        """Nothing from `origin` arrives, and nobody is told; `but_endpoint`: what is of its port does."""
+        """Nothing from `origin` arrives, and nobody is told, except what belongs to the port of `but_endpoint`."""
         rules = [["iif", origin, "priority", _CUT, "blackhole"]]
         if but_endpoint is not None:
             port = ["sport" if origin == "publisher" else "dport", but_endpoint.rpartition(":")[2]]
@@ -148,7 +147,7 @@ class Network:
 
     @contextlib.contextmanager
     def _rules(self, rules):
-        """Of the router's routing."""
+        """Adds rules to the router's routing."""
         with contextlib.ExitStack() as stack:
             for rule in rules:
                 with _or_skip():

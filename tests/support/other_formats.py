@@ -1,5 +1,6 @@
-"""The checkpoints of checkpoints.py in other formats, each written as those who made the format write it: torch.save,
-Mistral's consolidated files, GGUF by the gguf package. Each takes a folder and makes another beside config.json."""
+"""The checkpoints of checkpoints.py in other formats, each written as its makers write it: by torch.save, as
+Mistral's consolidated files, and as GGUF by the gguf package. Each function takes a checkpoint's folder, and writes
+another folder with the weights in its format beside config.json."""
 
 import json
 import re
@@ -44,7 +45,7 @@ def write_pt(folder, out, files=1):
 
 
 def interleaved(rows, heads):
-    """A head's rows r0 r1 ... s0 s1 ... as r0 s0 r1 s1 ...: how Mistral's files and llama.cpp's keep q and k."""
+    """A head's rows r0 r1 ... s0 s1 ... reordered to r0 s0 r1 s1 ..., as in Mistral's and llama.cpp's q and k."""
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
 
 
@@ -68,7 +69,7 @@ _MISTRAL = ((r"^model\.embed_tokens\.", "tok_embeddings."), (r"^model\.norm\.", 
 
 
 def write_mistral(folder, out, files=1, said=None):
-    """`said`: numbers of heads for params.json that are not those of config.json."""
+    """`said` has numbers of heads for params.json that differ from those of config.json."""
     tensors, config = _start(folder, out)
     consolidated = {}
     for name, tensor in tensors.items():
@@ -90,12 +91,12 @@ def write_mistral(folder, out, files=1, said=None):
     return out
 
 
-# Of model types whose architecture llama.cpp calls by another name.
+# The model types whose architecture llama.cpp calls by another name.
 _GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 
 
 def _gguf_names(architecture, layers):
-    """From Hugging Face's names to llama.cpp's, by its own table."""
+    """A function from Hugging Face's names to llama.cpp's, by llama.cpp's own table."""
     known = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}
     table = gguf.get_tensor_name_map(known[architecture], layers)
 
@@ -108,7 +109,7 @@ def _gguf_names(architecture, layers):
 
 
 def _one_by_one(tensors):
-    """Experts as transformers stacks them, gate over up, as tensors of their own."""
+    """Splits experts that transformers has stacked, gate over up, into tensors of their own."""
     single = {}
     for name, tensor in tensors.items():
         stack = re.fullmatch(r"(.*\.experts)\.(gate_up|down)_proj", name)
@@ -122,7 +123,7 @@ def _one_by_one(tensors):
 
 
 def _gguf_tensors(tensors):
-    """As llama.cpp's converter lists them: (name without expert numbers, the names of those in it, values)."""
+    """The tensors as llama.cpp's converter lists them: (name without expert number, names of what is in it, values)."""
     listed = {}
     for name in tensors:
         listed.setdefault(re.sub(r"\.experts\.\d+\.", ".experts.", name), []).append(name)
@@ -138,7 +139,7 @@ _Types = gguf.GGMLQuantizationType
 
 
 def gguf_values(tensor, encoding):
-    """The values that are left of a tensor once a GGUF file has held it, as torch has them."""
+    """The values that a tensor has after it was stored in a GGUF file, as a torch tensor."""
     if encoding == "BF16":
         return tensor.to(torch.bfloat16)
     if encoding == "F16":
@@ -150,14 +151,14 @@ def gguf_values(tensor, encoding):
 
 
 def encoding_of(name, tensor, encoding):
-    """As llama.cpp has it: what is one-dimensional stays fp32; rows that 32 does not divide cannot be Q8_0."""
+    """llama.cpp's encoding: one-dimensional tensors stay fp32, and rows not divisible by 32 cannot be Q8_0."""
     if tensor.dim() == 1 or (encoding == "Q8_0" and tensor.shape[-1] % 32):
         return "F32"
     return encoding
 
 
 def write_gguf(folder, out, encoding, architecture=None, parts=1, said=None):
-    """Returns the values that it holds, by Hugging Face's names. `said`: as write_mistral has it."""
+    """Returns the values that the files hold, by Hugging Face's names. `said` is as in write_mistral."""
     tensors, config = _start(folder, out)
     tensors = _one_by_one(tensors)
     architecture = architecture or _GGUF_ARCHITECTURES.get(config["model_type"], config["model_type"])

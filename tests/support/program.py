@@ -15,7 +15,7 @@ COMMAND_SECONDS = 60
 
 
 class ProgramFailed(AssertionError):
-    """What was run, what it said, and the end of its standard error."""
+    """The message has what was run, what it printed, and the end of its standard error."""
 
 
 def tail(text, lines=25):
@@ -44,8 +44,8 @@ class Outcome:
 
 
 class Program:
-    """Runs subcommands with --json. Each takes the exit status it expects, so that no failure goes unnoticed.
-    `within`: a command that becomes the program, somewhere else."""
+    """Runs subcommands with --json. Each method takes the exit status that it expects, so that no failure goes
+    unnoticed. `within` is a command prefix that runs the program somewhere else, and becomes it."""
 
     def __init__(self, path, scratch, within=()):
         self.path = pathlib.Path(path)
@@ -63,14 +63,14 @@ class Program:
         return self.finish(self.start(*arguments), status, timeout)
 
     def refused(self, *arguments, status=1):
-        """The error that a command ends with: what a program reads and what people read are the same words."""
+        """The error with which a command ends. Checks that its JSON and its text for people have the same words."""
         outcome = self.run(*arguments, status=status)
         error = outcome.json["error"]
         assert error["message"] in outcome.errors
         return error
 
     def start(self, *arguments):
-        """A command that goes on in the background; finish() waits for it."""
+        """Starts a command in the background; finish() waits for it."""
         command = self._command(arguments)
         return command, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -88,7 +88,7 @@ class Program:
         return outcome
 
     def text(self, *arguments):
-        """What it prints for people."""
+        """What the program prints for people."""
         command = [*self.within, str(self.path), *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS).stdout
 
@@ -100,7 +100,7 @@ class Program:
     def _command(self, arguments):
         return [*self.within, str(self.path), *map(str, arguments), "--json"]
 
-    # The client subcommands, with what they print.
+    # The following run the client subcommands, and return what these print.
 
     def reload(self, engine, *arguments, status=0, **options):
         return self.run("reload", "--engine", endpoint(engine), *arguments, status=status, **options).json["engines"][0]
@@ -121,7 +121,7 @@ def endpoint(daemon):
 
 
 class Daemon:
-    """`publish` or `serve`: ready when constructed. stop() sees that it ends cleanly; kill() always ends it."""
+    """A running `publish` or `serve`, ready when constructed. stop() checks for a clean end; kill() always ends it."""
 
     def __init__(self, command, log, failpoints=""):
         self.command, self.log = command, log
@@ -129,7 +129,7 @@ class Daemon:
         if failpoints:
             environment["LAYERCAST_FAILPOINTS"] = failpoints
         with open(log, "w") as errors:
-            # A session of its own: kill() reaches its ranks and nothing else.
+            # It gets a session of its own, so that kill() reaches its ranks and nothing else.
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment,
                                             start_new_session=True)
         try:
@@ -161,7 +161,7 @@ class Daemon:
         self.process.send_signal(number)
 
     def stop(self, timeout=20):
-        """SIGTERM; it must end with status 0 and take all its processes with it."""
+        """Sends SIGTERM. The daemon must end with status 0, and all its processes with it."""
         self.process.terminate()
         try:
             status = self.process.wait(timeout)
@@ -192,7 +192,7 @@ def is_running(pid):
 
 
 def wait_until(condition, seconds, otherwise):
-    """Polls what only another process can make true."""
+    """Polls a condition that only another process can make true."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,11 +1,12 @@
 """What each rank of a sharded trainer holds of a checkpoint, made by PyTorch: FSDP2's `fully_shard`, and DTensors placed
-as Megatron cuts layers, in processes of their own over gloo. Beside them what needs no cutting: pipeline stages, and
+as Megatron cuts layers, in separate processes over gloo. It also makes layouts that cut no tensor: pipeline stages, and
 experts spread over ranks.
 
     sharded_trainer.py CHECKPOINT OUT
 
-writes OUT/LAYOUT/RANK/model.safetensors, of local tensors, and parts.json, where each of them lies in its whole tensor:
-{name: {"whole": [...], "offsets": [...]}}. The program tests/oracle/publisher_driver.cc publishes such a folder.
+writes OUT/LAYOUT/RANK/model.safetensors with the rank's local tensors, and parts.json, which says where each of them
+lies in its whole tensor: {name: {"whole": [...], "offsets": [...]}}. The program tests/oracle/publisher_driver.cc
+publishes such a folder.
 """
 
 import json
@@ -21,7 +22,7 @@ from torch.distributed.tensor import DeviceMesh, Shard, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 LAYOUTS = {"fsdp_2": 2, "fsdp_3": 3, "megatron": 2, "stages": 2, "experts": 2}
-READING = ("o_proj.weight", "w2.weight", "down_proj.weight")  # cut along what they read: row parallel
+READING = ("o_proj.weight", "w2.weight", "down_proj.weight")  # cut along their inputs: row parallel
 WRITING = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "w1.weight", "w3.weight", "embed_tokens.weight",
            "lm_head.weight")
 
@@ -48,7 +49,7 @@ def module_of(tensors):
 
 
 def local_shards(distributed):
-    """Of DTensors: name -> (local tensor, offsets, whole shape)."""
+    """The local parts of DTensors: name -> (local tensor, offsets, whole shape)."""
     shards = {}
     for name, tensor in distributed.items():
         _, offsets = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
@@ -63,7 +64,7 @@ def fsdp(tensors, mesh):
 
 
 def megatron(tensors, mesh, rank):
-    """What is alike on all ranks, the first one publishes."""
+    """The tensors as Megatron cuts them. What is the same on all ranks is published by the first one."""
     cut = {name: Shard(0) if name.endswith(WRITING) else Shard(1) for name in tensors
            if name.endswith(WRITING + READING)}
     shards = local_shards({name: distribute_tensor(tensors[name], mesh, [placement])
@@ -113,6 +114,6 @@ def run(rank, checkpoint, out, rendezvous):
 if __name__ == "__main__":
     source, target = sys.argv[1:]
     pathlib.Path(target).mkdir(parents=True, exist_ok=True)
-    # Forked: torch is loaded once.
+    # Processes are forked, so that torch is loaded only once.
     torch.multiprocessing.start_processes(run, (source, target, pathlib.Path(target).resolve() / "rendezvous"),
                                           nprocs=3, start_method="fork")
