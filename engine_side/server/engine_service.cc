@@ -50,7 +50,7 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
 }
 
 // Checked before any thread is started that a throw would have to end.
-const EngineServiceOptions& Checked(const EngineServiceOptions& options) {
+EngineServiceOptions Checked(EngineServiceOptions options) {
   static_cast<void>(PauseModeNamed(options.pause_mode));
   return options;
 }
