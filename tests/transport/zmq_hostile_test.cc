@@ -99,7 +99,7 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsSeveralFrames) {
 }
 
 TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEnd) {
-  EXPECT_TRUE(testing::RawZmtp::Connect(publisher_->address()).IsCutWithin(256 << 20));
+  EXPECT_TRUE(testing::RawZmtp::Connect(publisher_->address()).IsCut());
   ExpectServing();
 }
 
@@ -119,7 +119,7 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEndThoughOthersSendWithout
   };
   std::vector<std::jthread> flooding;
   for (int i = 0; i < 8; ++i) flooding.emplace_back(flood);
-  EXPECT_TRUE(testing::RawZmtp::Connect(publisher_->address()).IsCutWithin(256 << 20));
+  EXPECT_TRUE(testing::RawZmtp::Connect(publisher_->address()).IsCut());
   flooding.clear();
   ExpectServing();
 }
@@ -229,8 +229,7 @@ TEST(ZmqReceiver, RefusesMessagesThatDoNotRead) {
 
 TEST(ZmqReceiver, CutsAPublisherWhoseMessageHasNoEnd) {
   const testing::RawZmtpServer::Listener listener;
-  const auto cut =
-      std::async(std::launch::async, [&] { return testing::RawZmtpServer(listener).IsCutWithin(256 << 20); });
+  const auto cut = std::async(std::launch::async, [&] { return testing::RawZmtpServer(listener).IsCut(); });
   const std::string error =
       testing::ErrorOf([&] { test::TransportNamed("zmq")->Connect(listener.endpoint(), Soon()); });
   EXPECT_NE(error.find("a message has not ended within"), std::string::npos) << error;
