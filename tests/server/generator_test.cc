@@ -295,6 +295,7 @@ TEST_F(GatedGeneratorTest, APauseThatIsResumedBeforeItHoldsIsNone) {
   } while (pause.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready);
   EXPECT_THAT([&] { pause.get(); }, ThrowsMessage<Error>(HasSubstr("ended by a resume before it held")));
   AbortSequences();
+  EXPECT_EQ(Get(answer).finish, "aborted");
 }
 
 TEST_F(GatedGeneratorTest, APauseWhoseLeaseEndsBeforeItHoldsIsNone) {
@@ -303,6 +304,7 @@ TEST_F(GatedGeneratorTest, APauseWhoseLeaseEndsBeforeItHoldsIsNone) {
                           [this] { generator_->Pause(PauseMode::kWait, std::chrono::milliseconds(1), Soon()); });
   EXPECT_THAT([&] { AllowStepsUntilDone(pause); }, ThrowsMessage<Error>(HasSubstr("within the pause's lease")));
   AbortSequences();
+  EXPECT_EQ(Get(answer).finish, "aborted");
 }
 
 TEST_F(GeneratorTest, SequencesThatKillTheirRankAreGivenUpAndOthersAreAnswered) {
