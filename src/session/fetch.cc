@@ -38,9 +38,9 @@ class Session final : public FetchSession {
     self_ = self;
     if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
     for (const std::string& endpoint : endpoints) {
+      KeepAlive();
       const PublisherSession& publisher = OpenOne({"publisher", endpoint}, lineage, step, deadline);
       ExpectSameMode(publisher);
-      KeepAlive();
       lineage = publisher.manifest().version().lineage;
       step = publisher.manifest().version().step;
     }
