@@ -75,8 +75,13 @@ TEST(HostileRpcClient, ThatDoesNotTakeItsAnswersLosesItsConnection) {
   RpcClient client("engine", server.endpoint());
   while (client.Call("held", Json::object(), Soon())["held"] != kAnswers) {
   }
+  std::vector<RpcReply> held;
+  {
+    const std::lock_guard lock(mutex);
+    held = replies;
+  }
   ::testing::internal::CaptureStderr();
-  for (const RpcReply& reply : replies) reply.Result(std::string(kAnswer, 'x'));
+  for (const RpcReply& reply : held) reply.Result(std::string(kAnswer, 'x'));
   EXPECT_EQ(client.Call("held", {{"still", "here"}}, Soon())["params"]["still"], "here");  // sent after all of these
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("does not take its answers"));
   EXPECT_LT(deaf.ReadToTheEnd(), kAnswer * kAnswers);
