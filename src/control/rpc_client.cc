@@ -1,5 +1,4 @@
 #include <array>
-#include <cerrno>
 #include <optional>
 #include <utility>
 #include <zmq.hpp>
@@ -8,6 +7,7 @@
 #include "src/base/shallow_json.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
+#include "src/zmq/error_at.h"
 #include "src/zmq/message_limit.h"
 #include "src/zmq/poll_sockets.h"
 
@@ -24,8 +24,7 @@ auto NamingPeer(const std::string& peer, const Call& call) {
   try {
     return call();
   } catch (const zmq::error_t& error) {
-    const bool exhausted = error.num() == EMFILE || error.num() == ENFILE || error.num() == ENOMEM;
-    throw Error(exhausted ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable, peer + ": " + error.what());
+    throw ErrorAt(peer, error);
   }
 }
 

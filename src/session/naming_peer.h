@@ -2,11 +2,11 @@
 // endpoint, or none. Used by the receiving half of sessions.
 #pragma once
 
-#include <cerrno>
 #include <string>
 #include <zmq.hpp>
 
 #include "layercast/error.h"
+#include "src/zmq/error_at.h"
 
 namespace layercast {
 
@@ -28,8 +28,7 @@ auto NamingPeer(const PeerName& peer, const Call& call) {
     if (what.find(peer.endpoint) != std::string::npos) throw;
     throw Error(error.code(), peer.text() + ": " + what);
   } catch (const zmq::error_t& error) {
-    const bool exhausted = error.num() == EMFILE || error.num() == ENFILE || error.num() == ENOMEM;
-    throw Error(exhausted ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable, peer.text() + ": " + error.what());
+    throw ErrorAt(peer.text(), error);
   }
 }
 

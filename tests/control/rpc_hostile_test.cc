@@ -48,15 +48,6 @@ class DeafClient : public testing::RawZmtp {
  public:
   explicit DeafClient(const std::string& endpoint) : RawZmtp(Connect(endpoint)) {}
   void Say(const std::string& text) { Send(Frame(0, text)); }
-  // How much it was sent until the server ended the connection.
-  std::size_t ReadToTheEnd() {
-    std::string some(1 << 20, '\0');
-    std::size_t all = 0;
-    ssize_t got = 0;
-    while ((got = ReceiveSome(some.data(), some.size())) > 0) all += static_cast<std::size_t>(got);
-    EXPECT_TRUE(got == 0 || errno == ECONNRESET);
-    return all;
-  }
 };
 
 TEST(HostileRpcClient, ThatDoesNotTakeItsAnswersLosesItsConnection) {

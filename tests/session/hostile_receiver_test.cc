@@ -159,15 +159,6 @@ class DeafReceiver : public RawZmtp {
     Say(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
   void Say(const std::string& bytes) { Send(Frame(0, bytes)); }
-  // How much it was sent until the publisher ended the connection.
-  std::size_t ReadToTheEnd() {
-    std::string some(1 << 20, '\0');
-    std::size_t all = 0;
-    ssize_t got = 0;
-    while ((got = ReceiveSome(some.data(), some.size())) > 0) all += static_cast<std::size_t>(got);
-    EXPECT_TRUE(got == 0 || errno == ECONNRESET);
-    return all;
-  }
 };
 
 TEST_F(HostileReceiverTest, WhoseMessagesAreRefusedAgainAndAgainLosesItsConnection) {

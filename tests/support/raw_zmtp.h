@@ -47,6 +47,16 @@ class RawZmtp {
     return false;
   }
 
+  // How many bytes the peer had sent by the time that it ended the connection.
+  std::size_t ReadToTheEnd() {
+    std::string some(1 << 20, '\0');
+    std::size_t all = 0;
+    ssize_t got = 0;
+    while ((got = ReceiveSome(some.data(), some.size())) > 0) all += static_cast<std::size_t>(got);
+    EXPECT_TRUE(got == 0 || errno == ECONNRESET);
+    return all;
+  }
+
  protected:
   static constexpr int kPatienceMs = 20'000;
   static constexpr char kMore = 1;
