@@ -272,15 +272,20 @@ TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
               HasSubstr("tensor 1 is not there yet"));
 }
 
+// Opens a session, number 9, with a relay by hand. Throws if the relay does not welcome it.
+wire::Welcome Greeted(RawReceiver& link, const Relay::Served& served) {
+  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
+  hello.step = served.place.offer;
+  link.Send(wire::Encode({.session = 9, .message = hello}));
+  return std::get<wire::Welcome>(link.Receive());
+}
+
 TEST_F(RelayTest, AReceiverThatStaysDoesNotKeepWhatARelayServesNoMore) {
   Taker first(*service_, copying_);
   Relay& relay = first.Relays(pool_);
   const Relay::Served served = relay.Serve(schedule_);
   RawReceiver link(served.place.endpoint);
-  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
-  hello.step = served.place.offer;
-  link.Send(wire::Encode({.session = 9, .message = hello}));
-  const auto welcome = std::get<wire::Welcome>(link.Receive());
+  const wire::Welcome welcome = Greeted(link, served);
   const auto transport = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
   const auto end = transport->Connect(welcome.channels.at(0).address, Soon());
   relay.Clear({ErrorCode::kNotFound, "this relay takes another version now"});
@@ -364,10 +369,7 @@ TEST_F(RelayTest, ARelayWithoutTheChunksOfThatScheduleSaysSo) {
   Relay& relay = first.Relays(pool_);
   const Relay::Served served = relay.Serve(schedule_);
   RawReceiver link(served.place.endpoint);
-  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
-  hello.step = served.place.offer;
-  link.Send(wire::Encode({.session = 9, .message = hello}));
-  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(link.Receive()));
+  (void)Greeted(link, served);
   link.Send(wire::Encode({.session = 9, .message = wire::Subscribe{SomeSchedule(true).digest(), {}, {}}}));
   EXPECT_THAT(link.Refusal(), StartsWith("the relay has the chunks of schedule "));
 }
