@@ -92,7 +92,8 @@ TEST_P(PublishTest, AVersionThatDoesNotFitIsRefusedNamingItsPublisher) {
                     HasSubstr("the manifest does not fit")));
 }
 
-// It waits for a trainer that computes: silence would not tell, since the publisher answers pings.
+// It waits for a trainer that computes: silence would not tell, since the publisher answers pings. The walk may begin
+// before the rank has read the answer to its subscription, so that it waits for that or for the first tensor.
 TEST_P(PublishTest, AnAttemptThatIsGivenUpEndsWhileItWaitsForThePublisher) {
   std::promise<void> walked;
   std::promise<void> go_on;
@@ -113,8 +114,7 @@ TEST_P(PublishTest, AnAttemptThatIsGivenUpEndsWhileItWaitsForThePublisher) {
   });
   walked.get_future().wait();
   rig->receiver->Cancel(3);
-  EXPECT_THAT(stage.get(), AllOf(HasSubstr(publisher_.endpoint()), HasSubstr("waiting for tensor 1 of the stream"),
-                                 HasSubstr("this attempt was given up")));
+  EXPECT_THAT(stage.get(), AllOf(HasSubstr(publisher_.endpoint()), HasSubstr("this attempt was given up")));
   go_on.set_value();
 }
 
