@@ -95,16 +95,18 @@ TEST_P(PublishTest, AVersionThatDoesNotFitIsRefusedNamingItsPublisher) {
 // It waits for a trainer that computes: silence would not tell, since the publisher answers pings. The walk may begin
 // before the rank has read the answer to its subscription, so that it waits for that or for the first tensor.
 TEST_P(PublishTest, AnAttemptThatIsGivenUpEndsWhileItWaitsForThePublisher) {
-  std::promise<void> walked;
-  std::promise<void> go_on;
-  bool first = true;
-  const layercast::Weights slow{.specs = testing::SpecsOf(Version(1)), .walk = [&](std::span<const std::string>) {
-                                  return MakeWeightsIterator([&]() -> std::optional<NamedTensor> {
-                                    if (!std::exchange(first, false)) return std::nullopt;
-                                    walked.set_value();
-                                    go_on.get_future().wait();
-                                    return std::nullopt;
-                                  });
+  struct Trainer {
+    std::promise<void> begun;
+    std::promise<void> go_on;
+    std::optional<NamedTensor> Compute() {
+      begun.set_value();
+      go_on.get_future().wait();
+      return std::nullopt;
+    }
+  };
+  const auto trainer = std::make_shared<Trainer>();  // the publisher walks it for longer than the test goes on
+  const layercast::Weights slow{.specs = testing::SpecsOf(Version(1)), .walk = [trainer](std::span<const std::string>) {
+                                  return MakeWeightsIterator([trainer] { return trainer->Compute(); });
                                 }};
   (void)publisher_.Publish({.lineage = "run", .step = 1, .mode = PublishAs::kStream}, slow);
   const auto rig = Rank("none");
@@ -112,10 +114,10 @@ TEST_P(PublishTest, AnAttemptThatIsGivenUpEndsWhileItWaitsForThePublisher) {
     return testing::ErrorOf([&] { rig->receiver->Stage(FromPublisher(publisher_.endpoint(), "run", 1), 3); },
                             ErrorCode::kCancelled);
   });
-  walked.get_future().wait();
+  trainer->begun.get_future().wait();
   rig->receiver->Cancel(3);
   EXPECT_THAT(stage.get(), AllOf(HasSubstr(publisher_.endpoint()), HasSubstr("this attempt was given up")));
-  go_on.set_value();
+  trainer->go_on.set_value();
 }
 
 TEST_P(PublishTest, ALateJoinerTakesTheVersionThatItAsksForWhileOthersTakeTheNewest) {
