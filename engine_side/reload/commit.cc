@@ -1,15 +1,26 @@
 #include "engine_side/reload/commit.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine_side/device/walks.h"
 #include "engine_side/reload/strided.h"
+#include "src/tensor/stream_copy.h"
 
 namespace layercast {
+namespace {
 
-void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes) {
+// Bytes of a share. Copying them takes about twice as long as waking a thread.
+constexpr std::size_t kShareBytes = std::size_t{1} << 20;
+
+bool MayBeCut(const KernelTensor& tensor) { return tensor.padding.empty() && IsPacked(tensor.destination); }
+
+}  // namespace
+
+void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes, std::size_t begin) {
+  if (bytes.size() < tensor.num_bytes) return StreamCopy(bytes.data(), bytes.size(), tensor.destination.address + begin);
   ForEachRun(tensor.destination, [&](std::byte* address, std::size_t offset, std::size_t count) {
-    std::memcpy(address, bytes.data() + offset, count);
+    StreamCopy(bytes.data() + offset, count, address);
   });
   for (const CapturedBuffer& padding : tensor.padding) {
     ForEachRun(padding,
@@ -31,8 +42,30 @@ void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<c
 
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
   ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
-    std::memcpy(bytes.data() + offset, address, count);
+    StreamCopy(address, count, bytes.data() + offset);
   });
+}
+
+std::vector<CommitShare> SharesOf(std::span<const KernelTensor> tensors) {
+  std::vector<CommitShare> shares;
+  std::size_t room = 0;  // of the last share
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool may_be_cut = tensors[i].num_bytes > kShareBytes && MayBeCut(tensors[i]);
+    std::size_t begin = 0;
+    do {  // once for a tensor without bytes, which may have padding
+      if (room == 0) {
+        shares.push_back({.first = i, .begin = begin, .last = i, .end = begin});
+        room = kShareBytes;
+      }
+      const std::size_t left = tensors[i].num_bytes - begin;
+      const std::size_t bytes = may_be_cut ? std::min(left, room) : left;
+      begin += bytes;
+      room -= std::min(bytes, room);
+      shares.back().last = i;
+      shares.back().end = begin;
+    } while (begin < tensors[i].num_bytes);
+  }
+  return shares;
 }
 
 }  // namespace layercast

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "engine_side/device/reload_stream.h"
 #include "engine_side/reload/kernel_layout.h"
@@ -12,11 +13,22 @@
 namespace layercast {
 
 // Writes a tensor's captured buffer. `bytes` are all bytes of the tensor, row-major, whatever the buffer's strides.
-// Padding in the buffer becomes zero.
-void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes);
+// Padding in the buffer becomes zero. If the tensor may be cut, they may also be some of its bytes, from `begin` on.
+void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes, std::size_t begin = 0);
 // The same if both bytes and buffer are on a device: the writes are queued on the stream.
 void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes);
 // Reads a captured buffer in host memory, row-major (for a device's, see captured_on_device.h).
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
+
+// What one thread writes of a version: the bytes from `begin` of tensor `first` to `end` of tensor `last`.
+struct CommitShare {
+  std::size_t first;
+  std::size_t begin;
+  std::size_t last;
+  std::size_t end;
+};
+// Shares of about equal size that together are all bytes of the tensors, in host memory. A large tensor is cut if its
+// buffer is one run.
+std::vector<CommitShare> SharesOf(std::span<const KernelTensor> tensors);
 
 }  // namespace layercast

@@ -18,7 +18,10 @@ namespace {
 class StagedCommitter final : public Committer, private LayerSink {
  public:
   explicit StagedCommitter(const CommitParts& parts)
-      : parts_(parts), staging_(parts.layout, parts.kept_memory), digests_(parts.layout.tensors().size()) {}
+      : parts_(parts),
+        shares_(SharesOf(parts.layout.tensors())),
+        staging_(parts.layout, parts.kept_memory),
+        digests_(parts.layout.tensors().size()) {}
 
   bool writes_layers() const override { return false; }
   LayerSink& Begin() override {
@@ -28,12 +31,7 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Drop() override {}
 
   void Commit() override {
-    const auto& tensors = parts_.layout.tensors();
-    ForEachTensor(parts_.pool, tensors, [&](std::size_t i) {
-      parts_.failpoints.Hit("commit.copy");
-      wrote_ = true;
-      WriteCaptured(tensors[i], staging_.BytesOf(tensors[i]));
-    });
+    parts_.pool.For(shares_.size(), [&](std::size_t i) { Write(shares_[i]); });
   }
 
   // Tensors that another process has staged have no digest yet, so it is computed here.
@@ -49,6 +47,17 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Forget() override { wrote_ = false; }
 
  private:
+  void Write(const CommitShare& share) {
+    for (std::size_t i = share.first; i <= share.last; ++i) {
+      const KernelTensor& tensor = parts_.layout.tensors()[i];
+      const std::size_t begin = i == share.first ? share.begin : 0;
+      const std::size_t end = i == share.last ? share.end : tensor.num_bytes;
+      parts_.failpoints.Hit("commit.copy");
+      wrote_ = true;
+      WriteCaptured(tensor, staging_.BytesOf(tensor).subspan(begin, end - begin), begin);
+    }
+  }
+
   void Open(std::span<const KernelTensor> tensors) override { staging_.Open(tensors); }
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override { return staging_.BytesOf(tensor); }
   // The digests are computed now, while the layer is in the caches and the next one is on its way.
@@ -60,6 +69,7 @@ class StagedCommitter final : public Committer, private LayerSink {
   }
 
   const CommitParts parts_;
+  const std::vector<CommitShare> shares_;
   Staging staging_;
   std::vector<std::optional<Digest>> digests_;  // by kernel tensor; empty for those that were not closed
   std::atomic<bool> wrote_ = false;

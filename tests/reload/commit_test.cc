@@ -53,6 +53,44 @@ TEST(Commit, FollowsForeignStrides) {
   }
 }
 
+// Every byte is written once, whole where a buffer has gaps or padding, and small tensors share a share.
+TEST(Commit, SharesAreAllBytesOfAllTensors) {
+  constexpr std::int64_t kMany = (5 << 20) + 7;
+  std::byte memory{};
+  const auto tensor = [&](Shape shape, std::vector<std::int64_t> strides = {}) {
+    KernelTensor made{.spec = {"t", DType::kF8E4M3, shape}, .destination = {}, .padding = {}};
+    made.destination = {"t", &memory, DType::kF8E4M3, std::move(shape), std::move(strides), {}};
+    made.num_bytes = static_cast<std::size_t>(made.spec.num_bytes());
+    return made;
+  };
+  std::vector<KernelTensor> tensors = {tensor({100}), tensor({0}), tensor({kMany}), tensor({3000, 1000}, {1024, 1}),
+                                       tensor({kMany}), tensor({5})};
+  tensors[4].padding.push_back(tensor({1}).destination);
+  std::vector<std::size_t> written(tensors.size(), 0);
+  const std::vector<CommitShare> shares = SharesOf(tensors);
+  for (const CommitShare& share : shares) {
+    for (std::size_t i = share.first; i <= share.last; ++i) {
+      EXPECT_EQ(i == share.first ? share.begin : 0, written[i]) << "tensor " << i;
+      written[i] = i == share.last ? share.end : tensors[i].num_bytes;
+      EXPECT_TRUE(i == 2 || written[i] == tensors[i].num_bytes) << "tensor " << i << " was cut";
+    }
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) EXPECT_EQ(written[i], tensors[i].num_bytes) << "tensor " << i;
+  EXPECT_EQ(shares.size(), 8U);
+  EXPECT_EQ(shares[0].last, 2U) << "small tensors and the beginning of the next";
+}
+
+TEST(Commit, WritesPartsOfABufferThatMayBeCut) {
+  const auto bytes = RandomBytes(300'000);
+  std::vector<std::byte> memory(bytes.size());
+  KernelTensor tensor{.spec = {}, .destination = {}, .padding = {}, .num_bytes = bytes.size()};
+  tensor.destination = {"t", memory.data(), DType::kF8E4M3, {300'000}, {}, {}};
+  const std::span<const std::byte> all(bytes);
+  WriteCaptured(tensor, all.first(200'001));
+  WriteCaptured(tensor, all.subspan(200'001), 200'001);
+  EXPECT_EQ(memory, bytes);
+}
+
 TEST(Strided, VisitsRunsInRowMajorOrder) {
   std::vector<std::byte> memory(200);
   const auto runs = [&](Shape shape, std::vector<std::int64_t> strides) {
