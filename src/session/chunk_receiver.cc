@@ -81,7 +81,6 @@ std::vector<RegionView> ChunkReceiver::Verified(ArrivedChunk& arrived, const Dig
   parts_.stats.bytes += schedule().chunks()[arrived.chunk].num_bytes;
   parts_.share.bytes += schedule().chunks()[arrived.chunk].num_bytes;
   CheckDigest(arrived.chunk, expected, digest);
-  ++parts_.stats.chunks;
   parts_.stats.regions += arrived.views.size();
   return arrived.views;
 }

@@ -60,7 +60,6 @@ class ChunkReceiver {
     if (parts_.memory.kept != nullptr) parts_.memory.kept->Ready(chunk);
   }
   void NoteRelayed(std::uint32_t chunk, const std::string& relay);
-  void CountTensor() { ++parts_.stats.tensors; }
   void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
 
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);

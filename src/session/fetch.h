@@ -86,9 +86,7 @@ class FetchSink {
 struct FetchStats {
   ChannelUse channel;       // its name is "shm, zmq" if publishers were reached by different ones
   std::uint64_t bytes = 0;  // of the chunks received
-  std::uint64_t chunks = 0;
   std::uint64_t regions = 0;  // of the chunks received: runs of bytes and of equal rows
-  std::uint64_t tensors = 0;
   double receive_seconds = 0;              // waiting for chunks and taking them, without the sink's work
   double verify_seconds = 0;               // digesting
   std::vector<PublisherShare> publishers;  // by rank

@@ -62,7 +62,6 @@ class StreamPart {
   void TakeTensor(const wire::TensorReady& ready) {
     const std::uint32_t number = receiver_.parts().first_tensor + ready.tensor;
     ++tensors_;
-    receiver_.CountTensor();
     receiver_.CheckTensorAmax(ready.tensor, ready.amax);
     receiver_.sink().OnTensor(number, ready.amax, ready.digest);
     if (receiver_.AskedAmaxOf(ready.tensor) || !ready.axis_amax.empty()) {
