@@ -50,7 +50,7 @@ def test_a_signal_to_all_processes_of_an_engine_ends_it_as_one_to_its_parent_doe
 def test_whoever_asked_for_a_reload_is_told_that_the_engine_ended_meanwhile(program, start, folders):
     daemon = start("serve", "--model", folders["a"])
     trainer = start("publish", "--checkpoint", folders["b"])
-    os.kill(trainer.process.pid, signal.SIGSTOP)  # the reload waits for it
+    trainer.freeze()  # the reload waits for it
     reload = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
     layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
     daemon.stop()
@@ -79,7 +79,7 @@ def test_a_rank_that_is_started_anew_is_made_from_what_its_engine_was_started_wi
 def test_an_interrupted_reload_says_that_the_engine_goes_on(program, start, folders):
     daemon = start("serve", "--model", folders["a"])
     trainer = start("publish", "--checkpoint", folders["b"])
-    os.kill(trainer.process.pid, signal.SIGSTOP)  # the reload waits for it
+    trainer.freeze()  # the reload waits for it
     command, process = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
     layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
     process.send_signal(signal.SIGINT)

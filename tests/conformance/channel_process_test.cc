@@ -58,9 +58,9 @@ TEST_P(ChannelProcess, AKilledPublisherIsUnavailable) {
   EXPECT_TRUE(fetches.at(first->ticket).IsRight(*first));
   publisher.Signal(SIGKILL);
   EXPECT_EQ(publisher.Wait(), 128 + SIGKILL);
+  // All chunks may have come before that; then nothing is under way, and its end may be noticed a moment later.
   ExpectError(ErrorCode::kUnavailable, address, [&] {
-    while (receiver->Poll(Deadline::After(kPatience))) {
-    }
+    for (const Deadline deadline = Deadline::After(kPatience); !deadline.Passed();) receiver->Poll(deadline);
   });
   ExpectError(ErrorCode::kUnavailable, address, [&] { transport_->Connect(address, Deadline::After(kPatience)); });
 }

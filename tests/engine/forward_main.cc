@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -129,12 +130,15 @@ Request Parse(const std::string& line) {
           .prompts = json.at("prompts").get<Prompts>()};
 }
 
-Outcome RunRank(const Request& request, const ParallelConfig& parallel, CollectiveSegment& segment) {
+// The seat is kept, unless the rank fails: a rank that leaves ends the waits of all others, and those of later stages
+// still compute when the first stage is through.
+Outcome RunRank(const Request& request, const ParallelConfig& parallel, CollectiveSegment& segment,
+                std::optional<SegmentSeat>& seat) {
   Outcome outcome;
   try {
-    SegmentSeat seat(segment, parallel.engine_rank());
-    SharedMemoryCollective collective(seat, parallel, std::chrono::seconds(60));
-    SharedMemoryStageLink stage_link(seat, parallel, std::chrono::seconds(60));
+    seat.emplace(segment, parallel.engine_rank());
+    SharedMemoryCollective collective(*seat, parallel, std::chrono::seconds(60));
+    SharedMemoryStageLink stage_link(*seat, parallel, std::chrono::seconds(60));
     const auto tree = ModelRegistry::Builtin().Build(request.config, parallel);
     Engine engine(*tree, parallel, *MakeRecipe(request.recipe),
                   {collective, parallel.pp_size > 1 ? &stage_link : nullptr});
@@ -146,6 +150,7 @@ Outcome RunRank(const Request& request, const ParallelConfig& parallel, Collecti
     }
   } catch (const std::exception& error) {
     outcome.failure = error.what();
+    seat.reset();
   }
   return outcome;
 }
@@ -155,6 +160,7 @@ std::vector<Outcome> RunRanks(const Request& request) {
   const int size = request.tp_size * request.pp_size;
   CollectiveSegment segment = CollectiveSegment::Create(size);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
+  std::vector<std::optional<SegmentSeat>> seats(static_cast<std::size_t>(size));
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -162,7 +168,8 @@ std::vector<Outcome> RunRanks(const Request& request) {
                                     .tp_size = request.tp_size,
                                     .pp_rank = rank / request.tp_size,
                                     .pp_size = request.pp_size};
-      outcomes[static_cast<std::size_t>(rank)] = RunRank(request, parallel, segment);
+      const auto index = static_cast<std::size_t>(rank);
+      outcomes[index] = RunRank(request, parallel, segment, seats[index]);
     });
   }
   threads.clear();

@@ -64,14 +64,17 @@ struct KindParam {
 
 class StageLinkTest : public testing::TestWithParam<KindParam> {
  protected:
-  // One thread per rank.
+  // One thread per rank. All links are there until all ranks are through: one that goes says that its rank has left,
+  // and ends the waits of the stages behind it.
   void RunRanks(int tp_size, int pp_size, const std::function<void(StageLink&, const ParallelConfig&)>& body) {
     const std::unique_ptr<Kind> kind = GetParam().make(tp_size * pp_size);
+    std::vector<std::unique_ptr<StageLink>> links(static_cast<std::size_t>(tp_size * pp_size));
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < tp_size * pp_size; ++rank) {
       threads.emplace_back([&, rank] {
         const ParallelConfig parallel = PlaceOf(rank, tp_size, pp_size);
-        const std::unique_ptr<StageLink> link = kind->Make(parallel, seconds(60));
+        std::unique_ptr<StageLink>& link = links[static_cast<std::size_t>(rank)];
+        link = kind->Make(parallel, seconds(60));
         body(*link, parallel);
       });
     }

@@ -28,7 +28,6 @@ class RestartedPublisher {
   void Publish(std::vector<NamedTensor> tensors) {
     publisher_.reset();
     publisher_ = std::make_unique<Publisher>(PublisherOptions{.endpoint = endpoint_});
-    endpoint_ = publisher_->endpoint();
     std::vector<TensorSpec> specs;
     for (const NamedTensor& tensor : tensors) specs.push_back({tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
     (void)publisher_->Publish({.lineage = "run", .step = 7},
@@ -37,7 +36,8 @@ class RestartedPublisher {
   ReloadSource Source() const { return FromPublisher(endpoint_, "run", 7); }
 
  private:
-  std::string endpoint_ = PublisherOptions{}.endpoint;
+  const TempFolder folder_;
+  const std::string endpoint_ = "ipc://" + (folder_ / "publisher").string();  // a port might be another's by then
   std::unique_ptr<Publisher> publisher_;
 };
 

@@ -296,8 +296,7 @@ TEST_F(HostileReceiverTest, ASilentReceiverLosesItsLease) {
   const PublishedWeights published(*service, SomeWeights(), "run", 1);
   RawReceiver receiver(service->endpoint());
   receiver.Send(wire::Hello{});
-  receiver.Receive();
-  EXPECT_EQ(published.version->readers(), 1);
+  EXPECT_TRUE(std::holds_alternative<wire::Welcome>(receiver.Receive()));  // its lease may be over by now
   service->Withdraw(published.version);
   EXPECT_TRUE(published.version->WaitReleased(Soon()));  // without a word from the receiver
 }

@@ -109,7 +109,6 @@ TEST_F(RelayTest, ARelayThatDiesCostsWhatItHadNotBrought) {
   first.Fetch(schedule_);
   Taker second(*service_, copying_);
   second.options.slots = 1;
-  second.options.peer_timeout = std::chrono::milliseconds(2000);
   second.sink.before_chunk = [&](std::uint32_t chunk) {
     if (chunk == 0) first.relay.reset();
   };

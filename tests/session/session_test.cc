@@ -193,11 +193,7 @@ TEST_F(OfferTest, APublisherThatIsNotThereIsNoticed) {
 TEST_F(OfferTest, APublisherThatGoesAwayInTheMiddleIsNoticed) {
   auto service = MakeService();
   auto published = std::make_unique<PublishedWeights>(*service, SomeWeights(), "run", 3);
-  FetchOptions options;
-  options.channels = &channels_;
-  options.peer_timeout = std::chrono::milliseconds(50);
-  const auto session =
-      FetchSession::Open(std::vector{service->endpoint()}, {}, "", std::nullopt, options, receiver_failpoints_, Soon());
+  const auto session = Open(*service);
   service->Stop();
   published.reset();
   service.reset();

@@ -6,6 +6,7 @@ of each. Nothing is downloaded: the configurations are in this file.
 """
 
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -240,17 +241,22 @@ def make(spec, folder, version):
     path = pathlib.Path(folder) / f"{spec.name}_{version}"
     fingerprint = f"{zlib.crc32(pathlib.Path(__file__).read_bytes()):08x}"
     stamp = path / ".made_by"
-    if stamp.is_file() and stamp.read_text() == fingerprint:
+
+    def is_there():
+        return stamp.is_file() and stamp.read_text() == fingerprint
+
+    if is_there():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = pathlib.Path(tempfile.mkdtemp(dir=path.parent, prefix=".making_"))
-    _write(spec, scratch, version)
-    (scratch / ".made_by").write_text(fingerprint)
-    shutil.rmtree(path, ignore_errors=True)
-    try:
+    with open(path.parent / f".{path.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed: other test programs make theirs at the same time
+        if is_there():  # another process was first, and may be reading it by now
+            return path
+        scratch = pathlib.Path(tempfile.mkdtemp(dir=path.parent, prefix=".making_"))
+        _write(spec, scratch, version)
+        (scratch / ".made_by").write_text(fingerprint)
+        shutil.rmtree(path, ignore_errors=True)
         scratch.rename(path)
-    except OSError:  # another process was first; its bytes are the same
-        shutil.rmtree(scratch, ignore_errors=True)
     return path
 
 

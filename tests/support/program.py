@@ -160,6 +160,12 @@ class Daemon:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def freeze(self):
+        """Stops the process itself, not its ranks. SIGSTOP takes effect some time after it is sent: this returns when
+        it has."""
+        self.signal(signal.SIGSTOP)
+        wait_until(lambda: _state(self.process.pid) == "T", 20, f"{self}: it was not stopped")
+
     def stop(self, timeout=20):
         """Sends SIGTERM. The daemon must end with status 0, and all its processes with it."""
         self.process.terminate()
@@ -183,12 +189,16 @@ class Daemon:
         return f"$ {' '.join(self.command)}\nstderr (end):\n{tail(self.errors())}"
 
 
-def is_running(pid):
+def _state(pid):
+    """The letter that the kernel has for what the process does; X: it is gone."""
     try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
+        return "X"
+
+
+def is_running(pid):
+    return _state(pid) not in "ZX"
 
 
 def wait_until(condition, seconds, otherwise):

@@ -32,8 +32,12 @@ TEST_F(CudaIpc, NothingIsCopiedBeforeThePublishersDeviceHasCopiedIn) {
   const auto receiver = Connect();
   Fetch fetch({{0, 1, 4'999'999, 1, 4'999'999}});
   fetch.Submit(*receiver, 1, 1);
-  EXPECT_FALSE(receiver->Poll(Deadline::After(std::chrono::milliseconds(50))));
+  ASSERT_TRUE(Becomes([&] {
+    EXPECT_FALSE(receiver->Poll(Deadline::After(kNow)));
+    return here_.driver->asked > 0;
+  }));
   EXPECT_EQ(here_.driver->mapped, 1);  // it was granted, and nothing but the event keeps it
+  EXPECT_FALSE(receiver->Poll(Deadline::After(std::chrono::milliseconds(50))));
   there_.device->held = false;
   const auto completion = receiver->Poll(InPatience());
   ASSERT_TRUE(completion);
@@ -92,7 +96,8 @@ TEST_F(CudaIpc, WhatWaitsForTheDeviceIsRefusedWhenTheOfferGoes) {
   const auto receiver = Connect();
   Fetch fetch({{1, 0, 10, 1, 10}});
   fetch.Submit(*receiver, 1, 1);
-  EXPECT_FALSE(receiver->Poll(Deadline::After(std::chrono::milliseconds(50))));
+  static_cast<void>(Connect());  // before the publisher welcomes another, it has taken what this one asked for
+  EXPECT_FALSE(receiver->Poll(Deadline::After(kNow)));
   std::jthread withdrawing([&] { published.Withdraw(); });  // waits for the device
   EXPECT_THAT(ErrorOf([&] { receiver->Poll(InPatience()); }, ErrorCode::kNotFound), HasSubstr("the offer was removed"));
   there_.device->held = false;

@@ -108,7 +108,9 @@ TEST_F(NcclPublisher, CutsWhoeverHasTooMuchUnderWay) {
 class FakePublisher {
  public:
   // `sent`: what goes by NCCL for the first pieces that the receiver takes, as it takes them; none: nothing ever.
-  FakePublisher(std::vector<Bytes> messages, std::vector<std::size_t> sent) {
+  // `patience`: the receiver's.
+  FakePublisher(std::vector<Bytes> messages, std::vector<std::size_t> sent, const Patience& patience)
+      : patience_(patience) {
     address_.key = RandomToken();
     UniqueFd listener = Listen("127.0.0.1", address_);
     thread_ = std::jthread([this, messages = std::move(messages), sent = std::move(sent),
@@ -123,7 +125,7 @@ class FakePublisher {
     });
   }
   std::string address() const { return address_.Text(); }
-  NcclParts parts() const { return {library_, device_, {.to_move = std::chrono::milliseconds(300)}}; }
+  NcclParts parts() const { return {library_, device_, patience_}; }
 
  private:
   void Serve(ControlSocket& socket, const std::vector<Bytes>& messages, const std::vector<std::size_t>& sent,
@@ -155,6 +157,7 @@ class FakePublisher {
     }
   }
 
+  const Patience patience_;
   std::shared_ptr<test::FakeNccl> library_ = std::make_shared<test::FakeNccl>();
   std::shared_ptr<test::FakeChannelDevice> device_ = std::make_shared<test::FakeChannelDevice>();
   ControlAddress address_{.channel = "nccl"};
@@ -163,8 +166,9 @@ class FakePublisher {
 
 Bytes PiecesOf(const std::vector<Piece>& pieces, bool broadcast = false) { return EncodePieces({broadcast, pieces}); }
 
-std::string WhatBecomesOf(const std::vector<Bytes>& messages, const std::vector<std::size_t>& sent, ErrorCode code) {
-  const FakePublisher publisher(messages, sent);
+std::string WhatBecomesOf(const std::vector<Bytes>& messages, const std::vector<std::size_t>& sent, ErrorCode code,
+                          const Patience& patience = {}) {
+  const FakePublisher publisher(messages, sent, patience);
   const auto receiver = TransportOf(publisher.parts())->Connect(publisher.address(), Soon());
   constexpr std::size_t kAsked = 100'000;
   const std::vector<Region> regions = {{0, 0, kAsked, 1, kAsked}};
@@ -216,15 +220,17 @@ TEST(NcclReceiver, RefusesEpochsThatItWasNotCalledTo) {
 }
 
 TEST(NcclReceiver, APieceOfAnotherSizeThanAnnouncedIsAnErrorOfNccl) {
-  EXPECT_THAT(WhatBecomesOf({PiecesOf({{7, 0, 100'000}})}, {99'999}, ErrorCode::kUnavailable),
+  const Patience patience{.to_move = std::chrono::milliseconds(2000)};  // long for a publisher that sends something
+  EXPECT_THAT(WhatBecomesOf({PiecesOf({{7, 0, 100'000}})}, {99'999}, ErrorCode::kUnavailable, patience),
               AllOf(HasSubstr("epoch 1"), HasSubstr("invalid usage")));
 }
 
 TEST(NcclReceiver, GivesUpAPublisherThatAnswersWhileNcclBringsNothing) {
-  EXPECT_THAT(WhatBecomesOf({PiecesOf({{7, 0, 100'000}})}, {}, ErrorCode::kUnavailable),
+  const Patience patience{.to_move = std::chrono::milliseconds(300)};
+  EXPECT_THAT(WhatBecomesOf({PiecesOf({{7, 0, 100'000}})}, {}, ErrorCode::kUnavailable, patience),
               HasSubstr("NCCL has brought nothing for 450 ms"));
   // It was told of a broadcast, and is sent something.
-  EXPECT_THAT(WhatBecomesOf({PiecesOf({{7, 0, 100'000}}, true)}, {100'000}, ErrorCode::kUnavailable),
+  EXPECT_THAT(WhatBecomesOf({PiecesOf({{7, 0, 100'000}}, true)}, {100'000}, ErrorCode::kUnavailable, patience),
               HasSubstr("NCCL has brought nothing for 450 ms"));
 }
 

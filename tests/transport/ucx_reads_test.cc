@@ -76,7 +76,8 @@ void ExpectMessages(const std::string& address, FakeOneSided& mine, std::atomic<
   const auto transport = MakeUcxTransport({std::make_shared<FakeOneSided>(mine), true});
   bent = value;
   for (int i = 0; i < 2; ++i) {
-    const auto receiver = transport->Connect(address, Deadline::After(std::chrono::seconds(1)));
+    // Half of it is for reads, and the other half is enough for messages on a busy machine, too.
+    const auto receiver = transport->Connect(address, Deadline::After(std::chrono::seconds(4)));
     EXPECT_EQ(receiver->lane(), "posix/memory");
     Fetch fetch({{0, 1, 99'999, 1, 99'999}});
     EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 1, fetch)));
