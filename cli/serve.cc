@@ -215,7 +215,6 @@ class Serve final : public Subcommand {
     if (options_.ranks.pp_size != 1) {
       refuse("one rank computes the whole model: expected --pp 1, got " + std::to_string(options_.ranks.pp_size));
     }
-    if (commit_ != "staged") refuse("expected --commit staged, got " + commit_);
   }
 
   // The path of a rank's program, which lies beside this one. Ranks are programs of their own because they link

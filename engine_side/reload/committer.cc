@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine_side/reload/captured_on_device.h"
+#include "engine_side/reload/old_bytes.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -14,13 +14,21 @@ constexpr std::pair<std::string_view, CommitPolicy> kPolicies[] = {
     {"staged", CommitPolicy::kStaged}, {"undo", CommitPolicy::kUndo}, {"in_place", CommitPolicy::kInPlace}};
 
 std::unique_ptr<Committer> MakeCommitterOnDevice(CommitPolicy policy, const CommitParts& parts) {
-  if (policy == CommitPolicy::kStaged) return MakeDeviceStagedCommitter(parts);
-  const auto& tensors = parts.layout.tensors();
-  const auto there = std::ranges::find_if(tensors, IsOnDevice, &KernelTensor::destination);
-  throw Error(ErrorCode::kUnsupported,
-              "commit policy " + std::string(CommitPolicyName(policy)) +
-                  ": expected captured buffers in host memory, got '" + there->destination.name + "' on CUDA device " +
-                  std::to_string(there->destination.device.index) + ", where only staged works");
+  switch (policy) {
+    case CommitPolicy::kStaged: return MakeDeviceStagedCommitter(parts);
+    case CommitPolicy::kUndo: return MakeDeviceLayerwiseCommitter(parts, MakeDeviceUndoLog(parts));
+    case CommitPolicy::kInPlace: return MakeDeviceLayerwiseCommitter(parts, MakeNoOldBytes(parts));
+  }
+  throw Error(ErrorCode::kInvalidArgument, "a commit policy of no known kind");
+}
+
+std::unique_ptr<Committer> MakeCommitterOnHost(CommitPolicy policy, const CommitParts& parts) {
+  switch (policy) {
+    case CommitPolicy::kStaged: return MakeStagedCommitter(parts);
+    case CommitPolicy::kUndo: return MakeLayerwiseCommitter(parts, MakeUndoLog(parts));
+    case CommitPolicy::kInPlace: return MakeLayerwiseCommitter(parts, MakeNoOldBytes(parts));
+  }
+  throw Error(ErrorCode::kInvalidArgument, "a commit policy of no known kind");
 }
 
 }  // namespace
@@ -44,13 +52,7 @@ std::vector<std::string> KnownCommitPolicies() {
 }
 
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts) {
-  if (parts.device != nullptr) return MakeCommitterOnDevice(policy, parts);
-  switch (policy) {
-    case CommitPolicy::kStaged: return MakeStagedCommitter(parts);
-    case CommitPolicy::kUndo: return MakeUndoCommitter(parts);
-    case CommitPolicy::kInPlace: return MakeInPlaceCommitter(parts);
-  }
-  throw Error(ErrorCode::kInvalidArgument, "a commit policy of no known kind");
+  return parts.device != nullptr ? MakeCommitterOnDevice(policy, parts) : MakeCommitterOnHost(policy, parts);
 }
 
 }  // namespace layercast

@@ -48,14 +48,16 @@ struct CommitParts {
   DeviceWork* device = nullptr;  // null if all captured buffers are on the host
 };
 
+class OldBytes;
+
 // Makes the committer of a policy. It allocates from kept_memory always in the same order, so that memory which
-// outlives a process brings back what was kept in it. Device memory does not outlive its process. There `staged` keeps
-// its copy beside the captured buffers, and the other policies are refused as kUnsupported, naming a buffer.
+// outlives a process brings back what was kept in it. Device memory does not outlive its process, and neither does what
+// is kept there, or in pinned memory.
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts);
 
 std::unique_ptr<Committer> MakeStagedCommitter(const CommitParts& parts);
 std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts);
-std::unique_ptr<Committer> MakeUndoCommitter(const CommitParts& parts);
-std::unique_ptr<Committer> MakeInPlaceCommitter(const CommitParts& parts);
+std::unique_ptr<Committer> MakeLayerwiseCommitter(const CommitParts& parts, std::unique_ptr<OldBytes> old);
+std::unique_ptr<Committer> MakeDeviceLayerwiseCommitter(const CommitParts& parts, std::unique_ptr<OldBytes> old);
 
 }  // namespace layercast

@@ -59,8 +59,8 @@ const char* NameOf(CudaFault::Kind kind) {
 DeviceWork::DeviceWork(ReloadStream& stream, WorkerPool& pool, std::size_t block_bytes)
     : stream_(stream),
       pool_(pool),
-      layer_memory_(stream.memory()),
-      pinned_memory_(stream.pinned()),
+      layer_memory_(stream.memory(), ServedBy::kSameSize),
+      pinned_memory_(stream.pinned(), ServedBy::kSameSize),
       chunks_(stream),
       uploads_(stream, block_bytes),
       download_(stream, block_bytes) {
@@ -239,10 +239,11 @@ void DeviceWork::CheckDerived(const std::string& layer, const TensorSpec& spec, 
       WordFor([layer, name = spec.name](const CudaFault& fault) { ThrowWrongDerived(layer, name, fault.index); }));
 }
 
-void DeviceWork::EndLayer() {
+void DeviceWork::EndLayer(std::function<void()> close) {
   Faults& faults = faults_[current_];
   const std::size_t bytes = faults.complaints.size() * sizeof(CudaFaultWord);
   if (bytes != 0) stream_.Copy(faults.words.data(), faults.fetched.data(), bytes);
+  faults.close = std::move(close);
   faults.arrived = stream_.Record();
   current_ = (current_ + 1) % faults_.size();
   Check(faults_[current_]);
@@ -256,6 +257,7 @@ void DeviceWork::Check(Faults& faults) {
     std::memcpy(&word, faults.fetched.data() + i * sizeof(word), sizeof(word));
     if (word != kNoCudaFault) complaints[i](DecodeCudaFault(word));
   }
+  if (const std::function<void()> close = std::exchange(faults.close, nullptr)) close();
 }
 
 void DeviceWork::Finish() {
@@ -266,7 +268,10 @@ void DeviceWork::Finish() {
 void DeviceWork::Drop() {
   WaitQuietly();
   reads_.clear();
-  for (Faults& faults : faults_) faults.complaints.clear();
+  for (Faults& faults : faults_) {
+    faults.complaints.clear();
+    faults.close = nullptr;
+  }
   download_.Drop();
 }
 

@@ -33,7 +33,7 @@ class DeviceWork final : public StageWork {
   DeviceChunks& chunks() { return chunks_; }
   Download& download() { return download_; }
 
-  // Blocks that are freed are kept for the next ones, also in the next reload.
+  // Blocks that are freed are kept for others of their size, also in the next reload, which then allocates nothing.
   MemoryResource& layer_memory() override { return layer_memory_; }
   void Read(const RegionView& view, ReadView read) override;
   void AwaitReads() override;
@@ -59,7 +59,7 @@ class DeviceWork final : public StageWork {
   void CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) override;
   std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
                                                    Buffer& memory) override;
-  void EndLayer() override;
+  void EndLayer(std::function<void()> close) override;
   void Finish() override;
   void Drop() override;
 
@@ -72,6 +72,7 @@ class DeviceWork final : public StageWork {
     Buffer words;                       // on the device
     Buffer fetched;                     // pinned
     std::vector<Complaint> complaints;  // by word
+    std::function<void()> close;        // what to call if there is none
     DeviceStream::Ticket arrived = 0;
   };
 

@@ -30,7 +30,7 @@ class HostWork final : public StageWork {
   void CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) override;
   std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
                                                    Buffer& memory) override;
-  void EndLayer() override {}
+  void EndLayer(std::function<void()> close) override { close(); }
   void Finish() override {}
   void Drop() override {}
 

@@ -100,6 +100,11 @@ void ReloadPipeline::OpenInSink(std::uint32_t layer) {
   parts_.sink.Open(parts_.layout.TensorsOf(parts_.plan.layers()[layer]));
 }
 
+// A layer of which something may yet turn out to be wrong is not closed: its sink may write it over the live weights.
+void ReloadPipeline::CloseInSink(const PlannedLayer& layer) {
+  parts_.work.EndLayer([this, &layer] { parts_.sink.Close(parts_.layout.TensorsOf(layer)); });
+}
+
 // To be called when all parameters of the layer are in the sink. Makes what derives from them, and closes the layer.
 void ReloadPipeline::FinishInSink(std::uint32_t layer) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
@@ -111,8 +116,7 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer) {
     derive_.Run(planned);
   }
   const StageClock::Scope timing(clock_[Stage::kCommit]);
-  parts_.sink.Close(parts_.layout.TensorsOf(planned));
-  parts_.work.EndLayer();
+  CloseInSink(planned);
   ++layers_done_;
 }
 
@@ -296,8 +300,7 @@ void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
   for (const KernelTensor& tensor : tensors) {
     parts_.work.CopyStrided(tensor.destination, parts_.sink.BytesOf(tensor));
   }
-  parts_.sink.Close(tensors);
-  parts_.work.EndLayer();
+  CloseInSink(layer);
   ++layers_kept_;
 }
 

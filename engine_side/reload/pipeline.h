@@ -80,6 +80,7 @@ class ReloadPipeline {
   void KeepServed(const PlannedLayer& layer);
   void OpenInSink(std::uint32_t layer);
   void FinishInSink(std::uint32_t layer);
+  void CloseInSink(const PlannedLayer& layer);
   void FillUnsuppliedInSink(std::uint32_t layer);
 
   PipelineParts parts_;

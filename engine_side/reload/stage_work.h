@@ -77,8 +77,9 @@ class StageWork {
   virtual std::vector<std::span<const std::byte>> ReadBack(std::span<const std::span<const std::byte>> tensors,
                                                            Buffer& memory) = 0;
 
-  // To be called when all work for a layer was asked for.
-  virtual void EndLayer() = 0;
+  // To be called when all work for a layer was asked for. `close` is called when it is known that nothing was wrong
+  // with that work: at once, or by a later call of EndLayer or Finish.
+  virtual void EndLayer(std::function<void()> close) = 0;
   // To be called when all work for a version was asked for. When it returns, the work is done, and nothing was wrong.
   virtual void Finish() = 0;
   // Gives up what was asked for. Nothing that is wrong with it is thrown any more.

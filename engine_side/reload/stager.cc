@@ -52,6 +52,9 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
               .report = report_},
              transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)) {}
 
+// A device may still be at work on memory that goes now.
+Stager::~Stager() { work().Drop(); }
+
 StageWork& Stager::work() {
   if (device_work_) return *device_work_;
   return host_work_;

@@ -34,6 +34,7 @@ class Stager {
   Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
          const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints, ReloadReport& report,
          std::vector<std::unique_ptr<Transport>> transports = {});
+  ~Stager();
 
   // Finds out what the source holds and makes the plan. Everything that can be refused before a byte moves is refused
   // here. `attempt` is as in Receiver::Stage, and `origin` is what FromOrigin reads again. Once `stop` is requested,

@@ -106,9 +106,10 @@ struct ReceiverOptions {
   // Called on the staging thread while bytes arrive from a publisher or a checkpoint: with how many came so far, and
   // how many will come in all. May be empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
-  // Holds what the commit policy keeps: the staged copy, the undo log, a byte for each buffer. Allocated at the first
-  // reload. An engine whose weights outlive its processes gives memory that does so too, and hands in the same memory
-  // again after a restart. Null: host memory. Must outlive the receiver.
+  // Holds what the commit policy keeps: the staged copy, the undo log, a byte for each buffer. (The copies of buffers
+  // on a device are in device memory and in pinned memory instead.) Allocated at the first reload. An engine whose
+  // weights outlive its processes gives memory that does so too, and hands in the same memory again after a restart.
+  // Null: host memory. Must outlive the receiver.
   MemoryResource* staging_memory = nullptr;
   // Holds layer buffers and receive slots. Null: host memory that is reused until the reload ends. Must outlive the
   // receiver.

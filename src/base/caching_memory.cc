@@ -7,8 +7,10 @@ namespace layercast {
 std::byte* CachingMemory::Allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto fits = kept_.lower_bound(bytes);
-  if (fits != kept_.end()) return used_.insert(kept_.extract(fits)).position->data();
-  kept_.clear();
+  if (fits != kept_.end() && (served_by_ == ServedBy::kLargeEnough || fits->size() == bytes)) {
+    return used_.insert(kept_.extract(fits)).position->data();
+  }
+  if (served_by_ == ServedBy::kLargeEnough) kept_.clear();
   return used_.emplace(upstream_, bytes).first->data();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -12,12 +13,22 @@
 
 namespace layercast {
 
-// Resource; thread-safe. A request gets the smallest kept block that is large enough. If none is, all kept blocks are
-// freed first, and the new block serves later, smaller requests. So while one block is used at a time, used and kept
-// memory together never exceed the largest request.
+// Which kept blocks serve a request.
+enum class ServedBy : std::uint8_t {
+  // The smallest that is large enough. If none is, all kept blocks are freed first, and the new block serves later,
+  // smaller requests. So while one block is used at a time, used and kept memory together never exceed the largest
+  // request.
+  kLargeEnough,
+  // Those of the same size. So requests that were made once, in whatever order, allocate nothing when they are made
+  // again in that order. What is kept has been in use, but perhaps not at the same time.
+  kSameSize,
+};
+
+// Resource; thread-safe.
 class CachingMemory final : public MemoryResource {
  public:
-  explicit CachingMemory(MemoryResource& upstream) : upstream_(upstream) {}
+  explicit CachingMemory(MemoryResource& upstream, ServedBy served_by = ServedBy::kLargeEnough)
+      : upstream_(upstream), served_by_(served_by) {}
 
   std::byte* Allocate(std::size_t bytes) override;
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
@@ -41,6 +52,7 @@ class CachingMemory final : public MemoryResource {
   };
 
   MemoryResource& upstream_;
+  const ServedBy served_by_;
   std::mutex mutex_;                    // guards what follows
   std::multiset<Buffer, BySize> kept_;  // blocks move to and from used_ as nodes, so that Deallocate cannot fail
   std::set<Buffer, ByAddress> used_;

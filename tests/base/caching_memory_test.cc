@@ -63,6 +63,24 @@ TEST_F(CachingMemoryTest, GivesBackWhatIsNotUsedWhenTold) {
   EXPECT_EQ(upstream.current_bytes(), 100U);
 }
 
+TEST_F(CachingMemoryTest, OfTheSameSizeAllocatesNothingForRequestsThatWereMadeBefore) {
+  CachingMemory same_size(upstream, ServedBy::kSameSize);
+  // Small and large ones by turns, some of them while others live: what is large enough would be taken by small ones.
+  const auto round = [&] {
+    const Buffer small(same_size, 10);
+    { const Buffer large(same_size, 100); }
+    const Buffer middle(same_size, 50);
+    const Buffer other(same_size, 10);
+    const Buffer large(same_size, 100);
+  };
+  round();
+  const std::size_t first = upstream.allocations();
+  EXPECT_EQ(first, 4U);
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(upstream.allocations(), first);
+  EXPECT_EQ(upstream.current_bytes(), 170U);
+}
+
 TEST(CachingMemory, GivesEverythingBackInTheEnd) {
   HostMemory host;
   CountingMemory upstream(host);

@@ -26,6 +26,7 @@ class CountedStream final : public ReloadStream {
   MemoryResource& memory() override { return memory_; }
   MemoryResource& pinned() override { return pinned_; }
   std::size_t allocations() const { return memory_.allocations() + pinned_.allocations(); }
+  std::size_t peak_bytes() const { return memory_.peak_bytes(); }
 
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
     if (IsPinned(to) && !IsPinned(from)) bytes_brought_ += bytes;
@@ -118,6 +119,13 @@ class CudaDevice final : public TestDevice {
     std::size_t sum = of_gone_;
     for (const auto& stream : streams_) {
       if (const auto live = stream.lock()) sum += live->allocations();
+    }
+    return sum;
+  }
+  std::size_t peak_bytes() const override {  // of those that live, as if all had them at once
+    std::size_t sum = 0;
+    for (const auto& stream : streams_) {
+      if (const auto live = stream.lock()) sum += live->peak_bytes();
     }
     return sum;
   }

@@ -104,11 +104,16 @@ bool DeferredDevice::Has(const std::byte* address, std::size_t bytes) const {
 std::byte* DeferredStream::Memory::Allocate(std::size_t bytes) {
   std::byte* address = stream_.device_.Allocate(bytes);
   ++stream_.device_.allocations_;
+  const std::scoped_lock lock(stream_.device_.mutex_);
+  stream_.device_.given_bytes_ += bytes;
+  stream_.device_.peak_bytes_ = std::max(stream_.device_.peak_bytes_, stream_.device_.given_bytes_);
   stream_.Fill(address, kFresh, bytes);
   return address;
 }
 
 void DeferredStream::Memory::Deallocate(std::byte* address, std::size_t bytes) noexcept {
+  const std::scoped_lock lock(stream_.device_.mutex_);
+  stream_.device_.given_bytes_ -= bytes;
   stream_.Fill(address, kGone, bytes);
 }
 

@@ -28,6 +28,7 @@ class DeferredDevice final : public TestDevice {
   OpenReloadStream Opener() override;
   void Carry(const RegionView& from, std::byte* to) override;
   std::size_t allocations() const override { return allocations_; }
+  std::size_t peak_bytes() const override { return peak_bytes_; }
   std::size_t waits() const override { return waits_; }
   std::size_t bytes_brought() const override { return bytes_brought_; }
 
@@ -42,6 +43,8 @@ class DeferredDevice final : public TestDevice {
   std::byte* memory_ = nullptr;         // begins with a huge page
   mutable std::recursive_mutex mutex_;  // of whoever works: streams of several threads take turns
   std::size_t used_ = 0;                // guarded by mutex_
+  std::size_t given_bytes_ = 0;         // by streams; guarded by mutex_
+  std::size_t peak_bytes_ = 0;          // guarded by mutex_
   std::atomic<std::size_t> allocations_ = 0;
   std::atomic<std::size_t> waits_ = 0;
   std::atomic<std::size_t> bytes_brought_ = 0;

@@ -24,6 +24,8 @@ class TestDevice {
 
   // Blocks of device and of pinned memory that its streams were asked for, so far.
   virtual std::size_t allocations() const = 0;
+  // The most bytes of device memory that its streams had given out at once, so far.
+  virtual std::size_t peak_bytes() const = 0;
   // Times that a host thread had to wait for what was not done yet.
   virtual std::size_t waits() const = 0;
   // Bytes that its streams were asked to copy from device to pinned memory, so far.

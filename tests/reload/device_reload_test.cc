@@ -18,7 +18,6 @@
 namespace layercast {
 namespace {
 
-using ::testing::AllOf;
 using testing::DeviceRig;
 using testing::DeviceRigOptions;
 using testing::Differences;
@@ -27,9 +26,7 @@ using testing::ErrorOf;
 using testing::ExpertForm;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::LazySource;
 using testing::RigOptions;
-using testing::ServedBytes;
 using testing::TensorsOf;
 using testing::Weights;
 
@@ -109,31 +106,6 @@ TEST_F(OnDevice, ServesExpertsInEveryForm) {
   }
 }
 
-TEST_F(OnDevice, KeepsWhatAPartialVersionDoesNotTouch) {
-  const auto mlp = [](const std::string& name) { return name.find("mlp") != std::string::npos; };
-  for (const DeviceRigOptions& options : {DeviceRigOptions{.model = {.recipe = "fp8_per_channel"}},
-                                          DeviceRigOptions{.model = {.recipe = "nvfp4"}, .strided = true},
-                                          DeviceRigOptions{.model = {.recipe = "fp8_per_block"}, .on_host = mlp}}) {
-    DeviceRig rig(*device_, options);
-    Weights served = rig.Version(1);
-    rig.receiver->ReloadWeights(EagerSource(served));
-    const Weights next = rig.Version(2);
-    std::vector<NamedTensor> tensors;
-    std::vector<TensorSpec> specs;
-    for (std::size_t i = 0; i < next.size(); ++i) {
-      if (next.spec(i).name.find("self_attn") == std::string::npos) continue;
-      served.bytes(i) = next.bytes(i);
-      tensors.push_back(next.at(i));
-      specs.push_back(next.spec(i));
-    }
-    ASSERT_FALSE(tensors.empty());
-    ReloadSource source = FromIterator(MakeWeightsIterator(tensors), specs);
-    source.partial = true;
-    rig.receiver->ReloadWeights(std::move(source));
-    EXPECT_THAT(Differences(rig.Served(), rig.Expected(served)), IsEmpty()) << options.model.recipe;
-  }
-}
-
 // The experts of GPT-OSS in MXFP4: codes and exponents of their own, the rest as the rig has it.
 struct Mxfp4Experts {
   Mxfp4Experts(Weights rest, std::uint32_t seed) : weights(std::move(rest)) {
@@ -200,105 +172,6 @@ TEST_F(OnDevice, TakesTensorsInAnyOrder) {
   std::ranges::sort(tensors, {}, &NamedTensor::name);
   rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), testing::SpecsOf(weights)));
   EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty());
-}
-
-TEST_F(OnDevice, TakesWhatIsInKernelFormat) {
-  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel"}, .chunk_bytes = 5000});
-  const ServedBytes kernel = rig.Expected(rig.Version(3));
-  std::vector<NamedTensor> tensors;
-  for (const CapturedBuffer& buffer : rig.engine.table()) {
-    tensors.push_back({buffer.name, {buffer.dtype, buffer.shape, kernel.at(buffer.name).data(), {}}, nullptr});
-  }
-  rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), {}, /*is_checkpoint_format=*/false));
-  EXPECT_THAT(Differences(rig.Served(), kernel), IsEmpty());
-}
-
-// Read back from the device twice over: what was staged, and what is served.
-TEST_F(OnDevice, HasTheDigestsOfAnEngineInHostMemory) {
-  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_tensor"}});
-  testing::ReceiverRig on_host({.recipe = "fp8_per_tensor"});
-  const ReloadReport report = rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
-  const ReloadReport expected = on_host.receiver->ReloadWeights(EagerSource(rig.Version(1)));
-  EXPECT_EQ(report.served_digest, expected.served_digest);
-  EXPECT_EQ(report.version, expected.version);
-  EXPECT_EQ(report.layers, expected.layers);
-  EXPECT_EQ(report.staged_bytes, expected.staged_bytes);
-}
-
-TEST_F(OnDevice, AllocatesNothingInAReloadAfterTheFirst) {
-  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_block", .layers = 3}});
-  rig.receiver->ReloadWeights(LazySource(rig.Version(1)));
-  const std::size_t first = device_->allocations();
-  for (std::uint32_t seed = 2; seed < 5; ++seed) rig.receiver->ReloadWeights(LazySource(rig.Version(seed)));
-  EXPECT_EQ(device_->allocations(), first);
-}
-
-// One wait for a layer, one for each turn of the ring, and a few for the whole: tensors cost none.
-TEST_F(OnDevice, TheHostWaitsForLayersNotForTensors) {
-  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel", .layers = 8}, .chunk_bytes = 4U << 20});
-  const Weights weights = rig.Version(1);
-  rig.receiver->Stage(EagerSource(weights));
-  const std::size_t staged = device_->waits();
-  EXPECT_LE(staged, rig.receiver->report().layers + 8);
-  rig.receiver->Commit();
-  EXPECT_LE(device_->waits(), staged + 1);
-}
-
-TEST_F(OnDevice, ReadsTensorsOnlyUntilTheIteratorMovesOn) {
-  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_tensor", .layers = 2}});
-  const Weights weights = rig.Version(1);
-  rig.receiver->ReloadWeights(LazySource(weights));
-  EXPECT_THAT(Differences(rig.Served(), rig.Expected(weights)), IsEmpty());
-}
-
-TEST_F(OnDevice, RefusesNaNByNameAndGoesOnServingTheOldVersion) {
-  for (const char* recipe : kRecipes) {
-    SCOPED_TRACE(recipe);
-    DeviceRig rig(*device_, {.model = {.recipe = recipe, .dtype = DType::kF16, .source = DType::kF32}});
-    const Weights good = rig.Version(1);
-    rig.receiver->ReloadWeights(EagerSource(good));
-    Weights bad = rig.Version(2);
-    const float large = 70'000.0F;  // no number in f16
-    const std::size_t element = 3 * 128 + 5;
-    std::memcpy(bad.bytes(testing::IndexOf(bad, "model.layers.0.mlp.up_proj.weight")).data() + element * sizeof(large),
-                &large, sizeof(large));
-    EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(bad)); }),
-                AllOf(HasSubstr("layer model.layers.0.mlp.gate_up_proj: 'model.layers.0.mlp.gate_up_proj.weight'")));
-    EXPECT_THAT(Differences(rig.Served(), rig.Expected(good)), IsEmpty());
-    rig.receiver->ReloadWeights(EagerSource(rig.Version(3)));
-    EXPECT_THAT(Differences(rig.Served(), rig.Expected(rig.Version(3))), IsEmpty());
-  }
-}
-
-TEST_F(OnDevice, AStreamThatEndsEarlyLeavesTheOldVersion) {
-  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel"}});
-  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
-  const Weights half = rig.Version(2);
-  std::vector<NamedTensor> tensors = TensorsOf(half);
-  tensors.resize(tensors.size() / 2);
-  EXPECT_THAT(
-      ErrorOf([&] { rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(tensors), testing::SpecsOf(half))); }),
-      HasSubstr("the weights ended before"));
-  EXPECT_THAT(Differences(rig.Served(), rig.Expected(rig.Version(1))), IsEmpty());
-  rig.receiver->ReloadWeights(EagerSource(half));
-  EXPECT_THAT(Differences(rig.Served(), rig.Expected(half)), IsEmpty());
-}
-
-TEST_F(OnDevice, NamesABufferWhereAPolicyNeedsHostMemory) {
-  for (const CommitPolicy policy : {CommitPolicy::kUndo, CommitPolicy::kInPlace}) {
-    DeviceRig rig(*device_, {.commit = policy});
-    EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(rig.Version(1))); }),
-                AllOf(HasSubstr("commit policy " + std::string(CommitPolicyName(policy))),
-                      HasSubstr("'model.embed_tokens.weight' on CUDA device 0, where only staged works")));
-  }
-}
-
-TEST_F(OnDevice, RefusesToCommitIntoABufferThatMoved) {
-  DeviceRig rig(*device_, {});
-  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
-  rig.engine.table()[2].address = device_->Allocate(1 << 20);
-  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(rig.Version(2))); }),
-              HasSubstr(rig.engine.table()[2].name));
 }
 
 TEST_F(OnDevice, RefusesBuffersOnTwoDevices) {

@@ -1,17 +1,19 @@
 // What a receiver serves, and says, after a reload that failed anywhere, under each commit policy.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "layercast/error.h"
+#include "tests/reload/armed_failpoints.h"
 #include "tests/reload/receiver_rig.h"
 
 namespace layercast {
 namespace {
 
 using ::testing::AnyOf;
+using testing::ArmedFailpoints;
 using testing::Differences;
 using testing::EagerSource;
 using testing::ErrorOf;
@@ -23,15 +25,6 @@ using testing::ReceiverRig;
 using testing::SpecsOf;
 using testing::TensorsOf;
 using testing::Weights;
-
-// For receivers that are made while it lives.
-class ArmedFailpoints {
- public:
-  explicit ArmedFailpoints(const std::string& specification) {
-    ::setenv("LAYERCAST_FAILPOINTS", specification.c_str(), 1);
-  }
-  ~ArmedFailpoints() { ::unsetenv("LAYERCAST_FAILPOINTS"); }
-};
 
 // Where a reload is made to fail. `written`: layers of the version were in the captured buffers by then.
 struct Fault {
