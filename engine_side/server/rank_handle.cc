@@ -115,7 +115,9 @@ void RankHandle::Call(const std::string& method, const Json& params, TakeAnswer 
     if (method == "stage") progress_ = nullptr;
     waiting_.emplace(id, std::move(take));
   }
-  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) Lose(Gone("takes no more calls"));
+  // If it takes no more calls, the reading thread ends, once it has read what the rank last said: perhaps why it
+  // failed.
+  if (!stream_->Send({{"id", id}, {"method", method}, {"params", params}})) stream_->Shutdown();
 }
 
 void RankHandle::Read() {

@@ -161,13 +161,15 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
 Version Reloader::CommitOnRanks(Deadline deadline) {
   const std::optional<Version> before = version();
   const Json staged = report_.at("version");
+  const std::uint64_t begun_by = ranks_.generation();
   RankCommitOutcome outcome = commit_.Run(attempt_, own_versions_, ServedDigests(), deadline);
   committed_by_ = ranks_.generation();
+  const bool lost = committed_by_ != begun_by && !ranks_.weights_outlive_ranks();  // LoseWeights has said so
   if (!outcome.ranks.error) KeepWhatWasStaged(outcome.ranks.reports);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
   if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // all ranks are lost
   const Version version = VersionFromJson(report_.at("version"));
-  if (outcome.torn) Tear(LastWhole(), version, outcome.ranks.error->what());
+  if (outcome.torn && !lost) Tear(LastWhole(), version, outcome.ranks.error->what());
   if (outcome.ranks.error) {
     if (!outcome.torn) ServeOldVersionAgain();
     throw Error(*outcome.ranks.error);
