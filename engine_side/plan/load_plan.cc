@@ -35,7 +35,7 @@ LoadPlan LoadPlan::Build(const Module& model, const Manifest& manifest, bool par
   for (const std::string& rule : checked.plan.unused_rules()) log::warn("weight rule '{}' touches no tensor", rule);
   if (checked.problems.empty()) return std::move(checked.plan);
   throw Error(ErrorCode::kInvalidArgument,
-              "load plan of " + model.class_name() + ": the manifest does not fit: " + checked.problems.Summary());
+              "load plan of " + model.class_name() + ": the manifest does not fit:" + checked.problems.Summary());
 }
 
 std::span<const std::uint32_t> LoadPlan::PlacementsOf(std::uint32_t tensor) const {

@@ -95,10 +95,10 @@ class LoadPlan {
  public:
   // Builds the plan. Every parameter must be covered exactly once. If `partial`, layers for which no tensor at all is
   // there are exempt: they are kept. `parts` says in which parts publishers hold the manifest's tensors; placements are
-  // cut at the parts' borders. Throws kInvalidArgument listing every missing, repeated, unexpected and wrongly shaped
-  // tensor. Takes time linear in the number of tensors.
+  // cut at the parts' borders. Throws kInvalidArgument counting the missing, repeated, unexpected and wrongly shaped
+  // tensors and naming the first ones (PlanProblems::Summary). Takes time linear in the number of tensors.
   static LoadPlan Build(const Module& model, const Manifest& manifest, bool partial = false, HeldParts parts = {});
-  // Like Build, but returns the problems, beside the placements that could be made, instead of throwing them.
+  // Like Build, but returns every problem, beside the placements that could be made, instead of throwing.
   static CheckedPlan Check(const Module& model, const Manifest& manifest, bool partial = false, HeldParts parts = {});
 
   // A plan with the layers and parameters of a model, but no tensors and no placements.

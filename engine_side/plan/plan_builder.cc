@@ -137,7 +137,11 @@ void LoadPlan::Builder::OrRefuse(std::uint32_t tensor, const Place& place) {
 }
 
 void LoadPlan::Builder::AddRefused(const TensorSpec& spec, const Error& error) {
-  (error.code() == ErrorCode::kNotFound ? problems_.unexpected : problems_.misfits).push_back(error.what());
+  if (error.code() == ErrorCode::kNotFound) {
+    problems_.unexpected.push_back({spec.name, error.what()});
+  } else {
+    problems_.misfits.emplace_back(error.what());
+  }
   for (WeightsMapper::Mapping& mapping : MappingsOf(model_, spec)) refused_.insert(std::move(mapping.name));
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine_side/model/path.h"
+#include "engine_side/plan/plan_problems.h"
 #include "engine_side/reload/check_scales.h"
 #include "layercast/error.h"
 #include "src/tensor/manifest_entry.h"
@@ -56,27 +57,30 @@ class Awaited {
   const KernelTensor* Take(const TensorSpec& spec) {
     const auto found = awaited_.find(spec.name);
     if (found == awaited_.end()) {
-      problems_ += "\n  unexpected or repeated: '" + spec.name + "'";
+      unexpected_.push_back("'" + spec.name + "'");
       return nullptr;
     }
     const KernelTensor* tensor = found->second;
     awaited_.erase(found);
     if (spec.dtype == tensor->spec.dtype && spec.shape == tensor->spec.shape) return tensor;
-    problems_ += "\n  '" + spec.name + "': expected " + Describe(tensor->spec) + ", got " + Describe(spec);
+    misfits_.push_back("'" + spec.name + "': expected " + Describe(tensor->spec) + ", got " + Describe(spec));
     return nullptr;
   }
-  bool AnyProblem() const { return !problems_.empty(); }
+  bool AnyProblem() const { return !misfits_.empty() || !unexpected_.empty(); }
 
   void CheckAllCame() const {
-    std::string problems = problems_;
-    for (const auto& [name, tensor] : awaited_) problems += "\n  missing: '" + std::string(name) + "'";
+    std::vector<std::string> missing;
+    for (const auto& [name, tensor] : awaited_) missing.push_back("'" + std::string(name) + "'");
+    const std::string problems = ProblemLine("that do not fit", misfits_, "; ") + ProblemLine("missing", missing) +
+                                 ProblemLine("unexpected or repeated", unexpected_);
     if (problems.empty()) return;
     throw Error(ErrorCode::kInvalidArgument, "these weights are not this engine's kernel tensors:" + problems);
   }
 
  private:
   std::map<std::string_view, const KernelTensor*> awaited_;
-  std::string problems_;
+  std::vector<std::string> misfits_;
+  std::vector<std::string> unexpected_;
 };
 
 // Checks scales as those of a checkpoint are checked.

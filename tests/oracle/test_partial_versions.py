@@ -67,7 +67,7 @@ def test_a_layer_of_which_a_part_is_missing_is_refused_naming_that(checkpoint, p
     folder, _ = partial(checkpoint("qwen3", "a"), old, lambda name: ".self_attn." in name and name != missing)
     for words, way in (((), "path"), (("direct",), "path"), ((), "iterator")):
         message = load(folder, 2, 1, "none", "partial", f"before={old}", *words, way=way)
-        assert message.rstrip().endswith(f": 1 missing. Following weights were not initialized from checkpoint: {missing}")
+        assert message.rstrip().endswith(f":\n  1 missing. Following weights were not initialized from checkpoint: {missing}")
 
 
 def test_without_being_called_partial_it_is_refused(checkpoint, partial, load):

@@ -19,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::ErrorOf;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -269,14 +270,21 @@ TEST(LoadPlan, RefusesATensorThatNoLayerWants) {
   specs.push_back({"model.layers.1.mlp.up_proj.weight", DType::kF32, {24, 16}});
   specs.push_back({"model.norm.weight.extra", DType::kF32, {16}});
   const PlanProblems problems = ProblemsOf(specs);
+  const auto unexpected = [](const std::string& name, const auto& why) {
+    return AllOf(Field(&PlanProblems::Unexpected::name, name), Field(&PlanProblems::Unexpected::why, why));
+  };
   EXPECT_THAT(
       problems.unexpected,
-      ElementsAre("There is no module or parameter named 'model.layers.0.self_attn.o_proj.bias' in TinyForCausalLM. "
-                  "The available parameters belonging to model.layers.0.self_attn.o_proj (RowParallelLinear) are: "
-                  "{weight}",
-                  HasSubstr("There is no module or parameter named 'model.layers.1.mlp.up_proj.weight'"),
-                  "Attempted to load nested weight 'model.norm.weight.extra' into a single parameter "
-                  "'model.norm.weight'"));
+      ElementsAre(
+          unexpected("model.layers.0.self_attn.o_proj.bias",
+                     "There is no module or parameter named 'model.layers.0.self_attn.o_proj.bias' in TinyForCausalLM. "
+                     "The available parameters belonging to model.layers.0.self_attn.o_proj (RowParallelLinear) are: "
+                     "{weight}"),
+          unexpected("model.layers.1.mlp.up_proj.weight",
+                     HasSubstr("There is no module or parameter named 'model.layers.1.mlp.up_proj.weight'")),
+          unexpected("model.norm.weight.extra",
+                     "Attempted to load nested weight 'model.norm.weight.extra' into a single parameter "
+                     "'model.norm.weight'")));
 }
 
 TEST(LoadPlan, CollectsEverythingThatIsWrongIntoOneError) {
@@ -299,7 +307,23 @@ TEST(LoadPlan, CapsWhatItListsAndSaysHowMuchMore) {
     if (spec.name.ends_with("layernorm.weight")) spec.shape = {17};
   }
   const std::string error = ErrorOf([&] { (void)LoadPlan::Build(*TinyModel({.layers = 30}), ManifestOf(specs)); });
-  EXPECT_THAT(error, AllOf(Not(HasSubstr("missing")), HasSubstr("30 that do not fit"), HasSubstr("and 10 more")));
+  EXPECT_THAT(error, AllOf(Not(HasSubstr("missing")), HasSubstr("30 that do not fit"), HasSubstr("and 25 more")));
+}
+
+// One line for each kind, however many tensors a model has; the structured form is whole.
+TEST(LoadPlan, RefusesAWrongModelInAFewLines) {
+  std::vector<TensorSpec> specs = TinySpecs({});
+  for (TensorSpec& spec : specs) {
+    if (spec.name.starts_with("model.layers.")) spec.name = "h." + spec.name;
+  }
+  EXPECT_THAT(ErrorOf([&] { (void)LoadPlan::Build(*TinyModel({}), ManifestOf(specs)); }),
+              ::testing::MatchesRegex("load plan of TinyForCausalLM: the manifest does not fit:\n"
+                                      "  11 missing. Following weights were not initialized from checkpoint: "
+                                      "([^ ]+, ){4}[^ ]+ and 6 more\n"
+                                      "  11 unexpected: ('h.[^ ]+', ){4}'h.[^ ]+' and 6 more\n"
+                                      "  `layercast plan --model DIR`, or with `--publisher EP`, lists every one and "
+                                      "why"));
+  EXPECT_THAT(ProblemsOf(specs).Lines(), SizeIs(22));
 }
 
 TEST(LoadPlan, OfAPartialVersionKeepsLayersThatNoTensorIsOf) {

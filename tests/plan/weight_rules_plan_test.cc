@@ -101,7 +101,7 @@ TEST_F(PlanOfWeightRules, SayWhatDoesNotFitBeforeWhatIsMissingForIt) {
     "names": [{"suffix": "v_proj.weight", "drop": "x"}]})");
   EXPECT_THAT(checked.problems.Lines(), ElementsAre(HasSubstr("does not fit: 'model.layers.0.self_attn.q_proj.weight'"),
                                                     "missing: model.layers.0.self_attn.v_proj.weight"));
-  EXPECT_THAT(checked.problems.Summary(), ::testing::StartsWith("1 that do not fit: "));
+  EXPECT_THAT(checked.problems.Summary(), ::testing::StartsWith("\n  1 that do not fit: "));
 }
 
 TEST_F(PlanOfWeightRules, NamesRulesThatTouchNoTensor) {

@@ -63,11 +63,11 @@ TEST_F(KernelFormatTest, NamesEverythingThatIsWrong) {
   tensors.back().name = "model.layers.0.self_attn.q_proj.weight";  // a checkpoint's name
   tensors[1].tensor.shape.push_back(1);
   tensors.push_back(tensors[2]);
-  EXPECT_THAT(ErrorOf([&] { Load(tensors); }),
-              AllOf(HasSubstr("missing: '" + missing + "'"),
-                    HasSubstr("unexpected or repeated: 'model.layers.0.self_attn.q_proj.weight'"),
-                    HasSubstr("unexpected or repeated: '" + tensors[2].name + "'"),
-                    HasSubstr("'" + tensors[1].name + "': expected [")));
+  EXPECT_THAT(
+      ErrorOf([&] { Load(tensors); }),
+      AllOf(HasSubstr("1 missing: '" + missing + "'"),
+            HasSubstr("2 unexpected or repeated: 'model.layers.0.self_attn.q_proj.weight', '" + tensors[2].name + "'"),
+            HasSubstr("1 that do not fit: '" + tensors[1].name + "': expected [")));
 }
 
 TEST_F(KernelFormatTest, RefusesANaNByNameAndIndex) {

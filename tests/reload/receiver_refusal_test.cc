@@ -108,7 +108,7 @@ TEST(Receiver, RefusesACheckpointThatDoesNotFitNamingItsFolder) {
     EXPECT_THAT(error, StartsWith("checkpoint " + folder.path().string() + ": "));
     return error;
   };
-  EXPECT_THAT(refusal(true), HasSubstr("the manifest does not fit: 1 missing"));
+  EXPECT_THAT(refusal(true), HasSubstr("the manifest does not fit:\n  1 missing"));
   EXPECT_THAT(refusal(false), HasSubstr("these weights are not this engine's kernel tensors"));
 }
 

@@ -81,7 +81,7 @@ TEST_F(WeightsLenderTest, BytesThatAreNotThoseThatWereLentAreRefused) {
   EXPECT_THAT(Differences(to.engine.Served(), served), IsEmpty());
 }
 
-TEST_F(WeightsLenderTest, ARankOfAnotherLayoutIsToldEveryDifference) {
+TEST_F(WeightsLenderTest, ARankOfAnotherLayoutIsToldTheDifferences) {
   Load(1);
   ReceiverRig to({.recipe = "none", .parallel = {1, 2}});
   EXPECT_THAT(ErrorOf([&] { to.receiver->ReloadWeights(Lent()); }),
