@@ -45,7 +45,8 @@ class Generate final : public Subcommand {
         ->capture_default_str();
     app.add_option("--temperature", temperature_, "0 is greedy")->check(NumberFromZero())->capture_default_str();
     app.add_option("--seed", seed_, "Of sampling")->check(WholeNumber(0))->capture_default_str();
-    app.add_flag("--ignore-eos", ignore_eos_, "Go on after a token that is an eos_token_id of the model's config.json");
+    app.add_flag("--ignore-eos", ignore_eos_,
+                 "Go on after a token that is an eos_token_id of the model's config.json or generation_config.json");
     app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));
     timeout_.Declare(app);

@@ -10,6 +10,8 @@
 #include "cli/arguments.h"
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
+#include "layercast/model/registry.h"
+#include "layercast/model_description.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/worker_pool.h"
@@ -18,6 +20,29 @@
 
 namespace layercast::cli {
 namespace {
+
+// Whether the description is of a draft model, which `--draft` takes and which is no family by itself.
+bool IsDraft(const ModelRegistry& registry, const ModelDescription& description) {
+  try {
+    (void)registry.DraftConfigOf(description);
+    return true;
+  } catch (const Error& error) {
+    return error.code() != ErrorCode::kUnsupported;
+  }
+}
+
+// What an engine of this build would say of the folder's config.json if it knows no such architecture; else empty. A
+// file that cannot be read is no matter here, as the tensors can be.
+std::string WhyNotServed(const std::string& path) {
+  const ModelRegistry registry = ModelRegistry::Builtin();
+  try {
+    const ModelDescription description = ModelDescription::FromDirectory(path);
+    if (!IsDraft(registry, description)) (void)registry.ConfigOf(description);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) return error.what();
+  }
+  return {};
+}
 
 // Gathers a report's facts, as JSON and as text, in one walk, because reading the bytes is what costs.
 class CheckpointReport {
@@ -112,7 +137,9 @@ class Inspect final : public Subcommand {
   }
 
   void Run(Output& output) override {
-    const CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.At(path_));
+    CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.At(path_));
+    // Only a warning, because a host program may have registered the architecture.
+    if (std::string why = WhyNotServed(path_); !why.empty()) survey.warnings.push_back(std::move(why));
     ProgressBar bar("reading", !output.json());
     CheckpointReport report(survey, bar);
     bar.End();

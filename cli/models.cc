@@ -30,6 +30,9 @@ ModelConfig SampleOf(const std::string& architecture) {
                  {"num_experts", 4},
                  {"num_experts_per_tok", 2},
                  {"moe_intermediate_size", 256},
+                 {"n_group", 1},  // there are too few experts for the groups that some families have by default
+                 {"topk_group", 1},
+                 {"first_k_dense_replace", 0},  // and too few layers
                  {"shared_expert_intermediate_size", 256},
                  {"q_lora_rank", 256},
                  {"kv_lora_rank", 256},
@@ -37,7 +40,7 @@ ModelConfig SampleOf(const std::string& architecture) {
                  {"qk_rope_head_dim", 64},
                  {"v_head_dim", 64}};
   if (architecture == "NemotronHForCausalLM") {  // it has only the layers that are listed
-    fields.update({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M-*"}});
+    fields.update({{"hybrid_override_pattern", "M-*"}});
   }
   if (architecture.starts_with("Qwen3Next") || architecture.starts_with("Qwen3_5")) {  // one layer of each kind
     fields.update({{"layer_types", {"linear_attention", "full_attention"}}});

@@ -70,6 +70,31 @@ void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
   }
 }
 
+// The language model's fields as the file has them, without defaults. `where` comes before their names in messages.
+struct WrittenFields {
+  nlohmann::json json;
+  std::string where;
+};
+
+WrittenFields ReadFields(std::string_view config_json) {
+  const nlohmann::json whole = ParseConfigText(config_json);
+  const ConfigFields outer(whole);
+  const nlohmann::json* text = outer.Find("text_config");
+  if (text == nullptr) return {whole, ""};
+  if (!text->is_object()) outer.Refuse("text_config", "an object", *text);
+  return {TextFields(whole), "text_config."};
+}
+
+// What `read` makes of the description's text. Errors name the folder of the file: ".../config.json: ...".
+auto NamingFile(const ModelDescription& description, const auto& read) {
+  try {
+    return read(std::string_view(description.config_json()));
+  } catch (const Error& error) {
+    if (description.directory().empty()) throw;
+    throw Error(error.code(), (description.directory() / error.what()).string());
+  }
+}
+
 std::optional<double> MaybeNumber(const ConfigFields& fields, const char* name) {
   return fields.Find(name) == nullptr ? std::nullopt : std::optional(fields.Number(name, 1.0));
 }
@@ -92,23 +117,20 @@ const RopeConfig& ModelConfig::RopeOf(std::int64_t layer) const {
 }
 
 ModelConfig ModelConfig::Parse(const ModelDescription& description) {
-  try {
-    return Parse(std::string_view(description.config_json()));
-  } catch (const Error& error) {
-    if (description.directory().empty()) throw;
-    throw Error(error.code(), (description.directory() / error.what()).string());  // ".../config.json: ..."
-  }
+  return NamingFile(description, [](std::string_view text) { return Parse(text); });
+}
+
+std::vector<std::string> ModelConfig::ArchitecturesOf(const ModelDescription& description) {
+  return NamingFile(description, [](std::string_view text) {
+    const auto [json, where] = ReadFields(text);
+    return ConfigFields(json, where).Texts("architectures");
+  });
 }
 
 ModelConfig ModelConfig::Parse(std::string_view config_json) {
-  const nlohmann::json whole = ParseConfigText(config_json);
-  const ConfigFields outer(whole);
-  const nlohmann::json* text = outer.Find("text_config");
-  const bool nested = text != nullptr;
-  if (nested && !text->is_object()) outer.Refuse("text_config", "an object", *text);
-  nlohmann::json json = nested ? TextFields(whole) : whole;
+  auto [json, where] = ReadFields(config_json);
   CompleteConfig(json);
-  const ConfigFields fields(json, nested ? "text_config." : "");
+  const ConfigFields fields(json, where);
   ModelConfig config;
   config.json = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   config.model_type = fields.Text("model_type", "");

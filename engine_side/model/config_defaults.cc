@@ -44,12 +44,11 @@ constexpr auto kClasses =
                                 {"qwen3_next", "Qwen3NextForCausalLM", CompleteQwen3Next}});
 
 // Finds the class by `model_type` or, if none has that, by `architectures`, which says what is built: MiniMax-M2 was
-// first published as "minimax", and Kimi-K2 calls its DeepSeek-V3 "kimi_k2". Null if there is no such class, or no
-// `model_type`.
+// first published as "minimax", Kimi-K2 calls its DeepSeek-V3 "kimi_k2", and a file may have no `model_type` at all.
+// Null if there is no such class.
 const ConfigClass* ClassOf(const nlohmann::json& config) {
   const ConfigFields fields(config);
   const std::string type = fields.Text("model_type", "");
-  if (type.empty()) return nullptr;
   const auto* const by_type = std::ranges::find(kClasses, type, &ConfigClass::model_type);
   if (by_type != kClasses.end()) return by_type;
   for (const std::string& name : fields.Texts("architectures")) {
@@ -66,7 +65,10 @@ void AddDefaults(nlohmann::json& config, const nlohmann::json& defaults) {
 }
 
 void CompleteConfig(nlohmann::json& config) {
-  if (const ConfigClass* of = ClassOf(config)) of->complete(config);
+  const ConfigClass* of = ClassOf(config);
+  if (of == nullptr) return;
+  if (ConfigFields(config).Text("model_type", "").empty()) config["model_type"] = of->model_type;
+  of->complete(config);
 }
 
 bool IsAttentionFree(const nlohmann::json& config) {

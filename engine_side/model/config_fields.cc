@@ -38,21 +38,22 @@ std::string WithoutBareInfinities(std::string_view text) {
 
 }  // namespace
 
-nlohmann::json ParseConfigText(std::string_view text) {
+nlohmann::json ParseConfigText(std::string_view text, const std::string& file) {
+  const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, file + ": " + why); };
   nlohmann::json parsed;
   try {
     parsed = ParseShallowJson<nlohmann::json>(WithoutBareInfinities(text), true);
   } catch (const nlohmann::json::exception& error) {
-    ConfigFields::Refuse(std::string("is not JSON: ") + error.what());
+    refuse(std::string("is not JSON: ") + error.what());
   }
-  if (parsed.is_discarded()) ConfigFields::Refuse("has more than " + std::to_string(kDeepestJson) + " levels");
+  if (parsed.is_discarded()) refuse("has more than " + std::to_string(kDeepestJson) + " levels");
   return parsed;
 }
 
-ConfigFields::ConfigFields(nlohmann::json object, std::string where)
-    : object_(std::move(object)), where_(std::move(where)) {
+ConfigFields::ConfigFields(nlohmann::json object, std::string where, std::string file)
+    : object_(std::move(object)), where_(std::move(where)), file_(std::move(file)) {
   if (object_.is_object()) return;
-  if (where_.empty()) Refuse(std::string("expected an object, got ") + object_.type_name());
+  if (where_.empty()) RefuseFile(std::string("expected an object, got ") + object_.type_name());
   where_.pop_back();  // the dot
   Refuse("", "an object", object_);
 }
@@ -75,7 +76,7 @@ std::optional<std::int64_t> ConfigFields::Integer(std::string_view name, std::in
 
 std::int64_t ConfigFields::Size(std::string_view name, std::optional<std::int64_t> otherwise, std::int64_t most) const {
   if (const auto value = Integer(name, 1, most)) return *value;
-  if (!otherwise) Refuse(NameOf(name) + " is missing");
+  if (!otherwise) RefuseFile(NameOf(name) + " is missing");
   return *otherwise;
 }
 
@@ -153,7 +154,7 @@ std::vector<double> ConfigFields::Numbers(std::string_view name) const {
 }
 
 void ConfigFields::Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const {
-  Refuse(Mismatch(name, expected, got));
+  RefuseFile(Mismatch(name, expected, got));
 }
 
 std::string ConfigFields::Mismatch(std::string_view name, std::string_view expected, const nlohmann::json& got) const {
@@ -164,7 +165,11 @@ std::string ConfigFields::Mismatch(std::string_view name, std::string_view expec
 }
 
 void ConfigFields::Refuse(const std::string& message) {
-  throw Error(ErrorCode::kInvalidArgument, "config.json: " + message);
+  throw Error(ErrorCode::kInvalidArgument, kConfigFile + (": " + message));
+}
+
+void ConfigFields::RefuseFile(const std::string& message) const {
+  throw Error(ErrorCode::kInvalidArgument, file_ + ": " + message);
 }
 
 }  // namespace layercast

@@ -14,19 +14,21 @@
 namespace layercast {
 
 inline constexpr std::int64_t kMostLayers = 10000;  // the most layers a model may have, and any field may speak of
+inline constexpr const char* kConfigFile = "config.json";
 
-// Parses the text of a config.json. Infinite numbers come in two spellings: Python's json module writes `Infinity`,
-// which no JSON parser reads, and transformers since 5.0 writes an object, {"__float__": "Infinity"}. In the result
-// both are that object. Throws kInvalidArgument for what is not JSON or is nested too deeply.
-nlohmann::json ParseConfigText(std::string_view text);
+// Parses the text of a config.json, or of another `file` of that kind, which errors name. Infinite numbers come in two
+// spellings: Python's json module writes `Infinity`, which no JSON parser reads, and transformers since 5.0 writes an
+// object, {"__float__": "Infinity"}. In the result both are that object. Throws kInvalidArgument for what is not JSON
+// or is nested too deeply.
+nlohmann::json ParseConfigText(std::string_view text, const std::string& file = kConfigFile);
 
 // The fields of a JSON object. Value. A field that is null counts as absent. Every accessor throws kInvalidArgument for
 // a value that does not fit: "config.json: hidden_size: expected an integer from 1 to ..., got \"x\"".
 class ConfigFields {
  public:
-  // `where` is put before every field's name in messages ("rope_scaling."). Throws kInvalidArgument if `object` is no
-  // object.
-  explicit ConfigFields(nlohmann::json object, std::string where = {});
+  // In messages `where` is put before every field's name ("rope_scaling."), and `file` before everything. Throws
+  // kInvalidArgument if `object` is no object.
+  explicit ConfigFields(nlohmann::json object, std::string where = {}, std::string file = kConfigFile);
   static ConfigFields Of(const ModelConfig& config);
 
   // What error messages call that field: "rope_scaling.factor".
@@ -45,14 +47,17 @@ class ConfigFields {
   std::vector<double> Numbers(std::string_view name) const;         // a list, or empty; may hold infinities
 
   [[noreturn]] void Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
-  // The message that Refuse() throws, without "config.json: ": "quantization_config.bits: expected 8, got 4".
+  // The message that Refuse() throws, without the file's name: "quantization_config.bits: expected 8, got 4".
   std::string Mismatch(std::string_view name, std::string_view expected, const nlohmann::json& got) const;
   // Throws kInvalidArgument "config.json: `message`".
   [[noreturn]] static void Refuse(const std::string& message);
 
  private:
+  [[noreturn]] void RefuseFile(const std::string& message) const;
+
   nlohmann::json object_;
   std::string where_;
+  std::string file_;
 };
 
 }  // namespace layercast

@@ -1,11 +1,14 @@
 #include "layercast/model_description.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/stored_dtype.h"
@@ -16,9 +19,13 @@
 namespace layercast {
 namespace {
 
-constexpr const char* kModelOptFile = "hf_quant_config.json";  // beside config.json
-constexpr std::size_t kLargestFile = 64 << 20;                 // long lists of ignored experts take a few MiB
+// Beside config.json.
+constexpr const char* kModelOptFile = "hf_quant_config.json";
+constexpr const char* kGenerationFile = "generation_config.json";
+
+constexpr std::size_t kLargestFile = 64 << 20;  // long lists of ignored experts take a few MiB
 constexpr const char* kQuantization = "quantization_config";
+constexpr const char* kEndTokens = "eos_token_id";
 
 // nullopt if there is no such file.
 std::optional<std::string> ReadText(const std::filesystem::path& path) {
@@ -52,6 +59,42 @@ std::string WithModelOptFile(std::string config_text, const std::filesystem::pat
   return config.dump();
 }
 
+// The end tokens in the folder's generation_config.json; none if there is no such file.
+std::vector<std::int64_t> GenerationEndTokens(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kGenerationFile;
+  const std::optional<std::string> text = ReadText(path);
+  if (!text) return {};
+  return ConfigFields(ParseConfigText(*text, path.string()), {}, path.string()).Integers(kEndTokens);
+}
+
+// The object of a config.json whose end tokens count: text_config, if it has any (see TextFields).
+nlohmann::json& HolderOfEndTokens(nlohmann::json& config) {
+  const auto text = config.find("text_config");
+  if (text == config.end() || !text->is_object()) return config;
+  const auto inner = text->find(kEndTokens);
+  return inner == text->end() || inner->is_null() ? config : *text;
+}
+
+// Adds the end tokens that generation_config.json has and config.json has not: a chat model's end of a turn is often
+// named there alone. A sequence ends after any of both files, as in vLLM. A `config_text` that cannot be read is
+// returned as it is: whoever parses it reports why.
+std::string WithGenerationFile(std::string config_text, const std::filesystem::path& directory) {
+  const std::vector<std::int64_t> more = GenerationEndTokens(directory);
+  if (more.empty()) return config_text;
+  try {
+    nlohmann::json config = ParseConfigText(config_text);
+    nlohmann::json& holder = HolderOfEndTokens(config);
+    std::vector<std::int64_t> tokens = ConfigFields(holder).Integers(kEndTokens);
+    for (const std::int64_t token : more) {
+      if (std::ranges::find(tokens, token) == tokens.end()) tokens.push_back(token);
+    }
+    holder[kEndTokens] = tokens;
+    return config.dump();
+  } catch (const Error&) {
+    return config_text;
+  }
+}
+
 }  // namespace
 
 ModelDescription ModelDescription::FromDirectory(const std::filesystem::path& directory) {
@@ -62,7 +105,8 @@ ModelDescription ModelDescription::FromDirectory(const std::filesystem::path& di
                                           ": cannot be opened; expected a model's config.json (names of a "
                                           "hub are not looked up: download it first)");
   }
-  return FromJson(WithStoredDType(WithModelOptFile(*std::move(text), directory), directory), directory);
+  text = WithGenerationFile(WithModelOptFile(*std::move(text), directory), directory);
+  return FromJson(WithStoredDType(*std::move(text), directory), directory);
 }
 
 ModelDescription ModelDescription::FromJson(std::string config_json, std::filesystem::path directory) {

@@ -8,11 +8,11 @@
 namespace layercast {
 namespace {
 
-std::unique_ptr<Module> Build(const ModelConfig& target, const ParallelConfig& parallel, const NamedDraft& draft) {
-  const ModelRegistry registry = ModelRegistry::Builtin();
+std::unique_ptr<Module> Build(const ModelRegistry& registry, const ModelConfig& target, const ParallelConfig& parallel,
+                              const NamedDraft& draft) {
   if (draft.name.empty()) return registry.Build(target, parallel);
   if (!draft.folder) return registry.BuildWithDraft(target, std::nullopt, parallel);
-  return registry.BuildWithDraft(target, ModelConfig::Parse(*draft.folder), parallel);
+  return registry.BuildWithDraft(target, registry.DraftConfigOf(*draft.folder), parallel);
 }
 
 }  // namespace
@@ -24,9 +24,10 @@ NamedDraft NamedDraft::Read(const std::string& name) {
 
 std::unique_ptr<Module> BuildWithNamedDraft(const ModelDescription& target, const ParallelConfig& parallel,
                                             const NamedDraft& draft) {
-  const ModelConfig config = ModelConfig::Parse(target);
+  const ModelRegistry registry = ModelRegistry::Builtin();
+  const ModelConfig config = registry.ConfigOf(target);
   try {
-    return Build(config, parallel, draft);
+    return Build(registry, config, parallel, draft);
   } catch (const Error& error) {
     if (target.directory().empty()) throw;
     throw Error(error.code(), target.directory().string() + ": " + error.what());

@@ -18,6 +18,30 @@ std::string Joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// "{DeepseekV2, Llama}ForCausalLM, Mine": architectures that end alike share their ending, so that many are few words.
+std::string Shortened(const std::vector<std::string>& architectures) {
+  std::map<std::string, std::vector<std::string>> by_ending;
+  for (const std::string& name : architectures) {
+    const std::size_t ending = std::min(name.rfind("For"), name.size());
+    by_ending[name.substr(ending)].push_back(name.substr(0, ending));
+  }
+  std::vector<std::string> groups;
+  for (const auto& [ending, stems] : by_ending) {
+    groups.push_back(stems.size() == 1 ? stems.front() + ending : "{" + Joined(stems) + "}" + ending);
+  }
+  return Joined(groups);
+}
+
+// Runs `look_up`, whose errors then name the description's folder, if it has one.
+void NamingFolder(const ModelDescription& description, const auto& look_up) {
+  try {
+    look_up();
+  } catch (const Error& error) {
+    if (description.directory().empty()) throw;
+    throw Error(error.code(), description.directory().string() + ": " + error.what());
+  }
+}
+
 void AddDraftTo(std::map<std::string, DraftFactory>& drafts, std::string architecture, DraftFactory factory) {
   const auto [entry, added] = drafts.try_emplace(std::move(architecture), std::move(factory));
   if (!added) throw Error(ErrorCode::kInvalidArgument, "Draft model " + entry->first + " already registered");
@@ -112,22 +136,36 @@ const std::string& ModelRegistry::limits(const std::string& architecture) const 
   return families_.at(architecture).limits;
 }
 
-const std::pair<const std::string, ModelRegistry::Family>& ModelRegistry::FamilyOf(const ModelConfig& config) const {
-  if (config.architectures.empty()) {
+const std::pair<const std::string, ModelRegistry::Family>& ModelRegistry::FamilyOf(
+    const std::vector<std::string>& names) const {
+  if (names.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "No model architectures are specified: config.json has no `architectures`");
   }
-  for (const std::string& name : config.architectures) {
+  for (const std::string& name : names) {
     if (const auto found = families_.find(name); found != families_.end()) return *found;
   }
   throw Error(ErrorCode::kUnsupported,
-              "Model architectures [" + Joined(config.architectures) +
-                  "] are not supported for now. Supported architectures: " + Joined(architectures()));
+              "Model architectures [" + Joined(names) +
+                  "] are not supported for now. Supported architectures: " + Shortened(architectures()) +
+                  ". A host program describes one of its own in one call, ModelRegistry::Register (docs/models.md)");
+}
+
+ModelConfig ModelRegistry::ConfigOf(const ModelDescription& description) const {
+  const std::vector<std::string> names = ModelConfig::ArchitecturesOf(description);
+  NamingFolder(description, [&] { (void)FamilyOf(names); });
+  return ModelConfig::Parse(description);
+}
+
+ModelConfig ModelRegistry::DraftConfigOf(const ModelDescription& draft) const {
+  const std::vector<std::string> names = ModelConfig::ArchitecturesOf(draft);
+  NamingFolder(draft, [&] { (void)DraftOf(draft_models_, names); });
+  return ModelConfig::Parse(draft);
 }
 
 std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel,
                                              const WeightsMapper& names) const {
-  std::unique_ptr<Module> model = FamilyOf(config).second.build(config, parallel, config.dtype);
+  std::unique_ptr<Module> model = FamilyOf(config.architectures).second.build(config, parallel, config.dtype);
   model->SetMapper(names | InnerNames(*model) | model->mapper());
   CheckpointQuantization::Parse(config.json).ApplyTo(*model);
   model->SetParallel(parallel);
@@ -139,7 +177,7 @@ std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
                                                       const std::optional<ModelConfig>& draft,
                                                       const ParallelConfig& parallel,
                                                       const WeightsMapper& names) const {
-  const auto& [architecture, family] = FamilyOf(target);
+  const auto& [architecture, family] = FamilyOf(target.architectures);
   ParallelConfig beside_draft = parallel;
   beside_draft.pp_embeds_on_last = true;
   std::unique_ptr<Module> model = family.build(target, beside_draft, target.dtype);
@@ -161,7 +199,7 @@ std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
 
 std::unique_ptr<Module> ModelRegistry::Build(const ModelDescription& description, const ParallelConfig& parallel,
                                              const WeightsMapper& names) const {
-  return Build(ModelConfig::Parse(description), parallel, names);
+  return Build(ConfigOf(description), parallel, names);
 }
 
 }  // namespace layercast

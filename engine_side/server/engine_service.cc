@@ -22,6 +22,7 @@
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "layercast/model/pipeline_stages.h"
+#include "layercast/model/registry.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
 #include "src/control/endpoint.h"
@@ -57,7 +58,7 @@ EngineServiceOptions Checked(EngineServiceOptions options) {
 
 // Checks here what every rank would refuse, so that it is reported once, and before any rank is started.
 ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files) {
-  const ModelConfig config = ModelConfig::Parse(files.description());
+  const ModelConfig config = ModelRegistry::Builtin().ConfigOf(files.description());
   ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
   if (ranks.expert_parallel) parallel.SpreadExperts(ranks.expert_placement);
   static_cast<void>(files.BuildTree(parallel));

@@ -66,7 +66,7 @@ struct GenerateRequest {
   std::int64_t top_k = 0;
   std::uint64_t seed = 0;                   // prompt i is sampled with seed + i
   std::vector<std::int32_t> stop_tokens{};  // a sequence ends after one of these
-  bool ignore_eos = false;                  // false: it also ends after an `eos_token_id` of the model's config.json
+  bool ignore_eos = false;                  // false: it also ends after an `eos_token_id` of the model's files
   std::chrono::milliseconds timeout{300'000};
 };
 

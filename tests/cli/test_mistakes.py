@@ -2,8 +2,11 @@
 message that names what is wrong, and by the exit status of docs/cli.md."""
 
 import json
+import shutil
 
 import pytest
+import safetensors.torch
+import torch
 
 
 def test_ranks_that_cannot_start_say_why(program, folders, monkeypatch):
@@ -24,6 +27,33 @@ def test_a_model_that_no_rank_could_build_is_refused_before_any_is_started(chang
     message = outcome.json["error"]["message"]
     assert message.startswith(f"{tmp_path}: ") and words in message
     assert len(outcome.errors.splitlines()) == 1  # and no process says it again
+
+
+def test_an_architecture_that_nobody_has_described_is_named_before_what_its_file_lacks(program, tmp_path):
+    config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors.torch.save_file({"wte.weight": torch.ones(2, 16)}, tmp_path / "model.safetensors")
+    for command in ("plan", "serve"):
+        error = program.refused(command, "--model", tmp_path)
+        assert error["code"] == "unsupported" and error["message"].startswith(
+            f"{tmp_path}: Model architectures [GPT2LMHeadModel] are not supported for now. Supported architectures: ")
+        assert error["message"].endswith("in one call, ModelRegistry::Register (docs/models.md)")
+    inspected = program.run("inspect", tmp_path)  # a host program may have described it: no reason to refuse the files
+    assert inspected.json["warnings"] == [error["message"]] and error["message"] in inspected.errors
+
+
+def test_a_wrong_model_is_refused_in_a_few_lines_and_plan_lists_everything(program, tmp_path, folders):
+    wrong = shutil.copytree(folders["a"], tmp_path / "wrong")
+    config = json.loads((wrong / "config.json").read_text())
+    changes = {"num_hidden_layers": config["num_hidden_layers"] + 2, "layer_types": None}
+    (wrong / "config.json").write_text(json.dumps(config | changes))
+    problems = program.run("plan", "--model", wrong, status=1).json["problems"]
+    missing = [problem.removeprefix("missing: ") for problem in problems]
+    lines = program.refused("serve", "--model", wrong)["message"].splitlines()
+    assert lines[0].endswith(": the manifest does not fit:") and len(lines) == 3
+    assert lines[1] == (f"  {len(missing)} missing. Following weights were not initialized from checkpoint: "
+                        f"{', '.join(missing[:5])} and {len(missing) - 5} more")
+    assert lines[2] == "  `layercast plan --model DIR`, or with `--publisher EP`, lists every one and why"
 
 
 @pytest.mark.parametrize("arguments", [

@@ -118,6 +118,21 @@ TEST(ModelConfig, TakesTheDefaultsOfWhatIsBuiltWhereNoClassHasTheType) {
   EXPECT_EQ(ParseConfig({{"architectures", {"MineForCausalLM"}}, {"model_type", "mine"}}).sliding_window, std::nullopt);
 }
 
+TEST(ModelConfig, TakesTheDefaultsOfWhatIsBuiltWhereThereIsNoType) {
+  const auto untyped = [](const char* architecture, const Json& type) {
+    Json fields = testing::ConfigWith({{"architectures", {architecture}}, {"model_type", type}});
+    if (type.is_null()) fields.erase("model_type");
+    return ModelConfig::Parse(fields.dump());
+  };
+  for (const Json& type : {Json(), Json("")}) {
+    const ModelConfig mistral = untyped("MistralForCausalLM", type);
+    EXPECT_EQ(mistral.WindowOf(0), 4096);
+    EXPECT_EQ(mistral.model_type, "mistral");
+    EXPECT_EQ(untyped("Mamba2ForCausalLM", type).num_attention_heads, 0);
+    EXPECT_EQ(untyped("MineForCausalLM", type).model_type, "");
+  }
+}
+
 TEST(ModelConfig, TakesTheContextLengthOfTheModelsOwnClass) {
   const std::vector<std::pair<const char*, std::int64_t>> lengths = {
       {"llama", 2048},      {"gemma2", 8192},      {"gemma3_text", 131072}, {"glm4_moe", 131072}, {"mistral", 131072},

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "layercast/error.h"
 #include "layercast/model/config.h"
@@ -20,6 +22,7 @@
 namespace layercast {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -43,7 +46,7 @@ TEST(ModelDescription, SaysWhichConfigIsWrongOrNotThere) {
 }
 
 TEST(ModelDescription, ReadsRegularFilesOfALikelySizeAlone) {
-  for (const std::string name : {"config.json", "hf_quant_config.json"}) {
+  for (const std::string name : {"config.json", "generation_config.json", "hf_quant_config.json"}) {
     const auto message = [&](const auto& make) {
       const TempFolder folder;
       folder.Write("config.json", testing::MinimalConfig().dump());
@@ -99,6 +102,44 @@ TEST(ModelDescription, LeavesWhatIsWrongWithFilesToWhoeverReadsThem) {
   EXPECT_EQ(DTypeIn(folder), DType::kF32);
   folder.Write("config.json", "{");
   EXPECT_NO_THROW((void)ModelDescription::FromDirectory(folder.path()));
+}
+
+std::vector<std::int64_t> EndTokensOf(const Json& config, const std::string& generation) {
+  const TempFolder folder;
+  folder.Write("config.json", config.dump());
+  folder.Write("generation_config.json", generation);
+  return ModelConfig::Parse(ModelDescription::FromDirectory(folder.path())).eos_token_ids;
+}
+
+TEST(ModelDescription, JoinsTheEndTokensOfBothFiles) {
+  const Json none = testing::MinimalConfig();
+  const Json one = testing::ConfigWith({{"eos_token_id", 2}});
+  const Json two = testing::ConfigWith({{"eos_token_id", {2, 3}}});
+  EXPECT_THAT(EndTokensOf(one, "{}"), ElementsAre(2));
+  EXPECT_THAT(EndTokensOf(one, R"({"eos_token_id": null, "top_p": 0.9})"), ElementsAre(2));
+  EXPECT_THAT(EndTokensOf(none, R"({"eos_token_id": 7})"), ElementsAre(7));
+  EXPECT_THAT(EndTokensOf(one, R"({"eos_token_id": [7, 2]})"), ElementsAre(2, 7));
+  EXPECT_THAT(EndTokensOf(two, R"({"eos_token_id": 4})"), ElementsAre(2, 3, 4));
+}
+
+// Wherever a configuration that nests the language model's fields has its own.
+TEST(ModelDescription, JoinsTheEndTokensOfAVisionLanguageModel) {
+  for (const auto& [outer, inner] : {std::pair(Json(5), Json()), std::pair(Json(6), Json(5))}) {
+    const Json config = {{"eos_token_id", outer}, {"text_config", testing::ConfigWith({{"eos_token_id", inner}})}};
+    EXPECT_THAT(EndTokensOf(config, R"({"eos_token_id": [5, 7]})"), ElementsAre(5, 7));
+  }
+}
+
+TEST(ModelDescription, NamesFieldAndValueOfAMalformedGenerationConfig) {
+  const auto error = [](const std::string& text) {
+    return testing::ErrorOf([&] { (void)EndTokensOf(testing::MinimalConfig(), text); }, ErrorCode::kInvalidArgument);
+  };
+  EXPECT_THAT(error(R"({"eos_token_id": "</s>"})"),
+              ::testing::EndsWith(
+                  "/generation_config.json: eos_token_id: expected an integer or a list of integers, got \"</s>\""));
+  EXPECT_THAT(error(R"({"eos_token_id": [1, 2.5]})"), ::testing::EndsWith("list of integers, got [1,2.5]"));
+  EXPECT_THAT(error("[]"), ::testing::EndsWith("/generation_config.json: expected an object, got array"));
+  EXPECT_THAT(error("{"), HasSubstr("/generation_config.json: is not JSON: "));
 }
 
 TEST(ModelDescription, AModelOptFileOfManyLevelsIsRefused) {

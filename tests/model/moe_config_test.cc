@@ -17,9 +17,9 @@ using Json = nlohmann::json;
 
 constexpr const char* kOne = R"("num_experts_per_tok": 1, )";
 
-// With these fields, as JSON.
+// With these fields, as JSON. No class has defaults for the architecture.
 MoeConfig ParseMoe(const std::string& fields) {
-  Json json = {{"architectures", {"MixtralForCausalLM"}},
+  Json json = {{"architectures", {"MineForCausalLM"}},
                {"vocab_size", 100},
                {"hidden_size", 64},
                {"intermediate_size", 128},

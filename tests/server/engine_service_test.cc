@@ -42,20 +42,23 @@ TEST_F(EngineServiceTest, APauseModeThatIsNoneIsRefused) {
 // A scripted rank counts on from the prompt.
 TEST_F(EngineServiceTest, ASequenceEndsAtTheModelsEndOfSequenceUnlessItIsToIgnoreIt) {
   model_.Write("config.json", testing::ConfigWith({{"eos_token_id", {99, 12}}}).dump());
+  model_.Write("generation_config.json", R"({"eos_token_id": [32, 99]})");
   EngineService service(Options());
   service.LoadModel();
   RpcClient controller("controller", service.endpoint());
-  const auto generate = [&](const Json& more) {
-    Json params = {{"tokens", {10}}, {"max_new", 5}};
+  const auto generate = [&](const Json& more, int prompt = 10) {
+    Json params = {{"tokens", {prompt}}, {"max_new", 5}};
     params.update(more);
     return controller.Call("generate", params, Deadline::After(std::chrono::seconds(20)));
   };
   const Json ended = generate(Json::object());
   EXPECT_EQ(ended["tokens"], (Json{11, 12}));
   EXPECT_EQ(ended["finish"], "stop");
+  EXPECT_EQ(generate(Json::object(), 30)["tokens"], (Json{31, 32}));
   const Json ignored = generate({{"ignore_eos", true}});
   EXPECT_EQ(ignored["tokens"], (Json{11, 12, 13, 14, 15}));
   EXPECT_EQ(ignored["finish"], "length");
+  EXPECT_EQ(generate({{"ignore_eos", true}}, 30)["finish"], "length");
   EXPECT_EQ(generate({{"ignore_eos", true}, {"stop_tokens", {13}}})["tokens"], (Json{11, 12, 13}));
 }
 

@@ -1,7 +1,7 @@
 // A model's config.json, parsed and checked: what families build trees from and engines compute with. Values.
 // Both spellings in use are understood: `torch_dtype`, `rope_theta`, `rope_scaling`, and `dtype`, `rope_parameters`. A
-// field that is left out gets the default that transformers has for the `model_type`; if that is no built-in family's,
-// the default for the family that `architectures` names.
+// field that is left out gets the default that transformers has for the `model_type`; if that is left out too or is no
+// built-in family's, the default for the family that `architectures` names.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,9 @@ struct LAYERCAST_PUBLIC ModelConfig {
   // values: sizes below 1, heads that do not divide, ropes that nothing could be rotated by.
   static ModelConfig Parse(const ModelDescription& description);
   static ModelConfig Parse(std::string_view config_json);
+  // The architectures alone: which family a model is of is asked before any other field means anything. Throws as Parse
+  // does.
+  static std::vector<std::string> ArchitecturesOf(const ModelDescription& description);
 
   // In this attention layer a token sees so many positions, up to and including its own; 0: all. Throws
   // kInvalidArgument for a layer whose type is not attention.
@@ -46,7 +49,7 @@ struct LAYERCAST_PUBLIC ModelConfig {
   std::int64_t ContextLength() const;
 
   std::vector<std::string> architectures;  // "LlamaForCausalLM"
-  std::string model_type;                  // "llama"
+  std::string model_type;                  // "llama"; if the file has none, that of the built-in family
   DType dtype = DType::kF32;               // of the weights, as a cold load has them: f32, f16 or bf16
 
   std::int64_t vocab_size = 0;
@@ -72,6 +75,7 @@ struct LAYERCAST_PUBLIC ModelConfig {
   std::vector<std::string> layer_types;        // per layer: "full_attention", "sliding_attention", ...
   std::optional<double> query_pre_attn_scalar, attn_logit_softcapping, final_logit_softcapping;
 
+  // Of generation_config.json too, if the description was read from a folder that has one.
   std::vector<std::int64_t> eos_token_ids;
 
   // The whole configuration, defaults added, for families that read fields of their own. If the language model's fields

@@ -41,6 +41,11 @@ class LAYERCAST_PUBLIC ModelRegistry {
   std::vector<std::string> architectures() const;                    // sorted
   const std::string& limits(const std::string& architecture) const;  // of an architecture that is registered
 
+  // The configuration of a model that Build can build. An architecture that is not registered is refused, as Build
+  // refuses it, before any other field is read: what another family's file lacks of the usual fields says nothing.
+  ModelConfig ConfigOf(const ModelDescription& description) const;
+  // Likewise, of a draft model with a checkpoint of its own that BuildWithDraft can build.
+  ModelConfig DraftConfigOf(const ModelDescription& draft) const;
   // Builds the tree of the first of the configuration's architectures that is registered, in the configuration's dtype.
   // `names` maps what the trainer calls tensors to what the family's checkpoints call them. Throws kUnsupported,
   // listing the registered architectures, if there is none, and kInvalidArgument on an invalid configuration.
@@ -61,7 +66,7 @@ class LAYERCAST_PUBLIC ModelRegistry {
     std::string limits;
   };
   using Drafts = std::map<std::string, DraftFactory>;
-  const std::pair<const std::string, Family>& FamilyOf(const ModelConfig& config) const;
+  const std::pair<const std::string, Family>& FamilyOf(const std::vector<std::string>& names) const;
 
   std::map<std::string, Family> families_;
   Drafts draft_layers_, draft_models_;
