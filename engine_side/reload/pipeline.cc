@@ -106,16 +106,14 @@ void ReloadPipeline::CloseInSink(const PlannedLayer& layer) {
 }
 
 // To be called when all parameters of the layer are in the sink. Makes what derives from them, and closes the layer.
-void ReloadPipeline::FinishInSink(std::uint32_t layer) {
+// `timing` is in kQuantize: clocks are read for every layer, and so once for each change of stages.
+void ReloadPipeline::FinishInSink(std::uint32_t layer, StageClock::Scope& timing) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
-  {
-    const StageClock::Scope timing(clock_[Stage::kQuantize]);
-    parts_.work.AwaitReads();
-    quantize_.CheckExponents(planned);
-    part_scales_.Run(planned);
-    derive_.Run(planned);
-  }
-  const StageClock::Scope timing(clock_[Stage::kCommit]);
+  parts_.work.AwaitReads();
+  quantize_.CheckExponents(planned);
+  part_scales_.Run(planned);
+  derive_.Run(planned);
+  timing.Enter(clock_[Stage::kCommit]);
   CloseInSink(planned);
   ++layers_done_;
 }
@@ -166,6 +164,7 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   if (!buffer_.Count(piece)) return;
+  StageClock::Scope timing(clock_[Stage::kQuantize]);
   if (!begun_[parameter.layer]) {
     begun_[parameter.layer] = true;
     parts_.failpoints.Hit("quantize");
@@ -173,13 +172,12 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
     FillUnsuppliedInSink(parameter.layer);
   }
   ProcessDirect(piece, view);
-  if (buffer_.Covered(parameter.layer)) FinishInSink(parameter.layer);
+  if (buffer_.Covered(parameter.layer)) FinishInSink(parameter.layer, timing);
 }
 
 void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
-  const StageClock::Scope timing(clock_[Stage::kQuantize]);
   if (parameter.quantize) {
     QuantizePiece(piece, AsMatrix(view, parameter.spec.dtype, parameter.spec.shape.back()));
   } else {
@@ -255,15 +253,15 @@ void ReloadPipeline::MagnitudesCame(std::uint32_t tensor) {
 }
 
 void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
+  StageClock::Scope timing(clock_[Stage::kQuantize]);
   parts_.failpoints.Hit("quantize");
   OpenInSink(layer);
   QuantizeLayer(layer);
   buffer_.Release(layer);
-  FinishInSink(layer);
+  FinishInSink(layer, timing);
 }
 
 void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
-  const StageClock::Scope timing(clock_[Stage::kQuantize]);
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   const MaterializedLayer& memory = *buffer_.MemoryOf(layer);
   for (std::uint32_t i = 0; i < planned.num_parameters; ++i) {
@@ -281,9 +279,10 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
     } else if (buffer_.ExpectsBytes(layer)) {
       continue;
     } else if (direct_[layer]) {
+      StageClock::Scope timing(clock_[Stage::kQuantize]);
       OpenInSink(layer);
       FillUnsuppliedInSink(layer);
-      FinishInSink(layer);
+      FinishInSink(layer, timing);
     } else {
       buffer_.Open(layer);
       ProcessLayer(layer);

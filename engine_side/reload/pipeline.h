@@ -79,7 +79,7 @@ class ReloadPipeline {
   void ProcessUnsuppliedLayers();
   void KeepServed(const PlannedLayer& layer);
   void OpenInSink(std::uint32_t layer);
-  void FinishInSink(std::uint32_t layer);
+  void FinishInSink(std::uint32_t layer, StageClock::Scope& timing);
   void CloseInSink(const PlannedLayer& layer);
   void FillUnsuppliedInSink(std::uint32_t layer);
 

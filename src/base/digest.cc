@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/base/leaf_digest.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -22,7 +23,15 @@ static_assert(std::endian::native == std::endian::little && sizeof(Digest) == 16
 
 Digest ToDigest(XXH128_hash_t hash) { return Digest{hash.high64, hash.low64}; }
 
-Digest LeafDigest(std::span<const std::byte> bytes) { return ToDigest(XXH3_128bits(bytes.data(), bytes.size())); }
+Digest LeafDigest(std::span<const std::byte> bytes) {
+#ifdef __x86_64__
+  static const bool avx2 = __builtin_cpu_supports("avx2");
+  const LeafHash hash = (avx2 ? HashLeafByAvx2 : HashLeafAnywhere)(bytes.data(), bytes.size());
+#else
+  const LeafHash hash = HashLeafAnywhere(bytes.data(), bytes.size());
+#endif
+  return Digest{hash.high, hash.low};
+}
 
 constexpr std::size_t kHexDigits = 16;  // of half a digest
 
@@ -39,6 +48,11 @@ std::optional<std::uint64_t> ParseHex(std::string_view text) {
 }
 
 }  // namespace
+
+LeafHash HashLeafAnywhere(const void* bytes, std::size_t count) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes, count);
+  return {hash.high64, hash.low64};
+}
 
 void AppendHex(const Digest& digest, std::string& to) {
   std::array<char, 2 * kHexDigits> hex;

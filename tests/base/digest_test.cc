@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "src/base/leaf_digest.h"
+
 namespace layercast {
 namespace {
 
@@ -45,6 +47,20 @@ TEST(Digest, IsThatOfItsLeaves) {
     EXPECT_EQ(DigestOfLeaves(leaves), ByDefinition(bytes)) << size;
   }
 }
+
+#ifdef __x86_64__
+TEST(Digest, IsTheSameByEveryInstructionSet) {
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "there is no AVX2";
+  const std::vector<std::byte> bytes = SomeBytes(8192 + 64);
+  for (std::size_t size = 0; size <= 8192; size += size < 2200 ? 1 : 61) {
+    const std::byte* from = bytes.data() + size % 64;
+    const LeafHash anywhere = HashLeafAnywhere(from, size);
+    const LeafHash by_avx2 = HashLeafByAvx2(from, size);
+    EXPECT_EQ(by_avx2.high, anywhere.high) << size;
+    EXPECT_EQ(by_avx2.low, anywhere.low) << size;
+  }
+}
+#endif
 
 TEST(Digest, OfPiecesEqualsThatOfTheWhole) {
   std::mt19937 random(7);
