@@ -1,12 +1,12 @@
 #include "trainer_side/snapshot.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "layercast/error.h"
 #include "src/base/rounding.h"
 #include "src/tensor/manifest_entry.h"
+#include "src/tensor/stream_copy.h"
 #include "trainer_side/declared_weights.h"
 
 namespace layercast {
@@ -17,7 +17,7 @@ constexpr std::size_t kCopyPiece = 1U << 20;
 void ParallelCopy(std::byte* to, const std::byte* from, std::size_t bytes, WorkerPool& pool) {
   pool.For(CeilDivide(bytes, kCopyPiece), [&](std::size_t i) {
     const std::size_t begin = i * kCopyPiece;
-    std::memcpy(to + begin, from + begin, std::min(kCopyPiece, bytes - begin));
+    StreamCopy(from + begin, std::min(kCopyPiece, bytes - begin), to + begin);
   });
 }
 

@@ -1,4 +1,5 @@
-// Copies bytes that are not read again soon: a version into its captured buffers, old bytes into the undo log.
+// Copies bytes that are not read again soon: a trainer's into a snapshot, a version into its captured buffers, old bytes
+// into the undo log.
 #pragma once
 
 #include <cstddef>
