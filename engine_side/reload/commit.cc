@@ -5,6 +5,7 @@
 
 #include "engine_side/device/walks.h"
 #include "engine_side/reload/strided.h"
+#include "src/base/check.h"
 #include "src/tensor/stream_copy.h"
 
 namespace layercast {
@@ -17,8 +18,7 @@ bool MayBeCut(const KernelTensor& tensor) { return tensor.padding.empty() && IsP
 
 }  // namespace
 
-void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes, std::size_t begin) {
-  if (bytes.size() < tensor.num_bytes) return StreamCopy(bytes.data(), bytes.size(), tensor.destination.address + begin);
+void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes) {
   ForEachRun(tensor.destination, [&](std::byte* address, std::size_t offset, std::size_t count) {
     StreamCopy(bytes.data() + offset, count, address);
   });
@@ -41,6 +41,12 @@ void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<c
 }
 
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
+  ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
+    std::memcpy(bytes.data() + offset, address, count);
+  });
+}
+
+void SaveCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
   ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
     StreamCopy(address, count, bytes.data() + offset);
   });
@@ -66,6 +72,11 @@ std::vector<CommitShare> SharesOf(std::span<const KernelTensor> tensors) {
     } while (begin < tensors[i].num_bytes);
   }
   return shares;
+}
+
+void WritePart(const KernelTensor& tensor, std::size_t begin, std::span<const std::byte> bytes) {
+  LAYERCAST_CHECK(MayBeCut(tensor) && begin + bytes.size() <= tensor.num_bytes);
+  StreamCopy(bytes.data(), bytes.size(), tensor.destination.address + begin);
 }
 
 }  // namespace layercast

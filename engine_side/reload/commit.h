@@ -13,12 +13,15 @@
 namespace layercast {
 
 // Writes a tensor's captured buffer. `bytes` are all bytes of the tensor, row-major, whatever the buffer's strides.
-// Padding in the buffer becomes zero. If the tensor may be cut, they may also be some of its bytes, from `begin` on.
-void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes, std::size_t begin = 0);
-// The same if both bytes and buffer are on a device: the writes are queued on the stream.
+// Padding in the buffer becomes zero.
+void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes);
+// The same for a buffer on a device: the writes are queued on the stream. `bytes` are on the device as well, or, if the
+// buffer is one run, in pinned memory.
 void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes);
-// Reads a captured buffer in host memory, row-major (for a device's, see captured_on_device.h).
+// Reads a captured buffer in host memory, row-major (for a device's, see captured_on_device.h). SaveCaptured is for
+// bytes that are kept and not looked at soon.
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
+void SaveCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
 
 // What one thread writes of a version: the bytes from `begin` of tensor `first` to `end` of tensor `last`.
 struct CommitShare {
@@ -30,5 +33,7 @@ struct CommitShare {
 // Shares of about equal size that together are all bytes of the tensors, in host memory. A large tensor is cut if its
 // buffer is one run.
 std::vector<CommitShare> SharesOf(std::span<const KernelTensor> tensors);
+// Writes those bytes of a tensor that SharesOf has cut, from `begin` on.
+void WritePart(const KernelTensor& tensor, std::size_t begin, std::span<const std::byte> bytes);
 
 }  // namespace layercast

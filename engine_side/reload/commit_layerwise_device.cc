@@ -41,18 +41,22 @@ class DeviceLayerwiseCommitter final : public Committer, private LayerSink {
 
  private:
   void Open(std::span<const KernelTensor> tensors) override {
-    std::size_t bytes = 0;
-    for (const KernelTensor& tensor : tensors) bytes += RoundUp(tensor.num_bytes, kMemoryAlignment);
-    scratch_[parts_.layout.IndexOf(tensors.front())] = Buffer(work_.layer_memory(), bytes);
+    const std::size_t first = parts_.layout.IndexOf(tensors.front());
+    scratch_[first] = Buffer(work_.layer_memory(), OffsetFrom(first, first + tensors.size()));
   }
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override {
     const std::size_t index = parts_.layout.IndexOf(tensor);
     const auto& [first, memory] = *std::prev(scratch_.upper_bound(index));
+    return memory.span().subspan(OffsetFrom(first, index), tensor.num_bytes);
+  }
+  // Where kernel tensor `index` lies in the scratch memory that begins with `first`. (Staging offsets count tensors on
+  // the device and in host memory apart.)
+  std::size_t OffsetFrom(std::size_t first, std::size_t index) const {
     std::size_t offset = 0;
     for (std::size_t i = first; i < index; ++i) {
       offset += RoundUp(parts_.layout.tensors()[i].num_bytes, kMemoryAlignment);
     }
-    return memory.span().subspan(offset, tensor.num_bytes);
+    return offset;
   }
 
   // Everything is queued, and scratch memory is given back in the stream's order. Only layers that the engine keeps in

@@ -54,7 +54,12 @@ class StagedCommitter final : public Committer, private LayerSink {
       const std::size_t end = i == share.last ? share.end : tensor.num_bytes;
       parts_.failpoints.Hit("commit.copy");
       wrote_ = true;
-      WriteCaptured(tensor, staging_.BytesOf(tensor).subspan(begin, end - begin), begin);
+      const std::span<const std::byte> bytes = staging_.BytesOf(tensor);
+      if (end - begin == bytes.size()) {
+        WriteCaptured(tensor, bytes);
+      } else {
+        WritePart(tensor, begin, bytes.subspan(begin, end - begin));
+      }
     }
   }
 

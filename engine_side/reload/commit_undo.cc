@@ -17,7 +17,7 @@ class UndoLog final : public OldBytes {
   void Keep(std::size_t index) override {
     if (saved_.Has(index)) return;
     const KernelTensor& tensor = parts_.layout.tensors()[index];
-    ReadCaptured(tensor.destination, log_.BytesOf(tensor));
+    SaveCaptured(tensor.destination, log_.BytesOf(tensor));
     saved_.Note(index);
   }
 

@@ -14,9 +14,9 @@ class DeviceUndoLog final : public OldBytes {
   explicit DeviceUndoLog(const CommitParts& parts)
       : parts_(parts),
         work_(*parts.device),
+        of_device_(work_.stream().pinned(), static_cast<std::size_t>(parts.layout.staged_bytes(Device::Kind::kCuda))),
         saved_(parts.layout, parts.kept_memory),
         log_lost_(!saved_.empty()),
-        of_device_(work_.stream().pinned(), static_cast<std::size_t>(parts.layout.staged_bytes(Device::Kind::kCuda))),
         of_host_(parts.kept_memory, static_cast<std::size_t>(parts.layout.staged_bytes(Device::Kind::kHost))) {}
 
   void Keep(std::size_t index) override {
@@ -25,7 +25,7 @@ class DeviceUndoLog final : public OldBytes {
     if (IsOnDevice(tensor.destination)) {
       Save(tensor);
     } else {
-      ReadCaptured(tensor.destination, Saved(tensor));
+      SaveCaptured(tensor.destination, Saved(tensor));
     }
     saved_.Note(index);
   }
@@ -57,7 +57,8 @@ class DeviceUndoLog final : public OldBytes {
     return log.span().subspan(tensor.staging_offset, tensor.num_bytes);
   }
 
-  // Between the log and a buffer that is no single run, bytes go by way of a packed copy on the device.
+  // Between the log and a buffer that is no single run, bytes go by way of a packed copy on the device. Save has taken
+  // the memory for it that Restore takes again, so putting back asks for none.
   void Save(const KernelTensor& tensor) {
     if (tensor.num_bytes == 0) return;
     const std::byte* from = tensor.destination.address;
@@ -70,17 +71,18 @@ class DeviceUndoLog final : public OldBytes {
     work_.stream().Copy(from, Saved(tensor).data(), tensor.num_bytes);
   }
   void Restore(const KernelTensor& tensor) {
+    if (IsPacked(tensor.destination)) return WriteCaptured(work_.stream(), tensor, Saved(tensor));
     Buffer packed(work_.layer_memory(), tensor.num_bytes);
-    if (tensor.num_bytes != 0) work_.stream().Copy(Saved(tensor).data(), packed.data(), tensor.num_bytes);
+    work_.stream().Copy(Saved(tensor).data(), packed.data(), tensor.num_bytes);
     WriteCaptured(work_.stream(), tensor, packed.span());
   }
 
   const CommitParts parts_;
   DeviceWork& work_;
-  WriteRecord saved_;
-  bool log_lost_;     // a process that died had begun to write, and its log went with it
-  Buffer of_device_;  // pinned
-  Buffer of_host_;    // of layers that the engine keeps in host memory
+  Buffer of_device_;   // pinned. Taken before kept_memory is asked: there may be too little of it
+  WriteRecord saved_;  // of tensors whose copy is queued: what overwrites them is queued behind it
+  bool log_lost_;      // saved_ has notes of a process that died, and whose log went with it
+  Buffer of_host_;     // of layers that the engine keeps in host memory
 };
 
 }  // namespace

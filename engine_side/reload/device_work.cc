@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kPackedAtOnce = std::size_t{1} << 20;  // bytes that one thread packs at a time
 constexpr std::size_t kFewestWords = 64;
+constexpr std::size_t kWideLoad = 16;  // bytes: from other addresses, kernels read element by element
 
 std::size_t WholeBytesOf(DType dtype) {
   const int bits = BitsPerElement(dtype);
@@ -70,9 +71,16 @@ DeviceWork::DeviceWork(ReloadStream& stream, WorkerPool& pool, std::size_t block
 
 DeviceWork::~DeviceWork() { WaitQuietly(); }
 
+// Whether the view shows a chunk on the device. Channels pack what they put there.
+bool DeviceWork::IsChunk(const RegionView& view) const {
+  if (!chunks_.Has(view.base)) return false;
+  LAYERCAST_CHECK(view.rows <= 1 || view.stride == view.row_bytes);
+  return true;
+}
+
 // Bytes [first, first + bytes) of a view, packed, at an address that the stream can copy from.
 const std::byte* DeviceWork::ForCopying(const RegionView& view, std::size_t first, std::size_t bytes) {
-  if (chunks_.Has(view.base)) return view.base + first;
+  if (IsChunk(view)) return view.base + first;
   std::byte* const pinned = uploads_.Take(bytes).pinned;
   Pack(view, first, bytes, pinned);
   return pinned;
@@ -81,7 +89,7 @@ const std::byte* DeviceWork::ForCopying(const RegionView& view, std::size_t firs
 // Bytes [first, first + bytes) of a view, packed, at an address where kernels can read elements of that alignment.
 const std::byte* DeviceWork::ForKernels(const RegionView& view, std::size_t first, std::size_t bytes,
                                         std::size_t alignment) {
-  const bool on_device = chunks_.Has(view.base);
+  const bool on_device = IsChunk(view);
   const std::byte* const from = view.base + first;
   if (on_device && reinterpret_cast<std::uintptr_t>(from) % alignment == 0) return from;
   const UploadRing::Slot slot = uploads_.Take(bytes);
@@ -161,9 +169,35 @@ void DeviceWork::CopyWhole(const Piece& piece, const RegionView& view, std::byte
 void DeviceWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                           std::span<const KernelTensorView> outputs, const PlacedMatrix& place) {
   Buffer row_amax;
-  stream_.Quantize(
-      recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs,
-      WordFor([place, cols = rows.cols](const CudaFault& fault) { ThrowWrongWeight(place, cols, fault); }));
+  stream_.Quantize(recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs, WordForWeight(place, rows.cols));
+}
+
+// Rows are quantized from a chunk on the device, or from the upload ring.
+void DeviceWork::QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
+                                 const AmaxInput& amax, std::span<const KernelTensorView> outputs,
+                                 const PlacedMatrix& place) {
+  Buffer row_amax;
+  const AmaxInput there = OnDevice(amax, row_amax, place);
+  std::uint64_t* const word = WordForWeight(place, rows.cols);
+  const auto row_bytes = static_cast<std::size_t>(rows.cols * BitsPerElement(rows.dtype) / 8);
+  const RegionView view{rows.data, row_bytes, static_cast<std::size_t>(rows.rows),
+                        static_cast<std::size_t>(rows.row_stride)};
+  const auto unit = static_cast<std::size_t>(recipe.row_granularity());
+  const auto most = static_cast<std::int64_t>(uploads_.block_bytes() / (unit * row_bytes) * unit);
+  LAYERCAST_CHECK(most > 0);
+  for (std::int64_t done = 0; done < rows.rows; done += most) {
+    const std::int64_t count = std::min(most, rows.rows - done);
+    const std::size_t first = static_cast<std::size_t>(done) * row_bytes;
+    const std::byte* const from = ForKernels(view, first, static_cast<std::size_t>(count) * row_bytes, kWideLoad);
+    stream_.Quantize(recipe, {rows.dtype, from, count, rows.cols, static_cast<std::int64_t>(row_bytes)},
+                     first_row + done, there, outputs, word);
+  }
+}
+
+void DeviceWork::CheckStored(const TensorSpec& spec, std::span<const std::byte> tensor, const PlacedMatrix& place) {
+  if (tensor.empty() || BitsPerElement(spec.dtype) % 8 != 0) return;  // elements that share bytes are all finite
+  const std::int64_t cols = spec.shape.empty() ? 1 : spec.shape.back();
+  stream_.FindNonFinite(spec.dtype, tensor.data(), spec.num_elements(), WordForWeight(place, cols));
 }
 
 void DeviceWork::CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) {
@@ -187,21 +221,25 @@ AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const Placed
 // A fault word for a call that checks values. All words are reset when a layer's first is asked for. Their number grows
 // to what the largest layer needs.
 std::uint64_t* DeviceWork::WordFor(Complaint complaint) {
-  Faults& faults = faults_[current_];
-  const std::size_t index = faults.complaints.size();
+  LayerChecks& checks = checks_[current_];
+  const std::size_t index = checks.complaints.size();
   const std::size_t needed = (index + 1) * sizeof(CudaFaultWord);
-  if (needed > faults.words.size()) {
-    const std::size_t bytes = std::max(2 * faults.words.size(), kFewestWords * sizeof(CudaFaultWord));
+  if (needed > checks.words.size()) {
+    const std::size_t bytes = std::max(2 * checks.words.size(), kFewestWords * sizeof(CudaFaultWord));
     Buffer words(stream_.memory(), bytes);
     stream_.Fill(words.data(), std::byte{0xFF}, bytes);
-    if (index != 0) stream_.Copy(faults.words.data(), words.data(), index * sizeof(CudaFaultWord));
-    faults.words = std::move(words);
-    faults.fetched = Buffer(stream_.pinned(), bytes);
+    if (index != 0) stream_.Copy(checks.words.data(), words.data(), index * sizeof(CudaFaultWord));
+    checks.words = std::move(words);
+    checks.fetched = Buffer(stream_.pinned(), bytes);
   } else if (index == 0) {
-    stream_.Fill(faults.words.data(), std::byte{0xFF}, faults.words.size());
+    stream_.Fill(checks.words.data(), std::byte{0xFF}, checks.words.size());
   }
-  faults.complaints.push_back(std::move(complaint));
-  return reinterpret_cast<std::uint64_t*>(faults.words.data()) + index;
+  checks.complaints.push_back(std::move(complaint));
+  return reinterpret_cast<std::uint64_t*>(checks.words.data()) + index;
+}
+
+std::uint64_t* DeviceWork::WordForWeight(const PlacedMatrix& place, std::int64_t cols) {
+  return WordFor([place, cols](const CudaFault& fault) { ThrowWrongWeight(place, cols, fault); });
 }
 
 std::vector<std::span<const std::byte>> DeviceWork::ReadBack(std::span<const std::span<const std::byte>> tensors,
@@ -240,37 +278,39 @@ void DeviceWork::CheckDerived(const std::string& layer, const TensorSpec& spec, 
 }
 
 void DeviceWork::EndLayer(std::function<void()> close) {
-  Faults& faults = faults_[current_];
-  const std::size_t bytes = faults.complaints.size() * sizeof(CudaFaultWord);
-  if (bytes != 0) stream_.Copy(faults.words.data(), faults.fetched.data(), bytes);
-  faults.close = std::move(close);
-  faults.arrived = stream_.Record();
-  current_ = (current_ + 1) % faults_.size();
-  Check(faults_[current_]);
+  LayerChecks& checks = checks_[current_];
+  const std::size_t bytes = checks.complaints.size() * sizeof(CudaFaultWord);
+  if (bytes != 0) stream_.Copy(checks.words.data(), checks.fetched.data(), bytes);
+  checks.close = std::move(close);
+  checks.arrived = stream_.Record();
+  current_ = (current_ + 1) % checks_.size();
+  CheckAndClose(checks_[current_]);
 }
 
-void DeviceWork::Check(Faults& faults) {
-  stream_.Wait(faults.arrived);
-  const std::vector<Complaint> complaints = std::exchange(faults.complaints, {});
+void DeviceWork::CheckAndClose(LayerChecks& checks) {
+  stream_.Wait(checks.arrived);
+  const std::vector<Complaint> complaints = std::exchange(checks.complaints, {});
   for (std::size_t i = 0; i < complaints.size(); ++i) {
     CudaFaultWord word = kNoCudaFault;
-    std::memcpy(&word, faults.fetched.data() + i * sizeof(word), sizeof(word));
+    std::memcpy(&word, checks.fetched.data() + i * sizeof(word), sizeof(word));
     if (word != kNoCudaFault) complaints[i](DecodeCudaFault(word));
   }
-  if (const std::function<void()> close = std::exchange(faults.close, nullptr)) close();
+  if (const std::function<void()> close = std::exchange(checks.close, nullptr)) close();
 }
 
 void DeviceWork::Finish() {
-  for (Faults& faults : faults_) Check(faults);
+  for (LayerChecks& checks : checks_) CheckAndClose(checks);
   stream_.Wait(stream_.Record());
+  layer_memory_.ReleaseIdle();
+  pinned_memory_.ReleaseIdle();
 }
 
 void DeviceWork::Drop() {
   WaitQuietly();
   reads_.clear();
-  for (Faults& faults : faults_) {
-    faults.complaints.clear();
-    faults.close = nullptr;
+  for (LayerChecks& checks : checks_) {
+    checks.complaints.clear();
+    checks.close = nullptr;
   }
   download_.Drop();
 }

@@ -43,6 +43,11 @@ class DeviceWork final : public StageWork {
                     const TensorSpec& parameter, std::byte* memory) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                       std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  std::size_t MostArrivedBytes() const override { return uploads_.block_bytes(); }
+  bool ChecksOnArrival() const override { return false; }
+  void CheckStored(const TensorSpec& spec, std::span<const std::byte> tensor, const PlacedMatrix& place) override;
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
   void Rescale(std::span<std::byte> codes, float from, float to) override { stream_.Rescale(codes, from, to); }
   void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override {
@@ -66,13 +71,13 @@ class DeviceWork final : public StageWork {
  private:
   // Throws an error that says in words what a kernel found wrong.
   using Complaint = std::function<void(const CudaFault& fault)>;
-  // What kernels found wrong in one layer: one word for each call that checks values. The words are reset before the
-  // first call and fetched after the last.
-  struct Faults {
+  // What is to be checked of one layer: a word for each call that checks values, where its kernel leaves what is wrong.
+  // The words are reset before the first call and fetched after the last.
+  struct LayerChecks {
     Buffer words;                       // on the device
     Buffer fetched;                     // pinned
     std::vector<Complaint> complaints;  // by word
-    std::function<void()> close;        // what to call if there is none
+    std::function<void()> close;        // to be called once all words have come, and none says that anything is wrong
     DeviceStream::Ticket arrived = 0;
   };
 
@@ -83,13 +88,15 @@ class DeviceWork final : public StageWork {
     ReadView read;
   };
 
+  bool IsChunk(const RegionView& view) const;
   const std::byte* ForCopying(const RegionView& view, std::size_t first, std::size_t bytes);
   const std::byte* ForKernels(const RegionView& view, std::size_t first, std::size_t bytes, std::size_t alignment);
   void CopyWhole(const Piece& piece, const RegionView& view, std::byte* memory);
   void Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to);
   std::uint64_t* WordFor(Complaint complaint);
+  std::uint64_t* WordForWeight(const PlacedMatrix& place, std::int64_t cols);
   AmaxInput OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place);
-  void Check(Faults& faults);
+  void CheckAndClose(LayerChecks& checks);
   void WaitQuietly() noexcept;
 
   ReloadStream& stream_;
@@ -101,7 +108,7 @@ class DeviceWork final : public StageWork {
   Download download_;
   std::vector<Awaited> reads_;
   DeviceStream::Ticket last_read_ = 0;  // reached when the last of reads_ is there
-  std::array<Faults, 2> faults_;        // of this layer and of the one before
+  std::array<LayerChecks, 2> checks_;   // of this layer and of the one before
   std::size_t current_ = 0;
 };
 

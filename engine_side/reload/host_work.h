@@ -1,6 +1,10 @@
 // The stages' work in host memory. It is done when a call returns.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <limits>
+
 #include "engine_side/reload/stage_work.h"
 #include "src/base/worker_pool.h"
 
@@ -20,6 +24,14 @@ class HostWork final : public StageWork {
                     const TensorSpec& parameter, std::byte* memory) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
+  void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                       std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override {
+    Quantize(recipe, rows, first_row, amax, outputs, place);
+  }
+  std::size_t MostArrivedBytes() const override { return std::numeric_limits<std::size_t>::max(); }
+  bool ChecksOnArrival() const override { return true; }
+  void CheckStored(const TensorSpec& /*spec*/, std::span<const std::byte> /*tensor*/,
+                   const PlacedMatrix& /*place*/) override {}
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
   void Rescale(std::span<std::byte> codes, float from, float to) override;
   void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override;

@@ -60,9 +60,9 @@ class KernelFiles {
 // Throws, before any byte moves, what LoadKernelFormat would throw because of names, dtypes and shapes.
 void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
 
-// Takes every kernel tensor exactly once, and closes each in the sink by itself. Throws, naming every tensor that is
-// missing, repeated, unexpected or of another shape, and on NaN or infinity, on a scale that cannot be right, and on
-// what `derived` refuses. Returns the manifest of what was loaded.
+// Takes every kernel tensor exactly once, and closes each in the sink by itself. Throws, counting the tensors that are
+// missing, repeated, unexpected or of another shape and naming five of each, and on NaN or infinity, on a scale that
+// cannot be right, and on what `derived` refuses. Returns the manifest of what was loaded.
 Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
                           DerivedCheck& derived, LayerSink& sink, StageWork& work, WorkerPool& pool);
 

@@ -91,7 +91,7 @@ bool ReloadPipeline::PieceAllowsDirect(const Piece& piece) const {
   const auto row_bytes = static_cast<std::uint64_t>(box.extent[box.rank - 1U] * BitsPerElement(planned.spec.dtype) / 8);
   const auto rows = static_cast<std::uint64_t>(box.extent[box.rank - 2U]);  // of each matrix that it fills
   const auto unit = static_cast<std::uint64_t>(std::max<std::int64_t>(parts_.recipes.Of(planned).row_granularity(), 1));
-  if (row_bytes == 0) return false;
+  if (row_bytes == 0 || unit * row_bytes > parts_.work.MostArrivedBytes()) return false;
   const auto fits = [&](std::uint64_t byte) { return byte % row_bytes == 0 && byte / row_bytes % rows % unit == 0; };
   return fits(piece.begin) && fits(piece.end);
 }
@@ -110,6 +110,7 @@ void ReloadPipeline::CloseInSink(const PlannedLayer& layer) {
 void ReloadPipeline::FinishInSink(std::uint32_t layer, StageClock::Scope& timing) {
   const PlannedLayer& planned = parts_.plan.layers()[layer];
   parts_.work.AwaitReads();
+  if (direct_[layer]) quantize_.CheckStored(planned);
   quantize_.CheckExponents(planned);
   part_scales_.Run(planned);
   derive_.Run(planned);
@@ -182,7 +183,7 @@ void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
     QuantizePiece(piece, AsMatrix(view, parameter.spec.dtype, parameter.spec.shape.back()));
   } else {
     const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
-    quantize_.CheckFinite(placement.parameter, source, view);
+    if (parts_.work.ChecksOnArrival()) quantize_.CheckFinite(placement.parameter, source, view);
     parts_.work.FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
                              parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
   }
@@ -193,7 +194,6 @@ void ReloadPipeline::QuantizePiece(const Piece& piece, const MatrixView& rows) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const Box& box = placement.destination;
   const std::size_t axis = box.rank - 2U;  // of rows
-  const std::int64_t matrix_rows = parts_.plan.parameters()[placement.parameter].spec.shape[axis];
   const std::int64_t first_matrix = axis == 0 ? 0 : box.begin[0];
   const std::int64_t packed_row = rows.cols * BitsPerElement(rows.dtype) / 8;
   std::int64_t row = static_cast<std::int64_t>(piece.begin) / packed_row;  // of the placement
@@ -201,7 +201,7 @@ void ReloadPipeline::QuantizePiece(const Piece& piece, const MatrixView& rows) {
     const std::int64_t in_matrix = row % box.extent[axis];
     const std::int64_t count = std::min(rows.rows - done, box.extent[axis] - in_matrix);
     const std::int64_t matrix = first_matrix + row / box.extent[axis];
-    quantize_.Run(placement.parameter, RowsOf(rows, done, count), matrix * matrix_rows + box.begin[axis] + in_matrix);
+    quantize_.RunArrived(placement.parameter, matrix, RowsOf(rows, done, count), box.begin[axis] + in_matrix);
     done += count;
     row += count;
   }
@@ -318,6 +318,7 @@ void ReloadPipeline::Finish() {
   }
   ProcessUnsuppliedLayers();
   LAYERCAST_CHECK(layers_done_ + layers_kept_ == parts_.plan.layers().size());  // nothing of an earlier version is left
+  const StageClock::Scope timing(clock_[Stage::kCommit]);
   parts_.work.Finish();
 }
 

@@ -112,6 +112,22 @@ void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, cons
   work_.Quantize(recipe, rows, first_row, amax, OutputsOf(parameter, matrix), {plan_, parameter, matrix});
 }
 
+void QuantizeStage::RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows,
+                               std::int64_t first_row) {
+  std::vector<float> row_amax;
+  const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
+  work_.QuantizeArrived(recipes_.Of(plan_.parameters()[parameter]), rows, first_row, amax, OutputsOf(parameter, matrix),
+                        {plan_, parameter, matrix});
+}
+
+void QuantizeStage::CheckStored(const PlannedLayer& layer) const {
+  for (std::uint32_t i = layer.first_parameter; i < layer.first_parameter + layer.num_parameters; ++i) {
+    const PlannedParameter& planned = plan_.parameters()[i];
+    if (planned.quantize) continue;
+    work_.CheckStored(planned.spec, sink_.BytesOf(layout_.TensorsOf(i).front()), {plan_, i, 0});
+  }
+}
+
 void QuantizeStage::CheckExponents(const PlannedLayer& layer) const {
   for (std::uint32_t i = layer.first_parameter; i < layer.first_parameter + layer.num_parameters; ++i) {
     const PlannedParameter& planned = plan_.parameters()[i];

@@ -26,10 +26,14 @@ class QuantizeStage {
   // its rows, or a piece that the recipe's granularity allows. Throws kCorrupt, naming layer, parameter and the first
   // NaN or infinity; on a device, a later call may throw it.
   void Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row);
+  // The same for rows of a view that arrived, which belong to one matrix.
+  void RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
 
   // Checks bytes that go to the sink as they are, or cast. Throws kCorrupt, naming layer, tensor and index within
   // `view`, if they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
   void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
+  // Where CheckFinite cannot look at what arrives: checks the layer's parameters that went to the sink unquantized.
+  void CheckStored(const PlannedLayer& layer) const;
   // Checks scales, which must be in host memory. Throws kCorrupt, likewise, if one is not a value that the parameter
   // may have.
   void CheckSign(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& scales) const;

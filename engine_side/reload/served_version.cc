@@ -1,9 +1,27 @@
 #include "engine_side/reload/served_version.h"
 
+#include <exception>
+
+#include "src/base/log.h"
+
 namespace layercast {
 
+namespace {
+
+// A rollback that fails now is no reason to refuse the version that comes, which may heal what is torn.
+bool PutsBack(Committer& committer) {
+  try {
+    return committer.RollBack();
+  } catch (const std::exception& error) {
+    log::error("putting the old version back: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
 void ServedVersion::Settle(Committer& committer) {
-  if (torn_ && !committer.RollBack()) return;
+  if (torn_ && !PutsBack(committer)) return;
   if (torn_ && !lost_) {
     torn_.reset();
     now_ = before_;

@@ -55,6 +55,16 @@ class StageWork {
   // throws an error that begins with the matrix's name.
   virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, const PlacedMatrix& place) = 0;
+  // The same for rows of a view, which are not materialized first. If they do not lie where the work is done, they are
+  // brought there, a multiple of the recipe's granularity at a time, for which MostArrivedBytes has room.
+  virtual void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
+                               const AmaxInput& amax, std::span<const KernelTensorView> outputs,
+                               const PlacedMatrix& place) = 0;
+  virtual std::size_t MostArrivedBytes() const = 0;
+  // Whether the host checks what goes to the sink unquantized before it gets there (QuantizeStage::CheckFinite). If
+  // not, CheckStored checks it there, when the parameter is whole, and throws as Quantize does.
+  virtual bool ChecksOnArrival() const = 0;
+  virtual void CheckStored(const TensorSpec& spec, std::span<const std::byte> tensor, const PlacedMatrix& place) = 0;
   // Checks exponents (e8m0) that came with their codes. A NaN among them is thrown as Quantize throws.
   virtual void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) = 0;
 

@@ -151,7 +151,7 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
                                                                  .work = work(),
                                                                  .pool = pool_,
                                                                  .failpoints = failpoints_,
-                                                                 .direct = options_.direct && !device_work_,
+                                                                 .direct = options_.direct,
                                                                  .buffer_limit = options_.buffer_limit},
                                       std::move(prepared), std::move(manifest), arrival.in_order, arrival.snapshot);
 }

@@ -20,7 +20,8 @@ enum class ServedBy : std::uint8_t {
   // request.
   kLargeEnough,
   // Those of the same size. So requests that were made once, in whatever order, allocate nothing when they are made
-  // again in that order. What is kept has been in use, but perhaps not at the same time.
+  // again in that order. What is kept has been in use, but perhaps not at the same time: ReleaseIdle bounds it. If
+  // there is no memory for a new block, all kept blocks are freed first.
   kSameSize,
 };
 
@@ -36,6 +37,8 @@ class CachingMemory final : public MemoryResource {
 
   // Frees the blocks that are kept and not in use.
   void Release();
+  // Frees those that nobody has used since the latest call of this.
+  void ReleaseIdle();
 
  private:
   struct BySize {
@@ -51,10 +54,15 @@ class CachingMemory final : public MemoryResource {
     bool operator()(const std::byte* address, const Buffer& block) const { return Before()(address, block.data()); }
   };
 
+  using Kept = std::multiset<Buffer, BySize>;
+  std::byte* Take(Kept& kept, std::size_t bytes);
+  Buffer NewBlock(std::size_t bytes);
+
   MemoryResource& upstream_;
   const ServedBy served_by_;
-  std::mutex mutex_;                    // guards what follows
-  std::multiset<Buffer, BySize> kept_;  // blocks move to and from used_ as nodes, so that Deallocate cannot fail
+  std::mutex mutex_;  // guards what follows
+  Kept kept_;         // blocks move to and from used_ as nodes, so that Deallocate cannot fail
+  Kept idle_;         // kept since before the latest ReleaseIdle
   std::set<Buffer, ByAddress> used_;
 };
 

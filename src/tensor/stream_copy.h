@@ -1,5 +1,5 @@
-// Copies bytes that are not read again soon: a trainer's into a snapshot, a version into its captured buffers, old bytes
-// into the undo log.
+// Copies many bytes, most of which would have left the caches before anybody reads them: a trainer's into a snapshot, a
+// version into its captured buffers, old bytes into the undo log.
 #pragma once
 
 #include <cstddef>

@@ -81,6 +81,41 @@ TEST_F(CachingMemoryTest, OfTheSameSizeAllocatesNothingForRequestsThatWereMadeBe
   EXPECT_EQ(upstream.current_bytes(), 170U);
 }
 
+TEST_F(CachingMemoryTest, GivesBackWhatNobodyUsedBetweenTwoCalls) {
+  CachingMemory same_size(upstream, ServedBy::kSameSize);
+  { const Buffer seldom(same_size, 100); }
+  const std::byte* address = Buffer(same_size, 10).data();
+  same_size.ReleaseIdle();
+  EXPECT_EQ(upstream.current_bytes(), 110U);
+  EXPECT_EQ(Buffer(same_size, 10).data(), address);
+  same_size.ReleaseIdle();
+  EXPECT_EQ(upstream.current_bytes(), 10U);
+}
+
+// Has room for so many bytes.
+struct LittleMemory final : MemoryResource {
+  explicit LittleMemory(std::size_t room) : left(room) {}
+  std::byte* Allocate(std::size_t bytes) override {
+    if (bytes > left) throw Error(ErrorCode::kResourceExhausted, "full");
+    left -= bytes;
+    return host.Allocate(bytes);
+  }
+  void Deallocate(std::byte* address, std::size_t bytes) noexcept override {
+    left += bytes;
+    host.Deallocate(address, bytes);
+  }
+  HostMemory host;
+  std::size_t left;
+};
+
+TEST(CachingMemory, OfTheSameSizeGivesBackWhatItKeepsBeforeThereIsTooLittle) {
+  LittleMemory little(150);
+  CachingMemory memory(little, ServedBy::kSameSize);
+  { const Buffer buffer(memory, 100); }
+  const Buffer other(memory, 60);
+  EXPECT_THROW(Buffer(memory, 100), Error);
+}
+
 TEST(CachingMemory, GivesEverythingBackInTheEnd) {
   HostMemory host;
   CountingMemory upstream(host);

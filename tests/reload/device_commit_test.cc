@@ -238,7 +238,9 @@ TEST_F(DeviceCommit, UndoTakesBackACommitThatSucceededHere) {
     DeviceRig rig(*device_, options);
     rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
     rig.receiver->ReloadWeights(EagerSource(rig.Version(2)));
+    const std::size_t allocations = device_->allocations();
     EXPECT_TRUE(rig.receiver->RollBack());
+    EXPECT_EQ(device_->allocations(), allocations) << "a device that is full must not keep the old version out";
     ExpectServes(rig, rig.Version(1));
   }
 }
@@ -254,18 +256,44 @@ TEST_F(DeviceCommit, UndoThatFailsHalfWayIsBegunAgain) {
   ExpectServes(rig, rig.Version(1));
 }
 
+TEST_F(DeviceCommit, AVersionThatLandsWholeHealsWhatCouldNotBePutBack) {
+  const ArmedFailpoints armed("commit.copy=throw@9,commit.undo=throw@4");
+  DeviceRig rig(*device_, {.model = {.recipe = "fp8_per_channel"}, .commit = CommitPolicy::kUndo});
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
+  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(rig.Version(2))); }), HasSubstr("commit.copy"));
+  EXPECT_TRUE(rig.receiver->torn());
+  rig.receiver->ReloadWeights(EagerSource(rig.Version(3)));
+  EXPECT_FALSE(rig.receiver->torn());
+  ExpectServes(rig, rig.Version(3));
+}
+
+// What a reload takes of a device, and the size of the version there.
+std::pair<std::size_t, std::size_t> PeakOf(const DeviceRigOptions& options) {
+  std::string why;
+  const auto device = testing::MakeTestDevice(why);
+  DeviceRig rig(*device, options);
+  const TempFolder folder;
+  testing::WriteCheckpoint(folder, rig.Version(1));
+  rig.receiver->ReloadWeights(FromPath(folder.path().string()));
+  return {device->peak_bytes(), rig.receiver->report().staged_bytes};
+}
+
 TEST_F(DeviceCommit, OnlyStagedKeepsASecondCopyOnTheDevice) {
-  const auto peak = [&](CommitPolicy policy) {
-    std::string why;
-    const auto device = testing::MakeTestDevice(why);
-    DeviceRig rig(*device, {.model = {.layers = 24}, .commit = policy});
-    rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
-    return std::pair(device->peak_bytes(), rig.receiver->report().staged_bytes);
-  };
-  const auto [staged, copy] = peak(CommitPolicy::kStaged);
+  const auto [staged, copy] = PeakOf({.model = {.layers = 24}});
   for (const CommitPolicy policy : testing::kLayerwise) {
-    EXPECT_LT(peak(policy).first + copy / 2, staged) << CommitPolicyName(policy);
+    EXPECT_LT(PeakOf({.model = {.layers = 24}, .commit = policy}).first + copy / 2, staged) << CommitPolicyName(policy);
   }
+}
+
+TEST_F(DeviceCommit, RowsThatAreQuantizedAsTheyArriveAreNotMaterialized) {
+  const DeviceRigOptions direct{.model = {.recipe = "fp8_per_channel"}, .chunk_bytes = 5000};
+  DeviceRigOptions buffered = direct;
+  buffered.direct = false;
+  std::size_t largest = 0;  // of the layers in full precision
+  for (const TensorSpec& spec : testing::SpecsOf(testing::RigWeights(direct.model, 1))) {
+    largest = std::max(largest, static_cast<std::size_t>(spec.num_bytes()));
+  }
+  EXPECT_LE(PeakOf(direct).first + largest, PeakOf(buffered).first);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct DeviceRigOptions {
   std::function<bool(const std::string& name)> on_host = [](const std::string&) { return false; };
   bool strided = false;  // matrices lie column by column, with gaps
   WeightLayout layout{};
+  bool direct = true;
 };
 
 // The table of an engine for a model. Resource; the device outlives it.
@@ -90,6 +91,7 @@ struct DeviceRig {
       : options(given), engine(device, *RigModel(given.model), given) {
     ReceiverOptions receiver_options;
     receiver_options.commit = given.commit;
+    receiver_options.direct = given.direct;
     receiver_options.threads = 1;
     receiver_options.chunk_bytes = given.chunk_bytes;
     receiver = std::make_unique<Receiver>(RigModel(given.model), given.model.parallel,

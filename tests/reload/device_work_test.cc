@@ -2,16 +2,21 @@
 // with a real one.
 #include "engine_side/reload/device_work.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <random>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine_side/reload/fuse_and_shard.h"
 #include "tests/device/device_test.h"
+#include "tests/reload/rig.h"
 
 namespace layercast {
 namespace {
@@ -83,6 +88,42 @@ TEST_F(DeviceWorkTest, PutsWholeRowsIntoColumnsOfAParameter) {
   std::vector<std::byte> brought(expected.size());
   device_->Carry(PackedAt(memory.data(), brought.size(), 1), brought.data());
   EXPECT_TRUE(brought == expected);
+}
+
+// Nothing of a layer is closed in which something is wrong.
+void ExpectRefused(DeviceWork& work, const std::string& what) {
+  bool closed = false;
+  work.EndLayer([&] { closed = true; });
+  EXPECT_THAT(testing::ErrorOf([&] { work.Finish(); }, ErrorCode::kCorrupt), ::testing::HasSubstr(what));
+  EXPECT_FALSE(closed);
+  work.Drop();
+  work.EndLayer([&] { closed = true; });
+  work.Finish();
+  EXPECT_TRUE(closed) << "the next one is good";
+}
+
+TEST_F(DeviceWorkTest, NamesWhatIsWrongInRowsThatArriveAndInWhatIsStoredAsItIs) {
+  const auto stream = device_->Opener()(kDevice);
+  WorkerPool pool(1);
+  DeviceWork work(*stream, pool, kBlockBytes);
+  const testing::Rig rig;
+  const PlacedMatrix place{rig.plan, 0, 0};
+  constexpr std::int64_t kHeight = 8;  // of which two fit a block
+  constexpr std::int64_t kWidth = 100;
+  std::vector<std::uint16_t> values(kHeight * kWidth, 0x3F80);  // 1, in bf16
+  values[5 * kWidth + 7] = 0x7FC0;
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  const Buffer codes(stream->memory(), values.size());
+  const Buffer scales(stream->memory(), kHeight * sizeof(float));
+  const KernelTensorView outputs[] = {{kHeight, kWidth, codes.data()}, {kHeight, 1, scales.data()}};
+  work.QuantizeArrived(*MakeRecipe("fp8_per_channel"), {DType::kBF16, bytes.data(), kHeight, kWidth, kWidth * 2}, 0, {},
+                       outputs, place);
+  ExpectRefused(work, place.ToString() + ": the weight has NaN at row 5, column 7");
+
+  const Buffer stored(stream->memory(), bytes.size());
+  work.Write(AsView(bytes), stored.data());
+  work.CheckStored({"w", DType::kBF16, {kHeight, kWidth}}, stored.span(), place);
+  ExpectRefused(work, place.ToString() + ": the weight has NaN at row 5, column 7");
 }
 
 // A channel's kernels may run by then, which wait for their peers, and pinned memory for them.
