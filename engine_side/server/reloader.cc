@@ -161,15 +161,13 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
 Version Reloader::CommitOnRanks(Deadline deadline) {
   const std::optional<Version> before = version();
   const Json staged = report_.at("version");
-  const std::uint64_t begun_by = ranks_.generation();
   RankCommitOutcome outcome = commit_.Run(attempt_, own_versions_, ServedDigests(), deadline);
   committed_by_ = ranks_.generation();
-  const bool lost = committed_by_ != begun_by && !ranks_.weights_outlive_ranks();  // LoseWeights has said so
   if (!outcome.ranks.error) KeepWhatWasStaged(outcome.ranks.reports);
   if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
   if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // all ranks are lost
   const Version version = VersionFromJson(report_.at("version"));
-  if (outcome.torn && !lost) Tear(LastWhole(), version, outcome.ranks.error->what());
+  if (outcome.torn) Tear(LastWhole(), version, outcome.ranks.error->what());
   if (outcome.ranks.error) {
     if (!outcome.torn) ServeOldVersionAgain();
     throw Error(*outcome.ranks.error);
@@ -279,6 +277,7 @@ void Reloader::Serve(const std::optional<Version>& expected, const Version& vers
   version_ = version;
   rank_digests_ = std::move(digests);
   torn_.reset();
+  lost_ = false;
 }
 
 bool Reloader::ServesOrIsTorn() const {
@@ -293,6 +292,7 @@ Reloader::Whole Reloader::LastWhole() const {
 
 void Reloader::Tear(const Whole& from, const Version& to, const std::string& why) {
   const std::lock_guard lock(mutex_);
+  if (lost_) return;  // which says more
   torn_ = NotWhole{from.version, to};
   version_.reset();
   rank_digests_ = from.digests;
@@ -303,6 +303,7 @@ void Reloader::Tear(const Whole& from, const Version& to, const std::string& why
 void Reloader::LoseWeights() {
   const std::lock_guard lock(mutex_);
   if (!version_ && !torn_) return;  // nothing was served yet
+  lost_ = true;
   torn_ = NotWhole{torn_ ? torn_->from : version_, std::nullopt};
   version_.reset();
   if (state_ == "serving") state_ = "torn";

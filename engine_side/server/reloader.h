@@ -84,6 +84,7 @@ class Reloader {
   std::string state_ = "loading";      // guarded by mutex_
   std::optional<Version> version_;     // guarded by mutex_; empty while torn
   std::optional<NotWhole> torn_;       // guarded by mutex_
+  bool lost_ = false;                  // the weights went with their processes, and no version landed since; likewise
   Json rank_digests_ = Json::array();  // of version_, or while torn of the version before; guarded by mutex_
   Json last_report_;                   // guarded by mutex_
   Json last_error_;                    // guarded by mutex_
