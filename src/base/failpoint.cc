@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +16,19 @@
 
 namespace layercast {
 namespace {
+
+// What docs/cli.md lists.
+constexpr std::array<std::string_view, 12> kNames = {
+    "send.chunk",     "send.tensor", "serve.chunk", "receive.chunk",  "layer_buffer", "materialize",
+    "fuse_and_shard", "quantize",    "verify",      "commit.prepare", "commit.copy",  "commit.undo"};
+
+void CheckName(std::string_view name) {
+  if (std::ranges::find(kNames, name) != kNames.end()) return;
+  std::string known;
+  for (const std::string_view one : kNames) known += (known.empty() ? "" : ", ") + std::string(one);
+  throw Error(ErrorCode::kInvalidArgument,
+              "LAYERCAST_FAILPOINTS: expected one of " + known + ", got '" + std::string(name) + "'");
+}
 
 [[noreturn]] void Malformed(std::string_view item) {
   throw Error(
@@ -39,7 +55,9 @@ FailPoints::FailPoints(std::string_view specification, std::string_view role) {
       if (parsed.ec != std::errc() || parsed.ptr != item.data() + item.size() || skip < 0) Malformed(item);
     }
     std::string_view name = item.substr(0, equals);
-    if (const std::size_t colon = name.find(':'); colon != std::string_view::npos) {
+    const std::size_t colon = name.find(':');
+    CheckName(colon == std::string_view::npos ? name : name.substr(colon + 1));
+    if (colon != std::string_view::npos) {
       if (name.substr(0, colon) != role) continue;
       name.remove_prefix(colon + 1);
     }

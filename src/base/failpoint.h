@@ -16,7 +16,7 @@ namespace layercast {
 class FailPoints {
  public:
   FailPoints() = default;
-  // Throws kInvalidArgument on a malformed specification.
+  // Throws kInvalidArgument on a malformed specification, and on a name that no failpoint has, whatever the role.
   explicit FailPoints(std::string_view specification, std::string_view role = {});
   static FailPoints FromEnvironment(std::string_view role = {});
 

@@ -1,20 +1,22 @@
 #include "src/base/failpoint.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "layercast/error.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
 
 TEST(FailPoints, FireOnceAfterTheirSkips) {
-  FailPoints points("stage.quantize=corrupt@2,session.fetch=throw");
-  EXPECT_FALSE(points.Hit("stage.quantize"));
-  EXPECT_FALSE(points.Hit("stage.quantize"));
-  EXPECT_TRUE(points.Hit("stage.quantize"));
-  EXPECT_FALSE(points.Hit("stage.quantize"));
-  EXPECT_THROW(points.Hit("session.fetch"), Error);
-  EXPECT_FALSE(points.Hit("not armed"));
+  FailPoints points("quantize=corrupt@2,commit.copy=throw");
+  EXPECT_FALSE(points.Hit("quantize"));
+  EXPECT_FALSE(points.Hit("quantize"));
+  EXPECT_TRUE(points.Hit("quantize"));
+  EXPECT_FALSE(points.Hit("quantize"));
+  EXPECT_THROW(points.Hit("commit.copy"), Error);
+  EXPECT_FALSE(points.Hit("verify")) << "it is not armed";
 }
 
 TEST(FailPoints, AreArmedInTheProcessTheyNameAlone) {
@@ -43,9 +45,16 @@ TEST(FailPoints, AreNeitherCountedNorDisturbedWhileTheyAreSuspended) {
 }
 
 TEST(FailPoints, RefuseWhatTheyDoNotUnderstand) {
-  EXPECT_THROW(FailPoints("stage.quantize"), Error);
-  EXPECT_THROW(FailPoints("stage.quantize=explode"), Error);
-  EXPECT_THROW(FailPoints("stage.quantize=kill@soon"), Error);
+  EXPECT_THROW(FailPoints("quantize"), Error);
+  EXPECT_THROW(FailPoints("quantize=explode"), Error);
+  EXPECT_THROW(FailPoints("quantize=kill@soon"), Error);
+}
+
+TEST(FailPoints, RefuseAMisspeltNameWhoseverItIs) {
+  for (const char* specification : {"quantise=throw", "rank1:quantise=throw", "verify=throw,rank1:quantise=kill"}) {
+    EXPECT_THAT(testing::ErrorOf([&] { FailPoints(specification, "rank0"); }),
+                ::testing::AllOf(::testing::HasSubstr("got 'quantise'"), ::testing::HasSubstr("commit.copy")));
+  }
 }
 
 }  // namespace
