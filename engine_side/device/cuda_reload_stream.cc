@@ -95,7 +95,7 @@ class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
   }
 
  private:
-  void CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault);
+  void CopyChecked(const CudaMatrix& piece, std::byte* to, std::uint64_t* fault);
   CudaTensorAmax AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault);
 
   Buffer amax_;  // of one weight at a time: the stream keeps its uses apart
@@ -105,30 +105,29 @@ void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
                                 const AmaxInput& amax, std::span<const KernelTensorView> outputs,
                                 std::uint64_t* fault_word) {
   const OnCudaDevice scope(stream().device());
-  if (recipe.name() == "none") {
-    LAYERCAST_CHECK(first_row == 0);
-    return CopyChecked(rows, outputs[0].data, fault_word);
-  }
+  const CudaMatrix piece{rows.dtype, rows.data, rows.rows, rows.cols, rows.row_stride, first_row};
+  if (recipe.name() == "none") return CopyChecked(piece, outputs[0].data, fault_word);
   const CudaRecipe& kernel = CudaRecipeOf(recipe.name());
   auto* const fault = reinterpret_cast<CudaFaultWord*>(fault_word);
-  const CudaMatrix piece{rows.dtype, rows.data, rows.rows, rows.cols, rows.row_stride, first_row};
+  // The magnitude of a piece is not the whole weight's.
+  LAYERCAST_CHECK(!kernel.of_whole_amax || amax.tensor >= 0.0F || rows.rows == outputs[0].rows);
   const CudaTensorAmax whole = kernel.of_whole_amax ? AmaxOf(piece, amax.tensor, fault) : CudaTensorAmax{};
   const float* const row_amax = amax.rows.empty() ? nullptr : amax.rows.data();
   kernel.quantize({piece, recipe.options(), whole, row_amax, outputs, fault, stream().handle()});
 }
 
-// Copies rows, and looks for NaN and infinity in them. Types that the kernel of `none` does not take are checked by a
-// kernel of their own first; integers are all finite.
-void CudaReloadStream::CopyChecked(const MatrixView& rows, std::byte* to, std::uint64_t* fault) {
-  const DType dtype = rows.dtype;
+// Copies rows of the tensor at `to`, and looks for NaN and infinity in them. Types that the kernel of `none` does not
+// take come as whole parameters, and are checked by a kernel of their own first; integers are all finite.
+void CudaReloadStream::CopyChecked(const CudaMatrix& piece, std::byte* to, std::uint64_t* fault) {
+  const DType dtype = piece.dtype;
   if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) {
-    return CudaCopy({dtype, rows.data, rows.rows, rows.cols, rows.row_stride, 0}, to,
-                    reinterpret_cast<CudaFaultWord*>(fault), stream().handle());
+    return CudaCopy(piece, to, reinterpret_cast<CudaFaultWord*>(fault), stream().handle());
   }
-  const std::int64_t row_bytes = rows.cols * BitsPerElement(dtype) / 8;
-  LAYERCAST_CHECK(rows.row_stride == row_bytes);  // a whole parameter
-  FindNonFinite(dtype, rows.data, rows.rows * rows.cols, fault);
-  if (row_bytes * rows.rows != 0) Copy(rows.data, to, static_cast<std::size_t>(row_bytes * rows.rows));
+  const std::int64_t row_bytes = piece.cols * BitsPerElement(dtype) / 8;
+  LAYERCAST_CHECK(piece.first_row == 0 && piece.row_stride == row_bytes);
+  const auto* const from = static_cast<const std::byte*>(piece.data);
+  FindNonFinite(dtype, from, piece.rows * piece.cols, fault);
+  if (row_bytes * piece.rows != 0) Copy(from, to, static_cast<std::size_t>(row_bytes * piece.rows));
 }
 
 CudaTensorAmax CudaReloadStream::AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault) {

@@ -317,6 +317,7 @@ void Reloader::ServeOldVersionAgain() {
   if (!torn_) return;
   version_ = torn_->from;
   torn_.reset();
+  lost_ = false;
   generator_.SetTorn({});
 }
 
