@@ -2,7 +2,6 @@
 // stager, which has at most one at a time. Resource; one thread only.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,45 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/plan/piece.h"
 #include "engine_side/reload/pipeline.h"
+#include "engine_side/reload/prepared_layout.h"
 #include "layercast/report.h"
 #include "layercast/weights_iterator.h"
 #include "src/session/fetch.h"
 
 namespace layercast {
 
-// What is made once for a layout of tensors, and replayed for every version that has it. Immutable.
-struct PreparedLayout {
-  // `of` is the plan that was made for `manifest`. `kernel` is the kernel layout of the model in full precision.
-  PreparedLayout(LoadPlan of, const Manifest& manifest, const KernelLayout& kernel, const LayerRecipes& recipes,
-                 std::uint64_t chunk_bytes);
-
-  LoadPlan plan;
-  KernelLayout kernel;                                     // KernelLayout::For the plan
-  PlannedSchedule snapshot;                                // its chunks gather small tensors
-  PlannedSchedule stream;                                  // a chunk is of one tensor; Take cuts tensors by it too
-  std::vector<std::vector<std::uint32_t>> stream_regions;  // by tensor: indices into stream.pieces
-  std::vector<AmaxRequest> amax_requests;                  // of whole tensors; sorted by tensor
-  // An amax request as a session sends it. If publishers hold a tensor in parts, each part has a request of its own,
-  // which names the part by its number.
-  struct PartRequest {
-    AmaxRequest request;
-    std::uint32_t tensor = 0;  // the tensor that it is a part of
-    Box box;                   // of that tensor
-  };
-  std::vector<PartRequest> part_requests;  // sorted by part number
-  // If publishers hold tensors in parts: which tensor a part number belongs to, and which of the tensor's parts it is.
-  struct PartPlace {
-    std::uint32_t tensor = 0;
-    std::size_t part = 0;
-  };
-  std::map<std::uint32_t, PartPlace> part_places;  // by part number; without empty parts
-  std::vector<AmaxRequest> SessionRequests() const;
-
- private:
-  void SayWhenNeeded();
-  void ShareRequests(const Manifest& manifest);
+// How a version's tensors come. Value.
+struct Arrival {
+  std::string from{};     // "publisher tcp://...", for errors; empty if this process's caller brings it
+  bool in_order = false;  // tensors come in the plan's order, so that layers may be processed directly
+  bool snapshot = false;  // it comes from a publisher's snapshot, whose schedule it has; otherwise a stream's
 };
 
 class ReloadAttempt final : public FetchSink {
@@ -64,10 +37,9 @@ class ReloadAttempt final : public FetchSink {
     bool direct;  // whether layers may be processed directly
     std::uint64_t buffer_limit;
   };
-  // `prepared` was made for the manifest's layout. `in_order` says that pieces come in the plan's order, so that layers
-  // may be processed directly. `snapshot` chooses between the schedules of a snapshot and of a stream.
+  // `prepared` was made for the manifest's layout.
   ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared, Manifest manifest,
-                bool in_order, bool snapshot);
+                const Arrival& arrival);
 
   // Takes a whole tensor, from files or an iterator.
   void Take(const NamedTensor& tensor);
@@ -98,7 +70,7 @@ class ReloadAttempt final : public FetchSink {
   bool Comparable(std::uint32_t tensor, std::uint32_t other) const;
 
   const Environment environment_;
-  const std::shared_ptr<const PreparedLayout> prepared_;  // the second owner is the receiver's cache
+  const std::shared_ptr<const PreparedLayout> prepared_;  // the second owner is the stager, for the next such version
   const Manifest manifest_;
   const bool snapshot_;
   ReloadPipeline pipeline_;

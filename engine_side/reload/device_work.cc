@@ -166,10 +166,10 @@ void DeviceWork::CopyWhole(const Piece& piece, const RegionView& view, std::byte
   }
 }
 
-void DeviceWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+void DeviceWork::Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
                           std::span<const KernelTensorView> outputs, const PlacedMatrix& place) {
   Buffer row_amax;
-  stream_.Quantize(recipe, rows, first_row, OnDevice(amax, row_amax, place), outputs, WordForWeight(place, rows.cols));
+  stream_.Quantize(recipe, matrix, 0, OnDevice(amax, row_amax, place), outputs, WordForWeight(place, matrix.cols));
 }
 
 // Rows are quantized from a chunk on the device, or from the upload ring.
@@ -301,8 +301,7 @@ void DeviceWork::CheckAndClose(LayerChecks& checks) {
 void DeviceWork::Finish() {
   for (LayerChecks& checks : checks_) CheckAndClose(checks);
   stream_.Wait(stream_.Record());
-  layer_memory_.ReleaseIdle();
-  pinned_memory_.ReleaseIdle();
+  layer_memory_.ReleaseIdle();  // pinned memory is kept: a channel's kernels may run when it is asked for again
 }
 
 void DeviceWork::Drop() {

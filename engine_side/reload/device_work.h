@@ -41,7 +41,7 @@ class DeviceWork final : public StageWork {
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
   void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                     const TensorSpec& parameter, std::byte* memory) override;
-  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+  void Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                        std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;

@@ -31,8 +31,9 @@ void HostWork::FuseAndShard(const Placement& placement, const Piece& piece, DTyp
   layercast::FuseAndShard(placement, piece, source, view, parameter, memory);
 }
 
-void HostWork::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
-                        std::span<const KernelTensorView> outputs, const PlacedMatrix& place) {
+void HostWork::QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
+                               const AmaxInput& amax, std::span<const KernelTensorView> outputs,
+                               const PlacedMatrix& place) {
   try {
     recipe.Quantize(rows, first_row, amax, outputs, pool_);
   } catch (const Error& error) {

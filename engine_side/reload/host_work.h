@@ -22,12 +22,12 @@ class HostWork final : public StageWork {
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
   void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                     const TensorSpec& parameter, std::byte* memory) override;
-  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
-                std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
-  void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
-                       std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override {
-    Quantize(recipe, rows, first_row, amax, outputs, place);
+  void Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override {
+    QuantizeArrived(recipe, matrix, 0, amax, outputs, place);
   }
+  void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                       std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   std::size_t MostArrivedBytes() const override { return std::numeric_limits<std::size_t>::max(); }
   bool ChecksOnArrival() const override { return true; }
   void CheckStored(const TensorSpec& /*spec*/, std::span<const std::byte> /*tensor*/,

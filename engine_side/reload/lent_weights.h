@@ -10,7 +10,7 @@
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_sink.h"
 #include "engine_side/reload/stage_work.h"
-#include "src/session/fetch.h"
+#include "src/session/fetch_sink.h"
 #include "src/tensor/manifest.h"
 #include "src/wire/schedule.h"
 

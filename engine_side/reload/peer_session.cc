@@ -28,18 +28,18 @@ PeerSession::PeerSession(const Environment& environment, std::vector<std::unique
 MergedVersion PeerSession::Open(PeerRequest request) {
   request_ = std::move(request);
   MergedVersion merged = Connect(request_->lineage, request_->step);
-  offered_ = OfferOf(merged);
+  planned_for_ = PlannedForOf(merged);
   return merged;
 }
 
 void PeerSession::Reach() {
   if (session_ != nullptr || !request_) return;
   try {
-    const Offer found = OfferOf(Connect(offered_.version.lineage, offered_.version.step));
-    if (found == offered_) return;
-    const bool same_version = found.version == offered_.version;
+    const PlannedFor found = PlannedForOf(Connect(planned_for_.version.lineage, planned_for_.version.step));
+    if (found == planned_for_) return;
+    const bool same_version = found.version == planned_for_.version;
     throw Error(ErrorCode::kFailedPrecondition,
-                Peers() + ": expected to find " + offered_.version.ToString() + " again, got " +
+                Peers() + ": expected to find " + planned_for_.version.ToString() + " again, got " +
                     (same_version ? "it with its tensors in another order, or cut in other parts: reload it anew"
                                   : found.version.ToString()));
   } catch (...) {
@@ -48,7 +48,7 @@ void PeerSession::Reach() {
   }
 }
 
-PeerSession::Offer PeerSession::OfferOf(const MergedVersion& merged) const {
+PeerSession::PlannedFor PeerSession::PlannedForOf(const MergedVersion& merged) const {
   return {merged.manifest.version(), merged.manifest.layout_digest(), merged.parts, session_->mode()};
 }
 
@@ -106,7 +106,7 @@ FetchOptions PeerSession::HowToFetch() {
 }
 
 void PeerSession::DescribeChannel() {
-  const ChannelUse& channel = session_->channel();
+  const ChannelUse channel = session_->stats().channel;
   ReloadReport& report = environment_.report;
   report.channel = channel.name;
   report.channel_lane = channel.lane;

@@ -16,6 +16,7 @@
 #include "layercast/report.h"
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"
+#include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
 #include "src/session/relay.h"
 #include "src/transport/channel.h"
@@ -50,17 +51,18 @@ class PeerSession {
 
   // Connects, and returns what the peers offer as one version. Throws what FetchSession::Open and Merge throw.
   MergedVersion Open(PeerRequest request);
-  // Release closes the session with the peers. Reach opens it again, perhaps much later. It throws kFailedPrecondition
+  // LetGo closes the session with the peers. Reach opens it again, perhaps much later. It throws kFailedPrecondition
   // if they no longer offer what was opened, tensor by tensor, because plan and scales were made for that. Reach may be
   // called again after it threw.
-  void Release() { session_.reset(); }
+  void LetGo() { session_.reset(); }
   void Reach();
   // Moves everything that `schedule` lists from the open session into the sink.
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
+  // Ends the session for good: Reach then does nothing.
   void Close();
 
   // What the open session is for.
-  const Version& offered() const { return offered_.version; }
+  const Version& offered() const { return planned_for_.version; }
   bool is_snapshot() const { return session_->mode() == PublishMode::kSnapshot; }
   const std::vector<Manifest>& manifests() const { return session_->manifests(); }
   // "publisher tcp://...", for errors.
@@ -73,14 +75,14 @@ class PeerSession {
  private:
   // What a plan was made for. That is more than the version, which says neither in which order the tensors are, nor who
   // holds which parts of them.
-  struct Offer {
+  struct PlannedFor {
     Version version;
     Digest layout;
     HeldParts parts;
     PublishMode mode;
-    bool operator==(const Offer&) const = default;
+    bool operator==(const PlannedFor&) const = default;
   };
-  Offer OfferOf(const MergedVersion& merged) const;
+  PlannedFor PlannedForOf(const MergedVersion& merged) const;
   MergedVersion Connect(const std::string& lineage, std::optional<std::uint64_t> step);
   FetchOptions HowToFetch();
   void DescribeChannel();
@@ -97,7 +99,7 @@ class PeerSession {
   std::optional<PeerRequest> request_;  // empty unless something is open
   Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));
   std::unique_ptr<FetchSession> session_;
-  Offer offered_;
+  PlannedFor planned_for_;
 };
 
 }  // namespace layercast

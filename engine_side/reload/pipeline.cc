@@ -59,6 +59,7 @@ bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
   const PlannedParameter& planned = parts_.plan.parameters()[parameter];
   if (!planned.quantize) return true;
   if (parts_.recipes.Of(planned).row_granularity() <= 0 || !planned.padding.empty()) return false;
+  if (planned.spec.num_elements() == 0) return false;  // no piece comes of it, and it may have scales all the same
   // A scale of the whole weight must be known before its first row is.
   return parts_.recipes.Of(planned).Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.IsAnnounced(parameter);
 }
@@ -266,7 +267,7 @@ void ReloadPipeline::QuantizeLayer(std::uint32_t layer) {
   const MaterializedLayer& memory = *buffer_.MemoryOf(layer);
   for (std::uint32_t i = 0; i < planned.num_parameters; ++i) {
     const std::uint32_t parameter = planned.first_parameter + i;
-    quantize_.Run(parameter, AsMatrix(parts_.plan.parameters()[parameter].spec, memory.parameters[i].data()), 0);
+    quantize_.Run(parameter, memory.parameters[i].data());
   }
 }
 

@@ -14,7 +14,7 @@
 
 #include "layercast/weights_iterator.h"
 #include "src/base/stop_check.h"
-#include "src/session/fetch.h"
+#include "src/session/fetch_sink.h"
 
 namespace layercast {
 

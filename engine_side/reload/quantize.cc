@@ -89,27 +89,22 @@ AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, st
                                                ", which did not come with it");
 }
 
-void QuantizeStage::Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row) {
-  const MatrixStack stack = StackOf(plan_.parameters()[parameter]);
-  if (stack.rows == 0) {  // no rows, but scales all the same
-    for (std::int64_t matrix = 0; matrix < stack.count; ++matrix) RunMatrix(parameter, matrix, rows, 0);
-    return;
-  }
-  for (std::int64_t done = 0; done < rows.rows;) {
-    const std::int64_t row = first_row + done;
-    const std::int64_t count = std::min(rows.rows - done, stack.rows - row % stack.rows);
-    RunMatrix(parameter, row / stack.rows, RowsOf(rows, done, count), row % stack.rows);
-    done += count;
+void QuantizeStage::Run(std::uint32_t parameter, const std::byte* values) {
+  const PlannedParameter& planned = plan_.parameters()[parameter];
+  const MatrixStack stack = StackOf(planned);
+  const MatrixView all = AsMatrix(planned.spec, values);
+  if (all.rows == 0 && stack.rows != 0) return;                    // rows of no elements
+  for (std::int64_t matrix = 0; matrix < stack.count; ++matrix) {  // without rows it has scales all the same
+    RunMatrix(parameter, matrix, RowsOf(all, matrix * stack.rows, stack.rows));
   }
 }
 
-void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows,
-                              std::int64_t first_row) {
+void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& values) {
   std::vector<float> row_amax;
   const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
   const PlannedParameter& planned = plan_.parameters()[parameter];
   const Recipe& recipe = planned.quantize ? recipes_.Of(planned) : *copy_;
-  work_.Quantize(recipe, rows, first_row, amax, OutputsOf(parameter, matrix), {plan_, parameter, matrix});
+  work_.Quantize(recipe, values, amax, OutputsOf(parameter, matrix), {plan_, parameter, matrix});
 }
 
 void QuantizeStage::RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows,

@@ -22,11 +22,11 @@ class QuantizeStage {
   QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes, const AmaxTable& amax,
                 const LayerSink& sink, StageWork& work, WorkerPool& pool);
 
-  // Quantizes rows [first_row, first_row + rows) of a parameter, counted through all of its matrices. These are all of
-  // its rows, or a piece that the recipe's granularity allows. Throws kCorrupt, naming layer, parameter and the first
-  // NaN or infinity; on a device, a later call may throw it.
-  void Run(std::uint32_t parameter, const MatrixView& rows, std::int64_t first_row);
-  // The same for rows of a view that arrived, which belong to one matrix.
+  // Quantizes a materialized parameter, all matrices of it. Throws kCorrupt, naming layer, parameter and the first NaN
+  // or infinity; on a device, a later call may throw it.
+  void Run(std::uint32_t parameter, const std::byte* values);
+  // The same for rows [first_row, first_row + rows) of one matrix, as they arrived: a piece that the recipe's
+  // granularity allows.
   void RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
 
   // Checks bytes that go to the sink as they are, or cast. Throws kCorrupt, naming layer, tensor and index within
@@ -47,7 +47,7 @@ class QuantizeStage {
 
  private:
   std::string WordsFor(std::uint32_t parameter, const TensorSpec& tensor) const;
-  void RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
+  void RunMatrix(std::uint32_t parameter, std::int64_t matrix, const MatrixView& values);
   AmaxInput AmaxOf(std::uint32_t parameter, std::int64_t matrix, std::vector<float>& rows) const;
   // The kernel tensors of one matrix, in the sink. Valid until the next call.
   std::span<const KernelTensorView> OutputsOf(std::uint32_t parameter, std::int64_t matrix);

@@ -72,7 +72,7 @@ class Receiver::Impl {
 
   // Closes the session with the publisher until Prepare, which may come much later: a publisher expects to hear from
   // the receivers that it has.
-  void LetGoOfPublisher() { stager_.Release(); }
+  void LetGoOfPublisher() { stager_.LetGo(); }
 
   void Prepare() {
     CheckStaged();

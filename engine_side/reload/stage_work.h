@@ -51,9 +51,9 @@ class StageWork {
   // Stage 3 (fuse_and_shard.h).
   virtual void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                             const TensorSpec& parameter, std::byte* memory) = 0;
-  // Stage 4, for rows of one matrix: see Recipe::Quantize. If a value is wrong, this call, or EndLayer or Finish,
-  // throws an error that begins with the matrix's name.
-  virtual void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+  // Stage 4, for a matrix that was materialized: see Recipe::Quantize. If a value is wrong, this call, or EndLayer or
+  // Finish, throws an error that begins with the matrix's name.
+  virtual void Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, const PlacedMatrix& place) = 0;
   // The same for rows of a view, which are not materialized first. If they do not lie where the work is done, they are
   // brought there, a multiple of the recipe's granularity at a time, for which MostArrivedBytes has room.

@@ -144,16 +144,15 @@ void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts p
 
 void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival) {
   report_.staged_bytes = layout().staged_bytes();
-  attempt_ =
-      std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
-                                                                 .recipes = recipes_,
-                                                                 .sink = BeginWriting(),
-                                                                 .work = work(),
-                                                                 .pool = pool_,
-                                                                 .failpoints = failpoints_,
-                                                                 .direct = options_.direct,
-                                                                 .buffer_limit = options_.buffer_limit},
-                                      std::move(prepared), std::move(manifest), arrival.in_order, arrival.snapshot);
+  attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
+                                                                        .recipes = recipes_,
+                                                                        .sink = BeginWriting(),
+                                                                        .work = work(),
+                                                                        .pool = pool_,
+                                                                        .failpoints = failpoints_,
+                                                                        .direct = options_.direct,
+                                                                        .buffer_limit = options_.buffer_limit},
+                                             std::move(prepared), std::move(manifest), arrival);
 }
 
 // To be called when the attempt has everything, so that the committer holds a whole version.
@@ -174,10 +173,14 @@ StagedVersion Stager::Digested(const Version& version) {
   return {version, committer().digest()};
 }
 
+LoadPlan Stager::FullPrecisionPlan() const {
+  TakeInFullPrecision(*model_);
+  return LoadPlan::WithoutTensors(*model_);
+}
+
 const KernelLayout& Stager::layout() {
   if (!layout_) {
-    TakeInFullPrecision(*model_);
-    layout_.emplace(LoadPlan::WithoutTensors(*model_), recipes_, captured_, quantization_.layout);
+    layout_.emplace(FullPrecisionPlan(), recipes_, captured_, quantization_.layout);
   }
   return *layout_;
 }

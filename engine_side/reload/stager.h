@@ -40,9 +40,9 @@ class Stager {
   // here. `attempt` is as in Receiver::Stage, and `origin` is what FromOrigin reads again. Once `stop` is requested,
   // this and Receive soon end in kCancelled.
   void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop = {});
-  // Release closes the session with a publisher. Reach opens it again, perhaps much later. Reach throws if the
+  // LetGo closes the session with a publisher. Reach opens it again, perhaps much later. Reach throws if the
   // publisher cannot be reached any more, or no longer offers the version.
-  void Release() { peers_.Release(); }
+  void LetGo() { peers_.LetGo(); }
   void Reach() { peers_.Reach(); }
   // Moves the bytes of the source that Open has opened, through the pipeline to the committer.
   StagedVersion Receive();
@@ -76,11 +76,6 @@ class Stager {
   StagedVersion ReceiveLent(const Version& version, const Digest& served_digest);
   void DescribeKernelTensors(std::uint64_t bytes);
 
-  struct Arrival {
-    std::string from{};     // "publisher tcp://...", for errors; empty if this process's caller brings it
-    bool in_order = false;  // tensors come in the plan's order
-    bool snapshot = false;  // it comes from a publisher's snapshot
-  };
   void BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts = {});
   void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival);
   void TakeAll(WeightsIterator& weights);
@@ -94,6 +89,8 @@ class Stager {
   // The sink for the layers of a new version, which replaces what is staged.
   LayerSink& BeginWriting();
   StageWork& work();
+  // The plan of the model's parameters as they are before any version says in which form they come.
+  LoadPlan FullPrecisionPlan() const;
   // The engine's kernel tensors. They are the same for every version, in whatever form the version comes.
   const KernelLayout& layout();
   std::shared_ptr<const PreparedLayout> Prepare(const Manifest& manifest, HeldParts parts);

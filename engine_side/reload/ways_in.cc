@@ -60,9 +60,8 @@ void Stager::OpenDummy() {
   const std::uint64_t seed = source_.seed;
   report_.channel = "dummy";
   report_.version = Manifest("dummy", seed, {}).version();
-  TakeInFullPrecision(*model_);
   const KernelLayout& kernel = layout();
-  auto parameters = std::make_shared<const LoadPlan>(LoadPlan::WithoutTensors(*model_));
+  auto parameters = std::make_shared<const LoadPlan>(FullPrecisionPlan());
   std::vector<TensorSpec> specs;
   for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);
   Manifest manifest = Manifest::OfSpecs("dummy", seed, specs);
@@ -141,6 +140,7 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
   LentTensors sink(manifest, schedule, layout(), BeginWriting(), work());
   peers_.Fetch(schedule, {}, sink);
   sink.Finish();
+  work().Finish();
   DescribeKernelTensors(schedule.total_bytes());
   StagedVersion staged = Digested(version);
   if (staged.digest == served_digest) return staged;
@@ -150,10 +150,10 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
 }
 
 StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage) {
-  TakeInFullPrecision(*model_);
-  const LoadPlan plan = LoadPlan::WithoutTensors(*model_);
+  const LoadPlan plan = FullPrecisionPlan();
   DerivedCheck derived(plan, layout(), recipes_, layer_memory_, pool_);
   Manifest manifest = LoadKernelFormat(weights, lineage, layout(), derived, BeginWriting(), work(), pool_);
+  work().Finish();
   report_.version = manifest.version();
   DescribeKernelTensors(manifest.total_bytes());
   return Digested(manifest.version());

@@ -26,6 +26,12 @@ void CheckInside(const Region& region, std::uint64_t tensor_bytes) {
   if (region.rows - 1 > room / region.stride) fail("leaves the tensor");
 }
 
+// An empty tensor may have no address, and nothing but 0 may be added to a null pointer.
+RegionView ViewAt(const std::byte* base, std::uint64_t bytes, const Region& region) {
+  CheckInside(region, bytes);
+  return {region.num_bytes() == 0 ? base : base + region.offset, region.row_bytes, region.rows, region.stride};
+}
+
 namespace {
 
 // Packs rows of a single element each. With a size that is known only at run time, each would cost a call to memcpy.

@@ -45,6 +45,9 @@ inline RegionView PackedAt(const std::byte* base, std::size_t row_bytes, std::si
 // tensor of `tensor_bytes` bytes; safe against overflow, so it may be called on what came over the wire.
 void CheckInside(const Region& region, std::uint64_t tensor_bytes);
 
+// Where a region lies in a tensor of `bytes` bytes at `base`. Throws as CheckInside does.
+RegionView ViewAt(const std::byte* base, std::uint64_t bytes, const Region& region);
+
 // Copies the view's bytes, packed row after row, to `destination` (num_bytes() of them).
 void Pack(const RegionView& view, std::byte* destination);
 

@@ -18,10 +18,7 @@ std::vector<RegionView> ViewsOf(std::span<const OfferedTensor> tensors, std::spa
     if (tensor.written != nullptr && !tensor.written->load(std::memory_order_acquire)) {
       throw Error(ErrorCode::kInvalidArgument, "tensor " + std::to_string(region.tensor) + " is not there yet");
     }
-    CheckInside(region, tensor.bytes);
-    // An empty tensor may have no address, and nothing but 0 may be added to a null pointer.
-    const std::byte* base = region.num_bytes() == 0 ? tensor.data : tensor.data + region.offset;
-    views.push_back({base, region.row_bytes, region.rows, region.stride});
+    views.push_back(ViewAt(tensor.data, tensor.bytes, region));
   }
   return views;
 }

@@ -179,9 +179,7 @@ class DevicePublisher {
   void Publish(const std::vector<NamedTensor>& tensors, std::uint64_t step, bool borrowed) {
     const Snapshot& taken =
         taken_.emplace_back(Take(tensors, step, borrowed, service_->carries({Device::Kind::kCuda, 0})));
-    const struct Offer offer {
-      .id = service_->NextOfferId(), .tensors = taken.tensors, .device = taken.device
-    };
+    const Offer offer{.id = service_->NextOfferId(), .tensors = taken.tensors, .device = taken.device};
     service_->Offer(std::make_shared<OfferedVersion>(taken.manifest, offer, borrowed));
   }
   void PublishStream(std::vector<NamedTensor> tensors, std::uint64_t step) {

@@ -35,8 +35,8 @@ constexpr const char* kRecipes[] = {"none",  "fp8_per_tensor", "fp8_per_channel"
 
 class OnDevice : public testing::DeviceTest {
  protected:
-  // Two versions, so that a byte that the second one leaves shows. The first comes in an order of its own, and so by five
-  // stages, and the second in the plan's, directly where it can.
+  // Two versions, so that a byte that the second one leaves shows. The first comes in an order of its own, and so by
+  // five stages, and the second in the plan's, directly where it can.
   void ExpectReloads(const DeviceRigOptions& options) {
     DeviceRig rig(*device_, options);
     const Weights first = rig.Version(1);

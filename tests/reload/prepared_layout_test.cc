@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine_side/reload/attempt.h"
+#include "engine_side/reload/prepared_layout.h"
 #include "tests/reload/rig.h"
 
 namespace layercast::testing {

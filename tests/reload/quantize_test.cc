@@ -59,7 +59,7 @@ TEST(Quantize, AFusedWeightsScaleIsOfAllItsPartsOverAllRanks) {
     SetAmax(stage, "self_attn.q_proj", 2);
     SetAmax(stage, "self_attn.k_proj", 44.8F);
     SetAmax(stage, "self_attn.v_proj", 3);
-    stage.quantize.Run(stage.parameter, stage.rows(), 0);
+    stage.quantize.Run(stage.parameter, stage.rows().data);
     EXPECT_THAT(stage.Scales(), ElementsAre(RoundTo(DType::kBF16, 44.8F) / 448.0F));
   }
 }
@@ -70,18 +70,18 @@ TEST(Quantize, RowsOfAWeightThatIsSplitByColumnsScaleByAllColumns) {
   rows[5] = 8.96F;
   const auto tensor = static_cast<std::uint32_t>(stage.rig.manifest.Find(std::string(kDown) + ".weight"));
   stage.amax.AddAxes(tensor, kKeptRows, Box::Whole(stage.rig.manifest.entry(tensor).spec.shape), rows);
-  stage.quantize.Run(stage.parameter, stage.rows(), 0);
+  stage.quantize.Run(stage.parameter, stage.rows().data);
   EXPECT_EQ(stage.Scales()[4], RoundTo(DType::kBF16, 4.48F) / 448.0F);
   EXPECT_EQ(stage.Scales()[5], RoundTo(DType::kBF16, 8.96F) / 448.0F);
 }
 
 TEST(Quantize, RefusesToGuessTheScaleOfAPartOfAWeight) {
   Stage channels({.recipe = "fp8_per_channel", .parallel = {1, 2}}, kDown);
-  EXPECT_THAT(ErrorOf([&] { channels.quantize.Run(channels.parameter, channels.rows(), 0); }),
+  EXPECT_THAT(ErrorOf([&] { channels.quantize.Run(channels.parameter, channels.rows().data); }),
               AllOf(HasSubstr("layer model.layers.0.mlp.down_proj"), HasSubstr("by row, which did not come")));
   Stage whole({.recipe = "fp8_per_tensor", .parallel = {1, 2}}, kQkv);
   SetAmax(whole, "self_attn.k_proj", -1);
-  EXPECT_THAT(ErrorOf([&] { whole.quantize.Run(whole.parameter, whole.rows(), 0); }),
+  EXPECT_THAT(ErrorOf([&] { whole.quantize.Run(whole.parameter, whole.rows().data); }),
               AllOf(HasSubstr("layer model.layers.0.self_attn.qkv_proj"), HasSubstr("which did not come")));
 }
 
@@ -90,7 +90,7 @@ TEST(Quantize, NamesLayerParameterAndPlaceOfANaN) {
     for (const std::uint16_t bad : {std::uint16_t{0x7FC0}, std::uint16_t{0x7F80}, std::uint16_t{0xFF80}}) {
       Stage stage({.recipe = recipe}, kQkv);
       stage.weight[3 * 128 + 17] = bad;
-      EXPECT_THAT(ErrorOf([&] { stage.quantize.Run(stage.parameter, stage.rows(), 0); }, ErrorCode::kCorrupt),
+      EXPECT_THAT(ErrorOf([&] { stage.quantize.Run(stage.parameter, stage.rows().data); }, ErrorCode::kCorrupt),
                   AllOf(HasSubstr("layer " + std::string(kQkv) + ":"), HasSubstr("'" + std::string(kQkv) + ".weight'"),
                         HasSubstr("3"), HasSubstr("17")));
     }
@@ -100,7 +100,7 @@ TEST(Quantize, NamesLayerParameterAndPlaceOfANaN) {
 TEST(Quantize, CopiesWhatIsNotQuantized) {
   Stage stage({.recipe = "fp8_per_block"}, "model.norm");
   stage.weight[7] = 0x4000;
-  stage.quantize.Run(stage.parameter, stage.rows(), 0);
+  stage.quantize.Run(stage.parameter, stage.rows().data);
   const auto staged = stage.rig.staging.BytesOf(stage.rig.layout.TensorsOf(stage.parameter)[0]);
   EXPECT_EQ(std::memcmp(staged.data(), stage.weight.data(), staged.size()), 0);
 }
@@ -135,7 +135,7 @@ TEST(Quantize, NamesKernelTensorsOnceHoweverManyPiecesCome) {
                          stage.rig.pool);
   const int asked = recipe.asked;
   const MatrixView rows = stage.rows();
-  for (std::int64_t row = 0; row < rows.rows; ++row) quantize.Run(stage.parameter, RowsOf(rows, row, 1), row);
+  for (std::int64_t row = 0; row < rows.rows; ++row) quantize.RunArrived(stage.parameter, 0, RowsOf(rows, row, 1), row);
   EXPECT_EQ(recipe.asked, asked);
 }
 

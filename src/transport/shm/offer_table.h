@@ -39,11 +39,10 @@ class ReadTable {
   ReadTable(const UniqueFd& fd, std::vector<std::shared_ptr<const Mapping>> segments);
   bool live() const;  // whether the publisher still offers it
   const std::vector<OfferedTensor>& tensors() const { return tensors_; }
-  // Shared with the cache, and with the tables of other offers in the same segments.
-  const std::vector<std::shared_ptr<const Mapping>>& segments() const { return segments_; }
 
  private:
   Mapping memory_;
+  // Shared with the cache, and with the tables of other offers in the same segments.
   std::vector<std::shared_ptr<const Mapping>> segments_;
   std::vector<OfferedTensor> tensors_;
 };
