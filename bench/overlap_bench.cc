@@ -24,6 +24,8 @@
 #include "bench/one_rank.h"
 #include "engine_side/reload/amax_requests.h"
 #include "src/base/check.h"
+#include "src/session/channel_chooser.h"
+#include "src/session/fetch.h"
 
 namespace layercast::bench {
 namespace {

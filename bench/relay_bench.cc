@@ -9,6 +9,7 @@
 
 #include "bench/throttled_transport.h"
 #include "src/base/digest.h"
+#include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
 #include "src/session/offer_service.h"
 #include "src/session/relay.h"
@@ -89,9 +90,10 @@ class Field {
     options.relay = relay;
     FailPoints none;
     Nothing sink;
-    return FetchSession::Open(std::vector{service_.endpoint()}, {"bench", 1, 0, 1}, "", std::nullopt, options, none,
-                              deadline)
-        ->Fetch(WholeVersion(), {}, sink, deadline);
+    const auto session = FetchSession::Open(std::vector{service_.endpoint()}, {"bench", 1, 0, 1}, "", std::nullopt,
+                                            options, none, deadline);
+    session->Fetch(WholeVersion(), {}, sink, deadline);
+    return session->stats();
   }
 
   WorkerPool pool_{2};

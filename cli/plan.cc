@@ -24,6 +24,7 @@
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/control/endpoint.h"
+#include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
 
 namespace layercast::cli {

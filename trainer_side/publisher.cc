@@ -132,9 +132,7 @@ class Publisher::Impl {
                                   .keeps = [this](const Device& device) { return service_.carries(device); },
                                   .pool = pool_});
     const WorkCost cost = clock.Lap();
-    const struct Offer offer {
-      .id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device
-    };
+    const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
     state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost);
     return state;
   }

@@ -11,6 +11,7 @@
 
 #include "src/base/check.h"
 #include "src/base/leaf_digest.h"
+#include "src/base/run_at.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -76,9 +77,7 @@ std::optional<Digest> Digest::FromHex(std::string_view text) {
   return Digest{*high, *low};
 }
 
-std::string Version::ToString() const {
-  return lineage + "@" + std::to_string(step) + ":" + digest.ToHex().substr(0, 16);
-}
+std::string Version::ToString() const { return RunAt(*this) + ":" + digest.ToHex().substr(0, 16); }
 
 Digest DigestOf(std::span<const std::byte> bytes) {
   if (bytes.size() <= kLeafBytes) return LeafDigest(bytes);

@@ -9,6 +9,7 @@
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
+#include "src/tensor/region.h"
 
 namespace layercast {
 namespace {
@@ -59,6 +60,25 @@ void CheckNames(const wire::Hello& hello) {
 }
 
 void CheckRelayName(const std::string& endpoint) { CheckName("relay", endpoint); }
+
+void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream) {
+  for (const Chunk& chunk : schedule.chunks()) {
+    const std::span<const Region> regions = schedule.RegionsOf(chunk);
+    if (regions.empty()) throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk without regions");
+    for (const Region& region : regions) {
+      if (region.tensor >= manifest.size()) {
+        throw Error(ErrorCode::kInvalidArgument, "the schedule asks for tensor " + std::to_string(region.tensor) +
+                                                     ", expected one of " + std::to_string(manifest.size()));
+      }
+      CheckInside(region, static_cast<std::uint64_t>(manifest.entry(region.tensor).spec.num_bytes()));
+      if (stream && region.tensor != regions.front().tensor) {
+        throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk of tensors " +
+                                                     std::to_string(regions.front().tensor) + " and " +
+                                                     std::to_string(region.tensor) + ": a stream's have one");
+      }
+    }
+  }
+}
 
 void CheckReadings(const Schedule& schedule, const Manifest& manifest) {
   const std::uint64_t most = kMostReadings * manifest.total_bytes();

@@ -18,6 +18,10 @@ namespace layercast {
 void CheckNames(const wire::Hello& hello);
 void CheckRelayName(const std::string& endpoint);
 
+// Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a
+// stream, no chunk holds two tensors.
+void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream);
+
 // Throws kResourceExhausted, with the limit and what was asked for, if a schedule reads the version over and over. Some
 // repetition is fine: a tensor that goes to several places is asked for once for each. The schedule must have passed
 // CheckSchedule.

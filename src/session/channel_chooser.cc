@@ -71,11 +71,6 @@ std::string WhyPicked(const std::vector<ChannelTrial>& trials, std::size_t picke
   return "the only one: " + Join(trials, false, "; ");
 }
 
-wire::Host MyHost() {
-  const HostIdentity mine = HostIdentity::Mine();
-  return {mine.boot_id, mine.network, mine.user, mine.process};
-}
-
 ChannelChooser::ChannelChooser(std::vector<std::unique_ptr<Transport>> transports)
     : transports_(std::move(transports)) {}
 

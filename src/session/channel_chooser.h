@@ -48,9 +48,6 @@ struct ChosenChannel {
   double probed_gb_per_s = 0;
 };
 
-// This host, as the handshake carries it.
-wire::Host MyHost();
-
 // Resource; thread-safe: one session at a time chooses. It remembers what it measured with each publisher, so that only
 // the first session with a publisher pays for it: tens of milliseconds, and at most some seconds for a channel that
 // does not answer. So keep it from session to session; the transports inside keep their mappings too.

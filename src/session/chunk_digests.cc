@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <string>
 
-#include "layercast/error.h"
 #include "src/base/digest.h"
 #include "src/transport/offer_views.h"
 
@@ -24,14 +22,6 @@ void UpdateWithShortRows(Digester& digester, const RegionView& view) {
 }
 
 }  // namespace
-
-RegionView ViewOf(const OfferedTensor& tensor, const Region& region) {
-  CheckInside(region, tensor.bytes);
-  return {.base = tensor.data + region.offset,
-          .row_bytes = static_cast<std::size_t>(region.row_bytes),
-          .rows = static_cast<std::size_t>(region.rows),
-          .stride = static_cast<std::size_t>(region.rows > 1 ? region.stride : region.row_bytes)};
-}
 
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors) {
   return DigestOfViews(ViewsOf(tensors, regions));
@@ -52,25 +42,6 @@ Digest DigestOfViews(std::span<const RegionView> views) {
     for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
   }
   return digester.Finish();
-}
-
-void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream) {
-  for (const Chunk& chunk : schedule.chunks()) {
-    const std::span<const Region> regions = schedule.RegionsOf(chunk);
-    if (regions.empty()) throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk without regions");
-    for (const Region& region : regions) {
-      if (region.tensor >= manifest.size()) {
-        throw Error(ErrorCode::kInvalidArgument, "the schedule asks for tensor " + std::to_string(region.tensor) +
-                                                     ", expected one of " + std::to_string(manifest.size()));
-      }
-      CheckInside(region, static_cast<std::uint64_t>(manifest.entry(region.tensor).spec.num_bytes()));
-      if (stream && region.tensor != regions.front().tensor) {
-        throw Error(ErrorCode::kInvalidArgument, "the schedule has a chunk of tensors " +
-                                                     std::to_string(regions.front().tensor) + " and " +
-                                                     std::to_string(region.tensor) + ": a stream's have one");
-      }
-    }
-  }
 }
 
 }  // namespace layercast

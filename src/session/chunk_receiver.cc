@@ -66,7 +66,7 @@ std::optional<ArrivedChunk> ChunkReceiver::PollChunk(const std::string& stage, s
   throw Error(ErrorCode::kDeadlineExceeded, peer().text() + ", " + stage + ": no chunk before the deadline");
 }
 
-void ChunkReceiver::LookAtLink(const std::string& stage) {
+void ChunkReceiver::KeepMessages(const std::string& stage) {
   parts_.publisher.link().TakeIn(manifest().size() + 1, stage);  // a message for each tensor, and one for the end
 }
 

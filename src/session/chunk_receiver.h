@@ -63,12 +63,12 @@ class ChunkReceiver {
   void NoteCost(const wire::TrainerCost& cost) { Note(cost, parts_.share); }
 
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes);
-  // Waits no longer than `step` for a chunk. On nullopt, call LookAtLink before the next call.
+  // Waits no longer than `step` for a chunk. On nullopt, look at the link before the next call: KeepMessages (stream)
+  // or MessageThatCame (snapshot).
   std::optional<ArrivedChunk> PollChunk(const std::string& stage, std::chrono::milliseconds step = kPollStep);
-  // Looks at the control link of a stream while only chunks are due, because whatever the channel, a dead publisher
-  // shows there. A live publisher's messages may be ahead of its chunks: they are kept for PollMessage. Throws what
-  // PublisherLink::TakeIn throws.
-  void LookAtLink(const std::string& stage);
+  // Keeps the session alive and stores what has come for PollMessage: a stream's messages may be ahead of its chunks.
+  // Throws what PublisherLink::TakeIn throws.
+  void KeepMessages(const std::string& stage);
   // A message that has come already; does not wait. Looks at the link's state as PollMessage does.
   std::optional<wire::Message> MessageThatCame(const std::string& stage) {
     return parts_.publisher.link().Receive(Deadline(Deadline::Clock::now()), stage);

@@ -92,11 +92,11 @@ void DigestWorker::TakeJobs(Deadline deadline) {
 }
 
 bool DigestWorker::Step(Work& work) {
-  // The lease is held for one step only, so a wait for the version's release is delayed by no more than that.
-  const std::shared_ptr<const VersionLease> lease = work.job.lease.lock();
-  if (lease == nullptr) return true;
+  // The version is held for one step only, so a wait for the version's release is delayed by no more than that.
+  const std::shared_ptr<const VersionHold> hold = work.job.hold.lock();
+  if (hold == nullptr) return true;
   try {
-    SendNext(work, *lease->version());
+    SendNext(work, *hold->version());
     return work.sent == work.job.schedule->chunks().size();
   } catch (const std::exception& thrown) {
     const Error error = AsError(thrown);

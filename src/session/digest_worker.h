@@ -29,7 +29,7 @@ namespace layercast {
 
 struct DigestJob {
   SessionKey key;
-  std::weak_ptr<const VersionLease> lease;   // the session's; once it is gone, nobody waits for an answer
+  std::weak_ptr<const VersionHold> hold;     // the session's; once it is gone, nobody waits for an answer
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
   Digest schedule_digest;
   std::vector<AmaxRequest> amax_requests;

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "layercast/memory.h"
 #include "src/base/log.h"
 #include "src/base/stop_check.h"
+#include "src/session/chunk_memory.h"
 #include "src/session/chunk_receiver.h"
 #include "src/session/fetch_snapshot.h"
 #include "src/session/fetch_stream.h"
@@ -20,8 +22,6 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kFewestSlots = 4;  // of each publisher, which keep its connection busy
-// How long one wait for a publisher may take before the others are looked at again.
-constexpr std::chrono::milliseconds kStep{100};
 
 void AddNew(std::string& words, const std::string& word) {
   if (words.find(word) == std::string::npos) words += ", " + word;
@@ -57,38 +57,19 @@ class Session final : public FetchSession {
     return endpoints;
   }
   PublishMode mode() const override { return publishers_.front()->mode(); }
-  const ChannelUse& channel() const override { return stats_.channel; }
   FetchStats stats() const override { return stats_; }
 
-  FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
-                   Deadline deadline) override {
+  void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
+             Deadline deadline) override {
     const TensorNumbers numbers = Numbers();
     const SharedSchedule shared(schedule, numbers);
     const auto requests = RequestsOf(amax_requests, numbers, shared);
     const std::vector<Relay::Served> served = ServeOn(shared);
-    const std::size_t slots_each =
-        std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
-    std::vector<std::unique_ptr<ChunkReceiver>> receivers;
-    for (std::size_t i = 0; i < publishers_.size(); ++i) {
-      const ChunkReceiverParts parts{.publisher = *publishers_[i],
-                                     .schedule = shared.Of(i),
-                                     .amax_requests = requests[i],
-                                     .first_tensor = numbers.FirstOf(static_cast<std::uint32_t>(i)),
-                                     .sink = sink,
-                                     .stats = stats_,
-                                     .share = stats_.publishers[i],
-                                     .failpoints = failpoints_,
-                                     .memory = {.slots = slots_each,
-                                                .places = {host_chunks_, options_.device},
-                                                .kept = served[i].chunks,
-                                                .copies_out = served[i].chunks != nullptr,
-                                                .pool = options_.pool}};
-      receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
-    }
+    const auto receivers = MakeReceivers(shared, numbers, requests, served, sink, deadline);
     try {
       std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
       if (mode() == PublishMode::kSnapshot) {
-        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_}, sink);
+        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_});
       } else {
         FetchStream(receivers, shared);
       }
@@ -101,7 +82,6 @@ class Session final : public FetchSession {
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
       stats_.publishers[i].serving_core_seconds = publishers_[i]->AskServingCoreSeconds();
     }
-    return stats_;
   }
 
   void Close() noexcept override {
@@ -215,6 +195,33 @@ class Session final : public FetchSession {
     return served;
   }
 
+  // One for each publisher. They refer to `shared`, `requests` and `sink`.
+  std::vector<std::unique_ptr<ChunkReceiver>> MakeReceivers(const SharedSchedule& shared, const TensorNumbers& numbers,
+                                                            const std::vector<std::vector<AmaxRequest>>& requests,
+                                                            const std::vector<Relay::Served>& served, FetchSink& sink,
+                                                            Deadline deadline) {
+    const std::size_t slots_each =
+        std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
+    std::vector<std::unique_ptr<ChunkReceiver>> receivers;
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      const ChunkReceiverParts parts{.publisher = *publishers_[i],
+                                     .schedule = shared.Of(i),
+                                     .amax_requests = requests[i],
+                                     .first_tensor = numbers.FirstOf(static_cast<std::uint32_t>(i)),
+                                     .sink = sink,
+                                     .stats = stats_,
+                                     .share = stats_.publishers[i],
+                                     .failpoints = failpoints_,
+                                     .memory = {.slots = slots_each,
+                                                .places = {host_chunks_, options_.device},
+                                                .kept = served[i].chunks,
+                                                .copies_out = served[i].chunks != nullptr,
+                                                .pool = options_.pool}};
+      receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
+    }
+    return receivers;
+  }
+
   // All publishers are asked before any answer is waited for, because each has to read bytes for its first digests.
   std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
                                           const std::vector<std::vector<AmaxRequest>>& requests,
@@ -249,7 +256,7 @@ class Session final : public FetchSession {
                        const std::string& stage) {
     PublisherLink& link = publishers_[publisher]->link();
     while (!deadline.Passed()) {
-      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(kStep), stage)) {
+      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(ChunkReceiver::kPollStep), stage)) {
         const auto* from = std::get_if<wire::FetchFrom>(&*message);
         if (from == nullptr || !publishers_[publisher]->takes_relays()) return *std::move(message);
         publishers_[publisher]->Note(*from);

@@ -15,24 +15,22 @@
 #include <string>
 #include <vector>
 
-#include "layercast/memory.h"
 #include "layercast/report.h"
-#include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
-#include "src/base/worker_pool.h"
-#include "src/session/channel_chooser.h"
-#include "src/session/chunk_memory.h"
+#include "src/session/fetch_sink.h"
+#include "src/session/publish_mode.h"
 #include "src/tensor/axis_amax.h"
 #include "src/tensor/manifest.h"
-#include "src/tensor/region.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
 
+class ChannelChooser;
+class ChunkMemory;
+class MemoryResource;
 class Relay;
-
-enum class PublishMode : std::uint8_t { kSnapshot, kStream };
+class WorkerPool;
 
 // Who is receiving, for the handshake, and for the publisher's log and errors. Value.
 struct ReceiverIdentity {
@@ -69,24 +67,10 @@ struct ChannelUse {
   double probed_gb_per_s = 0;  // what it could do when it was chosen; 0: not measured
 };
 
-// Takes what arrives. Its methods are called on the fetching thread.
-class FetchSink {
- public:
-  virtual ~FetchSink() = default;
-  // For streams only (a snapshot's manifest has these): the tensor's largest magnitude and digest, before the first of
-  // its chunks. Called for every tensor of the manifest, also if the schedule wants nothing of it.
-  virtual void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) = 0;
-  // Called for each tensor whose magnitudes amax_requests asked for, before the first of its chunks.
-  virtual void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) = 0;
-  // Chunk number `chunk` of the schedule: one view for each region, valid until the call returns. Its digest has been
-  // checked.
-  virtual void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) = 0;
-};
-
 struct FetchStats {
-  ChannelUse channel;       // its name is "shm, zmq" if publishers were reached by different ones
-  std::uint64_t bytes = 0;  // of the chunks received
-  std::uint64_t regions = 0;  // of the chunks received: runs of bytes and of equal rows
+  ChannelUse channel;                      // its name is "shm, zmq" if publishers were reached by different ones
+  std::uint64_t bytes = 0;                 // of the chunks received
+  std::uint64_t regions = 0;               // of the chunks received: runs of bytes and of equal rows
   double receive_seconds = 0;              // waiting for chunks and taking them, without the sink's work
   double verify_seconds = 0;               // digesting
   std::vector<PublisherShare> publishers;  // by rank
@@ -114,15 +98,14 @@ class FetchSession {
   virtual const std::vector<Manifest>& manifests() const = 0;
   virtual std::vector<std::string> endpoints() const = 0;
   virtual PublishMode mode() const = 0;
-  virtual const ChannelUse& channel() const = 0;
 
   // Moves the whole schedule into the sink: a snapshot in the schedule's order, a stream in the publisher's. No chunk
   // of a stream's schedule may hold regions of two tensors. Returns when every chunk was delivered once and every
   // digest matched. Throws kCorrupt, naming chunk, tensor, expected and got. Several publishers' parts of a chunk are
   // under way at once. `amax_requests` are sorted by tensor, and have each tensor once.
-  virtual FetchStats Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
-                           Deadline deadline) = 0;
-  // The figures of a Fetch, partial ones if it threw.
+  virtual void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
+                     Deadline deadline) = 0;
+  // The channel from Open on, and the figures of a Fetch, partial ones if it threw.
   virtual FetchStats stats() const = 0;
   // Tells publishers that this rank needs the version's memory no longer. The destructor does it too.
   virtual void Close() noexcept = 0;

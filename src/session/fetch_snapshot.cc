@@ -15,8 +15,10 @@ class SnapshotFetch {
  public:
   SnapshotFetch(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                 std::span<const AmaxRequest> amax_requests, std::span<const std::unique_ptr<ChunkReceiver>> receivers,
-                const RelayAccess& access, FetchSink& sink)
-      : schedule_(schedule), sink_(sink), awaited_amax_(amax_requests.begin(), amax_requests.end()) {
+                const RelayAccess& access)
+      : schedule_(schedule),
+        sink_(receivers.front()->sink()),
+        awaited_amax_(amax_requests.begin(), amax_requests.end()) {
     std::ranges::sort(awaited_amax_, std::greater(), &AmaxRequest::before_chunk);
     for (std::size_t i = 0; i < receivers.size(); ++i) {
       parts_.push_back(std::make_unique<SnapshotPart>(std::move(subscribed[i]), *receivers[i], access));
@@ -105,9 +107,8 @@ class SnapshotFetch {
 
 void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                    std::span<const AmaxRequest> amax_requests,
-                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access,
-                   FetchSink& sink) {
-  SnapshotFetch(std::move(subscribed), schedule, amax_requests, receivers, access, sink).Run();
+                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access) {
+  SnapshotFetch(std::move(subscribed), schedule, amax_requests, receivers, access).Run();
 }
 
 }  // namespace layercast

@@ -16,10 +16,9 @@ namespace layercast {
 
 // `subscribed` has each publisher's answer to its schedule, with the digests and magnitudes of its first chunks; the
 // others come while chunks do. `amax_requests` number tensors through all publishers. `receivers` has one for each
-// publisher.
+// publisher, all with the same sink.
 void FetchSnapshot(std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
                    std::span<const AmaxRequest> amax_requests,
-                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access,
-                   FetchSink& sink);
+                   std::span<const std::unique_ptr<ChunkReceiver>> receivers, const RelayAccess& access);
 
 }  // namespace layercast

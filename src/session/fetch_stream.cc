@@ -193,7 +193,7 @@ class StreamFetch {
   }
 
   void LookAtLinks(const std::string& stage) {
-    for (const auto& part : parts_) part->receiver().LookAtLink(stage);
+    for (const auto& part : parts_) part->receiver().KeepMessages(stage);
   }
 
   std::vector<std::unique_ptr<StreamPart>> parts_;  // by publisher

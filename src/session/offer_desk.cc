@@ -7,10 +7,10 @@
 
 #include "layercast/error.h"
 #include "src/base/as_error.h"
+#include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/session/ask_limits.h"
-#include "src/session/channel_chooser.h"
-#include "src/session/chunk_digests.h"
+#include "src/session/my_host.h"
 #include "src/session/trainer_cost.h"
 
 namespace layercast {
@@ -162,8 +162,8 @@ std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& versi
 wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
   CheckMaySpeak(key, hello);
-  std::shared_ptr<const VersionLease> lease = TakeLease(hello);
-  const std::shared_ptr<OfferedVersion>& version = lease->version();
+  std::shared_ptr<const VersionHold> hold = HoldVersion(hello);
+  const std::shared_ptr<OfferedVersion>& version = hold->version();
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,
                         .host = MyHost(),
@@ -173,7 +173,7 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
                         .cost = ToWire(version->cost())};
   Session& session = sessions_[key];
   session.hello = std::move(hello);
-  session.lease = std::move(lease);
+  session.hold = std::move(hold);
   session.served_since = CoreSeconds();
   session.last_heard = Deadline::Clock::now();
   return welcome;
@@ -194,12 +194,12 @@ void OfferDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) c
   }
 }
 
-std::shared_ptr<const VersionLease> OfferDesk::TakeLease(const wire::Hello& hello) {
+std::shared_ptr<const VersionHold> OfferDesk::HoldVersion(const wire::Hello& hello) {
   const std::lock_guard lock(mutex_);
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
     const Version& name = (*version)->manifest().version();
     if ((hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step)) {
-      return std::make_shared<const VersionLease>(*version);
+      return std::make_shared<const VersionHold>(*version);
     }
   }
   if (versions_.empty() && hello.lineage.empty() && !hello.step_known) {
@@ -214,8 +214,7 @@ std::string OfferDesk::Offered() const {
   if (versions_.empty()) return "none";
   std::string offered;
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
-    const Version& name = (*version)->manifest().version();
-    offered += (offered.empty() ? "" : ", ") + name.lineage + "@" + std::to_string(name.step);
+    offered += (offered.empty() ? "" : ", ") + RunAt((*version)->manifest().version());
   }
   return offered;
 }
@@ -240,7 +239,7 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   if (!stream) {
     session.tree = relays_.Join(key, session.version(), session.hello.host.boot_id, subscribe);
     digests_.Put({.key = key,
-                  .lease = session.lease,
+                  .hold = session.hold,
                   .schedule = schedule,
                   .schedule_digest = subscribe.schedule_digest,
                   .amax_requests = std::move(subscribe.amax_requests)});

@@ -71,7 +71,7 @@ class OfferDesk {
  private:
   struct Session {
     wire::Hello hello;
-    std::shared_ptr<const VersionLease> lease;           // the second owner, for moments at a time, is digests_
+    std::shared_ptr<const VersionHold> hold;             // the second owner, for moments at a time, is digests_
     std::shared_ptr<const Schedule> schedule;            // the second owner is schedules_
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
@@ -80,7 +80,7 @@ class OfferDesk {
     StreamWalk* walk = nullptr;
     RelayTree* tree = nullptr;  // the tree of the receivers that take the same of a snapshot
 
-    const std::shared_ptr<OfferedVersion>& version() const { return lease->version(); }
+    const std::shared_ptr<OfferedVersion>& version() const { return hold->version(); }
     bool awaits_walk() const;  // waits for a stream's walk, which begins when all ranks of its engine have asked for it
     bool IsOfOneReload(const Session& other) const;
   };
@@ -95,9 +95,9 @@ class OfferDesk {
   void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
   void OnProgress(const SessionKey& key, const Session& session, const wire::Progress& progress);
   std::vector<wire::Message> FollowRelayed(const SessionKey& key, Session& session, const wire::Subscribe& subscribe);
-  // Finds the version that the hello asks for and leases it in one step, so that a withdrawal cannot release it in
+  // Finds the version that the hello asks for and holds it in one step, so that a withdrawal cannot release it in
   // between.
-  std::shared_ptr<const VersionLease> TakeLease(const wire::Hello& hello);
+  std::shared_ptr<const VersionHold> HoldVersion(const wire::Hello& hello);
   std::string Offered() const;  // "run@3, run@4"; under mutex_
   void CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const;
   std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);

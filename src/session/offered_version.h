@@ -18,7 +18,7 @@
 #include "layercast/weights_iterator.h"
 #include "src/base/deadline.h"
 #include "src/base/work_clock.h"
-#include "src/session/fetch.h"
+#include "src/session/publish_mode.h"
 #include "src/session/relayed_chunks.h"
 #include "src/tensor/manifest.h"
 #include "src/transport/channel.h"
@@ -66,7 +66,7 @@ class OfferedVersion {
   Deadline::Clock::duration RetiredFor() const;
 
  private:
-  friend class VersionLease;
+  friend class VersionHold;
   void Count(VersionUse use, int by);
 
   const Manifest manifest_;
@@ -88,16 +88,16 @@ class OfferedVersion {
 // where the trainer has it; and most channels cannot carry a version that lies on a device.
 std::vector<OfferingEnd*> CarriersOf(const OfferedVersion& version, std::span<OfferingEnd* const> ends);
 
-// One use of a version. While a lease lives, the version's memory stays where it is. Resource.
-class VersionLease {
+// One use of a version. While a hold lives, the version's memory stays where it is. Resource.
+class VersionHold {
  public:
-  explicit VersionLease(std::shared_ptr<OfferedVersion> version, VersionUse use = VersionUse::kReader)
+  explicit VersionHold(std::shared_ptr<OfferedVersion> version, VersionUse use = VersionUse::kReader)
       : version_(std::move(version)), use_(use) {
     version_->Count(use_, 1);
   }
-  ~VersionLease() { version_->Count(use_, -1); }
-  VersionLease(const VersionLease&) = delete;
-  VersionLease& operator=(const VersionLease&) = delete;
+  ~VersionHold() { version_->Count(use_, -1); }
+  VersionHold(const VersionHold&) = delete;
+  VersionHold& operator=(const VersionHold&) = delete;
 
   const std::shared_ptr<OfferedVersion>& version() const { return version_; }
 

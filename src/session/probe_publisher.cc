@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "src/session/my_host.h"
 #include "src/session/naming_peer.h"
 #include "src/session/publisher_link.h"
 

@@ -7,6 +7,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/session/channel_chooser.h"
+#include "src/session/my_host.h"
 
 namespace layercast {
 namespace {

@@ -23,7 +23,7 @@ constexpr std::size_t kMostSlots = 256;
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
                        const ServeContext& context, StreamWindow& window)
     : version_(std::move(version)),
-      lease_(std::in_place, version_, VersionUse::kWalk),
+      hold_(std::in_place, version_, VersionUse::kWalk),
       readers_(std::move(readers)),
       context_(context),
       window_(window),
@@ -73,7 +73,7 @@ void StreamWalk::Run(const std::stop_token& stop) {
 }
 
 void StreamWalk::End() {
-  lease_.reset();
+  hold_.reset();
   std::map<std::uint32_t, Slot> left;  // destroyed after the lock is gone, and before the share
   {
     const std::lock_guard lock(mutex_);

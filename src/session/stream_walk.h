@@ -84,7 +84,7 @@ class StreamWalk {
   void End();
 
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
-  std::optional<VersionLease> lease_;              // held by the walk's thread until it ends
+  std::optional<VersionHold> hold_;                // held by the walk's thread until it ends
   const std::vector<StreamReader> readers_;
   const ServeContext& context_;
   const StreamWindow& window_;

@@ -1,11 +1,10 @@
 #include "src/session/version_parts.h"
 
 #include "layercast/error.h"
+#include "src/base/run_at.h"
 
 namespace layercast {
 namespace {
-
-std::string RunAt(const Version& version) { return version.lineage + "@" + std::to_string(version.step); }
 
 std::string PartOf(const PublishedPart& part) {
   return "publisher " + part.endpoint + " has part " + std::to_string(part.manifest.part().rank) + " of " +

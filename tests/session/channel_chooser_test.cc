@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "src/session/channel_chooser.h"
 #include "src/session/channel_probe.h"
+#include "src/session/my_host.h"
 #include "src/session/slow_channel.h"
 #include "tests/session/other_inproc.h"
 #include "tests/session/publishing.h"
@@ -66,11 +68,11 @@ class ChannelChooserTest : public SessionTest {};
 TEST_F(ChannelChooserTest, ASessionSaysWhatItsChannelCanDoAndWhyItWasChosen) {
   const auto service = MakeService();
   const PublishedWeights published(*service, SomeWeights(), "run", 3);
-  const ChannelUse chosen = Open(*service)->channel();
+  const ChannelUse chosen = Open(*service)->stats().channel;
   EXPECT_EQ(chosen.name, "inproc");
   EXPECT_THAT(chosen.reason, HasSubstr("own memory"));
   EXPECT_GT(chosen.probed_gb_per_s, 0);
-  const ChannelUse forced = Open(*service, "zmq")->channel();
+  const ChannelUse forced = Open(*service, "zmq")->stats().channel;
   EXPECT_EQ(forced.name, "zmq");
   EXPECT_EQ(forced.reason, "it was asked for");
   EXPECT_GT(forced.probed_gb_per_s, 0);
@@ -90,7 +92,7 @@ TEST_F(ChannelChooserTest, APublisherOffersTheChannelsThatItIsToldTo) {
   options.channels = {"zmq"};
   OfferService service(options, pool_, publisher_failpoints_);
   const PublishedWeights published(service, SomeWeights(), "run", 3);
-  const ChannelUse chosen = Open(service)->channel();
+  const ChannelUse chosen = Open(service)->stats().channel;
   EXPECT_EQ(chosen.name, "zmq");
   EXPECT_THAT(chosen.reason, HasSubstr("shm: the publisher does not offer it"));
   EXPECT_THAT(ErrorOf([&] { Open(service, "shm"); }), HasSubstr("shm: the publisher does not offer it"));
@@ -153,7 +155,8 @@ TEST_F(ChannelChooserTest, AChannelThatLiesIsNotTaken) {
   const auto open = [&] {
     return FetchSession::Open(std::vector{service->endpoint()}, {"engine", 1, 0, 1}, "", {}, options,
                               receiver_failpoints_, Soon())
-        ->channel();
+        ->stats()
+        .channel;
   };
   const ChannelUse chosen = open();
   EXPECT_EQ(chosen.name, "zmq");

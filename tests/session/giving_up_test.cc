@@ -5,6 +5,7 @@
 #include <future>
 #include <stop_token>
 
+#include "src/session/my_host.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 #include "tests/support/error_of.h"

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "src/base/digest.h"
+#include "src/session/channel_chooser.h"
+#include "src/session/fetch.h"
 #include "src/session/offer_service.h"
 #include "tests/support/weights.h"
 

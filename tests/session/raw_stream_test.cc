@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/session/channel_chooser.h"
+#include "src/session/my_host.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 #include "tests/support/error_of.h"

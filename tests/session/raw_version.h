@@ -11,6 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/session/channel_chooser.h"
+#include "src/session/my_host.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 
@@ -74,7 +75,8 @@ inline std::future<Fetched> FetchInBackground(const std::string& endpoint, Chann
     try {
       const auto session =
           FetchSession::Open(std::vector{endpoint}, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
-      fetched.stats = session->Fetch(schedule, requests, fetched.sink, Soon());
+      session->Fetch(schedule, requests, fetched.sink, Soon());
+      fetched.stats = session->stats();
     } catch (const Error& error) {
       fetched.code = error.code();
       fetched.error = error.what();

@@ -11,6 +11,7 @@
 #include <stop_token>
 
 #include "layercast/error.h"
+#include "src/session/my_host.h"
 #include "src/session/publisher_status.h"
 #include "src/session/relay_planner.h"
 #include "tests/session/relaying.h"

@@ -13,6 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "src/session/channel_chooser.h"
+#include "src/session/fetch.h"
+#include "src/session/my_host.h"
 #include "src/session/relay.h"
 #include "tests/session/copying_inproc.h"
 #include "tests/session/publishing.h"
@@ -54,7 +57,8 @@ class Taker {
   void Fetch(const Schedule& schedule) {
     const auto session =
         FetchSession::Open(std::vector{publisher_}, {"engine", 1, 0, 1}, "", std::nullopt, options, failpoints, Soon());
-    stats = session->Fetch(schedule, {}, sink, Soon());
+    session->Fetch(schedule, {}, sink, Soon());
+    stats = session->stats();
   }
   std::future<void> FetchInBackground(const Schedule& schedule) {
     return std::async(std::launch::async, [this, schedule] { Fetch(schedule); });

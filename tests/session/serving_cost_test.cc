@@ -76,7 +76,9 @@ TEST_F(SessionTest, WhatAReceiverTakesCostsMoreTheMoreItIs) {
     double cost = 0;
     for (const Deadline deadline = Soon(); cost == 0 && !deadline.Passed();) {
       CollectingSink sink;
-      cost = Open(*service, "zmq")->Fetch(schedule, {}, sink, Soon()).publishers.at(0).serving_core_seconds;
+      const auto session = Open(*service, "zmq");
+      session->Fetch(schedule, {}, sink, Soon());
+      cost = session->stats().publishers.at(0).serving_core_seconds;
     }
     return cost;
   };

@@ -23,15 +23,15 @@ TEST_P(SnapshotTest, ArrivesChunkByChunkInTheSchedulesOrder) {
   const auto session = Open(*service, GetParam());
   EXPECT_EQ(session->manifests().front().version(), published.version->manifest().version());
   EXPECT_EQ(session->mode(), PublishMode::kSnapshot);
-  EXPECT_EQ(session->channel().name, GetParam());
+  EXPECT_EQ(session->stats().channel.name, GetParam());
 
   const Schedule schedule = SomeSchedule(false);
   CollectingSink sink;
-  const FetchStats stats = session->Fetch(schedule, std::vector<AmaxRequest>{{1, 0b01}}, sink, Soon());
+  session->Fetch(schedule, std::vector<AmaxRequest>{{1, 0b01}}, sink, Soon());
   const auto expected = BytesOf(schedule, weights);
   EXPECT_THAT(sink.chunk_order, ElementsAre(0, 1, 2));
   for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
-  EXPECT_EQ(stats.bytes, schedule.total_bytes());
+  EXPECT_EQ(session->stats().bytes, schedule.total_bytes());
   EXPECT_EQ(sink.axis_amax[1].size(), 16U);
 }
 

@@ -8,6 +8,7 @@
 
 #include "src/base/digest.h"
 #include "src/session/chunk_digests.h"
+#include "src/session/chunk_memory.h"
 #include "tests/session/copying_inproc.h"
 #include "tests/session/raw_version.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "layercast/publisher.h"
+#include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
 
 namespace layercast {
