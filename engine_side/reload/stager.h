@@ -74,6 +74,7 @@ class Stager {
   StagedVersion ReceiveKernelFormat(WeightsIterator& weights, const std::string& lineage);
   StagedVersion ReceivePublished();
   StagedVersion ReceiveLent(const Version& version, const Digest& served_digest);
+  void FinishWork();
   void DescribeKernelTensors(std::uint64_t bytes);
 
   void BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts = {});

@@ -140,7 +140,7 @@ StagedVersion Stager::ReceiveLent(const Version& version, const Digest& served_d
   LentTensors sink(manifest, schedule, layout(), BeginWriting(), work());
   peers_.Fetch(schedule, {}, sink);
   sink.Finish();
-  work().Finish();
+  FinishWork();
   DescribeKernelTensors(schedule.total_bytes());
   StagedVersion staged = Digested(version);
   if (staged.digest == served_digest) return staged;
@@ -153,10 +153,15 @@ StagedVersion Stager::ReceiveKernelFormat(WeightsIterator& weights, const std::s
   const LoadPlan plan = FullPrecisionPlan();
   DerivedCheck derived(plan, layout(), recipes_, layer_memory_, pool_);
   Manifest manifest = LoadKernelFormat(weights, lineage, layout(), derived, BeginWriting(), work(), pool_);
-  work().Finish();
+  FinishWork();
   report_.version = manifest.version();
   DescribeKernelTensors(manifest.total_bytes());
   return Digested(manifest.version());
+}
+
+void Stager::FinishWork() {
+  const StageClock::Scope timing(report_.stage_ms["commit"]);
+  work().Finish();
 }
 
 void Stager::DescribeKernelTensors(std::uint64_t bytes) {
