@@ -41,6 +41,22 @@ class Uplink {
   Deadline::Clock::time_point idle_from_;  // guarded by mutex_
 };
 
+// The links of all publishers' ends, by address. Resource; thread-safe.
+class Uplinks {
+ public:
+  explicit Uplinks(const double& bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+
+  Uplink& Of(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    return links_.try_emplace(address, bytes_per_second_).first->second;
+  }
+
+ private:
+  const double& bytes_per_second_;
+  std::mutex mutex_;
+  std::map<std::string, Uplink> links_;  // guarded by mutex_
+};
+
 class ThrottledEnd final : public FetchingEnd {
  public:
   ThrottledEnd(std::unique_ptr<FetchingEnd> inner, Uplink& uplink) : inner_(std::move(inner)), uplink_(uplink) {}
@@ -75,8 +91,8 @@ class ThrottledEnd final : public FetchingEnd {
 
 class ThrottledTransport final : public Transport {
  public:
-  ThrottledTransport(const std::string& inner, const double& bytes_per_second)
-      : inner_(std::move(TransportsNamed({&inner, 1}).front())), bytes_per_second_(bytes_per_second) {}
+  ThrottledTransport(const std::string& inner, std::shared_ptr<Uplinks> uplinks)
+      : inner_(std::move(TransportsNamed({&inner, 1}).front())), uplinks_(std::move(uplinks)) {}
 
   std::string_view name() const override { return inner_->name(); }
   std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
@@ -86,25 +102,22 @@ class ThrottledTransport final : public Transport {
     return inner_->Offering(options);
   }
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
-    return std::make_unique<ThrottledEnd>(inner_->Connect(address, deadline), UplinkOf(address));
+    return std::make_unique<ThrottledEnd>(inner_->Connect(address, deadline), uplinks_->Of(address));
   }
 
  private:
-  Uplink& UplinkOf(const std::string& address) const {
-    const std::lock_guard lock(mutex_);
-    return uplinks_.try_emplace(address, bytes_per_second_).first->second;
-  }
-
   const std::unique_ptr<Transport> inner_;
-  const double& bytes_per_second_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, Uplink> uplinks_;  // guarded by mutex_
+  const std::shared_ptr<Uplinks> uplinks_;
 };
 
-inline std::vector<std::unique_ptr<Transport>> Throttled(const std::string& channel, const double& bytes_per_second) {
+// The channel of one receiver. Receivers that share `uplinks` share the links of those that they take from.
+inline std::vector<std::unique_ptr<Transport>> Throttled(const std::string& channel, std::shared_ptr<Uplinks> uplinks) {
   std::vector<std::unique_ptr<Transport>> transports;
-  transports.push_back(std::make_unique<ThrottledTransport>(channel, bytes_per_second));
+  transports.push_back(std::make_unique<ThrottledTransport>(channel, std::move(uplinks)));
   return transports;
+}
+inline std::vector<std::unique_ptr<Transport>> Throttled(const std::string& channel, const double& bytes_per_second) {
+  return Throttled(channel, std::make_shared<Uplinks>(bytes_per_second));
 }
 
 }  // namespace layercast::bench
