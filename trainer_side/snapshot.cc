@@ -1,6 +1,7 @@
 #include "trainer_side/snapshot.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "layercast/error.h"
@@ -36,8 +37,10 @@ class Growing {
     if (named_.empty()) device_ = PlaceOf(named);
     if (borrowed_) {
       ExpectHere(named);
+      ExpectAligned(named);
       snapshot_.owners.push_back(named.owner);
     } else {
+      ExpectCopyable(named);
       Copy(named);
     }
     // The copy is what is digested, because the source may change.
@@ -83,6 +86,24 @@ class Growing {
     if (named.tensor.device == device_) return;
     throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' is borrowed " + Describe(named.tensor.device) +
                                                  ": expected all tensors of the version " + Describe(device_));
+  }
+
+  // Kernels read whole elements.
+  void ExpectAligned(const NamedTensor& named) const {
+    const auto size = std::max<std::uintptr_t>(static_cast<std::uintptr_t>(BitsPerElement(named.tensor.dtype)) / 8, 1);
+    if (!OnDevice() || reinterpret_cast<std::uintptr_t>(named.tensor.data) % size == 0) return;
+    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' is borrowed " + Describe(device_) +
+                                                 ": expected an address that is a multiple of " + std::to_string(size) +
+                                                 " bytes, as its elements need");
+  }
+
+  // Only its own device reaches the memory of a pool, and a version's copy is on one.
+  void ExpectCopyable(const NamedTensor& named) const {
+    const Device& device = named.tensor.device;
+    if (!OnDevice() || device.kind == Device::Kind::kHost || device == device_) return;
+    throw Error(ErrorCode::kUnsupported, "'" + named.name + "' is " + Describe(device) +
+                                             ": expected all tensors of the version " + Describe(device_) +
+                                             ", or a channel that takes them from host memory (shm, ucx, zmq)");
   }
 
   void Copy(NamedTensor& named) {

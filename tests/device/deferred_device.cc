@@ -235,6 +235,12 @@ void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std:
     ExpectReachable(reinterpret_cast<const std::byte*>(amax.rows.data()), amax.rows.size_bytes());
     ExpectAligned(amax.rows.data(), sizeof(float));
   }
+  const bool has_kernel = rows.dtype == DType::kBF16 || rows.dtype == DType::kF16 || rows.dtype == DType::kF32;
+  if (!has_kernel && first_row != 0) throw std::logic_error("a device was given a piece of a dtype without a kernel");
+  const bool of_whole_amax = recipe.Needs(ShardAxis::kRows) == AmaxNeed::kTensor;
+  if (of_whole_amax && amax.tensor < 0 && rows.rows != outputs.front().rows) {
+    throw std::logic_error("a device was given a piece without the whole weight's magnitude");
+  }
   const std::vector<TensorSpec> specs = recipe.KernelTensors(rows.dtype, outputs.front().rows, rows.cols);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (specs[i].num_bytes() == 0) continue;

@@ -152,5 +152,21 @@ TEST_F(TensorsOnDevice, AreRefusedWhereTheyCannotBeBorrowed) {
       AllOf(HasSubstr(tensors[1].name), HasSubstr("in host memory: expected all tensors of the version on CUDA")));
 }
 
+TEST_F(TensorsOnDevice, AreRefusedWhereKernelsCannotReadThem) {
+  std::vector<NamedTensor> tensors = publisher_->Place(weights_);
+  tensors[1].tensor.data += 1;
+  EXPECT_THAT(ErrorOf([&] { publisher_->Take(tensors, 1, true, true); }),
+              AllOf(HasSubstr(tensors[1].name), HasSubstr("expected an address that is a multiple of")));
+}
+
+// As a model that is spread over the GPUs of one process.
+TEST_F(TensorsOnDevice, OnSeveralDevicesAreNotCopiedToOne) {
+  std::vector<NamedTensor> tensors = publisher_->Place(weights_);
+  tensors[1].tensor.device.index = 1;
+  EXPECT_THAT(ErrorOf([&] { publisher_->Take(tensors, 1, false, true); }),
+              AllOf(HasSubstr(tensors[1].name),
+                    HasSubstr("on CUDA device 1: expected all tensors of the version on CUDA device 0, or a channel")));
+}
+
 }  // namespace
 }  // namespace layercast
