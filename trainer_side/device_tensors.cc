@@ -7,6 +7,7 @@
 #include "layercast/error.h"
 #include "src/base/rounding.h"
 #include "src/device/cuda_fault.h"
+#include "src/tensor/kernel_dtypes.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
@@ -15,7 +16,6 @@ namespace {
 constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
 
 // What a device can look through for its largest magnitude.
-bool HasKernel(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32; }
 
 // As kernels leave it of one tensor.
 struct Looked {
@@ -82,7 +82,7 @@ std::vector<TensorSummary> DeviceTensors::SummariesOf(const Device& device, std:
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorView& tensor = tensors[i].tensor;
     digests.Add(tensor.data, static_cast<std::size_t>(tensor.num_bytes()), summaries[i].digest);
-    if (!HasKernel(tensor.dtype) || NumElements(tensor.shape) == 0) continue;
+    if (!IsKernelDType(tensor.dtype) || NumElements(tensor.shape) == 0) continue;
     std::byte* const of_tensor = looked.data() + i * sizeof(Looked);
     place.stream->FindAmax(tensor.dtype, tensor.data, NumElements(tensor.shape), reinterpret_cast<float*>(of_tensor),
                            reinterpret_cast<std::uint64_t*>(of_tensor + offsetof(Looked, fault)));
@@ -96,7 +96,7 @@ std::vector<TensorSummary> DeviceTensors::SummariesOf(const Device& device, std:
     if (found.fault != kNoCudaFault) {
       ThrowNonFinite(tensors[i].name, tensors[i].tensor, DecodeCudaFault(found.fault).index);
     }
-    summaries[i].amax = HasKernel(tensors[i].tensor.dtype) ? found.amax : SummaryByHost(place, tensors[i]).amax;
+    summaries[i].amax = IsKernelDType(tensors[i].tensor.dtype) ? found.amax : SummaryByHost(place, tensors[i]).amax;
   }
   return summaries;
 }
@@ -133,7 +133,7 @@ std::vector<float> DeviceTensors::AmaxOver(const Device& device, const TensorSpe
   CheckKept(spec.shape, kept);
   std::vector<float> amax(static_cast<std::size_t>(NumKept(spec.shape, kept)));
   if (spec.num_elements() == 0) return amax;
-  if (!HasKernel(spec.dtype)) {
+  if (!IsKernelDType(spec.dtype)) {
     std::vector<std::byte> copy(static_cast<std::size_t>(spec.num_bytes()));
     ToHost(device, data, copy.size(), copy.data());
     return layercast::AmaxOver(spec, copy.data(), kept, pool_);

@@ -14,6 +14,7 @@
 #include "src/cuda/row_copy.h"
 #include "src/device/cuda_device_stream.h"
 #include "src/device/scan_kernels.h"
+#include "src/tensor/kernel_dtypes.h"
 
 namespace layercast {
 namespace {
@@ -120,7 +121,7 @@ void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
 // take come as whole parameters, and are checked by a kernel of their own first; integers are all finite.
 void CudaReloadStream::CopyChecked(const CudaMatrix& piece, std::byte* to, std::uint64_t* fault) {
   const DType dtype = piece.dtype;
-  if (dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32) {
+  if (IsKernelDType(dtype)) {
     return CudaCopy(piece, to, reinterpret_cast<CudaFaultWord*>(fault), stream().handle());
   }
   const std::int64_t row_bytes = piece.cols * BitsPerElement(dtype) / 8;

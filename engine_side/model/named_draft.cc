@@ -4,6 +4,7 @@
 #include "layercast/model/config.h"
 #include "layercast/model/draft_model.h"
 #include "layercast/model/registry.h"
+#include "src/base/naming_source.h"
 
 namespace layercast {
 namespace {
@@ -26,12 +27,7 @@ std::unique_ptr<Module> BuildWithNamedDraft(const ModelDescription& target, cons
                                             const NamedDraft& draft) {
   const ModelRegistry registry = ModelRegistry::Builtin();
   const ModelConfig config = registry.ConfigOf(target);
-  try {
-    return Build(registry, config, parallel, draft);
-  } catch (const Error& error) {
-    if (target.directory().empty()) throw;
-    throw Error(error.code(), target.directory().string() + ": " + error.what());
-  }
+  return NamingSource(target.directory().string(), [&] { return Build(registry, config, parallel, draft); });
 }
 
 CheckpointSource WithNamedDraft(CheckpointSource target, const std::string& draft) {

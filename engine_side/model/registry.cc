@@ -8,6 +8,7 @@
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/pipeline_stages.h"
+#include "src/base/naming_source.h"
 
 namespace layercast {
 namespace {
@@ -30,16 +31,6 @@ std::string Shortened(const std::vector<std::string>& architectures) {
     groups.push_back(stems.size() == 1 ? stems.front() + ending : "{" + Joined(stems) + "}" + ending);
   }
   return Joined(groups);
-}
-
-// Runs `look_up`, whose errors then name the description's folder, if it has one.
-void NamingFolder(const ModelDescription& description, const auto& look_up) {
-  try {
-    look_up();
-  } catch (const Error& error) {
-    if (description.directory().empty()) throw;
-    throw Error(error.code(), description.directory().string() + ": " + error.what());
-  }
 }
 
 void AddDraftTo(std::map<std::string, DraftFactory>& drafts, std::string architecture, DraftFactory factory) {
@@ -153,13 +144,13 @@ const std::pair<const std::string, ModelRegistry::Family>& ModelRegistry::Family
 
 ModelConfig ModelRegistry::ConfigOf(const ModelDescription& description) const {
   const std::vector<std::string> names = ModelConfig::ArchitecturesOf(description);
-  NamingFolder(description, [&] { (void)FamilyOf(names); });
+  NamingSource(description.directory().string(), [&] { (void)FamilyOf(names); });
   return ModelConfig::Parse(description);
 }
 
 ModelConfig ModelRegistry::DraftConfigOf(const ModelDescription& draft) const {
   const std::vector<std::string> names = ModelConfig::ArchitecturesOf(draft);
-  NamingFolder(draft, [&] { (void)DraftOf(draft_models_, names); });
+  NamingSource(draft.directory().string(), [&] { (void)DraftOf(draft_models_, names); });
   return ModelConfig::Parse(draft);
 }
 

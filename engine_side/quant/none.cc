@@ -4,6 +4,7 @@
 #include "engine_side/quant/kernels.h"
 #include "engine_side/quant/recipe_parts.h"
 #include "src/base/check.h"
+#include "src/tensor/kernel_dtypes.h"
 
 namespace layercast {
 namespace {
@@ -31,8 +32,7 @@ class None final : public Recipe {
     CheckPiece(*this, piece, first_row, outputs, 1, piece.cols);
     const std::int64_t row_bytes = piece.cols * BitsPerElement(piece.dtype) / 8;
     auto* values = OutputRow<std::byte>(outputs[0], first_row, row_bytes);
-    const bool one_pass =
-        piece.dtype == DType::kBF16 || piece.dtype == DType::kF16 || piece.dtype == DType::kF32;  // as kernels take
+    const bool one_pass = IsKernelDType(piece.dtype);
     if (!one_pass) CheckValues(piece, first_row, {}, pool);
     const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
       const MatrixView band = RowsOf(piece, first, count);

@@ -11,6 +11,7 @@
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/tensor/element.h"
+#include "src/tensor/kernel_dtypes.h"
 
 namespace layercast {
 namespace {
@@ -41,7 +42,7 @@ void CheckAmax(float found, float given, const std::string& where) {
 }  // namespace
 
 void CheckSource(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols) {
-  if (dtype != DType::kBF16 && dtype != DType::kF16 && dtype != DType::kF32) {
+  if (!IsKernelDType(dtype)) {
     throw Error(ErrorCode::kInvalidArgument,
                 std::string(recipe) + " takes weights of bf16, f16 or f32, got " + std::string(Name(dtype)));
   }

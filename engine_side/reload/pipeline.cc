@@ -5,6 +5,7 @@
 #include "engine_side/quant/recipe_parts.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/tensor/kernel_dtypes.h"
 
 namespace layercast {
 namespace {
@@ -60,8 +61,7 @@ bool ReloadPipeline::ParameterAllowsDirect(std::uint32_t parameter) const {
   if (!planned.quantize) return true;
   if (parts_.recipes.Of(planned).row_granularity() <= 0 || !planned.padding.empty()) return false;
   if (planned.spec.num_elements() == 0) return false;  // no piece comes of it, and it may have scales all the same
-  const DType dtype = planned.spec.dtype;              // a device's kernels take rows of these three alone
-  if (dtype != DType::kBF16 && dtype != DType::kF16 && dtype != DType::kF32) return false;
+  if (!IsKernelDType(planned.spec.dtype)) return false;
   // A scale of the whole weight must be known before its first row is.
   return parts_.recipes.Of(planned).Needs(planned.shard_axis) != AmaxNeed::kTensor || amax_.IsAnnounced(parameter);
 }

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "engine_side/plan/kept_layers.h"
-#include "engine_side/reload/naming_source.h"
 #include "engine_side/reload/quantized_layers.h"
 #include "engine_side/reload/stage_clock.h"
 #include "layercast/error.h"
+#include "src/base/naming_source.h"
 #include "src/base/stop_check.h"
 
 namespace layercast {

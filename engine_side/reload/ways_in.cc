@@ -6,12 +6,12 @@
 #include "engine_side/reload/dummy_weights.h"
 #include "engine_side/reload/kernel_format.h"
 #include "engine_side/reload/lent_weights.h"
-#include "engine_side/reload/naming_source.h"
 #include "engine_side/reload/progress.h"
 #include "engine_side/reload/quantized_checkpoint.h"
 #include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/error.h"
+#include "src/base/naming_source.h"
 #include "src/checkpoint/checkpoint.h"
 
 namespace layercast {

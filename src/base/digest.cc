@@ -27,11 +27,12 @@ Digest ToDigest(XXH128_hash_t hash) { return Digest{hash.high64, hash.low64}; }
 Digest LeafDigest(std::span<const std::byte> bytes) {
 #ifdef __x86_64__
   static const bool avx2 = __builtin_cpu_supports("avx2");
-  const LeafHash hash = (avx2 ? HashLeafByAvx2 : HashLeafAnywhere)(bytes.data(), bytes.size());
-#else
-  const LeafHash hash = HashLeafAnywhere(bytes.data(), bytes.size());
+  if (avx2) {
+    const LeafHash hash = HashLeafByAvx2(bytes.data(), bytes.size());
+    return Digest{hash.high, hash.low};
+  }
 #endif
-  return Digest{hash.high, hash.low};
+  return ToDigest(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
 constexpr std::size_t kHexDigits = 16;  // of half a digest
@@ -49,11 +50,6 @@ std::optional<std::uint64_t> ParseHex(std::string_view text) {
 }
 
 }  // namespace
-
-LeafHash HashLeafAnywhere(const void* bytes, std::size_t count) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes, count);
-  return {hash.high64, hash.low64};
-}
 
 void AppendHex(const Digest& digest, std::string& to) {
   std::array<char, 2 * kHexDigits> hex;

@@ -8,17 +8,17 @@
 
 namespace layercast {
 
+#ifdef __x86_64__
+
 // Value.
 struct LeafHash {
   std::uint64_t high;
   std::uint64_t low;
 };
 
-// By what every processor has that this build runs on.
-LeafHash HashLeafAnywhere(const void* bytes, std::size_t count);
-#ifdef __x86_64__
 // To be called only where there is AVX2.
 LeafHash HashLeafByAvx2(const void* bytes, std::size_t count);
+
 #endif
 
 }  // namespace layercast

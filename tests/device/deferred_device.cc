@@ -16,6 +16,7 @@
 #include "src/device/cuda_fault.h"
 #include "src/tensor/cast.h"
 #include "src/tensor/exponential.h"
+#include "src/tensor/kernel_dtypes.h"
 
 namespace layercast::testing {
 namespace {
@@ -235,8 +236,8 @@ void DeferredStream::Quantize(const Recipe& recipe, const MatrixView& rows, std:
     ExpectReachable(reinterpret_cast<const std::byte*>(amax.rows.data()), amax.rows.size_bytes());
     ExpectAligned(amax.rows.data(), sizeof(float));
   }
-  const bool has_kernel = rows.dtype == DType::kBF16 || rows.dtype == DType::kF16 || rows.dtype == DType::kF32;
-  if (!has_kernel && first_row != 0) throw std::logic_error("a device was given a piece of a dtype without a kernel");
+  if (!IsKernelDType(rows.dtype) && first_row != 0)
+    throw std::logic_error("a device was given a piece of a dtype without a kernel");
   const bool of_whole_amax = recipe.Needs(ShardAxis::kRows) == AmaxNeed::kTensor;
   if (of_whole_amax && amax.tensor < 0 && rows.rows != outputs.front().rows) {
     throw std::logic_error("a device was given a piece without the whole weight's magnitude");

@@ -1,5 +1,5 @@
-// Adds where weights come from to errors about them: such errors name tensors and layers, but not who has them. Used by
-// the stager.
+// Adds where weights or a model come from to errors about them: such errors name tensors, layers and fields, but not
+// who has them. Used by the stager, the registry and named drafts.
 #pragma once
 
 #include <string>
