@@ -1,7 +1,22 @@
 # CUDA is on by itself where nvcc is found. Architectures are explicit: cmake 3.25 does not know new ones.
+# layercast::cudart is the runtime, or what tests have in its place.
 set(LAYERCAST_HAVE_CUDA OFF)
 if(LAYERCAST_CUDA STREQUAL "OFF")
   message(STATUS "CUDA: switched off; the cuda_ipc data channel is left out")
+  return()
+endif()
+
+if(LAYERCAST_CUDA STREQUAL "SIMULATED")
+  find_package(CUDAToolkit QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    message(STATUS "CUDA: its headers are not found, which simulating it takes; CUDA code is left out")
+    return()
+  endif()
+  add_subdirectory(${CMAKE_SOURCE_DIR}/tests/simulated_cuda simulated_cuda)
+  add_library(layercast::cudart INTERFACE IMPORTED)
+  target_link_libraries(layercast::cudart INTERFACE layercast_simulated_cuda)
+  set(LAYERCAST_HAVE_CUDA ON)
+  message(STATUS "CUDA: simulated on the host")
   return()
 endif()
 
@@ -30,6 +45,7 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)  # src/cuda/call.cc asks the r
   message(FATAL_ERROR "CUDA: expected 12.5 or newer, got ${CMAKE_CUDA_COMPILER_VERSION}; LAYERCAST_CUDA=OFF builds without")
 endif()
 find_package(CUDAToolkit REQUIRED)
+add_library(layercast::cudart ALIAS CUDA::cudart_static)
 set(LAYERCAST_HAVE_CUDA ON)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 

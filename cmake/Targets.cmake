@@ -15,6 +15,11 @@ function(layercast_library name)
   foreach(kernel ${ARG_KERNELS})
     set_source_files_properties(${kernel} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endforeach()
+  if(LAYERCAST_CUDA STREQUAL "SIMULATED")  # CUDA sources are compiled for the host
+    list(FILTER ARG_SOURCES INCLUDE REGEX "[.]cu$")
+    set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON
+      COMPILE_OPTIONS "-include;${PROJECT_SOURCE_DIR}/tests/simulated_cuda/kernels.h")
+  endif()
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} layercast_warnings)
@@ -42,8 +47,9 @@ function(layercast_test name)
   if(ARG_SINGLE_THREADED AND LAYERCAST_SANITIZE MATCHES "thread")
     return()
   endif()
-  # CUDA does not work beside AddressSanitizer, which guards addresses that it wants: all cases would skip themselves.
-  if("gpu" IN_LIST ARG_LABELS AND LAYERCAST_SANITIZE)
+  # CUDA itself does not work beside AddressSanitizer, which guards addresses that it wants: all cases would skip
+  # themselves.
+  if("gpu" IN_LIST ARG_LABELS AND LAYERCAST_SANITIZE AND NOT LAYERCAST_CUDA STREQUAL "SIMULATED")
     return()
   endif()
   if(NOT ARG_TIMEOUT)
@@ -72,7 +78,11 @@ function(layercast_test name)
   # One ctest per program: the suites are quick, and starting hundreds of processes is not.
   add_test(NAME ${name} COMMAND ${name})
   # Torch's threads spin while they wait for one another, and tests share their cores.
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT OMP_NUM_THREADS=1
+  set(environment OMP_NUM_THREADS=1)
+  if(TARGET layercast_simulated_nccl)
+    list(APPEND environment LAYERCAST_NCCL_LIBRARY=$<TARGET_FILE:layercast_simulated_nccl>)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${environment}"
     PROCESSORS ${LAYERCAST_SLOTS_TO_COMPUTE})
   if(ARG_WAITS)
     set_tests_properties(${name} PROPERTIES PROCESSORS ${LAYERCAST_SLOTS_TO_WAIT})

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "src/cuda/call.h"
+#include "src/cuda/launch.cuh"
 #include "src/cuda/xxh3_body.cuh"
 
 namespace layercast {
@@ -33,11 +34,8 @@ class OnDevice {
   template <class Body>
   void Run(const xxh3::LeafArguments& arguments, std::uint64_t leaves) const {
     constexpr unsigned kTeams = kThreads / xxh3::kTeam;
-    DigestLeaves<Body><<<static_cast<unsigned>((leaves - 1) / kTeams + 1), kThreads, 0, stream_>>>(arguments);
-    const cudaError_t started = cudaGetLastError();
-    int device = 0;
-    static_cast<void>(cudaGetDevice(&device));
-    CheckCuda(started, "start of the kernel for leaf digests", device);
+    const auto blocks = static_cast<std::int64_t>((leaves - 1) / kTeams + 1);
+    LaunchKernel(&DigestLeaves<Body>, blocks, dim3(kThreads), stream_, "leaves", arguments);
   }
 
  private:

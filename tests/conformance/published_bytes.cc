@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "tests/support/fake_ipc.h"
 #endif
 #if LAYERCAST_HAVE_NCCL
+#include "src/cuda/probe.h"
 #include "src/transport/nccl/nccl_transport.h"
 #include "tests/support/fake_channel_device.h"
 #include "tests/support/fake_nccl.h"
@@ -29,6 +31,26 @@ namespace {
 
 #if LAYERCAST_HAVE_NCCL
 constexpr std::size_t kFakePieceBytes = std::size_t{4} << 20;  // so that the suite's chunks come in several pieces
+
+// NCCL takes only one end on each GPU: publishers are on the first one, receivers on the second.
+class NcclBetweenGpus final : public Transport {
+ public:
+  std::string_view name() const override { return "nccl"; }
+  std::string WhyNotHere() const override {
+    return ProbeCuda().devices < 2 ? "there are no two GPUs" : first_->WhyNotHere();
+  }
+  std::chrono::milliseconds connect_time() const override { return first_->connect_time(); }
+  std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {
+    return first_->Offering(options);
+  }
+  std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
+    return second_->Connect(address, deadline);
+  }
+
+ private:
+  const std::unique_ptr<Transport> first_ = MakeNcclTransport(std::optional(0));
+  const std::unique_ptr<Transport> second_ = MakeNcclTransport(std::optional(1));
+};
 
 CountedTransport MakeFakeNccl() {
   const auto library = std::make_shared<FakeNccl>();
@@ -68,13 +90,11 @@ std::vector<std::string> TransportNames() {
   std::vector<std::string> names;
   for (const auto& transport : AllTransports()) {
     if (transport->name() == "ucx") names.insert(names.end(), {std::string(kFakeReads), std::string(kPosixReads)});
-    if (transport->name() == "nccl") {
-      names.emplace_back(kFakeNccl);
-    } else if (transport->name() == "cuda_ipc") {
-      names.insert(names.end(), {std::string(kFakeCudaIpc), std::string(kFakeLegacyCudaIpc)});
-    } else {
-      names.emplace_back(transport->name());
-    }
+    const std::string name(transport->name());
+    if (name == "nccl") names.emplace_back(kFakeNccl);
+    if (name == "cuda_ipc") names.insert(names.end(), {std::string(kFakeCudaIpc), std::string(kFakeLegacyCudaIpc)});
+    const bool needs_gpus = name == "nccl" || name == "cuda_ipc";
+    if (!needs_gpus || TransportNamed(name)->WhyNotHere().empty()) names.push_back(name);
   }
   return names;
 }
@@ -85,6 +105,7 @@ CountedTransport CountedTransportNamed(const std::string& name) {
 #endif
 #if LAYERCAST_HAVE_NCCL
   if (name == kFakeNccl) return MakeFakeNccl();
+  if (name == "nccl") return {std::make_unique<NcclBetweenGpus>(), nullptr};
 #endif
 #if LAYERCAST_HAVE_UCX
   if (name == kFakeReads) return MakeUcxReads(std::make_shared<FakeOneSided>());

@@ -20,8 +20,7 @@ namespace layercast::test {
 
 constexpr std::chrono::seconds kPatience{20};  // a test that waits this long has failed
 
-// The transport `nccl` over a fake library and fake devices: NCCL takes only one end on each GPU, and most machines do
-// not have two.
+// The transport `nccl` over a fake library and fake devices.
 inline constexpr std::string_view kFakeNccl = "nccl_fake";
 // The transport `cuda_ipc`, which needs a GPU, over a fake driver with VMM and events, and over one with neither.
 inline constexpr std::string_view kFakeCudaIpc = "cuda_ipc_fake";
@@ -32,7 +31,8 @@ inline constexpr std::string_view kFakeLegacyCudaIpc = "cuda_ipc_legacy_fake";
 inline constexpr std::string_view kFakeReads = "ucx_reads_fake";
 inline constexpr std::string_view kPosixReads = "ucx_reads_posix";
 
-// The transports that the suite runs on: all of this build, and those above.
+// The transports that the suite runs on: those above, and all of this build. `cuda_ipc` itself is among them where
+// there is a GPU, and `nccl` where there are two.
 std::vector<std::string> TransportNames();
 std::unique_ptr<Transport> TransportNamed(const std::string& name);
 

@@ -1,7 +1,9 @@
-// The first device of this machine.
+// The last device of this machine: where there are several, a call that is made without saying on which one goes to
+// another, and fails.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -17,8 +19,9 @@ namespace {
 // A stream, counted.
 class CountedStream final : public ReloadStream {
  public:
-  CountedStream(std::shared_ptr<ReloadStream> stream, std::size_t& allocations, std::size_t& waits,
-                std::size_t& bytes_brought)
+  using Count = std::atomic<std::size_t>;  // by streams of several threads
+
+  CountedStream(std::shared_ptr<ReloadStream> stream, Count& allocations, Count& waits, Count& bytes_brought)
       : stream_(std::move(stream)), allocations_(allocations), waits_(waits), bytes_brought_(bytes_brought) {}
   ~CountedStream() override { allocations_ += memory_.allocations() + pinned_.allocations(); }
 
@@ -88,14 +91,17 @@ class CountedStream final : public ReloadStream {
   const std::shared_ptr<ReloadStream> stream_;  // ours alone
   CountingMemory memory_{stream_->memory()};
   CountingMemory pinned_{stream_->pinned()};
-  std::size_t& allocations_;
-  std::size_t& waits_;
-  std::size_t& bytes_brought_;
+  Count& allocations_;
+  Count& waits_;
+  Count& bytes_brought_;
   Ticket waited_ = 0;
 };
 
 class CudaDevice final : public TestDevice {
  public:
+  explicit CudaDevice(int device) : stream_(device) {}
+
+  Device device() const override { return {Device::Kind::kCuda, stream_.device()}; }
   std::byte* Allocate(std::size_t bytes) override {
     std::byte* address = engine_.emplace_back(memory_, bytes).data();
     stream_.Synchronize();
@@ -110,6 +116,7 @@ class CudaDevice final : public TestDevice {
   }
   void Carry(const RegionView& from, std::byte* to) override {
     if (from.num_bytes() == 0) return;
+    const OnCudaDevice scope(stream_.device());
     CheckCuda(cudaMemcpy2DAsync(to, from.row_bytes, from.base, std::max(from.stride, from.row_bytes), from.row_bytes,
                                 from.rows, cudaMemcpyDefault, stream_.handle()),
               "cudaMemcpy2DAsync", stream_.device());
@@ -133,13 +140,13 @@ class CudaDevice final : public TestDevice {
   std::size_t bytes_brought() const override { return bytes_brought_; }
 
  private:
-  CudaStream stream_{0};
+  CudaStream stream_;
   CudaMemory memory_{stream_};
   std::vector<Buffer> engine_;
   std::vector<std::weak_ptr<CountedStream>> streams_;
-  std::size_t of_gone_ = 0;  // streams' allocations
-  std::size_t waits_ = 0;
-  std::size_t bytes_brought_ = 0;
+  CountedStream::Count of_gone_ = 0;  // streams' allocations
+  CountedStream::Count waits_ = 0;
+  CountedStream::Count bytes_brought_ = 0;
 };
 
 }  // namespace
@@ -147,7 +154,7 @@ class CudaDevice final : public TestDevice {
 std::unique_ptr<TestDevice> MakeTestDevice(std::string& why) {
   const CudaProbe probe = ProbeCuda();
   why = probe.why_none;
-  return probe ? std::make_unique<CudaDevice>() : nullptr;
+  return probe ? std::make_unique<CudaDevice>(probe.devices - 1) : nullptr;
 }
 
 }  // namespace layercast::testing

@@ -24,6 +24,8 @@ class DeferredDevice final : public TestDevice {
   DeferredDevice();
   ~DeferredDevice() override;
 
+  Device device() const override { return {Device::Kind::kCuda, 2}; }
+
   std::byte* Allocate(std::size_t bytes) override;
   OpenReloadStream Opener() override;
   void Carry(const RegionView& from, std::byte* to) override;
@@ -54,7 +56,7 @@ class DeferredStream final : public ReloadStream {
  public:
   explicit DeferredStream(DeferredDevice& device) : device_(device) {}
 
-  Device device() const override { return {Device::Kind::kCuda, 0}; }
+  Device device() const override { return device_.device(); }
   MemoryResource& memory() override { return memory_; }
   MemoryResource& pinned() override { return pinned_; }
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override;

@@ -14,6 +14,7 @@ namespace layercast::testing {
 class TestDevice {
  public:
   virtual ~TestDevice() = default;
+  virtual Device device() const = 0;
   // Memory of an engine, for as long as the device lives.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
   // Of streams for an engine, and so for a publisher too, which takes them as the DeviceStream that they are.

@@ -112,7 +112,7 @@ struct EngineMemory {
     for (const TensorSpec& spec : KernelTensorsOf(plan, recipes)) {
       const auto bytes = static_cast<std::size_t>(spec.num_bytes());
       if (device != nullptr) {
-        table.push_back({spec.name, device->Allocate(bytes), spec.dtype, spec.shape, {}, {Device::Kind::kCuda, 0}});
+        table.push_back({spec.name, device->Allocate(bytes), spec.dtype, spec.shape, {}, device->device()});
         continue;
       }
       storage.emplace_back(memory, bytes);

@@ -162,7 +162,7 @@ class DevicePublisher {
         std::byte* const there = device_.Allocate(bytes);
         device_.Carry(AsView({named.tensor.data, bytes}), there);
         named.tensor.data = there;
-        named.tensor.device = {Device::Kind::kCuda, 0};
+        named.tensor.device = device_.device();
       }
       tensors.push_back(std::move(named));
     }
@@ -177,8 +177,7 @@ class DevicePublisher {
         {.host = arena_, .device = tensors_, .keeps = [=](const Device&) { return keeps_on_device; }, .pool = pool_});
   }
   void Publish(const std::vector<NamedTensor>& tensors, std::uint64_t step, bool borrowed) {
-    const Snapshot& taken =
-        taken_.emplace_back(Take(tensors, step, borrowed, service_->carries({Device::Kind::kCuda, 0})));
+    const Snapshot& taken = taken_.emplace_back(Take(tensors, step, borrowed, service_->carries(device_.device())));
     const Offer offer{.id = service_->NextOfferId(), .tensors = taken.tensors, .device = taken.device};
     service_->Offer(std::make_shared<OfferedVersion>(taken.manifest, offer, borrowed));
   }

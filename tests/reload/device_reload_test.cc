@@ -180,7 +180,7 @@ TEST_F(OnDevice, TakesTensorsInAnyOrder) {
 
 TEST_F(OnDevice, RefusesBuffersOnTwoDevices) {
   testing::DeviceEngine engine(*device_, *testing::RigModel({}), {});
-  engine.table()[1].device.index = 1;
+  ++engine.table()[1].device.index;
   EXPECT_THAT(ErrorOf([&] { engine.Adopt(); }), HasSubstr("expected one device for a rank"));
 }
 

@@ -31,7 +31,7 @@ class DeviceEngine {
  public:
   DeviceEngine(TestDevice& device, const Module& model, const DeviceRigOptions& options) : device_(device) {
     const auto recipe = MakeRecipe(options.model.recipe);
-    const std::shared_ptr<ReloadStream> stream = device.Opener()({Device::Kind::kCuda, 0});
+    const std::shared_ptr<ReloadStream> stream = device.Opener()(device.device());
     for (LaidOut& laid : LaidOutBuffers(model, *recipe, options.layout)) {
       CapturedBuffer& buffer = laid.buffer;
       if (options.strided && buffer.shape.size() == 2) buffer.strides = {1, buffer.shape[0] + 3};
@@ -75,7 +75,7 @@ class DeviceEngine {
       buffer.address = host_.emplace_back(std::max<std::size_t>(bytes, 1), kUntouched).data();
     } else {
       buffer.address = device_.Allocate(bytes);
-      buffer.device = {Device::Kind::kCuda, 0};
+      buffer.device = device_.device();
       stream.Fill(buffer.address, kUntouched, bytes);
     }
   }

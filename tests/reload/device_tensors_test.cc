@@ -29,8 +29,6 @@ using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr Device kDevice{Device::Kind::kCuda, 0};
-
 class TensorsOnDevice : public testing::DeviceTest {
  protected:
   void SetUp() override {
@@ -38,6 +36,8 @@ class TensorsOnDevice : public testing::DeviceTest {
     if (device_ == nullptr) return;
     publisher_.emplace(*device_, arena_);
   }
+
+  std::string Here() const { return "CUDA device " + std::to_string(device_->device().index); }
 
   const testing::Weights weights_ = testing::RigWeights({}, 1);
   HostMemory heap_;
@@ -49,9 +49,9 @@ TEST_F(TensorsOnDevice, AreDescribedAsOnTheHost) {
   WorkerPool pool(1);
   for (const auto& [borrowed, keeps] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
     std::vector<NamedTensor> tensors = publisher_->Place(weights_);
-    tensors.push_back({"empty", {DType::kBF16, {0, 4}, nullptr, kDevice}, nullptr});
+    tensors.push_back({"empty", {DType::kBF16, {0, 4}, nullptr, device_->device()}, nullptr});
     const Snapshot snapshot = publisher_->Take(tensors, 1, borrowed, keeps);
-    EXPECT_EQ(snapshot.device, keeps ? kDevice : Device{});
+    EXPECT_EQ(snapshot.device, keeps ? device_->device() : Device{});
     ASSERT_EQ(snapshot.manifest.size(), weights_.size() + 1);
     EXPECT_EQ(snapshot.manifest.entry(static_cast<std::uint32_t>(weights_.size())).amax, 0);
     for (std::uint32_t i = 0; i < weights_.size(); ++i) {
@@ -97,7 +97,7 @@ TEST_F(TensorsOnDevice, HaveTheMagnitudesByRowAndByColumnThatTheHostFinds) {
       const TensorSpec spec = weights.spec(0);
       const TensorView there = publisher_->Place(weights).front().tensor;
       const std::size_t before = device_->bytes_brought();
-      const std::vector<float> amax = publisher_->tensors().AmaxOver(kDevice, spec, there.data, kept);
+      const std::vector<float> amax = publisher_->tensors().AmaxOver(device_->device(), spec, there.data, kept);
       if (dtype != DType::kF64) {
         EXPECT_EQ(device_->bytes_brought() - before, amax.size() * sizeof(float));
       }
@@ -136,7 +136,7 @@ TEST_F(TensorsOnDevice, WithAWrongValueAreNamed) {
     std::memcpy(values.data() + 4 * size, size == 4 ? static_cast<const void*>(&nan) : &wide_nan, size);
     std::byte* const there = device_->Allocate(values.size());
     device_->Carry(AsView(values), there);
-    const NamedTensor named{"w", {dtype, {2, 3}, there, kDevice}, nullptr};
+    const NamedTensor named{"w", {dtype, {2, 3}, there, device_->device()}, nullptr};
     EXPECT_THAT(ErrorOf([&] { publisher_->Take({named}, 1, false, true); }),
                 AllOf(HasSubstr("'w' ([2, 3]"), HasSubstr("NaN or infinity at [1, 1]")));
   }
@@ -145,7 +145,7 @@ TEST_F(TensorsOnDevice, WithAWrongValueAreNamed) {
 TEST_F(TensorsOnDevice, AreRefusedWhereTheyCannotBeBorrowed) {
   std::vector<NamedTensor> tensors = publisher_->Place(weights_);
   EXPECT_THAT(ErrorOf([&] { publisher_->Take(tensors, 1, true, false); }),
-              AllOf(HasSubstr(tensors.front().name), HasSubstr("is borrowed on CUDA device 0, where not all")));
+              AllOf(HasSubstr(tensors.front().name), HasSubstr("is borrowed on " + Here() + ", where not all")));
   tensors[1] = weights_.at(1);
   EXPECT_THAT(
       ErrorOf([&] { publisher_->Take(tensors, 1, true, true); }),
@@ -162,10 +162,10 @@ TEST_F(TensorsOnDevice, AreRefusedWhereKernelsCannotReadThem) {
 // As a model that is spread over the GPUs of one process.
 TEST_F(TensorsOnDevice, OnSeveralDevicesAreNotCopiedToOne) {
   std::vector<NamedTensor> tensors = publisher_->Place(weights_);
-  tensors[1].tensor.device.index = 1;
+  ++tensors[1].tensor.device.index;
   EXPECT_THAT(ErrorOf([&] { publisher_->Take(tensors, 1, false, true); }),
               AllOf(HasSubstr(tensors[1].name),
-                    HasSubstr("on CUDA device 1: expected all tensors of the version on CUDA device 0, or a channel")));
+                    HasSubstr(": expected all tensors of the version on " + Here() + ", or a channel")));
 }
 
 }  // namespace

@@ -22,14 +22,13 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kBlockBytes = 512;  // so that a view goes through it in parts
-const Device kDevice{Device::Kind::kCuda, 0};
 
 using DeviceWorkTest = testing::DeviceTest;
 
 // Behind tensors of odd sizes, bytes of wider elements begin anywhere: kernels would read them where they are not
 // aligned, which ends all work on a device.
 TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
-  const auto stream = device_->Opener()(kDevice);
+  const auto stream = device_->Opener()(device_->device());
   WorkerPool pool(1);
   DeviceWork work(*stream, pool, kBlockBytes);
   const Shape shape{24, 18};
@@ -64,7 +63,7 @@ TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
 
 // Long rows of the type that they keep: a device copies them as such.
 TEST_F(DeviceWorkTest, PutsWholeRowsIntoColumnsOfAParameter) {
-  const auto stream = device_->Opener()(kDevice);
+  const auto stream = device_->Opener()(device_->device());
   WorkerPool pool(1);
   DeviceWork work(*stream, pool, std::size_t{1} << 20);
   const TensorSpec parameter{"w", DType::kF16, {5, 700}};
@@ -103,7 +102,7 @@ void ExpectRefused(DeviceWork& work, const std::string& what) {
 }
 
 TEST_F(DeviceWorkTest, NamesWhatIsWrongInRowsThatArriveAndInWhatIsStoredAsItIs) {
-  const auto stream = device_->Opener()(kDevice);
+  const auto stream = device_->Opener()(device_->device());
   WorkerPool pool(1);
   DeviceWork work(*stream, pool, kBlockBytes);
   const testing::Rig rig;
@@ -128,7 +127,7 @@ TEST_F(DeviceWorkTest, NamesWhatIsWrongInRowsThatArriveAndInWhatIsStoredAsItIs) 
 
 // A channel's kernels may run by then, which wait for their peers, and pinned memory for them.
 TEST_F(DeviceWorkTest, TakesItsPinnedBlocksBeforeAnythingArrives) {
-  const auto stream = device_->Opener()(kDevice);
+  const auto stream = device_->Opener()(device_->device());
   WorkerPool pool(1);
   DeviceWork work(*stream, pool, kBlockBytes);
   const std::size_t before = device_->allocations();

@@ -13,11 +13,9 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
-
-#include "tests/support/fake_channel_device.h"
-#include "tests/support/fake_nccl_wire.h"
 
 namespace layercast::test {
 namespace {
@@ -39,8 +37,8 @@ constexpr socklen_t kAddressBytes = offsetof(sockaddr_un, sun_path) + 1 + 32;
 
 class FakeComm {
  public:
-  FakeComm(int version, const ncclUniqueId& id, int ranks, int rank)
-      : mine_{version, ranks, rank}, address_(AddressOf(id)) {
+  FakeComm(const FakeNcclDevices& devices, int version, const ncclUniqueId& id, int ranks, int rank)
+      : devices_(devices), mine_{version, ranks, rank}, address_(AddressOf(id)) {
     links_->sockets.resize(static_cast<std::size_t>(ranks));
     if (rank != 0) return;
     listener_ = NewSocket();
@@ -50,6 +48,7 @@ class FakeComm {
     }
   }
   ~FakeComm() {
+    const std::lock_guard lock(links_->mutex);
     links_->aborted = true;
     links_->sockets.clear();
   }
@@ -60,13 +59,14 @@ class FakeComm {
   // runtime under the real NCCL would open that device.
   static FakeComm& Of(ncclComm_t handle) {
     auto& comm = *reinterpret_cast<FakeComm*>(handle);
-    if (FakeChannelDevice::Current() == comm.device_) return comm;
+    if (comm.devices_.Current() == comm.device_) return comm;
     std::fputs("a call on a communicator of another device than the thread's\n", stderr);
     std::abort();
   }
 
   // The state, as ncclCommGetAsyncError gives it. Also goes on with what was begun.
   ncclResult_t Progress() {
+    const std::lock_guard lock(links_->mutex);
     if (links_->error == ncclSuccess && !greeted_) mine_.rank == 0 ? GatherAll() : GreetRoot();
     if (links_->error != ncclSuccess) return links_->error;
     if (!greeted_) return ncclInProgress;
@@ -74,10 +74,14 @@ class FakeComm {
     if (std::exchange(asked_, true)) Launch();
     return group_.empty() ? ncclSuccess : ncclInProgress;
   }
-  bool settled() const { return greeted_ && group_.empty() && links_->error == ncclSuccess; }
+  bool Settled() const {
+    const std::lock_guard lock(links_->mutex);
+    return greeted_ && group_.empty() && links_->error == ncclSuccess;
+  }
   int rank() const { return mine_.rank; }
   bool Has(int rank) const { return 0 <= rank && rank < mine_.ranks && rank != mine_.rank; }
   const std::shared_ptr<FakeLinks>& links() const { return links_; }
+  const FakeNcclDevices& devices() const { return devices_; }
   // Launches a group later, when somebody has asked for the state more than once.
   void LaunchLater(std::vector<std::function<void()>> group) {
     group_ = std::move(group);
@@ -143,7 +147,8 @@ class FakeComm {
     for (const auto& launch : std::exchange(group_, {})) launch();
   }
 
-  const FakeChannelDevice* const device_ = FakeChannelDevice::Current();
+  const FakeNcclDevices& devices_;
+  const void* const device_ = devices_.Current();
   const Greeting mine_;
   const sockaddr_un address_;
   UniqueFd listener_;
@@ -166,12 +171,17 @@ thread_local OpenGroup open_group;
 // Adds a call to or from `peer` to the open group. `make` makes the call's operation, when the group is launched.
 ncclResult_t AddToGroup(FakeComm& comm, cudaStream_t stream, int peer, const std::byte* memory, std::size_t count,
                         std::function<FakeOperation()> make) {
-  FakeStream& queue = FakeStream::Of(stream);
-  const bool allowed = open_group.open && comm.settled() && (open_group.comm == nullptr || open_group.comm == &comm);
+  const FakeNcclDevices& devices = comm.devices();
+  const bool allowed = open_group.open && comm.Settled() && (open_group.comm == nullptr || open_group.comm == &comm);
   if (!allowed) return open_group.error = ncclInvalidUsage;
-  if (!comm.Has(peer) || !queue.device().IsDeviceMemory(memory, count)) return open_group.error = ncclInvalidArgument;
+  if (!comm.Has(peer) || !devices.IsDeviceMemory(stream, memory, count)) return open_group.error = ncclInvalidArgument;
   open_group.comm = &comm;
-  open_group.launches.emplace_back([make = std::move(make), &queue] { queue.Queue(make()); });
+  open_group.launches.emplace_back([make = std::move(make), &devices, stream, links = comm.links()] {
+    devices.Queue(stream, [operation = make(), links] {
+      const std::lock_guard lock(links->mutex);
+      return operation();
+    });
+  });
   return ncclSuccess;
 }
 
@@ -191,14 +201,14 @@ ncclResult_t FakeNccl::GetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t FakeNccl::CommInitRankConfig(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
                                           ncclConfig_t* config) {
-  if (fail_init || FakeChannelDevice::Current() == nullptr) return ncclUnhandledCudaError;
+  if (fail_init || devices_.Current() == nullptr) return ncclUnhandledCudaError;
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
   if (config->magic != expected.magic || config->size != expected.size || config->blocking != 0 || ranks < 2 ||
       rank < 0 || rank >= ranks) {
     return ncclInvalidArgument;
   }
   ++communicators;
-  *comm = reinterpret_cast<ncclComm_t>(new FakeComm(version_, id, ranks, rank));
+  *comm = reinterpret_cast<ncclComm_t>(new FakeComm(devices_, version_, id, ranks, rank));
   return ncclInProgress;
 }
 

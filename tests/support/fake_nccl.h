@@ -1,8 +1,8 @@
-// A fake of the part of NCCL that the channel calls, over sockets between threads and processes and on streams of
-// FakeChannelDevice. A communicator is a star with rank 0 in the middle. As with the real NCCL, a broadcast moves no
-// byte before every rank has joined it, and ranks that do different things wait for each other until they are aborted.
-// It is stricter where the real one would hang: it is an error if sizes differ, and if a call is made while another is
-// in progress, or while the thread is on another device.
+// A fake of the part of NCCL that the channel calls, over sockets between threads and processes and on the streams of
+// some fake of a device. A communicator is a star with rank 0 in the middle. As with the real NCCL, a broadcast moves
+// no byte before every rank has joined it, and ranks that do different things wait for each other until they are
+// aborted. It is stricter where the real one would hang: it is an error if sizes differ, and if a call is made while
+// another is in progress, or while the thread is on another device.
 #pragma once
 
 #include <atomic>
@@ -10,13 +10,26 @@
 #include <string>
 
 #include "src/transport/nccl/nccl_library.h"
+#include "tests/support/fake_nccl_wire.h"
 
 namespace layercast::test {
+
+// The devices that a FakeNccl works on. Thread-safe.
+class FakeNcclDevices {
+ public:
+  virtual ~FakeNcclDevices() = default;
+  // What tells the calling thread's device from others. Null if the thread is on none.
+  virtual const void* Current() const = 0;
+  virtual bool IsDeviceMemory(cudaStream_t stream, const std::byte* memory, std::size_t bytes) const = 0;
+  virtual void Queue(cudaStream_t stream, FakeOperation operation) const = 0;
+};
+const FakeNcclDevices& FakeChannelDevices();  // those of fake_channel_device.h
 
 // Thread-safe.
 class FakeNccl final : public nccl_channel::NcclLibrary {
  public:
-  explicit FakeNccl(int version = NCCL_VERSION_CODE) : version_(version) {}
+  explicit FakeNccl(int version = NCCL_VERSION_CODE, const FakeNcclDevices& devices = FakeChannelDevices())
+      : version_(version), devices_(devices) {}
 
   // What goes wrong from now on.
   std::atomic<bool> fail_unique_id{false};
@@ -49,6 +62,7 @@ class FakeNccl final : public nccl_channel::NcclLibrary {
 
  private:
   const int version_;
+  const FakeNcclDevices& devices_;
 };
 
 }  // namespace layercast::test

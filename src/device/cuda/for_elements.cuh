@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "src/cuda/call.h"
+#include "src/cuda/launch.cuh"
 
 namespace layercast::cuda {
 
@@ -32,11 +33,7 @@ class ElementsOnDevice {
     if (count == 0) return;
     const std::int64_t wanted = (count + kElementThreads - 1) / kElementThreads;
     const std::int64_t blocks = wanted < kMostElementBlocks ? wanted : kMostElementBlocks;
-    ForElements<<<static_cast<unsigned>(blocks), kElementThreads, 0, stream_>>>(element, count);
-    const cudaError_t started = cudaGetLastError();
-    int device = 0;
-    static_cast<void>(cudaGetDevice(&device));
-    CheckCuda(started, "start of a kernel over elements", device);
+    LaunchKernel(&ForElements<Element>, blocks, dim3(kElementThreads), stream_, "elements", element, count);
   }
 
  private:

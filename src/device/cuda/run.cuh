@@ -7,6 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/cuda/call.h"
+#include "src/cuda/launch.cuh"
 #include "src/device/cuda/team.cuh"
 
 namespace layercast::cuda {
@@ -52,11 +53,7 @@ class OnDevice {
     if (grid.teams > kMostTeams) throw Error(ErrorCode::kInvalidArgument, "a weight is too large for one kernel");
     const std::int64_t blocks = (grid.teams + grid.teams_per_block - 1) / grid.teams_per_block;
     const dim3 block(static_cast<unsigned>(grid.threads), static_cast<unsigned>(grid.teams_per_block));
-    RunBody<Body><<<static_cast<unsigned>(blocks), block, 0, stream_>>>(arguments);
-    const cudaError_t started = cudaGetLastError();
-    int device = 0;
-    static_cast<void>(cudaGetDevice(&device));
-    CheckCuda(started, "start of a kernel over a weight", device);
+    LaunchKernel(&RunBody<Body>, blocks, block, stream_, "a weight", arguments);
   }
 
  private:

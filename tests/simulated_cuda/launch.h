@@ -1,0 +1,16 @@
+// Starts kernels that are compiled for the host (kernels.h).
+#pragma once
+
+#include <driver_types.h>
+#include <vector_types.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace simulated_cuda {
+
+// Queues the kernel of which `thread` is what one thread does. Refuses what a device would.
+cudaError_t Launch(const dim3& blocks, const dim3& threads, std::size_t shared_bytes, cudaStream_t stream,
+                   std::function<void()> thread);
+
+}  // namespace simulated_cuda
