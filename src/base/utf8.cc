@@ -1,6 +1,9 @@
 #include "src/base/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
+
+#include "layercast/error.h"
 
 namespace layercast {
 namespace {
@@ -26,6 +29,23 @@ std::size_t SequenceLength(std::string_view text) {
   return 0;
 }
 
+constexpr std::size_t kLongestName = 1024;
+
+bool IsControl(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == 0x7F; }
+
+// Appends the character at `i`, or its first byte as \xNN if it is not printable. Returns where the next one is.
+std::size_t AppendEscaped(std::string_view text, std::size_t i, std::string& out) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  const std::size_t length = IsControl(text[i]) ? 0 : SequenceLength(text.substr(i));
+  if (length > 0) {
+    out += text.substr(i, length);
+    return i + length;
+  }
+  const auto byte = static_cast<std::uint8_t>(text[i]);
+  out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 0xF]};
+  return i + 1;
+}
+
 }  // namespace
 
 std::optional<std::size_t> FindInvalidUtf8(std::string_view text) {
@@ -37,22 +57,27 @@ std::optional<std::size_t> FindInvalidUtf8(std::string_view text) {
   return std::nullopt;
 }
 
+std::string Escaped(std::string_view text, std::size_t most) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (i >= most) return out + "...";
+    i = AppendEscaped(text, i, out);
+  }
+  return out;
+}
+
 std::string Quote(std::string_view text) {
   constexpr std::size_t kMost = 200;
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "'";
-  for (std::size_t i = 0; i < text.size();) {
-    if (i >= kMost) return out + "...'";
-    const auto byte = static_cast<std::uint8_t>(text[i]);
-    const std::size_t length = byte < 0x20 || byte == 0x7F ? 0 : SequenceLength(text.substr(i));
-    if (length == 0) {
-      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 0xF]};
-    } else {
-      out += text.substr(i, length);
-    }
-    i += length == 0 ? 1 : length;
+  return "'" + Escaped(text, kMost) + "'";
+}
+
+void CheckName(const std::string& what, const std::string& name, ErrorCode code) {
+  if (name.size() > kLongestName) {
+    throw Error(code, what + " " + Quote(name) + ": expected at most " + std::to_string(kLongestName) + " bytes, got " +
+                          std::to_string(name.size()));
   }
-  return out + "'";
+  if (std::ranges::none_of(name, IsControl) && !FindInvalidUtf8(name)) return;
+  throw Error(code, what + " " + Quote(name) + ": expected UTF-8 without control characters");
 }
 
 }  // namespace layercast

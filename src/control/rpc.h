@@ -48,9 +48,8 @@ class RpcServer {
 // Resource; one thread only.
 class RpcClient {
  public:
-  // Does not wait for the peer, but up to `peer_timeout` for the address of a host that is given by name. `role`
-  // ("engine", "publisher") and the endpoint name the peer in errors. Throws kInvalidArgument if the endpoint is none,
-  // and kResourceExhausted if no socket can be made.
+  // Does not wait for the peer. `role` ("engine", "publisher") and the endpoint name the peer in errors. Throws
+  // kInvalidArgument if the endpoint is none, and kResourceExhausted if no socket can be made.
   RpcClient(std::string role, const std::string& endpoint,
             std::chrono::milliseconds peer_timeout = std::chrono::seconds(5));
   ~RpcClient();
@@ -58,8 +57,8 @@ class RpcClient {
   RpcClient& operator=(const RpcClient&) = delete;
 
   // Throws the error that the peer answers, with its code; kUnavailable if the peer is silent for peer_timeout (its RPC
-  // thread answers pings whatever the engine is doing); kDeadlineExceeded; kCancelled if the deadline's stop was
-  // requested. All messages name peer and method.
+  // thread answers pings whatever the engine is doing), or if no address of its host is known; kDeadlineExceeded;
+  // kCancelled if the deadline's stop was requested. All messages name the peer and, once it is called, the method.
   Json Call(const std::string& method, const Json& params, Deadline deadline);
 
  private:

@@ -7,8 +7,8 @@
 #include "src/base/shallow_json.h"
 #include "src/control/endpoint.h"
 #include "src/control/rpc.h"
+#include "src/zmq/connection_limits.h"
 #include "src/zmq/error_at.h"
-#include "src/zmq/message_limit.h"
 #include "src/zmq/poll_sockets.h"
 
 namespace layercast {
@@ -33,19 +33,19 @@ auto NamingPeer(const std::string& peer, const Call& call) {
 class RpcClient::Impl {
  public:
   Impl(std::string peer, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
-      : peer_(std::move(peer)), peer_timeout_(peer_timeout), context_(1), socket_(context_, zmq::socket_type::dealer) {
-    limit_.emplace(context_, socket_, kMaxRpcBytes);
+      : peer_(std::move(peer)),
+        endpoint_(endpoint),
+        peer_timeout_(peer_timeout),
+        context_(1),
+        socket_(context_, zmq::socket_type::dealer) {
+    static_cast<void>(HostOf(endpoint_));  // refuses what is no endpoint
+    limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = kMaxRpcBytes});
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
-    socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(endpoint, Deadline::After(peer_timeout)));
-    try {
-      socket_.connect(endpoint);
-    } catch (const zmq::error_t& error) {
-      throw Error(ErrorCode::kInvalidArgument, peer_ + ": " + error.what());
-    }
   }
 
   Json Call(const std::string& method, const Json& params, Deadline deadline) {
+    if (!connected_) Connect(deadline.AtMost(peer_timeout_));
     const std::uint64_t id = ++last_id_;
     Send({{"id", id}, {"method", method}, {"params", params}}, method);
     Clock::time_point last_heard = Clock::now();
@@ -59,7 +59,7 @@ class RpcClient::Impl {
       PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
       zmq::message_t raw;
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
-        limit_->Heard(raw);
+        limits_->Heard(raw);
         last_heard = Clock::now();
         heard_ = true;
         Json message = ParseShallowJson<Json>(raw.to_string_view());
@@ -70,7 +70,9 @@ class RpcClient::Impl {
         }
         if (message.is_object() && message.value("id", Json()) == Json(id)) return Answer(std::move(message), method);
       }
-      if (limit_->Enforce()) throw Error(ErrorCode::kCorrupt, peer_ + ", '" + method + "': " + limit_->Complaint());
+      if (const std::string why = limits_->Enforce(); !why.empty()) {
+        throw Error(ErrorCode::kCorrupt, peer_ + ", '" + method + "': " + why);
+      }
       if (Clock::now() - last_heard >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
                                                  " ms, calling '" + method + "'" + DoubtOfEndpoint(heard_));
@@ -86,6 +88,17 @@ class RpcClient::Impl {
   }
 
  private:
+  // Not before the first call, whose deadline bounds how long the address of a host's name is looked up.
+  void Connect(Deadline deadline) {
+    socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(endpoint_, deadline));
+    try {
+      socket_.connect(endpoint_);
+    } catch (const zmq::error_t& error) {
+      throw Error(ErrorCode::kInvalidArgument, peer_ + ": " + error.what());
+    }
+    connected_ = true;
+  }
+
   void Send(const Json& message, const std::string& method) {
     const std::string text = message.dump();
     if (static_cast<std::int64_t>(text.size()) > kMaxRpcBytes) {
@@ -103,10 +116,12 @@ class RpcClient::Impl {
   }
 
   const std::string peer_;
+  const std::string endpoint_;
   const std::chrono::milliseconds peer_timeout_;
   zmq::context_t context_;
-  std::optional<MessageLimit> limit_;  // watches socket_, and must outlive it
+  std::optional<ConnectionLimits> limits_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
+  bool connected_ = false;
   std::uint64_t last_id_ = 0;
   bool heard_ = false;  // whether the peer has ever sent anything
 };

@@ -20,7 +20,7 @@
 #include "src/base/wake_up.h"
 #include "src/control/listening.h"
 #include "src/control/rpc.h"
-#include "src/zmq/message_limit.h"
+#include "src/zmq/connection_limits.h"
 #include "src/zmq/peer_connection.h"
 #include "src/zmq/peer_ledger.h"
 #include "src/zmq/poll_sockets.h"
@@ -93,10 +93,10 @@ class RpcServer::Impl {
  public:
   Impl(const std::string& endpoint, bool allow_remote, Handler handler)
       : handler_(std::move(handler)), context_(1), socket_(context_, zmq::socket_type::router) {
-    limit_.emplace(context_, socket_, kMaxRpcBytes);
+    limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = kMaxRpcBytes});
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
-    socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
+    socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
     socket_.set(zmq::sockopt::sndhwm, kMostMessages);
     socket_.set(zmq::sockopt::router_mandatory, true);
     listening_.emplace(socket_, "engine", endpoint, allow_remote);
@@ -150,7 +150,7 @@ class RpcServer::Impl {
     }
   }
 
-  // The client has left too much untaken. A connection that is not TCP stays, but is answered nothing for a while.
+  // The client has left too much untaken.
   void CutOff(const Client& client) {
     ledger_.Bar(client.routing_id);
     log::error(
@@ -166,9 +166,8 @@ class RpcServer::Impl {
       if (ledger_.IsBarred(from)) return;
       Take({from, PeerConnection(zmq_msg_get(body.handle(), ZMQ_SRCFD))}, body.to_string_view());
     };
-    if (TakeTurn(socket_, *limit_, kTurn, take)) {
-      log::warn("engine {}: a client loses its connection: {}", endpoint(), limit_->Complaint());
-    }
+    const std::string why = TakeTurn(socket_, *limits_, kTurn, take);
+    if (!why.empty()) log::warn("engine {}: a client loses its connection: {}", endpoint(), why);
   }
 
   void Take(const Client& from, std::string_view text) {
@@ -190,7 +189,7 @@ class RpcServer::Impl {
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the other owners are the replies
   PeerLedger ledger_{kMaxRpcBytes};                                       // outlives the context
   zmq::context_t context_;
-  std::optional<MessageLimit> limit_;  // watches socket_, and must outlive it
+  std::optional<ConnectionLimits> limits_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
   std::optional<Listening> listening_;
   std::jthread thread_;

@@ -18,8 +18,6 @@ namespace {
 // share one layer's weights need them once for each module.
 constexpr std::uint64_t kMostReadings = 16;
 
-constexpr std::size_t kLongestName = 1024;
-
 constexpr std::uint64_t kAmaxShare = 64;  // of the version's bytes, all magnitudes together have one such part
 
 void CheckAmaxRequest(const AmaxRequest& request, const Manifest& manifest) {
@@ -37,17 +35,6 @@ void ExpectAtMost(std::uint64_t most, std::uint64_t bytes, const std::string& of
                                                  Quote(tensor));
 }
 
-void CheckName(const std::string& what, const std::string& name) {
-  if (name.size() > kLongestName) {
-    throw Error(ErrorCode::kInvalidArgument, what + " " + Quote(name) + ": expected at most " +
-                                                 std::to_string(kLongestName) + " bytes, got " +
-                                                 std::to_string(name.size()));
-  }
-  const bool controls = std::ranges::any_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
-  if (!controls && !FindInvalidUtf8(name)) return;
-  throw Error(ErrorCode::kInvalidArgument, what + " " + Quote(name) + ": expected UTF-8 without control characters");
-}
-
 }  // namespace
 
 void CheckNames(const wire::Hello& hello) {
@@ -58,8 +45,6 @@ void CheckNames(const wire::Hello& hello) {
   CheckName("user", hello.host.user);
   CheckName("process", hello.host.process);
 }
-
-void CheckRelayName(const std::string& endpoint) { CheckName("relay", endpoint); }
 
 void CheckSchedule(const Schedule& schedule, const Manifest& manifest, bool stream) {
   for (const Chunk& chunk : schedule.chunks()) {

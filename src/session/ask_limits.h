@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "src/tensor/axis_amax.h"
 #include "src/tensor/manifest.h"
@@ -13,10 +12,8 @@
 
 namespace layercast {
 
-// Throws kInvalidArgument, quoting the name, unless every name in the hello is printable and no longer than a name may
-// be: names appear in logs, in errors, and in what the publisher tells others.
+// Throws what CheckName throws of any name in the hello.
 void CheckNames(const wire::Hello& hello);
-void CheckRelayName(const std::string& endpoint);
 
 // Throws kInvalidArgument unless every region lies inside a tensor of the manifest, no chunk is empty and, for a
 // stream, no chunk holds two tensors.

@@ -221,7 +221,7 @@ std::string OfferDesk::Offered() const {
 
 std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe) {
   if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
-  CheckRelayName(subscribe.relay_endpoint);
+  CheckName("relay", subscribe.relay_endpoint);
   if (session.version()->relayed() != nullptr) return FollowRelayed(key, session, subscribe);
   const std::shared_ptr<const Schedule> schedule = FindSchedule(subscribe);
   if (schedule == nullptr) return {wire::NeedSchedule{}};

@@ -20,7 +20,7 @@
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
 #include "src/transport/carried_offer.h"
-#include "src/zmq/message_limit.h"
+#include "src/zmq/connection_limits.h"
 #include "src/zmq/peer_ledger.h"
 #include "src/zmq/poll_sockets.h"
 #include "src/zmq/take_turn.h"
@@ -46,7 +46,7 @@ class OfferService::Impl {
         context_(1),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
-    limit_.emplace(context_, socket_, wire::kMaxAskBytes);
+    limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = wire::kMaxAskBytes});
     Bind(options);
     OpenChannels(HostOf(listening_->endpoint()), options.nccl_fleet, failpoints);
     if (options.probe) OfferProbe();
@@ -120,7 +120,7 @@ class OfferService::Impl {
     socket_.set(zmq::sockopt::linger, 200);
     socket_.set(zmq::sockopt::router_mandatory, true);
     socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxAskBytes));
-    socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
+    socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
     listening_.emplace(socket_, "publisher", options.endpoint, options.allow_remote);
   }
 
@@ -179,9 +179,8 @@ class OfferService::Impl {
       const std::string from = routing_id.to_string();
       if (!ledger_.IsBarred(from)) Take(from, body);
     };
-    if (TakeTurn(socket_, *limit_, kTurn, take)) {
-      log::warn("publisher {}: a receiver loses its connection: {}", endpoint(), limit_->Complaint());
-    }
+    const std::string why = TakeTurn(socket_, *limits_, kTurn, take);
+    if (!why.empty()) log::warn("publisher {}: a receiver loses its connection: {}", endpoint(), why);
   }
 
   void Take(const std::string& from, zmq::message_t& body) {
@@ -203,7 +202,7 @@ class OfferService::Impl {
 
   void Bar(const std::string& from, zmq::message_t& frame) {
     desk_->DropBarred(from);
-    limit_->End(frame);
+    limits_->End(frame);
   }
 
   void Send(const SessionKey& key, wire::Message message) {
@@ -225,8 +224,8 @@ class OfferService::Impl {
   PeerLedger ledger_{wire::kMaxFrameBytes};  // outlives the context
   zmq::context_t context_;
   ZmqThreads library_threads_;
-  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
-  zmq::socket_t socket_;               // of the control thread, once it runs
+  std::optional<ConnectionLimits> limits_;  // of the socket, which it outlives
+  zmq::socket_t socket_;                    // of the control thread, once it runs
   std::optional<Listening> listening_;
   std::vector<std::unique_ptr<OfferingEnd>> ends_;
   std::vector<OfferingEnd*> end_pointers_;

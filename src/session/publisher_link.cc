@@ -8,6 +8,7 @@
 #include "layercast/error.h"
 #include "src/base/stop_check.h"
 #include "src/control/endpoint.h"
+#include "src/session/answer_limits.h"
 #include "src/zmq/poll_sockets.h"
 
 namespace layercast {
@@ -34,11 +35,11 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
       socket_(context_, zmq::socket_type::dealer),
       last_heard_(Deadline::Clock::now()),
       last_ping_(last_heard_) {
-  limit_.emplace(context_, socket_, wire::kMaxFrameBytes);
+  limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = wire::kMaxFrameBytes});
   socket_.set(zmq::sockopt::linger, 200);  // long enough for a last "bye", and bounded
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
-  socket_.set(zmq::sockopt::rcvhwm, MessageLimit::kMostUnheard);
+  socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
   socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(peer_.endpoint, Deadline::After(peer_timeout_).OrStop(stop_)));
   try {
     socket_.connect(peer_.endpoint);
@@ -117,7 +118,9 @@ wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage)
 
 void PublisherLink::KeepAlive(const std::string& stage) {
   ThrowIfStopped(stop_, peer_.text() + ", " + stage);
-  if (limit_->Enforce()) throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + limit_->Complaint());
+  if (const std::string why = limits_->Enforce(); !why.empty()) {
+    throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + why);
+  }
   const auto now = Deadline::Clock::now();
   if (now - last_ping_ >= kPingInterval) {
     // Only a ping that went out and was never answered is silence. If this end itself paused for long, it is not.
@@ -135,15 +138,16 @@ void PublisherLink::KeepAlive(const std::string& stage) {
 std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
   zmq::message_t raw;
   for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
-    limit_->Heard(raw);
+    limits_->Heard(raw);
     last_bytes_ = raw.size();
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // from an obsolete attempt
     last_heard_ = Deadline::Clock::now();
     heard_ = true;
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
-      throw Error(refused->code, peer_.text() + ", " + stage + ": " + refused->message);
+      throw Error(refused->code, peer_.text() + ", " + stage + ": " + WordsOf(*refused));
     }
+    CheckNames(frame.message);
     if (!std::holds_alternative<wire::Pong>(frame.message)) return std::move(frame.message);
   }
   return std::nullopt;

@@ -15,7 +15,7 @@
 #include "src/base/deadline.h"
 #include "src/session/naming_peer.h"
 #include "src/wire/frames.h"
-#include "src/zmq/message_limit.h"
+#include "src/zmq/connection_limits.h"
 
 namespace layercast {
 
@@ -54,7 +54,7 @@ class PublisherLink {
   const std::stop_token stop_;
   const std::uint64_t session_;
   zmq::context_t context_;
-  std::optional<MessageLimit> limit_;  // of the socket, which it outlives
+  std::optional<ConnectionLimits> limits_;  // of the socket, which it outlives
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;
   bool heard_ = false;  // the publisher has said anything at all

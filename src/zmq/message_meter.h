@@ -1,6 +1,7 @@
-// Tells when a peer has sent more bytes over one connection than a message may have, without ending the message. ZeroMQ
-// limits the size of a frame, but not the number of frames in a message: until the last one has come, it keeps them
-// all, at 64 bytes or more each, and shows them to nobody. Used by MessageLimit and ConnectionMonitor.
+// Tells when a peer has begun a message that will not end: it has more bytes than a message may have, or stays as it is
+// for long. ZeroMQ limits the size of a frame, but not the number of frames in a message, nor the time that it may
+// take: until the last byte has come, it keeps all that came, at 64 bytes or more for each frame, and shows it to
+// nobody. Used by ConnectionLimits and ConnectionMonitor.
 #pragma once
 
 #include <chrono>
@@ -11,29 +12,40 @@
 
 namespace layercast {
 
-// Meters a TCP connection; of other connections the kernel does not tell how much has come, and they are never found to
-// exceed the limit. One thread only.
+// Meters a TCP connection; of other connections the kernel does not tell how much has come, and nothing is found of
+// them. One thread only.
 class MessageMeter {
  public:
-  static constexpr std::chrono::milliseconds kLook{100};  // Exceeded is to be called at least this often
+  static constexpr std::chrono::milliseconds kLook{100};  // IsEndless is to be called at least this often
+  static constexpr std::chrono::milliseconds kPatience{10'000};
 
-  // `fd`: the connection's descriptor. `most_bytes`: the longest message that is allowed, with all its frames.
-  MessageMeter(int fd, std::uint64_t most_bytes);
+  // `fd`: the connection's descriptor. `most_bytes`: the longest message that is allowed, with all its frames. A large
+  // message may pause for `patience`.
+  MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::milliseconds patience = kPatience);
   const PeerConnection& connection() const { return connection_; }
 
   // To be called when a whole message has come over the connection.
-  void EndMessage() { ended_ = true; }
-  // Whether the message that is coming is too long. To be called when all messages that are there have been taken;
-  // looks only every kLook, and is false in between.
-  bool Exceeded();
+  void EndMessage() { ended_ = heard_ = true; }
+  // Whether any has come yet.
+  bool heard() const { return heard_; }
+  // Whether the message that is coming is too long, or has paused for too long. To be called when all messages that are
+  // there have been taken; looks only every kLook, and is false in between.
+  bool IsEndless();
 
  private:
+  using Time = Deadline::Clock::time_point;
+
+  bool HasPaused(Time now, std::uint64_t read);
+
   PeerConnection connection_;
   std::uint64_t most_bytes_;
-  bool ended_ = false;       // whether a message has ended since the last look
+  std::chrono::milliseconds patience_;
+  bool ended_ = false;  // whether a message has ended since the last look
+  bool heard_ = false;
   std::uint64_t begun_ = 0;  // the bytes that came before the message that is coming, or more
   std::uint64_t read_ = 0;   // the bytes that ZeroMQ had read by the last look
-  Deadline::Clock::time_point next_look_;
+  Time last_look_;
+  Time last_grown_;
 };
 
 }  // namespace layercast

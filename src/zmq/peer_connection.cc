@@ -4,54 +4,54 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
 namespace layercast {
 
-PeerConnection::PeerConnection(int fd) : fd_(fd), addresses_(Addresses(fd)) {}
+PeerConnection::PeerConnection(int fd) : fd_(fd), socket_(SocketOf(fd)) {}
 
 void PeerConnection::Cut() const {
-  if (StillOurs()) ::shutdown(fd_, SHUT_RDWR);
+  if (IsOpen()) ::shutdown(fd_, SHUT_RDWR);
 }
 
 std::string PeerConnection::PeerName() const {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  if (!IsOpen() || ::getpeername(fd_, raw, &length) != 0) return "no connection";
+  if (address.ss_family == AF_UNIX) {
+    ucred peer{};
+    length = sizeof(peer);
+    const bool known = ::getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+    return known ? "process " + std::to_string(peer.pid) : "a process of this host";
+  }
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  const bool known =
-      StillOurs() && ::getpeername(fd_, raw, &length) == 0 &&
-      ::getnameinfo(raw, length, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0;
-  return known ? std::string(host) + ":" + port : "no TCP connection";
+  const int failed =
+      ::getnameinfo(raw, length, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+  return failed == 0 ? std::string(host) + ":" + port : "no connection";
 }
 
 std::uint64_t PeerConnection::BytesReceived() const {
   tcp_info told{};
   socklen_t length = sizeof(told);
-  if (!StillOurs() || ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &told, &length) != 0) return 0;
+  if (!IsOpen() || ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &told, &length) != 0) return 0;
   return told.tcpi_bytes_received;
 }
 
 std::uint64_t PeerConnection::BytesRead() const {
   const std::uint64_t received = BytesReceived();  // asked first, so that bytes that come meanwhile count as unread
   int unread = 0;
-  if (!StillOurs() || ::ioctl(fd_, FIONREAD, &unread) != 0) return 0;
+  if (!IsOpen() || ::ioctl(fd_, FIONREAD, &unread) != 0) return 0;
   return received - std::min(received, static_cast<std::uint64_t>(unread));
 }
 
-std::string PeerConnection::Addresses(int fd) {
-  std::string both;
-  for (const bool mine : {true, false}) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    auto* raw = reinterpret_cast<sockaddr*>(&address);
-    const int failed = mine ? ::getsockname(fd, raw, &length) : ::getpeername(fd, raw, &length);
-    if (failed != 0 || (address.ss_family != AF_INET && address.ss_family != AF_INET6)) return {};
-    both.append(reinterpret_cast<const char*>(&address), length);
-  }
-  return both;
+ino_t PeerConnection::SocketOf(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
 }
 
 }  // namespace layercast

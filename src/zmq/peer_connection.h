@@ -1,9 +1,9 @@
-// One TCP connection that ZeroMQ owns, identified by its descriptor and the addresses of both ends. ZeroMQ may close
-// the descriptor at any time, and its number may be used again, so it is used only while both addresses are still the
-// same.
+// One connection that ZeroMQ owns, identified by its descriptor and by the number that the kernel gave its socket.
+// ZeroMQ may close the descriptor at any time, and its number may be used again, so it is used only while it is still
+// that socket's.
 #pragma once
 
-#include <sys/socket.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
@@ -14,10 +14,12 @@ namespace layercast {
 class PeerConnection {
  public:
   explicit PeerConnection(int fd);
+  // Whether ZeroMQ still has it.
+  bool IsOpen() const { return socket_ != 0 && SocketOf(fd_) == socket_; }
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
   // one peer's messages without closing the socket that all peers share.
   void Cut() const;
-  // The other end, for messages: "10.0.0.7:40312"; "no TCP connection" if it is none or has ended.
+  // The other end, for messages: "10.0.0.7:40312", or "process 4711" of this host; "no connection" if it has ended.
   std::string PeerName() const;
   // The bytes that have come over the connection so far, by the kernel's count; 0 if that is not known, because the
   // connection is not TCP or has ended.
@@ -26,10 +28,9 @@ class PeerConnection {
   std::uint64_t BytesRead() const;
 
  private:
-  static std::string Addresses(int fd);  // empty when it is no connected TCP socket
-  bool StillOurs() const { return !addresses_.empty() && Addresses(fd_) == addresses_; }
+  static ino_t SocketOf(int fd);  // 0: the descriptor is no socket's
   int fd_;
-  std::string addresses_;
+  ino_t socket_;
 };
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// What happens to the connections of a ZeroMQ socket, as ZeroMQ's socket monitor reports it. Used by MessageLimit and
-// ConnectionMonitor.
+// What happens to the connections of a ZeroMQ socket, as ZeroMQ's socket monitor reports it. Used by ConnectionLimits
+// and ConnectionMonitor.
 #pragma once
 
 #include <cstdint>

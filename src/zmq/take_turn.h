@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <zmq.hpp>
 
-#include "src/zmq/message_limit.h"
+#include "src/zmq/connection_limits.h"
 
 namespace layercast {
 
@@ -18,7 +19,7 @@ struct Turn {
 // Receives the rest of the message that began with `routing_id`, and calls `take(routing_id, body)` if it has exactly
 // one part more, as all messages of this project have. Returns the number of bytes after the routing id.
 template <class Take>
-std::size_t TakeMessage(zmq::socket_t& socket, MessageLimit& limit, zmq::message_t& routing_id, const Take& take) {
+std::size_t TakeMessage(zmq::socket_t& socket, ConnectionLimits& limits, zmq::message_t& routing_id, const Take& take) {
   zmq::message_t body;
   std::size_t parts = 0;
   std::size_t bytes = 0;
@@ -26,23 +27,22 @@ std::size_t TakeMessage(zmq::socket_t& socket, MessageLimit& limit, zmq::message
     if (!socket.recv(body)) return bytes;
     bytes += body.size();
   }
-  limit.Heard(body);
+  limits.Heard(body);
   if (parts == 1) take(routing_id, body);
   return bytes;
 }
 
-// Receives messages until there are none left or the turn is over. True: a peer has lost its connection for a message
-// that was too long (MessageLimit).
+// Receives messages until there are none left or the turn is over. Returns what ConnectionLimits::Enforce does.
 template <class Take>
-bool TakeTurn(zmq::socket_t& socket, MessageLimit& limit, const Turn& most, const Take& take) {
+std::string TakeTurn(zmq::socket_t& socket, ConnectionLimits& limits, const Turn& most, const Take& take) {
   bool all_taken = false;
   std::size_t bytes = 0;
   for (int messages = 0; !all_taken && messages < most.messages && bytes < most.bytes; ++messages) {
     zmq::message_t routing_id;
     all_taken = !socket.recv(routing_id, zmq::recv_flags::dontwait);
-    if (!all_taken) bytes += TakeMessage(socket, limit, routing_id, take);
+    if (!all_taken) bytes += TakeMessage(socket, limits, routing_id, take);
   }
-  return limit.Enforce(all_taken);
+  return limits.Enforce(all_taken);
 }
 
 }  // namespace layercast

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "layercast/error.h"
+#include "tests/support/error_of.h"
+
 namespace layercast {
 namespace {
 
@@ -27,6 +30,24 @@ TEST(Quote, EscapesWhatATerminalShouldNotSee) {
   EXPECT_EQ(Quote("model.norm"), "'model.norm'");
   EXPECT_EQ(Quote("a\n\xff\u00e9"), "'a\\x0a\\xff\u00e9'");
   EXPECT_EQ(Quote(std::string(1000, 'x')), "'" + std::string(200, 'x') + "...'");
+}
+
+TEST(Escaped, IsANameWhateverTheBytesWere) {
+  EXPECT_EQ(Escaped("run-17 \u00e9"), "run-17 \u00e9");
+  EXPECT_EQ(Escaped("a\nb\xff\x7f"), "a\\x0ab\\xff\\x7f");
+  EXPECT_NO_THROW(CheckName("lineage", Escaped("a\nb\xff\x7f")));
+  EXPECT_EQ(Escaped(std::string(1000, 'x')), std::string(1000, 'x'));
+}
+
+TEST(CheckName, RefusesWhatCannotBePrintedOrIsTooLong) {
+  EXPECT_NO_THROW(CheckName("lineage", "run-17 \u00e9"));
+  EXPECT_NO_THROW(CheckName("lineage", std::string(1024, 'x')));
+  for (const char* name : {"a\nb", "a\x1b[31m", "\x7f", "\xff"}) {
+    const std::string error = testing::ErrorOf([&] { CheckName("lineage", name); }, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(error, "lineage " + Quote(name) + ": expected UTF-8 without control characters");
+  }
+  const std::string error = testing::ErrorOf([] { CheckName("lineage", std::string(1025, 'x')); });
+  EXPECT_TRUE(error.ends_with("expected at most 1024 bytes, got 1025")) << error;
 }
 
 }  // namespace

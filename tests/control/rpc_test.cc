@@ -169,6 +169,13 @@ TEST(Rpc, AnEndpointThatIsNoneIsRefusedBeforeACall) {
               ThrowsMessage<Error>(HasSubstr("endpoint '127.0.0.1:7800': expected tcp://HOST:PORT")));
 }
 
+// Making a client waits for nothing, a name server neither.
+TEST(Rpc, AHostThatNobodyKnowsIsNamedWhenItIsCalled) {
+  RpcClient client("engine", "tcp://engine-7.invalid:7800");
+  EXPECT_THAT([&] { client.Call("status", Json::object(), Soon()); },
+              ThrowsMessage<Error>(HasSubstr("'tcp://engine-7.invalid:7800': no address is known")));
+}
+
 TEST(Rpc, AMessageWithoutAnEndCostsAClientItsConnection) {
   RpcServer server("tcp://127.0.0.1:0", false, Echo);
   RpcClient client("engine", server.endpoint());

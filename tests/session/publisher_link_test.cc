@@ -56,6 +56,24 @@ TEST_F(PublisherLinkTest, KeepsWhatCameEarlyInItsOrder) {
   }
 }
 
+TEST_F(PublisherLinkTest, TheWordsOfARefusalArePrintableAndNotEndless) {
+  Say(wire::Refused{ErrorCode::kNotFound, "\x1b[31m" + std::string(100'000, 'x')});
+  const std::string said = ErrorOfTakingIn(1);
+  EXPECT_THAT(said, HasSubstr("waiting: \\x1b[31mxxx"));
+  EXPECT_LT(said.size(), 20'000U);
+}
+
+TEST_F(PublisherLinkTest, NamesThatAreNoneAreCorrupt) {
+  wire::Welcome welcome;
+  welcome.channels = {{"zmq", std::string(60'000, 'x')}};
+  Say(welcome);
+  EXPECT_THAT(ErrorOf([&] { (void)link_.Expect(Soon(), "waiting"); }, ErrorCode::kCorrupt),
+              HasSubstr("channel address 'xxx"));
+  Say(wire::FetchFrom{"tcp://\n", 1});
+  EXPECT_THAT(ErrorOf([&] { (void)link_.Expect(Soon(), "waiting"); }, ErrorCode::kCorrupt),
+              HasSubstr("relay 'tcp://\\x0a'"));
+}
+
 TEST_F(PublisherLinkTest, ARefusalIsHeardAtOnceWhateverCameBeforeIt) {
   Say(Ready(1));
   Say(wire::Refused{.code = ErrorCode::kNotFound, .message = "it was evicted"});

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "src/base/unique_fd.h"
@@ -45,6 +46,14 @@ class RawZmtp {
       if (some > 0) sent += static_cast<std::size_t>(some);
     }
     return false;
+  }
+
+  // Sends the beginning of a message of one frame: `sent` of its bytes.
+  void SendPartOfAFrame(std::uint64_t bytes, std::size_t sent) {
+    constexpr char kLong = 2;
+    std::string frame(1, kLong);
+    for (int shift = 56; shift >= 0; shift -= 8) frame += static_cast<char>(bytes >> shift & 0xff);
+    Send(frame + std::string(sent, 'x'));
   }
 
   // How many bytes the peer had sent by the time that it ended the connection.

@@ -42,8 +42,8 @@ void ConnectionMonitor::EndMessage() {
   if (meter_) meter_->EndMessage();
 }
 
-bool ConnectionMonitor::Exceeded() {
-  if (!meter_ || !meter_->Exceeded()) return false;
+bool ConnectionMonitor::IsEndless() {
+  if (!meter_ || !meter_->IsEndless()) return false;
   meter_->connection().Cut();
   return true;
 }

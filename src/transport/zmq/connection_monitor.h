@@ -26,8 +26,8 @@ class ConnectionMonitor {
   bool Moved();
   // To be called when a whole message has come.
   void EndMessage();
-  // Whether the message that is coming is too long (MessageMeter::Exceeded); if so, this has ended the connection.
-  bool Exceeded();
+  // Whether the message that is coming will not end (MessageMeter); if so, this has ended the connection.
+  bool IsEndless();
 
  private:
   SocketEvents events_;

@@ -134,7 +134,7 @@ void ZmqFetchingEnd::Wait(Deadline deadline) {
 }
 
 void ZmqFetchingEnd::ExpectAnEnd() {
-  if (!monitor_.Exceeded()) return;
+  if (!monitor_.IsEndless()) return;
   throw Error(ErrorCode::kCorrupt, "a message has not ended within " + std::to_string(kMostMessageBytes) + " bytes");
 }
 

@@ -29,7 +29,8 @@ void Service::Run(const std::stop_token& stop) {
 void Service::ReceiveAll() {
   bool all_taken = false;
   for (int count = 0; !all_taken && count < kMessagesAtOnce; ++count) all_taken = !ReceiveOne();
-  if (limit_.Enforce(all_taken)) log::warn("zmq: a receiver loses its connection: {}", limit_.Complaint());
+  const std::string why = limits_.Enforce(all_taken);
+  if (!why.empty()) log::warn("zmq: a receiver loses its connection: {}", why);
 }
 
 bool Service::ReceiveOne() {
@@ -42,7 +43,7 @@ bool Service::ReceiveOne() {
     one_frame = false;
     if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
   }
-  limit_.Heard(message);
+  limits_.Heard(message);
   const int fd = zmq_msg_get(message.handle(), ZMQ_SRCFD);
   try {
     if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
@@ -146,12 +147,12 @@ ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host)
       pieces_(book_, wake_),
       socket_(Bind(bind_host)),
       service_("zmq", "lc-zmq", wake_, [this](const std::stop_token& stop) {
-        Service(std::move(socket_), *limit_, book_, pieces_, wake_, failpoints_).Run(stop);
+        Service(std::move(socket_), *limits_, book_, pieces_, wake_, failpoints_).Run(stop);
       }) {}
 
 zmq::socket_t ZmqOfferingEnd::Bind(const std::string& host) {
   zmq::socket_t socket = MakeRouter(context_);
-  limit_.emplace(context_, socket, kMaxRequestBytes);
+  limits_.emplace(context_, socket, ConnectionLimits::Options{.most_bytes = kMaxRequestBytes});
   const bool ipv6 = host.find(':') != std::string::npos;
   const std::string named = ipv6 && host[0] != '[' ? "[" + host + "]" : host;
   try {

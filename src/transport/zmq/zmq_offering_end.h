@@ -15,7 +15,7 @@
 #include "src/transport/service_thread.h"
 #include "src/transport/zmq/messages.h"
 #include "src/transport/zmq/piece_pool.h"
-#include "src/zmq/message_limit.h"
+#include "src/zmq/connection_limits.h"
 #include "src/zmq/zmq_threads.h"
 
 namespace layercast::zmq_channel {
@@ -24,9 +24,14 @@ namespace layercast::zmq_channel {
 // hold up others. One thread only (the service thread).
 class Service {
  public:
-  Service(zmq::socket_t socket, MessageLimit& limit, const OfferBook& book, PiecePool& pieces, const WakeUp& wake,
+  Service(zmq::socket_t socket, ConnectionLimits& limits, const OfferBook& book, PiecePool& pieces, const WakeUp& wake,
           const std::atomic<FailPoints*>& failpoints)
-      : socket_(std::move(socket)), limit_(limit), book_(book), pieces_(pieces), wake_(wake), failpoints_(failpoints) {}
+      : socket_(std::move(socket)),
+        limits_(limits),
+        book_(book),
+        pieces_(pieces),
+        wake_(wake),
+        failpoints_(failpoints) {}
   void Run(const std::stop_token& stop);
 
  private:
@@ -47,7 +52,7 @@ class Service {
   bool SendFrame(zmq::message_t& frame, bool more);
 
   zmq::socket_t socket_;
-  MessageLimit& limit_;  // watches the socket
+  ConnectionLimits& limits_;  // watches the socket
   const OfferBook& book_;
   PiecePool& pieces_;
   const WakeUp& wake_;
@@ -74,7 +79,7 @@ class ZmqOfferingEnd final : public OfferingEnd {
   PiecePool pieces_;
   zmq::context_t context_;
   ZmqThreads library_threads_{context_};
-  std::optional<MessageLimit> limit_;  // watches the service's socket, and must outlive it
+  std::optional<ConnectionLimits> limits_;  // watches the service's socket, and must outlive it
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   zmq::socket_t socket_;  // until the service thread takes it over

@@ -1,0 +1,66 @@
+// Ends those connections of a ZeroMQ socket that take more of a process than their share: over which a message comes
+// that does not end (see MessageMeter), and those that are too many. Used by the RPC, the control links of sessions and
+// the zmq channel.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <zmq.hpp>
+
+#include "src/zmq/message_meter.h"
+#include "src/zmq/socket_events.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class ConnectionLimits {
+ public:
+  // The high-water mark (rcvhwm) for sockets whose messages may be large: so many messages of each connection wait here
+  // to be taken, and further ones at their sender.
+  static constexpr int kMostUnheard = 2;
+  // No socket has more connections, nor more than a quarter of the descriptors that the process may have.
+  static constexpr std::size_t kMostConnections = 1024;
+
+  struct Options {
+    std::uint64_t most_bytes = 0;  // of a message, with all its frames
+    std::chrono::milliseconds patience = MessageMeter::kPatience;
+    std::size_t most_connections = kMostConnections;
+  };
+
+  // Before `socket` binds or connects; `socket` must be closed before this is destroyed (as for SocketEvents).
+  ConnectionLimits(zmq::context_t& context, zmq::socket_t& socket, const Options& options);
+
+  // To be called for each whole message that was received, with one of the frames that the peer sent.
+  void Heard(zmq::message_t& frame);
+  // Ends the connections that are beyond a limit, and returns why; empty: there were none. To be called every
+  // MessageMeter::kLook. `all_taken`: no message was left to receive. If some may be left, no message is judged until
+  // each connection has had its turn, because one that only waits to be taken does have an end.
+  std::string Enforce(bool all_taken = true);
+  // Ends the connection by which this frame came.
+  void End(zmq::message_t& frame);
+  // Connections that were not ended, as far as ZeroMQ has told.
+  std::size_t size() const { return connections_.size(); }
+
+ private:
+  struct Connection {
+    MessageMeter meter;
+    std::uint64_t number;  // by age
+  };
+  using Connections = std::map<int, Connection>;  // by descriptor
+
+  void TakeEvents();
+  void MakeRoom();
+  Connections::iterator Of(zmq::message_t& frame);
+
+  SocketEvents events_;
+  const Options options_;
+  Connections connections_;
+  std::uint64_t last_number_ = 0;
+  std::size_t heard_ = 0;  // messages since the last check
+  std::string complaint_;
+};
+
+}  // namespace layercast
