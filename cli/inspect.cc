@@ -58,8 +58,7 @@ class CheckpointReport {
     json_["bytes"] = bytes_;
     AddVersionDigest();
     json_["ignored"] = survey.ignored;
-    json_["warnings"] = survey.warnings;
-    for (const std::string& warning : survey.warnings) log::warn("{}", warning);
+    for (const std::string& warning : survey.warnings) Warn(warning);
     for (const auto& problem : survey.problems) json_["problems"].push_back(problem.message);
     AddSummary();
   }
@@ -101,8 +100,13 @@ class CheckpointReport {
       json_["digest"] = digest;
       text_ += digest + "  as a version\n";
     } catch (const Error& error) {
-      log::warn("publishers would refuse this checkpoint: {}", error.what());
+      Warn(std::string("publishers would refuse this checkpoint: ") + error.what());
     }
+  }
+
+  void Warn(const std::string& warning) {
+    json_["warnings"].push_back(warning);
+    log::warn("{}", warning);
   }
 
   void AddSummary() {

@@ -29,8 +29,11 @@ constexpr const char* kEndTokens = "eos_token_id";
 
 // nullopt if there is no such file.
 std::optional<std::string> ReadText(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (!error) return std::nullopt;
+    throw Error(ErrorCode::kInvalidArgument, path.string() + ": cannot be opened: " + error.message());
+  }
   const MappedFile file(path);
   if (file.bytes().size() > kLargestFile) {
     throw Error(ErrorCode::kInvalidArgument, path.string() + ": expected at most " + std::to_string(kLargestFile) +
@@ -102,7 +105,7 @@ ModelDescription ModelDescription::FromDirectory(const std::filesystem::path& di
   std::optional<std::string> text = ReadText(path);
   if (!text) {
     throw Error(ErrorCode::kNotFound, path.string() +
-                                          ": cannot be opened; expected a model's config.json (names of a "
+                                          ": is not there; expected a model's config.json (names of a "
                                           "hub are not looked up: download it first)");
   }
   text = WithGenerationFile(WithModelOptFile(*std::move(text), directory), directory);

@@ -10,14 +10,14 @@
 #include "engine_side/plan/plan_problems.h"
 #include "engine_side/reload/check_scales.h"
 #include "layercast/error.h"
+#include "src/checkpoint/rank_files.h"
 #include "src/tensor/manifest_entry.h"
 
 namespace layercast {
 namespace {
 
 std::filesystem::path PartPath(const std::string& directory, int rank, int part) {
-  return std::filesystem::path(directory) /
-         ("model-rank-" + std::to_string(rank) + "-part-" + std::to_string(part) + ".safetensors");
+  return std::filesystem::path(directory) / RankFileName(rank, part);
 }
 
 // A file that cannot be examined counts as not there. Whoever opens it learns why.
@@ -123,8 +123,7 @@ KernelFiles::KernelFiles(const std::string& directory, const ParallelConfig& par
     total_bytes_ += parts_.back().total_bytes();
   }
   if (parts_.empty()) {
-    throw Error(ErrorCode::kNotFound, "rank " + std::to_string(rank) + ": expected " +
-                                          PartPath(directory, rank, 0).string() + ", which is not there");
+    throw Error(ErrorCode::kNotFound, "expected " + PartPath(directory, rank, 0).string() + ", which is not there");
   }
   if (Exists(PartPath(directory, ranks, 0))) {
     throw Error(ErrorCode::kInvalidArgument, directory + " was written by more than " + std::to_string(ranks) +

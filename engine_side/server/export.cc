@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine_side/reload/export_label.h"
+#include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "src/control/json_forms.h"
 
@@ -39,8 +40,7 @@ Json ExportRank(const CapturedBuffers& captured, const std::string& directory, c
   std::int64_t bytes = 0;
   int part = 0;
   for (const auto& buffers : Parts(captured)) {
-    const std::string name =
-        "model-rank-" + std::to_string(parallel.engine_rank()) + "-part-" + std::to_string(part++) + ".safetensors";
+    const std::string name = RankFileName(parallel.engine_rank(), part++);
     std::vector<TensorSpec> specs;
     for (const CapturedBuffer* buffer : buffers) specs.push_back({buffer->name, buffer->dtype, buffer->shape});
     SafetensorsWriter writer(std::filesystem::path(directory) / name, specs, label);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/checkpoint/rank_files.h"
 
 namespace layercast {
 namespace {
@@ -40,9 +41,6 @@ void Move(const std::string& name, const std::filesystem::path& from, const std:
   if (error) Fail(from / name, ("cannot move into '" + to.string() + "'").c_str(), error);
 }
 
-// Whether a file has a name that ExportRank gives.
-bool IsOfAnExport(const std::string& name) { return name.starts_with("model-rank-") && name.ends_with(".safetensors"); }
-
 bool IsOfWeights(const std::string& name) {
   constexpr std::array kEndings = {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt",
                                    ".gguf"};
@@ -51,7 +49,7 @@ bool IsOfWeights(const std::string& name) {
 
 void ExpectNoOtherWeights(const std::filesystem::path& directory) {
   for (const std::string& name : NamesIn(directory)) {
-    if (IsOfAnExport(name) || !IsOfWeights(name)) continue;
+    if (IsRankFile(name) || !IsOfWeights(name)) continue;
     throw Error(ErrorCode::kInvalidArgument, "'" + directory.string() +
                                                  "': expected a folder without weights, or with an "
                                                  "earlier export, got one with '" +
@@ -113,7 +111,7 @@ void ExportFolder::Publish(const std::vector<std::string>& names) const {
 std::vector<std::string> ExportFolder::ReplacedBy(const std::vector<std::string>& names) const {
   std::vector<std::string> old;
   for (const std::string& name : NamesIn(directory_)) {
-    if (!IsOfAnExport(name) && std::ranges::find(names, name) == names.end()) continue;
+    if (!IsRankFile(name) && std::ranges::find(names, name) == names.end()) continue;
     std::error_code ignored;
     if (std::filesystem::is_directory(directory_ / name, ignored)) {
       Fail(directory_ / name, "in the way", std::make_error_code(std::errc::is_a_directory));

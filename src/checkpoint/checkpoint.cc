@@ -36,7 +36,7 @@ std::string DefaultLineage(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
   const std::filesystem::path& known = error ? path : whole;
-  return (std::filesystem::is_directory(known, error) ? known : known.parent_path()).filename().native();
+  return Escaped((std::filesystem::is_directory(known, error) ? known : known.parent_path()).filename().native());
 }
 
 struct Checkpoint::Contents {

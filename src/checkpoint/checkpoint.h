@@ -16,7 +16,7 @@
 
 namespace layercast {
 
-// The lineage of a checkpoint that was given none: its folder's name.
+// The lineage of a checkpoint that was given none: its folder's name, escaped, since a folder may have any name.
 std::string DefaultLineage(const std::filesystem::path& path);
 
 // Resource, but cheap to copy; immutable, so any thread may read.

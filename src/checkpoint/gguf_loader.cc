@@ -79,13 +79,13 @@ Architecture ReadArchitecture(const GgufHeader& header, const std::string& subje
     throw Error(ErrorCode::kCorrupt,
                 subject + ": " + field + ": expected a number of heads, got " + std::to_string(count));
   };
-  const bool llama = name == "llama";
-  Architecture architecture{.names = {"blk.", kInLayer, llama ? NamePairs(kMixtral) : NamePairs(kQwenMoe), kOutside},
-                            .interleaved = llama,
-                            .heads = {.file = subject, .heads = heads(name + ".attention.head_count"), .kv_heads = {}}};
+  const HeadCounts::Count count = heads(name + ".attention.head_count");
   const std::string grouped = name + ".attention.head_count_kv";
-  architecture.heads.kv_heads = header.keys.contains(grouped) ? heads(grouped) : architecture.heads.heads;
-  return architecture;
+  const HeadCounts::Count kv_count = header.keys.contains(grouped) ? heads(grouped) : count;
+  const bool llama = name == "llama";
+  return {.names = {"blk.", kInLayer, llama ? NamePairs(kMixtral) : NamePairs(kQwenMoe), kOutside},
+          .interleaved = llama,
+          .heads = {.file = subject, .heads = count, .kv_heads = kv_count}};
 }
 
 DType DTypeOf(GgufType type) {

@@ -14,6 +14,7 @@
 #include "src/checkpoint/load_format.h"
 #include "src/checkpoint/natural_order.h"
 #include "src/checkpoint/owned_tensor.h"
+#include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/shard_names.h"
 #include "src/checkpoint/weight_index.h"
 
@@ -164,11 +165,21 @@ class Surveyor {
       if (is_new) {
         survey_.tensors.push_back(std::move(here));
       } else {
-        Report(ErrorCode::kCorrupt, Quote(survey_.source.path) + ": tensor " + Quote(here.spec.name) +
-                                        ": expected once, got it in " + Quote(FileOf(first->second)) + " and in " +
-                                        Quote(survey_.files[file]->name()));
+        ReportTwice(here.spec.name, FileOf(first->second), survey_.files[file]->name());
       }
     }
+  }
+
+  void ReportTwice(const std::string& tensor, const std::string& first, const std::string& second) {
+    if (!IsRankFile(first) || !IsRankFile(second)) {
+      return Report(ErrorCode::kCorrupt, Quote(survey_.source.path) + ": tensor " + Quote(tensor) +
+                                             ": expected once, got it in " + Quote(first) + " and in " + Quote(second));
+    }
+    if (std::exchange(of_ranks_, true)) return;  // said of all tensors at once
+    Report(ErrorCode::kInvalidArgument,
+           Quote(survey_.source.path) +
+               ": expected a checkpoint, got files of several ranks, as `layercast export` writes them "
+               "(`layercast serve` starts from them: --load-format sharded_state)");
   }
 
   // Reports the missing files in one sentence, which begins with `what`.
@@ -233,6 +244,7 @@ class Surveyor {
 
   CheckpointSurvey survey_;
   std::unordered_map<std::string, std::size_t> by_name_;  // the index in survey_.tensors
+  bool of_ranks_ = false;                                 // this was reported
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "layercast/error.h"
+#include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/survey.h"
 #include "src/checkpoint/weight_index.h"
 #include "tests/checkpoint/opening.h"
@@ -16,9 +17,11 @@
 namespace layercast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::Names;
+using ::testing::Not;
 using testing::OpenError;
 
 std::string BytesOf(const NamedTensor& named) {
@@ -48,6 +51,12 @@ TEST(Checkpoint, TheLineageIsTheFoldersName) {
   EXPECT_EQ(DefaultLineage(folder / "run-a/"), "run-a");
   EXPECT_EQ(DefaultLineage(folder / "run-a/."), "run-a");
   EXPECT_EQ(DefaultLineage(folder / "run-a/m.safetensors"), "run-a");
+}
+
+TEST(Checkpoint, TheLineageIsPrintableWhateverTheFoldersNameIs) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "run\n\xff");
+  EXPECT_EQ(DefaultLineage(folder / "run\n\xff"), "run\\x0a\\xff");
 }
 
 TEST(Checkpoint, WithoutAnIndexEveryFileInNaturalOrder) {
@@ -90,6 +99,16 @@ TEST(Checkpoint, ATensorInTwoFilesIsRefusedNamingBoth) {
   folder.Write("b.safetensors", OneTensorFile("w"));
   EXPECT_THAT(OpenError(ErrorCode::kCorrupt, folder.path()),
               HasSubstr("tensor 'w': expected once, got it in 'a.safetensors' and in 'b.safetensors'"));
+}
+
+TEST(Checkpoint, AnExportOfSeveralRanksIsRefusedOnceAsWhatItIs) {
+  const TempFolder folder;
+  for (const int rank : {0, 1}) {
+    folder.Write(RankFileName(rank, 0), OneTensorFile("v"));
+    folder.Write(RankFileName(rank, 1), OneTensorFile("w"));
+  }
+  EXPECT_THAT(OpenError(ErrorCode::kInvalidArgument, folder.path()),
+              AllOf(HasSubstr("expected a checkpoint, got files of several ranks"), Not(HasSubstr("; "))));
 }
 
 TEST(Checkpoint, FilesThatTheIndexDoesNotMentionAreDropped) {

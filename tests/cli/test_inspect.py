@@ -104,7 +104,9 @@ def test_nan_is_no_disagreement_but_said(folder):
     safetensors.torch.save_file({"c": torch.tensor([[0.0, 1.0], [float("nan"), 2.0]])}, folder / "2.safetensors")
     report, errors = run_json("inspect", folder, status=0)
     assert report["digest"] is None and report["problems"] == []
-    assert "'c'" in errors and "[1, 0]" in errors
+    [warning] = report["warnings"]
+    assert warning.startswith("publishers would refuse this checkpoint: ") and "'c'" in warning and "[1, 0]" in warning
+    assert warning in errors
 
 
 def test_nothing_there(tmp_path):

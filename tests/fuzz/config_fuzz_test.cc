@@ -35,6 +35,7 @@ constexpr const char* kFields = R"({
   "first_k_dense_replace": 1, "moe_layer_freq": 1, "decoder_sparse_step": 1, "mlp_only_layers": [],
   "moe_latent_size": 8, "num_nextn_predict_layers": 1, "num_mtp_layers": 1, "q_lora_rank": 8, "kv_lora_rank": 8,
   "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "rope_interleave": true, "swiglu_limit": 7.0,
+  "swiglu_alpha": 1.7,
   "full_attention_interval": null, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 4,
   "linear_value_head_dim": 4, "linear_conv_kernel_dim": 4, "state_size": 8, "ssm_state_size": 8, "conv_kernel": 4,
   "num_heads": 4, "n_groups": 2, "expand": 2, "mamba_num_heads": 4, "mamba_head_dim": 8, "use_bias": false,
@@ -137,6 +138,19 @@ Json ConfigOf(const std::string& architecture) {
   config["architectures"] = {architecture};
   if (const auto own = kOwn.find(architecture); own != kOwn.end()) config.update(own->second);
   return config;
+}
+
+TEST(ConfigFuzz, EveryFieldOfEveryFamilyOfAnotherKind) {
+  for (const std::string& architecture : ModelRegistry::Builtin().architectures()) {
+    const Json whole = ConfigOf(architecture);
+    for (const auto& [field, _] : whole.items()) {
+      for (const Json& value : {Json("x"), Json(-1)}) {
+        Json config = whole;
+        config[field] = value;
+        BuildsOrRefuses(config, {});
+      }
+    }
+  }
 }
 
 TEST(ConfigFuzz, DamagedConfigurationsOfEveryFamily) {

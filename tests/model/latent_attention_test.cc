@@ -186,6 +186,7 @@ TEST(Deepseek, RefusesWhatItWouldComputeOtherwise) {
   EXPECT_THAT(error_with("scoring_func", "softmax"), HasSubstr("scoring_func: expected sigmoid, got \"softmax\""));
   EXPECT_THAT(error_with("topk_method", "greedy"), HasSubstr("topk_method: expected noaux_tc, got \"greedy\""));
   EXPECT_THAT(error_with("qk_rope_head_dim", 63), HasSubstr("qk_rope_head_dim: expected an even number, got 63"));
+  EXPECT_THAT(error_with("qk_rope_head_dim", -1), HasSubstr("json: qk_rope_head_dim: expected an integer"));
   EXPECT_THAT(error_with("kv_lora_rank", 0), HasSubstr("kv_lora_rank"));
   EXPECT_THAT(ErrorOf([] { (void)Build(DeepseekV3(), {0, 3}); }),
               HasSubstr("num_attention_heads 128 is not divisible by tp_size 3"));

@@ -38,7 +38,7 @@ TEST(ModelDescription, SaysWhichConfigIsWrongOrNotThere) {
     return "no error";
   };
   EXPECT_THAT(message([] { (void)ModelDescription::FromDirectory("no/such/folder"); }),
-              HasSubstr("no/such/folder/config.json: cannot be opened"));
+              HasSubstr("no/such/folder/config.json: is not there"));
   EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson(Nested(100'000), "folder")); }),
             "folder/config.json: has more than 32 levels");
   EXPECT_EQ(message([] { (void)ModelConfig::Parse(ModelDescription::FromJson("{}", "folder")); }),

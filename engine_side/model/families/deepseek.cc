@@ -47,7 +47,7 @@ void CompleteLatent(nlohmann::json& config) {
                        {"qk_nope_head_dim", 128},
                        {"qk_rope_head_dim", 64},
                        {"v_head_dim", 128}});
-  config["head_dim"] = config["qk_rope_head_dim"];
+  config["head_dim"] = ConfigFields(config).Size("qk_rope_head_dim");
 }
 
 }  // namespace

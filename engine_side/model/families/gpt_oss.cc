@@ -16,13 +16,13 @@ std::unique_ptr<Module> BuildGptOss(const ModelConfig& config, const ParallelCon
   const MoeConfig moe = MoeConfig::Parse(config);
   const AttentionOptions attention{
       .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .sinks = true};
+  const ClampedGate gate{fields.Number("swiglu_alpha", 1.702), fields.Number("swiglu_limit", 7.0)};
   // A softmax over the picked experts equals the softmax over all of them, normalized over the picked ones.
-  const MoeOptions options{
-      .routing = {.normalize = true, .round_weights = true},
-      .router = {.bias = true},
-      .router_name = "router",
-      .experts = {.bias = true, .transposed = true, .interleaved = true},
-      .clamped_gate = ClampedGate{fields.Number("swiglu_alpha", 1.702), fields.Number("swiglu_limit", 7.0)}};
+  const MoeOptions options{.routing = {.normalize = true, .round_weights = true},
+                           .router = {.bias = true},
+                           .router_name = "router",
+                           .experts = {.bias = true, .transposed = true, .interleaved = true},
+                           .clamped_gate = gate};
   return std::make_unique<DecoderForCausalLM>("GptOssForCausalLM", context, config, [&](std::int64_t layer) {
     return std::make_unique<DecoderLayer>(context, config,
                                           std::make_unique<Attention>(context, config, layer, attention),

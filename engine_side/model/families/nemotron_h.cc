@@ -109,7 +109,7 @@ void CompleteNemotronH(nlohmann::json& config) {
   // Fields that the configuration class does not have.
   for (const char* other : {"rms_norm_eps", "shared_expert_intermediate_size"}) config.erase(other);
   UseUsualNames(config);
-  config["hidden_act"] = config["mlp_hidden_act"];
+  config["hidden_act"] = ConfigFields(config).Text("mlp_hidden_act", "relu2");
   UseLayerTypes(config);
 }
 
