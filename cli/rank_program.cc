@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -41,6 +42,7 @@ void KeepFreedMemory() {
 int RankMain(int argc, char** argv, const std::function<int(const RankOptions& options)>& run) {
   KeepFreedMemory();
   cli::RaiseOpenFileLimit();
+  ::signal(SIGHUP, SIG_IGN);  // again: UCX has taken it, for debugging
   CLI::App app("One rank of an engine. `layercast serve` starts it.");
   RankOptions options;
   Declare(app, options);

@@ -163,7 +163,7 @@ SegmentSeat::SegmentSeat(CollectiveSegment& segment, int rank) : segment_(segmen
   auto& pid = segment_.header().ranks[static_cast<std::size_t>(rank)].pid;
   if (!pid.compare_exchange_strong(nobody, ::getpid())) {
     throw Error(ErrorCode::kFailedPrecondition,
-                "rank " + std::to_string(rank) + " of the group is taken by process " + std::to_string(nobody));
+                "the rank's seat in the group is taken by process " + std::to_string(nobody));
   }
 }
 
@@ -237,8 +237,7 @@ void SegmentSeat::Sleep(int peer, const Meeting& meeting) {
 void SegmentSeat::Fail(int peer, std::string_view what, const Meeting& meeting, bool timed_out) {
   std::uint32_t whole = 0;
   segment_.header().broken.compare_exchange_strong(whole, static_cast<std::uint32_t>(peer) + 1);
-  std::string message = "rank " + std::to_string(rank_) + ", ";
-  message += NameOf(meeting.operation);
+  std::string message(NameOf(meeting.operation));
   message += " number " + std::to_string(meeting.number) + ": rank " + std::to_string(peer) + " ";
   message += what;
   throw Error(timed_out ? ErrorCode::kDeadlineExceeded : ErrorCode::kUnavailable, message);

@@ -13,6 +13,11 @@
 namespace layercast {
 namespace {
 
+[[noreturn]] void RefuseLogit(const std::string& of, float logit) {
+  throw Error(ErrorCode::kCorrupt,
+              "the logit of " + of + " is " + std::to_string(logit) + ": the weights that are served are broken");
+}
+
 // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
 std::uint64_t Mix(std::uint64_t bits) {
   bits += 0x9e3779b97f4a7c15U;
@@ -25,12 +30,10 @@ std::size_t LargestLogit(std::span<const float> logits) {
   LAYERCAST_CHECK(!logits.empty());
   std::size_t best = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i]) || logits[i] == HUGE_VALF) {
-      throw Error(ErrorCode::kCorrupt, "the logit of token " + std::to_string(i) + " is " + std::to_string(logits[i]) +
-                                           ": the weights that are served are broken");
-    }
+    if (std::isnan(logits[i]) || logits[i] == HUGE_VALF) RefuseLogit("token " + std::to_string(i), logits[i]);
     if (logits[i] > logits[best]) best = i;
   }
+  if (logits[best] == -HUGE_VALF) RefuseLogit("every token", logits[best]);
   return best;
 }
 

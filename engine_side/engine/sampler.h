@@ -25,7 +25,7 @@ struct SampledToken {
 void CheckSamplingParams(const SamplingParams& params);
 
 // Picks a token. `index` counts the request's tokens: the same logits, parameters and index give the same token,
-// whatever else is sampled around it. Throws kCorrupt if a logit is NaN or +infinity.
+// whatever else is sampled around it. Throws kCorrupt if a logit is NaN or +infinity, or all are -infinity.
 SampledToken Sample(std::span<const float> logits, const SamplingParams& params, std::uint64_t index);
 
 // A number in [0, 1) that depends on nothing but the arguments.

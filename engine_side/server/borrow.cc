@@ -1,5 +1,6 @@
 #include "engine_side/server/borrow.h"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,14 @@
 namespace layercast {
 namespace {
 
+constexpr std::chrono::milliseconds kToLookUp{5'000};  // for looking up a host's name
+
+// An engine could only lend after its reload, and so would wait for itself.
+void ExpectAnother(const std::string& endpoint, const std::string& own_endpoint, const Deadline& deadline) {
+  if (ByAddress(endpoint, deadline.AtMost(kToLookUp)) != own_endpoint) return;
+  throw Error(ErrorCode::kInvalidArgument, "params: engine: expected another engine, got this one");
+}
+
 void ExpectSame(const std::string& engine, const char* what, const std::string& mine, const std::string& theirs) {
   if (mine == theirs) return;
   throw Error(ErrorCode::kInvalidArgument, engine + " lends kernel tensors, which need the same layout: " + what +
@@ -19,7 +28,8 @@ void ExpectSame(const std::string& engine, const char* what, const std::string& 
 
 }  // namespace
 
-Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline) {
+Json Borrow(const std::string& endpoint, const std::string& own_endpoint, const EngineLayout& mine, Deadline deadline) {
+  ExpectAnother(endpoint, own_endpoint, deadline);
   const std::string engine = "engine " + endpoint;
   const Json lent = RpcClient("engine", endpoint).Call("lend_weights", Json::object(), deadline);
   try {

@@ -24,8 +24,8 @@ struct EngineLayout {
 };
 
 // Returns {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`, which answers once it has
-// ended what it is doing. Throws what RpcClient throws; kInvalidArgument, naming the difference, if its layout is not
-// `mine`; kCorrupt if its answer lacks these fields.
-Json Borrow(const std::string& endpoint, const EngineLayout& mine, Deadline deadline);
+// ended what it is doing. Throws what RpcClient throws; kInvalidArgument if it is the borrower itself, which answers at
+// `own_endpoint`, or, naming the difference, if its layout is not `mine`; kCorrupt if its answer lacks these fields.
+Json Borrow(const std::string& endpoint, const std::string& own_endpoint, const EngineLayout& mine, Deadline deadline);
 
 }  // namespace layercast

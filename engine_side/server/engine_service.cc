@@ -25,7 +25,6 @@
 #include "layercast/model/registry.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/thread_name.h"
-#include "src/control/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -34,7 +33,6 @@ constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kRankTimeout{600'000};
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
-constexpr std::chrono::milliseconds kToLookUp{5'000};  // for looking up a host's name
 
 // A decode graph allocates its whole cache at the start, so sequences on a device are limited by default.
 constexpr std::int64_t kMostTokensOnDevice = 4096;
@@ -86,6 +84,7 @@ class EngineService::Impl {
                                          [this](const std::string& method, const Json& params, const RpcReply& reply) {
                                            Dispatch(method, params, reply);
                                          });
+      reloader_.SetOwnEndpoint(endpoint());
     } catch (...) {
       EndWorker();
       throw;
@@ -195,6 +194,7 @@ class EngineService::Impl {
     NameThisThread("lc-reload");
     while (std::optional<Call> call = calls_.PopUntilClosed()) {
       try {
+        ranks_.RestartIfLost();  // one may have died while nobody called it; only now is known what is served
         call->run();
       } catch (const std::exception& error) {  // fails the call, not the engine
         call->reply.Failure(ErrorOfCall(error));
@@ -219,22 +219,10 @@ class EngineService::Impl {
     }
   }
 
-  void ReloadWeights(const Json& params, const RpcReply& reply) {
-    ExpectAnotherEngine(params);
-    reply.Result(reloader_.Reload(params));
-  }
-
-  // Refuses this engine's own endpoint: it could only lend after its reload, and so would wait for itself.
-  void ExpectAnotherEngine(const Json& params) const {
-    if (!params.contains("engine") || !params["engine"].is_string()) return;
-    if (ByAddress(params["engine"].get<std::string>(), Deadline::After(kToLookUp)) == endpoint()) {
-      throw Error(ErrorCode::kInvalidArgument, "params: engine: expected another engine, got this one");
-    }
-  }
+  void ReloadWeights(const Json& params, const RpcReply& reply) { reply.Result(reloader_.Reload(params)); }
 
   // The first of three calls that make up a reload, for a controller that has several engines take a version together.
   void StageWeights(const Json& params, const RpcReply& reply) {
-    ExpectAnotherEngine(params);
     held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
     held_.End(reloader_.Reload(params, &held_));
   }
@@ -287,13 +275,22 @@ class EngineService::Impl {
     reply.Result({{"version", reloader_.Status()["version"]}});
   }
 
-  void Export(const Json& params, const RpcReply& reply) {
+  // The version that is served, for a call that is to `read` it.
+  Version Served(const std::string& read) const {
     const std::optional<Version> served = reloader_.version();
-    if (!served) throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no version to export");
-    reply.Result(ExportServed(ranks_, *served, files_.description(), params.at("directory").get<std::string>()));
+    if (!served) throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no version to " + read);
+    return *served;
   }
 
-  void Verify(const Json& params, const RpcReply& reply) { reply.Result(CompareServed(ranks_, params)); }
+  void Export(const Json& params, const RpcReply& reply) {
+    const Version served = Served("export");
+    reply.Result(ExportServed(ranks_, served, files_.description(), params.at("directory").get<std::string>()));
+  }
+
+  void Verify(const Json& params, const RpcReply& reply) {
+    static_cast<void>(Served("verify"));
+    reply.Result(CompareServed(ranks_, params));
+  }
 
   // Slow calls run on one thread, so no reload can come between the version and its digests.
   void LendWeights(const Json& /*params*/, const RpcReply& reply) {

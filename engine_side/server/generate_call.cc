@@ -75,7 +75,9 @@ GenerateAnswers::GenerateAnswers(const Json& params, std::size_t sequences, RpcR
 void GenerateAnswers::Done(std::size_t index, const Sequence& sequence, const char* finish) {
   const std::lock_guard lock(mutex_);
   answers_[index] = sequence.ToJson(finish, logprobs_);
+  if (sequence.error && !error_) error_ = sequence.error;
   if (--left_ > 0) return;
+  if (error_) return reply_.Failure(*error_);
   reply_.Result(single_ ? answers_.front() : Json{{"answers", answers_}});
 }
 

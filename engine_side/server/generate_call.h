@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "engine_side/server/sequence.h"
+#include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "src/control/rpc.h"
 
@@ -21,7 +23,8 @@ std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& 
 class GenerateAnswers {
  public:
   GenerateAnswers(const Json& params, std::size_t sequences, RpcReply reply);
-  // Notes that sequence number `index` has ended. The call for the last sequence sends the reply.
+  // Notes that sequence number `index` has ended. The call for the last sequence sends the reply: the answers, or the
+  // first error of a sequence that has failed.
   void Done(std::size_t index, const Sequence& sequence, const char* finish);
 
  private:
@@ -29,8 +32,9 @@ class GenerateAnswers {
   const bool logprobs_;  // log-probabilities are wanted
   const RpcReply reply_;
   std::mutex mutex_;
-  std::vector<Json> answers_;  // guarded by mutex_
-  std::size_t left_;           // guarded by mutex_
+  std::vector<Json> answers_;   // guarded by mutex_
+  std::optional<Error> error_;  // guarded by mutex_
+  std::size_t left_;            // guarded by mutex_
 };
 
 }  // namespace layercast

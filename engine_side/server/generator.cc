@@ -207,6 +207,8 @@ void Generator::ForgetCaches() {
 }
 
 void Generator::Step() {
+  const std::uint64_t generation = ranks_.generation();
+  if (std::exchange(cached_by_, generation) != generation) ForgetCaches();  // whoever has started them anew
   std::vector<Sequence*> batch;
   Json steps = Json::array();
   std::size_t tokens = 0;
@@ -224,10 +226,10 @@ void Generator::Step() {
                      {"index", sequence.tokens.size()}});
     batch.push_back(&sequence);
   }
-  const std::uint64_t generation = ranks_.generation();
   try {
-    const std::vector<Json> answers = ranks_.Call("step", {{"steps", std::move(steps)}}, Deadline::After(kStepTimeout));
-    Take(answers.at(static_cast<std::size_t>(ranks_.parallel().sampling_rank())), batch);
+    const std::vector<Json> answers =
+        ranks_.Call("step", {{"steps", std::move(steps)}}, Deadline::After(kStepTimeout), generation);
+    Take(answers.at(static_cast<std::size_t>(ranks_.parallel().sampling_rank())).at("picked"), batch);
     failures_ = 0;
   } catch (const std::exception& error) {
     Recover(error.what(), generation);
@@ -235,22 +237,33 @@ void Generator::Step() {
 }
 
 void Generator::Take(const Json& picked, const std::vector<Sequence*>& batch) {
-  Json finished = Json::array();
+  Json ended = Json::array();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Sequence& sequence = *batch[i];
-    sequence.cached = sequence.request.prompt.size() + sequence.tokens.size();
-    sequence.tokens.push_back(picked.at("tokens").at(i).get<std::int32_t>());
-    sequence.logprobs.push_back(picked.at("logprobs").at(i).get<double>());
-    sequence.versions.push_back(version_.value_or(Version{}));
-    if (!sequence.finished()) continue;
-    finished.push_back(sequence.id);
-    const bool length = static_cast<std::int64_t>(sequence.tokens.size()) >= sequence.request.max_new;
-    sequence.done(sequence, length ? "length" : "stop");
+    const char* const finish = TakePick(picked.at(i), sequence);
+    if (finish == nullptr) continue;
+    ended.push_back(sequence.id);
+    sequence.done(sequence, finish);
     sequence.done = nullptr;
   }
-  if (finished.empty()) return;
+  if (ended.empty()) return;
   running_.remove_if([](const Sequence& sequence) { return sequence.done == nullptr; });
-  Drop(std::move(finished));
+  Drop(std::move(ended));
+}
+
+// Adds what was picked for a sequence. Returns how the sequence ends with it, or null if it goes on.
+const char* Generator::TakePick(const Json& pick, Sequence& sequence) const {
+  if (pick.contains("error")) {
+    sequence.error = ErrorFromJson(pick["error"]);
+    log::warn("generating: {}", sequence.error->what());
+    return "failed";
+  }
+  sequence.cached = sequence.request.prompt.size() + sequence.tokens.size();
+  sequence.tokens.push_back(pick.at("token").get<std::int32_t>());
+  sequence.logprobs.push_back(pick.at("logprob").get<double>());
+  sequence.versions.push_back(version_.value_or(Version{}));
+  if (!sequence.finished()) return nullptr;
+  return static_cast<std::int64_t>(sequence.tokens.size()) >= sequence.request.max_new ? "length" : "stop";
 }
 
 // Tells the ranks to drop the caches of these sequences.
@@ -271,12 +284,7 @@ void Generator::Recover(const std::string& why, std::uint64_t failed) {
     AbortAll(running_);
     failures_ = 0;
   }
-  try {
-    ranks_.Restart(failed);
-  } catch (const Error& error) {
-    log::error("starting the ranks anew: {}", error.what());  // the next step fails and leads here again
-  }
-  ForgetCaches();
+  ranks_.Restart(failed);  // where it cannot, the next step fails and leads here again
 }
 
 void Generator::AbortAll(std::list<Sequence>& sequences) {

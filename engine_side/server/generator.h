@@ -32,8 +32,8 @@ class Generator {
   explicit Generator(RankGroup& ranks);
   ~Generator();  // sequences under way end as aborted
 
-  // Queues a sequence. `done` is called once, on the generating thread. Throws kFailedPrecondition if the engine is
-  // torn.
+  // Queues a sequence. `done` is called once, on the generating thread, with "length", "stop", "aborted", or "failed"
+  // if the sequence has an error. Throws kFailedPrecondition if the engine is torn.
   void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done);
 
   // Runs `commit` on the generating thread between two steps, treating sequences under way as `mode` says, and from
@@ -66,6 +66,7 @@ class Generator {
   void RunCommit();
   void Step();
   void Take(const Json& picked, const std::vector<Sequence*>& batch);
+  const char* TakePick(const Json& pick, Sequence& sequence) const;
   void Drop(Json sequences);
   void Recover(const std::string& why, std::uint64_t failed);
   void AbortAll(std::list<Sequence>& sequences);
@@ -92,7 +93,8 @@ class Generator {
   std::list<Sequence> running_;
   std::optional<Version> version_;
   std::uint64_t last_id_ = 0;
-  int failures_ = 0;  // of steps, one after another
+  std::uint64_t cached_by_ = 0;  // generation of the ranks that hold what the sequences have cached
+  int failures_ = 0;             // of steps, one after another
 
   std::jthread thread_;
 };

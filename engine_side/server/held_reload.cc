@@ -25,6 +25,7 @@ void HeldReload::Say(Word word, const RpcReply& reply, const std::string& reason
     throw Error(ErrorCode::kFailedPrecondition,
                 CallOf(word) + ": no version is held: expected stage_weights first, and its answer");
   }
+  ExpectLease(CallOf(word));
   if (word != Word::kAbort && word != *awaited_) {
     throw Error(ErrorCode::kFailedPrecondition,
                 CallOf(word) + ": expected " + CallOf(*awaited_) + " or " + CallOf(Word::kAbort));
@@ -37,8 +38,14 @@ void HeldReload::Say(Word word, const RpcReply& reply, const std::string& reason
 
 void HeldReload::Renew() {
   const std::lock_guard lock(mutex_);
-  if (!awaited_) throw Error(ErrorCode::kFailedPrecondition, "hold_weights: no version is held: its lease is over");
+  ExpectLease("hold_weights");
   lease_ends_ = Deadline::After(lease_);
+}
+
+// The thread that waits may not have noticed yet: the whole process may have been stopped.
+void HeldReload::ExpectLease(const std::string& call) const {
+  if (awaited_ && !lease_ends_.Passed()) return;
+  throw Error(ErrorCode::kFailedPrecondition, call + ": no version is held: its lease is over");
 }
 
 void HeldReload::Close() {

@@ -20,8 +20,8 @@ class HeldReload {
   enum class Word { kPrepare, kCommit, kAbort };
 
   // For the RPC thread. Tells the waiting reload to take the next step, or to abort. `reply` is answered once that is
-  // done. Throws kFailedPrecondition unless a reload waits, and waits for this word if it is not kAbort. `reason`
-  // explains an abort in the engine's status.
+  // done. Throws kFailedPrecondition unless a reload waits, its lease is not over, and it waits for this word or is to
+  // abort. `reason` explains an abort in the engine's status.
   void Say(Word word, const RpcReply& reply, const std::string& reason = {});
   // Starts the lease anew. Throws kFailedPrecondition if no reload waits.
   void Renew();
@@ -37,6 +37,7 @@ class HeldReload {
   void End(Json outcome);
 
  private:
+  void ExpectLease(const std::string& call) const;
   void Answer(Json answer);
 
   std::mutex mutex_;

@@ -1,9 +1,11 @@
 #include "engine_side/server/rank_group.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "engine_side/server/memory_file.h"
+#include "layercast/error.h"
 #include "src/base/log.h"
 
 namespace layercast {
@@ -65,8 +67,10 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
   return ranks;
 }
 
-RankGroup::Ranks RankGroup::ranks() const {
+RankGroup::Ranks RankGroup::ranks(std::optional<std::uint64_t> generation) const {
   const std::lock_guard lock(mutex_);
+  if (generation && *generation != generation_)
+    throw Error(ErrorCode::kUnavailable, "the ranks were started anew meanwhile");
   return ranks_;
 }
 
@@ -89,8 +93,9 @@ std::vector<Json> RankGroup::progress() const {
   return progress;
 }
 
-std::vector<Json> RankGroup::Call(const std::string& method, const Json& params, Deadline deadline) {
-  return CallAll(*ranks(), method, params, deadline);
+std::vector<Json> RankGroup::Call(const std::string& method, const Json& params, Deadline deadline,
+                                  std::optional<std::uint64_t> generation) {
+  return CallAll(*ranks(generation), method, params, deadline);
 }
 
 std::uint64_t RankGroup::generation() const {
@@ -117,7 +122,12 @@ void RankGroup::RestartAll(const Ranks& old) {
   for (const auto& rank : *old) rank->Kill();
   for (const auto& rank : *old) rank->Reap();
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
-  Ranks started = Start(false);
+  Ranks started;
+  try {
+    started = Start(false);
+  } catch (const std::exception& error) {
+    return log::error("starting the ranks anew: {}", error.what());
+  }
   const std::lock_guard lock(mutex_);
   if (ended()) return;  // the new processes end here
   ranks_ = std::move(started);

@@ -46,21 +46,24 @@ class RankGroup {
   // A stop is requested when the processes are ended for good: for waits that are of no use from then on.
   std::stop_token ending() const { return ended_.get_token(); }
 
-  // Both call every rank: Try like TryAll, Call like CallAll.
+  // Both call every rank: Try like TryAll, Call like CallAll. With `generation`, Call throws kUnavailable, and calls
+  // none, if the ranks are no longer those: for calls that build on what these ranks remember.
   std::vector<RankAnswer> Try(const std::string& method, const Json& params, Deadline deadline,
                               const HearAnswer& heard = {});
-  std::vector<Json> Call(const std::string& method, const Json& params, Deadline deadline);
+  std::vector<Json> Call(const std::string& method, const Json& params, Deadline deadline,
+                         std::optional<std::uint64_t> generation = std::nullopt);
   // Tells every rank to give up this attempt of a reload, if it is in it. Does not wait.
   void Cancel(std::uint64_t attempt);
   // The progress of each rank; see RankHandle::progress.
   std::vector<Json> progress() const;
   // The number of times that all ranks were started anew: tells which processes a call may have reached.
   std::uint64_t generation() const;
-  // Starts all ranks anew if one is gone.
+  // Starts all ranks anew if one is gone. If they cannot be started now, the log says why, and calls go on failing with
+  // what became of the one that is gone.
   void RestartIfLost();
-  // Starts all ranks anew, whatever they are doing, for instance because their collective is broken. Does nothing if
-  // they are no longer those of `failed`, the generation read before the call that failed: another caller has then
-  // started them anew already.
+  // Likewise, whatever the ranks are doing, for instance because their collective is broken. Does nothing if they are
+  // no longer those of `failed`, the generation read before the call that failed: another caller has then started them
+  // anew already.
   void Restart(std::uint64_t failed);
   std::vector<int> pids() const;
   CommitPolicy commit_policy() const { return options_.commit; }
@@ -86,7 +89,7 @@ class RankGroup {
   using Ranks = std::shared_ptr<std::vector<std::unique_ptr<RankHandle>>>;
   Ranks Start(bool keep_failpoints);
   void RestartAll(const Ranks& old);
-  Ranks ranks() const;
+  Ranks ranks(std::optional<std::uint64_t> generation = std::nullopt) const;
 
   const RankGroupOptions options_;
   const UniqueFd files_;                        // the contents of options_.files

@@ -38,8 +38,8 @@ constexpr milliseconds kSilence{5000};       // of a rank's reading thread, whic
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);  // the parent may have blocked signals to wait for them
-  ::signal(SIGINT, SIG_IGN);                   // sent by a terminal, or at a job's end, to all of the engine's
-  ::signal(SIGTERM, SIG_IGN);                  // processes; the parent then ends its ranks
+  // Sent by a terminal, or at a job's end, to all of the engine's processes; the parent then ends its ranks.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }
@@ -63,7 +63,10 @@ std::vector<std::string> Environment(bool keep_failpoints) {
 }  // namespace
 
 RankHandle::RankHandle(const RankLaunch& launch)
-    : rank_(launch.rank), on_progress_(launch.on_progress), last_heard_(Deadline::Clock::now()), silence_(kStartTime) {
+    : rank_(launch.rank),
+      on_progress_(launch.on_progress),
+      silence_(Deadline::Clock::now(), kPingInterval),
+      patience_(kStartTime) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw Error(ErrorCode::kUnavailable, std::string("rank link: ") + std::strerror(errno));
@@ -136,15 +139,15 @@ void RankHandle::Read() {
       take({message->value("result", Json::object()), {}});
     }
   }
-  Lose(Gone(HowItEnded()));
+  GiveUp(Gone(HowItEnded()));
 }
 
 // Notes that the rank is alive, and its progress. Returns whoever waits for the message, or an empty function if it is
 // no answer.
 RankHandle::TakeAnswer RankHandle::TakerOf(const Json& message) {
   const std::lock_guard lock(mutex_);
-  last_heard_ = Deadline::Clock::now();
-  silence_ = kSilence;
+  silence_.Heard(Deadline::Clock::now());
+  patience_ = kSilence;
   if (message.contains("progress")) progress_ = message["progress"];
   auto waiting = waiting_.extract(message.value("id", std::uint64_t{0}));
   return waiting ? std::move(waiting.mapped()) : TakeAnswer();
@@ -171,11 +174,11 @@ void RankHandle::Watch(const std::stop_token& stop) {
   while (!stop.stop_requested() && alive_) {
     changed_.wait_for(lock, stop, kPingInterval, [] { return false; });
     if (stop.stop_requested()) return;
-    const milliseconds allowed = silence_;
-    const bool silent = Deadline::Clock::now() - last_heard_ > allowed;
+    const milliseconds allowed = patience_;
+    const bool silent = silence_.Look(Deadline::Clock::now()) > allowed;
     lock.unlock();
     if (silent) {
-      Lose(Gone("was silent for " + std::to_string(allowed.count()) + " ms"));
+      GiveUp(Gone("was silent for " + std::to_string(allowed.count()) + " ms"));
     } else {
       stream_->SendIfFree({{"ping", 1}});
     }
@@ -205,8 +208,12 @@ Json RankHandle::progress() {
   return progress_;
 }
 
-void RankHandle::Kill() {
-  Lose(Gone("was ended"));
+void RankHandle::Kill() { GiveUp(Gone("was ended")); }
+
+// Kills the process as well: other ranks may be waiting for it in a collective, which only its death ends at once. And
+// one that was stopped must not go on some day, when another process has its memory.
+void RankHandle::GiveUp(const Error& why) {
+  Lose(why);
   SendKill();
 }
 

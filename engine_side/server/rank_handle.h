@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine_side/server/json_stream.h"
+#include "engine_side/server/silence.h"
 #include "layercast/error.h"
 #include "src/base/deadline.h"
 
@@ -36,7 +37,7 @@ struct RankAnswer {
   std::optional<Error> error;
 };
 
-// Resource; thread-safe.
+// Resource; thread-safe. A process that closes its link or falls silent is lost, and is killed.
 class RankHandle {
  public:
   // Starts the process. Throws kUnavailable if it cannot be started. The kernel ends it with the thread that made this.
@@ -69,6 +70,7 @@ class RankHandle {
   void Read();
   TakeAnswer TakerOf(const Json& message);
   void Watch(const std::stop_token& stop);
+  void GiveUp(const Error& why);
   void Lose(const Error& why);
   Error Gone(const std::string& how) const;
   std::string HowItEnded() const;
@@ -86,8 +88,8 @@ class RankHandle {
   std::condition_variable_any changed_;
   std::uint64_t last_id_ = 0;                    // guarded by mutex_
   std::map<std::uint64_t, TakeAnswer> waiting_;  // guarded by mutex_
-  Deadline::Clock::time_point last_heard_;       // guarded by mutex_
-  std::chrono::milliseconds silence_;            // longer silence counts as loss; guarded by mutex_
+  Silence silence_;                              // guarded by mutex_
+  std::chrono::milliseconds patience_;           // longer silence counts as loss; guarded by mutex_
   Json progress_;                                // guarded by mutex_
   std::optional<Error> lost_;                    // why it is not alive any more; guarded by mutex_
   std::thread reader_;

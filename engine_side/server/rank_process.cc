@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -262,8 +263,8 @@ class RankProcess {
                        CheckpointFromJson(params));
   }
 
-  // Runs one forward pass and samples one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
-  // "top_p", "top_k", "seed", "index"}]}.
+  // Runs one forward pass and picks one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
+  // "top_p", "top_k", "seed", "index"}]}. Returns {"picked": [...]}.
   Json Step(const Json& params) {
     // Ranks that were started anew may be called before the caller has noticed.
     if (!serves_) throw Error(ErrorCode::kFailedPrecondition, "a forward pass before this rank has any weights");
@@ -277,18 +278,26 @@ class RankProcess {
     const Logits logits = engine_->Forward(steps);
     // All ranks of the last stage have the same logits; one answer is enough.
     if (parallel_.engine_rank() != parallel_.sampling_rank()) return Json::object();
-    Json picked = {{"tokens", Json::array()}, {"logprobs", Json::array()}};
+    Json picked = Json::array();
     for (std::size_t row = 0; row < logits.rows(); ++row) {
-      const Json& step = params["steps"][row];
-      const SamplingParams sampling{.temperature = step["temperature"].get<double>(),
-                                    .top_p = step["top_p"].get<double>(),
-                                    .top_k = step["top_k"].get<std::int64_t>(),
-                                    .seed = step["seed"].get<std::uint64_t>()};
-      const SampledToken token = Sample(logits.row(row), sampling, step["index"].get<std::uint64_t>());
-      picked["tokens"].push_back(token.token);
-      picked["logprobs"].push_back(token.logprob);
+      picked.push_back(Pick(logits.row(row), params["steps"][row]));
     }
-    return picked;
+    return {{"picked", std::move(picked)}};
+  }
+
+  // Returns {"token", "logprob"}, or {"error"} where the logits are broken: that fails this sequence, and not the step,
+  // which all ranks have made.
+  static Json Pick(std::span<const float> logits, const Json& step) {
+    const SamplingParams sampling{.temperature = step["temperature"].get<double>(),
+                                  .top_p = step["top_p"].get<double>(),
+                                  .top_k = step["top_k"].get<std::int64_t>(),
+                                  .seed = step["seed"].get<std::uint64_t>()};
+    try {
+      const SampledToken token = Sample(logits, sampling, step["index"].get<std::uint64_t>());
+      return {{"token", token.token}, {"logprob", token.logprob}};
+    } catch (const Error& error) {
+      return {{"error", ErrorToJson(error)}};
+    }
   }
 
   Json Drop(const Json& params) {

@@ -64,7 +64,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     outcome["error"] = ErrorToJson(why);
     if (ServesOrIsTorn()) {  // else it is the first load, and its caller reports it
       log::error("reload: {}", why.what());
-      StartLostRanks();
+      ranks_.RestartIfLost();
     }
   }
   if (report_.is_object()) {
@@ -81,7 +81,6 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
 }
 
 void Reloader::Stage(const Json& params, Deadline deadline) {
-  ranks_.RestartIfLost();
   Json request = params;
   CheckOneSource(request);
   const bool path = IsGiven(request, "weights_path");
@@ -93,12 +92,12 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   }
   if (engine) {
     const Deadline or_end = deadline.OrStop(ranks_.ending());
-    request["lent"] = Borrow(request["engine"].get<std::string>(), ranks_.layout(), or_end);
+    request["lent"] = Borrow(request["engine"].get<std::string>(), own_endpoint_, ranks_.layout(), or_end);
   }
   request["attempt"] = ++attempt_;
   // A rank gives up a little earlier than this process, so that it can say whom it waited for.
   const auto left = deadline.Remaining();
-  request["timeout_ms"] = (left - std::min(left / 10, kAnswerTime)).count();
+  request["timeout_ms"] = (left - std::min(left / 4, kAnswerTime)).count();
   own_versions_ = RanksNameTheirOwn(request);
   RankReports staged = AskForReports(ranks_, "stage", request, deadline, attempt_);
   ExpectOneVersion(staged, own_versions_);
@@ -249,15 +248,6 @@ std::vector<std::string> Reloader::ServedDigests() const {
   std::vector<std::string> digests;
   for (const Json& rank : rank_digests_) digests.push_back(rank.at("served_digest").get<std::string>());
   return digests;
-}
-
-// Ranks that cannot be started now are tried again with the next step, or the next reload.
-void Reloader::StartLostRanks() {
-  try {
-    ranks_.RestartIfLost();
-  } catch (const Error& error) {
-    log::error("starting the ranks anew: {}", error.what());
-  }
 }
 
 void Reloader::Enter(const std::string& state) {

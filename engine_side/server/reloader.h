@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine_side/server/generator.h"
@@ -20,6 +21,8 @@ class Reloader {
  public:
   Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
 
+  // Says at which endpoint this engine answers: no reload borrows from there. Called before the first reload.
+  void SetOwnEndpoint(std::string endpoint) { own_endpoint_ = std::move(endpoint); }
   // Returns {"ok", "version", "previous", "report", "error"}. Never throws for what the world did: after a failure the
   // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
   // step when it is told to.
@@ -59,7 +62,6 @@ class Reloader {
   void KeepWhatWasStaged(std::vector<Json>& later) const;
   std::vector<std::string> ServedDigests() const;
 
-  void StartLostRanks();
   void Enter(const std::string& state);
   void Serve(const std::optional<Version>& expected, const Version& version);
   bool ServesOrIsTorn() const;
@@ -73,6 +75,7 @@ class Reloader {
   RankCommit commit_;
 
   // The members below belong to the reloading thread, and to the generating thread while it runs a commit for it.
+  std::string own_endpoint_;
   std::uint64_t attempt_ = 0;
   std::uint64_t committed_by_ = 0;  // generation of the ranks that answered the latest commit
   Json origin_;                     // params of the path that was committed last

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "layercast/error.h"
 #include "layercast/version.h"
 #include "src/control/json_forms.h"
 
@@ -28,6 +30,7 @@ struct Sequence {
   std::vector<double> logprobs;
   std::vector<Version> versions;  // one for each of `tokens`
   std::size_t cached = 0;         // how many of prompt and tokens the ranks' KV caches hold
+  std::optional<Error> error;     // why no token could be picked; set before `done` is told "failed"
   std::function<void(const Sequence&, const char* finish)> done;
 
   bool finished() const;

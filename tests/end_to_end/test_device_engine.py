@@ -133,6 +133,22 @@ def test_weights_that_went_with_their_process_are_asked_for_again(program, start
     assert program.generate(engine, (3, 11))["finish"] == "length"
 
 
+@pytest.mark.parametrize("asked", ["verify", "export", "lend"])
+def test_the_first_to_ask_after_weights_went_is_told_so(asked, program, start, start_on_device, checkpoint, tmp_path):
+    a = checkpoint("qwen2_untied", "a")
+    engine = start_on_device(a, "--quantization", RECIPE)
+    commands = {"verify": ("verify", "--engine", engine.endpoint, "--against", a),
+                "export": ("export", "--engine", engine.endpoint, "--out", tmp_path / "state")}
+    if asked == "lend":
+        borrower = start("serve", "--model", a, "--quantization", RECIPE)
+        commands["lend"] = ("reload", "--engine", borrower.endpoint, "--from-engine", engine.endpoint)
+    os.kill(engine.pids[0], signal.SIGKILL)
+    # The engine notices a moment later.
+    layercast_program.wait_until(
+        lambda: "this engine is torn" in program.run(*commands[asked], status=1).errors, 20, "it never said so")
+    assert_lost(program, engine, engine.version)
+
+
 @pytest.mark.parametrize("policy, point", [
     ("staged", "receive.chunk"), ("staged", "commit.prepare"), ("staged", "commit.copy"),
     ("undo", "commit.copy@9"), ("in_place", "commit.copy@9"),

@@ -2,12 +2,14 @@
 every rank; it answers, says what happened, and takes the next version. Each fault is shown to have struck
 in mid-way."""
 
+import os
+import pathlib
 import signal
 
 import pytest
 
 import program as layercast_program
-from reload_setting import NAN_IN, RECIPE, fired, put_nan, spoiled, struck_mid_transfer
+from reload_setting import NAN_IN, PROMPT, RECIPE, fired, put_nan, spoiled, struck_mid_transfer
 
 
 # A rank in trouble, in each stage. `whole` says that everything had arrived by then.
@@ -66,6 +68,46 @@ def test_a_rank_killed_while_it_commits_leaves_one_whole_version(setting):
     setting.assert_serves(setting.engine, setting.folders[served], RECIPE)
     assert (setting.answer()["tokens"] == setting.answer_of_a) == (served == "a")
     setting.assert_takes_b()
+
+
+@pytest.mark.parametrize("asked", ["verify", "export", "lend"])
+def test_a_rank_that_died_while_nothing_was_asked_is_started_anew_by_whatever_is(asked, setting, tmp_path):
+    setting.serve()
+    commands = {"verify": ("verify", "--engine", setting.engine.endpoint, "--against", setting.folders["a"]),
+                "export": ("export", "--engine", setting.engine.endpoint, "--out", tmp_path / "state")}
+    if asked == "lend":
+        borrower = setting.start("serve", "--model", setting.folders["b"], "--tp", 2, "--quantization", RECIPE)
+        commands["lend"] = ("reload", "--engine", borrower.endpoint, "--from-engine", setting.engine.endpoint)
+    os.kill(setting.engine.pids[1], signal.SIGKILL)
+    # The engine notices a moment later.
+    layercast_program.wait_until(lambda: setting.program.run(*commands[asked], status=None).status == 0, 20,
+                                 f"{asked} never found its ranks")
+    assert setting.program.status(setting.engine)["pids"] != setting.engine.pids
+    setting.assert_serving_a()
+
+
+def is_stopped(pid):
+    return "State:\tT" in pathlib.Path(f"/proc/{pid}/status").read_text()
+
+
+# What the first rank says of a step that failed: why its peer did not come, or why it answered nothing itself.
+@pytest.mark.parametrize("tp, pp, rank, said", [(2, 1, 1, "rank 0: all_reduce number"), (1, 2, 0, "rank 0: process")])
+def test_nobody_waits_longer_for_a_frozen_rank_than_it_takes_to_notice_it(tp, pp, rank, said, setting):
+    setting.serve(tp=tp, pp=pp)
+    frozen = setting.engine.pids[rank]
+    os.kill(frozen, signal.SIGSTOP)
+    layercast_program.wait_until(lambda: is_stopped(frozen), 20, "it was not stopped")
+    asked = setting.program.start("generate", "--engine", setting.engine.endpoint, "--tokens",
+                                  ",".join(map(str, PROMPT)), "--max-new", 6)
+    layercast_program.wait_until(lambda: f"rank {rank}: process {frozen} was silent" in setting.engine.errors(), 20,
+                                 "nobody noticed")
+    layercast_program.wait_until(lambda: not layercast_program.is_running(frozen), 5,
+                                 "it may go on some day, and the other rank still waits for it")
+    assert setting.program.finish(asked).json["tokens"] == setting.answer_of_a
+    log = setting.engine.errors()
+    assert f"generating: {said}" in log and "did not come within" not in log
+    assert log.count("starting all 2 ranks anew") == 1
+    setting.assert_serving_a()
 
 
 # The publisher in trouble.
@@ -172,3 +214,18 @@ def test_a_publisher_that_is_not_there_is_named(setting):
     done = setting.reload("--publisher", "tcp://127.0.0.1:9", "--timeout", 5)
     setting.assert_failed_and_still_serving_a(done, "tcp://127.0.0.1:9")
     assert done["error"]["code"] in ("unavailable", "deadline_exceeded")
+
+
+def test_finite_weights_whose_logits_are_not_fail_what_asks_for_tokens_and_no_rank(setting, tmp_path):
+    def explode(tensors):
+        for name in tensors:
+            if "proj" in name:
+                tensors[name] = tensors[name] * 1e20
+
+    setting.serve()
+    assert setting.reload("--weights-path", spoiled(setting.folders["b"], tmp_path / "exploded", explode))["ok"]
+    for _ in range(2):
+        error = setting.program.refused("generate", "--engine", setting.engine.endpoint, "--tokens", "3,11")
+        assert error["code"] == "corrupt" and "the logit of token 0 is" in error["message"]
+    assert setting.program.status(setting.engine)["pids"] == setting.engine.pids
+    setting.assert_takes_b(setting.publish())

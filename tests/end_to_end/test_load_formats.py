@@ -117,7 +117,9 @@ def test_the_first_load_and_the_next_from_another_engine(spec, start, checkpoint
         assert said in refused.json["error"]["message"]
     for name in (first.endpoint, first.endpoint.replace("127.0.0.1", "localhost")):
         itself = program.run("reload", "--engine", first.endpoint, "--from-engine", name, status=1)
-        assert "expected another engine, got this one" in itself.json["engines"][0]["error"]["message"]
+        refused = itself.json["engines"][0]
+        assert "expected another engine, got this one" in refused["error"]["message"]
+        assert refused["version"] == refused["previous"] == publisher.version
 
 
 def test_scales_that_are_not_rounded_are_none_for_an_engine_that_rounds_them(start, folders, tmp_path, program):

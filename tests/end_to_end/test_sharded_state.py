@@ -81,6 +81,9 @@ def test_files_of_other_versions_ranks_and_bytes_are_refused(program, start, che
     assert f"got {exported['lineage']}@{exported['step']}:{exported['digest'][:16]}" in message
     assert "rank: expected 1, got 0" in refusal((a / "model-rank-0-part-0.safetensors").read_bytes())
     assert "digest of the rank's tensors" in refusal(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (a / second_ranks).unlink()
+    message = program.run("serve", "--model", a, "--tp", 2, status=1).json["error"]["message"]
+    assert message.endswith(f"{a}: rank 1: expected {a / second_ranks}, which is not there")
     (a / second_ranks).write_bytes(whole)
     assert program.reload(engine, "--weights-path", a)["ok"]
 

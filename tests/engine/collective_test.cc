@@ -96,7 +96,7 @@ TEST(SharedMemoryCollective, NamesTheRankThatDoesNotCome) {
       message = error.what();
     }
   }
-  EXPECT_THAT(message, testing::HasSubstr("rank 0, all_reduce number 1: rank 1 did not come within 50 ms"));
+  EXPECT_THAT(message, testing::StartsWith("all_reduce number 1: rank 1 did not come within 50 ms"));
 }
 
 TEST(SharedMemoryCollective, TellsTheOthersThatARankHasLeft) {

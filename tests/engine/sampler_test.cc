@@ -76,6 +76,8 @@ TEST(Sampler, RefusesBrokenLogitsAndParameters) {
   std::vector<float> broken = kLogits;
   broken[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT([&] { Sample(broken, {}, 0); }, testing::ThrowsMessage<Error>(testing::HasSubstr("logit of token 3")));
+  const std::vector<float> none(3, -std::numeric_limits<float>::infinity());
+  EXPECT_THAT([&] { Sample(none, {}, 0); }, testing::ThrowsMessage<Error>(testing::HasSubstr("logit of every token")));
   for (const SamplingParams& params :
        {SamplingParams{.temperature = -1.0}, SamplingParams{.temperature = std::nan("")}, SamplingParams{.top_p = 0.0},
         SamplingParams{.top_p = 1.5}, SamplingParams{.top_k = -1}}) {

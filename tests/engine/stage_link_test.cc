@@ -128,7 +128,7 @@ TEST_P(StageLinkTest, NamesTheRankThatSendsNothing) {
   const auto waits = kind->Make(PlaceOf(3, 2, 2), milliseconds(50));
   std::vector<float> values(4);
   EXPECT_THAT(RefusalOf([&] { waits->Receive(values); }, ErrorCode::kDeadlineExceeded),
-              testing::StartsWith("rank 3, hand-over between stages number 1: rank 1 did not come within 50 ms"));
+              testing::StartsWith("hand-over between stages number 1: rank 1 did not come within 50 ms"));
 }
 
 TEST_P(StageLinkTest, NamesTheRankThatTakesNothing) {
@@ -137,7 +137,7 @@ TEST_P(StageLinkTest, NamesTheRankThatTakesNothing) {
   const auto idle = kind->Make(PlaceOf(1, 1, 2), seconds(60));
   const std::vector<float> long_one(1 << 20);
   EXPECT_THAT(RefusalOf([&] { sends->Send(long_one); }, ErrorCode::kDeadlineExceeded),
-              testing::AllOf(testing::HasSubstr("rank 0, room for a hand-over"),
+              testing::AllOf(testing::StartsWith("room for a hand-over"),
                              testing::HasSubstr("rank 1 did not come within 50 ms")));
 }
 
@@ -175,7 +175,7 @@ TEST(SharedMemoryStageLink, EndsTheWaitsOfCollectivesInOtherStagesToo) {
   { const SegmentSeat first_stage(segment, 0); }
   std::vector<float> values(1);
   EXPECT_THAT([&] { second_stage.AllReduceSum(values); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("rank 2, all_reduce number 1: rank 0 has left")));
+              testing::ThrowsMessage<Error>(testing::StartsWith("all_reduce number 1: rank 0 has left")));
 }
 
 // Real processes: fork is safe here, since no thread runs now.

@@ -3,13 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "layercast/error.h"
 #include "tests/model/minimal_config.h"
 #include "tests/support/child_process.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast {
@@ -17,6 +21,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+
+constexpr std::chrono::milliseconds kInTime{20'000};
 
 class EngineServiceTest : public ::testing::Test {
  protected:
@@ -76,6 +82,96 @@ TEST_F(EngineServiceTest, RanksThatWereStartedAnewInTheFirstLoadOutliveItsCaller
     EXPECT_NO_THROW(controller.Call("digests", Json::object(), Deadline::After(std::chrono::seconds(20)))) << i;
   }
   EXPECT_EQ(service.Ready()["pids"], anew);
+}
+
+TEST_F(EngineServiceTest, ACallFailsWithTheErrorOfItsSequence) {
+  model_.Write("config.json", testing::ConfigWith({{"vocab_size", 1000}}).dump());
+  EngineService service(Options());
+  service.LoadModel();
+  RpcClient controller("controller", service.endpoint());
+  const Json pids = service.Ready()["pids"];
+  constexpr int kBroken = 777;  // after which a scripted rank picks none
+  for (const Json& broken : {Json{{"tokens", {kBroken}}}, Json{{"prompts", {{10}, {kBroken}, {20}}}}}) {
+    const auto generate = [&] { controller.Call("generate", broken, Deadline::After(kInTime)); };
+    EXPECT_THAT(testing::ErrorOf(generate, ErrorCode::kCorrupt), HasSubstr("a broken logit"));
+  }
+  const Json asked = {{"tokens", {10}}, {"max_new", 2}};
+  EXPECT_EQ(controller.Call("generate", asked, Deadline::After(kInTime))["tokens"], (Json{11, 12}));
+  EXPECT_EQ(service.Ready()["pids"], pids);
+}
+
+class LostRankTest : public EngineServiceTest {
+ protected:
+  void Start(bool on_device = false) {
+    EngineServiceOptions options = Options();
+    options.ranks.on_device = on_device;
+    service_.emplace(options);
+    service_->LoadModel();
+    controller_.emplace("controller", service_->endpoint());
+  }
+  Json Pids() const { return service_->Ready()["pids"]; }
+  void KillTheRank() const { ::kill(Pids()[0].get<pid_t>(), SIGKILL); }
+  Json Call(const std::string& method, const Json& params = Json::object()) {
+    return controller_->Call(method, params, Deadline::After(kInTime));
+  }
+  // The engine notices a moment later that a rank has died; calls that come before that fail, as those under way do.
+  // Returns the answer to the first call that finds another rank, or else the error of the last one.
+  Json CallUntilThereIsAnother(const std::string& method, const Json& params = Json::object()) {
+    const Json lost = Pids();
+    Json answer;
+    for (const Deadline deadline = Deadline::After(kInTime); Pids() == lost && !deadline.Passed();) {
+      try {
+        answer = Call(method, params);
+      } catch (const Error& error) {
+        answer = ErrorToJson(error);
+      }
+    }
+    EXPECT_NE(Pids(), lost) << method << ": " << answer;
+    return answer;
+  }
+
+  std::optional<EngineService> service_;
+  std::optional<RpcClient> controller_;
+};
+
+TEST_F(LostRankTest, EveryCallThatNeedsTheRanksStartsThemAnew) {
+  Start();
+  KillTheRank();
+  EXPECT_TRUE(CallUntilThereIsAnother("digests").contains("ranks"));
+  KillTheRank();
+  const Json exported = CallUntilThereIsAnother("export", {{"directory", (model_ / "export").string()}});
+  EXPECT_EQ(exported["version"]["step"], 1) << exported;
+  KillTheRank();
+  EXPECT_EQ(CallUntilThereIsAnother("verify", {{"weights_path", model_.path().string()}})["equal"], true);
+  KillTheRank();
+  EXPECT_EQ(CallUntilThereIsAnother("lend_weights")["ranks"][0]["endpoint"], "tcp://127.0.0.1:1");
+}
+
+TEST_F(LostRankTest, WhereTheWeightsGoWithItEveryCallSaysThatTheyAreGone) {
+  for (const char* method : {"export", "verify", "lend_weights"}) {
+    Start(/*on_device=*/true);
+    KillTheRank();
+    const Json refused = CallUntilThereIsAnother(
+        method, {{"directory", (model_ / "export").string()}, {"weights_path", model_.path().string()}});
+    EXPECT_EQ(refused["code"], "failed_precondition") << method;
+    EXPECT_THAT(refused["message"].get<std::string>(), HasSubstr("this engine is torn")) << method;
+    EXPECT_EQ(Call("status")["torn"]["to"], nullptr) << method;
+    EXPECT_EQ(Call("status")["version"], nullptr) << method;
+  }
+}
+
+TEST_F(EngineServiceTest, AReloadFromTheEngineItselfIsRefusedAndSaysWhatIsServed) {
+  EngineService service(Options());
+  service.LoadModel();
+  RpcClient controller("controller", service.endpoint());
+  for (const char* method : {"reload_weights", "stage_weights"}) {
+    const Json outcome = controller.Call(method, {{"engine", service.endpoint()}}, Deadline::After(kInTime));
+    EXPECT_EQ(outcome["ok"], false);
+    EXPECT_EQ(outcome["error"]["code"], "invalid_argument");
+    EXPECT_THAT(outcome["error"]["message"].get<std::string>(), HasSubstr("expected another engine, got this one"));
+    EXPECT_EQ(outcome["version"]["step"], 1);
+    EXPECT_EQ(outcome["previous"]["step"], 1);
+  }
 }
 
 // What controllers of other engines call: a bracket around updates, each of which is a reload.

@@ -32,6 +32,7 @@ using ::testing::ThrowsMessage;
 constexpr std::chrono::milliseconds kLong{20'000};
 constexpr std::int64_t kEndless = 1'000'000;
 constexpr std::int32_t kDeadlyToken = 666;
+constexpr std::int32_t kBrokenToken = 777;
 
 Deadline Soon() { return Deadline::After(kLong); }
 
@@ -324,6 +325,49 @@ TEST_F(GeneratorTest, SequencesThatKillTheirRankAreGivenUpAndOthersAreAnswered) 
   auto answer = Add({10}, 2);
   EXPECT_THAT(Get(answer).sequence.tokens, ElementsAre(11, 12));
   EXPECT_NE(ranks_.pids(), first) << "the rank was started anew";
+}
+
+// Its rank has answered: it is not lost.
+TEST_F(GatedGeneratorTest, ASequenceWithoutATokenToPickFailsAloneAndItsRankLives) {
+  const std::vector<int> pids = ranks_.pids();
+  auto first = Add({10}, 3);
+  gate_->AwaitStep();  // the others come while it is under way, and go into the next step together
+  auto broken = Add({kBrokenToken - 1}, 5);
+  auto other = Add({30}, 2);
+  gate_->Allow(20);
+  const Answer failed = Get(broken);
+  EXPECT_EQ(failed.finish, "failed");
+  EXPECT_THAT(failed.sequence.tokens, ElementsAre(kBrokenToken)) << "what it had by then";
+  ASSERT_TRUE(failed.sequence.error);
+  EXPECT_EQ(failed.sequence.error->code(), ErrorCode::kCorrupt);
+  EXPECT_STREQ(failed.sequence.error->what(), "a broken logit");
+  EXPECT_THAT(Get(first).sequence.tokens, ElementsAre(11, 12, 13));
+  const Answer unharmed = Get(other);
+  EXPECT_THAT(unharmed.sequence.tokens, ElementsAre(31, 32));
+  EXPECT_THAT(unharmed.sequence.logprobs, ElementsAre(1, 1)) << "nothing was fed anew";
+  EXPECT_FALSE(unharmed.sequence.error);
+  EXPECT_EQ(ranks_.pids(), pids);
+}
+
+// Another thread may start the ranks anew while sequences are held: what they had cached is gone.
+TEST_F(GatedGeneratorTest, ASequenceThatWasHeldWhileRanksWereStartedAnewIsFedFromItsFirstToken) {
+  auto answer = AddAndAwaitAToken(kEndless);
+  auto pause =
+      std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kKeep, std::chrono::hours(1), Soon()); });
+  AllowStepsUntilDone(pause);
+  ranks_.Restart(ranks_.generation());
+  gate_->Drain();
+  generator_->Resume();
+  gate_->Allow(2);
+  gate_->AwaitStep();
+  gate_->AwaitStep();  // a step was asked for and answered since
+  AbortSequences();
+  std::vector<double> fed = Get(answer).sequence.logprobs;
+  ASSERT_FALSE(fed.empty());
+  EXPECT_EQ(fed.front(), 2);
+  const auto anew = std::find_if(fed.begin() + 1, fed.end(), [](double tokens) { return tokens != 1; });
+  ASSERT_NE(anew, fed.end());
+  EXPECT_EQ(*anew, static_cast<double>(2 + (anew - fed.begin()))) << "the prompt and all tokens until then";
 }
 
 // Two at once, where there are more.

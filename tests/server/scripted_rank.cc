@@ -1,12 +1,13 @@
 // A rank process that does as its calls say: what the tests of the parent's side start instead of layercast-rank.
 //
-// `echo` answers its parameters and the rank. `fail`, `die`, `hang` (over that call) and `stop` (over everything) name
-// the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is the version's step; `fails_in`
-// names the phase in which all ranks fail as on corrupt bytes, and `dies_in` that in which they die; with `fails_on`,
-// that rank alone, and the others go on until they are told to give the attempt up, and then fail with the code
-// `gives_up_with`. A step gives each sequence the token after its last one, and as log-probability the number of tokens
-// that were fed. With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and
-// waits for leave (step_gate.h).
+// `echo` answers its parameters and the rank. `fail`, `die`, `hang` (over that call), `stop` (over everything) and
+// `close_link` (and live on) name the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is
+// the version's step; `fails_in` names the phase in which all ranks fail as on corrupt bytes, and `dies_in` that in
+// which they die; with `fails_on`, that rank alone, and the others go on until they are told to give the attempt up,
+// and then fail with the code `gives_up_with`. A step gives each sequence the token after its last one, and as
+// log-probability the number of tokens that were fed; one token kills the rank, and after another none can be picked.
+// With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
+// (step_gate.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,6 +29,7 @@ namespace {
 using layercast::Json;
 
 constexpr int kDeadlyToken = 666;
+constexpr int kBrokenToken = 777;
 
 class ScriptedRank {
  public:
@@ -66,6 +68,9 @@ class ScriptedRank {
     if (method == "digests") return Answer(message, ReportOf(Served().now));
     if (method == "roll_back") return RollBack(message);
     if (method == "staged") return Answer(message, staged_);
+    if (method == "export") return Answer(message, {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}});
+    if (method == "compare") return Answer(message, {{"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}});
+    if (method == "lend") return Answer(message, {{"endpoint", "tcp://127.0.0.1:1"}});
     if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
       return TakePhase(message, method);
     }
@@ -73,8 +78,14 @@ class ScriptedRank {
     if (method == "die" && mine) ::_exit(1);
     if (method == "hang" && mine) return true;
     if (method == "stop" && mine) ::raise(SIGSTOP);
+    if (method == "close_link" && mine) CloseLinkAndLiveOn();
     if (method == "fail" && mine) return Fail(message);
     return Answer(message, {{"rank", rank_}, {"params", params}});
+  }
+
+  [[noreturn]] void CloseLinkAndLiveOn() {
+    stream_.Shutdown();
+    for (;;) ::pause();
   }
 
   bool TakePhase(const Json& message, const std::string& method) {
@@ -159,12 +170,15 @@ class ScriptedRank {
     if (go_ >= 0 && ::read(go_, &leave, 1) != 1) return false;
     const Json message = std::move(steps_.front());
     steps_.pop_front();
-    Json picked = {{"tokens", Json::array()}, {"logprobs", Json::array()}};
-    for (const Json& step : message["params"]["steps"]) {
-      picked["tokens"].push_back(step["tokens"].back().get<std::int32_t>() + 1);
-      picked["logprobs"].push_back(step["tokens"].size());
-    }
-    return Answer(message, picked);
+    Json picked = Json::array();
+    for (const Json& step : message["params"]["steps"]) picked.push_back(Pick(step["tokens"]));
+    return Answer(message, {{"picked", picked}});
+  }
+
+  static Json Pick(const Json& tokens) {
+    const auto last = tokens.back().get<std::int32_t>();
+    if (last == kBrokenToken) return {{"error", {{"code", "corrupt"}, {"message", "a broken logit"}}}};
+    return {{"token", last + 1}, {"logprob", tokens.size()}};
   }
 
   const int rank_;

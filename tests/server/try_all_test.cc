@@ -1,12 +1,16 @@
 // Calls to every rank: what each answers, whatever becomes of the others. The ranks are processes (scripted_rank.cc).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine_side/server/rank_handle.h"
+#include "src/base/unique_fd.h"
 #include "tests/support/child_process.h"
 
 namespace layercast {
@@ -44,6 +48,13 @@ class TryAllTest : public ::testing::Test {
       EXPECT_FALSE(answers[rank].error) << answers[rank].error->what();
       EXPECT_EQ(answers[rank].result.value("rank", -1), static_cast<int>(rank));
     }
+  }
+
+  // Whether the rank's process ends, without being told to by this test.
+  bool Ends(std::size_t rank) {
+    const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, ranks_[rank]->pid(), 0)));
+    pollfd ended = {process.get(), POLLIN, 0};
+    return ::poll(&ended, 1, static_cast<int>(kPatience.count())) == 1;
   }
 
   std::vector<std::unique_ptr<RankHandle>> ranks_;
@@ -110,6 +121,14 @@ TEST_F(TryAllTest, GivesUpARankThatReadsNothingWhileALongCallIsSentToIt) {
   ASSERT_TRUE(answers[1].error);
   EXPECT_EQ(answers[1].error->code(), ErrorCode::kUnavailable);
   EXPECT_THAT(answers[1].error->what(), AllOf(StartsWith("rank 1: "), HasSubstr("was silent")));
+  EXPECT_TRUE(Ends(1)) << "it may go on some day, and until then others may wait for it";
+  EXPECT_TRUE(ranks_[0]->alive() && ranks_[2]->alive());
+}
+
+TEST_F(TryAllTest, EndsARankThatClosesItsLinkAndGoesOn) {
+  ExpectTheOthersAnswered(Try("close_link", {{"ranks", {1}}}));
+  EXPECT_FALSE(ranks_[1]->alive());
+  EXPECT_TRUE(Ends(1));
 }
 
 TEST_F(TryAllTest, WaitsForAllAndThrowsTheFirstFailureByRank) {
